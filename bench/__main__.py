@@ -17,7 +17,7 @@ from bench.pairs import checkout, measured
 from bench.pairs import table as table_of_pairs
 from bench.script import script
 from bench.sheet import Sheet, say, table
-from chaos.errors import Refused
+from squall.chaos.errors import Refused
 
 OURS = "squall"
 SWARM_SEEDS = 12

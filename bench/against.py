@@ -191,7 +191,7 @@ def command(side: Side, words: Sequence[str]) -> tuple[float, float]:
     files = ["--runs", str(side.folder / "runs")] if words[0] in ("run", "sim") and "--help" not in words else []
     used, began = _used_s(), time.monotonic()
     done = subprocess.run(
-        [sys.executable, "-P", "-m", "chaos", *words, *files], env=env, cwd=side.folder, capture_output=True
+        [sys.executable, "-P", "-m", "squall.chaos", *words, *files], env=env, cwd=side.folder, capture_output=True
     )
     took = time.monotonic() - began
     if done.returncode not in KNOWN_CODES:

@@ -13,10 +13,10 @@ from collections.abc import Sequence
 from contextlib import ExitStack
 from pathlib import Path
 
-from chaos.errors import Refused
-from chaos.runtimes.real.processes.ports import free_ports
-from chaos.runtimes.real.processes.registry import claimed_ports
-from chaos.toolchain.kafka import apache_kafka
+from squall.chaos.errors import Refused
+from squall.chaos.runtimes.real.processes.ports import free_ports
+from squall.chaos.runtimes.real.processes.registry import claimed_ports
+from squall.chaos.toolchain.kafka import apache_kafka
 
 NODES = (1, 2, 3)
 TICKS = os.sysconf("SC_CLK_TCK")
@@ -161,8 +161,8 @@ class Squall(Cluster):
         }
 
     def command(self, node: int, config: Path) -> list[str]:
-        """`python -m broker`."""
-        return [sys.executable, "-P", "-m", "broker", "--config", str(config)]
+        """`python -m squall.broker`."""
+        return [sys.executable, "-P", "-m", "squall.broker", "--config", str(config)]
 
 
 class Kafka(Cluster):

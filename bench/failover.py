@@ -20,11 +20,11 @@ from confluent_kafka.admin import AdminClient, NewTopic
 from bench.client import new_producer
 from bench.clusters import NODES, Cluster
 from bench.observer import Observer
-from broker.protocol.errors import MalformedFrame
-from broker.real_env import RealEnv
-from workloads.client import admin
-from workloads.client.client import Client
-from workloads.client.connection import RequestFailed, UnsupportedApi
+from squall.broker.protocol.errors import MalformedFrame
+from squall.broker.real_env import RealEnv
+from squall.workloads.client import admin
+from squall.workloads.client.client import Client
+from squall.workloads.client.connection import RequestFailed, UnsupportedApi
 
 RATE = 500
 PATIENCE_S = 60.0

@@ -17,7 +17,7 @@ from typing import Any, Protocol
 import confluent_kafka
 from confluent_kafka import Producer
 
-from chaos.errors import Refused
+from squall.chaos.errors import Refused
 
 RUN = 1000
 """Records that are handed to the client in one call, all of one partition: a call for each takes more of the machine

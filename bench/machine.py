@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from resource import RUSAGE_CHILDREN, RUSAGE_SELF, getrusage
 
-from chaos.toolchain.interpreter import optimised_here
+from squall.chaos.toolchain.interpreter import optimised_here
 
 NAMED = 3
 """Programs that are named at most."""

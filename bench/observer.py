@@ -13,17 +13,17 @@ from contextlib import suppress
 
 import trio
 
-from broker.protocol.errors import MalformedFrame
-from broker.protocol.schema.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse
-from broker.real_env import RealEnv
-from workloads.client import admin
-from workloads.client.accumulator import BufferFull, ProducerRetired
-from workloads.client.client import Client
-from workloads.client.cluster import Address
-from workloads.client.connection import RequestFailed, UnsupportedApi
-from workloads.client.outcomes import Outcome, Status
-from workloads.client.producer import Producer
-from workloads.client.settings import ProducerSettings
+from squall.broker.protocol.errors import MalformedFrame
+from squall.broker.protocol.schema.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse
+from squall.broker.real_env import RealEnv
+from squall.workloads.client import admin
+from squall.workloads.client.accumulator import BufferFull, ProducerRetired
+from squall.workloads.client.client import Client
+from squall.workloads.client.cluster import Address
+from squall.workloads.client.connection import RequestFailed, UnsupportedApi
+from squall.workloads.client.outcomes import Outcome, Status
+from squall.workloads.client.producer import Producer
+from squall.workloads.client.settings import ProducerSettings
 
 LOOK_S = 0.02
 EVERY_S = 0.01

@@ -19,8 +19,8 @@ from typing import Generic, TypeVar
 from confluent_kafka import KafkaException
 
 from bench.sheet import say
-from chaos.errors import Refused
-from chaos.toolchain.engine import unpack
+from squall.chaos.errors import Refused
+from squall.chaos.toolchain.engine import unpack
 
 CERTAINTY = 0.95
 FEWEST = 6

@@ -25,7 +25,7 @@ from typing import Any
 
 import trio
 
-from chaos.runtimes.real import inquiry
+from squall.chaos.runtimes.real import inquiry
 
 HERE = "127.0.0.1"
 READY_S = 20.0
@@ -67,7 +67,7 @@ def measured(relayed: bool, args: argparse.Namespace, folder: Path) -> tuple[lis
         routes = [{"link": f"1->{at}", "listen": [HERE, port], "to": [HERE, stub]} for at, port in enumerate(ports)]
         path = folder / "routes.json"
         path.write_text(json.dumps({"control": [HERE, control], "routes": routes}))
-        relay = subprocess.Popen([sys.executable, "-P", "-m", "chaos.runtimes.real.frame_relay", str(path)],
+        relay = subprocess.Popen([sys.executable, "-P", "-m", "squall.chaos.runtimes.real.frame_relay", str(path)],
                                  env={**os.environ, "PYTHONPATH": os.getcwd()})  # fmt: skip
         try:
             _wait_for(control)

@@ -14,7 +14,7 @@ from bench.groups import commits, reading, rebalance
 from bench.rates import Rate
 from bench.sheet import Step, say
 from bench.transactions import transactions
-from chaos.errors import Refused
+from squall.chaos.errors import Refused
 
 WARM_UP = ((1024, True), (1024, False), (100, True), (100, False))
 """Record size, idempotent: what a JVM is warmed up with, a quarter of the time each."""

@@ -1,4 +1,4 @@
-"""`python -m broker --config FILE.properties`: one node in this process, until SIGTERM or Ctrl-C."""
+"""`python -m squall.broker --config FILE.properties`: one node in this process, until SIGTERM or Ctrl-C."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from collections.abc import Iterable
 
 import trio
 
-from broker.cluster.feed import UnsupportedFeature
-from broker.config import BrokerConfig, ConfigError
-from broker.control.port import RegistrationFailed
-from broker.log.manager import InconsistentMeta
-from broker.node import broker_main
-from broker.real_env import RealEnv
-from broker.replicas.fetcher import StorageFailed
-from broker.turn_meter import TurnMeter
+from squall.broker.cluster.feed import UnsupportedFeature
+from squall.broker.config import BrokerConfig, ConfigError
+from squall.broker.control.port import RegistrationFailed
+from squall.broker.log.manager import InconsistentMeta
+from squall.broker.node import broker_main
+from squall.broker.real_env import RealEnv
+from squall.broker.replicas.fetcher import StorageFailed
+from squall.broker.turn_meter import TurnMeter
 
 REFUSALS = (OSError, RegistrationFailed, StorageFailed, UnsupportedFeature, InconsistentMeta)
 """What ends a node with one sentence: none of them is a bug."""
@@ -58,7 +58,7 @@ def main() -> int:
     """Exit code 0 after a stop that was asked for, 1 after a failure, 3 for a configuration that cannot be."""
     arguments = sys.argv[1:]
     if len(arguments) not in (2, 4) or arguments[0] != "--config" or arguments[2:3] not in ([], ["--faults"]):
-        sys.stderr.write("usage: python -m broker --config FILE.properties [--faults FOLDER]\n")
+        sys.stderr.write("usage: python -m squall.broker --config FILE.properties [--faults FOLDER]\n")
         return USAGE
     _open_as_many_files_as_allowed()
     path = arguments[1]
@@ -106,7 +106,7 @@ def _env(config: BrokerConfig, faults: str | None) -> RealEnv:
     trace_path, clock_offset_path = config.squall_trace_path, config.squall_clock_offset_path
     if faults is None:
         return RealEnv(name, incarnation, trace_path=trace_path, clock_offset_path=clock_offset_path)
-    from broker.faulted.env import FaultedEnv
+    from squall.broker.faulted.env import FaultedEnv
 
     return FaultedEnv(
         name,

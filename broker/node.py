@@ -13,55 +13,55 @@ from typing import TYPE_CHECKING
 
 import trio
 
-from broker.apis.committed_offsets import CommittedOffsetApis
-from broker.apis.consumer_groups import ConsumerGroupApis
-from broker.apis.delete_records import DeleteRecordsApi
-from broker.apis.describe import AdminContext
-from broker.apis.fetch import FetchApi
-from broker.apis.fetch_session import FetchSessions
-from broker.apis.find_coordinator import CoordinatorFinder
-from broker.apis.groups import GroupApis
-from broker.apis.metadata import MetadataHandler
-from broker.apis.much import MuchTold
-from broker.apis.offsets import OffsetApis
-from broker.apis.produce import ProduceApi
-from broker.apis.record_gate import RecordGate
-from broker.apis.routes import admin_routes, check_served, coordinator_routes, data_routes, node_routes
-from broker.apis.topic_creation import TopicCreator
-from broker.apis.transactions import TransactionApis
-from broker.apis.txn_gate import TxnGate
-from broker.apis.txn_markers import TxnMarkersApi
-from broker.apis.txn_offsets import TxnOffsetApis
-from broker.apis.unpacking import Unpacking
-from broker.cluster.feed import ImageFeed
-from broker.config.topic import topic_config
-from broker.control.planes import control_plane, own_logs
-from broker.log.config import LogConfig, of_broker
-from broker.log.manager import LogManager
-from broker.metrics.endpoint import MetricsEndpoint
-from broker.metrics.node_metrics import RUNNING, STOPPING, NodeMetrics
-from broker.net.deadlines import Timers
-from broker.net.peers import PeerClient
-from broker.net.request_metrics import RequestMetrics
-from broker.net.server import Server
-from broker.replicas.coordinators.enrolment import Enrolment
-from broker.replicas.coordinators.group_coordinator import GroupCoordinator
-from broker.replicas.coordinators.marker_sender import MarkerSender
-from broker.replicas.coordinators.producer_ids import ProducerIds
-from broker.replicas.coordinators.transaction_coordinator import TransactionCoordinator
-from broker.replicas.fetcher import Fetchers
-from broker.replicas.isr_proposals import IsrProposals
-from broker.replicas.replica_manager import ReplicaManager
-from broker.replicas.turns import SPENT_IN_A_TURN
-from broker.work import DONE
+from squall.broker.apis.committed_offsets import CommittedOffsetApis
+from squall.broker.apis.consumer_groups import ConsumerGroupApis
+from squall.broker.apis.delete_records import DeleteRecordsApi
+from squall.broker.apis.describe import AdminContext
+from squall.broker.apis.fetch import FetchApi
+from squall.broker.apis.fetch_session import FetchSessions
+from squall.broker.apis.find_coordinator import CoordinatorFinder
+from squall.broker.apis.groups import GroupApis
+from squall.broker.apis.metadata import MetadataHandler
+from squall.broker.apis.much import MuchTold
+from squall.broker.apis.offsets import OffsetApis
+from squall.broker.apis.produce import ProduceApi
+from squall.broker.apis.record_gate import RecordGate
+from squall.broker.apis.routes import admin_routes, check_served, coordinator_routes, data_routes, node_routes
+from squall.broker.apis.topic_creation import TopicCreator
+from squall.broker.apis.transactions import TransactionApis
+from squall.broker.apis.txn_gate import TxnGate
+from squall.broker.apis.txn_markers import TxnMarkersApi
+from squall.broker.apis.txn_offsets import TxnOffsetApis
+from squall.broker.apis.unpacking import Unpacking
+from squall.broker.cluster.feed import ImageFeed
+from squall.broker.config.topic import topic_config
+from squall.broker.control.planes import control_plane, own_logs
+from squall.broker.log.config import LogConfig, of_broker
+from squall.broker.log.manager import LogManager
+from squall.broker.metrics.endpoint import MetricsEndpoint
+from squall.broker.metrics.node_metrics import RUNNING, STOPPING, NodeMetrics
+from squall.broker.net.deadlines import Timers
+from squall.broker.net.peers import PeerClient
+from squall.broker.net.request_metrics import RequestMetrics
+from squall.broker.net.server import Server
+from squall.broker.replicas.coordinators.enrolment import Enrolment
+from squall.broker.replicas.coordinators.group_coordinator import GroupCoordinator
+from squall.broker.replicas.coordinators.marker_sender import MarkerSender
+from squall.broker.replicas.coordinators.producer_ids import ProducerIds
+from squall.broker.replicas.coordinators.transaction_coordinator import TransactionCoordinator
+from squall.broker.replicas.fetcher import Fetchers
+from squall.broker.replicas.isr_proposals import IsrProposals
+from squall.broker.replicas.replica_manager import ReplicaManager
+from squall.broker.replicas.turns import SPENT_IN_A_TURN
+from squall.broker.work import DONE
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
-    from broker.config import BrokerConfig
-    from broker.control.planes import Make
-    from broker.control.port import Membership
-    from broker.env import Env
+    from squall.broker.config import BrokerConfig
+    from squall.broker.control.planes import Make
+    from squall.broker.control.port import Membership
+    from squall.broker.env import Env
 
 DEFAULT_CLUSTER_ID = "squall-cluster-0000000"
 SHUTDOWN_PATIENCE_S = 20.0

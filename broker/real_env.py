@@ -25,9 +25,9 @@ from typing import Any, TypeVar
 
 import trio
 
-from broker.env import Buffer, File, Fs, LinkClosed, Space
-from broker.real_clock import RealClock
-from broker.signals import EventSignal
+from squall.broker.env import Buffer, File, Fs, LinkClosed, Space
+from squall.broker.real_clock import RealClock
+from squall.broker.signals import EventSignal
 
 T = TypeVar("T")
 

@@ -9,7 +9,7 @@ import trio
 
 
 class EventSignal:
-    """As `broker.env.Signal`. `timeout`: the Env's."""
+    """As `squall.broker.env.Signal`. `timeout`: the Env's."""
 
     __slots__ = ("_event", "_set", "_timeout")
 

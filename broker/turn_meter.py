@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import trio
 
-from broker.work import DONE, Work
+from squall.broker.work import DONE, Work
 
 if TYPE_CHECKING:
     from collections.abc import Callable

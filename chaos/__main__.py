@@ -1,5 +1,5 @@
-"""`python -m chaos`: what ./squall runs."""
+"""`python -m squall.chaos`: what ./squall runs."""
 
-from chaos.cli import main
+from squall.chaos.cli import main
 
 main()

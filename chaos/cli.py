@@ -11,13 +11,13 @@ from typing import Any
 import click
 from click.shell_completion import CompletionItem
 
-from chaos.errors import HarnessError, traceback_of, trouble_of
-from chaos.flags import default_map
-from chaos.garbage import garbage_waits
-from chaos.interrupts import as_ctrl_c
-from chaos.nearest import did_you_mean, nearest
-from chaos.standard_streams import outlive_readers
-from chaos.toolchain.extras import lacking
+from squall.chaos.errors import HarnessError, traceback_of, trouble_of
+from squall.chaos.flags import default_map
+from squall.chaos.garbage import garbage_waits
+from squall.chaos.interrupts import as_ctrl_c
+from squall.chaos.nearest import did_you_mean, nearest
+from squall.chaos.standard_streams import outlive_readers
+from squall.chaos.toolchain.extras import lacking
 
 UNKNOWN = 2
 USAGE = 3
@@ -25,29 +25,29 @@ INTERRUPTED = 130
 
 # name -> (module, what --help says of it). Its `command` is loaded when it is called or asked for its own help.
 COMMANDS: dict[str, tuple[str, str]] = {
-    "run": ("chaos.commands.run", "Run a cluster under load, break it on schedule, and judge what survived."),
-    "sim": ("chaos.commands.sim", "Run clusters in virtual time, from one seed or many."),
-    "replay": ("chaos.commands.replay", "Repeat a recorded run; a simulated one exactly."),
-    "shrink": ("chaos.commands.shrink", "Shrink a failing run to the few steps that still fail, and tell their story."),
-    "nightly": ("chaos.commands.nightly", "Run a matrix of configurations, faults and seeds within a time budget."),
-    "verify": ("chaos.commands.verify", "Judge a recorded run again."),
-    "report": ("chaos.commands.report", "Render a run's page again, and print the result."),
-    "explain": ("chaos.commands.explain", "Tell the story of one finding of a run."),
-    "query": ("chaos.commands.query", "Run SQL over the files of a run."),
-    "runs": ("chaos.commands.runs", "List the runs in a folder; compare up to six; remove old runs."),
-    "export": ("chaos.commands.export", "Pack a run into a zip to send, and say what is in it."),
-    "cluster": ("chaos.commands.cluster", "Run a development cluster on this machine."),
-    "broker": ("chaos.commands.broker", "Run one broker from a .properties file."),
-    "faults": ("chaos.commands.faults", "List the faults that work here, and what the others need."),
-    "guarantees": ("chaos.commands.guarantees", "Print what a configuration promises under which faults, and why."),
-    "hunt": ("chaos.commands.hunt", "Plant known bugs, one at a time, and find each of them."),
-    "images": ("chaos.commands.images", "Make the images that containers run."),
-    "doctor": ("chaos.commands.doctor", "Say what this machine has, what it lacks, and how to get it."),
-    "setup": ("chaos.commands.setup", "Install client libraries, Apache Kafka, a Docker engine and the like."),
-    "completion": ("chaos.commands.completion", "Print the script with which a shell completes Squall's commands."),
-    "clean": ("chaos.commands.clean", "End what an interrupted run left behind, and only that."),
-    "bench": ("chaos.commands.bench", "Measure brokers, compared with Apache Kafka or an earlier commit."),
-    "test": ("chaos.commands.test", "Run the tests that every change must pass, or all of them."),
+    "run": ("squall.chaos.commands.run", "Run a cluster under load, break it on schedule, and judge what survived."),
+    "sim": ("squall.chaos.commands.sim", "Run clusters in virtual time, from one seed or many."),
+    "replay": ("squall.chaos.commands.replay", "Repeat a recorded run; a simulated one exactly."),
+    "shrink": ("squall.chaos.commands.shrink", "Shrink a failing run to the few steps that still fail, and tell their story."),
+    "nightly": ("squall.chaos.commands.nightly", "Run a matrix of configurations, faults and seeds within a time budget."),
+    "verify": ("squall.chaos.commands.verify", "Judge a recorded run again."),
+    "report": ("squall.chaos.commands.report", "Render a run's page again, and print the result."),
+    "explain": ("squall.chaos.commands.explain", "Tell the story of one finding of a run."),
+    "query": ("squall.chaos.commands.query", "Run SQL over the files of a run."),
+    "runs": ("squall.chaos.commands.runs", "List the runs in a folder; compare up to six; remove old runs."),
+    "export": ("squall.chaos.commands.export", "Pack a run into a zip to send, and say what is in it."),
+    "cluster": ("squall.chaos.commands.cluster", "Run a development cluster on this machine."),
+    "broker": ("squall.chaos.commands.broker", "Run one broker from a .properties file."),
+    "faults": ("squall.chaos.commands.faults", "List the faults that work here, and what the others need."),
+    "guarantees": ("squall.chaos.commands.guarantees", "Print what a configuration promises under which faults, and why."),
+    "hunt": ("squall.chaos.commands.hunt", "Plant known bugs, one at a time, and find each of them."),
+    "images": ("squall.chaos.commands.images", "Make the images that containers run."),
+    "doctor": ("squall.chaos.commands.doctor", "Say what this machine has, what it lacks, and how to get it."),
+    "setup": ("squall.chaos.commands.setup", "Install client libraries, Apache Kafka, a Docker engine and the like."),
+    "completion": ("squall.chaos.commands.completion", "Print the script with which a shell completes Squall's commands."),
+    "clean": ("squall.chaos.commands.clean", "End what an interrupted run left behind, and only that."),
+    "bench": ("squall.chaos.commands.bench", "Measure brokers, compared with Apache Kafka or an earlier commit."),
+    "test": ("squall.chaos.commands.test", "Run the tests that every change must pass, or all of them."),
 }
 
 EXAMPLES = """\b
@@ -131,7 +131,7 @@ class Commands(click.Group):
 def _print_versions(ctx: click.Context, _: click.Parameter, asked: bool) -> None:
     """Print what --version prints, and end the program."""
     if asked and not ctx.resilient_parsing:
-        from chaos.toolchain.version import version_text
+        from squall.chaos.toolchain.version import version_text
 
         click.echo(version_text())
         ctx.exit()

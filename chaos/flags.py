@@ -91,7 +91,7 @@ def _read_file(names: Mapping[str, Any]) -> tuple[Path, str, dict[str, Any]]:
 
 
 def _wrong(path: Path, text: str, keys: Words, said: str) -> click.UsageError:
-    from chaos.plans.lines import with_line
+    from squall.chaos.plans.lines import with_line
 
     key = ".".join(keys)
     return click.UsageError(f"{path}: {with_line(text, f'{key}: {said}')}")

@@ -1,9 +1,9 @@
 """Lets a program outlive its output: `squall run | head -1`, or on a full disk `squall run >log`, continues, and ends
 with the exit code of its verdict.
 
-`python -m chaos.standard_streams MODULE WORDS` runs another module so. The raw streams are replaced, because everything
-that prints (click, rich, the interpreter at its end) has its own answer to a broken pipe and a full disk: the exit code
-1, which is an anomaly's, or 120, which is in no table.
+`python -m squall.chaos.standard_streams MODULE WORDS` runs another module so. The raw streams are replaced, because
+everything that prints (click, rich, the interpreter at its end) has its own answer to a broken pipe and a full disk:
+the exit code 1, which is an anomaly's, or 120, which is in no table.
 """
 
 from __future__ import annotations

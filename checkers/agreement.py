@@ -13,12 +13,12 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Protocol
 
-from checkers import fault_classes, nemesis_log
-from checkers.history import seal
-from checkers.history.tables import PRODUCER, Partition, PlayedFault, Problem, Process
-from checkers.history.values import AFTER_HEALING
-from checkers.metrics import ISOLATIONS
-from checkers.plan_facts import PlanFacts
+from squall.checkers import fault_classes, nemesis_log
+from squall.checkers.history import seal
+from squall.checkers.history.tables import PRODUCER, Partition, PlayedFault, Problem, Process
+from squall.checkers.history.values import AFTER_HEALING
+from squall.checkers.metrics import ISOLATIONS
+from squall.checkers.plan_facts import PlanFacts
 
 ADDING = ("churn", "partitions")
 """Values of a fault's `how` that add partitions while the load runs."""

@@ -1,4 +1,5 @@
-"""What an engine finds in a history, and the reference engine: the finders of `checkers.anomalies`, in plain Python.
+"""What an engine finds in a history, and the reference engine: the finders of `squall.checkers.anomalies`, in plain
+Python.
 
 Two engines search the history of a run directory, and write the same files: Spark (`spark_analysis`), which reads
 tables, and the reference engine, which reads the lines themselves. The reference engine is also the oracle of Spark's
@@ -14,17 +15,17 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from checkers import leaderships, metrics, run_facts, signs
-from checkers.anomalies import stuck, wrong_offset
-from checkers.anomalies.anomaly import OWN
-from checkers.anomalies.registry import find_all
-from checkers.engines import REFERENCE
-from checkers.findings import SCHEMA, Finding, findings_of, to_json
-from checkers.history.conversion import FOLDER, read_lines
-from checkers.history.tables import PRODUCER, History, PlayedFault, Process
-from checkers.measures import measure
-from checkers.metrics import CALM_GAP, READER_GAP, Context, Limits, Measure
-from checkers.plan_facts import BadPlan, read_plan
+from squall.checkers import leaderships, metrics, run_facts, signs
+from squall.checkers.anomalies import stuck, wrong_offset
+from squall.checkers.anomalies.anomaly import OWN
+from squall.checkers.anomalies.registry import find_all
+from squall.checkers.engines import REFERENCE
+from squall.checkers.findings import SCHEMA, Finding, findings_of, to_json
+from squall.checkers.history.conversion import FOLDER, read_lines
+from squall.checkers.history.tables import PRODUCER, History, PlayedFault, Process
+from squall.checkers.measures import measure
+from squall.checkers.metrics import CALM_GAP, READER_GAP, Context, Limits, Measure
+from squall.checkers.plan_facts import BadPlan, read_plan
 
 FINDINGS, METRICS, SERIES, ANOMALIES = "findings.json", "metrics.json", "series.json", "anomalies"
 

@@ -12,12 +12,12 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import replace
 
-from checkers.anomalies import commit_ahead, poll_skip, revoked_read, stuck
-from checkers.anomalies.anomaly import OWN, PROGRAM
-from checkers.case import Case
-from checkers.findings import Finding
-from checkers.history.tables import PRODUCER, Process
-from checkers.history.values import AFTER_HEALING
+from squall.checkers.anomalies import commit_ahead, poll_skip, revoked_read, stuck
+from squall.checkers.anomalies.anomaly import OWN, PROGRAM
+from squall.checkers.case import Case
+from squall.checkers.findings import Finding
+from squall.checkers.history.tables import PRODUCER, Process
+from squall.checkers.history.values import AFTER_HEALING
 
 
 def load_producers(processes: Iterable[Process]) -> list[Process]:

@@ -7,15 +7,15 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from checkers import agreement, leaderships, nemesis_agreement, nemesis_log, run_facts, signs, simulated
-from checkers.anomalies import not_converged, replica_divergence, stuck
-from checkers.anomalies.registry import CATALOG, Counted, looked_for, not_run, ran_on_little
-from checkers.findings import Finding
-from checkers.history import conversion, seal
-from checkers.history.group_activity import Activity, from_json
-from checkers.history.tables import FinalRead, History, Partition, PlayedFault, Problem, Process
-from checkers.metrics import Limits
-from checkers.plan_facts import UNLIMITED, BadPlan, PlanFacts, read_plan
+from squall.checkers import agreement, leaderships, nemesis_agreement, nemesis_log, run_facts, signs, simulated
+from squall.checkers.anomalies import not_converged, replica_divergence, stuck
+from squall.checkers.anomalies.registry import CATALOG, Counted, looked_for, not_run, ran_on_little
+from squall.checkers.findings import Finding
+from squall.checkers.history import conversion, seal
+from squall.checkers.history.group_activity import Activity, from_json
+from squall.checkers.history.tables import FinalRead, History, Partition, PlayedFault, Problem, Process
+from squall.checkers.metrics import Limits
+from squall.checkers.plan_facts import UNLIMITED, BadPlan, PlanFacts, read_plan
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,7 +73,9 @@ class Case:
     ground: signs.Ground = signs.Ground()
     """What tells whether the mechanism of a permission happened."""
     engine: str = ""
-    """The engine that searched the history, as `checkers.engines` names it; empty: none did, or it is not known."""
+    """The engine that searched the history, as `squall.checkers.engines` names it; empty: none did, or it is not
+    known.
+    """
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
-from checkers import coverage_of_clients, fault_classes
-from checkers.anomalies import hanging_txn, stuck
-from checkers.case import Case
-from checkers.history.tables import Partition
-from checkers.metrics import ISOLATIONS
+from squall.checkers import coverage_of_clients, fault_classes
+from squall.checkers.anomalies import hanging_txn, stuck
+from squall.checkers.case import Case
+from squall.checkers.history.tables import Partition
+from squall.checkers.metrics import ISOLATIONS
 
 HOLDS_BACK = (hanging_txn.NAME, stuck.CONSUMER)
 """What keeps a read at read_committed from its end."""

@@ -8,12 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
-from checkers.anomalies import stuck
-from checkers.anomalies.anomaly import PROGRAM
-from checkers.case import Case
-from checkers.history.group_activity import Activity
-from checkers.history.tables import Process
-from checkers.nemesis_log import windows
+from squall.checkers.anomalies import stuck
+from squall.checkers.anomalies.anomaly import PROGRAM
+from squall.checkers.case import Case
+from squall.checkers.history.group_activity import Activity
+from squall.checkers.history.tables import Process
+from squall.checkers.nemesis_log import windows
 
 FEW_TRIES = 5
 """Whoever tried less often may have come late, or may have had bad luck."""

@@ -1,7 +1,7 @@
 """The engines that search a history, by name, and how large a history each of them takes.
 
 Spark (`spark_analysis`) is the default, and judges nights and large histories. The reference engine
-(`checkers.analysis`) needs neither Java nor pyarrow.
+(`squall.checkers.analysis`) needs neither Java nor pyarrow.
 """
 
 from __future__ import annotations

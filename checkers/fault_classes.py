@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 
-from checkers import first_schema
-from checkers.fault_traits import EITHER_END, FORGETS_SYNCS, OUT_OF_SYNC
-from checkers.guarantees import FaultClass
-from checkers.history.tables import PlayedFault
+from squall.checkers import first_schema
+from squall.checkers.fault_traits import EITHER_END, FORGETS_SYNCS, OUT_OF_SYNC
+from squall.checkers.guarantees import FaultClass
+from squall.checkers.history.tables import PlayedFault
 
 
 class UnknownFault(ValueError):

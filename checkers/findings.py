@@ -19,7 +19,7 @@ class Witness(NamedTuple):
 
     anomaly: str
     evidence: str
-    """What it takes to see it: see `checkers.anomalies`."""
+    """What it takes to see it: see `squall.checkers.anomalies`."""
     part: int
     off: int
     val: int
@@ -27,9 +27,9 @@ class Witness(NamedTuple):
     proc: int
     """The process whose settings say whether it is permitted; -1 where it is nobody's in particular."""
     other: int
-    """See `Anomaly.other` in `checkers.anomalies`."""
+    """See `Anomaly.other` in `squall.checkers.anomalies`."""
     signs: int = 0
-    """`checkers.mechanisms.Sign`: what was seen that may explain it."""
+    """`squall.checkers.mechanisms.Sign`: what was seen that may explain it."""
 
 
 @dataclass(frozen=True, slots=True)

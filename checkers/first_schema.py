@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from checkers.fault_traits import (
+from squall.checkers.fault_traits import (
     CUTS_LINKS,
     EITHER_END,
     FORGETS_SYNCS,

@@ -1,4 +1,6 @@
-"""The times in which clients tried and nothing was done for them, as `checkers.metrics.Measure` defines them. Pure."""
+"""The times in which clients tried and nothing was done for them, as `squall.checkers.metrics.Measure` defines them.
+Pure.
+"""
 
 from __future__ import annotations
 
@@ -6,7 +8,7 @@ from collections.abc import Iterable
 from itertools import pairwise
 from typing import Protocol
 
-from checkers.history.tables import OK
+from squall.checkers.history.tables import OK
 
 Gap = tuple[int, int]
 """(begin, end), ns."""

@@ -14,10 +14,10 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 
-from checkers import promises, reasons
-from checkers.anomalies.registry import CATALOG, LOSS
-from checkers.history.tables import LATE_END
-from checkers.promises import IDEMPOTENCE, ONE_IN_FLIGHT
+from squall.checkers import promises, reasons
+from squall.checkers.anomalies.registry import CATALOG, LOSS
+from squall.checkers.history.tables import LATE_END
+from squall.checkers.promises import IDEMPOTENCE, ONE_IN_FLIGHT
 
 
 class FaultClass(StrEnum):

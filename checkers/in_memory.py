@@ -1,7 +1,7 @@
 """A run judged without a file: the reference finders on a history in memory, and the verdict as for a run directory.
 
-What `checkers.verdict` reads from a directory that Spark worked in, this makes itself of the bytes that would be in it.
-The replicas' logs are not compared here: where a run is in memory, invariants looked at them while it went on.
+What `squall.checkers.verdict` reads from a directory that Spark worked in, this makes itself of the bytes that would be
+in it. The replicas' logs are not compared here: where a run is in memory, invariants looked at them while it went on.
 """
 
 from __future__ import annotations
@@ -10,21 +10,21 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from checkers import agreement, guarantees, leaderships, nemesis_agreement, nemesis_log, run_facts, signs
-from checkers.analysis import Analysis, find
-from checkers.anomalies import not_converged, stuck
-from checkers.anomalies.registry import Counted, looked_for, not_run, ran_on_little
-from checkers.anomalies.replica_divergence import NAME as DIVERGENCE
-from checkers.anomalies.replica_divergence import NOT_COMPARED
-from checkers.case import Case, Workload, acked_of, placed_of
-from checkers.findings import Finding
-from checkers.history.parser import parse
-from checkers.history.seal import NEMESIS, NOTE, PLAN, RUN, broken_seal, unlike
-from checkers.history.tables import History, PlayedFault, Problem
-from checkers.leaderships import Leaderships
-from checkers.metrics import context_of
-from checkers.plan_facts import UNLIMITED, facts_of
-from checkers.verdict import Verdict, decide
+from squall.checkers import agreement, guarantees, leaderships, nemesis_agreement, nemesis_log, run_facts, signs
+from squall.checkers.analysis import Analysis, find
+from squall.checkers.anomalies import not_converged, stuck
+from squall.checkers.anomalies.registry import Counted, looked_for, not_run, ran_on_little
+from squall.checkers.anomalies.replica_divergence import NAME as DIVERGENCE
+from squall.checkers.anomalies.replica_divergence import NOT_COMPARED
+from squall.checkers.case import Case, Workload, acked_of, placed_of
+from squall.checkers.findings import Finding
+from squall.checkers.history.parser import parse
+from squall.checkers.history.seal import NEMESIS, NOTE, PLAN, RUN, broken_seal, unlike
+from squall.checkers.history.tables import History, PlayedFault, Problem
+from squall.checkers.leaderships import Leaderships
+from squall.checkers.metrics import context_of
+from squall.checkers.plan_facts import UNLIMITED, facts_of
+from squall.checkers.verdict import Verdict, decide
 
 
 @dataclass(frozen=True, slots=True)

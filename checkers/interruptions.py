@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from checkers.history.group_tables import CRASHED, LOST, Hold
-from checkers.history.tables import OK, POLL, SEND, History, Row
+from squall.checkers.history.group_tables import CRASHED, LOST, Hold
+from squall.checkers.history.tables import OK, POLL, SEND, History, Row
 
 LOSS, DUPLICATE = "eos-loss", "eos-duplicate"
 EXPLAINED = (LOSS, DUPLICATE)

@@ -16,9 +16,9 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from checkers import kafka_log
-from checkers.fault_traits import TAKES_DOWN
-from checkers.history.tables import FinalRead, Partition, PlayedFault, Row
+from squall.checkers import kafka_log
+from squall.checkers.fault_traits import TAKES_DOWN
+from squall.checkers.history.tables import FinalRead, Partition, PlayedFault, Row
 
 EVER = (1 << 62) - 1
 """A time or an offset behind all others."""

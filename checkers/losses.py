@@ -10,8 +10,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from checkers.anomalies.registry import LOSS
-from checkers.guarantees import LOSS_EXPECTED, FaultClass
+from squall.checkers.anomalies.registry import LOSS
+from squall.checkers.guarantees import LOSS_EXPECTED, FaultClass
 
 Json = Mapping[str, Any]
 

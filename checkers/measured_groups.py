@@ -10,9 +10,9 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import pairwise
 from typing import Any
 
-from checkers.history.group_tables import CRASHED, HELD, LEFT, LOST, REVOKED, Grant, Hold
-from checkers.history.tables import History, PlayedFault
-from checkers.rebalance_causes import FOREVER, MEMBERS, Generations, static_returns
+from squall.checkers.history.group_tables import CRASHED, HELD, LEFT, LOST, REVOKED, Grant, Hold
+from squall.checkers.history.tables import History, PlayedFault
+from squall.checkers.rebalance_causes import FOREVER, MEMBERS, Generations, static_returns
 
 Span = tuple[int, int]
 """(begin, end), ns."""
@@ -22,8 +22,8 @@ def measure_groups(history: History, faults: Sequence[PlayedFault]) -> dict[str,
     """By the group's name, as plain JSON; empty where nobody was a member of a group.
 
     - `generations`: how often its partitions were assigned; `rebalances`: all but the first one, by their causes, as
-      `checkers.rebalance_causes` has them: members of the load (`members` true), or a fault (`fault` null: none had
-      begun).
+      `squall.checkers.rebalance_causes` has them: members of the load (`members` true), or a fault (`fault` null: none
+      had begun).
     - `static`: as `rebalance_causes.static_returns`.
     - `unowned`: time in which a partition that had an owner had none until its next one: the longest time, in which
       partition and from when, and the sum over all partitions.

@@ -9,11 +9,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from checkers.anomalies import eos_duplicate, eos_loss
-from checkers.anomalies.anomaly import Seen
-from checkers.anomalies.outputs import outputs_of
-from checkers.findings import Witness
-from checkers.history.tables import History
+from squall.checkers.anomalies import eos_duplicate, eos_loss
+from squall.checkers.anomalies.anomaly import Seen
+from squall.checkers.anomalies.outputs import outputs_of
+from squall.checkers.findings import Witness
+from squall.checkers.history.tables import History
 
 
 def measure_outputs(history: History) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""The measures of producers and transactional ids of `checkers.metrics`, taken the obvious way.
+"""The measures of producers and transactional ids of `squall.checkers.metrics`, taken the obvious way.
 
 Partitions that take other clients' writes do not show that one producer is refused, or that one transactional id gets
 no producer id. So both are measured for themselves. A producer is all processes that follow one another in its place.
@@ -10,11 +10,11 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
-from checkers.gaps import Try, given_up, longest, unanswered, within
-from checkers.history.tables import ABORT, COMMIT, FAIL, INFO, NOT_ENDED, OK, History, Row
-from checkers.history.values import producer_of
-from checkers.metrics import PRODUCER_GAP, PRODUCER_SENDS, TRANSACTION_GAP, TRIED, Context, Measure
-from checkers.nemesis_log import FOREVER, windows
+from squall.checkers.gaps import Try, given_up, longest, unanswered, within
+from squall.checkers.history.tables import ABORT, COMMIT, FAIL, INFO, NOT_ENDED, OK, History, Row
+from squall.checkers.history.values import producer_of
+from squall.checkers.metrics import PRODUCER_GAP, PRODUCER_SENDS, TRANSACTION_GAP, TRIED, Context, Measure
+from squall.checkers.nemesis_log import FOREVER, windows
 
 
 class TransactionAttempt(NamedTuple):

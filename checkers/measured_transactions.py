@@ -1,13 +1,13 @@
-"""The measures of transactions of `checkers.metrics`, taken the obvious way."""
+"""The measures of transactions of `squall.checkers.metrics`, taken the obvious way."""
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator
 
-from checkers.anomalies.transactions import transactions_of
-from checkers.history.tables import ABORT, COMMIT, FAIL, INFO, NOT_ENDED, OK, POLL, History, Txn
-from checkers.metrics import (
+from squall.checkers.anomalies.transactions import transactions_of
+from squall.checkers.history.tables import ABORT, COMMIT, FAIL, INFO, NOT_ENDED, OK, POLL, History, Txn
+from squall.checkers.metrics import (
     ABORTED_DATA,
     COMMIT_LATENCY,
     EARLY_DATA,

@@ -1,4 +1,4 @@
-"""The measures of `checkers.metrics`, taken the obvious way."""
+"""The measures of `squall.checkers.metrics`, taken the obvious way."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import pairwise
 
-from checkers import measured_producers, measured_transactions
-from checkers.gaps import Gap, longest, unanswered, within
-from checkers.history.tables import LISTED, OK, PRODUCER, SEND, History, PlayedFault, Process, Row, Told
-from checkers.history.values import producer_of, sequence_of
-from checkers.metrics import (
+from squall.checkers import measured_producers, measured_transactions
+from squall.checkers.gaps import Gap, longest, unanswered, within
+from squall.checkers.history.tables import LISTED, OK, PRODUCER, SEND, History, PlayedFault, Process, Row, Told
+from squall.checkers.history.values import producer_of, sequence_of
+from squall.checkers.metrics import (
     ACKED,
     AFTERWARDS,
     ALL,
@@ -45,7 +45,7 @@ from checkers.metrics import (
     spread,
     waiting_for,
 )
-from checkers.nemesis_log import FOREVER, windows
+from squall.checkers.nemesis_log import FOREVER, windows
 
 
 def measure(history: History, context: Context) -> list[Measure]:

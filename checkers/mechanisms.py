@@ -1,7 +1,7 @@
 """What must have happened for a finding to be permitted, and the signs by which it is seen.
 
 A configuration permits a finding where its mechanism explains that very record. Each witness carries the signs that
-speak for one (`checkers.signs`).
+speak for one (`squall.checkers.signs`).
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
 """What is measured in every run, from the raw measures that an engine takes to the numbers that people read.
 
-An engine (`checkers.measures`, `spark_analysis.measures`) yields `Measure` rows; all times in them are ns on
-the run's clock, all latencies 10 microseconds. `shape` makes metrics.json of them, `series` what plots are drawn from.
+An engine (`squall.checkers.measures`, `squall.spark_analysis.measures`) yields `Measure` rows; all times in them are ns
+on the run's clock, all latencies 10 microseconds. `shape` makes metrics.json of them, `series` what plots are drawn
+from.
 """
 
 from __future__ import annotations
@@ -12,10 +13,10 @@ from dataclasses import dataclass, field
 from enum import IntEnum
 from typing import Any, NamedTuple
 
-from checkers.history.group_tables import Hold
-from checkers.history.tables import PRODUCER, FinalRead, History, Partition, PlayedFault, Process
-from checkers.history.values import AFTER_HEALING
-from checkers.nemesis_log import FOREVER, windows
+from squall.checkers.history.group_tables import Hold
+from squall.checkers.history.tables import PRODUCER, FinalRead, History, Partition, PlayedFault, Process
+from squall.checkers.history.values import AFTER_HEALING
+from squall.checkers.nemesis_log import FOREVER, windows
 
 SCHEMA = 1
 LATENCY_UNIT_NS = 10_000

@@ -11,9 +11,9 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from checkers import first_schema
-from checkers.history.tables import Problem
-from checkers.nemesis_log import FILE
+from squall.checkers import first_schema
+from squall.checkers.history.tables import Problem
+from squall.checkers.nemesis_log import FILE
 
 TIMES = (("asked", "began"), ("began", "on"), ("began", "ended"))
 """In ns on the run's clock: the first is never later than the second."""

@@ -7,9 +7,9 @@ from collections.abc import Iterable, Mapping
 from math import ceil
 from typing import Any
 
-from checkers import first_schema
-from checkers.fault_traits import OUT_OF_SYNC, TAKES_DOWN
-from checkers.history.tables import PlayedFault, Problem, whole
+from squall.checkers import first_schema
+from squall.checkers.fault_traits import OUT_OF_SYNC, TAKES_DOWN
+from squall.checkers.history.tables import PlayedFault, Problem, whole
 
 FILE = "nemesis.jsonl"
 SCHEMA = 3

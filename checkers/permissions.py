@@ -6,14 +6,14 @@ from functools import reduce
 from operator import and_
 from typing import NamedTuple
 
-from checkers import fault_classes, reasons
-from checkers.anomalies import commit_ahead
-from checkers.anomalies.registry import IN_HISTORY
-from checkers.case import Case
-from checkers.findings import Finding
-from checkers.guarantees import CellName, Guarantee
-from checkers.mechanisms import Mechanism, Sign
-from checkers.signs import Ground
+from squall.checkers import fault_classes, reasons
+from squall.checkers.anomalies import commit_ahead
+from squall.checkers.anomalies.registry import IN_HISTORY
+from squall.checkers.case import Case
+from squall.checkers.findings import Finding
+from squall.checkers.guarantees import CellName, Guarantee
+from squall.checkers.mechanisms import Mechanism, Sign
+from squall.checkers.signs import Ground
 
 FOUND_BY_HISTORY = frozenset(each.name for check in IN_HISTORY for each in check.anomalies)
 """Those whose witnesses have signs."""

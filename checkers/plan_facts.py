@@ -10,10 +10,10 @@ from math import inf
 from pathlib import Path
 from typing import Any
 
-from checkers.guarantees import EXPECTATIONS, RunConfiguration
-from checkers.history.seal import plan_seal
-from checkers.history.tables import Partition, Process
-from checkers.metrics import Limits
+from squall.checkers.guarantees import EXPECTATIONS, RunConfiguration
+from squall.checkers.history.seal import plan_seal
+from squall.checkers.history.tables import Partition, Process
+from squall.checkers.metrics import Limits
 
 FILE = "plan.toml"
 OURS = "squall"
@@ -46,7 +46,7 @@ class PlanFacts:
     brokers: tuple[int, ...] = ()
     """Ids of the cluster's brokers; empty if it does not say how many there are."""
     seal: int | None = None
-    """As the history's header has it (`checkers.history.seal`)."""
+    """As the history's header has it (`squall.checkers.history.seal`)."""
     topic: Mapping[str, str] = field(default_factory=dict)
     """Settings that the workload's topics are made with."""
     cleanup: str = "delete"

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from checkers.anomalies import duplicate, send_reorder
-from checkers.anomalies.anomaly import JEPSEN, Anomaly, Family, Need
+from squall.checkers.anomalies import duplicate, send_reorder
+from squall.checkers.anomalies.anomaly import JEPSEN, Anomaly, Family, Need
 
 IDEMPOTENCE, ONE_IN_FLIGHT = "idempotence", "one request in flight"
 ORDER = {

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from checkers import mechanisms
-from checkers.mechanisms import Mechanism
+from squall.checkers import mechanisms
+from squall.checkers.mechanisms import Mechanism
 
 REPLACED = "this follows from the loss of a record: another record gets its offset"
 FOLLOWS = "this follows from the loss of a record that readers got"

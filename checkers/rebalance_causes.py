@@ -12,8 +12,8 @@ from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import Literal, NamedTuple
 
-from checkers.history.group_tables import LEFT, LOST, REVOKED, Grant, Hold, Still
-from checkers.history.tables import PlayedFault, Process
+from squall.checkers.history.group_tables import LEFT, LOST, REVOKED, Grant, Hold, Still
+from squall.checkers.history.tables import PlayedFault, Process
 
 SOON_NS = 3_000_000_000
 """A coordinator and its members take some time for a rebalance that has begun."""

@@ -1,6 +1,6 @@
-"""The signs of each witness: what was seen that may explain it, as `checkers.mechanisms` asks for. Pure.
+"""The signs of each witness: what was seen that may explain it, as `squall.checkers.mechanisms` asks for. Pure.
 
-Both engines read them from the same ground: here for a history in memory, in `spark_analysis.signs` in SQL.
+Both engines read them from the same ground: here for a history in memory, in `squall.spark_analysis.signs` in SQL.
 """
 
 from __future__ import annotations
@@ -10,16 +10,16 @@ from dataclasses import dataclass, replace
 from operator import attrgetter
 from typing import Any, NamedTuple
 
-from checkers import nemesis_log
-from checkers.fault_classes import UnknownFault, class_of
-from checkers.fault_traits import FORGETS_SYNCS
-from checkers.findings import Witness
-from checkers.guarantees import FaultClass
-from checkers.history.tables import OK, SEND, History, Partition, PlayedFault
-from checkers.history.values import producer_of
-from checkers.interruptions import EXPLAINED, interruptions
-from checkers.leaderships import EVER, Leaderships
-from checkers.mechanisms import BY_EPOCHS, BY_LOST_RECORDS, Sign
+from squall.checkers import nemesis_log
+from squall.checkers.fault_classes import UnknownFault, class_of
+from squall.checkers.fault_traits import FORGETS_SYNCS
+from squall.checkers.findings import Witness
+from squall.checkers.guarantees import FaultClass
+from squall.checkers.history.tables import OK, SEND, History, Partition, PlayedFault
+from squall.checkers.history.values import producer_of
+from squall.checkers.interruptions import EXPLAINED, interruptions
+from squall.checkers.leaderships import EVER, Leaderships
+from squall.checkers.mechanisms import BY_EPOCHS, BY_LOST_RECORDS, Sign
 
 BEFORE_NS = 5_000_000_000
 """What was handed over so long before a disturbance may still have been on its way."""
@@ -80,7 +80,9 @@ class Ground:
     everywhere: Sign = Sign(0)
     """Signs of the run, which every witness has."""
     outputs: bool = False
-    """Members of groups made outputs of what they had got, and may have been interrupted (`checkers.interruptions`)."""
+    """Members of groups made outputs of what they had got, and may have been interrupted
+    (`squall.checkers.interruptions`).
+    """
 
     def signs(self, part: int, off: int, t0: int, t1: int, *, failed: bool, tries: int = -1) -> Sign:
         """Of one witness that was handed over at `t0`, answered at `t1` and sent `tries` times; -1 for what is not

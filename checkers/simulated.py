@@ -12,8 +12,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from checkers.anomalies.registry import CATALOG
-from checkers.history import seal
+from squall.checkers.anomalies.registry import CATALOG
+from squall.checkers.history import seal
 
 FILE, KEY = "violations.json", "simulated"
 STAMP = "violations"

@@ -2,7 +2,7 @@
 
 - `valid`: the checks ran on a history with enough in it (for each partition an acknowledged write and a final read that
   reached the end, with transactions also one at read_committed; every planned fault landed), and what they found is
-  permitted, by a reason whose mechanism happened (`checkers.mechanisms`).
+  permitted, by a reason whose mechanism happened (`squall.checkers.mechanisms`).
 - `invalid`: something was found that the configuration does not permit, or permits only where something else had
   happened. That holds of a history cut short as well: finders only report what a prefix proves. So is a run in which a
   simulator saw an invariant break (`simulated`).
@@ -21,21 +21,21 @@ from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from checkers import blame, fault_classes, guarantees, simulated
-from checkers.analysis import FINDINGS, METRICS
-from checkers.anomalies import dual_ownership, hanging_txn, stuck
-from checkers.anomalies.anomaly import PROGRAM, Family
-from checkers.anomalies.registry import CATALOG, LOSS, SHOWN_BY_HISTORY, SHOWN_BY_RUN
-from checkers.case import Case, Workload, read_case
-from checkers.coverage import removed_early, too_little
-from checkers.coverage_of_clients import stuck_ones
-from checkers.findings import SCHEMA as findings_schema
-from checkers.findings import Finding, Witness, from_json, kept
-from checkers.guarantees import CellName, FaultClass, Guarantee
-from checkers.history import seal
-from checkers.history.tables import History
-from checkers.permissions import Grounds, explained, grounds_of
-from checkers.plan_facts import configuration_of
+from squall.checkers import blame, fault_classes, guarantees, simulated
+from squall.checkers.analysis import FINDINGS, METRICS
+from squall.checkers.anomalies import dual_ownership, hanging_txn, stuck
+from squall.checkers.anomalies.anomaly import PROGRAM, Family
+from squall.checkers.anomalies.registry import CATALOG, LOSS, SHOWN_BY_HISTORY, SHOWN_BY_RUN
+from squall.checkers.case import Case, Workload, read_case
+from squall.checkers.coverage import removed_early, too_little
+from squall.checkers.coverage_of_clients import stuck_ones
+from squall.checkers.findings import SCHEMA as findings_schema
+from squall.checkers.findings import Finding, Witness, from_json, kept
+from squall.checkers.guarantees import CellName, FaultClass, Guarantee
+from squall.checkers.history import seal
+from squall.checkers.history.tables import History
+from squall.checkers.permissions import Grounds, explained, grounds_of
+from squall.checkers.plan_facts import configuration_of
 
 SCHEMA = 1
 FILE = "verdict.json"
@@ -352,7 +352,7 @@ def judge_run(
 
 def _of_another(stored: Mapping[str, Any], run_dir: Path, history: History | None) -> str:
     """Why findings.json is not about this history; empty where it is, or where the history cannot say."""
-    from checkers.history import conversion
+    from squall.checkers.history import conversion
 
     if stored["schema"] != findings_schema:
         return f"{FINDINGS} is of schema {stored['schema']}, and this program reads {findings_schema}: analyse it again"

@@ -1,6 +1,6 @@
 """What anybody asks first of a finding: what was seen, who wrote it, who had it, which fault, who was elected, what was
 truncated, who read what. Every anomaly has the same questions, but for those that members of a group alone have caused
-(`reports.members`). An answer that nobody knows names what is missing. Pure.
+(`squall.reports.members`). An answer that nobody knows names what is missing. Pure.
 """
 
 from __future__ import annotations
@@ -8,20 +8,20 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
-from checkers.anomalies import stuck
-from checkers.anomalies.registry import CATALOG
-from reports import members, outputs, owners
-from reports.fault_words import FaultRow, fault_rows
-from reports.problems import Problem
-from reports.raw_files import PROGRAMS, last_words
-from reports.run_files import RunFiles, mapping
-from reports.sent_words import sent_sentences
-from reports.stories import value_text
-from reports.story import Story
-from reports.story_facts import ACKNOWLEDGED, FAILED, Event, Facts
-from reports.story_moments import Placed, ids
-from reports.story_reads import Polled
-from reports.story_records import is_misplaced
+from squall.checkers.anomalies import stuck
+from squall.checkers.anomalies.registry import CATALOG
+from squall.reports import members, outputs, owners
+from squall.reports.fault_words import FaultRow, fault_rows
+from squall.reports.problems import Problem
+from squall.reports.raw_files import PROGRAMS, last_words
+from squall.reports.run_files import RunFiles, mapping
+from squall.reports.sent_words import sent_sentences
+from squall.reports.stories import value_text
+from squall.reports.story import Story
+from squall.reports.story_facts import ACKNOWLEDGED, FAILED, Event, Facts
+from squall.reports.story_moments import Placed, ids
+from squall.reports.story_reads import Polled
+from squall.reports.story_records import is_misplaced
 
 READS_TOLD = 3
 LISTED = 4

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from checkers.anomalies.anomaly import ACKS
-from checkers.anomalies.registry import LOSS
-from reports import checks, members
-from reports.lanes import terms
-from reports.members import ABOUT
-from reports.run_files import Json, RunFiles, integer
-from reports.samples import histories_of
-from reports.stories import Line, causes_of, in_common, story, witness_text
-from reports.story_client import lines_of, witness_problem
+from squall.checkers.anomalies.anomaly import ACKS
+from squall.checkers.anomalies.registry import LOSS
+from squall.reports import checks, members
+from squall.reports.lanes import terms
+from squall.reports.members import ABOUT
+from squall.reports.run_files import Json, RunFiles, integer
+from squall.reports.samples import histories_of
+from squall.reports.stories import Line, causes_of, in_common, story, witness_text
+from squall.reports.story_client import lines_of, witness_problem
 
 
 @dataclass(frozen=True, slots=True)

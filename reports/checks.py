@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from checkers.anomalies.registry import CATALOG, FOUND, LOOKED_FOR
-from checkers.engines import REFERENCE, SPARK
-from checkers.guarantees import SAFE_EXPECTED
-from reports import meaning
-from reports.run_files import Json, RunFiles, integer, mapping, number, objects, texts
+from squall.checkers.anomalies.registry import CATALOG, FOUND, LOOKED_FOR
+from squall.checkers.engines import REFERENCE, SPARK
+from squall.checkers.guarantees import SAFE_EXPECTED
+from squall.reports import meaning
+from squall.reports.run_files import Json, RunFiles, integer, mapping, number, objects, texts
 
 VALID, INVALID, UNKNOWN = "valid", "invalid", "unknown"
 FAILED, PERMITTED, CLEAN, NOT_RUN, UNJUDGED = "not permitted", "permitted", "none found", "not run", "not judged"

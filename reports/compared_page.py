@@ -9,12 +9,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 from urllib.parse import quote
 
-from reports.cards import with_names
-from reports.fault_words import fault_rows
-from reports.page import environment
-from reports.run_files import Json, RunFiles, mapping, objects, read_run
-from reports.samples import Samples
-from reports.shelf import ShelvedRun, compared
+from squall.reports.cards import with_names
+from squall.reports.fault_words import fault_rows
+from squall.reports.page import environment
+from squall.reports.run_files import Json, RunFiles, mapping, objects, read_run
+from squall.reports.samples import Samples
+from squall.reports.shelf import ShelvedRun, compared
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -87,8 +87,8 @@ def curves(files: Sequence[RunFiles]) -> str:
     from matplotlib.backends.backend_svg import FigureCanvasSVG
     from matplotlib.figure import Figure
 
-    from reports.figure import STYLE, WIDTH_IN, latency, throughput, time_span
-    from reports.nights.figures import inline
+    from squall.reports.figure import STYLE, WIDTH_IN, latency, throughput, time_span
+    from squall.reports.nights.figures import inline
 
     spans = [span for each in files if (span := time_span(each)) is not None]
     if not spans:
@@ -120,7 +120,7 @@ def curves(files: Sequence[RunFiles]) -> str:
 
 def _finish(pane: Axes, run: RunFiles) -> None:
     """Shade the faults, and take the frame away."""
-    from reports.figure import FAULT
+    from squall.reports.figure import FAULT
 
     pane.tick_params(length=0)
     for side in ("top", "right", "left"):

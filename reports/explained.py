@@ -6,12 +6,12 @@ import textwrap
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 
-from reports import checks
-from reports.causes import Group, groups_of
-from reports.links import is_about
-from reports.problems import problems_named
-from reports.run_files import RunFiles, read_run
-from reports.telling import Telling, tellings_about
+from squall.reports import checks
+from squall.reports.causes import Group, groups_of
+from squall.reports.links import is_about
+from squall.reports.problems import problems_named
+from squall.reports.run_files import RunFiles, read_run
+from squall.reports.telling import Telling, tellings_about
 
 NAMES_OF_ONE = 3
 """Witnesses that are named of each cause; the first one's story is told."""

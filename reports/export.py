@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from zipfile import ZIP_DEFLATED, ZipFile
 
-from reports.page import page_of
-from reports.raw_files import sent
-from reports.run_files import PAGE, read_run
+from squall.reports.page import page_of
+from squall.reports.raw_files import sent
+from squall.reports.run_files import PAGE, read_run
 
 PLACE = "runs"
 """The folder of a checkout where commands of the page find the run after it was unpacked there."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from dataclasses import dataclass
 
-from reports.run_files import Json, RunFiles, integer, mapping, number, objects
+from squall.reports.run_files import Json, RunFiles, integer, mapping, number, objects
 
 LONGEST_LABEL = 36
 """Characters of a fault in the figure; whom it hit comes to them."""

@@ -20,12 +20,12 @@ from matplotlib.figure import Figure
 from matplotlib.patches import Patch, Rectangle
 from matplotlib.ticker import FuncFormatter, MaxNLocator
 
-from reports import meaning
-from reports.fault_words import FaultRow
-from reports.figure_values import LEFT, RIGHT, values_of
-from reports.lanes import BrokerLane, PartitionLane, broker_lanes, partition_lanes
-from reports.run_files import RunFiles, integer, mapping
-from reports.samples import Samples
+from squall.reports import meaning
+from squall.reports.fault_words import FaultRow
+from squall.reports.figure_values import LEFT, RIGHT, values_of
+from squall.reports.lanes import BrokerLane, PartitionLane, broker_lanes, partition_lanes
+from squall.reports.run_files import RunFiles, integer, mapping
+from squall.reports.samples import Samples
 
 INK, MUTED, LINE, PAPER, PERMITTED = "#0a0b0c", "#6a6b6d", "#dadbdd", "#fafbfd", "#855301"
 VARIABLES = {

@@ -6,9 +6,9 @@ import json
 from collections.abc import Sequence
 from typing import Any
 
-from reports.fault_words import FaultRow
-from reports.lanes import BrokerLane, PartitionLane, Span
-from reports.run_files import RunFiles, number
+from squall.reports.fault_words import FaultRow
+from squall.reports.lanes import BrokerLane, PartitionLane, Span
+from squall.reports.run_files import RunFiles, number
 
 SERIES = (
     ("acknowledged/s", "acked"),

@@ -9,10 +9,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from xml.etree import ElementTree
 
-from reports import checks, meaning
-from reports.checks import Check
-from reports.run_files import RunFiles, number, read_run
-from reports.stories import witness_text
+from squall.reports import checks, meaning
+from squall.reports.checks import Check
+from squall.reports.run_files import RunFiles, number, read_run
+from squall.reports.stories import witness_text
 
 FILE = "junit.xml"
 _NOT_XML = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 
-from broker.coordinators.partitions import partition_of as coordinating
-from checkers.fault_traits import CUTS_LINKS, PAUSES, SLOWS_LINKS, TAKES_DOWN
-from reports.run_files import Json, RunFiles, integer, mapping, number, objects, traits_of
+from squall.broker.coordinators.partitions import partition_of as coordinating
+from squall.checkers.fault_traits import CUTS_LINKS, PAUSES, SLOWS_LINKS, TAKES_DOWN
+from squall.reports.run_files import Json, RunFiles, integer, mapping, number, objects, traits_of
 
 COORDINATORS_LOG = "__transaction_state"
 UNAVAILABLE_S = 1.0

@@ -6,11 +6,11 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from reports.causes import Group
-from reports.checks import Check
-from reports.problems import Problem
-from reports.run_files import Json, integer
-from reports.stories import Line, value_text
+from squall.reports.causes import Group
+from squall.reports.checks import Check
+from squall.reports.problems import Problem
+from squall.reports.run_files import Json, integer
+from squall.reports.stories import Line, value_text
 
 
 @dataclass(frozen=True, slots=True)

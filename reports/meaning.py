@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 
-from checkers.anomalies import stuck
-from checkers.anomalies.registry import CATALOG, LOSS
-from checkers.losses import Loss, loss_of
-from reports.run_files import Json, RunFiles, integer, mapping, number, objects
+from squall.checkers.anomalies import stuck
+from squall.checkers.anomalies.registry import CATALOG, LOSS
+from squall.checkers.losses import Loss, loss_of
+from squall.reports.run_files import Json, RunFiles, integer, mapping, number, objects
 
 
 def broken(files: RunFiles) -> list[str]:

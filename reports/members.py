@@ -9,15 +9,15 @@ from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from checkers.anomalies import commit_ahead, revoked_read, stuck
-from checkers.anomalies.anomaly import PROGRAM
-from checkers.history.tables import FAIL, OK
-from reports.fault_words import fault_of
-from reports.owners import CRASHED, Hold, Holds
-from reports.problems import Problem, load_begin
-from reports.run_files import Json, RunFiles, integer, mapping
-from reports.stories import Line
-from reports.story_facts import HISTORY_LIMIT, json_lines
+from squall.checkers.anomalies import commit_ahead, revoked_read, stuck
+from squall.checkers.anomalies.anomaly import PROGRAM
+from squall.checkers.history.tables import FAIL, OK
+from squall.reports.fault_words import fault_of
+from squall.reports.owners import CRASHED, Hold, Holds
+from squall.reports.problems import Problem, load_begin
+from squall.reports.run_files import Json, RunFiles, integer, mapping
+from squall.reports.stories import Line
+from squall.reports.story_facts import HISTORY_LIMIT, json_lines
 
 AHEAD, REVOKED = (each.ANOMALIES[0].name for each in (commit_ahead, revoked_read))
 ABOUT = (AHEAD, REVOKED, stuck.CONSUMER)

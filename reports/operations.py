@@ -6,9 +6,9 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from html import escape
 
-from reports.fault_words import FaultRow
-from reports.lanes import Term
-from reports.operations_read import Operation
+from squall.reports.fault_words import FaultRow
+from squall.reports.lanes import Term
+from squall.reports.operations_read import Operation
 
 WIDTH, GUTTER, RIGHT = 1180, 118, 12
 ROW_H, DEPTH, GAP, TOP, BOTTOM = 8, 5, 8, 34, 26

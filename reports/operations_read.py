@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from checkers.history.values import producer_of, sequence_of
-from reports.run_files import Json, RunFiles
+from squall.checkers.history.values import producer_of, sequence_of
+from squall.reports.run_files import Json, RunFiles
 
 SEND, READ, EMPTY = 0, 1, 2
 """A row's `kind`."""

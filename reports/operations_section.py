@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from checkers.history.seal import FILE
-from reports.checks import Check
-from reports.fault_words import FaultRow
-from reports.lanes import terms
-from reports.links import ShownGroup, ShownWitness
-from reports.operations import Shown, Window, draw, text_of
-from reports.operations_read import Operation, read_operations
-from reports.run_files import RunFiles, integer, mapping, number
+from squall.checkers.history.seal import FILE
+from squall.reports.checks import Check
+from squall.reports.fault_words import FaultRow
+from squall.reports.lanes import terms
+from squall.reports.links import ShownGroup, ShownWitness
+from squall.reports.operations import Shown, Window, draw, text_of
+from squall.reports.operations_read import Operation, read_operations
+from squall.reports.run_files import RunFiles, integer, mapping, number
 
 WINDOWS_AT_MOST = 12
 SECTION_BYTES = 850_000

@@ -8,12 +8,12 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
-from checkers.anomalies.eos_duplicate import ANOMALIES as DOUBLED
-from checkers.anomalies.eos_loss import ANOMALIES as LOST
-from reports.problems import Problem, load_begin
-from reports.run_files import Json, RunFiles, integer, mapping
-from reports.stories import value_text
-from reports.story_facts import HISTORY_LIMIT, Position, json_lines, wires_of
+from squall.checkers.anomalies.eos_duplicate import ANOMALIES as DOUBLED
+from squall.checkers.anomalies.eos_loss import ANOMALIES as LOST
+from squall.reports.problems import Problem, load_begin
+from squall.reports.run_files import Json, RunFiles, integer, mapping
+from squall.reports.stories import value_text
+from squall.reports.story_facts import HISTORY_LIMIT, Position, json_lines, wires_of
 
 LOSSES = tuple(each.name for each in LOST)
 ABOUT = (*(each.name for each in DOUBLED), *LOSSES)

@@ -7,12 +7,12 @@ from __future__ import annotations
 from collections.abc import Container, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 
-from checkers import nemesis_log
-from checkers.anomalies.dual_ownership import ANOMALIES
-from checkers.history.conversion import read_faults
-from reports.problems import Problem
-from reports.run_files import Json, RunFiles, integer, mapping
-from reports.story_facts import HISTORY_LIMIT, json_lines
+from squall.checkers import nemesis_log
+from squall.checkers.anomalies.dual_ownership import ANOMALIES
+from squall.checkers.history.conversion import read_faults
+from squall.reports.problems import Problem
+from squall.reports.run_files import Json, RunFiles, integer, mapping
+from squall.reports.story_facts import HISTORY_LIMIT, json_lines
 
 ABOUT = tuple(each.name for each in ANOMALIES)
 """Anomalies of which this tells."""
@@ -37,11 +37,11 @@ class Hold:
     ended: int = -1
     how: str = ""
     proved: int = -1
-    """As `checkers.history.group_tables.Hold.proved`."""
+    """As `squall.checkers.history.group_tables.Hold.proved`."""
     last_generation: int = -1
-    """As `checkers.history.group_tables.Hold.last_gen`."""
+    """As `squall.checkers.history.group_tables.Hold.last_gen`."""
     last_told: int = -1
-    """As `checkers.history.group_tables.Hold.told`."""
+    """As `squall.checkers.history.group_tables.Hold.told`."""
 
 
 @dataclass(slots=True)
@@ -51,7 +51,7 @@ class Holds:
     processes: Container[int]
     part: int
     apart: Sequence[tuple[int, int]] = ()
-    """As `checkers.nemesis_log.apart`."""
+    """As `squall.checkers.nemesis_log.apart`."""
     found: list[Hold] = field(default_factory=list)
     joined: dict[int, int] = field(default_factory=dict)
     """Process -> when it was last told of a generation."""

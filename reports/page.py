@@ -10,33 +10,33 @@ from typing import TYPE_CHECKING, Any
 
 import jinja2
 
-from checkers.losses import acknowledged_in
-from checkers.metrics import SCHEMA as METRICS_SCHEMA
-from reports import checks, operations_section, worth
-from reports.answers import Answer
-from reports.cards import with_names
-from reports.causes import groups_of
-from reports.fault_words import FaultRow, fault_rows
-from reports.links import COLUMNS, ShownGroup, shown_groups, story_anchor, witness_of
-from reports.operations import COLOURS, KEY
-from reports.operations_section import Section, anchors_of
-from reports.problems import Problem
-from reports.raw_files import raw_files
-from reports.run_files import PAGE, Json, RunFiles, mapping, number, objects, read_run, texts
-from reports.samples import Samples, read_samples
-from reports.sections.of_run import section_of
-from reports.sections.of_transactions import in_figures
-from reports.sections.strip import strip_svg
-from reports.sent_words import section_of_sent
-from reports.shelf import forbidden_by_night
-from reports.telling import tellings_of
-from reports.transactions.facts import Transactions
-from reports.transactions.reading import transactions_of
-from reports.transactions.section import Section as TxnSection
-from reports.transactions.section import section_of as txn_section_of
+from squall.checkers.losses import acknowledged_in
+from squall.checkers.metrics import SCHEMA as METRICS_SCHEMA
+from squall.reports import checks, operations_section, worth
+from squall.reports.answers import Answer
+from squall.reports.cards import with_names
+from squall.reports.causes import groups_of
+from squall.reports.fault_words import FaultRow, fault_rows
+from squall.reports.links import COLUMNS, ShownGroup, shown_groups, story_anchor, witness_of
+from squall.reports.operations import COLOURS, KEY
+from squall.reports.operations_section import Section, anchors_of
+from squall.reports.problems import Problem
+from squall.reports.raw_files import raw_files
+from squall.reports.run_files import PAGE, Json, RunFiles, mapping, number, objects, read_run, texts
+from squall.reports.samples import Samples, read_samples
+from squall.reports.sections.of_run import section_of
+from squall.reports.sections.of_transactions import in_figures
+from squall.reports.sections.strip import strip_svg
+from squall.reports.sent_words import section_of_sent
+from squall.reports.shelf import forbidden_by_night
+from squall.reports.telling import tellings_of
+from squall.reports.transactions.facts import Transactions
+from squall.reports.transactions.reading import transactions_of
+from squall.reports.transactions.section import Section as TxnSection
+from squall.reports.transactions.section import section_of as txn_section_of
 
 if TYPE_CHECKING:
-    from reports.figure import Timeline
+    from squall.reports.figure import Timeline
 
 FILE = PAGE
 
@@ -59,7 +59,7 @@ def page_of(run_dir: Path, place: str = "") -> str:
     """The page as text. place: the folder of a checkout where a copy of `run_dir` will be; the page then leads to the
     files that are sent with it (`raw_files.sent`)."""
     files = read_run(run_dir)
-    from reports import figure  # its libraries are an extra, and other pages do without
+    from squall.reports import figure  # its libraries are an extra, and other pages do without
 
     span = figure.time_span(files)
     rows = fault_rows(files)
@@ -169,7 +169,7 @@ def _timeline(
     files: RunFiles, rows: Any, samples: Samples, span: tuple[float, float] | None
 ) -> tuple[Timeline | None, str]:
     """The figure, or why there is none. A figure that fails must not take the verdict's page with it."""
-    from reports import figure
+    from squall.reports import figure
 
     if span is None:
         return None, "run.json does not say when the load was, and series.json does not either."

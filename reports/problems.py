@@ -8,10 +8,10 @@ from collections.abc import Collection, Iterable
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
-from checkers.anomalies.anomaly import Family
-from checkers.anomalies.registry import CATALOG, LOSS
-from reports.meaning import partitions_of
-from reports.run_files import Json, RunFiles, integer, mapping, objects
+from squall.checkers.anomalies.anomaly import Family
+from squall.checkers.anomalies.registry import CATALOG, LOSS
+from squall.reports.meaning import partitions_of
+from squall.reports.run_files import Json, RunFiles, integer, mapping, objects
 
 METADATA = "__cluster_metadata"
 
@@ -46,7 +46,7 @@ class Problem:
     op: int = -1
     process: int = -1
     other: int = -1
-    """As the witness has them: see `checkers.findings.Witness`."""
+    """As the witness has them: see `squall.checkers.findings.Witness`."""
     evidence: str = ""
     """Of the finding."""
     permitted: bool = False

@@ -18,10 +18,10 @@ import duckdb
 import pyarrow as pa
 import pyarrow.dataset as ds
 
-from checkers.history.conversion import CONVERSION, FOLDER, Conversion, convert, is_of, read_conversion
-from checkers.history.parquet import SCHEMAS
-from reports.query_views import VIEWS, macros
-from reports.run_files import RunFiles, number, objects, read_run
+from squall.checkers.history.conversion import CONVERSION, FOLDER, Conversion, convert, is_of, read_conversion
+from squall.checkers.history.parquet import SCHEMAS
+from squall.reports.query_views import VIEWS, macros
+from squall.reports.run_files import RunFiles, number, objects, read_run
 
 QUOTES = 'the columns "offset", "group" and "end" have names that are words of SQL: write them in double quotes'
 READS = (duckdb.StatementType.SELECT, duckdb.StatementType.EXPLAIN)

@@ -10,10 +10,10 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from checkers import first_schema, kafka_log, simulated
-from checkers.history import seal
-from checkers.sent import ProduceRequests, sent_in
-from reports.checkout import PROGRAM, from_checkout
+from squall.checkers import first_schema, kafka_log, simulated
+from squall.checkers.history import seal
+from squall.checkers.sent import ProduceRequests, sent_in
+from squall.reports.checkout import PROGRAM, from_checkout
 
 Json = dict[str, Any]
 
@@ -53,7 +53,9 @@ def integer(value: Any, otherwise: int = -1) -> int:
 
 
 def traits_of(fault: Json) -> frozenset[str]:
-    """What is true of a fault (`checkers.fault_traits`), by its line of nemesis.jsonl; of schema 1 by its action."""
+    """What is true of a fault (`squall.checkers.fault_traits`), by its line of nemesis.jsonl; of schema 1 by its
+    action.
+    """
     if "traits" in fault:
         return frozenset(texts(fault["traits"]))
     return first_schema.traits_of(str(fault.get("action")), mapping(fault.get("params")))

@@ -6,8 +6,8 @@ from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 
-from reports.page import environment
-from reports.shelf import NO_VERDICT, PAGE, ShelvedRun
+from squall.reports.page import environment
+from squall.reports.shelf import NO_VERDICT, PAGE, ShelvedRun
 
 WORDS = ("invalid", "unknown", NO_VERDICT, "valid")
 

@@ -9,8 +9,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
-from reports.lanes import UNAVAILABLE_S, Span, gaps_of_metrics
-from reports.run_files import Json, RunFiles
+from squall.reports.lanes import UNAVAILABLE_S, Span, gaps_of_metrics
+from squall.reports.run_files import Json, RunFiles
 
 ROWS_LIMIT = 8_000_000
 """Larger histories are not read for a picture: per partition only the longest gap is drawn then."""
@@ -63,7 +63,7 @@ def read_samples(files: RunFiles, begin: float, end: float) -> Samples:
 def _gaps(begun_s: Any, done_s: Any, acked: Any, begin: float, end: float) -> list[Span]:
     """Where writes waited and none was acknowledged for UNAVAILABLE_S, or for much longer than is usual in a slow load.
 
-    The gaps that `checkers.metrics` defines: writes that failed, and those that the next acknowledgement ends.
+    The gaps that `squall.checkers.metrics` defines: writes that failed, and those that the next acknowledgement ends.
     """
     import numpy as np
 

@@ -6,8 +6,8 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
-from checkers.sent import ProduceRequests, SentSettings
-from reports.run_files import Json, integer
+from squall.checkers.sent import ProduceRequests, SentSettings
+from squall.reports.run_files import Json, integer
 
 _ACKS = {-1: "all"}
 

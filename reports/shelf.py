@@ -12,14 +12,14 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from checkers import simulated
-from checkers.anomalies.registry import LOSS
-from checkers.losses import permitted_loss
-from checkers.nights.facts import with_unexpected
-from checkers.nights.night import RESULTS, Night, NoNight, read_night
-from checkers.nights.results import Attempt, parse
-from reports.meaning import unavailable_to
-from reports.run_files import Json, integer, mapping, number, objects, texts
+from squall.checkers import simulated
+from squall.checkers.anomalies.registry import LOSS
+from squall.checkers.losses import permitted_loss
+from squall.checkers.nights.facts import with_unexpected
+from squall.checkers.nights.night import RESULTS, Night, NoNight, read_night
+from squall.checkers.nights.results import Attempt, parse
+from squall.reports.meaning import unavailable_to
+from squall.reports.run_files import Json, integer, mapping, number, objects, texts
 
 NO_VERDICT = "no verdict"
 REASONS = 2

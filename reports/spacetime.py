@@ -12,7 +12,7 @@ from collections.abc import Iterable, Mapping
 from html import escape
 from typing import NamedTuple
 
-from reports.spacetime_layout import (
+from squall.reports.spacetime_layout import (
     GUTTER,
     LINE_H,
     TEXT_DX,
@@ -23,10 +23,10 @@ from reports.spacetime_layout import (
     lines_of,
     shows_log,
 )
-from reports.story import Story, decimals, placed_sentences, sentences
-from reports.story_facts import Wire
-from reports.story_logs import ReplicaView
-from reports.story_moments import Moment, offsets_of
+from squall.reports.story import Story, decimals, placed_sentences, sentences
+from squall.reports.story_facts import Wire
+from squall.reports.story_logs import ReplicaView
+from squall.reports.story_moments import Moment, offsets_of
 
 EPOCHS = ("#0072b2", "#e69f00", "#009e73", "#cc79a7", "#56b4e9", "#8c6d4f", "#7f5ca8")
 """Okabe's and Ito's, told apart by people with any colour vision; the orange-red of theirs is for faults."""

@@ -11,9 +11,9 @@ from bisect import bisect_right
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from reports.story import Story
-from reports.story_logs import ReplicaView
-from reports.story_moments import READERS, Moment
+from squall.reports.story import Story
+from squall.reports.story_logs import ReplicaView
+from squall.reports.story_moments import READERS, Moment
 
 GUTTER, CLIENT_W, BROKER_W, READERS_W = 96, 158, 236, 190
 NARROW_BROKER_W = 188

@@ -7,10 +7,10 @@ from collections.abc import Iterable, Sequence
 from math import inf
 from typing import NamedTuple
 
-from checkers.history.values import producer_of, sequence_of
-from reports.fault_words import whom
-from reports.lanes import Term, event_s, partition_of
-from reports.run_files import Json, RunFiles, integer, mapping, number, objects
+from squall.checkers.history.values import producer_of, sequence_of
+from squall.reports.fault_words import whom
+from squall.reports.lanes import Term, event_s, partition_of
+from squall.reports.run_files import Json, RunFiles, integer, mapping, number, objects
 
 READS_TOLD = 4
 LINES = 40

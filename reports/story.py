@@ -1,6 +1,6 @@
 """The story of an anomaly, told for one partition: who wrote what, who led in which epoch, where log ends and high
-watermarks stood at each turn, what was truncated and why, and when the data was gone. As text; `reports.spacetime`
-draws the same moments. Pure.
+watermarks stood at each turn, what was truncated and why, and when the data was gone. As text;
+`squall.reports.spacetime` draws the same moments. Pure.
 """
 
 from __future__ import annotations
@@ -10,19 +10,19 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from itertools import groupby
 
-from checkers.anomalies import stuck
-from checkers.anomalies.registry import LOSS
-from checkers.history.values import sequence_of
-from reports import members, outputs
-from reports.members import Members
-from reports.problems import Problem, is_of_transactions, load_begin, problems_of
-from reports.run_files import RunFiles
-from reports.sent_words import Difference, differences
-from reports.story_client import sentences_of
-from reports.story_facts import ACKNOWLEDGED, Facts, Position, all_facts
-from reports.story_moments import MUST, NOISE, READERS, TURN, Moment, Placed, Told
-from reports.story_records import is_misplaced, named_records, with_names
-from reports.story_teller import tell
+from squall.checkers.anomalies import stuck
+from squall.checkers.anomalies.registry import LOSS
+from squall.checkers.history.values import sequence_of
+from squall.reports import members, outputs
+from squall.reports.members import Members
+from squall.reports.problems import Problem, is_of_transactions, load_begin, problems_of
+from squall.reports.run_files import RunFiles
+from squall.reports.sent_words import Difference, differences
+from squall.reports.story_client import sentences_of
+from squall.reports.story_facts import ACKNOWLEDGED, Facts, Position, all_facts
+from squall.reports.story_moments import MUST, NOISE, READERS, TURN, Moment, Placed, Told
+from squall.reports.story_records import is_misplaced, named_records, with_names
+from squall.reports.story_teller import tell
 
 MOMENTS_AT_MOST = 48
 _KEY = "Seconds count from the beginning of the load."

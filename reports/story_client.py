@@ -6,12 +6,12 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
 
-from checkers.anomalies import stuck
-from reports.checks import Check
-from reports.problems import Problem, load_begin
-from reports.run_files import Json, RunFiles, integer
-from reports.stories import Line, value_text
-from reports.story_facts import ACKNOWLEDGED, Facts, Seen, Sent, all_facts
+from squall.checkers.anomalies import stuck
+from squall.reports.checks import Check
+from squall.reports.problems import Problem, load_begin
+from squall.reports.run_files import Json, RunFiles, integer
+from squall.reports.stories import Line, value_text
+from squall.reports.story_facts import ACKNOWLEDGED, Facts, Seen, Sent, all_facts
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,15 +13,15 @@ from typing import Any
 
 import msgspec
 
-from broker.protocol.apis import ApiKey
-from checkers.anomalies.anomaly import PROGRAM
-from checkers.fault_traits import TAKES_DOWN
-from checkers.history.values import AFTER_HEALING
-from checkers.sent import ProduceRequests, SentSettings
-from reports.problems import METADATA, Problem, load_begin
-from reports.run_files import Json, RunFiles, integer, mapping, number, objects, traits_of
-from reports.sent_words import Asked, acks_text, acks_words, asked_of
-from reports.story_reads import THROWN, Polled, Thrown
+from squall.broker.protocol.apis import ApiKey
+from squall.checkers.anomalies.anomaly import PROGRAM
+from squall.checkers.fault_traits import TAKES_DOWN
+from squall.checkers.history.values import AFTER_HEALING
+from squall.checkers.sent import ProduceRequests, SentSettings
+from squall.reports.problems import METADATA, Problem, load_begin
+from squall.reports.run_files import Json, RunFiles, integer, mapping, number, objects, traits_of
+from squall.reports.sent_words import Asked, acks_text, acks_words, asked_of
+from squall.reports.story_reads import THROWN, Polled, Thrown
 
 HISTORY_LIMIT = 512 << 20
 """Bytes of history.jsonl that are read at most; a longer one tells nothing of the clients."""

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
-from reports.story_facts import ACKNOWLEDGED, FAILED, Position, Sent
-from reports.story_logs import Logs, ReplicaView
+from squall.reports.story_facts import ACKNOWLEDGED, FAILED, Position, Sent
+from squall.reports.story_logs import Logs, ReplicaView
 
 MUST, TURN, DETAIL, NOISE = 3, 2, 1, 0
 """How much a moment matters: it is about the record in question; it changes who leads or what a log holds; it explains;

@@ -8,10 +8,10 @@ import ast
 import re
 from collections.abc import Sequence
 
-from reports.stories import value_text
-from reports.story_client import standstill_of
-from reports.story_facts import ACKNOWLEDGED, FAILED, Event, Facts, Sent
-from reports.story_moments import NAMED_AT_MOST, Placed
+from squall.reports.stories import value_text
+from squall.reports.story_client import standstill_of
+from squall.reports.story_facts import ACKNOWLEDGED, FAILED, Event, Facts, Sent
+from squall.reports.story_moments import NAMED_AT_MOST, Placed
 
 
 def named_records(facts: Facts) -> list[Placed]:

@@ -1,15 +1,15 @@
 """From facts to moments: what happened, one thing after the other, with what each log held then. Pure.
 
-Moments are told in full; which of them a reader wants to hear is decided in `reports.story`.
+Moments are told in full; which of them a reader wants to hear is decided in `squall.reports.story`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
 
-from reports.story_facts import ACKNOWLEDGED, Event, Facts, FaultBar, Position, Seen, Sent
-from reports.story_logs import ReplicaView
-from reports.story_moments import (
+from squall.reports.story_facts import ACKNOWLEDGED, Event, Facts, FaultBar, Position, Seen, Sent
+from squall.reports.story_logs import ReplicaView
+from squall.reports.story_moments import (
     DETAIL,
     MUST,
     NOISE,
@@ -29,7 +29,7 @@ from reports.story_moments import (
     position_words,
     stand,
 )
-from reports.story_records import final_words, is_misplaced, with_names
+from squall.reports.story_records import final_words, is_misplaced, with_names
 
 
 def tell(facts: Facts, records: list[Placed], producers: dict[int, str]) -> Told:

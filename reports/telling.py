@@ -6,15 +6,15 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 
-from reports import outputs, owners, spacetime, story
-from reports.answers import Answer, answers_of
-from reports.problems import Problem, is_of_transactions, problems_of
-from reports.run_files import RunFiles
-from reports.story_facts import facts_of
-from reports.transactions import picture
-from reports.transactions import story as txn_story
-from reports.transactions.facts import Transactions
-from reports.transactions.reading import transactions_of
+from squall.reports import outputs, owners, spacetime, story
+from squall.reports.answers import Answer, answers_of
+from squall.reports.problems import Problem, is_of_transactions, problems_of
+from squall.reports.run_files import RunFiles
+from squall.reports.story_facts import facts_of
+from squall.reports.transactions import picture
+from squall.reports.transactions import story as txn_story
+from squall.reports.transactions.facts import Transactions
+from squall.reports.transactions.reading import transactions_of
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,13 +10,13 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from reports import checks
-from reports.checks import Check
-from reports.fault_words import FaultRow, fault_rows
-from reports.run_files import PAGE, RunFiles, number, read_run
-from reports.sections.of_run import section_of
-from reports.sections.of_transactions import in_figures
-from reports.sections.on_terminal import drawn
+from squall.reports import checks
+from squall.reports.checks import Check
+from squall.reports.fault_words import FaultRow, fault_rows
+from squall.reports.run_files import PAGE, RunFiles, number, read_run
+from squall.reports.sections.of_run import section_of
+from squall.reports.sections.of_transactions import in_figures
+from squall.reports.sections.on_terminal import drawn
 
 _WORD_STYLES = {checks.VALID: "bold green", checks.INVALID: "bold red", checks.UNKNOWN: "bold yellow"}
 _STATE_STYLES = {checks.FAILED: "bold red", checks.PERMITTED: "yellow", checks.CLEAN: "green", "landed": "green"}

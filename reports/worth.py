@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Sequence
 
-from checkers import simulated
-from reports import checks, members
-from reports.answers import Answer
-from reports.checks import Check
-from reports.fault_words import FaultRow
-from reports.nights.table import CLASSES
-from reports.run_files import RunFiles, integer, mapping, number, objects, texts
+from squall.checkers import simulated
+from squall.reports import checks, members
+from squall.reports.answers import Answer
+from squall.reports.checks import Check
+from squall.reports.fault_words import FaultRow
+from squall.reports.nights.table import CLASSES
+from squall.reports.run_files import RunFiles, integer, mapping, number, objects, texts
 
 LISTED = 4
 MEMBER = "member"

@@ -1,7 +1,7 @@
-"""`python -m spark_analysis RUN_DIR`: find the anomalies of a run and take its measures.
+"""`python -m squall.spark_analysis RUN_DIR`: find the anomalies of a run and take its measures.
 
 Writes findings.json, metrics.json, series.json and anomalies/ into RUN_DIR, or into --out. Exit code 0: they are
-written; what they mean is `checkers.verdict`'s to say. Anything else: nothing is, and stderr says why.
+written; what they mean is `squall.checkers.verdict`'s to say. Anything else: nothing is, and stderr says why.
 
 With --ahead it is started before there is a history: Spark starts, and waits for a line on standard input.
 """
@@ -15,14 +15,14 @@ import sys
 from contextlib import suppress
 from pathlib import Path
 
-from checkers.stages import line_of
-from spark_analysis.jobs import START_LIMIT_S, NoStart, analyse
-from spark_analysis.session import LOCAL
+from squall.checkers.stages import line_of
+from squall.spark_analysis.jobs import START_LIMIT_S, NoStart, analyse
+from squall.spark_analysis.session import LOCAL
 
 
 def main(arguments: list[str] | None = None) -> int:
     """Returns the exit code; argparse ends the program itself on wrong usage."""
-    parser = argparse.ArgumentParser(prog="python -m spark_analysis", description=__doc__.split("\n")[0])
+    parser = argparse.ArgumentParser(prog="python -m squall.spark_analysis", description=__doc__.split("\n")[0])
     parser.add_argument("run_dir", type=Path, help="has history.jsonl in it")
     parser.add_argument("--out", type=Path, help="where to write (default: RUN_DIR)")
     parser.add_argument("--master", default=LOCAL, help="Spark's, e.g. spark://HOST:7077 (default: %(default)s)")

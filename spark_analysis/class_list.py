@@ -1,7 +1,7 @@
-"""`python -m spark_analysis.class_list FILE`: the names of the classes that a JVM loads to judge a run.
+"""`python -m squall.spark_analysis.class_list FILE`: the names of the classes that a JVM loads to judge a run.
 
 Judges a history of a few records, with every view and statement that a long one has. From the names
-`chaos.toolchain.class_archive` makes the archive that later JVMs map. Exit code 0: FILE is written and whole.
+`squall.chaos.toolchain.class_archive` makes the archive that later JVMs map. Exit code 0: FILE is written and whole.
 """
 
 from __future__ import annotations
@@ -11,13 +11,13 @@ import sys
 import tempfile
 from pathlib import Path
 
-from spark_analysis.jobs import analyse
-from spark_analysis.short_history import write_short_history
+from squall.spark_analysis.jobs import analyse
+from squall.spark_analysis.short_history import write_short_history
 
 
 def main(arguments: list[str] | None = None) -> int:
     """Returns the exit code; argparse ends the program itself on wrong usage."""
-    parser = argparse.ArgumentParser(prog="python -m spark_analysis.class_list", description=__doc__.split("\n")[0])
+    parser = argparse.ArgumentParser(prog="python -m squall.spark_analysis.class_list", description=__doc__.split("\n")[0])
     parser.add_argument("file", type=Path)
     parser.add_argument("--java-home", type=Path, required=True, metavar="DIR")
     given = parser.parse_args(arguments)

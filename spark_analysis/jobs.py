@@ -1,10 +1,10 @@
 """From a run directory to findings and metrics.
 
-`analyse` converts `RUN/history.jsonl` (`checkers.history`), reads the tables, and writes
+`analyse` converts `RUN/history.jsonl` (`squall.checkers.history`), reads the tables, and writes
 
 - `anomalies/`: Parquet files with every witness, one row each;
-- `findings.json`: how many there are of each kind, and the first ones (`spark_analysis.witnesses`);
-- `metrics.json` and `series.json`: see `checkers.metrics`.
+- `findings.json`: how many there are of each kind, and the first ones (`squall.spark_analysis.witnesses`);
+- `metrics.json` and `series.json`: see `squall.checkers.metrics`.
 """
 
 from __future__ import annotations
@@ -19,23 +19,23 @@ from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
-from checkers import analysis, metrics
-from checkers.analysis import ANOMALIES, Analysis
-from checkers.anomalies.registry import IN_HISTORY
-from checkers.engines import SPARK
-from checkers.findings import Finding
-from checkers.history import conversion
-from checkers.history.conversion import Conversion
-from checkers.history.group_tables import Hold
-from checkers.history.parquet import SCHEMAS
-from checkers.history.parser import FILE
-from checkers.history.tables import Process
-from checkers.metrics import Context, Limits, Measure
-from checkers.signs import Ground
-from checkers.stages import CONVERT, LOOK, READY, START
-from spark_analysis import measures, session, signs, views, witnesses
-from spark_analysis.query import Query, Rule, Search, Select, statement, views_of
-from spark_analysis.short_history import write_short_history
+from squall.checkers import analysis, metrics
+from squall.checkers.analysis import ANOMALIES, Analysis
+from squall.checkers.anomalies.registry import IN_HISTORY
+from squall.checkers.engines import SPARK
+from squall.checkers.findings import Finding
+from squall.checkers.history import conversion
+from squall.checkers.history.conversion import Conversion
+from squall.checkers.history.group_tables import Hold
+from squall.checkers.history.parquet import SCHEMAS
+from squall.checkers.history.parser import FILE
+from squall.checkers.history.tables import Process
+from squall.checkers.metrics import Context, Limits, Measure
+from squall.checkers.signs import Ground
+from squall.checkers.stages import CONVERT, LOOK, READY, START
+from squall.spark_analysis import measures, session, signs, views, witnesses
+from squall.spark_analysis.query import Query, Rule, Search, Select, statement, views_of
+from squall.spark_analysis.short_history import write_short_history
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -208,8 +208,10 @@ def run_queries(
 
 
 def _queries() -> list[Query]:
-    """Of each module of anomalies that a history shows, the module of `spark_analysis.queries` that has its name."""
-    return [import_module(f"spark_analysis.queries.{check.name}").query for check in IN_HISTORY]
+    """Of each module of anomalies that a history shows, the module of `squall.spark_analysis.queries` that has its
+    name.
+    """
+    return [import_module(f"squall.spark_analysis.queries.{check.name}").query for check in IN_HISTORY]
 
 
 def _table(spark: SparkSession, folder: Path, name: str) -> DataFrame:

@@ -1,7 +1,7 @@
-"""The measures of `checkers.metrics` as SQL.
+"""The measures of `squall.checkers.metrics` as SQL.
 
-Same definitions and same numbers as `checkers.measures`; tests/parity holds them together. They read
-`spark_analysis.views`. What is small (faults, processes) stands in the statement.
+Same definitions and same numbers as `squall.checkers.measures`; tests/parity holds them together. They read
+`squall.spark_analysis.views`. What is small (faults, processes) stands in the statement.
 
 All counting is one aggregation and all gaps are one sort: each further statement, however small its data, costs a few
 tenths of a second of planning and compiling.
@@ -12,12 +12,22 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import pairwise
 
-from checkers import metrics
-from checkers.history.group_tables import Hold
-from checkers.history.tables import PRODUCER, PlayedFault, Process
-from checkers.history.values import SEQUENCE_BITS
-from checkers.metrics import CALM, FAULTY, LATENCY_UNIT_NS, OVERALL, PERCENTILES, Context, Measure, TxnEnd, waiting_for
-from checkers.nemesis_log import FOREVER, windows
+from squall.checkers import metrics
+from squall.checkers.history.group_tables import Hold
+from squall.checkers.history.tables import PRODUCER, PlayedFault, Process
+from squall.checkers.history.values import SEQUENCE_BITS
+from squall.checkers.metrics import (
+    CALM,
+    FAULTY,
+    LATENCY_UNIT_NS,
+    OVERALL,
+    PERCENTILES,
+    Context,
+    Measure,
+    TxnEnd,
+    waiting_for,
+)
+from squall.checkers.nemesis_log import FOREVER, windows
 
 
 def views(context: Context) -> tuple[str, ...]:
@@ -47,7 +57,7 @@ tries as (
     where not (how = 0 and st = 2) and not (st = 1 and if(te >= 0, te, t1) - t0 >= timeout_ms * 1000000L)
     union all
     select id, proc, 0, 1, t0, t from inits where producer_id < 0))"""
-"""As `checkers.measured_producers.TransactionAttempt`, with the first process of its transactional id."""
+"""As `squall.checkers.measured_producers.TransactionAttempt`, with the first process of its transactional id."""
 
 COUNTS = f"""
 with {TRIES},
@@ -141,7 +151,8 @@ RECOVERIES = f""",
 
 
 def unanswered(group: str, sends: str) -> str:
-    """Common table expressions, the last one `unanswered`: the gaps of `checkers.metrics`, as group, since, till.
+    """Common table expressions, the last one `unanswered`: the gaps of `squall.checkers.metrics`, as group, since,
+    till.
 
     group: columns of `sends`, which has st, t0 and t1 too. One sort: begins and ends of writes in order, how many wait
     after each, and how many acknowledgements there were until then. Between two of these is one stretch of writes that

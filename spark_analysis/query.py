@@ -1,4 +1,4 @@
-"""What a module of `spark_analysis.queries` says: how its witnesses are found in which views.
+"""What a module of `squall.spark_analysis.queries` says: how its witnesses are found in which views.
 
 Most anomalies show in one row of a view: a `Rule` says in which, and all rules of a view are looked at in one pass.
 Others compare rows: a `Select` is a statement of its own. What no statement can find, a `Search` does in the driver.
@@ -10,13 +10,13 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from checkers.findings import Witness
-from checkers.history.conversion import Conversion
+from squall.checkers.findings import Witness
+from squall.checkers.history.conversion import Conversion
 
 TEXTS = ("anomaly", "evidence")
 """Columns of a witness that are text; all others are whole numbers."""
 FOUND = tuple(name for name in Witness._fields if name != "signs")
-"""What a query finds; the signs are set on all witnesses together (`spark_analysis.signs`)."""
+"""What a query finds; the signs are set on all witnesses together (`squall.spark_analysis.signs`)."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -30,8 +30,8 @@ _LOOPBACK = re.compile(r"local|spark://(127\.|localhost|\[::1\])")
 def jvm_options(rows: int, class_archive: Path | None = None, more: Sequence[str] = ()) -> list[str]:
     """The driver's JVM options for a history of `rows` records.
 
-    class_archive: made by `chaos.toolchain.class_archive` for this Java and this PySpark. A JVM that finds another
-    file there, or none, starts without it. more: options that come last.
+    class_archive: made by `squall.chaos.toolchain.class_archive` for this Java and this PySpark. A JVM that finds
+    another file there, or none, starts without it. more: options that come last.
     """
     # With one compiler Java reserves 48 MB for compiled code, which a session of many queries uses up.
     lean = ["-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-XX:ReservedCodeCacheSize=240m"]
@@ -80,10 +80,10 @@ def start(
 ) -> SparkSession:
     """A session for a history of `rows` records, on the Java in the folder `java_home`.
 
-    Whoever starts Spark says on which Java, and has it from `chaos.toolchain.java`, which finds one or fetches it:
-    PySpark would look on PATH, and fail on a machine that has none. `conf` goes before our settings, except that its
-    driver's Java options are added to ours; `java_options`: more of these. Raises NoJava where there is none in that
-    folder.
+    Whoever starts Spark says on which Java, and has it from `squall.chaos.toolchain.java`, which finds one or fetches
+    it: PySpark would look on PATH, and fail on a machine that has none. `conf` goes before our settings, except that
+    its driver's Java options are added to ours; `java_options`: more of these. Raises NoJava where there is none in
+    that folder.
     """
     if not os.access(java_home / "bin/java", os.X_OK):
         raise NoJava(f"there is no Java at {java_home}: no program bin/java is in it")

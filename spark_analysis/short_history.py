@@ -6,7 +6,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-from checkers.history.parser import FILE
+from squall.checkers.history.parser import FILE
 
 _MS = 1_000_000
 DAMAGED = -1

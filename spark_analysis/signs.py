@@ -1,14 +1,14 @@
-"""The signs of witnesses in SQL: what `checkers.signs.Ground.signs` says of each."""
+"""The signs of witnesses in SQL: what `squall.checkers.signs.Ground.signs` says of each."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from operator import attrgetter
 
-from checkers.leaderships import ANYWHERE, EVER, Leadership
-from checkers.mechanisms import Sign
-from checkers.signs import AFTER_NS, BEFORE_NS, PLACE_OF_OTHER, Ground, LostRange, Window
-from spark_analysis.query import FOUND
+from squall.checkers.leaderships import ANYWHERE, EVER, Leadership
+from squall.checkers.mechanisms import Sign
+from squall.checkers.signs import AFTER_NS, BEFORE_NS, PLACE_OF_OTHER, Ground, LostRange, Window
+from squall.spark_analysis.query import FOUND
 
 _PLACE = f"if(w.off >= 0, w.off, {ANYWHERE}L)"
 _DONE = f"if(s.t1 >= 0, s.t1, {EVER}L)"

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
-from checkers.history.tables import Partition
+from squall.checkers.history.tables import Partition
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,7 +139,7 @@ select 'eos-duplicate' anomaly, m.proc, m.val from made m join got_again a on a.
 union all
 select 'eos-loss' anomaly, m.proc, u.val from unfinished u join group_members m on m.grp = u.grp
 """
-"""Witnesses that an interruption explains: as `checkers.interruptions`."""
+"""Witnesses that an interruption explains: as `squall.checkers.interruptions`."""
 
 TWICE = "select val from places where val >= 0 and is_read = 1 group by val having count(*) > 1"
 """Values that were read at more than one place."""

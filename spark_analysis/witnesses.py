@@ -1,7 +1,7 @@
 """Witnesses, from Spark to findings: exact counts, those of each finding that are kept, and all as Parquet files.
 
 A history may show more witnesses than the driver can hold. Few of them come to the driver as they are. Of many, Spark
-writes the files, counts, and picks those at `checkers.findings.places_kept`: by operation, then by the rest.
+writes the files, counts, and picks those at `squall.checkers.findings.places_kept`: by operation, then by the rest.
 """
 
 from __future__ import annotations
@@ -15,11 +15,11 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from checkers.findings import Finding, Witness, counted, findings_of, places_kept
-from checkers.leaderships import EVER
-from checkers.signs import Ground
-from spark_analysis.query import FOUND, SEARCHED, TEXTS, Search, TooMany
-from spark_analysis.signs import bounds, signed
+from squall.checkers.findings import Finding, Witness, counted, findings_of, places_kept
+from squall.checkers.leaderships import EVER
+from squall.checkers.signs import Ground
+from squall.spark_analysis.query import FOUND, SEARCHED, TEXTS, Search, TooMany
+from squall.spark_analysis.signs import bounds, signed
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, settings
 
-from chaos.errors import Refused
+from squall.chaos.errors import Refused
 from tests.support import lacks, patience
 from tests.support.effort import THOROUGH, examples
 from tests.support.gate import bounds, costs, rules

@@ -13,16 +13,16 @@ from functools import partial
 
 import trio
 
-from broker.env import Env
-from checkers.history.values import AFTER_HEALING
-from workloads import payload
-from workloads.client.client import Client
-from workloads.client.cluster import Address, Place
-from workloads.client.connection import VERSION
-from workloads.client.outcomes import Outcome, Status
-from workloads.client.producer import Producer
-from workloads.client.settings import ClientSettings, ProducerSettings
-from workloads.recorder import Recorder
+from squall.broker.env import Env
+from squall.checkers.history.values import AFTER_HEALING
+from squall.workloads import payload
+from squall.workloads.client.client import Client
+from squall.workloads.client.cluster import Address, Place
+from squall.workloads.client.connection import VERSION
+from squall.workloads.client.outcomes import Outcome, Status
+from squall.workloads.client.producer import Producer
+from squall.workloads.client.settings import ClientSettings, ProducerSettings
+from squall.workloads.recorder import Recorder
 
 BYTES = 100
 """Of each record."""

@@ -7,10 +7,10 @@ from collections.abc import Iterable, Sequence
 from operator import attrgetter
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
-from broker.env import Env
+from squall.broker.env import Env
 
 if TYPE_CHECKING:
-    from workloads.client.cluster import Place
+    from squall.workloads.client.cluster import Place
 
 BEHIND_LIMIT_S = 1.0
 """Of what came due longer ago than this and could not be handed over, nothing is made up for, where it is drawn."""

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Literal
 
-from broker.protocol.timestamps import EARLIEST, LATEST
+from squall.broker.protocol.timestamps import EARLIEST, LATEST
 
 if TYPE_CHECKING:
-    from workloads.client.cluster import Place
-    from workloads.reader import RecordedReader
+    from squall.workloads.client.cluster import Place
+    from squall.workloads.reader import RecordedReader
 
 Beginning = Literal["start", "middle", "end"]
 BEGINNINGS: tuple[Beginning, ...] = ("start", "middle", "end")

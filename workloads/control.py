@@ -20,9 +20,9 @@ import trio
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from workloads.client.cluster import Address
-    from workloads.client.new_topic import NewTopic
-    from workloads.recorder import Recorder
+    from squall.workloads.client.cluster import Address
+    from squall.workloads.client.new_topic import NewTopic
+    from squall.workloads.recorder import Recorder
 
 
 @dataclass(slots=True)

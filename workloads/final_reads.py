@@ -11,15 +11,15 @@ from dataclasses import dataclass, field
 
 import trio
 
-from broker.env import Env
-from broker.protocol.timestamps import EARLIEST, LATEST
-from workloads.client.client import Client
-from workloads.client.cluster import Address, Place
-from workloads.client.consumer import OFFSET_OUT_OF_RANGE, Polled, ReadEvent
-from workloads.client.settings import ClientSettings, ConsumerSettings
-from workloads.counters import Counters
-from workloads.reader import RecordedReader
-from workloads.recorder import Recorder
+from squall.broker.env import Env
+from squall.broker.protocol.timestamps import EARLIEST, LATEST
+from squall.workloads.client.client import Client
+from squall.workloads.client.cluster import Address, Place
+from squall.workloads.client.consumer import OFFSET_OUT_OF_RANGE, Polled, ReadEvent
+from squall.workloads.client.settings import ClientSettings, ConsumerSettings
+from squall.workloads.counters import Counters
+from squall.workloads.reader import RecordedReader
+from squall.workloads.recorder import Recorder
 
 POLL_LIMIT_S = 1.0
 LIST_EVERY_S = 2.0

@@ -6,7 +6,7 @@ from collections.abc import Collection, Mapping
 from random import Random
 from typing import Any
 
-from workloads.scenario import BrokerLimit
+from squall.workloads.scenario import BrokerLimit
 
 FACTOR = "offsets.topic.replication.factor"
 """Of the coordinators' log: no group finds its coordinator in a cluster of fewer brokers."""

@@ -1,6 +1,7 @@
 """What a member of a group writes into the history: what it owned and when, what it committed, where it begins.
 
-Line formats are the contract with `checkers.history` (docs/run-directory.md). One `GroupNotes` belongs to one process.
+Line formats are the contract with `squall.checkers.history` (docs/run-directory.md). One `GroupNotes` belongs to one
+process.
 """
 
 from __future__ import annotations
@@ -9,9 +10,9 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-from workloads.client.cluster import Place
-from workloads.client.outcomes import Status
-from workloads.recorder import Recorder
+from squall.workloads.client.cluster import Place
+from squall.workloads.client.outcomes import Status
+from squall.workloads.recorder import Recorder
 
 NO_GENERATION = -1
 

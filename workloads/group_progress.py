@@ -7,8 +7,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Generic, Protocol, TypeVar
 
-from workloads.client.cluster import Place
-from workloads.scenario import Surroundings
+from squall.workloads.client.cluster import Place
+from squall.workloads.scenario import Surroundings
 
 BEHIND_LIMIT_S = 1.0
 """Of what came due longer ago than this, nothing is made up for, where it is drawn."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
-from workloads.section import Lane, Rows, Section, Span, Strip, Tone
+from squall.workloads.section import Lane, Rows, Section, Span, Strip, Tone
 
 CAPTION = (
     "Seconds of load, as above. A lane for each process that was a member. Until it learns of its loss a member may "
@@ -25,7 +25,7 @@ GONE = ("lost", "crashed")
 
 def section_of(figures: Mapping[str, Any]) -> Section | None:
     """The section of these figures; None where nobody was a member of a group. KeyError, TypeError for what is none of
-    `checkers.measured_groups`.
+    `squall.checkers.measured_groups`.
     """
     groups = {name: each for name, each in figures.items() if isinstance(each, Mapping)}
     if not groups:

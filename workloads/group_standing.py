@@ -6,15 +6,15 @@ from collections.abc import Sequence
 
 import trio
 
-from broker.env import Env
-from workloads.client.client import Client
-from workloads.client.cluster import Address, Place
-from workloads.client.connection import VERSION
-from workloads.client.groups.coordination import Coordination
-from workloads.client.groups.offsets import fetch
-from workloads.client.settings import ClientSettings
-from workloads.group_notes import GroupNotes, Identity
-from workloads.recorder import Recorder
+from squall.broker.env import Env
+from squall.workloads.client.client import Client
+from squall.workloads.client.cluster import Address, Place
+from squall.workloads.client.connection import VERSION
+from squall.workloads.client.groups.coordination import Coordination
+from squall.workloads.client.groups.offsets import fetch
+from squall.workloads.client.settings import ClientSettings
+from squall.workloads.group_notes import GroupNotes, Identity
+from squall.workloads.recorder import Recorder
 
 
 async def ask_where_it_stands(

@@ -1,7 +1,7 @@
 """Client libraries that are not ours, as producers and readers of a workload: what they must be able to do.
 
-Whoever starts them is the harness's (`chaos.drivers`: each in a process of its own); what they did is recorded here, in
-the same history as our own client's.
+Whoever starts them is the harness's (`squall.chaos.drivers`: each in a process of its own); what they did is recorded
+here, in the same history as our own client's.
 """
 
 from __future__ import annotations
@@ -11,20 +11,22 @@ from typing import NamedTuple, Protocol
 
 import trio
 
-from workloads.beginnings import Beginning
-from workloads.client.cluster import Address, Place
-from workloads.client.groups.membership import MemberSettings
-from workloads.client.groups.offsets import CommitEnd
-from workloads.client.outcomes import Outcome, Status
-from workloads.client.transactions import Ended, Identity
-from workloads.counters import Counters
-from workloads.group_notes import Identity as Member
-from workloads.live_readers import LiveReaders
-from workloads.recorder import Bad, Got, ReadOutcome, Recorder
+from squall.workloads.beginnings import Beginning
+from squall.workloads.client.cluster import Address, Place
+from squall.workloads.client.groups.membership import MemberSettings
+from squall.workloads.client.groups.offsets import CommitEnd
+from squall.workloads.client.outcomes import Outcome, Status
+from squall.workloads.client.transactions import Ended, Identity
+from squall.workloads.counters import Counters
+from squall.workloads.group_notes import Identity as Member
+from squall.workloads.live_readers import LiveReaders
+from squall.workloads.recorder import Bad, Got, ReadOutcome, Recorder
 
 
 class Sending(Protocol):
-    """What a workload asks of a producer: `workloads.client.producer.Producer` has it, and so has a library's."""
+    """What a workload asks of a producer: `squall.workloads.client.producer.Producer` has it, and so has a
+    library's.
+    """
 
     @property
     def retired(self) -> str:
@@ -57,7 +59,8 @@ class Sending(Protocol):
 
 
 class Transacting(Protocol):
-    """A producer with a transactional id: `workloads.transactions.own.OwnProducer` is one, and so is a library's.
+    """A producer with a transactional id: `squall.workloads.transactions.own.OwnProducer` is one, and so is a
+    library's.
 
     Records are handed over between `begin` and `end`, each after `enlist` of its partition. Who is `retired`, or whose
     `end` is not ok, is never used again.

@@ -1,5 +1,5 @@
-"""A library's consumer that is a member of a group, recorded: `workloads.subscriber.Subscriber`, of a process that is
-not ours.
+"""A library's consumer that is a member of a group, recorded: `squall.workloads.subscriber.Subscriber`, of a process
+that is not ours.
 
 Its library joins, assigns and gives up; what its callbacks tell goes into the history in their order. It commits only
 what its polls have returned to us, and as the member that it was then. What a library does not tell is left out:
@@ -13,14 +13,14 @@ from typing import ClassVar
 
 import trio
 
-from broker.env import Env
-from workloads.client.cluster import Place
-from workloads.client.groups.offsets import CommitEnd
-from workloads.client.outcomes import Status
-from workloads.control import InGroup
-from workloads.counters import Counters
-from workloads.group_notes import Beat, GroupNotes, Identity
-from workloads.libraries import (
+from squall.broker.env import Env
+from squall.workloads.client.cluster import Place
+from squall.workloads.client.groups.offsets import CommitEnd
+from squall.workloads.client.outcomes import Status
+from squall.workloads.control import InGroup
+from squall.workloads.counters import Counters
+from squall.workloads.group_notes import Beat, GroupNotes, Identity
+from squall.workloads.libraries import (
     Assembled,
     Began,
     CommitBegan,
@@ -39,8 +39,8 @@ from workloads.libraries import (
     Zone,
     record,
 )
-from workloads.recorder import Recorder
-from workloads.subscriber import (
+from squall.workloads.recorder import Recorder
+from squall.workloads.subscriber import (
     MANUAL,
     ON_REVOCATION,
     Moved,

@@ -11,8 +11,8 @@ from dataclasses import dataclass, field
 
 import trio
 
-from broker.env import Env
-from workloads.client.cluster import Place
+from squall.broker.env import Env
+from squall.workloads.client.cluster import Place
 
 LOOK_EVERY_S = 0.1
 NOWHERE = -1

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from workloads.client.settings import ProducerSettings
+from squall.workloads.client.settings import ProducerSettings
 
 
 class Needs(NamedTuple):

@@ -15,7 +15,7 @@ from typing import NamedTuple
 
 from crc32c import crc32c
 
-from checkers.history.values import SEQUENCE_BITS
+from squall.checkers.history.values import SEQUENCE_BITS
 
 Headers = Sequence[tuple[str, bytes | None]]
 

@@ -5,19 +5,19 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from broker.env import Env
-from broker.protocol.timestamps import EARLIEST, LATEST
-from workloads import payload
-from workloads.client.admin import Listed, list_offsets
-from workloads.client.client import Client
-from workloads.client.cluster import Place
-from workloads.client.connection import VERSION
-from workloads.client.consumer import Consumer, Fetched, Polled, ReadEvent
-from workloads.client.outcomes import Status
-from workloads.client.settings import ConsumerSettings
-from workloads.counters import Counters
-from workloads.read_times import ReadTimes
-from workloads.recorder import Bad, Got, ReadOutcome, Recorder
+from squall.broker.env import Env
+from squall.broker.protocol.timestamps import EARLIEST, LATEST
+from squall.workloads import payload
+from squall.workloads.client.admin import Listed, list_offsets
+from squall.workloads.client.client import Client
+from squall.workloads.client.cluster import Place
+from squall.workloads.client.connection import VERSION
+from squall.workloads.client.consumer import Consumer, Fetched, Polled, ReadEvent
+from squall.workloads.client.outcomes import Status
+from squall.workloads.client.settings import ConsumerSettings
+from squall.workloads.counters import Counters
+from squall.workloads.read_times import ReadTimes
+from squall.workloads.recorder import Bad, Got, ReadOutcome, Recorder
 
 EMPTY_EVERY_NS = 500_000_000
 """Of a partition that brings nothing, one empty poll in this time is recorded."""

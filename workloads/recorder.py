@@ -11,7 +11,7 @@ Between those two points lines are gathered, because one append for each of 5,00
 the records. Reads change nothing in the cluster: their invocation and completion are written together when they
 complete, each with its own time, and an operation id is given when the first line is written.
 
-Line formats are the contract with `checkers.history`. Times are the run's monotonic clock in ns.
+Line formats are the contract with `squall.checkers.history`. Times are the run's monotonic clock in ns.
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ from zlib import crc32
 
 import msgspec
 
-from broker.env import Env
-from checkers.history.seal import declared_seal
-from workloads.client.outcomes import Status
+from squall.broker.env import Env
+from squall.checkers.history.seal import declared_seal
+from squall.workloads.client.outcomes import Status
 
 SCHEMA = 1
 SEND = "send"

@@ -6,16 +6,16 @@ import difflib
 from importlib import import_module
 from typing import Any
 
-from workloads.scenario import Scenario
+from squall.workloads.scenario import Scenario
 
 FOLDERS = (
-    "workloads.appends",
-    "workloads.steady",
-    "workloads.transactions",
-    "workloads.groups",
-    "workloads.pipeline",
-    "workloads.semantics",
-    "workloads.command",
+    "squall.workloads.appends",
+    "squall.workloads.steady",
+    "squall.workloads.transactions",
+    "squall.workloads.groups",
+    "squall.workloads.pipeline",
+    "squall.workloads.semantics",
+    "squall.workloads.command",
 )  # fmt: skip
 """Each has a SCENARIO. The first one is the default."""
 

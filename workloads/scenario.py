@@ -1,9 +1,9 @@
 """A workload, as the harness sees it: plan, run, swarm, shrinking, drivers and commands know this port only.
 
 A scenario is the plan's `[workload]` table: a model of its own checks the table and holds it, and no setting of it is
-copied anywhere else. What a scenario adds (a folder of `workloads/`, one line of `workloads.registry`) is what it needs
-(topics, clients), how a seed draws its operations and settings, how it runs, what its final reads are, which checks are
-meant for it, how it shrinks, and what its own section of the report says.
+copied anywhere else. What a scenario adds (a folder of `workloads/`, one line of `squall.workloads.registry`) is what
+it needs (topics, clients), how a seed draws its operations and settings, how it runs, what its final reads are, which
+checks are meant for it, how it shrinks, and what its own section of the report says.
 
 Some settings have the same name in every scenario, because checkers read them from the plan to know what was promised:
 `replication_factor`, `min_isr`, `topic_settings`, and, where a scenario leaves them open, `acks`, `idempotence` and
@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple, Protocol, 
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationInfo, field_validator, model_validator
 
-from workloads.client.settings import ClientSettings
+from squall.workloads.client.settings import ClientSettings
 
 # Plans are read by commands that start nothing: trio, the client and its messages are imported where a load runs.
 if TYPE_CHECKING:
@@ -27,18 +27,18 @@ if TYPE_CHECKING:
 
     import trio
 
-    from broker.env import Env
-    from checkers.history.tables import History, PlayedFault
-    from workloads.client.cluster import Address, Place
-    from workloads.client.new_topic import NewTopic
-    from workloads.control import Controls
-    from workloads.counters import Counters
-    from workloads.final_reads import FinalRead
-    from workloads.libraries import Zone
-    from workloads.live_readers import LiveReaders
-    from workloads.needs import Needs
-    from workloads.recorder import Recorder
-    from workloads.section import Section
+    from squall.broker.env import Env
+    from squall.checkers.history.tables import History, PlayedFault
+    from squall.workloads.client.cluster import Address, Place
+    from squall.workloads.client.new_topic import NewTopic
+    from squall.workloads.control import Controls
+    from squall.workloads.counters import Counters
+    from squall.workloads.final_reads import FinalRead
+    from squall.workloads.libraries import Zone
+    from squall.workloads.live_readers import LiveReaders
+    from squall.workloads.needs import Needs
+    from squall.workloads.recorder import Recorder
+    from squall.workloads.section import Section
 
 POLLS_TO_READ = 3
 """A record waits for at most so many polls: an earlier answer and a request for another broker may come first. A
@@ -127,7 +127,7 @@ class SwarmGround(NamedTuple):
 
 
 def _live_readers() -> LiveReaders:
-    from workloads.live_readers import LiveReaders
+    from squall.workloads.live_readers import LiveReaders
 
     return LiveReaders()
 
@@ -342,7 +342,7 @@ class Scenario(BaseModel, ABC):
 
         Partitions and topics that were added during the load are read, too; topics that were deleted are not.
         """
-        from workloads.final_reads import final_reads
+        from squall.workloads.final_reads import final_reads
 
         places = list(recorder.partitions)
         return await final_reads(env, bootstrap, places, recorder, timeout_s=limit_s, counters=counters, zone=zone)

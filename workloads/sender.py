@@ -13,18 +13,18 @@ from functools import partial
 
 import trio
 
-from broker.env import Env
-from checkers.anomalies.anomaly import PROGRAM
-from checkers.sent import client_id_of
-from workloads import payload
-from workloads.agenda import Agenda
-from workloads.client.client import Client
-from workloads.client.connection import VERSION
-from workloads.client.outcomes import Outcome, Status
-from workloads.client.producer import Producer
-from workloads.client.settings import ClientSettings, ProducerSettings
-from workloads.libraries import Driver, Sending
-from workloads.scenario import Surroundings
+from squall.broker.env import Env
+from squall.checkers.anomalies.anomaly import PROGRAM
+from squall.checkers.sent import client_id_of
+from squall.workloads import payload
+from squall.workloads.agenda import Agenda
+from squall.workloads.client.client import Client
+from squall.workloads.client.connection import VERSION
+from squall.workloads.client.outcomes import Outcome, Status
+from squall.workloads.client.producer import Producer
+from squall.workloads.client.settings import ClientSettings, ProducerSettings
+from squall.workloads.libraries import Driver, Sending
+from squall.workloads.scenario import Surroundings
 
 TICK_S = 0.005
 """Records that come due within one tick are handed over together."""

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Collection
 
-from workloads.agenda import Handover
-from workloads.client.settings import IDEMPOTENT_IN_FLIGHT
-from workloads.scenario import MAX_BYTES, MIN_BYTES
+from squall.workloads.agenda import Handover
+from squall.workloads.client.settings import IDEMPOTENT_IN_FLIGHT
+from squall.workloads.scenario import MAX_BYTES, MIN_BYTES
 
 
 def contradictions(

@@ -10,23 +10,23 @@ from dataclasses import dataclass
 
 import trio
 
-from broker.env import Env
-from broker.protocol.timestamps import EARLIEST
-from workloads.client.client import Client
-from workloads.client.cluster import Place
-from workloads.client.consumer import Polled
-from workloads.client.groups.members import member_of
-from workloads.client.groups.membership import CLASSIC, MemberSettings
-from workloads.client.groups.offsets import CommitEnd, Sender, commit, fetch, metadata_of
-from workloads.client.outcomes import Status
-from workloads.client.settings import ClientSettings, ConsumerSettings
-from workloads.control import InGroup
-from workloads.counters import Counters
-from workloads.group_notes import Beat, GroupNotes, Identity
-from workloads.libraries import Zone
-from workloads.reader import RecordedReader
-from workloads.recorder import Recorder
-from workloads.tail import recover
+from squall.broker.env import Env
+from squall.broker.protocol.timestamps import EARLIEST
+from squall.workloads.client.client import Client
+from squall.workloads.client.cluster import Place
+from squall.workloads.client.consumer import Polled
+from squall.workloads.client.groups.members import member_of
+from squall.workloads.client.groups.membership import CLASSIC, MemberSettings
+from squall.workloads.client.groups.offsets import CommitEnd, Sender, commit, fetch, metadata_of
+from squall.workloads.client.outcomes import Status
+from squall.workloads.client.settings import ClientSettings, ConsumerSettings
+from squall.workloads.control import InGroup
+from squall.workloads.counters import Counters
+from squall.workloads.group_notes import Beat, GroupNotes, Identity
+from squall.workloads.libraries import Zone
+from squall.workloads.reader import RecordedReader
+from squall.workloads.recorder import Recorder
+from squall.workloads.tail import recover
 
 POLL_LIMIT_S, LIST_LIMIT_S = 0.5, 1.0
 FETCH_LIMIT_S = 2.0

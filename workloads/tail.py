@@ -12,18 +12,18 @@ from math import inf
 
 import trio
 
-from broker.env import Env
-from broker.protocol.timestamps import EARLIEST, LATEST
-from workloads.beginnings import Beginning, positions_at
-from workloads.client.client import Client
-from workloads.client.cluster import Place
-from workloads.client.consumer import LOG_TRUNCATED, ReadEvent
-from workloads.client.settings import ClientSettings, ConsumerSettings
-from workloads.libraries import ReaderTask, read_by
-from workloads.live_readers import LiveReaders
-from workloads.read_times import ReadTimes
-from workloads.reader import RecordedReader
-from workloads.scenario import Surroundings
+from squall.broker.env import Env
+from squall.broker.protocol.timestamps import EARLIEST, LATEST
+from squall.workloads.beginnings import Beginning, positions_at
+from squall.workloads.client.client import Client
+from squall.workloads.client.cluster import Place
+from squall.workloads.client.consumer import LOG_TRUNCATED, ReadEvent
+from squall.workloads.client.settings import ClientSettings, ConsumerSettings
+from squall.workloads.libraries import ReaderTask, read_by
+from squall.workloads.live_readers import LiveReaders
+from squall.workloads.read_times import ReadTimes
+from squall.workloads.reader import RecordedReader
+from squall.workloads.scenario import Surroundings
 
 POLL_LIMIT_S = 1.0
 LIST_LIMIT_S, AGAIN_LIMIT_S = 10.0, 1.0

@@ -6,14 +6,14 @@ from collections.abc import Sequence
 
 import trio
 
-from broker.env import Env
-from workloads.client.admin import create_topics
-from workloads.client.client import Client
-from workloads.client.cluster import Address, Place
-from workloads.client.connection import RequestFailed, UnsupportedApi
-from workloads.client.new_topic import NewTopic
-from workloads.recorder import Recorder
-from workloads.scenario import Scenario, WorkloadFailed
+from squall.broker.env import Env
+from squall.workloads.client.admin import create_topics
+from squall.workloads.client.client import Client
+from squall.workloads.client.cluster import Address, Place
+from squall.workloads.client.connection import RequestFailed, UnsupportedApi
+from squall.workloads.client.new_topic import NewTopic
+from squall.workloads.recorder import Recorder
+from squall.workloads.scenario import Scenario, WorkloadFailed
 
 READY_S = 60.0
 """Until the topics exist and every partition has a leader."""

@@ -7,14 +7,14 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import trio
 
-from broker.net.later import Later
-from broker.net.turns import give_way
-from broker.work import DONE
+from squall.broker.net.later import Later
+from squall.broker.net.turns import give_way
+from squall.broker.work import DONE
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from broker.env import Env
+    from squall.broker.env import Env
 
 R = TypeVar("R")
 A = TypeVar("A")

@@ -10,9 +10,9 @@ from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from broker.apis.asking import ask, of_each
-from broker.apis.much import CHARACTERS_OF_ONE, FEW, PIECE, made
-from broker.coordinators.groups.values import (
+from squall.broker.apis.asking import ask, of_each
+from squall.broker.apis.much import CHARACTERS_OF_ONE, FEW, PIECE, made
+from squall.broker.coordinators.groups.values import (
     NO_TIME,
     Answer,
     Commit,
@@ -22,23 +22,23 @@ from broker.coordinators.groups.values import (
     OffsetsFound,
     PartitionErrors,
 )
-from broker.net.later import Later
-from broker.protocol.errors import ErrorCode
-from broker.protocol.schema import offset_commit as commit_wire
-from broker.protocol.schema import offset_delete as delete_wire
-from broker.protocol.schema import offset_fetch as fetch_wire
-from broker.work import DONE
+from squall.broker.net.later import Later
+from squall.broker.protocol.errors import ErrorCode
+from squall.broker.protocol.schema import offset_commit as commit_wire
+from squall.broker.protocol.schema import offset_delete as delete_wire
+from squall.broker.protocol.schema import offset_fetch as fetch_wire
+from squall.broker.work import DONE
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Sequence
 
-    from broker.apis.much import Making, MuchTold
-    from broker.cluster.image import ClusterImage
-    from broker.config import BrokerConfig
-    from broker.coordinators.groups.values import TopicPartition
-    from broker.env import Env
-    from broker.net.connection import Slot
-    from broker.replicas.coordinators.group_coordinator import GroupCoordinator
+    from squall.broker.apis.much import Making, MuchTold
+    from squall.broker.cluster.image import ClusterImage
+    from squall.broker.config import BrokerConfig
+    from squall.broker.coordinators.groups.values import TopicPartition
+    from squall.broker.env import Env
+    from squall.broker.net.connection import Slot
+    from squall.broker.replicas.coordinators.group_coordinator import GroupCoordinator
 
     Found = tuple[TopicPartition, Committed | None, ErrorCode]
 

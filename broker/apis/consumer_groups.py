@@ -9,30 +9,30 @@ from __future__ import annotations
 from base64 import urlsafe_b64encode
 from typing import TYPE_CHECKING, Any
 
-from broker.apis.asking import ask, of_each
-from broker.apis.describe import GROUP_OPERATIONS, NOT_ASKED
-from broker.cluster.image import GROUP_RESOURCE
-from broker.config.group import group_number
-from broker.coordinators.groups.consumer.answers import Beaten, ConsumerDescribed
-from broker.coordinators.groups.consumer.facts import JOINS, ConsumerBeat, ConsumerDescribe
-from broker.coordinators.groups.consumer.group import by_topic
-from broker.coordinators.groups.values import Answer
-from broker.net.later import Later
-from broker.protocol.errors import ErrorCode, cut_short
-from broker.protocol.schema import consumer_group_describe as describe_wire
-from broker.protocol.schema import consumer_group_heartbeat as beat_wire
+from squall.broker.apis.asking import ask, of_each
+from squall.broker.apis.describe import GROUP_OPERATIONS, NOT_ASKED
+from squall.broker.cluster.image import GROUP_RESOURCE
+from squall.broker.config.group import group_number
+from squall.broker.coordinators.groups.consumer.answers import Beaten, ConsumerDescribed
+from squall.broker.coordinators.groups.consumer.facts import JOINS, ConsumerBeat, ConsumerDescribe
+from squall.broker.coordinators.groups.consumer.group import by_topic
+from squall.broker.coordinators.groups.values import Answer
+from squall.broker.net.later import Later
+from squall.broker.protocol.errors import ErrorCode, cut_short
+from squall.broker.protocol.schema import consumer_group_describe as describe_wire
+from squall.broker.protocol.schema import consumer_group_heartbeat as beat_wire
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from broker.apis.much import Making, MuchTold
-    from broker.cluster.image import ClusterImage
-    from broker.config import BrokerConfig
-    from broker.coordinators.groups.consumer.answers import DescribedMember
-    from broker.coordinators.groups.consumer.facts import Place
-    from broker.env import Env
-    from broker.net.connection import Slot
-    from broker.replicas.coordinators.group_coordinator import GroupCoordinator
+    from squall.broker.apis.much import Making, MuchTold
+    from squall.broker.cluster.image import ClusterImage
+    from squall.broker.config import BrokerConfig
+    from squall.broker.coordinators.groups.consumer.answers import DescribedMember
+    from squall.broker.coordinators.groups.consumer.facts import Place
+    from squall.broker.env import Env
+    from squall.broker.net.connection import Slot
+    from squall.broker.replicas.coordinators.group_coordinator import GroupCoordinator
 
 FEATURE = "group.version"
 """The feature whose level 1 turns consumer groups on."""

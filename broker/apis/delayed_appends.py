@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Generic, Protocol, TypeVar
 
-from broker.protocol.errors import ErrorCode
-from broker.replicas.waiters import give_up
+from squall.broker.protocol.errors import ErrorCode
+from squall.broker.replicas.waiters import give_up
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from broker.net.connection import Slot
-    from broker.net.deadlines import Timers
-    from broker.replicas.waiters import AwaitedAppend
+    from squall.broker.net.connection import Slot
+    from squall.broker.net.deadlines import Timers
+    from squall.broker.replicas.waiters import AwaitedAppend
 
 _TIMED_OUT = int(ErrorCode.REQUEST_TIMED_OUT)
 R = TypeVar("R", contravariant=True)

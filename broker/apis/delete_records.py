@@ -11,21 +11,21 @@ from typing import TYPE_CHECKING
 
 import trio
 
-from broker.net.later import Later
-from broker.protocol.errors import ErrorCode
-from broker.protocol.schema.delete_records import (
+from squall.broker.net.later import Later
+from squall.broker.protocol.errors import ErrorCode
+from squall.broker.protocol.schema.delete_records import (
     DeleteRecordsPartitionResult,
     DeleteRecordsResponse,
     DeleteRecordsTopicResult,
 )
-from broker.replicas.waiters import AwaitedDeletion
+from squall.broker.replicas.waiters import AwaitedDeletion
 
 if TYPE_CHECKING:
-    from broker.env import Env
-    from broker.net.connection import Slot
-    from broker.protocol.schema.delete_records import DeleteRecordsPartition, DeleteRecordsRequest
-    from broker.replicas.hosted import Hosted
-    from broker.replicas.replica_manager import ReplicaManager
+    from squall.broker.env import Env
+    from squall.broker.net.connection import Slot
+    from squall.broker.protocol.schema.delete_records import DeleteRecordsPartition, DeleteRecordsRequest
+    from squall.broker.replicas.hosted import Hosted
+    from squall.broker.replicas.replica_manager import ReplicaManager
 
 
 class DelayedDeletions:

@@ -9,34 +9,34 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
-from broker.apis.loggers import Loggers
-from broker.cluster.image import (
+from squall.broker.apis.loggers import Loggers
+from squall.broker.cluster.image import (
     BROKER_LOGGER_RESOURCE,
     BROKER_RESOURCE,
     CLIENT_METRICS_RESOURCE,
     GROUP_RESOURCE,
     TOPIC_RESOURCE,
 )
-from broker.cluster.names import name_fault
-from broker.cluster.settings import DYNAMIC_BROKER_SETTINGS, altered_settings, layers_of, with_altered
-from broker.config import ConfigEntry, ConfigError, ConfigSource, describe_broker, describe_topic
-from broker.config.client_metrics import describe_subscription
-from broker.config.group import describe_group
-from broker.controller.features import FEATURES
-from broker.net.later import Later
-from broker.net.served import SERVED
-from broker.net.turns import give_way
-from broker.protocol.apis import APIS, ApiKey
-from broker.protocol.errors import ErrorCode, cut_short
-from broker.protocol.schema import api_versions as versions_wire
-from broker.work import DONE
+from squall.broker.cluster.names import name_fault
+from squall.broker.cluster.settings import DYNAMIC_BROKER_SETTINGS, altered_settings, layers_of, with_altered
+from squall.broker.config import ConfigEntry, ConfigError, ConfigSource, describe_broker, describe_topic
+from squall.broker.config.client_metrics import describe_subscription
+from squall.broker.config.group import describe_group
+from squall.broker.controller.features import FEATURES
+from squall.broker.net.later import Later
+from squall.broker.net.served import SERVED
+from squall.broker.net.turns import give_way
+from squall.broker.protocol.apis import APIS, ApiKey
+from squall.broker.protocol.errors import ErrorCode, cut_short
+from squall.broker.protocol.schema import api_versions as versions_wire
+from squall.broker.work import DONE
 
 if TYPE_CHECKING:
-    from broker.cluster.image import ClusterImage
-    from broker.config import BrokerConfig
-    from broker.protocol.schema import describe_cluster as cluster_wire
-    from broker.protocol.schema import describe_configs as configs_wire
-    from broker.protocol.schema import list_config_resources as list_wire
+    from squall.broker.cluster.image import ClusterImage
+    from squall.broker.config import BrokerConfig
+    from squall.broker.protocol.schema import describe_cluster as cluster_wire
+    from squall.broker.protocol.schema import describe_configs as configs_wire
+    from squall.broker.protocol.schema import list_config_resources as list_wire
 
 RESOURCES_A_TURN = 10
 """Of which each takes up to 1.5 ms to describe."""
@@ -132,7 +132,7 @@ def describe_cluster(
     context: AdminContext, request: cluster_wire.DescribeClusterRequest, listener: str
 ) -> cluster_wire.DescribeClusterResponse:
     """The brokers with their addresses on `listener`, fenced ones only if asked for (KIP-919, KIP-1073)."""
-    from broker.protocol.schema import describe_cluster as cluster_wire
+    from squall.broker.protocol.schema import describe_cluster as cluster_wire
 
     if request.endpoint_type != BROKERS_ENDPOINT:
         return cluster_wire.DescribeClusterResponse(
@@ -190,7 +190,7 @@ def describe_configs(
     A request gets no more settings than squall.request.max.elements in all, because a resource of ten bytes has 250:
     what it asks for beyond is refused (INVALID_REQUEST). Where they are many, others have a turn meanwhile.
     """
-    from broker.protocol.schema import describe_configs as configs_wire
+    from squall.broker.protocol.schema import describe_configs as configs_wire
 
     response = configs_wire.DescribeConfigsResponse()
     left = context.config.squall_request_max_elements
@@ -282,7 +282,7 @@ def list_config_resources(
     """What has settings (KIP-1142): all kinds, unless some are named. Of groups and subscriptions, those that were
     given any.
     """
-    from broker.protocol.schema import list_config_resources as list_wire
+    from squall.broker.protocol.schema import list_config_resources as list_wire
 
     known = (TOPIC_RESOURCE, BROKER_RESOURCE, BROKER_LOGGER_RESOURCE, CLIENT_METRICS_RESOURCE, GROUP_RESOURCE)
     if version == 0 and not request.resource_types:
@@ -301,7 +301,7 @@ def list_config_resources(
 
 
 def _described(entry: ConfigEntry, include_synonyms: bool) -> configs_wire.DescribeConfigsResourceResult:
-    from broker.protocol.schema import describe_configs as configs_wire
+    from squall.broker.protocol.schema import describe_configs as configs_wire
 
     return configs_wire.DescribeConfigsResourceResult(
         name=entry.name,

@@ -4,22 +4,22 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from broker.cluster.names import name_fault
-from broker.net.later import Later
-from broker.net.turns import give_way
-from broker.protocol.errors import ErrorCode, cut_short
-from broker.protocol.schema.describe_producers import (
+from squall.broker.cluster.names import name_fault
+from squall.broker.net.later import Later
+from squall.broker.net.turns import give_way
+from squall.broker.protocol.errors import ErrorCode, cut_short
+from squall.broker.protocol.schema.describe_producers import (
     DescribeProducersResponse,
     PartitionResponse,
     ProducerState,
     TopicResponse,
 )
-from broker.work import DONE
+from squall.broker.work import DONE
 
 if TYPE_CHECKING:
-    from broker.log.producer_rules import Producer
-    from broker.protocol.schema.describe_producers import DescribeProducersRequest
-    from broker.replicas.replica_manager import ReplicaManager
+    from squall.broker.log.producer_rules import Producer
+    from squall.broker.protocol.schema.describe_producers import DescribeProducersRequest
+    from squall.broker.replicas.replica_manager import ReplicaManager
 
 
 MOST_AT_ONCE = 500

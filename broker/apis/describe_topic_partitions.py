@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from broker.apis.describe import TOPIC_OPERATIONS
-from broker.apis.metadata import View
-from broker.cluster.names import INTERNAL_TOPICS, name_fault
-from broker.protocol.errors import ErrorCode
-from broker.protocol.schema import describe_topic_partitions as wire
+from squall.broker.apis.describe import TOPIC_OPERATIONS
+from squall.broker.apis.metadata import View
+from squall.broker.cluster.names import INTERNAL_TOPICS, name_fault
+from squall.broker.protocol.errors import ErrorCode
+from squall.broker.protocol.schema import describe_topic_partitions as wire
 
 if TYPE_CHECKING:
-    from broker.apis.describe import AdminContext
-    from broker.cluster.image import ClusterImage, Topic
+    from squall.broker.apis.describe import AdminContext
+    from squall.broker.cluster.image import ClusterImage, Topic
 
 MOST_PARTITIONS = 2000
 """In one answer, whatever was asked for: max.request.partition.size.limit of Kafka."""

@@ -9,22 +9,22 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
-from broker.apis.fetch_session import LOOK_EVERY_MS, FetchSessions, SessionError, Want
-from broker.protocol.errors import ErrorCode
-from broker.protocol.hot import FetchPartOut, decode_fetch, encode_fetch_response
-from broker.replication.rules import READ_COMMITTED
-from broker.replication.values import NO_EPOCH
-from broker.work import DONE
+from squall.broker.apis.fetch_session import LOOK_EVERY_MS, FetchSessions, SessionError, Want
+from squall.broker.protocol.errors import ErrorCode
+from squall.broker.protocol.hot import FetchPartOut, decode_fetch, encode_fetch_response
+from squall.broker.replication.rules import READ_COMMITTED
+from squall.broker.replication.values import NO_EPOCH
+from squall.broker.work import DONE
 
 if TYPE_CHECKING:
-    from broker.apis.fetch_session import FetchSession
-    from broker.env import Env
-    from broker.log.slices import FileSlice
-    from broker.net.connection import Connection, Slot
-    from broker.net.deadlines import Timers
-    from broker.protocol.hot import FetchIn, FetchPart
-    from broker.replicas.hosted import Hosted
-    from broker.replicas.replica_manager import ReplicaManager
+    from squall.broker.apis.fetch_session import FetchSession
+    from squall.broker.env import Env
+    from squall.broker.log.slices import FileSlice
+    from squall.broker.net.connection import Connection, Slot
+    from squall.broker.net.deadlines import Timers
+    from squall.broker.protocol.hot import FetchIn, FetchPart
+    from squall.broker.replicas.hosted import Hosted
+    from squall.broker.replicas.replica_manager import ReplicaManager
 
 _NOT_LEADER = int(ErrorCode.NOT_LEADER_OR_FOLLOWER)
 _FENCED = int(ErrorCode.FENCED_LEADER_EPOCH)

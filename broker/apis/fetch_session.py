@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from broker.protocol.errors import ErrorCode
-from broker.protocol.fetch_sessions import FINAL_EPOCH, FIRST_EPOCH, INITIAL_EPOCH, next_epoch
+from squall.broker.protocol.errors import ErrorCode
+from squall.broker.protocol.fetch_sessions import FINAL_EPOCH, FIRST_EPOCH, INITIAL_EPOCH, next_epoch
 
 if TYPE_CHECKING:
     import random
     from collections.abc import Iterable, Sequence
 
-    from broker.protocol.hot import FetchIn, FetchPart, FetchPartOut
-    from broker.replicas.hosted import Hosted
+    from squall.broker.protocol.hot import FetchIn, FetchPart, FetchPartOut
+    from squall.broker.replicas.hosted import Hosted
 
 _MAX_SESSION_ID = 2**31 - 1
 _EVICT_AFTER_MS = 120_000

@@ -6,19 +6,19 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from broker.coordinators.partitions import partition_of
-from broker.protocol.errors import ErrorCode
-from broker.protocol.ids import NO_NODE
-from broker.protocol.schema import find_coordinator as wire
-from broker.protocol.schema.create_topics import CreatableTopic, CreatableTopicConfig
-from broker.replicas.coordinators import group_coordinator, transaction_coordinator
+from squall.broker.coordinators.partitions import partition_of
+from squall.broker.protocol.errors import ErrorCode
+from squall.broker.protocol.ids import NO_NODE
+from squall.broker.protocol.schema import find_coordinator as wire
+from squall.broker.protocol.schema.create_topics import CreatableTopic, CreatableTopicConfig
+from squall.broker.replicas.coordinators import group_coordinator, transaction_coordinator
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from broker.apis.topic_creation import TopicCreator
-    from broker.cluster.image import ClusterImage
-    from broker.config import BrokerConfig
+    from squall.broker.apis.topic_creation import TopicCreator
+    from squall.broker.cluster.image import ClusterImage
+    from squall.broker.config import BrokerConfig
 
 FIRST_BATCHED = 4
 """Version from which one request carries many keys (KIP-699)."""

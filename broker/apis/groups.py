@@ -11,10 +11,10 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
-from broker.apis.asking import ask, of_each
-from broker.apis.describe import GROUP_OPERATIONS, NOT_ASKED
-from broker.apis.much import FEW, PIECE, made
-from broker.coordinators.groups.values import (
+from squall.broker.apis.asking import ask, of_each
+from squall.broker.apis.describe import GROUP_OPERATIONS, NOT_ASKED
+from squall.broker.apis.much import FEW, PIECE, made
+from squall.broker.coordinators.groups.values import (
     NO_MEMBER,
     Answer,
     Beat,
@@ -29,28 +29,28 @@ from broker.coordinators.groups.values import (
     Sync,
     Synced,
 )
-from broker.net.later import Later
-from broker.protocol.errors import ErrorCode, cut_short
-from broker.protocol.schema import delete_groups as delete_wire
-from broker.protocol.schema import describe_groups as describe_wire
-from broker.protocol.schema import join_group as join_wire
-from broker.protocol.schema import leave_group as leave_wire
-from broker.protocol.schema import list_groups as list_wire
-from broker.protocol.schema.heartbeat import HeartbeatResponse
-from broker.protocol.schema.sync_group import SyncGroupResponse
-from broker.protocol.wire import LONGEST_STRING
-from broker.work import DONE
+from squall.broker.net.later import Later
+from squall.broker.protocol.errors import ErrorCode, cut_short
+from squall.broker.protocol.schema import delete_groups as delete_wire
+from squall.broker.protocol.schema import describe_groups as describe_wire
+from squall.broker.protocol.schema import join_group as join_wire
+from squall.broker.protocol.schema import leave_group as leave_wire
+from squall.broker.protocol.schema import list_groups as list_wire
+from squall.broker.protocol.schema.heartbeat import HeartbeatResponse
+from squall.broker.protocol.schema.sync_group import SyncGroupResponse
+from squall.broker.protocol.wire import LONGEST_STRING
+from squall.broker.work import DONE
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from broker.apis.much import Making, MuchTold
-    from broker.config import BrokerConfig
-    from broker.env import Env
-    from broker.net.connection import Slot
-    from broker.protocol.schema.heartbeat import HeartbeatRequest
-    from broker.protocol.schema.sync_group import SyncGroupRequest
-    from broker.replicas.coordinators.group_coordinator import GroupCoordinator
+    from squall.broker.apis.much import Making, MuchTold
+    from squall.broker.config import BrokerConfig
+    from squall.broker.env import Env
+    from squall.broker.net.connection import Slot
+    from squall.broker.protocol.schema.heartbeat import HeartbeatRequest
+    from squall.broker.protocol.schema.sync_group import SyncGroupRequest
+    from squall.broker.replicas.coordinators.group_coordinator import GroupCoordinator
 
 ID_REQUIRED_FROM = 4
 """First version of JoinGroup whose clients know MEMBER_ID_REQUIRED (KIP-394)."""

@@ -9,11 +9,11 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING
 
-from broker.cluster.image import BROKER_LOGGER_RESOURCE
-from broker.config import ConfigEntry, ConfigOp, ConfigSource, Kind
-from broker.protocol.errors import ErrorCode, cut_short
-from broker.protocol.ids import broker_id_in
-from broker.protocol.schema import incremental_alter_configs as wire
+from squall.broker.cluster.image import BROKER_LOGGER_RESOURCE
+from squall.broker.config import ConfigEntry, ConfigOp, ConfigSource, Kind
+from squall.broker.protocol.errors import ErrorCode, cut_short
+from squall.broker.protocol.ids import broker_id_in
+from squall.broker.protocol.schema import incremental_alter_configs as wire
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Sequence

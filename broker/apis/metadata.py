@@ -8,17 +8,17 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from broker.apis.describe import CLUSTER_OPERATIONS, NOT_ASKED, TOPIC_OPERATIONS, known_controller
-from broker.cluster.names import INTERNAL_TOPICS, name_fault
-from broker.protocol.errors import ErrorCode
-from broker.protocol.ids import NO_NODE
-from broker.protocol.schema import metadata as wire
-from broker.protocol.wire import ZERO_UUID
+from squall.broker.apis.describe import CLUSTER_OPERATIONS, NOT_ASKED, TOPIC_OPERATIONS, known_controller
+from squall.broker.cluster.names import INTERNAL_TOPICS, name_fault
+from squall.broker.protocol.errors import ErrorCode
+from squall.broker.protocol.ids import NO_NODE
+from squall.broker.protocol.schema import metadata as wire
+from squall.broker.protocol.wire import ZERO_UUID
 
 if TYPE_CHECKING:
-    from broker.apis.describe import AdminContext
-    from broker.apis.topic_creation import TopicCreator
-    from broker.cluster.image import Broker, ClusterImage, PartitionImage, Topic
+    from squall.broker.apis.describe import AdminContext
+    from squall.broker.apis.topic_creation import TopicCreator
+    from squall.broker.cluster.image import Broker, ClusterImage, PartitionImage, Topic
 
 FIRST_WITH_ENDPOINT_ERRORS = 1
 """Before it, replicas without an address were left out of the lists and reported as an error."""

@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING, Any, Final
 
 import trio
 
-from broker.net.turns import give_way
+from squall.broker.net.turns import give_way
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
-    from broker.env import Env
-    from broker.net.connection import Slot
+    from squall.broker.env import Env
+    from squall.broker.net.connection import Slot
 
 Making = Generator[None, None, Any]
 """Makes a response in pieces of work; others may have a turn between them."""

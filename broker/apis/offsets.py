@@ -6,21 +6,21 @@ from collections import Counter
 from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
-from broker.log.lookups import Pause, Turn
-from broker.net.later import Later
-from broker.net.turns import give_way
-from broker.protocol.errors import ErrorCode
-from broker.protocol.schema.list_offsets import (
+from squall.broker.log.lookups import Pause, Turn
+from squall.broker.net.later import Later
+from squall.broker.net.turns import give_way
+from squall.broker.protocol.errors import ErrorCode
+from squall.broker.protocol.schema.list_offsets import (
     ListOffsetsPartitionResponse,
     ListOffsetsResponse,
     ListOffsetsTopicResponse,
 )
-from broker.protocol.schema.offset_for_leader_epoch import (
+from squall.broker.protocol.schema.offset_for_leader_epoch import (
     EpochEndOffset,
     OffsetForLeaderEpochResponse,
     OffsetForLeaderTopicResult,
 )
-from broker.protocol.timestamps import (
+from squall.broker.protocol.timestamps import (
     EARLIEST,
     EARLIEST_LOCAL,
     EARLIEST_PENDING_UPLOAD,
@@ -28,16 +28,16 @@ from broker.protocol.timestamps import (
     LATEST_TIERED,
     MAX_TIMESTAMP,
 )
-from broker.work import DONE
+from squall.broker.work import DONE
 
 if TYPE_CHECKING:
-    from broker.apis.unpacking import Unpacking
-    from broker.log.lookups import Candidate, Lookup
-    from broker.net.connection import Slot
-    from broker.protocol.schema.list_offsets import ListOffsetsPartition, ListOffsetsRequest
-    from broker.protocol.schema.offset_for_leader_epoch import OffsetForLeaderEpochRequest
-    from broker.replicas.hosted import Hosted
-    from broker.replicas.replica_manager import ReplicaManager
+    from squall.broker.apis.unpacking import Unpacking
+    from squall.broker.log.lookups import Candidate, Lookup
+    from squall.broker.net.connection import Slot
+    from squall.broker.protocol.schema.list_offsets import ListOffsetsPartition, ListOffsetsRequest
+    from squall.broker.protocol.schema.offset_for_leader_epoch import OffsetForLeaderEpochRequest
+    from squall.broker.replicas.hosted import Hosted
+    from squall.broker.replicas.replica_manager import ReplicaManager
 
     Step = Candidate | Pause
 

@@ -15,28 +15,28 @@ from typing import TYPE_CHECKING
 
 import trio
 
-from broker.apis.delayed_appends import DelayedAppends, GrowingAppends
-from broker.protocol.errors import ErrorCode
-from broker.protocol.hot import decode_produce, encode_produce_response
-from broker.protocol.produce_counts import ProduceCounts
-from broker.protocol.records import HEADER, TRANSACTIONAL_BIT, BatchHeader
-from broker.replicas.turns import FEW_PARTITIONS, FIRST_COSTS, SPENT_IN_A_TURN
-from broker.replicas.waiters import AwaitedAppend, ProduceResult
-from broker.work import DONE
+from squall.broker.apis.delayed_appends import DelayedAppends, GrowingAppends
+from squall.broker.protocol.errors import ErrorCode
+from squall.broker.protocol.hot import decode_produce, encode_produce_response
+from squall.broker.protocol.produce_counts import ProduceCounts
+from squall.broker.protocol.records import HEADER, TRANSACTIONAL_BIT, BatchHeader
+from squall.broker.replicas.turns import FEW_PARTITIONS, FIRST_COSTS, SPENT_IN_A_TURN
+from squall.broker.replicas.waiters import AwaitedAppend, ProduceResult
+from squall.broker.work import DONE
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from broker.apis.record_gate import CheckedBatches, RecordGate
-    from broker.apis.txn_gate import Refused, TxnGate
-    from broker.env import Env
-    from broker.log.results import AppendResult
-    from broker.net.connection import Slot
-    from broker.net.deadlines import Timers
-    from broker.protocol.hot import ProduceIn, ProducePart, ProducePartOut
-    from broker.protocol.record_walk import Checked
-    from broker.replicas.hosted import Hosted
-    from broker.replicas.replica_manager import ReplicaManager
+    from squall.broker.apis.record_gate import CheckedBatches, RecordGate
+    from squall.broker.apis.txn_gate import Refused, TxnGate
+    from squall.broker.env import Env
+    from squall.broker.log.results import AppendResult
+    from squall.broker.net.connection import Slot
+    from squall.broker.net.deadlines import Timers
+    from squall.broker.protocol.hot import ProduceIn, ProducePart, ProducePartOut
+    from squall.broker.protocol.record_walk import Checked
+    from squall.broker.replicas.hosted import Hosted
+    from squall.broker.replicas.replica_manager import ReplicaManager
 
 _NONE = int(ErrorCode.NONE)
 _NOT_LEADER = int(ErrorCode.NOT_LEADER_OR_FOLLOWER)

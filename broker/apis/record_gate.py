@@ -8,21 +8,21 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from broker.log.lookups import QUICK_BYTES
-from broker.log.results import AppendResult
-from broker.log.validation import check_batch, refusal
-from broker.protocol.records import CODEC_MASK, HEADER_SIZE, read_header
+from squall.broker.log.lookups import QUICK_BYTES
+from squall.broker.log.results import AppendResult
+from squall.broker.log.validation import check_batch, refusal
+from squall.broker.protocol.records import CODEC_MASK, HEADER_SIZE, read_header
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from broker.apis.unpacking import Unpacking
-    from broker.env import Env
-    from broker.log.config import LogConfig
-    from broker.net.connection import Slot
-    from broker.protocol.hot import ProduceIn
-    from broker.protocol.record_walk import Checked
-    from broker.replicas.replica_manager import ReplicaManager
+    from squall.broker.apis.unpacking import Unpacking
+    from squall.broker.env import Env
+    from squall.broker.log.config import LogConfig
+    from squall.broker.net.connection import Slot
+    from squall.broker.protocol.hot import ProduceIn
+    from squall.broker.protocol.record_walk import Checked
+    from squall.broker.replicas.replica_manager import ReplicaManager
 
 SHORT_BYTES, SHORT_RECORDS = 64 << 10, 2_000
 """A packed batch that is read within some 0.1 s, also if it unpacks to squall.decompressed.batch.max.bytes."""

@@ -4,39 +4,39 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from broker.apis.describe import (
+from squall.broker.apis.describe import (
     api_versions,
     api_versions_unsupported,
     describe_cluster,
     describe_configs,
     list_config_resources,
 )
-from broker.apis.describe_producers import describe_producers
-from broker.apis.describe_topic_partitions import describe_topic_partitions
-from broker.apis.log_dirs import describe_log_dirs
-from broker.net.served import FORWARDED, SERVED, SERVED_TO_NODES
-from broker.net.server import Route
-from broker.protocol.apis import ApiKey
+from squall.broker.apis.describe_producers import describe_producers
+from squall.broker.apis.describe_topic_partitions import describe_topic_partitions
+from squall.broker.apis.log_dirs import describe_log_dirs
+from squall.broker.net.served import FORWARDED, SERVED, SERVED_TO_NODES
+from squall.broker.net.server import Route
+from squall.broker.protocol.apis import ApiKey
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from broker.apis.committed_offsets import CommittedOffsetApis
-    from broker.apis.consumer_groups import ConsumerGroupApis
-    from broker.apis.delete_records import DeleteRecordsApi
-    from broker.apis.describe import AdminContext
-    from broker.apis.fetch import FetchApi
-    from broker.apis.find_coordinator import CoordinatorFinder
-    from broker.apis.groups import GroupApis
-    from broker.apis.metadata import MetadataHandler
-    from broker.apis.offsets import OffsetApis
-    from broker.apis.produce import ProduceApi
-    from broker.apis.transactions import TransactionApis
-    from broker.apis.txn_markers import TxnMarkersApi
-    from broker.apis.txn_offsets import TxnOffsetApis
-    from broker.control.port import Decider, NodeHandler
-    from broker.net.connection import Slot
-    from broker.replicas.replica_manager import ReplicaManager
+    from squall.broker.apis.committed_offsets import CommittedOffsetApis
+    from squall.broker.apis.consumer_groups import ConsumerGroupApis
+    from squall.broker.apis.delete_records import DeleteRecordsApi
+    from squall.broker.apis.describe import AdminContext
+    from squall.broker.apis.fetch import FetchApi
+    from squall.broker.apis.find_coordinator import CoordinatorFinder
+    from squall.broker.apis.groups import GroupApis
+    from squall.broker.apis.metadata import MetadataHandler
+    from squall.broker.apis.offsets import OffsetApis
+    from squall.broker.apis.produce import ProduceApi
+    from squall.broker.apis.transactions import TransactionApis
+    from squall.broker.apis.txn_markers import TxnMarkersApi
+    from squall.broker.apis.txn_offsets import TxnOffsetApis
+    from squall.broker.control.port import Decider, NodeHandler
+    from squall.broker.net.connection import Slot
+    from squall.broker.replicas.replica_manager import ReplicaManager
 
 
 def data_routes(

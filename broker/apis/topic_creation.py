@@ -5,14 +5,14 @@ from __future__ import annotations
 from itertools import islice
 from typing import TYPE_CHECKING, Final
 
-from broker.protocol.apis import APIS, ApiKey
-from broker.protocol.schema.create_topics import CreatableTopic, CreateTopicsRequest
+from squall.broker.protocol.apis import APIS, ApiKey
+from squall.broker.protocol.schema.create_topics import CreatableTopic, CreateTopicsRequest
 
 if TYPE_CHECKING:
     import trio
 
-    from broker.config import BrokerConfig
-    from broker.control.port import Decider
+    from squall.broker.config import BrokerConfig
+    from squall.broker.control.port import Decider
 
 TOPICS_AT_ONCE: Final = 100
 """Most topics of one CreateTopics."""

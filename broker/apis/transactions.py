@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING, Any
 
 import trio
 
-from broker.apis.asking import ask, of_each
-from broker.apis.unpacking import Unpacking
-from broker.coordinators.patterns import BadPattern, Pattern
-from broker.coordinators.transactions.values import (
+from squall.broker.apis.asking import ask, of_each
+from squall.broker.apis.unpacking import Unpacking
+from squall.broker.coordinators.patterns import BadPattern, Pattern
+from squall.broker.coordinators.transactions.values import (
     PREPARED,
     STATE_NAMES,
     V1,
@@ -27,26 +27,26 @@ from broker.coordinators.transactions.values import (
     State,
     VerifyPartitions,
 )
-from broker.net.later import Later
-from broker.protocol.errors import ErrorCode
-from broker.protocol.schema import add_partitions_to_txn as add_wire
-from broker.protocol.schema import describe_transactions as describe_wire
-from broker.protocol.schema import list_transactions as list_wire
-from broker.protocol.schema.end_txn import EndTxnResponse
-from broker.protocol.schema.init_producer_id import InitProducerIdResponse
-from broker.work import DONE
+from squall.broker.net.later import Later
+from squall.broker.protocol.errors import ErrorCode
+from squall.broker.protocol.schema import add_partitions_to_txn as add_wire
+from squall.broker.protocol.schema import describe_transactions as describe_wire
+from squall.broker.protocol.schema import list_transactions as list_wire
+from squall.broker.protocol.schema.end_txn import EndTxnResponse
+from squall.broker.protocol.schema.init_producer_id import InitProducerIdResponse
+from squall.broker.work import DONE
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
-    from broker.cluster.image import ClusterImage
-    from broker.coordinators.transactions.values import Request, TopicPartition, Transaction
-    from broker.env import Env
-    from broker.net.connection import Slot
-    from broker.protocol.schema.end_txn import EndTxnRequest
-    from broker.protocol.schema.init_producer_id import InitProducerIdRequest
-    from broker.replicas.coordinators.producer_ids import ProducerIds
-    from broker.replicas.coordinators.transaction_coordinator import TransactionCoordinator
+    from squall.broker.cluster.image import ClusterImage
+    from squall.broker.coordinators.transactions.values import Request, TopicPartition, Transaction
+    from squall.broker.env import Env
+    from squall.broker.net.connection import Slot
+    from squall.broker.protocol.schema.end_txn import EndTxnRequest
+    from squall.broker.protocol.schema.init_producer_id import InitProducerIdRequest
+    from squall.broker.replicas.coordinators.producer_ids import ProducerIds
+    from squall.broker.replicas.coordinators.transaction_coordinator import TransactionCoordinator
 
 FENCED_FROM = {"InitProducerId": 4, "AddPartitionsToTxn": 2, "EndTxn": 2}
 """First version of each API whose clients know PRODUCER_FENCED; earlier ones get INVALID_PRODUCER_EPOCH (KIP-588)."""

@@ -7,20 +7,20 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
-from broker.protocol.errors import ErrorCode
-from broker.protocol.records import HEADER_SIZE, read_header
-from broker.replicas.coordinators.enrolment import Enrolled
+from squall.broker.protocol.errors import ErrorCode
+from squall.broker.protocol.records import HEADER_SIZE, read_header
+from squall.broker.replicas.coordinators.enrolment import Enrolled
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-    from broker.env import Env
-    from broker.log.producer_rules import Verification
-    from broker.net.connection import Slot
-    from broker.protocol.hot import ProduceIn
-    from broker.replicas.coordinators.enrolment import Place
-    from broker.replicas.hosted import Hosted
-    from broker.replicas.replica_manager import ReplicaManager
+    from squall.broker.env import Env
+    from squall.broker.log.producer_rules import Verification
+    from squall.broker.net.connection import Slot
+    from squall.broker.protocol.hot import ProduceIn
+    from squall.broker.replicas.coordinators.enrolment import Place
+    from squall.broker.replicas.hosted import Hosted
+    from squall.broker.replicas.replica_manager import ReplicaManager
 
 GENERIC_ERROR_FROM = 11
 """First version of Produce whose clients know TRANSACTION_ABORTABLE."""

@@ -15,28 +15,28 @@ from typing import TYPE_CHECKING
 
 import trio
 
-from broker.apis.delayed_appends import GrowingAppends
-from broker.log.markers import Marker
-from broker.protocol.errors import ErrorCode
-from broker.protocol.schema.write_txn_markers import (
+from squall.broker.apis.delayed_appends import GrowingAppends
+from squall.broker.log.markers import Marker
+from squall.broker.protocol.errors import ErrorCode
+from squall.broker.protocol.schema.write_txn_markers import (
     WritableTxnMarkerPartitionResult,
     WritableTxnMarkerResult,
     WritableTxnMarkerTopicResult,
     WriteTxnMarkersResponse,
 )
-from broker.replicas.turns import FIRST_COSTS, SPENT_IN_A_TURN
-from broker.replicas.waiters import AwaitedAppend, ProduceResult
-from broker.work import DONE
+from squall.broker.replicas.turns import FIRST_COSTS, SPENT_IN_A_TURN
+from squall.broker.replicas.waiters import AwaitedAppend, ProduceResult
+from squall.broker.work import DONE
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from broker.env import Env
-    from broker.net.connection import Slot
-    from broker.net.deadlines import Timers
-    from broker.protocol.schema.write_txn_markers import WritableTxnMarker, WriteTxnMarkersRequest
-    from broker.replicas.hosted import Hosted
-    from broker.replicas.replica_manager import ReplicaManager
+    from squall.broker.env import Env
+    from squall.broker.net.connection import Slot
+    from squall.broker.net.deadlines import Timers
+    from squall.broker.protocol.schema.write_txn_markers import WritableTxnMarker, WriteTxnMarkersRequest
+    from squall.broker.replicas.hosted import Hosted
+    from squall.broker.replicas.replica_manager import ReplicaManager
 
 _NONE = int(ErrorCode.NONE)
 _NOT_LEADER = int(ErrorCode.NOT_LEADER_OR_FOLLOWER)

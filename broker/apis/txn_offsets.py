@@ -8,28 +8,28 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from broker.apis.asking import ask
-from broker.coordinators.groups.values import NO_TIME, TxnCommit
-from broker.coordinators.groups.values import Answer as GroupAnswer
-from broker.coordinators.transactions.values import V1, AddPartitions, Answer
-from broker.net.later import Later
-from broker.protocol.errors import ErrorCode
-from broker.protocol.schema import txn_offset_commit as wire
-from broker.protocol.schema.add_offsets_to_txn import AddOffsetsToTxnResponse
-from broker.replicas.coordinators.enrolment import Enrolled
-from broker.replicas.coordinators.group_coordinator import TOPIC
+from squall.broker.apis.asking import ask
+from squall.broker.coordinators.groups.values import NO_TIME, TxnCommit
+from squall.broker.coordinators.groups.values import Answer as GroupAnswer
+from squall.broker.coordinators.transactions.values import V1, AddPartitions, Answer
+from squall.broker.net.later import Later
+from squall.broker.protocol.errors import ErrorCode
+from squall.broker.protocol.schema import txn_offset_commit as wire
+from squall.broker.protocol.schema.add_offsets_to_txn import AddOffsetsToTxnResponse
+from squall.broker.replicas.coordinators.enrolment import Enrolled
+from squall.broker.replicas.coordinators.group_coordinator import TOPIC
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from broker.apis.committed_offsets import CommittedOffsetApis
-    from broker.apis.txn_gate import Coordinators
-    from broker.env import Env
-    from broker.log.producer_rules import Verification
-    from broker.net.connection import Slot
-    from broker.protocol.schema.add_offsets_to_txn import AddOffsetsToTxnRequest
-    from broker.replicas.coordinators.group_coordinator import GroupCoordinator
-    from broker.replicas.coordinators.transaction_coordinator import TransactionCoordinator
+    from squall.broker.apis.committed_offsets import CommittedOffsetApis
+    from squall.broker.apis.txn_gate import Coordinators
+    from squall.broker.env import Env
+    from squall.broker.log.producer_rules import Verification
+    from squall.broker.net.connection import Slot
+    from squall.broker.protocol.schema.add_offsets_to_txn import AddOffsetsToTxnRequest
+    from squall.broker.replicas.coordinators.group_coordinator import GroupCoordinator
+    from squall.broker.replicas.coordinators.transaction_coordinator import TransactionCoordinator
 
 FENCED_FROM = 2
 """First version of AddOffsetsToTxn whose clients know PRODUCER_FENCED (KIP-588)."""

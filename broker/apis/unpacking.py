@@ -14,7 +14,7 @@ import trio
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from broker.env import Env
+    from squall.broker.env import Env
 
 T = TypeVar("T")
 

@@ -6,14 +6,14 @@ from typing import TYPE_CHECKING, Any
 
 import trio
 
-from broker.cluster.image import ClusterImage, everything
-from broker.cluster.replay import replay
-from broker.cluster.snapshot import difference, restored
+from squall.broker.cluster.image import ClusterImage, everything
+from squall.broker.cluster.replay import replay
+from squall.broker.cluster.snapshot import difference, restored
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from broker.cluster.image import ImageDelta
+    from squall.broker.cluster.image import ImageDelta
 
 
 class UnsupportedFeature(Exception):

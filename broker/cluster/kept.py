@@ -8,12 +8,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from broker.protocol.schema import metadata_records as records
+from squall.broker.protocol.schema import metadata_records as records
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from broker.cluster.image import ClusterImage
+    from squall.broker.cluster.image import ClusterImage
 
 KEYS: Mapping[type[Any], tuple[str, ...]] = {
     records.AccessControlEntryRecord: ("id",),

@@ -9,10 +9,10 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from broker.cluster.image import METADATA_VERSION, TOPIC_RESOURCE, Broker, ClusterImage, PartitionImage, Topic
-from broker.cluster.kept import KEEP
-from broker.protocol.ids import NO_NODE
-from broker.protocol.schema import metadata_records as records
+from squall.broker.cluster.image import METADATA_VERSION, TOPIC_RESOURCE, Broker, ClusterImage, PartitionImage, Topic
+from squall.broker.cluster.kept import KEEP
+from squall.broker.protocol.ids import NO_NODE
+from squall.broker.protocol.schema import metadata_records as records
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -31,7 +31,7 @@ class Write(NamedTuple):
     """One record to append to the metadata log."""
 
     record: Any
-    """A message of broker.protocol.schema.metadata_records."""
+    """A message of squall.broker.protocol.schema.metadata_records."""
     version: int
     """Version of its schema to write."""
 

@@ -8,14 +8,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from broker.cluster.image import BROKER_RESOURCE, CLUSTER_DEFAULT, TOPIC_RESOURCE
-from broker.config import TOPIC_SETTINGS, BrokerConfig, ConfigError, Layers
-from broker.config.topic import BROKER_SYNONYMS
+from squall.broker.cluster.image import BROKER_RESOURCE, CLUSTER_DEFAULT, TOPIC_RESOURCE
+from squall.broker.config import TOPIC_SETTINGS, BrokerConfig, ConfigError, Layers
+from squall.broker.config.topic import BROKER_SYNONYMS
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from broker.cluster.image import ClusterImage
+    from squall.broker.cluster.image import ClusterImage
 
 THROTTLES = frozenset(
     {
@@ -72,7 +72,7 @@ class ControllerSettings:
         return self._in_force
 
     def topic_setting(self, image: ClusterImage, topic: str, name: str) -> Any:
-        """The value in force of one topic-level setting, as broker.config types it."""
+        """The value in force of one topic-level setting, as squall.broker.config types it."""
         override = image.configs.get((TOPIC_RESOURCE, topic), {}).get(name)
         if override is not None:
             return TOPIC_SETTINGS[name].parse(override)

@@ -8,9 +8,9 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from broker.cluster.image import Broker, ClusterImage, ImageDelta, PartitionImage, Topic
-from broker.cluster.replay import APPLY, PARTITION_VERSION, Write, register_broker_version
-from broker.protocol.schema import metadata_records as records
+from squall.broker.cluster.image import Broker, ClusterImage, ImageDelta, PartitionImage, Topic
+from squall.broker.cluster.replay import APPLY, PARTITION_VERSION, Write, register_broker_version
+from squall.broker.protocol.schema import metadata_records as records
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator

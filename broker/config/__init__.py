@@ -1,8 +1,8 @@
 """Configuration of nodes and topics: Kafka's names, types, defaults and ranges, validated once, relations included."""
 
-from broker.config.broker import BROKER_SETTINGS, BrokerConfig
-from broker.config.settings import ConfigError, Endpoint, Kind, NodeAddress, Setting, parse_properties
-from broker.config.topic import (
+from squall.broker.config.broker import BROKER_SETTINGS, BrokerConfig
+from squall.broker.config.settings import ConfigError, Endpoint, Kind, NodeAddress, Setting, parse_properties
+from squall.broker.config.topic import (
     TOPIC_SETTINGS,
     ConfigEntry,
     ConfigOp,

@@ -7,9 +7,9 @@ from dataclasses import dataclass, field, fields
 from types import MappingProxyType
 from typing import Any
 
-from broker.config import lacking
-from broker.config.relations import mistakes
-from broker.config.settings import (
+from squall.broker.config import lacking
+from squall.broker.config.relations import mistakes
+from squall.broker.config.settings import (
     INT_MAX,
     LONG_MAX,
     SHORT_MAX,
@@ -245,7 +245,7 @@ class BrokerConfig:
     squall_trace_path: str | None = text(None)
     squall_clock_offset_path: str | None = text(None)
     squall_turn_measurement_enable: bool = flag(False)
-    """Trace the longest turn: `broker.turn_meter`."""
+    """Trace the longest turn: `squall.broker.turn_meter`."""
     squall_metrics_port: int = integer(-1, low=-1, high=65_535)
     """Of the OpenMetrics endpoint. -1: there is none. 0: a free port, which the trace names."""
     squall_metrics_host: str = text("127.0.0.1")

@@ -8,8 +8,8 @@ from dataclasses import dataclass, fields
 from re import _parser  # type: ignore[attr-defined]
 from typing import Final
 
-from broker.config.settings import ConfigError, declared, integer, listing, unknown
-from broker.config.topic import ConfigEntry, ConfigOp, ConfigSource, Synonym
+from squall.broker.config.settings import ConfigError, declared, integer, listing, unknown
+from squall.broker.config.topic import ConfigEntry, ConfigOp, ConfigSource, Synonym
 
 INTERVAL_MS = (100, 3_600_000)
 SELECTORS = (

@@ -10,9 +10,9 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, fields
 from typing import Any
 
-from broker.config.broker import BrokerConfig
-from broker.config.settings import ConfigError, Setting, declared, flag, integer, text, unknown
-from broker.config.topic import ConfigEntry, ConfigOp, ConfigSource, Synonym, alter_list
+from squall.broker.config.broker import BrokerConfig
+from squall.broker.config.settings import ConfigError, Setting, declared, flag, integer, text, unknown
+from squall.broker.config.topic import ConfigEntry, ConfigOp, ConfigSource, Synonym, alter_list
 
 RESETS = ("earliest", "latest")
 DURATION = re.compile(r"P(?=[\dT])(\d+D)?(T(?=\d)(\d+H)?(\d+M)?(\d+(\.\d+)?S)?)?", re.ASCII | re.IGNORECASE)

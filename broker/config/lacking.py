@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
-from broker.config.kafka_settings import NODE
-from broker.config.settings import ConfigError, unknown
+from squall.broker.config.kafka_settings import NODE
+from squall.broker.config.settings import ConfigError, unknown
 
 GONE = (
     *("inter.broker.protocol.version", "log.message.format.version", "log.message.timestamp.difference.max.ms"),

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Protocol
 
-from broker.config.settings import ConfigError, Endpoint, NodeAddress
+from squall.broker.config.settings import ConfigError, Endpoint, NodeAddress
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

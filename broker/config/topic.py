@@ -11,8 +11,8 @@ from enum import IntEnum
 from itertools import dropwhile
 from typing import Any, NamedTuple
 
-from broker.config.broker import COMPRESSIONS, BrokerConfig
-from broker.config.settings import (
+from squall.broker.config.broker import COMPRESSIONS, BrokerConfig
+from squall.broker.config.settings import (
     ConfigError,
     Kind,
     Setting,
@@ -285,7 +285,7 @@ class Layers(NamedTuple):
 
     def synonyms(self, name: str) -> list[Synonym]:
         """Every place that has one of the family of a broker-level setting: place by place, defaults last."""
-        from broker.config.broker import BROKER_SETTINGS
+        from squall.broker.config.broker import BROKER_SETTINGS
 
         family = FAMILIES.get(name, (name,))
         sources = (ConfigSource.DYNAMIC_BROKER, ConfigSource.DYNAMIC_DEFAULT_BROKER, ConfigSource.STATIC_BROKER)
@@ -340,7 +340,7 @@ def describe_broker(broker: BrokerConfig, layers: Layers | None = None) -> list[
 
     As with Kafka, one without a default has no synonym for it, and a finer one that is given names the coarser ones.
     """
-    from broker.config.broker import BROKER_SETTINGS
+    from squall.broker.config.broker import BROKER_SETTINGS
 
     layers = layers or Layers({}, {}, broker.given)
     entries = []

@@ -9,28 +9,28 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Protocol
 
-from broker.control.port import NoController, NotController
-from broker.control.refusals import refusal
-from broker.net.large import LARGE
-from broker.net.later import Later
-from broker.net.served import FORWARDED
-from broker.protocol.apis import APIS, ApiKey, request_class, response_class
-from broker.protocol.errors import ErrorCode, MalformedFrame
-from broker.protocol.header import (
+from squall.broker.control.port import NoController, NotController
+from squall.broker.control.refusals import refusal
+from squall.broker.net.large import LARGE
+from squall.broker.net.later import Later
+from squall.broker.net.served import FORWARDED
+from squall.broker.protocol.apis import APIS, ApiKey, request_class, response_class
+from squall.broker.protocol.errors import ErrorCode, MalformedFrame
+from squall.broker.protocol.header import (
     decode_request_header,
     decode_response_header,
     encode_request,
     encode_response_header,
 )
-from broker.protocol.ids import NO_NODE
-from broker.protocol.schema.envelope import EnvelopeRequest, EnvelopeResponse
+from squall.broker.protocol.ids import NO_NODE
+from squall.broker.protocol.schema.envelope import EnvelopeRequest, EnvelopeResponse
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
-    from broker.config import BrokerConfig
-    from broker.env import Env, Signal
-    from broker.net.peers import PeerClient
+    from squall.broker.config import BrokerConfig
+    from squall.broker.env import Env, Signal
+    from squall.broker.net.peers import PeerClient
 
     Send = Callable[[int, float], Awaitable[Any]]
 

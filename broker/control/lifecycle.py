@@ -6,21 +6,21 @@ from typing import TYPE_CHECKING
 
 import trio
 
-from broker.control.port import NOT_REGISTERED, NoController, RegistrationFailed
-from broker.controller.features import FEATURES, check_supported, supported
-from broker.protocol.apis import ApiKey
-from broker.protocol.errors import ErrorCode
-from broker.protocol.schema.broker_heartbeat import BrokerHeartbeatRequest, BrokerHeartbeatResponse
-from broker.protocol.schema.broker_registration import BrokerRegistrationRequest, Feature, Listener
+from squall.broker.control.port import NOT_REGISTERED, NoController, RegistrationFailed
+from squall.broker.controller.features import FEATURES, check_supported, supported
+from squall.broker.protocol.apis import ApiKey
+from squall.broker.protocol.errors import ErrorCode
+from squall.broker.protocol.schema.broker_heartbeat import BrokerHeartbeatRequest, BrokerHeartbeatResponse
+from squall.broker.protocol.schema.broker_registration import BrokerRegistrationRequest, Feature, Listener
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from broker.cluster.feed import ImageFeed
-    from broker.cluster.image import ClusterImage, ImageDelta
-    from broker.config import BrokerConfig
-    from broker.control.forwarder import Forwarder
-    from broker.env import Env
+    from squall.broker.cluster.feed import ImageFeed
+    from squall.broker.cluster.image import ClusterImage, ImageDelta
+    from squall.broker.config import BrokerConfig
+    from squall.broker.control.forwarder import Forwarder
+    from squall.broker.env import Env
 
 REGISTRATION_VERSION = 4
 HEARTBEAT_VERSION = 1

@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from broker.cluster.image import RECOVERING
-from broker.control.port import (
+from squall.broker.cluster.image import RECOVERING
+from squall.broker.control.port import (
     BecomeFollower,
     BecomeLeader,
     BrokersChanged,
@@ -18,10 +18,10 @@ from broker.control.port import (
     SettingsChanged,
     StopReplica,
 )
-from broker.replication.values import BrokerView, LeaderAndIsr
+from squall.broker.replication.values import BrokerView, LeaderAndIsr
 
 if TYPE_CHECKING:
-    from broker.cluster.image import ClusterImage, ImageDelta, PartitionImage
+    from squall.broker.cluster.image import ClusterImage, ImageDelta, PartitionImage
 
 
 def orders_of(image: ClusterImage, delta: ImageDelta, broker_id: int) -> list[Order]:

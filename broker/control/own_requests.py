@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from broker.control.port import IsrAnswer, IsrConfirmed, IsrProposal, IsrRejected, RequestRefused
-from broker.protocol.apis import ApiKey
-from broker.protocol.errors import ErrorCode
-from broker.protocol.schema.alter_partition import (
+from squall.broker.control.port import IsrAnswer, IsrConfirmed, IsrProposal, IsrRejected, RequestRefused
+from squall.broker.protocol.apis import ApiKey
+from squall.broker.protocol.errors import ErrorCode
+from squall.broker.protocol.schema.alter_partition import (
     AlterPartitionRequest,
     AlterPartitionRequestPartitionData,
     AlterPartitionRequestTopicData,
@@ -17,7 +17,7 @@ from broker.protocol.schema.alter_partition import (
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from broker.control.forwarder import Forwarder
+    from squall.broker.control.forwarder import Forwarder
 
 ALTER_PARTITION_VERSION = 3
 ALLOCATE_VERSION = 0
@@ -48,7 +48,9 @@ class OwnRequests:
 
     async def allocate_producer_ids(self) -> range:
         """AllocateProducerIds: see `port.ProducerIdSource`."""
-        from broker.protocol.schema.allocate_producer_ids import AllocateProducerIdsRequest  # hardly ever asked for
+        from squall.broker.protocol.schema.allocate_producer_ids import (
+            AllocateProducerIdsRequest,  # hardly ever asked for
+        )
 
         request = AllocateProducerIdsRequest(broker_id=self._node_id, broker_epoch=self._broker_epoch())
         response = await self._forwarder.ask(ApiKey.ALLOCATE_PRODUCER_IDS, ALLOCATE_VERSION, request, TIMEOUT_MS)

@@ -5,17 +5,17 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING
 
-from broker.cluster.names import METADATA_TOPIC
-from broker.control.kraft.plane import KraftPlane, metadata_log_config
+from squall.broker.cluster.names import METADATA_TOPIC
+from squall.broker.control.kraft.plane import KraftPlane, metadata_log_config
 
 if TYPE_CHECKING:
-    from broker.cluster.feed import ImageFeed
-    from broker.config import BrokerConfig
-    from broker.control.port import ControlPlane
-    from broker.env import Env
-    from broker.log.config import LogConfig
-    from broker.log.manager import LogManager
-    from broker.net.peers import PeerClient
+    from squall.broker.cluster.feed import ImageFeed
+    from squall.broker.config import BrokerConfig
+    from squall.broker.control.port import ControlPlane
+    from squall.broker.env import Env
+    from squall.broker.log.config import LogConfig
+    from squall.broker.log.manager import LogManager
+    from squall.broker.net.peers import PeerClient
 
     Make = Callable[[Env, BrokerConfig, str, ImageFeed, LogManager, PeerClient], ControlPlane]
 

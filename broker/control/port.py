@@ -15,14 +15,14 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 
-from broker.protocol.errors import ErrorCode
-from broker.replication.values import BrokerView, LeaderAndIsr
+from squall.broker.protocol.errors import ErrorCode
+from squall.broker.replication.values import BrokerView, LeaderAndIsr
 
 if TYPE_CHECKING:
     import trio
 
-    from broker.cluster.feed import ImageFeed
-    from broker.protocol.hot import FetchIn
+    from squall.broker.cluster.feed import ImageFeed
+    from squall.broker.protocol.hot import FetchIn
 
 NOT_REGISTERED = -1
 """In place of a broker epoch: this incarnation is not registered yet."""
@@ -219,7 +219,7 @@ Answer = Callable[[list[Any]], None]
 FetchHandler = Callable[["FetchIn", int, Answer], None]
 """`(request, version, answer)`: answers a Fetch now or later, by giving `answer` the response body in chunks, once."""
 NodeHandler = Callable[[Any], Any]
-"""The answer to a request of another node, or a `broker.net.later.Later`."""
+"""The answer to a request of another node, or a `squall.broker.net.later.Later`."""
 
 
 class ControlPlane(IsrAuthority, ProducerIdSource, Decider, Protocol):

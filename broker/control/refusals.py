@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from broker.protocol.apis import ApiKey, response_class
+from squall.broker.protocol.apis import ApiKey, response_class
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from broker.protocol.errors import ErrorCode
+    from squall.broker.protocol.errors import ErrorCode
 
 
 def refusal(api_key: int, request: Any, code: ErrorCode, message: str | None = None) -> Any:
@@ -22,7 +22,7 @@ def _plain(response: Any, request: Any, code: int, message: str | None) -> Any:
 
 
 def _create_topics(response: Any, request: Any, code: int, message: str | None) -> Any:
-    from broker.protocol.schema.create_topics import CreatableTopicResult
+    from squall.broker.protocol.schema.create_topics import CreatableTopicResult
 
     return response(
         topics=[
@@ -32,7 +32,7 @@ def _create_topics(response: Any, request: Any, code: int, message: str | None) 
 
 
 def _delete_topics(response: Any, request: Any, code: int, message: str | None) -> Any:
-    from broker.protocol.schema.delete_topics import DeletableTopicResult
+    from squall.broker.protocol.schema.delete_topics import DeletableTopicResult
 
     by_name = [DeletableTopicResult(name=name, error_code=code, error_message=message) for name in request.topic_names]
     others = [
@@ -43,7 +43,7 @@ def _delete_topics(response: Any, request: Any, code: int, message: str | None) 
 
 
 def _create_partitions(response: Any, request: Any, code: int, message: str | None) -> Any:
-    from broker.protocol.schema.create_partitions import CreatePartitionsTopicResult
+    from squall.broker.protocol.schema.create_partitions import CreatePartitionsTopicResult
 
     return response(
         results=[
@@ -54,7 +54,7 @@ def _create_partitions(response: Any, request: Any, code: int, message: str | No
 
 
 def _alter_configs(response: Any, request: Any, code: int, message: str | None) -> Any:
-    from broker.protocol.schema import alter_configs, incremental_alter_configs
+    from squall.broker.protocol.schema import alter_configs, incremental_alter_configs
 
     legacy = response is alter_configs.AlterConfigsResponse
     result = (alter_configs if legacy else incremental_alter_configs).AlterConfigsResourceResponse
@@ -72,7 +72,7 @@ def _alter_configs(response: Any, request: Any, code: int, message: str | None) 
 
 
 def _elect_leaders(response: Any, request: Any, code: int, message: str | None) -> Any:
-    from broker.protocol.schema.elect_leaders import PartitionResult, ReplicaElectionResult
+    from squall.broker.protocol.schema.elect_leaders import PartitionResult, ReplicaElectionResult
 
     results = [
         ReplicaElectionResult(

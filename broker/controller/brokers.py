@@ -9,15 +9,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from broker.cluster.replay import Write, register_broker_version
-from broker.controller.decision import Decision, Refused, check_broker_epoch
-from broker.controller.elections import PARTITION_CHANGE_VERSION, elr_enabled, partition_change
-from broker.controller.sessions import SessionChange
-from broker.protocol.errors import ErrorCode
-from broker.protocol.ids import NO_NODE
-from broker.protocol.schema.broker_heartbeat import BrokerHeartbeatRequest, BrokerHeartbeatResponse
-from broker.protocol.schema.broker_registration import BrokerRegistrationRequest, BrokerRegistrationResponse
-from broker.protocol.schema.metadata_records import (
+from squall.broker.cluster.replay import Write, register_broker_version
+from squall.broker.controller.decision import Decision, Refused, check_broker_epoch
+from squall.broker.controller.elections import PARTITION_CHANGE_VERSION, elr_enabled, partition_change
+from squall.broker.controller.sessions import SessionChange
+from squall.broker.protocol.errors import ErrorCode
+from squall.broker.protocol.ids import NO_NODE
+from squall.broker.protocol.schema.broker_heartbeat import BrokerHeartbeatRequest, BrokerHeartbeatResponse
+from squall.broker.protocol.schema.broker_registration import BrokerRegistrationRequest, BrokerRegistrationResponse
+from squall.broker.protocol.schema.metadata_records import (
     BrokerEndpoint,
     BrokerFeature,
     BrokerRegistrationChangeRecord,
@@ -27,8 +27,8 @@ from broker.protocol.schema.metadata_records import (
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from broker.cluster.image import Broker, ClusterImage, PartitionImage
-    from broker.controller.decision import Command
+    from squall.broker.cluster.image import Broker, ClusterImage, PartitionImage
+    from squall.broker.controller.decision import Command
 
 REGISTRATION_CHANGE_VERSION = 1
 FENCE, UNFENCE = 1, -1

@@ -1,23 +1,23 @@
 """Settings altered at run time: IncrementalAlterConfigs (KIP-339) and the older AlterConfigs, for topics and brokers.
 
-Each resource is decided for itself, all of its changes or none. What is valid is broker.config's business.
+Each resource is decided for itself, all of its changes or none. What is valid is squall.broker.config's business.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from broker.cluster.image import (
+from squall.broker.cluster.image import (
     BROKER_RESOURCE,
     CLIENT_METRICS_RESOURCE,
     CLUSTER_DEFAULT,
     GROUP_RESOURCE,
     TOPIC_RESOURCE,
 )
-from broker.cluster.names import name_fault
-from broker.cluster.replay import Write
-from broker.cluster.settings import DYNAMIC_BROKER_SETTINGS
-from broker.config import (
+from squall.broker.cluster.names import name_fault
+from squall.broker.cluster.replay import Write
+from squall.broker.cluster.settings import DYNAMIC_BROKER_SETTINGS
+from squall.broker.config import (
     BROKER_SETTINGS,
     ConfigError,
     ConfigOp,
@@ -25,26 +25,26 @@ from broker.config import (
     alter_topic_configs,
     validate_topic_configs,
 )
-from broker.config.client_metrics import UnfitSubscription, alter_subscription
-from broker.config.group import alter_group_configs
-from broker.config.kafka_settings import NODE
-from broker.config.lacking import lacking, not_here
-from broker.config.settings import unknown
-from broker.controller.decision import Decision, Refused, duplicates
-from broker.controller.elections import elr_enabled
-from broker.controller.features import EVERY_TOPIC, MIN_INSYNC_REPLICAS
-from broker.protocol.errors import ErrorCode
-from broker.protocol.ids import broker_id_in
-from broker.protocol.schema import alter_configs as legacy_wire
-from broker.protocol.schema import incremental_alter_configs as wire
-from broker.protocol.schema.metadata_records import ClearElrRecord, ConfigRecord
-from broker.protocol.wire import LONGEST_STRING
+from squall.broker.config.client_metrics import UnfitSubscription, alter_subscription
+from squall.broker.config.group import alter_group_configs
+from squall.broker.config.kafka_settings import NODE
+from squall.broker.config.lacking import lacking, not_here
+from squall.broker.config.settings import unknown
+from squall.broker.controller.decision import Decision, Refused, duplicates
+from squall.broker.controller.elections import elr_enabled
+from squall.broker.controller.features import EVERY_TOPIC, MIN_INSYNC_REPLICAS
+from squall.broker.protocol.errors import ErrorCode
+from squall.broker.protocol.ids import broker_id_in
+from squall.broker.protocol.schema import alter_configs as legacy_wire
+from squall.broker.protocol.schema import incremental_alter_configs as wire
+from squall.broker.protocol.schema.metadata_records import ClearElrRecord, ConfigRecord
+from squall.broker.protocol.wire import LONGEST_STRING
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
-    from broker.cluster.image import ClusterImage
-    from broker.controller.decision import Command
+    from squall.broker.cluster.image import ClusterImage
+    from squall.broker.controller.decision import Command
 
 LONG_VALUE: Final = 64
 """Characters from which on a setting's value takes longer to read than all else about it."""

@@ -10,18 +10,18 @@ from functools import cache
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from broker.cluster.replay import replay
-from broker.controller import brokers, features, leaders
-from broker.controller.decision import Command, Decision
-from broker.controller.sessions import Sessions
-from broker.protocol.apis import ApiKey
+from squall.broker.cluster.replay import replay
+from squall.broker.controller import brokers, features, leaders
+from squall.broker.controller.decision import Command, Decision
+from squall.broker.controller.sessions import Sessions
+from squall.broker.protocol.apis import ApiKey
 
 if TYPE_CHECKING:
     import random
     from collections.abc import Callable, Sequence
 
-    from broker.cluster.image import ClusterImage
-    from broker.cluster.settings import ControllerSettings
+    from squall.broker.cluster.image import ClusterImage
+    from squall.broker.cluster.settings import ControllerSettings
 
 COMMANDS: dict[int, tuple[str, str]] = {
     ApiKey.BROKER_REGISTRATION: ("brokers", "register"),
@@ -57,7 +57,7 @@ _module = cache(import_module)
 def command_for(api_key: int) -> Callable[[Command, Any], Decision[Any]]:
     """The function that decides a request. KeyError for an API that is not the controller's."""
     module, name = COMMANDS[api_key]
-    found: Callable[[Command, Any], Decision[Any]] = getattr(_module(f"broker.controller.{module}"), name)
+    found: Callable[[Command, Any], Decision[Any]] = getattr(_module(f"squall.broker.controller.{module}"), name)
     return found
 
 

@@ -5,16 +5,16 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Generic, TypeVar
 
-from broker.protocol.errors import ErrorCode, cut_short
+from squall.broker.protocol.errors import ErrorCode, cut_short
 
 if TYPE_CHECKING:
     import random
     from collections.abc import Mapping
 
-    from broker.cluster.image import ClusterImage
-    from broker.cluster.replay import Write
-    from broker.cluster.settings import ControllerSettings
-    from broker.controller.sessions import SessionChange, Sessions
+    from squall.broker.cluster.image import ClusterImage
+    from squall.broker.cluster.replay import Write
+    from squall.broker.cluster.settings import ControllerSettings
+    from squall.broker.controller.sessions import SessionChange, Sessions
 
 R = TypeVar("R")
 

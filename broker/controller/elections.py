@@ -13,16 +13,16 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import TYPE_CHECKING
 
-from broker.cluster.image import ELR_FEATURE, RECOVERING, PartitionImage
-from broker.cluster.replay import LEADER_UNCHANGED
-from broker.protocol.ids import NO_NODE
-from broker.protocol.schema.metadata_records import PartitionChangeRecord
+from squall.broker.cluster.image import ELR_FEATURE, RECOVERING, PartitionImage
+from squall.broker.cluster.replay import LEADER_UNCHANGED
+from squall.broker.protocol.ids import NO_NODE
+from squall.broker.protocol.schema.metadata_records import PartitionChangeRecord
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from broker.cluster.image import ClusterImage
-    from broker.controller.decision import Command
+    from squall.broker.cluster.image import ClusterImage
+    from squall.broker.controller.decision import Command
 
 PARTITION_CHANGE_VERSION = 2
 

@@ -7,19 +7,19 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from broker.cluster.feed import UnsupportedFeature
-from broker.cluster.image import BROKER_RESOURCE, CLUSTER_DEFAULT, ELR_FEATURE, METADATA_VERSION
-from broker.cluster.replay import Write
-from broker.controller.decision import Decision, Refused
-from broker.protocol.errors import ErrorCode
-from broker.protocol.schema.metadata_records import ClearElrRecord, ConfigRecord, FeatureLevelRecord
+from squall.broker.cluster.feed import UnsupportedFeature
+from squall.broker.cluster.image import BROKER_RESOURCE, CLUSTER_DEFAULT, ELR_FEATURE, METADATA_VERSION
+from squall.broker.cluster.replay import Write
+from squall.broker.controller.decision import Decision, Refused
+from squall.broker.protocol.errors import ErrorCode
+from squall.broker.protocol.schema.metadata_records import ClearElrRecord, ConfigRecord, FeatureLevelRecord
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from typing import Any
 
-    from broker.controller.decision import Command
-    from broker.protocol.schema import update_features as wire
+    from squall.broker.controller.decision import Command
+    from squall.broker.protocol.schema import update_features as wire
 
 
 class Feature(NamedTuple):
@@ -103,7 +103,7 @@ def update_features(command: Command, request: wire.UpdateFeaturesRequest) -> De
     Errors: INVALID_REQUEST for a feature named twice; INVALID_UPDATE_VERSION for one that is unknown, a level that
     this node or a registered broker does not support, a lower level without the word that it is meant.
     """
-    from broker.protocol.schema import update_features as wire  # nearly never asked for
+    from squall.broker.protocol.schema import update_features as wire  # nearly never asked for
 
     writes: list[Write] = []
     code, message = ErrorCode.NONE, None

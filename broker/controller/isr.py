@@ -8,18 +8,18 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from broker.cluster.image import RECOVERED, RECOVERING
-from broker.cluster.replay import LEADER_UNCHANGED, Write, changed
-from broker.controller.decision import Decision, Refused, check_broker_epoch
-from broker.controller.elections import PARTITION_CHANGE_VERSION, partition_change
-from broker.protocol.errors import ErrorCode
-from broker.protocol.schema import alter_partition as wire
+from squall.broker.cluster.image import RECOVERED, RECOVERING
+from squall.broker.cluster.replay import LEADER_UNCHANGED, Write, changed
+from squall.broker.controller.decision import Decision, Refused, check_broker_epoch
+from squall.broker.controller.elections import PARTITION_CHANGE_VERSION, partition_change
+from squall.broker.protocol.errors import ErrorCode
+from squall.broker.protocol.schema import alter_partition as wire
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from broker.cluster.image import ClusterImage, PartitionImage
-    from broker.controller.decision import Command
+    from squall.broker.cluster.image import ClusterImage, PartitionImage
+    from squall.broker.controller.decision import Command
 
     Asked = wire.AlterPartitionRequestPartitionData
 

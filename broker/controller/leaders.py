@@ -4,18 +4,18 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from broker.cluster.replay import Write
-from broker.controller.decision import Decision, Refused
-from broker.controller.elections import PARTITION_CHANGE_VERSION, Election, election_for, partition_change
-from broker.protocol.errors import ErrorCode
-from broker.protocol.ids import NO_NODE
+from squall.broker.cluster.replay import Write
+from squall.broker.controller.decision import Decision, Refused
+from squall.broker.controller.elections import PARTITION_CHANGE_VERSION, Election, election_for, partition_change
+from squall.broker.protocol.errors import ErrorCode
+from squall.broker.protocol.ids import NO_NODE
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from broker.cluster.image import ClusterImage, PartitionImage
-    from broker.controller.decision import Command
-    from broker.protocol.schema import elect_leaders as wire
+    from squall.broker.cluster.image import ClusterImage, PartitionImage
+    from squall.broker.controller.decision import Command
+    from squall.broker.protocol.schema import elect_leaders as wire
 
 ELECTION_TYPES = {0: Election.PREFERRED, 1: Election.UNCLEAN}
 """`ElectLeadersRequest.election_type`."""
@@ -23,7 +23,7 @@ ELECTION_TYPES = {0: Election.PREFERRED, 1: Election.UNCLEAN}
 
 def elect_leaders(command: Command, request: wire.ElectLeadersRequest) -> Decision[wire.ElectLeadersResponse]:
     """Elect leaders of the named partitions, or, with none named, of all that need it. Each is decided for itself."""
-    from broker.protocol.schema import elect_leaders as wire  # the clock's elections do without
+    from squall.broker.protocol.schema import elect_leaders as wire  # the clock's elections do without
 
     election = ELECTION_TYPES.get(request.election_type)
     if election is None:

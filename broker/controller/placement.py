@@ -9,12 +9,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from broker.controller.decision import Refused
-from broker.protocol.errors import ErrorCode
+from squall.broker.controller.decision import Refused
+from squall.broker.protocol.errors import ErrorCode
 
 if TYPE_CHECKING:
-    from broker.cluster.image import Broker, ClusterImage
-    from broker.controller.decision import Command
+    from squall.broker.cluster.image import Broker, ClusterImage
+    from squall.broker.controller.decision import Command
 
 
 def place(command: Command, count: int, replication_factor: int) -> list[tuple[int, ...]]:

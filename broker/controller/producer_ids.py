@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from broker.cluster.replay import Write
-from broker.controller.decision import Decision, Refused, check_broker_epoch
-from broker.protocol.schema.allocate_producer_ids import AllocateProducerIdsRequest, AllocateProducerIdsResponse
-from broker.protocol.schema.metadata_records import ProducerIdsRecord
+from squall.broker.cluster.replay import Write
+from squall.broker.controller.decision import Decision, Refused, check_broker_epoch
+from squall.broker.protocol.schema.allocate_producer_ids import AllocateProducerIdsRequest, AllocateProducerIdsResponse
+from squall.broker.protocol.schema.metadata_records import ProducerIdsRecord
 
 if TYPE_CHECKING:
-    from broker.controller.decision import Command
+    from squall.broker.controller.decision import Command
 
 BLOCK_SIZE = 1000
 

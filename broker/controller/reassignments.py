@@ -8,21 +8,21 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from broker.cluster.image import RECOVERING
-from broker.cluster.replay import Write
-from broker.controller.decision import Decision, Refused
-from broker.controller.elections import PARTITION_CHANGE_VERSION, Election, election_for, partition_change
-from broker.controller.placement import check_manual
-from broker.controller.room import Room
-from broker.protocol.errors import ErrorCode
-from broker.protocol.schema import alter_partition_reassignments as wire
-from broker.protocol.schema import list_partition_reassignments as list_wire
+from squall.broker.cluster.image import RECOVERING
+from squall.broker.cluster.replay import Write
+from squall.broker.controller.decision import Decision, Refused
+from squall.broker.controller.elections import PARTITION_CHANGE_VERSION, Election, election_for, partition_change
+from squall.broker.controller.placement import check_manual
+from squall.broker.controller.room import Room
+from squall.broker.protocol.errors import ErrorCode
+from squall.broker.protocol.schema import alter_partition_reassignments as wire
+from squall.broker.protocol.schema import list_partition_reassignments as list_wire
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from broker.cluster.image import ClusterImage, PartitionImage, Topic
-    from broker.controller.decision import Command
+    from squall.broker.cluster.image import ClusterImage, PartitionImage, Topic
+    from squall.broker.controller.decision import Command
 
 
 def alter_reassignments(

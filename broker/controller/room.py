@@ -6,12 +6,12 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
-from broker.controller.decision import Refused
-from broker.protocol.errors import ErrorCode
+from squall.broker.controller.decision import Refused
+from squall.broker.protocol.errors import ErrorCode
 
 if TYPE_CHECKING:
-    from broker.cluster.image import ClusterImage
-    from broker.config import BrokerConfig
+    from squall.broker.cluster.image import ClusterImage
+    from squall.broker.config import BrokerConfig
 
 
 class Room:

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from broker.cluster.image import ClusterImage
+    from squall.broker.cluster.image import ClusterImage
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING
 
-from broker.cluster.image import TOPIC_RESOURCE
-from broker.cluster.names import MAX_DIRECTORY_LENGTH, METADATA_TOPIC, name_fault
-from broker.cluster.replay import PARTITION_VERSION, Write
-from broker.cluster.settings import layers_of
-from broker.config import (
+from squall.broker.cluster.image import TOPIC_RESOURCE
+from squall.broker.cluster.names import MAX_DIRECTORY_LENGTH, METADATA_TOPIC, name_fault
+from squall.broker.cluster.replay import PARTITION_VERSION, Write
+from squall.broker.cluster.settings import layers_of
+from squall.broker.config import (
     TOPIC_SETTINGS,
     ConfigError,
     ConfigSource,
@@ -17,22 +17,22 @@ from broker.config import (
     source_of,
     validate_topic_configs,
 )
-from broker.controller.configs import MOST_CHARACTERS, long_characters, too_many_characters
-from broker.controller.decision import Decision, Refused, duplicates
-from broker.controller.placement import check_manual, live_replicas, place
-from broker.controller.room import Room
-from broker.protocol.errors import ErrorCode
-from broker.protocol.schema import create_partitions as partitions_wire
-from broker.protocol.schema import create_topics as create_wire
-from broker.protocol.schema import delete_topics as delete_wire
-from broker.protocol.schema.metadata_records import ConfigRecord, PartitionRecord, RemoveTopicRecord, TopicRecord
-from broker.protocol.wire import ZERO_UUID
+from squall.broker.controller.configs import MOST_CHARACTERS, long_characters, too_many_characters
+from squall.broker.controller.decision import Decision, Refused, duplicates
+from squall.broker.controller.placement import check_manual, live_replicas, place
+from squall.broker.controller.room import Room
+from squall.broker.protocol.errors import ErrorCode
+from squall.broker.protocol.schema import create_partitions as partitions_wire
+from squall.broker.protocol.schema import create_topics as create_wire
+from squall.broker.protocol.schema import delete_topics as delete_wire
+from squall.broker.protocol.schema.metadata_records import ConfigRecord, PartitionRecord, RemoveTopicRecord, TopicRecord
+from squall.broker.protocol.wire import ZERO_UUID
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from broker.cluster.image import ClusterImage, Topic
-    from broker.controller.decision import Command
+    from squall.broker.cluster.image import ClusterImage, Topic
+    from squall.broker.controller.decision import Command
 
 MAX_PARTITIONS_PER_REQUEST = 10_000
 USE_DEFAULT = -1

@@ -14,7 +14,7 @@ from __future__ import annotations
 import string
 from typing import TYPE_CHECKING, Final
 
-from broker.work import DONE
+from squall.broker.work import DONE
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence

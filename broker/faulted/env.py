@@ -1,4 +1,4 @@
-"""`broker.real_env.RealEnv` with a disk that can be hurt and links that a crash may strike at."""
+"""`squall.broker.real_env.RealEnv` with a disk that can be hurt and links that a crash may strike at."""
 
 from __future__ import annotations
 
@@ -6,9 +6,9 @@ import os
 import socket
 from collections.abc import Callable, Sequence
 
-from broker.env import Buffer, File, Listener
-from broker.faulted.files import FaultedFs
-from broker.real_env import RealEnv, RealTransport
+from squall.broker.env import Buffer, File, Listener
+from squall.broker.faulted.files import FaultedFs
+from squall.broker.real_env import RealEnv, RealTransport
 
 Gate = Callable[[str, str], None]
 

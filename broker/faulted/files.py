@@ -1,4 +1,4 @@
-"""Files and names below a broker's log directories, each change noted first: `broker.real_env`'s, with faults.
+"""Files and names below a broker's log directories, each change noted first: `squall.broker.real_env`'s, with faults.
 
 What processes see is what is in the real files: reads and sendfile are those of the real ones. Paths outside of the
 log directories are none of our business.
@@ -11,11 +11,11 @@ import os
 import shutil
 from collections.abc import Iterator, Sequence
 
-from broker.env import Buffer
-from broker.faulted.journal import FileJournal
-from broker.faulted.names import NameChange, NamesJournal
-from broker.faulted.wrongs import TRUNCATION, Wrongs, failure
-from broker.real_env import RealFile, RealFs
+from squall.broker.env import Buffer
+from squall.broker.faulted.journal import FileJournal
+from squall.broker.faulted.names import NameChange, NamesJournal
+from squall.broker.faulted.wrongs import TRUNCATION, Wrongs, failure
+from squall.broker.real_env import RealFile, RealFs
 
 
 class Inode:

@@ -3,7 +3,7 @@
 The files themselves are always what processes see, as a page cache is. A file's journal holds each write and truncation
 since the last fsync as what it replaced, noted before it is done: an append costs 29 bytes. It survives the process as
 the page cache does, so that SIGKILL loses nothing, at whatever moment and from a stopped process too; a power loss
-(`broker.faulted.losses`) is what undoes it.
+(`squall.broker.faulted.losses`) is what undoes it.
 
 A file's journal has the name of its inode: renaming the file needs no word about it.
 """
@@ -14,7 +14,7 @@ import os
 from dataclasses import dataclass
 from struct import Struct
 
-from broker.env import Buffer
+from squall.broker.env import Buffer
 
 MAGIC = b"sqjrnl01"
 HEADER = Struct("<8sQ")

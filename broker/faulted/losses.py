@@ -14,8 +14,8 @@ import shutil
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass
 
-from broker.faulted.journal import CUT, Change, parse
-from broker.faulted.names import NameChange, read_names
+from squall.broker.faulted.journal import CUT, Change, parse
+from squall.broker.faulted.names import NameChange, read_names
 
 Changed = Callable[[str, bytes, bytes], None]
 """Path of a file, its content before the loss (empty if it had been removed) and after it (empty if it is gone)."""

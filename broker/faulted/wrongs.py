@@ -13,8 +13,8 @@ from collections.abc import Callable
 from dataclasses import replace
 from fnmatch import fnmatchcase
 
-from broker.faulted.orders import FaultOrder, Orders, OrdersError, parse_orders
-from broker.faulted.tally import Head, Tally
+from squall.broker.faulted.orders import FaultOrder, Orders, OrdersError, parse_orders
+from squall.broker.faulted.tally import Head, Tally
 
 LOOK_INTERVAL_S = 0.01
 TRUNCATION = -1

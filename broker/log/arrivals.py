@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from crc32c import crc32c
 
-from broker.log.markers import read_marker
-from broker.log.scan import CorruptRecords, Placed, UnexpectedOffset, is_batch
-from broker.protocol.errors import MalformedFrame
-from broker.protocol.records import CONTROL_BIT, CRC_FROM, HEADER, HEADER_SIZE, LENGTH_OVERHEAD, BatchHeader
+from squall.broker.log.markers import read_marker
+from squall.broker.log.scan import CorruptRecords, Placed, UnexpectedOffset, is_batch
+from squall.broker.protocol.errors import MalformedFrame
+from squall.broker.protocol.records import CONTROL_BIT, CRC_FROM, HEADER, HEADER_SIZE, LENGTH_OVERHEAD, BatchHeader
 
 
 def batch_around(records: memoryview, offset: int) -> int | None:

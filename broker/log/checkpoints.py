@@ -10,7 +10,7 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
-from broker.env import Fs
+from squall.broker.env import Fs
 
 RECOVERY_POINTS = "recovery-point-offset-checkpoint"
 LOG_STARTS = "log-start-offset-checkpoint"

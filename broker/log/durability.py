@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from broker.env import File, Fs
-from broker.log.config import LONG_MAX, LogConfig
-from broker.log.segment import Segment
+from squall.broker.env import File, Fs
+from squall.broker.log.config import LONG_MAX, LogConfig
+from squall.broker.log.segment import Segment
 
 
 class FlushJob(NamedTuple):

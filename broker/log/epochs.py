@@ -5,9 +5,9 @@ from __future__ import annotations
 from bisect import bisect_right
 from operator import attrgetter
 
-from broker.env import Fs
-from broker.log import checkpoints
-from broker.log.checkpoints import EpochEntry
+from squall.broker.env import Fs
+from squall.broker.log import checkpoints
+from squall.broker.log.checkpoints import EpochEntry
 
 UNDEFINED = (-1, -1)
 _epoch = attrgetter("epoch")

@@ -10,9 +10,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from broker.env import Fs
-from broker.log import checkpoints
-from broker.log.checkpoints import HIGH_WATERMARKS, Offsets, TopicPartition
+from squall.broker.env import Fs
+from squall.broker.log import checkpoints
+from squall.broker.log.checkpoints import HIGH_WATERMARKS, Offsets, TopicPartition
 
 ASIDE = ".draft"
 

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Iterator
 from struct import Struct
 from typing import Any, Generic, NamedTuple, TypeVar
 
-from broker.env import File, Fs
+from squall.broker.env import File, Fs
 
 WRITE_OUT_AT = 8 << 10
 READ_ENTRIES = 120

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from broker.log.config import LONG_MAX, LogConfig
-from broker.protocol.records import SMALLEST_RECORD
+from squall.broker.log.config import LONG_MAX, LogConfig
+from squall.broker.protocol.records import SMALLEST_RECORD
 
 
 class Limits:

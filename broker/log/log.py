@@ -12,29 +12,29 @@ from struct import Struct
 
 from crc32c import crc32c
 
-from broker.env import Fs
-from broker.log import reads
-from broker.log.arrivals import batch_around, checked_batches
-from broker.log.config import LogConfig
-from broker.log.durability import Durability, FlushJob
-from broker.log.epochs import EpochCache
-from broker.log.indexes import AbortedTxn
-from broker.log.limits import Limits
-from broker.log.lookups import Lookup
-from broker.log.markers import Marker, encode_marker
-from broker.log.producer_answers import answer_to, marker_answer
-from broker.log.producers import ProducerStates, remove_snapshots, write_snapshot
-from broker.log.reads import segment_at
-from broker.log.results import AppendResult, FollowerAppend, Recovery
-from broker.log.retention import useless
-from broker.log.scan import Placed
-from broker.log.segment import Segment
-from broker.log.slices import FileSlice
-from broker.log.validation import ORDINARY, look_closer, stamped
-from broker.protocol.compression import MOST_UNPACKED
-from broker.protocol.errors import ErrorCode
-from broker.protocol.record_walk import Checked
-from broker.protocol.records import (
+from squall.broker.env import Fs
+from squall.broker.log import reads
+from squall.broker.log.arrivals import batch_around, checked_batches
+from squall.broker.log.config import LogConfig
+from squall.broker.log.durability import Durability, FlushJob
+from squall.broker.log.epochs import EpochCache
+from squall.broker.log.indexes import AbortedTxn
+from squall.broker.log.limits import Limits
+from squall.broker.log.lookups import Lookup
+from squall.broker.log.markers import Marker, encode_marker
+from squall.broker.log.producer_answers import answer_to, marker_answer
+from squall.broker.log.producers import ProducerStates, remove_snapshots, write_snapshot
+from squall.broker.log.reads import segment_at
+from squall.broker.log.results import AppendResult, FollowerAppend, Recovery
+from squall.broker.log.retention import useless
+from squall.broker.log.scan import Placed
+from squall.broker.log.segment import Segment
+from squall.broker.log.slices import FileSlice
+from squall.broker.log.validation import ORDINARY, look_closer, stamped
+from squall.broker.protocol.compression import MOST_UNPACKED
+from squall.broker.protocol.errors import ErrorCode
+from squall.broker.protocol.record_walk import Checked
+from squall.broker.protocol.records import (
     CODEC_MASK,
     CONTROL_BIT,
     CRC_FROM,

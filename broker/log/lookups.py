@@ -13,14 +13,14 @@ from collections.abc import Callable, Iterator, Sequence
 from enum import Enum
 from typing import NamedTuple
 
-from broker.log.config import LogConfig
-from broker.log.reads import segment_at
-from broker.log.scan import LOOKUP_CHUNK, Placed, walk
-from broker.log.segment import Segment
-from broker.protocol.errors import MalformedFrame
-from broker.protocol.record_walk import record_since
-from broker.protocol.records import CODEC_MASK, BatchHeader
-from broker.work import DONE
+from squall.broker.log.config import LogConfig
+from squall.broker.log.reads import segment_at
+from squall.broker.log.scan import LOOKUP_CHUNK, Placed, walk
+from squall.broker.log.segment import Segment
+from squall.broker.protocol.errors import MalformedFrame
+from squall.broker.protocol.record_walk import record_since
+from squall.broker.protocol.records import CODEC_MASK, BatchHeader
+from squall.broker.work import DONE
 
 QUICK_BYTES = 32 << 10
 """A batch up to this size that is not compressed is searched in less time than handing it to a thread takes."""

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from random import Random
 
-from broker.env import Fs
-from broker.log import checkpoints
-from broker.log.checkpoints import CLEAN_SHUTDOWN, LOG_STARTS, META_PROPERTIES, RECOVERY_POINTS, TopicPartition
-from broker.log.config import LogConfig
-from broker.log.high_watermarks import HighWatermarks
-from broker.log.log import Log
-from broker.log.recovery import load
+from squall.broker.env import Fs
+from squall.broker.log import checkpoints
+from squall.broker.log.checkpoints import CLEAN_SHUTDOWN, LOG_STARTS, META_PROPERTIES, RECOVERY_POINTS, TopicPartition
+from squall.broker.log.config import LogConfig
+from squall.broker.log.high_watermarks import HighWatermarks
+from squall.broker.log.log import Log
+from squall.broker.log.recovery import load
 
 DELETED = "-delete"
 ZERO_ID = bytes(16)

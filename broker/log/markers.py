@@ -9,8 +9,8 @@ from struct import Struct
 from struct import error as StructError
 from typing import NamedTuple
 
-from broker.protocol.errors import MalformedFrame
-from broker.protocol.records import BatchHeader, Record, decode_batch, encode_batch
+from squall.broker.protocol.errors import MalformedFrame
+from squall.broker.protocol.records import BatchHeader, Record, decode_batch, encode_batch
 
 ABORT, COMMIT = 0, 1
 _KEY = Struct(">hh")

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from broker.log.markers import read_marker
-from broker.log.producer_rules import Sent
-from broker.log.producers import ProducerStates
-from broker.log.results import AppendResult
-from broker.protocol.errors import ErrorCode, MalformedFrame
-from broker.protocol.records import CONTROL_BIT, BatchHeader
+from squall.broker.log.markers import read_marker
+from squall.broker.log.producer_rules import Sent
+from squall.broker.log.producers import ProducerStates
+from squall.broker.log.results import AppendResult
+from squall.broker.protocol.errors import ErrorCode, MalformedFrame
+from squall.broker.protocol.records import CONTROL_BIT, BatchHeader
 
 
 def answer_to(

@@ -1,8 +1,8 @@
 """The rules of idempotence and transactions in one log, one method each. None of them changes anything.
 
-They are methods so that a planted bug can replace exactly one, as with `broker.replication.rules`. Transactions come in
-two generations (KIP-890): in the first one a producer keeps its epoch from one transaction to the next, in the second
-one every end of a transaction raises it.
+They are methods so that a planted bug can replace exactly one, as with `squall.broker.replication.rules`. Transactions
+come in two generations (KIP-890): in the first one a producer keeps its epoch from one transaction to the next, in the
+second one every end of a transaction raises it.
 """
 
 from __future__ import annotations
@@ -10,8 +10,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import NamedTuple
 
-from broker.log.markers import Marker
-from broker.protocol.records import SEQUENCE_MASK, TRANSACTIONAL_BIT, BatchHeader
+from squall.broker.log.markers import Marker
+from squall.broker.protocol.records import SEQUENCE_MASK, TRANSACTIONAL_BIT, BatchHeader
 
 WINDOW = 5
 """Newest batches of a producer that are known again when they come once more: clients keep at most 5 in flight."""

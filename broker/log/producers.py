@@ -11,12 +11,12 @@ from struct import Struct
 
 from crc32c import crc32c
 
-from broker.env import Fs
-from broker.log.indexes import AbortedTxn
-from broker.log.markers import Marker, read_marker
-from broker.log.producer_rules import EPOCH_RAISED_BY_END, EndedTxn, Producer, ProducerRules, Sent, Verification
-from broker.protocol.errors import ErrorCode
-from broker.protocol.records import CONTROL_BIT, SEQUENCE_MASK, TRANSACTIONAL_BIT, BatchHeader
+from squall.broker.env import Fs
+from squall.broker.log.indexes import AbortedTxn
+from squall.broker.log.markers import Marker, read_marker
+from squall.broker.log.producer_rules import EPOCH_RAISED_BY_END, EndedTxn, Producer, ProducerRules, Sent, Verification
+from squall.broker.protocol.errors import ErrorCode
+from squall.broker.protocol.records import CONTROL_BIT, SEQUENCE_MASK, TRANSACTIONAL_BIT, BatchHeader
 
 SNAPSHOT_VERSION = 1
 _SNAPSHOT_HEAD = Struct(">hIi")

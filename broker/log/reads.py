@@ -7,13 +7,13 @@ from collections import deque
 from collections.abc import Iterator, Sequence
 from operator import attrgetter
 
-from broker.env import Fs
-from broker.log.indexes import AbortedTxn
-from broker.log.producer_rules import WINDOW, Sent
-from broker.log.producers import ProducerStates, load_snapshot
-from broker.log.scan import walk
-from broker.log.segment import Segment
-from broker.protocol.records import CONTROL_BIT, SEQUENCE_MASK, BatchHeader
+from squall.broker.env import Fs
+from squall.broker.log.indexes import AbortedTxn
+from squall.broker.log.producer_rules import WINDOW, Sent
+from squall.broker.log.producers import ProducerStates, load_snapshot
+from squall.broker.log.scan import walk
+from squall.broker.log.segment import Segment
+from squall.broker.protocol.records import CONTROL_BIT, SEQUENCE_MASK, BatchHeader
 
 REFILL_BYTES = 1 << 20
 """How far before a snapshot the batches are looked for that it does not hold: only each producer's last is in it."""

@@ -11,17 +11,17 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from broker.env import Fs
-from broker.log import checkpoints, reads
-from broker.log.config import LONG_MAX, LogConfig
-from broker.log.epochs import EpochCache
-from broker.log.log import Log
-from broker.log.producers import ProducerStates, remove_snapshots
-from broker.log.results import Recovery
-from broker.log.scan import Scan
-from broker.log.segment import INDEX, LOG, SUFFIXES, TIME_INDEX, TRUNCATING, Segment, file_name
-from broker.protocol.errors import MalformedFrame
-from broker.protocol.records import BatchHeader
+from squall.broker.env import Fs
+from squall.broker.log import checkpoints, reads
+from squall.broker.log.config import LONG_MAX, LogConfig
+from squall.broker.log.epochs import EpochCache
+from squall.broker.log.log import Log
+from squall.broker.log.producers import ProducerStates, remove_snapshots
+from squall.broker.log.results import Recovery
+from squall.broker.log.scan import Scan
+from squall.broker.log.segment import INDEX, LOG, SUFFIXES, TIME_INDEX, TRUNCATING, Segment, file_name
+from squall.broker.protocol.errors import MalformedFrame
+from squall.broker.protocol.records import BatchHeader
 
 
 def load(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from broker.protocol.record_walk import Fault
+from squall.broker.protocol.record_walk import Fault
 
 
 class AppendResult(NamedTuple):

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from broker.log.config import LogConfig
-from broker.log.segment import Segment
+from squall.broker.log.config import LogConfig
+from squall.broker.log.segment import Segment
 
 
 def useless(

@@ -8,8 +8,8 @@ from typing import NamedTuple
 
 from crc32c import crc32c
 
-from broker.env import File
-from broker.protocol.records import CRC_FROM, HEADER, HEADER_SIZE, LENGTH_OVERHEAD, BatchHeader
+from squall.broker.env import File
+from squall.broker.protocol.records import CRC_FROM, HEADER, HEADER_SIZE, LENGTH_OVERHEAD, BatchHeader
 
 _ENDS = Struct(">qi4xb6xi")
 """Base offset, length, magic and last offset delta of a batch header."""

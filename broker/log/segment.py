@@ -7,12 +7,12 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Iterator
 from typing import Any
 
-from broker.env import Buffer, File, Fs
-from broker.log.checkpoints import parent
-from broker.log.config import LogConfig
-from broker.log.indexes import AbortedIndex, EntryFile, OffsetIndex, TimeIndex
-from broker.log.scan import LOOKUP_CHUNK, Placed, walk, walk_ends
-from broker.log.slices import FileSlice
+from squall.broker.env import Buffer, File, Fs
+from squall.broker.log.checkpoints import parent
+from squall.broker.log.config import LogConfig
+from squall.broker.log.indexes import AbortedIndex, EntryFile, OffsetIndex, TimeIndex
+from squall.broker.log.scan import LOOKUP_CHUNK, Placed, walk, walk_ends
+from squall.broker.log.slices import FileSlice
 
 LOG, INDEX, TIME_INDEX, ABORTED_INDEX = ".log", ".index", ".timeindex", ".txnindex"
 SUFFIXES = (LOG, INDEX, TIME_INDEX, ABORTED_INDEX)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from broker.env import File
+from squall.broker.env import File
 
 
 class FileSlice(NamedTuple):

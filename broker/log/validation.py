@@ -11,12 +11,12 @@ from struct import Struct
 
 from crc32c import crc32c
 
-from broker.log.config import LONG_MAX, LogConfig
-from broker.log.results import AppendResult
-from broker.protocol.compression import MOST_UNPACKED
-from broker.protocol.errors import ErrorCode, MalformedFrame
-from broker.protocol.record_walk import MOST_RECORDS, Checked, check_records
-from broker.protocol.records import (
+from squall.broker.log.config import LONG_MAX, LogConfig
+from squall.broker.log.results import AppendResult
+from squall.broker.protocol.compression import MOST_UNPACKED
+from squall.broker.protocol.errors import ErrorCode, MalformedFrame
+from squall.broker.protocol.record_walk import MOST_RECORDS, Checked, check_records
+from squall.broker.protocol.records import (
     CODEC_MASK,
     CONTROL_BIT,
     CRC_FROM,

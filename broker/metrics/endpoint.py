@@ -8,14 +8,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from broker.env import LinkClosed
-from broker.metrics import http
-from broker.metrics.text import CONTENT_TYPE
+from squall.broker.env import LinkClosed
+from squall.broker.metrics import http
+from squall.broker.metrics.text import CONTENT_TYPE
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
-    from broker.env import Env, Listener, Transport
+    from squall.broker.env import Env, Listener, Transport
 
 MOST_CONNECTIONS = 8
 """At a time. Others are closed at once."""

@@ -11,26 +11,26 @@ from typing import TYPE_CHECKING
 
 import trio
 
-from broker.metrics.text import Family, exposition
-from broker.net.request_metrics import RequestMetrics
-from broker.protocol.apis import APIS
-from broker.protocol.errors import ErrorCode
+from squall.broker.metrics.text import Family, exposition
+from squall.broker.net.request_metrics import RequestMetrics
+from squall.broker.protocol.apis import APIS
+from squall.broker.protocol.errors import ErrorCode
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
-    from broker.apis.fetch import FetchApi
-    from broker.apis.produce import ProduceApi
-    from broker.cluster.image import ClusterImage
-    from broker.config import BrokerConfig
-    from broker.control.port import ControlPlane
-    from broker.net.server import Server
-    from broker.replicas.coordinators.group_coordinator import GroupCoordinator
-    from broker.replicas.coordinators.transaction_coordinator import TransactionCoordinator
-    from broker.replicas.fetcher import Fetchers
-    from broker.replicas.hosted import Hosted
-    from broker.replicas.isr_proposals import IsrProposals
-    from broker.replicas.replica_manager import ReplicaManager
+    from squall.broker.apis.fetch import FetchApi
+    from squall.broker.apis.produce import ProduceApi
+    from squall.broker.cluster.image import ClusterImage
+    from squall.broker.config import BrokerConfig
+    from squall.broker.control.port import ControlPlane
+    from squall.broker.net.server import Server
+    from squall.broker.replicas.coordinators.group_coordinator import GroupCoordinator
+    from squall.broker.replicas.coordinators.transaction_coordinator import TransactionCoordinator
+    from squall.broker.replicas.fetcher import Fetchers
+    from squall.broker.replicas.hosted import Hosted
+    from squall.broker.replicas.isr_proposals import IsrProposals
+    from squall.broker.replicas.replica_manager import ReplicaManager
 
 STARTING, RUNNING, STOPPING = 1, 3, 6
 """Kafka's BrokerState: STARTING, RUNNING, PENDING_CONTROLLED_SHUTDOWN."""

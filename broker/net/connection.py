@@ -15,14 +15,14 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import trio
 
-from broker.env import LinkClosed
-from broker.log.slices import FileSlice
+from squall.broker.env import LinkClosed
+from squall.broker.log.slices import FileSlice
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from broker.env import Transport
-    from broker.net.request_metrics import RequestTimer
+    from squall.broker.env import Transport
+    from squall.broker.net.request_metrics import RequestTimer
 
 _SIZE_CORRELATION = Struct(">ii").pack
 _SIZE_CORRELATION_TAGS = Struct(">iib").pack

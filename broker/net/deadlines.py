@@ -10,7 +10,7 @@ from math import inf
 from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
-    from broker.env import Env, Signal
+    from squall.broker.env import Env, Signal
 
 TICK_MS = 25
 _NEVER = 1 << 40

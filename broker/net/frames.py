@@ -16,11 +16,11 @@ from typing import TYPE_CHECKING
 
 import trio
 
-from broker.env import LinkClosed
-from broker.protocol.errors import MalformedFrame
+from squall.broker.env import LinkClosed
+from squall.broker.protocol.errors import MalformedFrame
 
 if TYPE_CHECKING:
-    from broker.env import Env, Transport
+    from squall.broker.env import Env, Transport
 
 SMALL = 64 << 10
 LARGE = 4 << 20

@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING, Any, Final
 
 import trio
 
-from broker.protocol.errors import MalformedFrame
-from broker.protocol.wire import Message, Structure
+from squall.broker.protocol.errors import MalformedFrame
+from squall.broker.protocol.wire import Message, Structure
 
 if TYPE_CHECKING:
-    from broker.config import BrokerConfig
-    from broker.env import Env
+    from squall.broker.config import BrokerConfig
+    from squall.broker.env import Env
 
 LARGE: Final = 32 << 10
 """A smaller request is read in less time than handing it to a thread and others' turns take."""

@@ -13,14 +13,14 @@ from typing import TYPE_CHECKING, Any
 
 import trio
 
-from broker.env import LinkClosed
-from broker.net.frames import LARGE, Frames, ReceiveMemory
-from broker.protocol.apis import ApiKey, response_class
-from broker.protocol.errors import MalformedFrame
-from broker.protocol.header import decode_response_header, encode_request
+from squall.broker.env import LinkClosed
+from squall.broker.net.frames import LARGE, Frames, ReceiveMemory
+from squall.broker.protocol.apis import ApiKey, response_class
+from squall.broker.protocol.errors import MalformedFrame
+from squall.broker.protocol.header import decode_response_header, encode_request
 
 if TYPE_CHECKING:
-    from broker.env import Env, Signal, Transport
+    from squall.broker.env import Env, Signal, Transport
 
 MAX_RESPONSE = 100 << 20
 Decode = Callable[[memoryview], Any]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from broker.protocol.apis import ApiKey
+from squall.broker.protocol.apis import ApiKey
 
 SERVED: tuple[ApiKey, ...] = (
     ApiKey.PRODUCE,

@@ -15,23 +15,23 @@ from typing import TYPE_CHECKING, Any
 
 import trio
 
-from broker.env import LinkClosed
-from broker.net.connection import Connection, Slot
-from broker.net.frames import Frames, ReceiveMemory
-from broker.net.large import LARGE, LargeRequests
-from broker.net.later import Later
-from broker.net.turns import LongAnswer, Turns
-from broker.protocol.apis import APIS, ApiKey, request_class
-from broker.protocol.errors import MalformedFrame
-from broker.work import DONE
+from squall.broker.env import LinkClosed
+from squall.broker.net.connection import Connection, Slot
+from squall.broker.net.frames import Frames, ReceiveMemory
+from squall.broker.net.large import LARGE, LargeRequests
+from squall.broker.net.later import Later
+from squall.broker.net.turns import LongAnswer, Turns
+from squall.broker.protocol.apis import APIS, ApiKey, request_class
+from squall.broker.protocol.errors import MalformedFrame
+from squall.broker.work import DONE
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
-    from broker.config import BrokerConfig
-    from broker.env import Env, Listener, Transport
-    from broker.net.request_metrics import RequestMetrics
-    from broker.net.wakeups import Woken
+    from squall.broker.config import BrokerConfig
+    from squall.broker.env import Env, Listener, Transport
+    from squall.broker.net.request_metrics import RequestMetrics
+    from squall.broker.net.wakeups import Woken
 
 _HEADER = Struct(">hhih").unpack_from
 _HEADER_SIZE = 10
@@ -485,6 +485,6 @@ def _tags_end(frame: memoryview, at: int) -> int:
     """Where the header's tagged fields end. For the rare header whose tagged fields are not the single byte 0."""
     if at >= len(frame):
         raise MalformedFrame("request header ends before its tagged fields")
-    from broker.protocol.header import decode_request_header
+    from squall.broker.protocol.header import decode_request_header
 
     return decode_request_header(frame).body

@@ -12,7 +12,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
-    from broker.protocol.wire import Message
+    from squall.broker.protocol.wire import Message
 
 
 class ApiKey(IntEnum):
@@ -101,7 +101,7 @@ class Api(NamedTuple):
     flexible_from: int
     """First version with compact encodings and tagged fields; NEVER_FLEXIBLE where there is none."""
     module: str
-    """Name of the schema module under broker.protocol.schema."""
+    """Name of the schema module under squall.broker.protocol.schema."""
     request: str
     """Class name of the request."""
     response: str
@@ -193,7 +193,7 @@ APIS: dict[int, Api] = {row.key: row for row in _ROWS}
 def request_class(key: int) -> type[Message]:
     """The message class of a request. Imports its schema module on first use. KeyError for an unknown key."""
     api = APIS[key]
-    found: type[Message] = getattr(import_module(f"broker.protocol.schema.{api.module}"), api.request)
+    found: type[Message] = getattr(import_module(f"squall.broker.protocol.schema.{api.module}"), api.request)
     return found
 
 
@@ -201,7 +201,7 @@ def request_class(key: int) -> type[Message]:
 def response_class(key: int) -> type[Message]:
     """The message class of a response. Imports its schema module on first use. KeyError for an unknown key."""
     api = APIS[key]
-    found: type[Message] = getattr(import_module(f"broker.protocol.schema.{api.module}"), api.response)
+    found: type[Message] = getattr(import_module(f"squall.broker.protocol.schema.{api.module}"), api.response)
     return found
 
 

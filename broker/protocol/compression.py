@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from struct import Struct, error
 from typing import Any, Final
 
-from broker.protocol.errors import MalformedFrame
+from squall.broker.protocol.errors import MalformedFrame
 
 NONE, GZIP, SNAPPY, LZ4, ZSTD = range(5)
 """Values of a batch's codec bits."""

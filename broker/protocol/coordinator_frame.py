@@ -10,8 +10,8 @@ from struct import Struct
 from types import ModuleType
 from typing import Final, TypeVar
 
-from broker.protocol.errors import MalformedFrame
-from broker.protocol.wire import Message
+from squall.broker.protocol.errors import MalformedFrame
+from squall.broker.protocol.wire import Message
 
 _INT16: Final = Struct(">h")
 M = TypeVar("M", bound=Message)
@@ -46,7 +46,7 @@ def decode_group_record(
 
     Raises only MalformedFrame.
     """
-    from broker.protocol.schema import group_records
+    from squall.broker.protocol.schema import group_records
 
     return _decode(group_records, key, value)
 
@@ -58,7 +58,7 @@ def decode_transaction_record(
 
     Raises only MalformedFrame.
     """
-    from broker.protocol.schema import transaction_records
+    from squall.broker.protocol.schema import transaction_records
 
     return _decode(transaction_records, key, value)
 

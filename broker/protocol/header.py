@@ -8,9 +8,9 @@ from __future__ import annotations
 from struct import Struct
 from typing import Final, NamedTuple
 
-from broker.protocol.apis import APIS, ApiKey
-from broker.protocol.errors import MalformedFrame
-from broker.protocol.wire import DECODE_ERRORS, skip_tags
+from squall.broker.protocol.apis import APIS, ApiKey
+from squall.broker.protocol.errors import MalformedFrame
+from squall.broker.protocol.wire import DECODE_ERRORS, skip_tags
 
 _REQUEST: Final = Struct(">hhih")
 _REQUEST_WITH_SIZE: Final = Struct(">ihhih")

@@ -9,9 +9,9 @@ from __future__ import annotations
 from struct import Struct
 from typing import Final
 
-from broker.protocol.errors import MalformedFrame
-from broker.protocol.schema import control_records, metadata_records
-from broker.protocol.wire import DECODE_ERRORS, UVARINT, Buffer, Message, more
+from squall.broker.protocol.errors import MalformedFrame
+from squall.broker.protocol.schema import control_records, metadata_records
+from squall.broker.protocol.wire import DECODE_ERRORS, UVARINT, Buffer, Message, more
 
 FRAME_VERSION: Final = 1
 

@@ -8,12 +8,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from broker.protocol.records import CODEC_MASK, HEADER_SIZE
+from squall.broker.protocol.records import CODEC_MASK, HEADER_SIZE
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from broker.protocol.hot import ProduceIn
+    from squall.broker.protocol.hot import ProduceIn
 
 EVENT: Final = "produce_requests"
 MOST_SETTINGS: Final = 256

@@ -10,9 +10,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final, NamedTuple
 
-from broker.protocol.compression import unpacked, unpacked_stepwise
-from broker.protocol.errors import MalformedFrame
-from broker.protocol.records import HEADER_SIZE, TIMESTAMP_TYPE_BIT, BatchHeader, read_varint
+from squall.broker.protocol.compression import unpacked, unpacked_stepwise
+from squall.broker.protocol.errors import MalformedFrame
+from squall.broker.protocol.records import HEADER_SIZE, TIMESTAMP_TYPE_BIT, BatchHeader, read_varint
 
 MOST_RECORDS: Final = 1_000_000
 """Of one batch, which then takes at most 2 s. Kafka's largest batch has 150,000 by default before it is packed."""

@@ -12,8 +12,8 @@ from typing import Any, Final, NamedTuple
 
 from crc32c import crc32c
 
-from broker.protocol.compression import MAX_DECOMPRESSED_BYTES, NONE, compress, decompress
-from broker.protocol.errors import MalformedFrame
+from squall.broker.protocol.compression import MAX_DECOMPRESSED_BYTES, NONE, compress, decompress
+from squall.broker.protocol.errors import MalformedFrame
 
 HEADER: Final = Struct(">qiibIhiqqqhii")
 """baseOffset, length (of what follows it), leaderEpoch, magic, crc, attributes, lastOffsetDelta, baseTimestamp,

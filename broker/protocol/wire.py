@@ -17,7 +17,7 @@ from collections.abc import Callable, Sequence
 from struct import Struct, error, pack, unpack_from
 from typing import Any, ClassVar, Final, Self
 
-from broker.protocol.errors import MalformedFrame
+from squall.broker.protocol.errors import MalformedFrame
 
 Buffer = bytes | memoryview
 Write = Callable[[Buffer], object]

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 if TYPE_CHECKING:
-    from broker.quorum.messages import Message, SnapshotId, Span
-    from broker.quorum.state import QuorumState
+    from squall.broker.quorum.messages import Message, SnapshotId, Span
+    from squall.broker.quorum.state import QuorumState
 
 
 @dataclass(frozen=True, slots=True)

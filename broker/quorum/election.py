@@ -6,7 +6,7 @@ from enum import Enum
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from broker.quorum.settings import QuorumSettings
+    from squall.broker.quorum.settings import QuorumSettings
 
 
 class Role(Enum):

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from broker.protocol.errors import ErrorCode
-from broker.protocol.ids import NO_NODE
-from broker.quorum.messages import Fetch, FetchSnapshot, SnapshotId
+from squall.broker.protocol.errors import ErrorCode
+from squall.broker.protocol.ids import NO_NODE
+from squall.broker.quorum.messages import Fetch, FetchSnapshot, SnapshotId
 
 if TYPE_CHECKING:
     import random
 
-    from broker.quorum.messages import FetchSnapshotReply
-    from broker.quorum.settings import QuorumSettings
-    from broker.quorum.shape import LogShape
+    from squall.broker.quorum.messages import FetchSnapshotReply
+    from squall.broker.quorum.settings import QuorumSettings
+    from squall.broker.quorum.shape import LogShape
 
 
 class Download:

@@ -5,13 +5,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
-from broker.protocol.errors import ErrorCode
-from broker.quorum.messages import Diverging, Fetch, FetchReply, Message, SnapshotId
-from broker.quorum.outbox import NEVER
+from squall.broker.protocol.errors import ErrorCode
+from squall.broker.quorum.messages import Diverging, Fetch, FetchReply, Message, SnapshotId
+from squall.broker.quorum.outbox import NEVER
 
 if TYPE_CHECKING:
-    from broker.quorum.settings import QuorumSettings
-    from broker.quorum.shape import LogShape
+    from squall.broker.quorum.settings import QuorumSettings
+    from squall.broker.quorum.shape import LogShape
 
 OBSERVER_FORGOTTEN_MS = 300_000
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from broker.quorum.effects import (
+from squall.broker.quorum.effects import (
     AppendFetched,
     AppendLeaderChange,
     AppendOwn,
@@ -15,8 +15,8 @@ from broker.quorum.effects import (
 )
 
 if TYPE_CHECKING:
-    from broker.quorum.messages import Diverging, SnapshotId, Span
-    from broker.quorum.shape import LogShape
+    from squall.broker.quorum.messages import Diverging, SnapshotId, Span
+    from squall.broker.quorum.shape import LogShape
 
 
 class LocalLog:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from broker.protocol.errors import ErrorCode
+from squall.broker.protocol.errors import ErrorCode
 
 HIGH_WATERMARK_IRRELEVANT = (1 << 63) - 1
 """In a fetch: do not answer for the sake of a new high watermark (KIP-1166's default)."""

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from broker.quorum.messages import Message
+from squall.broker.quorum.messages import Message
 
 if TYPE_CHECKING:
-    from broker.quorum.messages import Reply, Request
-    from broker.quorum.settings import QuorumSettings
+    from squall.broker.quorum.messages import Reply, Request
+    from squall.broker.quorum.settings import QuorumSettings
 
 NEVER = 1 << 62
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     import random
 
-    from broker.quorum.settings import QuorumSettings
+    from squall.broker.quorum.settings import QuorumSettings
 
 
 class Patience:

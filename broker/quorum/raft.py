@@ -18,11 +18,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from broker.protocol.errors import ErrorCode
-from broker.protocol.ids import NO_NODE
-from broker.quorum.effects import Ready
-from broker.quorum.election import Role, Tally
-from broker.quorum.messages import (
+from squall.broker.protocol.errors import ErrorCode
+from squall.broker.protocol.ids import NO_NODE
+from squall.broker.quorum.effects import Ready
+from squall.broker.quorum.election import Role, Tally
+from squall.broker.quorum.messages import (
     BeginEpoch,
     BeginEpochReply,
     EndEpoch,
@@ -38,16 +38,16 @@ from broker.quorum.messages import (
     Vote,
     VoteReply,
 )
-from broker.quorum.outbox import NEVER
-from broker.quorum.seat import Seat
-from broker.quorum.state import QuorumState
+from squall.broker.quorum.outbox import NEVER
+from squall.broker.quorum.seat import Seat
+from squall.broker.quorum.state import QuorumState
 
 if TYPE_CHECKING:
     import random
 
-    from broker.quorum.leadership import Leadership
-    from broker.quorum.settings import QuorumSettings
-    from broker.quorum.shape import LogShape
+    from squall.broker.quorum.leadership import Leadership
+    from squall.broker.quorum.settings import QuorumSettings
+    from squall.broker.quorum.shape import LogShape
 
 
 class Raft:

@@ -7,23 +7,23 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from broker.protocol.errors import ErrorCode
-from broker.protocol.ids import NO_NODE
-from broker.quorum.effects import Note
-from broker.quorum.election import LEGAL, Role, Tally
-from broker.quorum.follower import Following
-from broker.quorum.leadership import Leadership
-from broker.quorum.local_log import LocalLog
-from broker.quorum.messages import FetchReply, Message, SnapshotId
-from broker.quorum.outbox import NEVER, Outbox
-from broker.quorum.patience import Patience
-from broker.quorum.state import MAX_EPOCH, QuorumState
+from squall.broker.protocol.errors import ErrorCode
+from squall.broker.protocol.ids import NO_NODE
+from squall.broker.quorum.effects import Note
+from squall.broker.quorum.election import LEGAL, Role, Tally
+from squall.broker.quorum.follower import Following
+from squall.broker.quorum.leadership import Leadership
+from squall.broker.quorum.local_log import LocalLog
+from squall.broker.quorum.messages import FetchReply, Message, SnapshotId
+from squall.broker.quorum.outbox import NEVER, Outbox
+from squall.broker.quorum.patience import Patience
+from squall.broker.quorum.state import MAX_EPOCH, QuorumState
 
 if TYPE_CHECKING:
     import random
 
-    from broker.quorum.settings import QuorumSettings
-    from broker.quorum.shape import LogShape
+    from squall.broker.quorum.settings import QuorumSettings
+    from squall.broker.quorum.shape import LogShape
 
 
 class Seat:

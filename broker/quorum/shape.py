@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from broker.quorum.messages import SnapshotId
+    from squall.broker.quorum.messages import SnapshotId
 
 
 class LogShape:

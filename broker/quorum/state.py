@@ -9,7 +9,7 @@ import json
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from broker.protocol.ids import NO_NODE
+from squall.broker.protocol.ids import NO_NODE
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -16,31 +16,31 @@ from typing import TYPE_CHECKING
 
 import trio
 
-from broker.env import LinkClosed
-from broker.log.scan import CorruptRecords, UnexpectedOffset
-from broker.net.frames import LARGE, Frames, ReceiveMemory
-from broker.protocol.apis import ApiKey
-from broker.protocol.errors import ErrorCode, MalformedFrame
-from broker.protocol.header import decode_response_header, encode_request
-from broker.protocol.hot import (
+from squall.broker.env import LinkClosed
+from squall.broker.log.scan import CorruptRecords, UnexpectedOffset
+from squall.broker.net.frames import LARGE, Frames, ReceiveMemory
+from squall.broker.protocol.apis import ApiKey
+from squall.broker.protocol.errors import ErrorCode, MalformedFrame
+from squall.broker.protocol.header import decode_response_header, encode_request
+from squall.broker.protocol.hot import (
     FetchIn,
     FetchPartOut,
     decode_fetch_response,
     encode_fetch_request,
 )
-from broker.protocol.schema.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
-from broker.protocol.timestamps import EARLIEST, LATEST
-from broker.replicas.fetcher_session import LOST, FetcherSession, Following, PartKey
-from broker.replicas.turns import FEW_PARTITIONS, FIRST_COSTS, SPENT_IN_A_TURN
-from broker.work import DONE
+from squall.broker.protocol.schema.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
+from squall.broker.protocol.timestamps import EARLIEST, LATEST
+from squall.broker.replicas.fetcher_session import LOST, FetcherSession, Following, PartKey
+from squall.broker.replicas.turns import FEW_PARTITIONS, FIRST_COSTS, SPENT_IN_A_TURN
+from squall.broker.work import DONE
 
 if TYPE_CHECKING:
-    from broker.config import BrokerConfig
-    from broker.env import Env, Transport
-    from broker.net.peers import PeerClient
-    from broker.replicas.flushes import HeldAppend
-    from broker.replicas.hosted import Hosted
-    from broker.replicas.replica_manager import ReplicaManager
+    from squall.broker.config import BrokerConfig
+    from squall.broker.env import Env, Transport
+    from squall.broker.net.peers import PeerClient
+    from squall.broker.replicas.flushes import HeldAppend
+    from squall.broker.replicas.hosted import Hosted
+    from squall.broker.replicas.replica_manager import ReplicaManager
 
 _VERSION = 17
 AGAIN_MS = 500

@@ -8,14 +8,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from broker.protocol.errors import ErrorCode
-from broker.protocol.fetch_sessions import INITIAL_EPOCH, next_epoch
-from broker.protocol.hot import NO_HIGH_WATERMARK, FetchPart
+from squall.broker.protocol.errors import ErrorCode
+from squall.broker.protocol.fetch_sessions import INITIAL_EPOCH, next_epoch
+from squall.broker.protocol.hot import NO_HIGH_WATERMARK, FetchPart
 
 if TYPE_CHECKING:
     from collections.abc import Collection
 
-    from broker.replicas.hosted import Hosted
+    from squall.broker.replicas.hosted import Hosted
 
 PartKey = tuple[bytes, int]
 LOST = frozenset(

@@ -14,10 +14,10 @@ import trio
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
-    from broker.env import Env
-    from broker.log.config import LogConfig
-    from broker.log.log import Log
-    from broker.replicas.hosted import Hosted
+    from squall.broker.env import Env
+    from squall.broker.log.config import LogConfig
+    from squall.broker.log.log import Log
+    from squall.broker.replicas.hosted import Hosted
 
 
 class HeldAppend(NamedTuple):

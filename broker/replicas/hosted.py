@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from broker.cluster.names import INTERNAL_TOPICS
-from broker.replicas.waiters import AppendQueue
+from squall.broker.cluster.names import INTERNAL_TOPICS
+from squall.broker.replicas.waiters import AppendQueue
 
 if TYPE_CHECKING:
-    from broker.log.log import Log
-    from broker.net.connection import Connection
-    from broker.net.wakeups import Woken
-    from broker.replicas.waiters import AwaitedDeletion
-    from broker.replication.partition import Partition
+    from squall.broker.log.log import Log
+    from squall.broker.net.connection import Connection
+    from squall.broker.net.wakeups import Woken
+    from squall.broker.replicas.waiters import AwaitedDeletion
+    from squall.broker.replication.partition import Partition
 
 
 class Hosted:

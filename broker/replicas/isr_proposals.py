@@ -11,16 +11,16 @@ from typing import TYPE_CHECKING
 
 import trio
 
-from broker.control.port import IsrProposal, IsrRejected, RequestRefused
+from squall.broker.control.port import IsrProposal, IsrRejected, RequestRefused
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from broker.control.port import IsrAnswer, IsrAuthority
-    from broker.env import Env
-    from broker.replicas.hosted import Hosted
-    from broker.replicas.replica_manager import ReplicaManager
-    from broker.replication.values import IsrChanged, ProposeIsr
+    from squall.broker.control.port import IsrAnswer, IsrAuthority
+    from squall.broker.env import Env
+    from squall.broker.replicas.hosted import Hosted
+    from squall.broker.replicas.replica_manager import ReplicaManager
+    from squall.broker.replication.values import IsrChanged, ProposeIsr
 
 _RETRY_S = 0.1
 MOST_IN_A_REQUEST = 400

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
-    from broker.replicas.hosted import Hosted
-    from broker.replication.values import IsrChanged, ProposeIsr
+    from squall.broker.replicas.hosted import Hosted
+    from squall.broker.replication.values import IsrChanged, ProposeIsr
 
 
 class FollowingPort(Protocol):

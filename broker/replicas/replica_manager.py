@@ -9,18 +9,18 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
 
-from broker.cluster.image import BROKER_RESOURCE, TOPIC_RESOURCE
-from broker.cluster.settings import altered_settings, with_altered
-from broker.config.topic import TopicConfig, topic_config
-from broker.control.port import BecomeFollower, BecomeLeader, BrokersChanged, SettingsChanged, StopReplica
-from broker.log.config import LogConfig, of_broker
-from broker.protocol.errors import ErrorCode
-from broker.replicas.flushes import Flushes, HeldAppend
-from broker.replicas.hosted import Hosted
-from broker.replicas.turns import Turns
-from broker.replication.partition import Partition
-from broker.replication.truncation import TRUNCATION_RULES
-from broker.replication.values import (
+from squall.broker.cluster.image import BROKER_RESOURCE, TOPIC_RESOURCE
+from squall.broker.cluster.settings import altered_settings, with_altered
+from squall.broker.config.topic import TopicConfig, topic_config
+from squall.broker.control.port import BecomeFollower, BecomeLeader, BrokersChanged, SettingsChanged, StopReplica
+from squall.broker.log.config import LogConfig, of_broker
+from squall.broker.protocol.errors import ErrorCode
+from squall.broker.replicas.flushes import Flushes, HeldAppend
+from squall.broker.replicas.hosted import Hosted
+from squall.broker.replicas.turns import Turns
+from squall.broker.replication.partition import Partition
+from squall.broker.replication.truncation import TRUNCATION_RULES
+from squall.broker.replication.values import (
     AdvanceLogStart,
     AssignEpoch,
     BrokerView,
@@ -40,15 +40,15 @@ from broker.replication.values import (
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from broker.cluster.image import ClusterImage, PartitionImage
-    from broker.config import BrokerConfig
-    from broker.control.port import Order
-    from broker.env import Env
-    from broker.log.log import Log
-    from broker.log.manager import LogManager
-    from broker.net.wakeups import Woken
-    from broker.replicas.ports import FollowingPort, ProposalPort
-    from broker.replication.values import Effects
+    from squall.broker.cluster.image import ClusterImage, PartitionImage
+    from squall.broker.config import BrokerConfig
+    from squall.broker.control.port import Order
+    from squall.broker.env import Env
+    from squall.broker.log.log import Log
+    from squall.broker.log.manager import LogManager
+    from squall.broker.net.wakeups import Woken
+    from squall.broker.replicas.ports import FollowingPort, ProposalPort
+    from squall.broker.replication.values import Effects
 
 _NONE = int(ErrorCode.NONE)
 _NOT_LEADER = int(ErrorCode.NOT_LEADER_OR_FOLLOWER)

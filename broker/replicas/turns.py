@@ -11,12 +11,12 @@ from typing import TYPE_CHECKING
 
 import trio
 
-from broker.work import DONE
+from squall.broker.work import DONE
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from broker.control.port import Order
+    from squall.broker.control.port import Order
 
 MADE_IN_A_TURN = 16
 """Logs that are made or given up before other tasks have their turn: some 30 ms of them."""

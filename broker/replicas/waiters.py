@@ -16,13 +16,13 @@ from __future__ import annotations
 from collections import deque
 from typing import TYPE_CHECKING, Protocol
 
-from broker.protocol.errors import ErrorCode
+from squall.broker.protocol.errors import ErrorCode
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from broker.protocol.schema.delete_records import DeleteRecordsPartitionResult
-    from broker.replication.partition import Partition
+    from squall.broker.protocol.schema.delete_records import DeleteRecordsPartitionResult
+    from squall.broker.replication.partition import Partition
 
 
 class ProduceResult:

@@ -1,8 +1,8 @@
 """One partition's life: leader, follower, ISR, high watermark, fencing. Pure: (event, now) -> effects."""
 
-from broker.protocol.ids import NO_NODE
-from broker.replication.partition import Partition
-from broker.replication.truncation import (
+from squall.broker.protocol.ids import NO_NODE
+from squall.broker.replication.partition import Partition
+from squall.broker.replication.truncation import (
     BY_EPOCH,
     TRUNCATION_RULES,
     UNDEFINED,
@@ -12,7 +12,7 @@ from broker.replication.truncation import (
     divergence,
     truncation_target,
 )
-from broker.replication.values import (
+from squall.broker.replication.values import (
     NO_EFFECTS,
     NO_EPOCH,
     AdvanceLogStart,

@@ -10,12 +10,12 @@ from __future__ import annotations
 
 from math import inf
 
-from broker.protocol.errors import ErrorCode, MalformedFrame
-from broker.protocol.ids import NO_NODE
-from broker.replication.replica import NEVER_MS, Replica
-from broker.replication.rules import AWAIT_METADATA, NOT_APPLIED, Rules
-from broker.replication.truncation import EpochCachePort
-from broker.replication.values import (
+from squall.broker.protocol.errors import ErrorCode, MalformedFrame
+from squall.broker.protocol.ids import NO_NODE
+from squall.broker.replication.replica import NEVER_MS, Replica
+from squall.broker.replication.rules import AWAIT_METADATA, NOT_APPLIED, Rules
+from squall.broker.replication.truncation import EpochCachePort
+from squall.broker.replication.values import (
     NO_EFFECTS,
     NO_EPOCH,
     AdvanceLogStart,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from math import inf
 from typing import Final
 
-from broker.replication.values import UNKNOWN_OFFSET
+from squall.broker.replication.values import UNKNOWN_OFFSET
 
 NEVER_MS: Final = -(2**62)
 """Longer ago than any lag time."""

@@ -8,11 +8,11 @@ from __future__ import annotations
 
 from typing import Final
 
-from broker.protocol.errors import ErrorCode
-from broker.replication import truncation
-from broker.replication.replica import EPOCH_NOT_LEARNT, Replica
-from broker.replication.truncation import Divergence, EpochCachePort
-from broker.replication.values import (
+from squall.broker.protocol.errors import ErrorCode
+from squall.broker.replication import truncation
+from squall.broker.replication.replica import EPOCH_NOT_LEARNT, Replica
+from squall.broker.replication.truncation import Divergence, EpochCachePort
+from squall.broker.replication.values import (
     NO_EPOCH,
     UNKNOWN_OFFSET,
     BrokerView,

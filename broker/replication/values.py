@@ -10,8 +10,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
-from broker.protocol.errors import ErrorCode
-from broker.replication.truncation import BY_EPOCH, TruncationRule
+from squall.broker.protocol.errors import ErrorCode
+from squall.broker.replication.truncation import BY_EPOCH, TruncationRule
 
 NO_EPOCH: Final = -1
 """No leader epoch, or a request that names none."""

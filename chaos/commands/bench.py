@@ -10,9 +10,9 @@ from typing import Any
 
 import click
 
-from chaos.errors import Refused
-from chaos.toolchain.extras import missing
-from chaos.typed import typed
+from squall.chaos.errors import Refused
+from squall.chaos.toolchain.extras import missing
+from squall.chaos.typed import typed
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -84,4 +84,4 @@ def command(**given: object) -> int:
             words.append(f"--{'' if value else 'no-'}{name}")
         elif value is not None:
             words.append(f"--{name}={value}")
-    return subprocess.call([sys.executable, "-m", "chaos.standard_streams", "bench", *words], cwd=ROOT)
+    return subprocess.call([sys.executable, "-m", "squall.chaos.standard_streams", "bench", *words], cwd=ROOT)

@@ -23,4 +23,4 @@ def command(config: str) -> None:
       squall broker --config broker-1.properties
     """
     # Replaced, not started: the broker's own process has none of the harness in it.
-    os.execv(sys.executable, [sys.executable, "-P", "-m", "broker", "--config", config])
+    os.execv(sys.executable, [sys.executable, "-P", "-m", "squall.broker", "--config", config])

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import click
 
 if TYPE_CHECKING:
-    from chaos.toolchain.engine import Engine
+    from squall.chaos.toolchain.engine import Engine
 
 
 @click.command()
@@ -61,8 +61,8 @@ class Tidied:
 
 def _theirs(tidied: Tidied) -> None:
     """Containers of clusters that somebody else runs. Before the runs are forgotten that know of them."""
-    from chaos.runtimes.real.processes import registry
-    from chaos.toolchain.engine import reach_engine
+    from squall.chaos.runtimes.real.processes import registry
+    from squall.chaos.toolchain.engine import reach_engine
 
     hurt = [(run.run, container) for run in registry.runs() if not run.harness_alive for container in run.hurt]
     if not hurt:
@@ -79,7 +79,7 @@ def _theirs(tidied: Tidied) -> None:
 
 
 def _processes(tidied: Tidied) -> None:
-    from chaos.runtimes.real.processes import registry
+    from squall.chaos.runtimes.real.processes import registry
 
     for run in registry.runs():
         if run.harness_alive:
@@ -92,9 +92,9 @@ def _processes(tidied: Tidied) -> None:
 
 def _containers(tidied: Tidied, images: bool) -> None:
     """Silent where there is no engine and no sign that there ever was one."""
-    from chaos.errors import Refused
-    from chaos.runtimes.docker import labels
-    from chaos.toolchain.engine import reach_engine
+    from squall.chaos.errors import Refused
+    from squall.chaos.runtimes.docker import labels
+    from squall.chaos.toolchain.engine import reach_engine
 
     try:
         engine = reach_engine()
@@ -115,7 +115,7 @@ def _containers(tidied: Tidied, images: bool) -> None:
 
 
 def _images(engine: Engine, tidied: Tidied) -> None:
-    from chaos.toolchain.images import LABEL
+    from squall.chaos.toolchain.images import LABEL
 
     # Those that others are made of go last.
     made_of = {"base": 2, "broker": 1}

@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING
 
 import click
 
-from chaos.errors import Refused
-from chaos.interrupts import stoppable
+from squall.chaos.errors import Refused
+from squall.chaos.interrupts import stoppable
 
 if TYPE_CHECKING:
-    from chaos.runtimes.process.runtime import ProcessRuntime
+    from squall.chaos.runtimes.process.runtime import ProcessRuntime
 
 ZONE = "CLIENT"
 LOOK_S = 0.2
@@ -50,8 +50,8 @@ def up(nodes: int, data: Path | None, port: int, given: tuple[str, ...]) -> int:
     """
     import trio
 
-    from chaos.runtimes.broker_settings import notes
-    from chaos.runtimes.process.runtime import ProcessRuntime
+    from squall.chaos.runtimes.broker_settings import notes
+    from squall.chaos.runtimes.process.runtime import ProcessRuntime
 
     with ExitStack() as stack:
         folder = data or Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="squall-cluster-")))

@@ -12,7 +12,7 @@ from pathlib import Path
 import click
 from click.shell_completion import CompletionItem
 
-from chaos.runs.directory import LATEST, RUNS
+from squall.chaos.runs.directory import LATEST, RUNS
 
 PLANS = ("plans/*.toml", f"{RUNS}/*/plan.toml")
 """Where plans are, from the folder in which somebody types."""
@@ -22,7 +22,7 @@ NEWEST = 20
 
 def fault_kinds(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem[str]]:
     """Kinds of faults that work in the command's world, with commas between them."""
-    from chaos.faults.kinds import KINDS
+    from squall.chaos.faults.kinds import KINDS
 
     world = "sim" if ctx.info_name == "sim" else str(ctx.params.get("runtime") or "process")
     titles = {name: kind.title for name, kind in KINDS.items() if world in kind.worlds}
@@ -31,14 +31,14 @@ def fault_kinds(ctx: click.Context, param: click.Parameter, incomplete: str) -> 
 
 def mutants(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem[str]]:
     """Names of mutants."""
-    from chaos.mutants import MUTANTS
+    from squall.chaos.mutants import MUTANTS
 
     return _offered(incomplete, {each.name: f"mutant {each.id}" for each in MUTANTS.values()})
 
 
 def listed_mutants(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem[str]]:
     """Names of mutants with commas between them, or one of their groups."""
-    from chaos.mutants import MUTANTS
+    from squall.chaos.mutants import MUTANTS
 
     groups = {"all": "all mutants", **{each.group: "a group of mutants" for each in MUTANTS.values()}}
     return _listed(incomplete, {**groups, **{each.name: f"mutant {each.id}" for each in MUTANTS.values()}})
@@ -46,7 +46,7 @@ def listed_mutants(ctx: click.Context, param: click.Parameter, incomplete: str) 
 
 def workloads(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem[str]]:
     """Names of workloads that the command can run."""
-    from workloads.registry import SCENARIOS
+    from squall.workloads.registry import SCENARIOS
 
     here = (name for name, scenario in SCENARIOS.items() if scenario.SIMULATED or ctx.info_name != "sim")
     return _offered(incomplete, dict.fromkeys(here, ""))

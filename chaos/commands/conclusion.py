@@ -5,17 +5,17 @@ from __future__ import annotations
 import json
 from contextlib import ExitStack, suppress
 
-from chaos.errors import said_by
-from chaos.runs.directory import RunDirectory
-from chaos.runs.progress import Progress
-from chaos.screen import console
-from chaos.toolchain.extras import lacking
-from chaos.typed import here, typed
-from checkers.history import seal
-from checkers.history.conversion import convert_once
-from checkers.losses import permitted_loss
-from reports.junit import write_junit
-from reports.terminal import summary
+from squall.chaos.errors import said_by
+from squall.chaos.runs.directory import RunDirectory
+from squall.chaos.runs.progress import Progress
+from squall.chaos.screen import console
+from squall.chaos.toolchain.extras import lacking
+from squall.chaos.typed import here, typed
+from squall.checkers.history import seal
+from squall.checkers.history.conversion import convert_once
+from squall.checkers.losses import permitted_loss
+from squall.reports.junit import write_junit
+from squall.reports.terminal import summary
 
 EXIT_CODES = {"valid": 0, "invalid": 1}
 UNKNOWN, INTERRUPTED = 2, 130
@@ -24,8 +24,8 @@ UNKNOWN, INTERRUPTED = 2, 130
 def load_report() -> None:
     """Import what the page needs, beside something else; what is missing, `conclude` says."""
     with suppress(ImportError):
-        import reports.figure
-        import reports.page  # noqa: F401
+        import squall.reports.figure
+        import squall.reports.page  # noqa: F401
 
 
 def conclude(
@@ -73,7 +73,7 @@ def _conclude(directory: RunDirectory, *, keep_data: bool, progress: Progress | 
                 shown.enter_context(progress.phase("report"))
             write_junit(directory.path)
             if page:
-                from reports.page import render  # without its libraries there is a verdict all the same
+                from squall.reports.page import render  # without its libraries there is a verdict all the same
 
                 convert_once(directory.path)
                 render(directory.path)
@@ -82,7 +82,7 @@ def _conclude(directory: RunDirectory, *, keep_data: bool, progress: Progress | 
     except Exception as error:  # whatever it is, the verdict stands, and is said
         out.print(f"the report could not be rendered: {said_by(error)}", markup=False, soft_wrap=True)
     if not keep_data:
-        from chaos.runs.judgement import prune_data
+        from squall.chaos.runs.judgement import prune_data
 
         prune_data(directory, verdict)
     summary(directory.path, out, here)

@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING
 
 import click
 
-from chaos.commands.json_output import answer, json_flag
+from squall.chaos.commands.json_output import answer, json_flag
 
 if TYPE_CHECKING:
-    from chaos.commands.outputs import CommandOutput
-    from chaos.toolchain.lookout import Part
+    from squall.chaos.commands.outputs import CommandOutput
+    from squall.chaos.toolchain.lookout import Part
 
 
 @click.command()
@@ -26,7 +26,7 @@ def command() -> int:
     \b
     Exit codes: 0 `squall run` works here, 3 it does not.
     """
-    from chaos.toolchain.lookout import parts
+    from squall.chaos.toolchain.lookout import parts
 
     found = parts()
     answer(lambda: _output(found))
@@ -43,7 +43,7 @@ def command() -> int:
 
 
 def _output(found: Iterable[Part]) -> CommandOutput:
-    from chaos.commands import outputs
+    from squall.chaos.commands import outputs
 
     told = (outputs.Part(name=each.name, found=each.found, costs=each.costs, get=each.get) for each in found)
     return outputs.DoctorOutput(parts=tuple(told))

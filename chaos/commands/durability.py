@@ -14,14 +14,14 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from chaos.errors import HarnessError, Refused
-from chaos.runtimes.real.processes.child import TETHER
-from chaos.toolchain.class_archive import class_archive_here
-from chaos.toolchain.java import java
+from squall.chaos.errors import HarnessError, Refused
+from squall.chaos.runtimes.real.processes.child import TETHER
+from squall.chaos.toolchain.class_archive import class_archive_here
+from squall.chaos.toolchain.java import java
 
 if TYPE_CHECKING:
-    from checkers.nights.night import Night
-    from reports.nights.report import Report
+    from squall.checkers.nights.night import Night
+    from squall.reports.nights.report import Report
 
 Say = Callable[[str], None]
 
@@ -51,10 +51,10 @@ def make_report(path: Path, wanted: Wanted, say: Say) -> tuple[Path, Report]:
 
     Refused for a folder without a night.
     """
-    from checkers.nights import store
-    from checkers.nights.night import NoNight, read_night
-    from reports.nights.page import render
-    from reports.nights.report import report_of
+    from squall.checkers.nights import store
+    from squall.checkers.nights.night import NoNight, read_night
+    from squall.reports.nights.page import render
+    from squall.reports.nights.report import report_of
 
     try:
         night = read_night(path)
@@ -73,9 +73,9 @@ def make_report(path: Path, wanted: Wanted, say: Say) -> tuple[Path, Report]:
 
 def _through_spark(night: Night, place: Path, wanted: Wanted, say: Say) -> tuple[list[dict[str, Any]], list[str]]:
     """The table's rows, and of which nights they are; this night is collected first if the store has it otherwise."""
-    from chaos.nights.outcome import many
-    from checkers.nights import store
-    from spark_analysis.nights.cells import from_json
+    from squall.chaos.nights.outcome import many
+    from squall.checkers.nights import store
+    from squall.spark_analysis.nights.cells import from_json
 
     began = {each.night: each.began for each in store.collections(place)[0]} | {night.name: night.began}
     chosen = chosen_nights(began, night.name, wanted)
@@ -97,8 +97,8 @@ def _through_spark(night: Night, place: Path, wanted: Wanted, say: Say) -> tuple
 
 def _collect_nothing(night: Night, place: Path) -> None:
     """A night in which nothing ran needs no Spark."""
-    from checkers.nights import store
-    from spark_analysis.nights.collect import Collector
+    from squall.checkers.nights import store
+    from squall.spark_analysis.nights.collect import Collector
 
     with _with_findings(night, place) as folder:
         Collector(night).write(folder)
@@ -118,9 +118,9 @@ def chosen_nights(began: Mapping[str, str], night: str, wanted: Wanted) -> list[
 def _with_findings(night: Night, place: Path) -> Iterator[Path]:
     """A folder of the store with the findings of the night, to which the rest is added. Gone afterwards, unless it was
     committed: then it has another name."""
-    from checkers.nights import store
-    from checkers.nights.facts import facts_of_night
-    from reports.nights.findings import findings_of
+    from squall.checkers.nights import store
+    from squall.checkers.nights.facts import facts_of_night
+    from squall.reports.nights.findings import findings_of
 
     now = datetime.now(UTC)
     folder = store.fresh(place, f"{night.name}-{os.getpid()}-{now:%H%M%S%f}", now)
@@ -137,7 +137,7 @@ def _run(arguments: Sequence[str], say: Say) -> None:
     more = ["--class-archive", str(archive)] if archive else []
     # Tethered: a command that is killed leaves no Spark that goes on alone.
     tether = (sys.executable, "-I", "-S", str(TETHER), str(os.getpid()))
-    command = [*tether, sys.executable, "-P", "-m", "spark_analysis.nights", *arguments]
+    command = [*tether, sys.executable, "-P", "-m", "squall.spark_analysis.nights", *arguments]
     done = subprocess.run(
         [*command, "--java-home", str(there.home), *more], stdin=subprocess.DEVNULL, capture_output=True, text=True
     )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import click
 
-from checkers.engines import LARGEST_MIB, REFERENCE, SPARK
+from squall.checkers.engines import LARGEST_MIB, REFERENCE, SPARK
 
 engine_flag = click.option(
     "--engine",

@@ -7,16 +7,16 @@ from typing import TYPE_CHECKING
 
 import click
 
-from chaos.commands import completions
-from chaos.commands.json_output import answer, json_flag
-from chaos.errors import Refused
-from chaos.nearest import nearest
-from chaos.runs.directory import LATEST, RUNS, RunDirectory
-from chaos.screen import columns
-from chaos.typed import here, place, typed
+from squall.chaos.commands import completions
+from squall.chaos.commands.json_output import answer, json_flag
+from squall.chaos.errors import Refused
+from squall.chaos.nearest import nearest
+from squall.chaos.runs.directory import LATEST, RUNS, RunDirectory
+from squall.chaos.screen import columns
+from squall.chaos.typed import here, place, typed
 
 if TYPE_CHECKING:
-    from chaos.commands.outputs import CommandOutput
+    from squall.chaos.commands.outputs import CommandOutput
 
 READABLE = 100
 """Columns: nobody reads longer lines of prose."""
@@ -38,9 +38,9 @@ def command(run: Path, anomaly: str) -> int:
       squall explain runs/latest lost-write
       squall explain runs/latest "G1a (late end)"
     """
-    from checkers.anomalies.registry import CATALOG
-    from reports.explained import NotThere, explained, findings_of, listing
-    from reports.run_files import PAGE
+    from squall.checkers.anomalies.registry import CATALOG
+    from squall.reports.explained import NotThere, explained, findings_of, listing
+    from squall.reports.run_files import PAGE
 
     path, width = RunDirectory.open(run).path, min(columns(), READABLE)
     answer(lambda: _output(path, anomaly))
@@ -60,12 +60,12 @@ def command(run: Path, anomaly: str) -> int:
 
 
 def _output(path: Path, name: str) -> CommandOutput:
-    from chaos.commands.outputs import Cause, ExplainedFinding, ExplainedWitness, ExplainOutput
-    from chaos.commands.run_output import finding_of
-    from reports import checks
-    from reports.causes import Group, groups_of
-    from reports.explained import found_as, stories_of
-    from reports.run_files import read_run
+    from squall.chaos.commands.outputs import Cause, ExplainedFinding, ExplainedWitness, ExplainOutput
+    from squall.chaos.commands.run_output import finding_of
+    from squall.reports import checks
+    from squall.reports.causes import Group, groups_of
+    from squall.reports.explained import found_as, stories_of
+    from squall.reports.run_files import read_run
 
     def cause_of(group: Group) -> Cause:
         told = tuple(

@@ -6,10 +6,10 @@ from pathlib import Path
 
 import click
 
-from chaos.commands import completions
-from chaos.errors import Refused
-from chaos.runs.directory import LATEST, RUNS, RunDirectory
-from chaos.typed import typed
+from squall.chaos.commands import completions
+from squall.chaos.errors import Refused
+from squall.chaos.runs.directory import LATEST, RUNS, RunDirectory
+from squall.chaos.typed import typed
 
 NAMED = 5
 """Lines that look like secrets, of which the refusal tells."""
@@ -35,9 +35,9 @@ def command(run: Path, out: Path | None, even_with_secrets: bool) -> int:
       squall export
       squall export runs/20260704T120000-seed7 --out for-you.zip
     """
-    from checkers.history.conversion import convert_once
-    from reports.export import suspects, write_zip
-    from reports.raw_files import size_text
+    from squall.checkers.history.conversion import convert_once
+    from squall.reports.export import suspects, write_zip
+    from squall.reports.raw_files import size_text
 
     directory = RunDirectory.open(run)
     found = [] if even_with_secrets else list(suspects(directory.path))

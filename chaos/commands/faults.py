@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import click
 
-from chaos.faults.kind import RUNTIMES, SIDES, TRAFFIC
-from chaos.faults.targets import CLIENT_TARGETS, LINK_TARGET, NODE_TARGETS, ZONE_TARGET
-from chaos.plans import support
+from squall.chaos.faults.kind import RUNTIMES, SIDES, TRAFFIC
+from squall.chaos.faults.targets import CLIENT_TARGETS, LINK_TARGET, NODE_TARGETS, ZONE_TARGET
+from squall.chaos.plans import support
 
 PLANS = f"""In plans:
   target  {", ".join(NODE_TARGETS)}, {ZONE_TARGET}:N, {", ".join(CLIENT_TARGETS)};

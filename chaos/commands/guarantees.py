@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING
 
 import click
 
-from chaos.commands.json_output import answer, json_flag
-from chaos.screen import columns
+from squall.chaos.commands.json_output import answer, json_flag
+from squall.chaos.screen import columns
 
 if TYPE_CHECKING:
-    from chaos.commands.outputs import CommandOutput
-    from checkers.guarantees import Guarantee
-    from checkers.mechanisms import Mechanism
+    from squall.chaos.commands.outputs import CommandOutput
+    from squall.checkers.guarantees import Guarantee
+    from squall.checkers.mechanisms import Mechanism
 
 ACKS = {"all": -1, "-1": -1, "1": 1, "0": 0}
 LEVELS = ("read_uncommitted", "read_committed")
@@ -108,8 +108,8 @@ def command(
       squall guarantees --commits auto
       squall guarantees --target kafka
     """
-    from checkers.anomalies.registry import FOUND
-    from checkers.guarantees import RunConfiguration, guarantee_for
+    from squall.checkers.anomalies.registry import FOUND
+    from squall.checkers.guarantees import RunConfiguration, guarantee_for
 
     on = acks in ("all", "-1") if idempotence is None else idempotence
     if on and ACKS[acks] != -1:
@@ -156,10 +156,10 @@ def command(
 
 
 def _output(cells: Iterable[tuple[str, Guarantee]]) -> CommandOutput:
-    from chaos.commands.outputs import ConfigurationPromise, GuaranteesOutput, Permission
-    from checkers.anomalies.registry import FOUND
-    from checkers.mechanisms import ITSELF
-    from checkers.reasons import mechanism_of
+    from squall.chaos.commands.outputs import ConfigurationPromise, GuaranteesOutput, Permission
+    from squall.checkers.anomalies.registry import FOUND
+    from squall.checkers.mechanisms import ITSELF
+    from squall.checkers.reasons import mechanism_of
 
     def permissions(each: Guarantee) -> Iterator[Permission]:
         for name, reason in each.permitted.items():
@@ -211,8 +211,8 @@ def _say_mechanisms(guarantees: Iterable[Guarantee]) -> None:
 
 def _mechanisms(guarantees: Iterable[Guarantee]) -> list[Mechanism]:
     """Those that something permitted needs, each once."""
-    from checkers.mechanisms import ITSELF
-    from checkers.reasons import mechanism_of
+    from squall.checkers.mechanisms import ITSELF
+    from squall.checkers.reasons import mechanism_of
 
     needed = [mechanism_of(reason) for each in guarantees for reason in each.permitted.values()]
     return [each for each in dict.fromkeys(needed) if each is not ITSELF]
@@ -220,8 +220,8 @@ def _mechanisms(guarantees: Iterable[Guarantee]) -> list[Mechanism]:
 
 def _by_reason(guarantee: Guarantee, numbers: Mapping[str, int]) -> list[str]:
     """Return a sentence for each reason: names, evidence in brackets, the reason with the number of its source."""
-    from checkers.mechanisms import ITSELF
-    from checkers.reasons import mechanism_of
+    from squall.checkers.mechanisms import ITSELF
+    from squall.checkers.reasons import mechanism_of
 
     found: dict[str, dict[str, list[str]]] = {}
     for name, reason in guarantee.permitted.items():

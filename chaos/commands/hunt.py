@@ -13,19 +13,19 @@ from typing import TYPE_CHECKING
 import click
 from rich.table import Table
 
-from chaos.commands import completions
-from chaos.garbage import garbage_waits
-from chaos.mutants import find, select
-from chaos.mutants.hunt import FEW_STEPS, Failed, Hunted, Run, Shrink, alarms, hunt
-from chaos.mutants.mutant import ON_DISKS
-from chaos.mutants.swarm import drawn_plan
-from chaos.mutants.table import HISTORY, OWN, SWARM, write_docs
-from chaos.plans.plan import Plan
-from chaos.screen import console
-from chaos.standard_streams import outlive_readers
+from squall.chaos.commands import completions
+from squall.chaos.garbage import garbage_waits
+from squall.chaos.mutants import find, select
+from squall.chaos.mutants.hunt import FEW_STEPS, Failed, Hunted, Run, Shrink, alarms, hunt
+from squall.chaos.mutants.mutant import ON_DISKS
+from squall.chaos.mutants.swarm import drawn_plan
+from squall.chaos.mutants.table import HISTORY, OWN, SWARM, write_docs
+from squall.chaos.plans.plan import Plan
+from squall.chaos.screen import console
+from squall.chaos.standard_streams import outlive_readers
 
 if TYPE_CHECKING:
-    from chaos.runs.result import SimResult
+    from squall.chaos.runs.result import SimResult
 
 
 ALL = "all"
@@ -180,8 +180,8 @@ def simulated(*, history: bool = False) -> Run:
     """Plans are run by the simulator. Of a bug of transactions or groups only that counts which clients see; with
     `history` of every bug.
     """
-    from chaos.errors import HarnessError
-    from chaos.runs.simulation import simulate
+    from squall.chaos.errors import HarnessError
+    from squall.chaos.runs.simulation import simulate
 
     def run(plan: Plan, mutant: str | None) -> Failed | None:
         of_clients = mutant is not None and (history or find(mutant).is_of_clients)
@@ -197,7 +197,7 @@ def seen_by_clients(result: SimResult, expected: Sequence[str]) -> Failed | None
     """What the history shows, an expected anomaly before any other; or how the cluster ended. A broken invariant says
     nothing here, nor do replicas that differ: no client can ask for either.
     """
-    from chaos.runs.result import Failure
+    from squall.chaos.runs.result import Failure
 
     anomalies = [name for name in result.anomalies if name not in ON_DISKS]
     seen = [*(name for name in expected if name in anomalies), *anomalies]
@@ -208,10 +208,10 @@ def seen_by_clients(result: SimResult, expected: Sequence[str]) -> Failed | None
 
 
 def shrinker(budget_s: float) -> Shrink:
-    """Plans are shrunk by `chaos.shrinking`."""
+    """Plans are shrunk by `squall.chaos.shrinking`."""
     from collections.abc import Callable
 
-    from chaos.shrinking.shrinker import shrink
+    from squall.chaos.shrinking.shrinker import shrink
 
     def shortest(plan: Plan, failure: Failed, run: Callable[[Plan], Failed | None]) -> tuple[Plan, int]:
         done = shrink(plan, failure, run, budget_s=budget_s, clock=time.process_time)

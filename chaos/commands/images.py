@@ -22,8 +22,8 @@ def command(standalone: bool) -> int:
       docker compose -f compose/cluster.yaml up
       squall images --standalone && docker run -p 9092:9092 squall/broker
     """
-    from chaos.toolchain.engine import find_engine
-    from chaos.toolchain.images import ensure_images, name_latest, standalone_image
+    from squall.chaos.toolchain.engine import find_engine
+    from squall.chaos.toolchain.images import ensure_images, name_latest, standalone_image
 
     engine = find_engine()
     say = partial(click.echo, err=True)

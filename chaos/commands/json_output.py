@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Any
 import click
 
 if TYPE_CHECKING:
-    from chaos.commands.outputs import CommandOutput
+    from squall.chaos.commands.outputs import CommandOutput
 
-_KEY = "chaos.commands.json_output"
+_KEY = "squall.chaos.commands.json_output"
 _HELP = "Print the result as one JSON object (docs/json.md) on standard output; everything else goes to stderr."
 
 

@@ -11,32 +11,32 @@ from typing import TYPE_CHECKING, Any
 import click
 import msgspec
 
-from chaos.commands.json_output import answer
-from chaos.errors import HarnessError, said_by
-from chaos.nights import outcome as outcomes
-from chaos.nights.announcement import announce
-from chaos.nights.budget import MIB, PAGE_SHARE
-from chaos.nights.directory import NightDirectory, bytes_of, write_whole
-from chaos.nights.findings import NightFinding
-from chaos.nights.full_disk import is_full
-from chaos.nights.player import read_verdict
-from chaos.screen import console
-from chaos.typed import lasting, place, typed
-from checkers.nights.night import SCHEMA
-from reports.run_files import objects
+from squall.chaos.commands.json_output import answer
+from squall.chaos.errors import HarnessError, said_by
+from squall.chaos.nights import outcome as outcomes
+from squall.chaos.nights.announcement import announce
+from squall.chaos.nights.budget import MIB, PAGE_SHARE
+from squall.chaos.nights.directory import NightDirectory, bytes_of, write_whole
+from squall.chaos.nights.findings import NightFinding
+from squall.chaos.nights.full_disk import is_full
+from squall.chaos.nights.player import read_verdict
+from squall.chaos.screen import console
+from squall.chaos.typed import lasting, place, typed
+from squall.checkers.nights.night import SCHEMA
+from squall.reports.run_files import objects
 
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from chaos.commands.outputs import NightlyOutput, NightRun
-    from chaos.nights.accepted import Accepted
-    from chaos.nights.items import Item
-    from chaos.nights.opening import Opened
-    from chaos.nights.outcome import Outcome
-    from chaos.nights.player import Player
-    from checkers.nights.results import Attempt
-    from reports.nights.report import Report
-    from reports.nights.standing import Standing
+    from squall.chaos.commands.outputs import NightlyOutput, NightRun
+    from squall.chaos.nights.accepted import Accepted
+    from squall.chaos.nights.items import Item
+    from squall.chaos.nights.opening import Opened
+    from squall.chaos.nights.outcome import Outcome
+    from squall.chaos.nights.player import Player
+    from squall.checkers.nights.results import Attempt
+    from squall.reports.nights.report import Report
+    from squall.reports.nights.standing import Standing
 
 INTERRUPTED = 130
 ALLURE = "allure"
@@ -183,7 +183,7 @@ def _end_full(directory: NightDirectory, outcome: Outcome, not_selected: Sequenc
 
 def night_run(item: Item, left_out: str, attempts: Sequence[Attempt] = ()) -> NightRun:
     """One run of a night, as --json prints it. left_out: why it was not played; empty where it was."""
-    from chaos.commands.outputs import NightRun
+    from squall.chaos.commands.outputs import NightRun
 
     return NightRun(
         item=item.item,
@@ -197,7 +197,7 @@ def night_run(item: Item, left_out: str, attempts: Sequence[Attempt] = ()) -> Ni
 
 def night_output(outcome: Outcome, **more: Any) -> NightlyOutput:
     """A night as --json prints it. more: what only the command knows."""
-    from chaos.commands.outputs import FoundIn, NightCounts, NightFound, NightlyOutput
+    from squall.chaos.commands.outputs import FoundIn, NightCounts, NightFound, NightlyOutput
 
     folder = Path(outcome.folder).absolute()
 
@@ -265,7 +265,7 @@ def _write_end(
 
 
 def _allure(directory: NightDirectory, say: Console, room: int) -> None:
-    from chaos.toolchain import allure
+    from squall.chaos.toolchain import allure
 
     needed = int(PAGE_SHARE * bytes_of(directory.allure))
     if needed > room:
@@ -284,7 +284,7 @@ def _allure(directory: NightDirectory, say: Console, room: int) -> None:
 def pages(directory: NightDirectory, say: Console, room: int) -> tuple[str, Report | None]:
     """Make Allure's page and the durability report. Where that is, and what it is made of; empty and None where there
     is none, which is said. room: bytes that Allure's page may take."""
-    from chaos.commands.durability import Wanted, make_report
+    from squall.chaos.commands.durability import Wanted, make_report
 
     _allure(directory, say, room)
     say.print("the durability report: collecting the night ...")
@@ -299,8 +299,8 @@ def pages(directory: NightDirectory, say: Console, room: int) -> tuple[str, Repo
 
 def _add_checks(directory: NightDirectory, outcome: Outcome) -> None:
     """The checks of each run into the night's junit.xml."""
-    from chaos.nights.plugin import case_of
-    from reports.junit import NightCase, add_checks
+    from squall.chaos.nights.plugin import case_of
+    from squall.reports.junit import NightCase, add_checks
 
     cases = []
     for item in outcome.items:
@@ -313,8 +313,8 @@ def _add_checks(directory: NightDirectory, outcome: Outcome) -> None:
 
 def _tolerate(directory: NightDirectory, outcome: Outcome) -> None:
     """In the night's junit.xml, the runs whose findings do not fail the night are skipped, and say why."""
-    from chaos.nights.plugin import case_of
-    from reports.junit import tolerate
+    from squall.chaos.nights.plugin import case_of
+    from squall.reports.junit import tolerate
 
     failing = {item.item for item, _ in outcome.failing}
     cases: dict[tuple[str, str], str] = {}

@@ -7,15 +7,15 @@ import os
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
-from chaos.nights.evidence import BAD, GOOD, SKIPPED, UNSURE, Evidence, Step
-from chaos.typed import here
-from checkers.anomalies.registry import LOSS
-from reports import checks, meaning
-from reports.checks import Check
-from reports.explained import NotThere, explained
-from reports.fault_words import FaultRow, fault_rows
-from reports.figure import standalone
-from reports.run_files import RunFiles, mapping, number, read_run
+from squall.chaos.nights.evidence import BAD, GOOD, SKIPPED, UNSURE, Evidence, Step
+from squall.chaos.typed import here
+from squall.checkers.anomalies.registry import LOSS
+from squall.reports import checks, meaning
+from squall.reports.checks import Check
+from squall.reports.explained import NotThere, explained
+from squall.reports.fault_words import FaultRow, fault_rows
+from squall.reports.figure import standalone
+from squall.reports.run_files import RunFiles, mapping, number, read_run
 
 STATUS = {checks.FAILED: BAD, checks.UNJUDGED: UNSURE, checks.LITTLE: SKIPPED, checks.NOT_RUN: SKIPPED}
 STORIES = 5
@@ -31,7 +31,7 @@ def evidence_of(run: Path, unexpected: Sequence[str] = ()) -> Evidence:
     broken = [each for each in every if each.state == checks.FAILED or (each.count and each.name in unexpected)]
     page = run / "report.html"
     if unexpected and page.exists():
-        from reports.page import render
+        from squall.reports.page import render
 
         render(run)  # its process did not know what the night forbids
     return Evidence(

@@ -15,28 +15,28 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from chaos.commands.json_output import answer, json_flag
-from chaos.errors import Refused
-from chaos.nights.accepted import FILE as ACCEPTED
-from chaos.nights.accepted import Accepted, AcceptedError, read_accepted
-from chaos.nights.announcement import runnable, unwritable
-from chaos.nights.axes import AXES
-from chaos.nights.directory import NIGHTS, NightDirectory
-from chaos.nights.findings import ANY, FAIL_ON
-from chaos.nights.matrix import FILE, Matrix, MatrixError, make_matrix, read_matrix, seconds, varied
-from chaos.screen import console
-from chaos.toolchain.places import shared
-from chaos.typed import place
+from squall.chaos.commands.json_output import answer, json_flag
+from squall.chaos.errors import Refused
+from squall.chaos.nights.accepted import FILE as ACCEPTED
+from squall.chaos.nights.accepted import Accepted, AcceptedError, read_accepted
+from squall.chaos.nights.announcement import runnable, unwritable
+from squall.chaos.nights.axes import AXES
+from squall.chaos.nights.directory import NIGHTS, NightDirectory
+from squall.chaos.nights.findings import ANY, FAIL_ON
+from squall.chaos.nights.matrix import FILE, Matrix, MatrixError, make_matrix, read_matrix, seconds, varied
+from squall.chaos.screen import console
+from squall.chaos.toolchain.places import shared
+from squall.chaos.typed import place
 
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from chaos.commands.outputs import CommandOutput
-    from chaos.nights.budget import Forecast
-    from chaos.nights.items import Item
-    from chaos.nights.opening import Opened
-    from chaos.nights.player import Player
-    from checkers.nights.results import Attempt
+    from squall.chaos.commands.outputs import CommandOutput
+    from squall.chaos.nights.budget import Forecast
+    from squall.chaos.nights.items import Item
+    from squall.chaos.nights.opening import Opened
+    from squall.chaos.nights.player import Player
+    from squall.checkers.nights.results import Attempt
 
 _FLAGS = {r"runs\.\d+\.axes\.": "--vary ", r"runs\.\d+\.faults": "--faults", r"expect\.\d+\.never": "--never"}
 """Parts of a matrix, as expressions -> the flags that give them."""
@@ -255,7 +255,7 @@ def command(
     Each run is a `squall run` or a `squall sim`. Runs with the verdict unknown are tried again. --resume continues a
     night that was interrupted. The night's folder has a summary, JUnit and Allure results, and every run.
     """
-    from chaos.nights import opening, session
+    from squall.chaos.nights import opening, session
 
     others = (matrix_file, vary, faults, time_s, seeds, seed is not None, out, flags["never"])
     if resume is not None and any(others):
@@ -340,7 +340,7 @@ def _slots(flags: dict[str, Any]) -> int:
 
 def _forecast(opened: Opened, chosen: Sequence[Item], flags: dict[str, Any], done: Collection[str] = ()) -> Forecast:
     """chosen: what -k leaves; done: items that ended in an earlier session."""
-    from chaos.nights.budget import MIB, forecast
+    from squall.chaos.nights.budget import MIB, forecast
 
     keep = opened.matrix.keep_mib * MIB
     plays = [each for each in chosen if each.item not in done and each.item not in opened.lacking]
@@ -370,8 +370,8 @@ def _list(directory: NightDirectory, opened: Opened, chosen: Sequence[Item], fla
 def _planned(
     directory: NightDirectory, opened: Opened, chosen: Sequence[Item], out: Mapping[str, str]
 ) -> CommandOutput:
-    from chaos.commands.night_end import night_run
-    from chaos.commands.outputs import NightCounts, NightlyOutput
+    from squall.chaos.commands.night_end import night_run
+    from squall.chaos.commands.outputs import NightCounts, NightlyOutput
 
     runs = tuple(night_run(item, out.get(item.item, "")) for item in chosen)
     counts = NightCounts(planned=len(runs), left_out=sum(bool(each.left_out) for each in runs))
@@ -379,9 +379,9 @@ def _planned(
 
 
 def _say_plan(say: Console, directory: NightDirectory, opened: Opened, chosen: Sequence[Item], told: Forecast) -> None:
-    from chaos.nights.budget import MIB
-    from chaos.nights.items import idle
-    from chaos.nights.outcome import many
+    from squall.chaos.nights.budget import MIB
+    from squall.chaos.nights.items import idle
+    from squall.chaos.nights.outcome import many
 
     cells = {each.configuration for each in chosen}
     budget = "" if opened.matrix.budget is None else f", of {opened.matrix.budget / 60:.0f} min"
@@ -410,14 +410,14 @@ def _say_plan(say: Console, directory: NightDirectory, opened: Opened, chosen: S
 def _play(
     directory: NightDirectory, opened: Opened, chosen: Sequence[Item], flags: dict[str, Any], say: Console
 ) -> int:
-    from chaos.commands.night_end import end
-    from chaos.commands.night_evidence import evidence_of
-    from chaos.nights import opening, session
-    from chaos.nights.budget import MIB, spent_s
-    from chaos.nights.leftovers import end_leftovers
-    from chaos.nights.outcome import many
-    from chaos.nights.player import Limits, Player
-    from checkers.nights.results import by_item
+    from squall.chaos.commands.night_end import end
+    from squall.chaos.commands.night_evidence import evidence_of
+    from squall.chaos.nights import opening, session
+    from squall.chaos.nights.budget import MIB, spent_s
+    from squall.chaos.nights.leftovers import end_leftovers
+    from squall.chaos.nights.outcome import many
+    from squall.chaos.nights.player import Limits, Player
+    from squall.checkers.nights.results import by_item
 
     say.print(f"night {opened.id}: {place(directory.path)}", markup=False, soft_wrap=True)
 
@@ -452,7 +452,7 @@ def _say_begun(say: Console, player: Player, item: Item, log: Path) -> None:
 
 def _say_ended(say: Console, player: Player, item: Item, attempt: Attempt) -> None:
     """One line for a run that has ended: which of how many, its verdict, and what is to come."""
-    from chaos.nights.budget import forecast
+    from squall.chaos.nights.budget import forecast
 
     rest = [each for each in player.items if not player.done(each) and each.item not in player.left_out]
     limits = player.limits
@@ -472,6 +472,6 @@ def _say_ended(say: Console, player: Player, item: Item, attempt: Attempt) -> No
     if word == "valid" and attempt.permitted_loss:
         say.print(f"    {attempt.permitted_loss}  {run}", style="yellow", markup=False, soft_wrap=True)
     if attempt.why or attempt.unexpected:
-        from chaos.nights.outcome import found
+        from squall.chaos.nights.outcome import found
 
         say.print(f"    {found(attempt)}  {run}", markup=False, soft_wrap=True)

@@ -9,16 +9,16 @@ from typing import TYPE_CHECKING
 
 import click
 
-from chaos.commands import completions
-from chaos.commands.json_output import answer, json_flag
-from chaos.errors import Refused
-from chaos.runs.directory import RunDirectory
-from chaos.screen import console
-from chaos.toolchain.extras import missing
+from squall.chaos.commands import completions
+from squall.chaos.commands.json_output import answer, json_flag
+from squall.chaos.errors import Refused
+from squall.chaos.runs.directory import RunDirectory
+from squall.chaos.screen import console
+from squall.chaos.toolchain.extras import missing
 
 if TYPE_CHECKING:
-    from chaos.commands.outputs import CommandOutput
-    from reports.query import Result
+    from squall.chaos.commands.outputs import CommandOutput
+    from squall.reports.query import Result
 
 
 @click.command()
@@ -41,8 +41,8 @@ def command(run: Path, sql: str, as_csv: bool) -> int:
     path = RunDirectory.open(run).path
     if lacks := missing("query"):
         raise Refused("; ".join(lacks))
-    from reports.query import QueryError, Result, query
-    from reports.query_views import VIEWS
+    from squall.reports.query import QueryError, Result, query
+    from squall.reports.query_views import VIEWS
 
     if sql:
         try:
@@ -64,7 +64,7 @@ def command(run: Path, sql: str, as_csv: bool) -> int:
 
 
 def _output(result: Result) -> CommandOutput:
-    from chaos.commands.outputs import Column, QueryOutput
+    from squall.chaos.commands.outputs import Column, QueryOutput
 
     return QueryOutput(
         columns=tuple(Column(name=name, type=kind) for name, kind in zip(result.columns, result.types, strict=True)),

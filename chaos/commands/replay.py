@@ -9,17 +9,17 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from chaos.commands import completions
-from chaos.garbage import garbage_waits
-from chaos.screen import console
-from chaos.typed import lasting, typed
+from squall.chaos.commands import completions
+from squall.chaos.garbage import garbage_waits
+from squall.chaos.screen import console
+from squall.chaos.typed import lasting, typed
 
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from chaos.plans.plan import Plan
-    from chaos.runs.recorded import Recorded
-    from chaos.runs.result import SimResult
+    from squall.chaos.plans.plan import Plan
+    from squall.chaos.runs.recorded import Recorded
+    from squall.chaos.runs.result import SimResult
 
 ATTEMPTS = "replays.json"
 FOUND = "sim"
@@ -58,8 +58,8 @@ def command(run: Path, world: str | None, tries: int, root: Path) -> int:
     anomalies shows, which `squall shrink` can then shorten.
     """
 
-    from chaos.plans.mistakes import beyond_limits
-    from chaos.runs.recorded import recorded
+    from squall.chaos.plans.mistakes import beyond_limits
+    from squall.chaos.runs.recorded import recorded
 
     say = console(stderr=True)
     what = recorded(run)
@@ -73,10 +73,10 @@ def command(run: Path, world: str | None, tries: int, root: Path) -> int:
 
 
 def _live(what: Recorded, root: Path, world: str) -> int:
-    from chaos.commands.conclusion import conclude
-    from chaos.errors import Refused
-    from chaos.plans.plan import PlanError, make_plan
-    from chaos.runs.real import run_and_judge
+    from squall.chaos.commands.conclusion import conclude
+    from squall.chaos.errors import Refused
+    from squall.chaos.plans.plan import PlanError, make_plan
+    from squall.chaos.runs.real import run_and_judge
 
     try:
         plan = make_plan({**what.plan.model_dump(mode="json"), "runtime": world}, as_recorded=True)
@@ -91,7 +91,7 @@ def _live(what: Recorded, root: Path, world: str) -> int:
 
 def same_again(what: Recorded, say: Console) -> int:
     """Simulate the very same run, and compare. Whether the first broken invariant ended it is not recorded: both."""
-    from chaos.runs.simulation import simulate
+    from squall.chaos.runs.simulation import simulate
 
     results = []
     for stop_at_first in (True, False):
@@ -141,9 +141,9 @@ def _traced(text: str) -> list[str]:
 @garbage_waits()
 def until_it_shows(what: Recorded, tries: int, say: Console) -> int:
     """A run of processes, in the simulator, seed by seed."""
-    from chaos.errors import Refused
-    from chaos.runs.recorded import save_at
-    from chaos.runs.simulation import simulate
+    from squall.chaos.errors import Refused
+    from squall.chaos.runs.recorded import save_at
+    from squall.chaos.runs.simulation import simulate
 
     path = what.directory.path
     if not what.anomalies:

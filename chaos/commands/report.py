@@ -6,9 +6,9 @@ from pathlib import Path
 
 import click
 
-from chaos.commands import completions
-from chaos.runs.directory import LATEST, RUNS, RunDirectory
-from chaos.screen import console
+from squall.chaos.commands import completions
+from squall.chaos.runs.directory import LATEST, RUNS, RunDirectory
+from squall.chaos.screen import console
 
 
 @click.command()
@@ -50,11 +50,11 @@ def command(run: Path | None, nightly: Path | None, nights: int | None, since: o
 
 
 def _of_run(run: Path) -> int:
-    from chaos.typed import here
-    from checkers.history.conversion import convert_once
-    from reports.junit import write_junit
-    from reports.page import render
-    from reports.terminal import summary
+    from squall.chaos.typed import here
+    from squall.checkers.history.conversion import convert_once
+    from squall.reports.junit import write_junit
+    from squall.reports.page import render
+    from squall.reports.terminal import summary
 
     path = RunDirectory.open(run).path
     convert_once(path)
@@ -67,8 +67,8 @@ def _of_run(run: Path) -> int:
 def _of_night(path: Path, nights: int | None, since: object, where: tuple[str, ...]) -> int:
     from datetime import datetime
 
-    from chaos.commands.durability import Wanted, make_report
-    from reports.nights.terminal import show
+    from squall.chaos.commands.durability import Wanted, make_report
+    from squall.reports.nights.terminal import show
 
     pairs = [each.partition("=") for each in where]
     if wrong := next(

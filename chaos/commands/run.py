@@ -11,23 +11,23 @@ from typing import TYPE_CHECKING, Any, Literal, get_args, get_origin
 import click
 from pydantic.fields import FieldInfo
 
-from chaos.commands import completions
-from chaos.commands.engines import engine_flag
-from chaos.commands.grouped import Grouped
-from chaos.commands.json_output import answer, json_flag
-from chaos.faults.kind import FaultError
-from chaos.faults.kinds import KINDS
-from chaos.flags import is_typed, of_this_call
-from chaos.plans.mistakes import beyond_limits
-from chaos.plans.parts import LimitsPlan
-from chaos.plans.plan import Plan, PlanError, make_plan, not_drawn, read_plan, with_schedule
-from chaos.plans.schedule import DEFAULT_KINDS, parse_kinds
-from chaos.typed import typed
-from workloads.registry import DEFAULT, SCENARIOS, suited_brokers, unknown
-from workloads.scenario import Scenario
+from squall.chaos.commands import completions
+from squall.chaos.commands.engines import engine_flag
+from squall.chaos.commands.grouped import Grouped
+from squall.chaos.commands.json_output import answer, json_flag
+from squall.chaos.faults.kind import FaultError
+from squall.chaos.faults.kinds import KINDS
+from squall.chaos.flags import is_typed, of_this_call
+from squall.chaos.plans.mistakes import beyond_limits
+from squall.chaos.plans.parts import LimitsPlan
+from squall.chaos.plans.plan import Plan, PlanError, make_plan, not_drawn, read_plan, with_schedule
+from squall.chaos.plans.schedule import DEFAULT_KINDS, parse_kinds
+from squall.chaos.typed import typed
+from squall.workloads.registry import DEFAULT, SCENARIOS, suited_brokers, unknown
+from squall.workloads.scenario import Scenario
 
 if TYPE_CHECKING:
-    from chaos.commands.outputs import CommandOutput
+    from squall.chaos.commands.outputs import CommandOutput
 
 INTERRUPTED = 130
 KEPT = ("docker", "external")
@@ -304,11 +304,11 @@ def command(
         plan = plan_of(plan_file, flags, runtime)
     except (PlanError, FaultError) as wrong:
         raise click.UsageError(in_flags(wrong, plan_file, flags)) from None
-    from chaos.commands.conclusion import conclude, load_report
-    from chaos.commands.setup import offer
-    from chaos.runs.exporter import serving
-    from chaos.runs.progress import Progress
-    from chaos.runs.real import THEN, lacks, run_and_judge
+    from squall.chaos.commands.conclusion import conclude, load_report
+    from squall.chaos.commands.setup import offer
+    from squall.chaos.runs.exporter import serving
+    from squall.chaos.runs.progress import Progress
+    from squall.chaos.runs.real import THEN, lacks, run_and_judge
 
     offer(lacks(plan))
     progress = Progress("squall run", then=THEN)
@@ -323,8 +323,8 @@ def command(
 
 
 def _output(path: Path) -> CommandOutput:
-    from chaos.commands.outputs import RunOutput
-    from chaos.commands.run_output import judged_run
+    from squall.chaos.commands.outputs import RunOutput
+    from squall.chaos.commands.run_output import judged_run
 
     return RunOutput(run=judged_run(path))
 
@@ -459,7 +459,7 @@ def _as_found(values: dict[str, Any], given: dict[str, Any]) -> None:
     """Of an external cluster the plan says what it is: its brokers, and that its settings are its own."""
     import trio
 
-    from chaos.runtimes.external.runtime import discover
+    from squall.chaos.runtimes.external.runtime import discover
 
     values["bootstrap"] = given.get("bootstrap") or values.get("bootstrap", "")
     values["compose"] = given.get("compose") or values.get("compose", "")

@@ -5,14 +5,14 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from chaos.commands.outputs import Finding, JudgedRun, Row
-from chaos.typed import here
-from reports import checks
-from reports.run_files import PAGE, read_run
-from reports.shelf import one
+from squall.chaos.commands.outputs import Finding, JudgedRun, Row
+from squall.chaos.typed import here
+from squall.reports import checks
+from squall.reports.run_files import PAGE, read_run
+from squall.reports.shelf import one
 
 if TYPE_CHECKING:
-    from reports.shelf import ShelvedRun
+    from squall.reports.shelf import ShelvedRun
 
 
 def row_of(run: ShelvedRun) -> Row:

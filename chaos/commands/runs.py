@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING
 
 import click
 
-from chaos.commands import completions
-from chaos.commands.json_output import answer, json_flag
-from chaos.errors import Refused
-from chaos.runs.directory import RUNS, RunDirectory
-from chaos.screen import console
-from chaos.typed import typed
+from squall.chaos.commands import completions
+from squall.chaos.commands.json_output import answer, json_flag
+from squall.chaos.errors import Refused
+from squall.chaos.runs.directory import RUNS, RunDirectory
+from squall.chaos.screen import console
+from squall.chaos.typed import typed
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -23,8 +23,8 @@ if TYPE_CHECKING:
     from rich.table import Table
     from rich.text import Text
 
-    from chaos.commands.outputs import CommandOutput
-    from reports.shelf import ShelvedRun
+    from squall.chaos.commands.outputs import CommandOutput
+    from squall.reports.shelf import ShelvedRun
 
 TABLE_COLUMNS = 170
 """What the table of runs needs: on a narrower terminal each run is a few lines."""
@@ -73,8 +73,8 @@ def command(
       squall runs runs/20260704T120000-seed7 runs/latest
       squall runs --prune --older-than 14 --keep-mib 2000 --dry-run
     """
-    from reports.runs_page import render
-    from reports.shelf import shelf, strangers, to_remove
+    from squall.reports.runs_page import render
+    from squall.reports.shelf import shelf, strangers, to_remove
 
     if compare:
         return _compare(compare, runs)
@@ -105,8 +105,8 @@ def command(
 def _output(
     rows: Sequence[ShelvedRun], removed: Sequence[ShelvedRun] = (), others: Sequence[Path] = ()
 ) -> CommandOutput:
-    from chaos.commands.outputs import RunsOutput
-    from chaos.commands.run_output import row_of
+    from squall.chaos.commands.outputs import RunsOutput
+    from squall.chaos.commands.run_output import row_of
 
     return RunsOutput(
         runs=tuple(map(row_of, rows)),
@@ -116,8 +116,8 @@ def _output(
 
 
 def _compare(paths: Sequence[Path], runs: Path) -> int:
-    from reports.compared_page import differences, render
-    from reports.shelf import compared, one, plan_of
+    from squall.reports.compared_page import differences, render
+    from squall.reports.shelf import compared, one, plan_of
 
     if not 2 <= len(paths) <= MOST:
         told = [f"what is in that folder: {typed('runs', '--runs', each)}" for each in paths if len(paths) == 1]

@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING
 
 import click
 
-from chaos.errors import HarnessError
-from chaos.typed import PROGRAM, typed
+from squall.chaos.errors import HarnessError
+from squall.chaos.typed import PROGRAM, typed
 
 if TYPE_CHECKING:
-    from chaos.toolchain.components import Component
-    from chaos.toolchain.lacks import Lack
+    from squall.chaos.toolchain.components import Component
+    from squall.chaos.toolchain.lacks import Lack
 
 
 @click.command()
@@ -40,7 +40,7 @@ def command(**asked: bool) -> int:
     \b
     Exit codes: 0 listed, or everything that the options name is installed; 3 something could not be installed.
     """
-    from chaos.toolchain.components import components
+    from squall.chaos.toolchain.components import components
 
     there = components()
     wanted = [each for each in there if asked[each.name]]
@@ -82,7 +82,7 @@ def offer(lacks: Sequence[Lack]) -> None:
     flags = list(dict.fromkeys(lack.flag for lack in lacks if lack.flag))
     if not flags or not (sys.stdin.isatty() and sys.stderr.isatty()):
         return
-    from chaos.toolchain.components import components
+    from squall.chaos.toolchain.components import components
 
     for lack in lacks:
         click.echo(lack.what, err=True)

@@ -8,20 +8,20 @@ from typing import TYPE_CHECKING
 
 import click
 
-from chaos.commands import completions
-from chaos.commands.grouped import just_one
-from chaos.garbage import garbage_waits
-from chaos.screen import console
-from chaos.toolchain.extras import lacking
-from chaos.typed import lasting, typed
+from squall.chaos.commands import completions
+from squall.chaos.commands.grouped import just_one
+from squall.chaos.garbage import garbage_waits
+from squall.chaos.screen import console
+from squall.chaos.toolchain.extras import lacking
+from squall.chaos.typed import lasting, typed
 
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from chaos.plans.plan import Plan
-    from chaos.runs.directory import RunDirectory
-    from chaos.runs.recorded import Recorded
-    from chaos.shrinking.shrinker import Shrunk
+    from squall.chaos.plans.plan import Plan
+    from squall.chaos.runs.directory import RunDirectory
+    from squall.chaos.runs.recorded import Recorded
+    from squall.chaos.shrinking.shrinker import Shrunk
 
 SHRUNK = "shrunk"
 INTERRUPTED = 130
@@ -65,7 +65,7 @@ def command(run: Path, budget_s: float, wanted: str | None, mutant: str | None) 
     that runs alone, story.txt and story.svg. An earlier RUN/shrunk that still fails is where the search begins.
     """
 
-    from chaos.runs.recorded import recorded
+    from squall.chaos.runs.recorded import recorded
 
     what = recorded(run)
     return shrink_run(what, mutant or what.mutant, wanted, budget_s, console(stderr=True))
@@ -74,10 +74,10 @@ def command(run: Path, budget_s: float, wanted: str | None, mutant: str | None) 
 @garbage_waits()
 def shrink_run(what: Recorded, mutant: str | None, wanted: str | None, budget_s: float, say: Console) -> int:
     """Shrink, save, tell. Refused for a run that was not simulated; HarnessError for one that fails no more."""
-    from chaos.errors import HarnessError, Refused
-    from chaos.plans.operations import concrete
-    from chaos.runs.recorded import tried
-    from chaos.shrinking.shrinker import describe, shrink
+    from squall.chaos.errors import HarnessError, Refused
+    from squall.chaos.plans.operations import concrete
+    from squall.chaos.runs.recorded import tried
+    from squall.chaos.shrinking.shrinker import describe, shrink
 
     path = what.directory.path
     if what.failure is None and not what.simulated:
@@ -118,8 +118,8 @@ def shrink_run(what: Recorded, mutant: str | None, wanted: str | None, budget_s:
 
 def _plan_at(path: Path) -> Plan | None:
     """The plan of an earlier search, for the simulator; None if there is none that can be read."""
-    from chaos.plans.operations import concrete
-    from chaos.plans.plan import PlanError, read_plan
+    from squall.chaos.plans.operations import concrete
+    from squall.chaos.plans.plan import PlanError, read_plan
 
     try:
         return concrete(read_plan(path))
@@ -129,8 +129,8 @@ def _plan_at(path: Path) -> Plan | None:
 
 def _save(plan: Plan, mutant: str | None, path: Path, *, whole: bool) -> RunDirectory:
     """The shrunk plan's run: to its end where it fails there in the same way, else up to the broken invariant."""
-    from chaos.runs.recorded import save_at
-    from chaos.runs.simulation import simulate
+    from squall.chaos.runs.recorded import save_at
+    from squall.chaos.runs.simulation import simulate
 
     result = simulate(plan, mutant=mutant, messages=True, stop_at_first=False)
     if not whole:
@@ -143,9 +143,9 @@ def _save(plan: Plan, mutant: str | None, path: Path, *, whole: bool) -> RunDire
 
 
 def _tell(directory: RunDirectory, done: Shrunk, took_s: float, wanted: str | None) -> None:
-    from chaos.shrinking.shrinker import many
-    from reports.junit import write_junit
-    from reports.page import render
+    from squall.chaos.shrinking.shrinker import many
+    from squall.reports.junit import write_junit
+    from squall.reports.page import render
 
     write_junit(directory.path)
     try:
@@ -166,8 +166,8 @@ def write_story(path: Path, wanted: str | None = None) -> str:
 
     Gives the text; empty where there is nothing to tell.
     """
-    from reports.run_files import read_run
-    from reports.telling import tellings_of
+    from squall.reports.run_files import read_run
+    from squall.reports.telling import tellings_of
 
     stories = tellings_of(read_run(path))
     if not stories:

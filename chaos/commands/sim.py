@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from chaos.commands import completions
-from chaos.commands.grouped import Grouped, just_one
-from chaos.commands.json_output import answer, json_flag
-from chaos.commands.run import (
+from squall.chaos.commands import completions
+from squall.chaos.commands.grouped import Grouped, just_one
+from squall.chaos.commands.json_output import answer, json_flag
+from squall.chaos.commands.run import (
     CLUSTER,
     LIMITS,
     in_flags,
@@ -26,24 +26,24 @@ from chaos.commands.run import (
     workload_flags,
     workload_options,
 )
-from chaos.errors import said_by
-from chaos.faults.kind import FaultError
-from chaos.flags import is_typed, of_this_call
-from chaos.garbage import garbage_waits
-from chaos.plans.plan import Plan, PlanError, read_plan
-from chaos.runs.directory import writable
-from chaos.screen import console, in_words, live_line
-from chaos.typed import here
-from workloads.registry import DEFAULT, SCENARIOS
+from squall.chaos.errors import said_by
+from squall.chaos.faults.kind import FaultError
+from squall.chaos.flags import is_typed, of_this_call
+from squall.chaos.garbage import garbage_waits
+from squall.chaos.plans.plan import Plan, PlanError, read_plan
+from squall.chaos.runs.directory import writable
+from squall.chaos.screen import console, in_words, live_line
+from squall.chaos.typed import here
+from squall.workloads.registry import DEFAULT, SCENARIOS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection
 
     from rich.console import Console
 
-    from chaos.commands.outputs import CommandOutput
-    from chaos.runs.batch import Order, Seeded
-    from chaos.runs.result import SimResult
+    from squall.chaos.commands.outputs import CommandOutput
+    from squall.chaos.runs.batch import Order, Seeded
+    from squall.chaos.runs.result import SimResult
 
 EXIT_VALID, EXIT_INVALID, EXIT_UNKNOWN, INTERRUPTED = 0, 1, 2, 130
 PAGES = 3
@@ -152,7 +152,7 @@ def command(
         raise click.UsageError("--page makes the page of a single seed; in a batch, only failing runs have a page")
     writable(root)
     if seeds is not None:
-        from chaos.runs.batch import Order
+        from squall.chaos.runs.batch import Order
 
         order = Order(plan_file, mutant, root, not all_violations, workload=flags["workload"])
         return _batch(order, seeds, jobs or os.cpu_count() or 1, spark, most_unknown / 100)
@@ -168,7 +168,7 @@ def command(
 
 def _drawn(flags: dict[str, Any], mutant: str | None) -> Plan:
     """The plan of one seed of a swarm: as in a batch."""
-    from chaos.mutants.swarm import drawn_plan
+    from squall.chaos.mutants.swarm import drawn_plan
 
     return drawn_plan(flags["seed"], workload=flags["workload"], mutant=mutant)
 
@@ -192,7 +192,7 @@ def _check(plan_file: Path | None, seeds: range | None, swarm: bool, mutant: str
         except PlanError as wrong:
             raise click.UsageError(str(wrong)) from None
     if mutant is not None:
-        from chaos.mutants import find
+        from squall.chaos.mutants import find
 
         find(mutant)
 
@@ -205,8 +205,8 @@ def _single(
     plan: Plan, mutant: str | None, stop_at_first: bool, end: Callable[[Path, Console], int], root: Path, label: str
 ) -> int:
     """Exit code of one seed. end: given the run directory, says the verdict and gives the code."""
-    from chaos.runs.saved import repeat_of, save
-    from chaos.runs.simulation import simulate
+    from squall.chaos.runs.saved import repeat_of, save
+    from squall.chaos.runs.simulation import simulate
 
     say = console(stderr=True)
     say.print(f"seed {plan.seed}: {plan.cluster.nodes} brokers, {plan.how_many}, {plan.time_s:g} s of load")
@@ -221,8 +221,8 @@ def _single(
 
 
 def _output_of_one(path: Path, digest: str) -> CommandOutput:
-    from chaos.commands.outputs import SimOutput
-    from chaos.commands.run_output import judged_run
+    from squall.chaos.commands.outputs import SimOutput
+    from squall.chaos.commands.run_output import judged_run
 
     return SimOutput(run=judged_run(path), digest=digest)
 
@@ -230,7 +230,7 @@ def _output_of_one(path: Path, digest: str) -> CommandOutput:
 def _say_planted(say: Console, mutant: str | None) -> None:
     """Name the bug that is planted, so that nobody takes what it does for the broker's own."""
     if mutant is not None:
-        from chaos.mutants import find
+        from squall.chaos.mutants import find
 
         planted = find(mutant)
         say.print(f"planted: mutant {planted.title_of()}, a broker that {planted.title}", soft_wrap=True, markup=False)
@@ -252,8 +252,8 @@ def _say_result(say: Console, result: SimResult, took_s: float) -> None:
 
 def _conclude(path: Path, say: Console, *, page: bool, spark: bool) -> int:
     """The table, the page if something was found or it is asked for, and Spark's word where that is asked for."""
-    from chaos.commands.conclusion import conclude
-    from chaos.runs.directory import RunDirectory
+    from squall.chaos.commands.conclusion import conclude
+    from squall.chaos.runs.directory import RunDirectory
 
     if spark:
         _spark(path, say)
@@ -262,8 +262,8 @@ def _conclude(path: Path, say: Console, *, page: bool, spark: bool) -> int:
 
 def _spark(path: Path, say: Console) -> None:
     """Spark's verdict of a saved run, which replaces the one in its directory; what simulation found stays found."""
-    from chaos.runs.directory import RunDirectory
-    from chaos.runs.judgement import judge
+    from squall.chaos.runs.directory import RunDirectory
+    from squall.chaos.runs.judgement import judge
 
     found = json.loads((path / "verdict.json").read_text())
     spark = judge(RunDirectory(path), say)
@@ -325,7 +325,7 @@ class _Tally:
 def _batch(order: Order, seeds: range, jobs: int, spark: bool, most_unknown: float) -> int:
     """Exit code of a batch. most_unknown: the share of seeds, 0 to 1, above which it proves too little."""
 
-    from chaos.runs.batch import run_batch
+    from squall.chaos.runs.batch import run_batch
 
     say = console(stderr=True)
     tally = _Tally(len(seeds))
@@ -363,7 +363,7 @@ def _batch(order: Order, seeds: range, jobs: int, spark: bool, most_unknown: flo
 
 
 def _output_of_batch(tally: _Tally, order: Order, seeds: range) -> CommandOutput:
-    from chaos.commands.outputs import Batch, FailedSeed, SimOutput
+    from squall.chaos.commands.outputs import Batch, FailedSeed, SimOutput
 
     def listed(found: list[Seeded]) -> tuple[FailedSeed, ...]:
         return tuple(
@@ -410,8 +410,8 @@ def _say_failed(say: Console, order: Order, each: Seeded, tally: _Tally) -> None
 
 
 def _page(path: Path, say: Console) -> None:
-    from reports.junit import write_junit
-    from reports.page import render
+    from squall.reports.junit import write_junit
+    from squall.reports.page import render
 
     try:
         write_junit(path)

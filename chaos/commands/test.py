@@ -15,7 +15,7 @@ from typing import Any, NoReturn
 
 import click
 
-from chaos.toolchain.cache import locked
+from squall.chaos.toolchain.cache import locked
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -139,7 +139,7 @@ def _python(module: str, *words: str) -> NoReturn:
     signal.signal(signal.SIGHUP, signal.SIG_DFL)
     sys.stdout.flush()
     os.chdir(ROOT)
-    outliving = [sys.executable, "-m", "chaos.standard_streams", module, *words]
+    outliving = [sys.executable, "-m", "squall.chaos.standard_streams", module, *words]
     os.execve(sys.executable, outliving, _environment())
 
 

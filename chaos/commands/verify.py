@@ -8,11 +8,11 @@ from typing import Any
 
 import click
 
-from chaos.commands import completions
-from chaos.commands.engines import engine_flag
-from chaos.errors import Refused
-from chaos.runs.spark import HERE, Spark
-from chaos.screen import console
+from squall.chaos.commands import completions
+from squall.chaos.commands.engines import engine_flag
+from squall.chaos.errors import Refused
+from squall.chaos.runs.spark import HERE, Spark
+from squall.chaos.screen import console
 
 SETTINGS = {
     "executor_memory": "spark.executor.memory",
@@ -62,12 +62,12 @@ def command(run: Path, expect: str | None, engine: str, **flags: Any) -> int:
 
     With --master, the executors of a Spark cluster do the work. They must see RUN's folder under the same path.
     """
-    from chaos.commands.conclusion import conclude, interrupted, load_report
-    from chaos.runs.directory import RunDirectory
-    from chaos.runs.judgement import judge
-    from chaos.runs.progress import Progress
-    from checkers.engines import SPARK, too_large
-    from checkers.history import seal
+    from squall.chaos.commands.conclusion import conclude, interrupted, load_report
+    from squall.chaos.runs.directory import RunDirectory
+    from squall.chaos.runs.judgement import judge
+    from squall.chaos.runs.progress import Progress
+    from squall.checkers.engines import SPARK, too_large
+    from squall.checkers.history import seal
 
     spark: Spark | None = spark_of(flags)
     if engine != SPARK and spark != HERE:

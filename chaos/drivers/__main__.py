@@ -1,4 +1,4 @@
-"""`python -m chaos.drivers ORDER`: one producer, reader, transactional producer or member of a group.
+"""`python -m squall.chaos.drivers ORDER`: one producer, reader, transactional producer or member of a group.
 
 It is driven by `frames` on its pipes.
 
@@ -17,14 +17,14 @@ from typing import Any
 
 import msgspec
 
-from chaos.drivers.frames import Unframed, frame
-from chaos.drivers.library import Library, Order, load
-from chaos.drivers.members import contract as members
-from chaos.drivers.members.contract import Who
-from chaos.drivers.members.member import OTHER_MEMBER, Member
-from chaos.drivers.reading import Polls, Reader
-from chaos.drivers.transactors import outcomes as transactors
-from chaos.drivers.transactors.calls import Calls
+from squall.chaos.drivers.frames import Unframed, frame
+from squall.chaos.drivers.library import Library, Order, load
+from squall.chaos.drivers.members import contract as members
+from squall.chaos.drivers.members.contract import Who
+from squall.chaos.drivers.members.member import OTHER_MEMBER, Member
+from squall.chaos.drivers.reading import Polls, Reader
+from squall.chaos.drivers.transactors import outcomes as transactors
+from squall.chaos.drivers.transactors.calls import Calls
 
 PUMP_S = 0.005
 FINISH_SLACK_S = 10.0

@@ -12,19 +12,19 @@ from typing import Any, NamedTuple
 
 import trio
 
-from chaos.drivers.frames import frame
-from chaos.drivers.library import CLIENTS, DISTRIBUTIONS, Order
-from chaos.drivers.members.host import LibraryMember
-from chaos.drivers.messages import heard
-from chaos.drivers.process import CLIENT_ENDED, FINISH_SLACK_S, Piped, Process
-from chaos.drivers.transactors.host import LibraryInstance, LibraryTransactor
-from chaos.errors import HarnessError
-from chaos.toolchain.lacks import Lack, refuse
-from workloads.client.cluster import Place
-from workloads.client.groups.membership import CLASSIC
-from workloads.client.outcomes import Outcome, Status
-from workloads.client.settings import ProducerSettings
-from workloads.libraries import (
+from squall.chaos.drivers.frames import frame
+from squall.chaos.drivers.library import CLIENTS, DISTRIBUTIONS, Order
+from squall.chaos.drivers.members.host import LibraryMember
+from squall.chaos.drivers.messages import heard
+from squall.chaos.drivers.process import CLIENT_ENDED, FINISH_SLACK_S, Piped, Process
+from squall.chaos.drivers.transactors.host import LibraryInstance, LibraryTransactor
+from squall.chaos.errors import HarnessError
+from squall.chaos.toolchain.lacks import Lack, refuse
+from squall.workloads.client.cluster import Place
+from squall.workloads.client.groups.membership import CLASSIC
+from squall.workloads.client.outcomes import Outcome, Status
+from squall.workloads.client.settings import ProducerSettings
+from squall.workloads.libraries import (
     Assigned,
     Hearing,
     Instanced,
@@ -35,7 +35,7 @@ from workloads.libraries import (
     TransactorTask,
     Troubled,
 )
-from workloads.needs import Needs
+from squall.workloads.needs import Needs
 
 
 def client_lacks(client: str) -> list[Lack]:
@@ -59,7 +59,7 @@ class _Waiting(NamedTuple):
 
 
 class LibraryProducer:
-    """A library's producer (`workloads.libraries.Sending`)."""
+    """A library's producer (`squall.workloads.libraries.Sending`)."""
 
     def __init__(self, process: Piped, settings: ProducerSettings, flush: Callable[[], None]) -> None:
         self._process = process
@@ -176,7 +176,7 @@ class LibraryProducer:
 
 
 class LibraryReader:
-    """A library's consumer (`workloads.libraries.Reading`)."""
+    """A library's consumer (`squall.workloads.libraries.Reading`)."""
 
     def __init__(self, process: Process) -> None:
         self._process = process
@@ -210,7 +210,7 @@ class LibraryReader:
 
 
 class LibraryDriver:
-    """One library (`workloads.libraries.Driver`). `log` takes what the libraries print."""
+    """One library (`squall.workloads.libraries.Driver`). `log` takes what the libraries print."""
 
     def __init__(self, client: str, bootstrap: str, needs: Needs, log: Path) -> None:
         refuse("this client", client_lacks(client))

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple, Protocol
 
-from workloads.payload import NOT_KNOWN
+from squall.workloads.payload import NOT_KNOWN
 
 OK, FAIL, INFO = 0, 1, 2
-"""As `workloads.client.outcomes.Status`."""
+"""As `squall.workloads.client.outcomes.Status`."""
 
 Answer = Callable[[int, int, int, int, str], None]
 """Operation, status, offset (-1: unknown), timestamp (-1: unknown), error. Any thread may call it."""
@@ -132,4 +132,4 @@ def load(client: str) -> Any:
     """The module that drives this library (`Library`)."""
     from importlib import import_module
 
-    return import_module(f"chaos.drivers.with_{client.replace('-', '_')}")
+    return import_module(f"squall.chaos.drivers.with_{client.replace('-', '_')}")

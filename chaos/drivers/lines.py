@@ -14,7 +14,7 @@ from typing import Any
 
 import msgspec
 
-from chaos.drivers.library import FAIL, INFO, OK
+from squall.chaos.drivers.library import FAIL, INFO, OK
 
 MAX_LINE_BYTES = 64 << 20
 SHOWN = 200

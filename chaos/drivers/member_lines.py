@@ -11,8 +11,8 @@ from typing import Any
 
 import msgspec
 
-from chaos.drivers.library import FAIL, INFO, OK
-from chaos.drivers.lines import Count, Fail, Fetched, Info, Lines, Ok, Ready, Wrong, _number, _short
+from squall.chaos.drivers.library import FAIL, INFO, OK
+from squall.chaos.drivers.lines import Count, Fail, Fetched, Info, Lines, Ok, Ready, Wrong, _number, _short
 
 
 class Start(msgspec.Struct):

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from chaos.drivers.lines import Fetched
-from chaos.errors import HarnessError
-from workloads.client.cluster import Place
-from workloads.libraries import Assigned, Part, Read, Sought, Troubled
-from workloads.payload import verify
+from squall.chaos.drivers.lines import Fetched
+from squall.chaos.errors import HarnessError
+from squall.workloads.client.cluster import Place
+from squall.workloads.libraries import Assigned, Part, Read, Sought, Troubled
+from squall.workloads.payload import verify
 
 
 def heard(message: Sequence[Any]) -> Assigned | Read | Sought | Troubled:

@@ -15,10 +15,10 @@ from typing import Any, Protocol
 import msgspec
 import trio
 
-from chaos.drivers.frames import Unframed
-from chaos.drivers.library import Order
-from chaos.errors import HarnessError
-from chaos.runtimes.real.processes.child import TETHER, tail
+from squall.chaos.drivers.frames import Unframed
+from squall.chaos.drivers.library import Order
+from squall.chaos.errors import HarnessError
+from squall.chaos.runtimes.real.processes.child import TETHER, tail
 
 UP_S = 60.0
 SLOW_S = 5.0
@@ -207,7 +207,7 @@ class Process(Piped):
     """A driver's process."""
 
     def __init__(self, order: Order, log: Path) -> None:
-        program = [sys.executable, "-P", "-m", "chaos.drivers", msgspec.json.encode(order).decode()]
+        program = [sys.executable, "-P", "-m", "squall.chaos.drivers", msgspec.json.encode(order).decode()]
         super().__init__(f"{order.library} {order.role}", program, log, Unframed())
 
     def environment(self) -> dict[str, str]:

@@ -1,4 +1,6 @@
-"""A program under test as a client library of a workload (`workloads.libraries.Driver`): a process for each client."""
+"""A program under test as a client library of a workload (`squall.workloads.libraries.Driver`): a process for each
+client.
+"""
 
 from __future__ import annotations
 
@@ -12,17 +14,17 @@ from typing import Any
 
 import trio
 
-from chaos.drivers.host import LibraryProducer
-from chaos.drivers.lines import Fetched, Lines
-from chaos.drivers.member_lines import MemberLines
-from chaos.drivers.messages import parts_of
-from chaos.drivers.process import Piped
-from chaos.drivers.program_member import ProgramMember, Reports
-from chaos.drivers.reading import EMPTY_EVERY_S
-from chaos.errors import HarnessError, Refused
-from workloads.client.cluster import Place
-from workloads.libraries import Assigned, MemberTask, Part, Read, Reading, Sought, TransactorTask, Troubled
-from workloads.needs import Needs
+from squall.chaos.drivers.host import LibraryProducer
+from squall.chaos.drivers.lines import Fetched, Lines
+from squall.chaos.drivers.member_lines import MemberLines
+from squall.chaos.drivers.messages import parts_of
+from squall.chaos.drivers.process import Piped
+from squall.chaos.drivers.program_member import ProgramMember, Reports
+from squall.chaos.drivers.reading import EMPTY_EVERY_S
+from squall.chaos.errors import HarnessError, Refused
+from squall.workloads.client.cluster import Place
+from squall.workloads.libraries import Assigned, MemberTask, Part, Read, Reading, Sought, TransactorTask, Troubled
+from squall.workloads.needs import Needs
 
 POLL_ANSWER_S = 30.0
 """A program that does not answer a poll for so long has hung."""
@@ -121,7 +123,9 @@ class ProgramProcess(Piped):
 
 
 class ProgramReader:
-    """The program as a consumer (`workloads.libraries.Reading`): polled again and again, from the log's start."""
+    """The program as a consumer (`squall.workloads.libraries.Reading`): polled again and again, from the log's
+    start.
+    """
 
     def __init__(self, process: ProgramProcess, places: Sequence[Place], poll_pause_ms: int) -> None:
         self._process = process
@@ -193,8 +197,8 @@ class ProgramReader:
 
 
 class ProgramDriver:
-    """The program (`workloads.libraries.Driver`). `log` takes its standard error; `say` hears, once for each role, that
-    a process takes long to start.
+    """The program (`squall.workloads.libraries.Driver`). `log` takes its standard error; `say` hears, once for each
+    role, that a process takes long to start.
     """
 
     client = "program"

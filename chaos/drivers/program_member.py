@@ -1,4 +1,5 @@
-"""The program under test as a member of a group (`workloads.libraries.Grouped`), which polls and commits by itself.
+"""The program under test as a member of a group (`squall.workloads.libraries.Grouped`), which polls and commits by
+itself.
 
 Each member has a pipe, and what it writes there says nothing of when another one wrote. What one member does may follow
 from what another one did: it is assigned what the other gave up, and begins where the other committed. So all pipes are
@@ -14,8 +15,8 @@ from typing import Any
 
 import trio
 
-from chaos.drivers.lines import Fetched
-from chaos.drivers.member_lines import (
+from squall.chaos.drivers.lines import Fetched
+from squall.chaos.drivers.member_lines import (
     AssignedReport,
     CommitReport,
     CommittedReport,
@@ -25,14 +26,24 @@ from chaos.drivers.member_lines import (
     Report,
     RevokedReport,
 )
-from chaos.drivers.messages import parts_of
-from chaos.drivers.process import CLIENT_ENDED, Piped
-from workloads.client.cluster import Place
-from workloads.client.groups.offsets import CommitEnd
-from workloads.client.outcomes import Outcome, Status
-from workloads.group_notes import NO_GENERATION, Identity
-from workloads.libraries import Assembled, Began, CommitBegan, CommitEnded, GaveUp, Known, Lost, ProgramHearing, Read
-from workloads.payload import verify
+from squall.chaos.drivers.messages import parts_of
+from squall.chaos.drivers.process import CLIENT_ENDED, Piped
+from squall.workloads.client.cluster import Place
+from squall.workloads.client.groups.offsets import CommitEnd
+from squall.workloads.client.outcomes import Outcome, Status
+from squall.workloads.group_notes import NO_GENERATION, Identity
+from squall.workloads.libraries import (
+    Assembled,
+    Began,
+    CommitBegan,
+    CommitEnded,
+    GaveUp,
+    Known,
+    Lost,
+    ProgramHearing,
+    Read,
+)
+from squall.workloads.payload import verify
 
 POLL_S = 0.1
 """The workload looks so often at what a member has said."""

@@ -7,8 +7,8 @@ import time
 from collections.abc import Callable, Sequence
 from typing import Any, Protocol
 
-from chaos.drivers.library import Consuming, Impossible, Library, Order, Place, ReadRecord
-from workloads.payload import verify
+from squall.chaos.drivers.library import Consuming, Impossible, Library, Order, Place, ReadRecord
+from squall.workloads.payload import verify
 
 POLL_S = 0.2
 BOUNDS_EVERY_S = 0.5
@@ -19,7 +19,7 @@ EMPTY_EVERY_S = 0.5
 
 
 class Telling(Protocol):
-    """`chaos.drivers.__main__.Out`, as far as it is used here."""
+    """`squall.chaos.drivers.__main__.Out`, as far as it is used here."""
 
     def say(self, *message: Any) -> None:
         """At once."""

@@ -18,7 +18,7 @@ from aiokafka.errors import (
     OffsetOutOfRangeError,
 )
 
-from chaos.drivers.library import FAIL, INFO, OK, Answer, Impossible, Order, Place, ReadRecord
+from squall.chaos.drivers.library import FAIL, INFO, OK, Answer, Impossible, Order, Place, ReadRecord
 
 T = TypeVar("T")
 

@@ -10,8 +10,8 @@ from typing import Any
 import confluent_kafka
 from confluent_kafka import TIMESTAMP_CREATE_TIME, Consumer, KafkaError, KafkaException, Producer, TopicPartition
 
-from chaos.drivers.library import FAIL, INFO, OK, Answer, Impossible, Order, Place, ReadRecord
-from workloads.payload import NOT_KNOWN
+from squall.chaos.drivers.library import FAIL, INFO, OK, Answer, Impossible, Order, Place, ReadRecord
+from squall.workloads.payload import NOT_KNOWN
 
 version = f"{confluent_kafka.__version__}, librdkafka {confluent_kafka.libversion()[0]}"
 

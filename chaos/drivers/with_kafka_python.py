@@ -10,7 +10,7 @@ import kafka
 from kafka import KafkaConsumer, KafkaProducer, TopicPartition
 from kafka.errors import KafkaError, KafkaTimeoutError, MessageSizeTooLargeError, OffsetOutOfRangeError
 
-from chaos.drivers.library import FAIL, INFO, OK, Answer, Impossible, Order, Place, ReadRecord
+from squall.chaos.drivers.library import FAIL, INFO, OK, Answer, Impossible, Order, Place, ReadRecord
 
 version = str(kafka.__version__)
 

@@ -10,11 +10,11 @@ import json
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
-from chaos.faults.kind import FaultError
-from chaos.faults.kinds import KINDS
-from checkers import fault_traits
-from checkers.history.tables import Problem
-from checkers.nemesis_log import FILE, SCHEMA
+from squall.chaos.faults.kind import FaultError
+from squall.chaos.faults.kinds import KINDS
+from squall.checkers import fault_traits
+from squall.checkers.history.tables import Problem
+from squall.checkers.nemesis_log import FILE, SCHEMA
 
 
 def audit(lines: Iterable[bytes]) -> list[str]:

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from chaos.draws import rng_for
-from chaos.faults.kind import Fault, Params, Site
+from squall.chaos.draws import rng_for
+from squall.chaos.faults.kind import Fault, Params, Site
 
 OPS = ("write", "fsync")
 PLENTY = 8

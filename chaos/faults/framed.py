@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from chaos.faults.kind import Fault, Trait
-from chaos.faults.shapes import asked_over
-from chaos.faults.targets import LINK_TARGET, check_target, link_ends, zone_of
-from chaos.runtimes.contract import Link
+from squall.chaos.faults.kind import Fault, Trait
+from squall.chaos.faults.shapes import asked_over
+from squall.chaos.faults.targets import LINK_TARGET, check_target, link_ends, zone_of
+from squall.chaos.runtimes.contract import Link
 
 
 def framed_links(faults: Iterable[Fault], nodes: Sequence[int], links: Sequence[Link]) -> tuple[Link, ...]:

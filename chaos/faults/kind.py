@@ -14,7 +14,7 @@ from math import inf
 from random import Random
 from typing import Any
 
-from checkers import fault_traits
+from squall.checkers import fault_traits
 
 MANNERS = ("refuse", "drop", "hold")
 """How a cut link behaves. It refuses and resets connections; or swallows bytes, and closes connections when healed; or
@@ -200,7 +200,9 @@ class Fault:
     target: str
     params: Params = field(default_factory=dict)
     when: str = ""
-    """The condition that the fault waits for, from `at_s` on (`chaos.faults.triggers`). Empty: it waits for nothing."""
+    """The condition that the fault waits for, from `at_s` on (`squall.chaos.faults.triggers`). Empty: it waits for
+    nothing.
+    """
     within_s: float = 0.0
     """How long the fault waits for its condition, in seconds."""
 
@@ -325,7 +327,7 @@ class Kind:
     """Its place in lists and in a seed's draws. A new kind takes the next number, so that seeds keep their plans."""
     title: str
     fault_class: str
-    """P process, N network, C clock, W1 power loss, D damaged disk (the classes of `checkers.guarantees`)."""
+    """P process, N network, C clock, W1 power loss, D damaged disk (the classes of `squall.checkers.guarantees`)."""
     worse_class: str = ""
     """What it is where it hit all who were in sync; empty: the same."""
     duration_s: Number
@@ -357,16 +359,18 @@ class Kind:
     of_strangers: Callable[[Params, bool], dict[str, Any]] = lambda params, external: dict(params)
     """Its parameters on brokers that are not Squall's. The flag says whether somebody else runs the whole cluster."""
     play: Callable[[Any, Any], Awaitable[None]]
-    """Plays the fault with `chaos.faults.stage.Stage` and `Played`: does it, waits until its end, undoes it, and fills
-    in evidence, `landed` and `error`. Unresolved and HarnessError mean that it did not land. It imports trio only when
-    it is played: a reader of plans should not wait for that import.
+    """Plays the fault with `squall.chaos.faults.stage.Stage` and `Played`: does it, waits until its end, undoes it, and
+    fills in evidence, `landed` and `error`. Unresolved and HarnessError mean that it did not land. It imports trio only
+    when it is played: a reader of plans should not wait for that import.
     """
     evidence: str
     """What proves that it landed."""
     middle: str
     """The evidence that it was on between its begin and its end; "none" and the reason if nothing can be."""
     proves: Callable[[Mapping[str, Any], Params, Sequence[Any]], str]
-    """(evidence, parameters, what it hit) -> what is missing in the evidence, in words (`chaos.faults.proofs`)."""
+    """(evidence, parameters, what it hit) -> what is missing in the evidence, in words
+    (`squall.chaos.faults.proofs`).
+    """
     tell: Callable[[Any], str]
     """The evidence of one fault in words. If it did not land, what was seen instead."""
     called: Callable[[Params], str] = listed

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from chaos.faults.kind import SIDES, TRAFFIC, Choice, Number, Params, Setting, listed
+from squall.chaos.faults.kind import SIDES, TRAFFIC, Choice, Number, Params, Setting, listed
 
 ON_S = Number(0.2, 600, 4)
 PEERS = Choice(SIDES, "peers")

@@ -16,16 +16,16 @@ from typing import Any, NamedTuple
 
 import trio
 
-from broker.env import Env
-from chaos.errors import HarnessError
-from chaos.faults import triggers
-from chaos.faults.kind import Fault
-from chaos.faults.pace import HEALED_WITHIN_S, POLL_S, probe_timeout_s
-from chaos.faults.stage import Cluster, Patience, Played, Stage
-from chaos.faults.targets import ClusterView, Unresolved, link_of, of_clients, resolve, zone_of
-from chaos.runtimes.capabilities import counts_calls
-from chaos.runtimes.contract import Runtime
-from workloads.control import Controls
+from squall.broker.env import Env
+from squall.chaos.errors import HarnessError
+from squall.chaos.faults import triggers
+from squall.chaos.faults.kind import Fault
+from squall.chaos.faults.pace import HEALED_WITHIN_S, POLL_S, probe_timeout_s
+from squall.chaos.faults.stage import Cluster, Patience, Played, Stage
+from squall.chaos.faults.targets import ClusterView, Unresolved, link_of, of_clients, resolve, zone_of
+from squall.chaos.runtimes.capabilities import counts_calls
+from squall.chaos.runtimes.contract import Runtime
+from squall.workloads.control import Controls
 
 
 def in_short(words: str) -> str:

@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from chaos.faults.words import Json, integer, mapping, number, objects, texts
-from chaos.runtimes.contract import GONE, NodeState, Stream
+from squall.chaos.faults.words import Json, integer, mapping, number, objects, texts
+from squall.chaos.runtimes.contract import GONE, NodeState, Stream
 
 Proves = Callable[[Json, Mapping[str, Any], Sequence[Any]], str]
 """(evidence, parameters, what the fault hit) -> what is missing in the evidence, in words. Empty: nothing is."""

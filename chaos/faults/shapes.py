@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from chaos.faults.kind import TRAFFIC
-from chaos.runtimes.contract import Cut, Link, Manner, Stream
+from squall.chaos.faults.kind import TRAFFIC
+from squall.chaos.runtimes.contract import Cut, Link, Manner, Stream
 
 Hit = int | str | Link
 """A broker, the clients of a zone, or one link."""

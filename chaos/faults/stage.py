@@ -12,19 +12,19 @@ from typing import Any, Protocol, TypeVar
 
 import trio
 
-from broker.env import Env
-from chaos.draws import rng_for
-from chaos.errors import HarnessError, trouble_of
-from chaos.faults.kind import Fault, Trait
-from chaos.faults.pace import BEHIND_OTHERS_S, HEALED_WITHIN_S, MIDDLE, POLL_S, WHOLE_WITHIN_S
-from chaos.faults.shapes import Hit
-from chaos.faults.targets import ClusterView, Unresolved
-from chaos.runtimes.contract import Evidence, Link, LinkFault, NodeState, Probe, Runtime
-from chaos.runtimes.layout import choose_controllers
-from checkers import fault_traits
-from checkers.nemesis_log import SCHEMA
-from workloads.client.client import Client
-from workloads.control import Controls
+from squall.broker.env import Env
+from squall.chaos.draws import rng_for
+from squall.chaos.errors import HarnessError, trouble_of
+from squall.chaos.faults.kind import Fault, Trait
+from squall.chaos.faults.pace import BEHIND_OTHERS_S, HEALED_WITHIN_S, MIDDLE, POLL_S, WHOLE_WITHIN_S
+from squall.chaos.faults.shapes import Hit
+from squall.chaos.faults.targets import ClusterView, Unresolved
+from squall.chaos.runtimes.contract import Evidence, Link, LinkFault, NodeState, Probe, Runtime
+from squall.chaos.runtimes.layout import choose_controllers
+from squall.checkers import fault_traits
+from squall.checkers.nemesis_log import SCHEMA
+from squall.workloads.client.client import Client
+from squall.workloads.control import Controls
 
 T = TypeVar("T", int, Link)
 
@@ -90,7 +90,7 @@ class Played:
 
 
 class Cluster(Protocol):
-    """What the cluster says of itself (`chaos.runs.observer.Observer`)."""
+    """What the cluster says of itself (`squall.chaos.runs.observer.Observer`)."""
 
     client: Client
 

@@ -7,10 +7,10 @@ from dataclasses import dataclass, field
 from random import Random
 from typing import NamedTuple
 
-from chaos.faults.kind import FaultError
-from chaos.nearest import did_you_mean, nearest
-from chaos.runtimes.contract import Link
-from chaos.runtimes.layout import zone_name
+from squall.chaos.faults.kind import FaultError
+from squall.chaos.nearest import did_you_mean, nearest
+from squall.chaos.runtimes.contract import Link
+from squall.chaos.runtimes.layout import zone_name
 
 OF_PARTITIONS = ("leader", "follower", "followers", "isr", "last_isr")
 """Targets that may name a partition, as in `leader:TOPIC-N`."""

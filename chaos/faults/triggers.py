@@ -21,9 +21,9 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from chaos.faults.kind import FaultError
-from chaos.faults.targets import Coordinated, no_such_group, no_such_id
-from chaos.runtimes.contract import CrashOp
+from squall.chaos.faults.kind import FaultError
+from squall.chaos.faults.targets import Coordinated, no_such_group, no_such_id
+from squall.chaos.runtimes.contract import CrashOp
 
 POLL_S, SOON_S = 0.05, 0.02
 WITHIN_S = 20.0
@@ -246,7 +246,9 @@ def _beyond(parts: Sequence[Condition], scope: PlanScope) -> list[str]:
 
 
 def seen_of(condition: Compared, view: Any, calls: Callable[[int, CrashOp], int] | None) -> int:
-    """The number to compare: read from a `chaos.faults.targets.ClusterView`, or the count of a broker's calls."""
+    """The number to compare: read from a `squall.chaos.faults.targets.ClusterView`, or the count of a broker's
+    calls.
+    """
     match condition.subject:
         case "isr":
             return len(view.isr.get(condition.of, ()))

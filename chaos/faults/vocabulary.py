@@ -1,7 +1,7 @@
 """The vocabulary of faults: action x target x parameters, checked.
 
-A fault is an interval, so any subset of a plan is a plan. Its kind (`chaos.faults.kinds`) answers every question about
-an action.
+A fault is an interval, so any subset of a plan is a plan. Its kind (`squall.chaos.faults.kinds`) answers every question
+about an action.
 """
 
 from __future__ import annotations
@@ -10,9 +10,9 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
-from chaos.faults.kind import TRAFFIC, Fault, FaultError, Kind, Trait
-from chaos.faults.kinds import KINDS
-from chaos.faults.targets import (
+from squall.chaos.faults.kind import TRAFFIC, Fault, FaultError, Kind, Trait
+from squall.chaos.faults.kinds import KINDS
+from squall.chaos.faults.targets import (
     CLIENT_TARGETS,
     LINK_TARGET,
     MEMBER,
@@ -23,7 +23,7 @@ from chaos.faults.targets import (
     of_clients,
     zone_of,
 )
-from chaos.nearest import did_you_mean
+from squall.chaos.nearest import did_you_mean
 
 ELSEWHERE = {
     **dict.fromkeys(("timeout", "blackhole"), "partition with manner drop"),

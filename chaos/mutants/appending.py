@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from broker.apis.produce import ProduceApi
-from broker.log.results import AppendResult
-from broker.protocol.record_walk import Checked
-from broker.replicas.hosted import Hosted
-from broker.replicas.waiters import AwaitedAppend, ProduceResult
-from chaos.mutants.mutant import Replaced
+from squall.broker.apis.produce import ProduceApi
+from squall.broker.log.results import AppendResult
+from squall.broker.protocol.record_walk import Checked
+from squall.broker.replicas.hosted import Hosted
+from squall.broker.replicas.waiters import AwaitedAppend, ProduceResult
+from squall.chaos.mutants.mutant import Replaced
 
 Appended = tuple[ProduceResult, AwaitedAppend | None]
 _SOUND = ProduceApi._append

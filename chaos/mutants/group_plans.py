@@ -10,9 +10,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from random import Random
 from typing import Any
 
-from chaos.mutants.hunt_plans import Values, hunt_plan
-from chaos.mutants.txn_plans import COORDINATED
-from chaos.plans.plan import Plan
+from squall.chaos.mutants.hunt_plans import Values, hunt_plan
+from squall.chaos.mutants.txn_plans import COORDINATED
+from squall.chaos.plans.plan import Plan
 
 SEND, PAUSE, HALT, LEAVE, CRASH, TWIN, ABORT = "send", "pause", "halt", "leave", "crash", "twin", "abort"
 DELETE = "delete"

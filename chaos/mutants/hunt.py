@@ -15,13 +15,13 @@ from dataclasses import dataclass, field, replace
 from itertools import chain, islice
 from typing import Protocol
 
-from chaos.errors import HarnessError
-from chaos.mutants import Mutant, find
-from chaos.plans.plan import Plan, write_plan
+from squall.chaos.errors import HarnessError
+from squall.chaos.mutants import Mutant, find
+from squall.chaos.plans.plan import Plan, write_plan
 
 
 class Failed(Protocol):
-    """The way in which a plan fails (`chaos.runs.simulation.Failure`). Two equal values are the same failure."""
+    """The way in which a plan fails (`squall.chaos.runs.simulation.Failure`). Two equal values are the same failure."""
 
     @property
     def kind(self) -> str:

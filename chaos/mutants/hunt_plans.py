@@ -11,8 +11,8 @@ from collections.abc import Mapping, Sequence
 from random import Random
 from typing import Any
 
-from chaos.faults.kinds import KINDS
-from chaos.plans.plan import Plan, make_plan
+from squall.chaos.faults.kinds import KINDS
+from squall.chaos.plans.plan import Plan, make_plan
 
 POWER_LOSS = "W1"
 """The class of faults that take away what was not synced."""

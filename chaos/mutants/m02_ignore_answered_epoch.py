@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from broker.replication import Divergence, EpochCachePort, Partition, truncation
-from broker.replication.rules import Rules
-from chaos.mutants.hunt_plans import draw, fault, hunt_plan
-from chaos.mutants.mutant import Mutant, Replaced
-from chaos.plans.plan import Plan
+from squall.broker.replication import Divergence, EpochCachePort, Partition, truncation
+from squall.broker.replication.rules import Rules
+from squall.chaos.mutants.hunt_plans import draw, fault, hunt_plan
+from squall.chaos.mutants.mutant import Mutant, Replaced
+from squall.chaos.plans.plan import Plan
 
 
 def divergence(

@@ -6,15 +6,15 @@ would hide what is shown here.
 
 from __future__ import annotations
 
-from broker.log.log import Log
-from broker.log.results import FollowerAppend
-from broker.protocol.errors import ErrorCode
-from broker.replication import Partition
-from broker.replication.rules import Rules
-from chaos.mutants import seen_plans as seen
-from chaos.mutants.hunt_plans import REBALANCING, draw, fault, hunt_plan
-from chaos.mutants.mutant import Mutant, Replaced
-from chaos.plans.plan import Plan
+from squall.broker.log.log import Log
+from squall.broker.log.results import FollowerAppend
+from squall.broker.protocol.errors import ErrorCode
+from squall.broker.replication import Partition
+from squall.broker.replication.rules import Rules
+from squall.chaos.mutants import seen_plans as seen
+from squall.chaos.mutants.hunt_plans import REBALANCING, draw, fault, hunt_plan
+from squall.chaos.mutants.mutant import Mutant, Replaced
+from squall.chaos.plans.plan import Plan
 
 
 def check_leader_epoch(self: Partition, request_epoch: int) -> ErrorCode:

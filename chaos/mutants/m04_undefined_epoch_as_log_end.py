@@ -5,10 +5,10 @@ from __future__ import annotations
 from bisect import bisect_right
 from operator import itemgetter
 
-from broker.log.epochs import UNDEFINED, EpochCache
-from chaos.mutants.hunt_plans import draw, fault, hunt_plan
-from chaos.mutants.mutant import Mutant, Replaced
-from chaos.plans.plan import Plan
+from squall.broker.log.epochs import UNDEFINED, EpochCache
+from squall.chaos.mutants.hunt_plans import draw, fault, hunt_plan
+from squall.chaos.mutants.mutant import Mutant, Replaced
+from squall.chaos.plans.plan import Plan
 
 
 def end_offset_for(self: EpochCache, epoch: int, log_end_offset: int) -> tuple[int, int]:

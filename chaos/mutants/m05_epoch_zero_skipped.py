@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from broker.log import recovery
-from broker.protocol.records import BatchHeader
-from chaos.mutants import seen_plans as seen
-from chaos.mutants.hunt_plans import draw, fault, hunt_plan, killings
-from chaos.mutants.mutant import Mutant, Replaced
-from chaos.plans.plan import Plan
+from squall.broker.log import recovery
+from squall.broker.protocol.records import BatchHeader
+from squall.chaos.mutants import seen_plans as seen
+from squall.chaos.mutants.hunt_plans import draw, fault, hunt_plan, killings
+from squall.chaos.mutants.mutant import Mutant, Replaced
+from squall.chaos.plans.plan import Plan
 
 
 def has_epoch(header: BatchHeader) -> bool:

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from broker.log.epochs import EpochCache
-from chaos.mutants.hunt_plans import draw, hunt_plan, killings
-from chaos.mutants.mutant import Mutant, Replaced
-from chaos.mutants.unsynced import replace_unsynced
-from chaos.plans.plan import Plan
+from squall.broker.log.epochs import EpochCache
+from squall.chaos.mutants.hunt_plans import draw, hunt_plan, killings
+from squall.chaos.mutants.mutant import Mutant, Replaced
+from squall.chaos.mutants.unsynced import replace_unsynced
+from squall.chaos.plans.plan import Plan
 
 
 def flush(self: EpochCache) -> None:

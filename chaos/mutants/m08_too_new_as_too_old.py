@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from broker.replication import Effects, EpochCachePort, Partition, RestartAt
-from chaos.mutants import seen_plans as seen
-from chaos.mutants.hunt_plans import draw, fault, hunt_plan, killings_behind
-from chaos.mutants.mutant import Mutant, Replaced
-from chaos.plans.plan import Plan
+from squall.broker.replication import Effects, EpochCachePort, Partition, RestartAt
+from squall.chaos.mutants import seen_plans as seen
+from squall.chaos.mutants.hunt_plans import draw, fault, hunt_plan, killings_behind
+from squall.chaos.mutants.mutant import Mutant, Replaced
+from squall.chaos.plans.plan import Plan
 
 
 def diverged(self: Partition, epochs: EpochCachePort, epoch: int, end_offset: int) -> Effects:

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from broker.cluster.image import PartitionImage
-from broker.controller import isr
-from chaos.mutants import seen_plans as seen
-from chaos.mutants.hunt_plans import draw, fault, hunt_plan
-from chaos.mutants.mutant import Mutant, Replaced
-from chaos.plans.plan import Plan
+from squall.broker.cluster.image import PartitionImage
+from squall.broker.controller import isr
+from squall.chaos.mutants import seen_plans as seen
+from squall.chaos.mutants.hunt_plans import draw, fault, hunt_plan
+from squall.chaos.mutants.mutant import Mutant, Replaced
+from squall.chaos.plans.plan import Plan
 
 
 def check_partition_epoch(partition: PartitionImage, partition_epoch: int) -> None:

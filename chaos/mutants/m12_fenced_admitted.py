@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from broker.cluster.image import ClusterImage
-from broker.controller import isr
-from broker.replication import Partition
-from broker.replication.rules import Rules
-from chaos.mutants import seen_plans as seen
-from chaos.mutants.hunt_plans import draw, fault, hunt_plan, killings
-from chaos.mutants.mutant import Mutant, Replaced
-from chaos.plans.plan import Plan
+from squall.broker.cluster.image import ClusterImage
+from squall.broker.controller import isr
+from squall.broker.replication import Partition
+from squall.broker.replication.rules import Rules
+from squall.chaos.mutants import seen_plans as seen
+from squall.chaos.mutants.hunt_plans import draw, fault, hunt_plan, killings
+from squall.chaos.mutants.mutant import Mutant, Replaced
+from squall.chaos.plans.plan import Plan
 
 
 def is_available(image: ClusterImage, broker_id: int) -> bool:

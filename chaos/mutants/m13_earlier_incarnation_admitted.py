@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from broker.cluster.image import ClusterImage
-from broker.controller import isr
-from broker.protocol.schema.alter_partition import BrokerState
-from broker.replication import Partition
-from broker.replication.replica import Replica
-from broker.replication.rules import Rules
-from chaos.mutants import seen_plans as seen
-from chaos.mutants.hunt_plans import draw, fault, hunt_plan
-from chaos.mutants.mutant import Mutant, Replaced
-from chaos.plans.plan import Plan
+from squall.broker.cluster.image import ClusterImage
+from squall.broker.controller import isr
+from squall.broker.protocol.schema.alter_partition import BrokerState
+from squall.broker.replication import Partition
+from squall.broker.replication.replica import Replica
+from squall.broker.replication.rules import Rules
+from squall.chaos.mutants import seen_plans as seen
+from squall.chaos.mutants.hunt_plans import draw, fault, hunt_plan
+from squall.chaos.mutants.mutant import Mutant, Replaced
+from squall.chaos.plans.plan import Plan
 
 
 def controller_is_same_incarnation(image: ClusterImage, member: BrokerState) -> bool:

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from broker.replication import Partition
-from broker.replication.replica import Replica
-from broker.replication.rules import Rules
-from chaos.mutants import seen_plans as seen
-from chaos.mutants.hunt_plans import draw, fault, hunt_plan
-from chaos.mutants.mutant import Mutant, Replaced
-from chaos.plans.plan import Plan
+from squall.broker.replication import Partition
+from squall.broker.replication.replica import Replica
+from squall.broker.replication.rules import Rules
+from squall.chaos.mutants import seen_plans as seen
+from squall.chaos.mutants.hunt_plans import draw, fault, hunt_plan
+from squall.chaos.mutants.mutant import Mutant, Replaced
+from squall.chaos.plans.plan import Plan
 
 PARTITIONS = 10
 

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from broker.replication import Partition
-from broker.replication.rules import Rules
-from chaos.mutants.hunt_plans import ELIGIBLE, draw, fault, hunt_plan
-from chaos.mutants.mutant import Mutant, Replaced
-from chaos.plans.plan import Plan
+from squall.broker.replication import Partition
+from squall.broker.replication.rules import Rules
+from squall.chaos.mutants.hunt_plans import ELIGIBLE, draw, fault, hunt_plan
+from squall.chaos.mutants.mutant import Mutant, Replaced
+from squall.chaos.plans.plan import Plan
 
 
 def is_high_watermark_frozen(self: Partition) -> bool:

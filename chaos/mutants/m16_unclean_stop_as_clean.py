@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from broker.log.manager import LogManager
-from chaos.mutants.hunt_plans import draw, hunt_plan, killings
-from chaos.mutants.mutant import Mutant, Replaced
-from chaos.plans.plan import Plan
+from squall.broker.log.manager import LogManager
+from squall.chaos.mutants.hunt_plans import draw, hunt_plan, killings
+from squall.chaos.mutants.mutant import Mutant, Replaced
+from squall.chaos.plans.plan import Plan
 
 
 def _ended_cleanly(self: LogManager, marker_epoch: int | None) -> bool:

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from broker.cluster.image import Broker
-from broker.controller import brokers
-from chaos.mutants.hunt_plans import ELIGIBLE, draw, fault, hunt_plan
-from chaos.mutants.mutant import Mutant, Replaced
-from chaos.plans.plan import Plan
+from squall.broker.cluster.image import Broker
+from squall.broker.controller import brokers
+from squall.chaos.mutants.hunt_plans import ELIGIBLE, draw, fault, hunt_plan
+from squall.chaos.mutants.mutant import Mutant, Replaced
+from squall.chaos.plans.plan import Plan
 
 
 def stopped_cleanly(existing: Broker, previous_broker_epoch: int) -> bool:

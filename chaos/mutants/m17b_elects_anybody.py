@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from broker.controller import elections, leaders
-from broker.controller.decision import Command
-from broker.controller.elections import Election
-from chaos.mutants.hunt_plans import hunt_plan
-from chaos.mutants.m17_unclean_election import plan as followers_out_then_leader_dies
-from chaos.mutants.mutant import Mutant, Replaced
-from chaos.plans.plan import Plan
+from squall.broker.controller import elections, leaders
+from squall.broker.controller.decision import Command
+from squall.broker.controller.elections import Election
+from squall.chaos.mutants.hunt_plans import hunt_plan
+from squall.chaos.mutants.m17_unclean_election import plan as followers_out_then_leader_dies
+from squall.chaos.mutants.mutant import Mutant, Replaced
+from squall.chaos.plans.plan import Plan
 
 
 def election_for(command: Command, topic: str) -> Election:

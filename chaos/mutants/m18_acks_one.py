@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from chaos.mutants.hunt_plans import hunt_plan, killings_behind
-from chaos.mutants.mutant import Mutant
-from chaos.plans.plan import Plan
+from squall.chaos.mutants.hunt_plans import hunt_plan, killings_behind
+from squall.chaos.mutants.mutant import Mutant
+from squall.chaos.plans.plan import Plan
 
 
 def plan(seed: int) -> Plan:

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from chaos.mutants.hunt_plans import draw, fault, hunt_plan
-from chaos.mutants.mutant import Mutant
-from chaos.plans.plan import Plan
+from squall.chaos.mutants.hunt_plans import draw, fault, hunt_plan
+from squall.chaos.mutants.mutant import Mutant
+from squall.chaos.plans.plan import Plan
 
 
 def plan(seed: int) -> Plan:

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from broker.control.kraft.quorum_storage import QuorumStorage
-from broker.quorum.state import QuorumState
-from chaos.mutants.hunt_plans import draw, fault, hunt_plan
-from chaos.mutants.mutant import Mutant, Replaced
-from chaos.mutants.unsynced import replace_unsynced
-from chaos.plans.plan import Plan
+from squall.broker.control.kraft.quorum_storage import QuorumStorage
+from squall.broker.quorum.state import QuorumState
+from squall.chaos.mutants.hunt_plans import draw, fault, hunt_plan
+from squall.chaos.mutants.mutant import Mutant, Replaced
+from squall.chaos.mutants.unsynced import replace_unsynced
+from squall.chaos.plans.plan import Plan
 
 
 def persist(self: QuorumStorage, state: QuorumState) -> None:

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from broker.replication import Partition
-from broker.replication.rules import Rules
-from chaos.mutants.m15_commits_below_min_isr import alone_by_a_cut
-from chaos.mutants.m15_commits_below_min_isr import plan as last_one_standing
-from chaos.mutants.mutant import Mutant, Replaced
-from chaos.plans.plan import Plan
+from squall.broker.replication import Partition
+from squall.broker.replication.rules import Rules
+from squall.chaos.mutants.m15_commits_below_min_isr import alone_by_a_cut
+from squall.chaos.mutants.m15_commits_below_min_isr import plan as last_one_standing
+from squall.chaos.mutants.mutant import Mutant, Replaced
+from squall.chaos.plans.plan import Plan
 
 
 def never(self: Partition) -> bool:

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from broker.protocol.errors import ErrorCode
-from chaos.mutants.appending import Append, Appended, around_append
-from chaos.mutants.hunt_plans import draw, fault, hunt_plan
-from chaos.mutants.mutant import Mutant
-from chaos.plans.plan import Plan
+from squall.broker.protocol.errors import ErrorCode
+from squall.chaos.mutants.appending import Append, Appended, around_append
+from squall.chaos.mutants.hunt_plans import draw, fault, hunt_plan
+from squall.chaos.mutants.mutant import Mutant
+from squall.chaos.plans.plan import Plan
 
 LEADER_ALONE = 1
 

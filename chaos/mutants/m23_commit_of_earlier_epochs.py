@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from broker.quorum.leadership import Leadership
-from chaos.mutants.hunt_plans import draw, fault, hunt_plan
-from chaos.mutants.mutant import Mutant, Replaced
-from chaos.plans.plan import Plan
+from squall.broker.quorum.leadership import Leadership
+from squall.chaos.mutants.hunt_plans import draw, fault, hunt_plan
+from squall.chaos.mutants.mutant import Mutant, Replaced
+from squall.chaos.plans.plan import Plan
 
 
 def committed_offset(self: Leadership, own_synced_offset: int) -> int:

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from broker.quorum.raft import Raft
-from chaos.mutants.hunt_plans import draw, fault, hunt_plan
-from chaos.mutants.mutant import Mutant, Replaced
-from chaos.plans.plan import Plan
+from squall.broker.quorum.raft import Raft
+from squall.chaos.mutants.hunt_plans import draw, fault, hunt_plan
+from squall.chaos.mutants.mutant import Mutant, Replaced
+from squall.chaos.plans.plan import Plan
 
 
 def _check_quorum(self: Raft, now_ms: int) -> None:

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from broker.replication import LeaderAndIsr, Partition
-from broker.replication.rules import Rules
-from chaos.mutants import seen_plans as seen
-from chaos.mutants.hunt_plans import draw, fault, hunt_plan
-from chaos.mutants.mutant import Mutant, Replaced
-from chaos.plans.plan import Plan
+from squall.broker.replication import LeaderAndIsr, Partition
+from squall.broker.replication.rules import Rules
+from squall.chaos.mutants import seen_plans as seen
+from squall.chaos.mutants.hunt_plans import draw, fault, hunt_plan
+from squall.chaos.mutants.mutant import Mutant, Replaced
+from squall.chaos.plans.plan import Plan
 
 
 def is_stale_state(self: Partition, state: LeaderAndIsr) -> bool:

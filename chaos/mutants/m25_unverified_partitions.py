@@ -6,11 +6,11 @@ part 1, and the mutant does not.
 
 from __future__ import annotations
 
-from broker.log.producer_rules import ProducerRules, Verification
-from chaos.mutants.hunt_plans import draw, fault
-from chaos.mutants.mutant import TRANSACTIONS, Mutant, Replaced
-from chaos.mutants.txn_plans import TOPIC, txn, txn_plan
-from chaos.plans.plan import Plan
+from squall.broker.log.producer_rules import ProducerRules, Verification
+from squall.chaos.mutants.hunt_plans import draw, fault
+from squall.chaos.mutants.mutant import TRANSACTIONS, Mutant, Replaced
+from squall.chaos.mutants.txn_plans import TOPIC, txn, txn_plan
+from squall.chaos.plans.plan import Plan
 
 _SOUND = ProducerRules.is_verified
 

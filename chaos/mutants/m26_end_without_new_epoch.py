@@ -9,13 +9,13 @@ from __future__ import annotations
 from dataclasses import replace
 from functools import partial
 
-from broker.coordinators.transactions import ending
-from broker.coordinators.transactions.rules import Rules
-from broker.coordinators.transactions.values import V1, V2, Decision, EndTransaction, Transaction
-from chaos.mutants.hunt_plans import draw, fault
-from chaos.mutants.mutant import TRANSACTIONS, Mutant, Replaced
-from chaos.mutants.txn_plans import ABORT, COMMIT, COORDINATOR, txn, txn_plan
-from chaos.plans.plan import Plan
+from squall.broker.coordinators.transactions import ending
+from squall.broker.coordinators.transactions.rules import Rules
+from squall.broker.coordinators.transactions.values import V1, V2, Decision, EndTransaction, Transaction
+from squall.chaos.mutants.hunt_plans import draw, fault
+from squall.chaos.mutants.mutant import TRANSACTIONS, Mutant, Replaced
+from squall.chaos.mutants.txn_plans import ABORT, COMMIT, COORDINATOR, txn, txn_plan
+from squall.chaos.plans.plan import Plan
 
 _SOUND = ending.decide
 

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from broker.log.markers import Marker
-from broker.log.producer_rules import Producer, ProducerRules
-from chaos.mutants.hunt_plans import draw, fault
-from chaos.mutants.mutant import TRANSACTIONS, Mutant, Replaced
-from chaos.mutants.txn_plans import COORDINATOR, txn, txn_plan
-from chaos.plans.plan import Plan
+from squall.broker.log.markers import Marker
+from squall.broker.log.producer_rules import Producer, ProducerRules
+from squall.chaos.mutants.hunt_plans import draw, fault
+from squall.chaos.mutants.mutant import TRANSACTIONS, Mutant, Replaced
+from squall.chaos.mutants.txn_plans import COORDINATOR, txn, txn_plan
+from squall.chaos.plans.plan import Plan
 
 
 def is_marker_repeated(

@@ -5,13 +5,13 @@ A swarm of ours found it. As in 29, ids begin close before the last epoch.
 
 from __future__ import annotations
 
-from broker.coordinators.transactions.rules import Rules
-from broker.coordinators.transactions.shard import Shard
-from broker.coordinators.transactions.values import MAX_EPOCH, EndTransaction, State, Transaction
-from chaos.mutants.hunt_plans import draw
-from chaos.mutants.mutant import TRANSACTIONS, Mutant, Replaced
-from chaos.mutants.txn_plans import ABORT, txn, txn_plan
-from chaos.plans.plan import Plan
+from squall.broker.coordinators.transactions.rules import Rules
+from squall.broker.coordinators.transactions.shard import Shard
+from squall.broker.coordinators.transactions.values import MAX_EPOCH, EndTransaction, State, Transaction
+from squall.chaos.mutants.hunt_plans import draw
+from squall.chaos.mutants.mutant import TRANSACTIONS, Mutant, Replaced
+from squall.chaos.mutants.txn_plans import ABORT, txn, txn_plan
+from squall.chaos.plans.plan import Plan
 
 
 def first_epoch(self: Shard) -> int:

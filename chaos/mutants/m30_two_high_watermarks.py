@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from broker.replicas.hosted import Hosted
-from chaos.mutants.hunt_plans import draw
-from chaos.mutants.mutant import TRANSACTIONS, Mutant, Replaced
-from chaos.mutants.txn_plans import series, txn_plan
-from chaos.plans.plan import Plan
+from squall.broker.replicas.hosted import Hosted
+from squall.chaos.mutants.hunt_plans import draw
+from squall.chaos.mutants.mutant import TRANSACTIONS, Mutant, Replaced
+from squall.chaos.mutants.txn_plans import series, txn_plan
+from squall.chaos.plans.plan import Plan
 
 _SOUND = Hosted.first_unstable_offset
 BEFORE, NOW = "high_watermark_before", "high_watermark_now"

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from functools import partial
 
-from broker.apis.fetch import DelayedFetch, FetchApi
-from broker.apis.fetch_session import Want
-from broker.protocol.hot import FetchPartOut
-from chaos.mutants.hunt_plans import draw
-from chaos.mutants.mutant import TRANSACTIONS, Mutant, Replaced
-from chaos.mutants.txn_plans import series, txn_plan
-from chaos.plans.plan import Plan
+from squall.broker.apis.fetch import DelayedFetch, FetchApi
+from squall.broker.apis.fetch_session import Want
+from squall.broker.protocol.hot import FetchPartOut
+from squall.chaos.mutants.hunt_plans import draw
+from squall.chaos.mutants.mutant import TRANSACTIONS, Mutant, Replaced
+from squall.chaos.mutants.txn_plans import series, txn_plan
+from squall.chaos.plans.plan import Plan
 
 _SOUND_WAKE, _SOUND_READ = DelayedFetch.wake, FetchApi._read
 READ_UNCOMMITTED = 0

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from broker.log.producer_rules import EndedTxn, ProducerRules
-from chaos.mutants.hunt_plans import draw, fault
-from chaos.mutants.mutant import TRANSACTIONS, Mutant, Replaced
-from chaos.mutants.txn_plans import txn, txn_plan
-from chaos.plans.plan import Plan
+from squall.broker.log.producer_rules import EndedTxn, ProducerRules
+from squall.chaos.mutants.hunt_plans import draw, fault
+from squall.chaos.mutants.mutant import TRANSACTIONS, Mutant, Replaced
+from squall.chaos.mutants.txn_plans import txn, txn_plan
+from squall.chaos.plans.plan import Plan
 
 
 def is_undecided(self: ProducerRules, ended: EndedTxn, high_watermark: int) -> bool:

@@ -6,14 +6,14 @@ and so the plan has that switched off (transaction.partition.verification.enable
 
 from __future__ import annotations
 
-from broker.log.indexes import AbortedTxn
-from broker.log.markers import Marker
-from broker.log.producers import ProducerStates
-from broker.protocol.records import BatchHeader
-from chaos.mutants.hunt_plans import draw, fault
-from chaos.mutants.mutant import TRANSACTIONS, Mutant, Replaced
-from chaos.mutants.txn_plans import TOPIC, txn, txn_plan
-from chaos.plans.plan import Plan
+from squall.broker.log.indexes import AbortedTxn
+from squall.broker.log.markers import Marker
+from squall.broker.log.producers import ProducerStates
+from squall.broker.protocol.records import BatchHeader
+from squall.chaos.mutants.hunt_plans import draw, fault
+from squall.chaos.mutants.mutant import TRANSACTIONS, Mutant, Replaced
+from squall.chaos.mutants.txn_plans import TOPIC, txn, txn_plan
+from squall.chaos.plans.plan import Plan
 
 _SOUND = ProducerStates.ended
 

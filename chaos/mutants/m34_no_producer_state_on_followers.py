@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from broker.log.log import Log
-from broker.log.producers import ProducerStates
-from broker.log.results import FollowerAppend
-from chaos.mutants.hunt_plans import hunt_plan, killings_behind
-from chaos.mutants.mutant import Mutant, Replaced
-from chaos.plans.plan import Plan
+from squall.broker.log.log import Log
+from squall.broker.log.producers import ProducerStates
+from squall.broker.log.results import FollowerAppend
+from squall.chaos.mutants.hunt_plans import hunt_plan, killings_behind
+from squall.chaos.mutants.mutant import Mutant, Replaced
+from squall.chaos.plans.plan import Plan
 
 _SOUND = Log.append_as_follower
 

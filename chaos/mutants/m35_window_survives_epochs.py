@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from broker.log.producer_rules import Producer, ProducerRules, Sent
-from broker.protocol.records import SEQUENCE_MASK, BatchHeader
-from chaos.mutants.hunt_plans import draw
-from chaos.mutants.mutant import TRANSACTIONS, Mutant, Replaced
-from chaos.mutants.txn_plans import series, txn_plan
-from chaos.plans.plan import Plan
+from squall.broker.log.producer_rules import Producer, ProducerRules, Sent
+from squall.broker.protocol.records import SEQUENCE_MASK, BatchHeader
+from squall.chaos.mutants.hunt_plans import draw
+from squall.chaos.mutants.mutant import TRANSACTIONS, Mutant, Replaced
+from squall.chaos.mutants.txn_plans import series, txn_plan
+from squall.chaos.plans.plan import Plan
 
 
 def known_batch(self: ProducerRules, entry: Producer, header: BatchHeader) -> Sent | None:

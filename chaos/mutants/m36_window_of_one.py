@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from broker.log.producer_rules import Producer, ProducerRules, Sent
-from broker.protocol.records import SEQUENCE_MASK, BatchHeader
-from chaos.mutants.hunt_plans import hunt_plan, killings_behind
-from chaos.mutants.mutant import Mutant, Replaced
-from chaos.plans.plan import Plan
+from squall.broker.log.producer_rules import Producer, ProducerRules, Sent
+from squall.broker.protocol.records import SEQUENCE_MASK, BatchHeader
+from squall.chaos.mutants.hunt_plans import hunt_plan, killings_behind
+from squall.chaos.mutants.mutant import Mutant, Replaced
+from squall.chaos.plans.plan import Plan
 
 
 def known_batch(self: ProducerRules, entry: Producer, header: BatchHeader) -> Sent | None:

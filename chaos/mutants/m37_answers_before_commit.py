@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from broker.protocol.errors import ErrorCode
-from broker.replicas.coordinators.coordinator_log import CoordinatorLog
-from chaos.mutants.hunt_plans import draw, fault
-from chaos.mutants.mutant import TRANSACTIONS, Mutant, Replaced
-from chaos.mutants.txn_plans import txn, txn_plan
-from chaos.plans.plan import Plan
+from squall.broker.protocol.errors import ErrorCode
+from squall.broker.replicas.coordinators.coordinator_log import CoordinatorLog
+from squall.chaos.mutants.hunt_plans import draw, fault
+from squall.chaos.mutants.mutant import TRANSACTIONS, Mutant, Replaced
+from squall.chaos.mutants.txn_plans import txn, txn_plan
+from squall.chaos.plans.plan import Plan
 
 if TYPE_CHECKING:
-    from broker.replicas.coordinators.coordinator_log import OnCommitted
+    from squall.broker.replicas.coordinators.coordinator_log import OnCommitted
 
 
 def when_committed(self: CoordinatorLog, offset: int, call: OnCommitted) -> None:

@@ -8,15 +8,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from broker.coordinators.groups.shard import Shard
-from broker.replicas.coordinators.group_coordinator import GroupCoordinator
-from chaos.mutants.group_plans import GROUP, group_plan
-from chaos.mutants.hunt_plans import REBALANCING, draw, fault
-from chaos.mutants.mutant import GROUPS, Mutant, Replaced
-from chaos.plans.plan import Plan
+from squall.broker.coordinators.groups.shard import Shard
+from squall.broker.replicas.coordinators.group_coordinator import GroupCoordinator
+from squall.chaos.mutants.group_plans import GROUP, group_plan
+from squall.chaos.mutants.hunt_plans import REBALANCING, draw, fault
+from squall.chaos.mutants.mutant import GROUPS, Mutant, Replaced
+from squall.chaos.plans.plan import Plan
 
 if TYPE_CHECKING:
-    from broker.replicas.hosted import Hosted
+    from squall.broker.replicas.hosted import Hosted
 
 LATE_S = 3.0
 

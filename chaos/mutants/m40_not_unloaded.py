@@ -7,19 +7,19 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from broker.replicas.coordinators import group_coordinator
-from broker.replicas.coordinators.coordinator_log import is_led_anew as _sound
-from chaos.mutants.group_plans import BYTES, GROUP, SEND, group_plan
-from chaos.mutants.hunt_plans import REBALANCING, draw, fault
-from chaos.mutants.mutant import GROUPS, Mutant, Replaced
-from chaos.plans.plan import Plan
+from squall.broker.replicas.coordinators import group_coordinator
+from squall.broker.replicas.coordinators.coordinator_log import is_led_anew as _sound
+from squall.chaos.mutants.group_plans import BYTES, GROUP, SEND, group_plan
+from squall.chaos.mutants.hunt_plans import REBALANCING, draw, fault
+from squall.chaos.mutants.mutant import GROUPS, Mutant, Replaced
+from squall.chaos.plans.plan import Plan
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from broker.replicas.coordinators.coordinator_log import L
-    from broker.replicas.hosted import Hosted
-    from broker.replicas.replica_manager import ReplicaManager
+    from squall.broker.replicas.coordinators.coordinator_log import L
+    from squall.broker.replicas.hosted import Hosted
+    from squall.broker.replicas.replica_manager import ReplicaManager
 
 
 def is_led_anew(replicas: ReplicaManager, h: Hosted, shards: dict[int, L], unload: Callable[[int, L], None]) -> bool:

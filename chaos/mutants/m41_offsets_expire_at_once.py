@@ -6,12 +6,12 @@ just then as soon as it looked for expired ones.
 
 from __future__ import annotations
 
-from broker.coordinators.groups import shard
-from broker.coordinators.groups.values import Committed, GroupRecord
-from chaos.mutants.group_plans import LEAVE, act, group_plan
-from chaos.mutants.hunt_plans import draw
-from chaos.mutants.mutant import GROUPS, Mutant, Replaced
-from chaos.plans.plan import Plan
+from squall.broker.coordinators.groups import shard
+from squall.broker.coordinators.groups.values import Committed, GroupRecord
+from squall.chaos.mutants.group_plans import LEAVE, act, group_plan
+from squall.chaos.mutants.hunt_plans import draw
+from squall.chaos.mutants.mutant import GROUPS, Mutant, Replaced
+from squall.chaos.plans.plan import Plan
 
 
 def is_expired(committed: Committed, group: GroupRecord | None, retention_ms: int, wall_ms: int) -> bool:

@@ -5,13 +5,13 @@ While a group rebalances nobody knows its subscriptions, and Kafka took that for
 
 from __future__ import annotations
 
-from broker.coordinators.groups.rules import is_expired
-from broker.coordinators.groups.shard import Shard
-from broker.coordinators.groups.values import Expire, OffsetWritten, State, Written
-from chaos.mutants.group_plans import GROUP, HALT, LEAVE, act, group_plan
-from chaos.mutants.hunt_plans import draw, fault
-from chaos.mutants.mutant import GROUPS, Mutant, Replaced
-from chaos.plans.plan import Plan
+from squall.broker.coordinators.groups.rules import is_expired
+from squall.broker.coordinators.groups.shard import Shard
+from squall.broker.coordinators.groups.values import Expire, OffsetWritten, State, Written
+from squall.chaos.mutants.group_plans import GROUP, HALT, LEAVE, act, group_plan
+from squall.chaos.mutants.hunt_plans import draw, fault
+from squall.chaos.mutants.mutant import GROUPS, Mutant, Replaced
+from squall.chaos.plans.plan import Plan
 
 
 def _expired(self: Shard, request: Expire, wall_ms: int) -> list[Written]:

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from broker.coordinators.groups.consumer.reconciliation import Reconciliation
-from chaos.mutants.group_plans import LEAVE, act, group_plan
-from chaos.mutants.hunt_plans import draw
-from chaos.mutants.mutant import GROUPS, Mutant, Replaced
-from chaos.plans.plan import Plan
-from workloads.group_brokers import sessions_of
+from squall.broker.coordinators.groups.consumer.reconciliation import Reconciliation
+from squall.chaos.mutants.group_plans import LEAVE, act, group_plan
+from squall.chaos.mutants.hunt_plans import draw
+from squall.chaos.mutants.mutant import GROUPS, Mutant, Replaced
+from squall.chaos.plans.plan import Plan
+from squall.workloads.group_brokers import sessions_of
 
 if TYPE_CHECKING:
-    from broker.coordinators.groups.consumer.facts import Place
+    from squall.broker.coordinators.groups.consumer.facts import Place
 
 SESSION_MS = 1500
 

@@ -5,13 +5,13 @@ Kafka 2.3 and later answer FENCED_INSTANCE_ID to the former one. Here its heartb
 
 from __future__ import annotations
 
-from broker.coordinators.groups.rules import GroupRules
-from broker.coordinators.groups.values import Commit, State, TxnCommit
-from broker.protocol.errors import ErrorCode
-from chaos.mutants.group_plans import TWIN, act, group_plan
-from chaos.mutants.hunt_plans import draw
-from chaos.mutants.mutant import GROUPS, Mutant, Replaced
-from chaos.plans.plan import Plan
+from squall.broker.coordinators.groups.rules import GroupRules
+from squall.broker.coordinators.groups.values import Commit, State, TxnCommit
+from squall.broker.protocol.errors import ErrorCode
+from squall.chaos.mutants.group_plans import TWIN, act, group_plan
+from squall.chaos.mutants.hunt_plans import draw
+from squall.chaos.mutants.mutant import GROUPS, Mutant, Replaced
+from squall.chaos.plans.plan import Plan
 
 
 def refusal_of_commit(self: GroupRules, request: Commit | TxnCommit) -> ErrorCode:

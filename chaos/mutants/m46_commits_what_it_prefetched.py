@@ -7,13 +7,13 @@ from __future__ import annotations
 
 from collections.abc import Collection
 
-from chaos.mutants.group_plans import LEAVE, act, group_plan
-from chaos.mutants.hunt_plans import draw
-from chaos.mutants.mutant import GROUPS, Mutant, Replaced
-from chaos.plans.plan import Plan
-from workloads.client.cluster import Place
-from workloads.client.groups.offsets import CommitEnd
-from workloads.subscriber import Subscriber
+from squall.chaos.mutants.group_plans import LEAVE, act, group_plan
+from squall.chaos.mutants.hunt_plans import draw
+from squall.chaos.mutants.mutant import GROUPS, Mutant, Replaced
+from squall.chaos.plans.plan import Plan
+from squall.workloads.client.cluster import Place
+from squall.workloads.client.groups.offsets import CommitEnd
+from squall.workloads.subscriber import Subscriber
 
 
 async def commit(self: Subscriber, why: str, only: Collection[Place] | None = None) -> CommitEnd | None:

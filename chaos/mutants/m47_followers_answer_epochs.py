@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-from broker.apis.offsets import OffsetApis
-from broker.net.connection import Slot
-from broker.protocol.errors import ErrorCode
-from broker.protocol.schema.offset_for_leader_epoch import (
+from squall.broker.apis.offsets import OffsetApis
+from squall.broker.net.connection import Slot
+from squall.broker.protocol.errors import ErrorCode
+from squall.broker.protocol.schema.offset_for_leader_epoch import (
     EpochEndOffset,
     OffsetForLeaderEpochRequest,
     OffsetForLeaderEpochResponse,
     OffsetForLeaderTopicResult,
 )
-from chaos.mutants.hunt_plans import REBALANCING, hunt_plan, killings_behind
-from chaos.mutants.mutant import Mutant, Replaced
-from chaos.plans.plan import Plan
+from squall.chaos.mutants.hunt_plans import REBALANCING, hunt_plan, killings_behind
+from squall.chaos.mutants.mutant import Mutant, Replaced
+from squall.chaos.plans.plan import Plan
 
 
 def offset_for_leader_epoch(

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from broker.replication import Partition
-from broker.replication.rules import READ_COMMITTED, Rules
-from chaos.mutants.hunt_plans import draw, killings
-from chaos.mutants.mutant import TRANSACTIONS, Mutant, Replaced
-from chaos.mutants.txn_plans import series, txn_plan
-from chaos.plans.plan import Plan
+from squall.broker.replication import Partition
+from squall.broker.replication.rules import READ_COMMITTED, Rules
+from squall.chaos.mutants.hunt_plans import draw, killings
+from squall.chaos.mutants.mutant import TRANSACTIONS, Mutant, Replaced
+from squall.chaos.mutants.txn_plans import series, txn_plan
+from squall.chaos.plans.plan import Plan
 
 _SOUND = Rules.last_stable_offset
 

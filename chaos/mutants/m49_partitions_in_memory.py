@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from broker.coordinators.transactions import records
-from broker.coordinators.transactions.values import State
-from broker.protocol.records import Record
-from broker.replicas.coordinators.transaction_coordinator import HostedShard, TransactionCoordinator
-from chaos.mutants.hunt_plans import draw, killings
-from chaos.mutants.mutant import TRANSACTIONS, Mutant, Replaced
-from chaos.mutants.txn_plans import series, txn_plan
-from chaos.plans.plan import Plan
+from squall.broker.coordinators.transactions import records
+from squall.broker.coordinators.transactions.values import State
+from squall.broker.protocol.records import Record
+from squall.broker.replicas.coordinators.transaction_coordinator import HostedShard, TransactionCoordinator
+from squall.chaos.mutants.hunt_plans import draw, killings
+from squall.chaos.mutants.mutant import TRANSACTIONS, Mutant, Replaced
+from squall.chaos.mutants.txn_plans import series, txn_plan
+from squall.chaos.plans.plan import Plan
 
 
 def _replay(self: TransactionCoordinator, shard: HostedShard, record: Record) -> None:

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from broker.protocol.errors import ErrorCode
-from broker.replicas.coordinators import coordinator_log
-from chaos.mutants.hunt_plans import draw, fault
-from chaos.mutants.mutant import TRANSACTIONS, Mutant, Replaced
-from chaos.mutants.txn_plans import txn, txn_plan
-from chaos.plans.plan import Plan
+from squall.broker.protocol.errors import ErrorCode
+from squall.broker.replicas.coordinators import coordinator_log
+from squall.chaos.mutants.hunt_plans import draw, fault
+from squall.chaos.mutants.mutant import TRANSACTIONS, Mutant, Replaced
+from squall.chaos.mutants.txn_plans import txn, txn_plan
+from squall.chaos.plans.plan import Plan
 
 _SOUND = coordinator_log.error_for_clients
 

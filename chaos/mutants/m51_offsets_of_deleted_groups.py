@@ -8,15 +8,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from broker.coordinators.groups.shard import Shard
-from broker.coordinators.groups.values import Answer, Append, DeleteGroup, Reply
-from chaos.mutants.group_plans import DELETE, GROUP, act, group_plan
-from chaos.mutants.hunt_plans import draw, fault
-from chaos.mutants.mutant import GROUPS, Mutant, Replaced
-from chaos.plans.plan import Plan
+from squall.broker.coordinators.groups.shard import Shard
+from squall.broker.coordinators.groups.values import Answer, Append, DeleteGroup, Reply
+from squall.chaos.mutants.group_plans import DELETE, GROUP, act, group_plan
+from squall.chaos.mutants.hunt_plans import draw, fault
+from squall.chaos.mutants.mutant import GROUPS, Mutant, Replaced
+from squall.chaos.plans.plan import Plan
 
 if TYPE_CHECKING:
-    from broker.coordinators.groups.values import Effect, Moment, Request, Token
+    from squall.broker.coordinators.groups.values import Effect, Moment, Request, Token
 
 
 def submit(self: Shard, request: Request, token: Token, now: Moment) -> list[Effect]:

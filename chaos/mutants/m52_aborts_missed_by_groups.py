@@ -7,14 +7,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from broker.replicas.coordinators.group_coordinator import GroupCoordinator
-from chaos.mutants.group_plans import ABORT, PIPELINE_LOAD, act, group_plan
-from chaos.mutants.hunt_plans import draw
-from chaos.mutants.mutant import GROUPS, Mutant, Replaced
-from chaos.plans.plan import Plan
+from squall.broker.replicas.coordinators.group_coordinator import GroupCoordinator
+from squall.chaos.mutants.group_plans import ABORT, PIPELINE_LOAD, act, group_plan
+from squall.chaos.mutants.hunt_plans import draw
+from squall.chaos.mutants.mutant import GROUPS, Mutant, Replaced
+from squall.chaos.plans.plan import Plan
 
 if TYPE_CHECKING:
-    from broker.replicas.hosted import Hosted
+    from squall.broker.replicas.hosted import Hosted
 
 
 def transaction_ended(self: GroupCoordinator, h: Hosted, producer_id: int, commit: bool, at: int) -> None:

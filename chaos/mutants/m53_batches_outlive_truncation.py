@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from broker.log.log import Log
-from chaos.mutants.hunt_plans import REBALANCING, draw, fault, hunt_plan
-from chaos.mutants.mutant import Mutant, Replaced
-from chaos.plans.plan import Plan
+from squall.broker.log.log import Log
+from squall.chaos.mutants.hunt_plans import REBALANCING, draw, fault, hunt_plan
+from squall.chaos.mutants.mutant import Mutant, Replaced
+from squall.chaos.plans.plan import Plan
 
 _SOUND = Log.truncate_to
 

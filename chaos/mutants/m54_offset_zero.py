@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from broker.apis import produce
-from broker.protocol.hot import ProducePartOut
-from broker.replicas.waiters import ProduceResult
-from chaos.mutants.hunt_plans import hunt_plan, somewhat_late
-from chaos.mutants.mutant import Mutant, Replaced
-from chaos.plans.plan import Plan
+from squall.broker.apis import produce
+from squall.broker.protocol.hot import ProducePartOut
+from squall.broker.replicas.waiters import ProduceResult
+from squall.chaos.mutants.hunt_plans import hunt_plan, somewhat_late
+from squall.chaos.mutants.mutant import Mutant, Replaced
+from squall.chaos.plans.plan import Plan
 
 
 def _on_the_wire(r: ProduceResult) -> ProducePartOut:

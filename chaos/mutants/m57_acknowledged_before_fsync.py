@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from broker.log.durability import Durability
-from chaos.mutants.hunt_plans import draw, fault, hunt_plan
-from chaos.mutants.mutant import Mutant, Replaced
-from chaos.plans.plan import Plan
+from squall.broker.log.durability import Durability
+from squall.chaos.mutants.hunt_plans import draw, fault, hunt_plan
+from squall.chaos.mutants.mutant import Mutant, Replaced
+from squall.chaos.plans.plan import Plan
 
 
 def is_promised(self: Durability, log_end_offset: int) -> bool:

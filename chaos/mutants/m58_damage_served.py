@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from broker.log import scan
-from broker.protocol.records import BatchHeader
-from chaos.mutants.hunt_plans import draw, fault, hunt_plan
-from chaos.mutants.mutant import Mutant, Replaced
-from chaos.plans.plan import Plan
+from squall.broker.log import scan
+from squall.broker.protocol.records import BatchHeader
+from squall.chaos.mutants.hunt_plans import draw, fault, hunt_plan
+from squall.chaos.mutants.mutant import Mutant, Replaced
+from squall.chaos.plans.plan import Plan
 
 
 def is_intact(header: BatchHeader, data: memoryview) -> bool:

@@ -8,13 +8,13 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from broker.coordinators.transactions.rules import Rules
-from broker.coordinators.transactions.shard import Shard
-from broker.coordinators.transactions.values import MAX_EPOCH, State, Transaction
-from chaos.mutants.hunt_plans import draw, fault
-from chaos.mutants.mutant import TRANSACTIONS, Mutant, Replaced
-from chaos.mutants.txn_plans import LEAVE, series, txn, txn_plan
-from chaos.plans.plan import Plan
+from squall.broker.coordinators.transactions.rules import Rules
+from squall.broker.coordinators.transactions.shard import Shard
+from squall.broker.coordinators.transactions.values import MAX_EPOCH, State, Transaction
+from squall.chaos.mutants.hunt_plans import draw, fault
+from squall.chaos.mutants.mutant import TRANSACTIONS, Mutant, Replaced
+from squall.chaos.mutants.txn_plans import LEAVE, series, txn, txn_plan
+from squall.chaos.plans.plan import Plan
 
 
 def first_epoch(self: Shard) -> int:

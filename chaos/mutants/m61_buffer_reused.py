@@ -5,12 +5,12 @@ from __future__ import annotations
 from dataclasses import replace
 from weakref import WeakKeyDictionary
 
-from broker.apis.produce import ProduceApi
-from broker.replicas.hosted import Hosted
-from chaos.mutants.appending import Append, Appended, around_append
-from chaos.mutants.hunt_plans import hunt_plan, somewhat_late
-from chaos.mutants.mutant import Mutant
-from chaos.plans.plan import Plan
+from squall.broker.apis.produce import ProduceApi
+from squall.broker.replicas.hosted import Hosted
+from squall.chaos.mutants.appending import Append, Appended, around_append
+from squall.chaos.mutants.hunt_plans import hunt_plan, somewhat_late
+from squall.chaos.mutants.mutant import Mutant
+from squall.chaos.plans.plan import Plan
 
 _LAST: WeakKeyDictionary[ProduceApi, tuple[Hosted, int, bytes]] = WeakKeyDictionary()
 """Of each broker: where the last batch went, when, and its bytes."""

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from broker.log import arrivals, log
-from broker.log.config import LONG_MAX
-from broker.log.scan import Placed
-from chaos.mutants.hunt_plans import draw, fault, hunt_plan
-from chaos.mutants.mutant import Mutant, Replaced
-from chaos.plans.plan import Plan
+from squall.broker.log import arrivals, log
+from squall.broker.log.config import LONG_MAX
+from squall.broker.log.scan import Placed
+from squall.chaos.mutants.hunt_plans import draw, fault, hunt_plan
+from squall.chaos.mutants.mutant import Mutant, Replaced
+from squall.chaos.plans.plan import Plan
 
 _SOUND = arrivals.checked_batches
 

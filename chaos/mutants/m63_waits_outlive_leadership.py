@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from broker.replicas.flushes import HeldAppend
-from broker.replicas.hosted import Hosted
-from broker.replicas.replica_manager import ReplicaManager
-from broker.replicas.waiters import AppendQueue
-from chaos.mutants.hunt_plans import REBALANCING, draw, hunt_plan, killings, slow_links
-from chaos.mutants.mutant import Mutant, Replaced
-from chaos.plans.plan import Plan
+from squall.broker.replicas.flushes import HeldAppend
+from squall.broker.replicas.hosted import Hosted
+from squall.broker.replicas.replica_manager import ReplicaManager
+from squall.broker.replicas.waiters import AppendQueue
+from squall.chaos.mutants.hunt_plans import REBALANCING, draw, hunt_plan, killings, slow_links
+from squall.chaos.mutants.mutant import Mutant, Replaced
+from squall.chaos.plans.plan import Plan
 
 _SOUND = ReplicaManager.followed
 

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from broker.log.producers import ProducerStates
-from chaos.mutants.hunt_plans import REBALANCING, draw, fault
-from chaos.mutants.mutant import TRANSACTIONS, Mutant, Replaced
-from chaos.mutants.txn_plans import series, txn, txn_plan
-from chaos.plans.plan import Plan
+from squall.broker.log.producers import ProducerStates
+from squall.chaos.mutants.hunt_plans import REBALANCING, draw, fault
+from squall.chaos.mutants.mutant import TRANSACTIONS, Mutant, Replaced
+from squall.chaos.mutants.txn_plans import series, txn, txn_plan
+from squall.chaos.plans.plan import Plan
 
 _SOUND = ProducerStates.encode
 

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from broker.log.durability import Durability, FlushJob
-from chaos.mutants.hunt_plans import REBALANCING, draw, fault, hunt_plan
-from chaos.mutants.mutant import Mutant, Replaced
-from chaos.plans.plan import Plan
+from squall.broker.log.durability import Durability, FlushJob
+from squall.chaos.mutants.hunt_plans import REBALANCING, draw, fault, hunt_plan
+from squall.chaos.mutants.mutant import Mutant, Replaced
+from squall.chaos.plans.plan import Plan
 
 _SOUND = Durability.done
 

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from broker.log.producer_rules import Producer, ProducerRules
-from chaos.mutants.hunt_plans import hunt_plan, killings_behind
-from chaos.mutants.mutant import Mutant, Replaced
-from chaos.plans.plan import Plan
+from squall.broker.log.producer_rules import Producer, ProducerRules
+from squall.chaos.mutants.hunt_plans import hunt_plan, killings_behind
+from squall.chaos.mutants.mutant import Mutant, Replaced
+from squall.chaos.plans.plan import Plan
 
 FORGOTTEN_MS = 300
 

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from broker.log.log import Log
-from broker.log.results import AppendResult
-from broker.protocol.record_walk import Checked
-from chaos.mutants.hunt_plans import REBALANCING, draw, fault, hunt_plan
-from chaos.mutants.mutant import Mutant, Replaced
-from chaos.plans.plan import Plan
+from squall.broker.log.log import Log
+from squall.broker.log.results import AppendResult
+from squall.broker.protocol.record_walk import Checked
+from squall.chaos.mutants.hunt_plans import REBALANCING, draw, fault, hunt_plan
+from squall.chaos.mutants.mutant import Mutant, Replaced
+from squall.chaos.plans.plan import Plan
 
 _SOUND = Log.append_as_leader
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from bisect import bisect_right
 
-from broker.apis.fetch import DelayedFetch
-from broker.apis.fetch_session import Want
-from chaos.mutants.hunt_plans import draw, hunt_plan, slow_links
-from chaos.mutants.mutant import Mutant, Replaced
-from chaos.plans.plan import Plan
+from squall.broker.apis.fetch import DelayedFetch
+from squall.broker.apis.fetch_session import Want
+from squall.chaos.mutants.hunt_plans import draw, hunt_plan, slow_links
+from squall.chaos.mutants.mutant import Mutant, Replaced
+from squall.chaos.plans.plan import Plan
 
 _SOUND = DelayedFetch.wake
 

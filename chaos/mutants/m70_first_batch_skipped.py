@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from broker.apis.fetch import DelayedFetch, FetchApi
-from broker.apis.fetch_session import Want
-from broker.protocol.hot import FetchPartOut
-from chaos.mutants.hunt_plans import draw, hunt_plan, somewhat_late
-from chaos.mutants.mutant import Mutant, Replaced
-from chaos.plans.plan import Plan
+from squall.broker.apis.fetch import DelayedFetch, FetchApi
+from squall.broker.apis.fetch_session import Want
+from squall.broker.protocol.hot import FetchPartOut
+from squall.chaos.mutants.hunt_plans import draw, hunt_plan, somewhat_late
+from squall.chaos.mutants.mutant import Mutant, Replaced
+from squall.chaos.plans.plan import Plan
 
 _SOUND = FetchApi._read
 

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from broker.log import checkpoints
-from broker.log.checkpoints import RECOVERY_POINTS
-from broker.log.manager import LogManager
-from chaos.mutants.hunt_plans import draw, hunt_plan, killings
-from chaos.mutants.mutant import Mutant, Replaced
-from chaos.plans.plan import Plan
+from squall.broker.log import checkpoints
+from squall.broker.log.checkpoints import RECOVERY_POINTS
+from squall.broker.log.manager import LogManager
+from squall.chaos.mutants.hunt_plans import draw, hunt_plan, killings
+from squall.chaos.mutants.mutant import Mutant, Replaced
+from squall.chaos.plans.plan import Plan
 
 
 def checkpoint_recovery_points(self: LogManager) -> None:

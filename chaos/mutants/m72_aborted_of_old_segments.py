@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from broker.log import reads
-from broker.log.indexes import AbortedTxn
-from broker.log.log import Log
-from chaos.mutants.hunt_plans import draw
-from chaos.mutants.mutant import TRANSACTIONS, Mutant, Replaced
-from chaos.mutants.txn_plans import series, txn_plan
-from chaos.plans.plan import Plan
+from squall.broker.log import reads
+from squall.broker.log.indexes import AbortedTxn
+from squall.broker.log.log import Log
+from squall.chaos.mutants.hunt_plans import draw
+from squall.chaos.mutants.mutant import TRANSACTIONS, Mutant, Replaced
+from squall.chaos.mutants.txn_plans import series, txn_plan
+from squall.chaos.plans.plan import Plan
 
 
 def aborted_transactions(self: Log, offset: int, end_offset: int) -> list[AbortedTxn]:

@@ -9,16 +9,16 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from broker.coordinators.groups.values import FetchOffsets
-from broker.replicas.coordinators.group_coordinator import GroupCoordinator
-from chaos.mutants.group_plans import LEAVE, PIPELINE_LOAD, act, group_plan
-from chaos.mutants.hunt_plans import Values, draw, fault
-from chaos.mutants.mutant import GROUPS, Mutant, Replaced
-from chaos.plans.plan import Plan
+from squall.broker.coordinators.groups.values import FetchOffsets
+from squall.broker.replicas.coordinators.group_coordinator import GroupCoordinator
+from squall.chaos.mutants.group_plans import LEAVE, PIPELINE_LOAD, act, group_plan
+from squall.chaos.mutants.hunt_plans import Values, draw, fault
+from squall.chaos.mutants.mutant import GROUPS, Mutant, Replaced
+from squall.chaos.plans.plan import Plan
 
 if TYPE_CHECKING:
-    from broker.coordinators.groups.values import Request
-    from broker.replicas.coordinators.group_coordinator import OnAnswer
+    from squall.broker.coordinators.groups.values import Request
+    from squall.broker.replicas.coordinators.group_coordinator import OnAnswer
 
 
 def submit(self: GroupCoordinator, request: Request, answer: OnAnswer) -> None:

@@ -6,11 +6,11 @@ them.
 
 from __future__ import annotations
 
-from broker.replicas.coordinators.group_coordinator import GroupCoordinator, HostedGroups
-from chaos.mutants.group_plans import PIPELINE, PIPELINE_LOAD, act, group_plan
-from chaos.mutants.hunt_plans import Values, draw, fault
-from chaos.mutants.mutant import GROUPS, Mutant, Replaced
-from chaos.plans.plan import Plan
+from squall.broker.replicas.coordinators.group_coordinator import GroupCoordinator, HostedGroups
+from squall.chaos.mutants.group_plans import PIPELINE, PIPELINE_LOAD, act, group_plan
+from squall.chaos.mutants.hunt_plans import Values, draw, fault
+from squall.chaos.mutants.mutant import GROUPS, Mutant, Replaced
+from squall.chaos.plans.plan import Plan
 
 
 def _serve(self: GroupCoordinator, shard: HostedGroups) -> None:

@@ -5,11 +5,11 @@ Kafka 0.11.0.0 then told positions that were long out of date. Here those of all
 
 from __future__ import annotations
 
-from broker.replicas.coordinators.group_coordinator import GroupCoordinator, HostedGroups
-from chaos.mutants.group_plans import GROUP, LEAVE, act, group_plan
-from chaos.mutants.hunt_plans import draw, fault
-from chaos.mutants.mutant import GROUPS, Mutant, Replaced
-from chaos.plans.plan import Plan
+from squall.broker.replicas.coordinators.group_coordinator import GroupCoordinator, HostedGroups
+from squall.chaos.mutants.group_plans import GROUP, LEAVE, act, group_plan
+from squall.chaos.mutants.hunt_plans import draw, fault
+from squall.chaos.mutants.mutant import GROUPS, Mutant, Replaced
+from squall.chaos.plans.plan import Plan
 
 
 async def _load(self: GroupCoordinator, shard: HostedGroups) -> None:

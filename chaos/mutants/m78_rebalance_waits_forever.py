@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from broker.coordinators.groups.classic import ClassicGroup
-from broker.coordinators.groups.values import State
-from chaos.mutants.group_plans import CRASH, LEAVE, act, group_plan
-from chaos.mutants.hunt_plans import draw
-from chaos.mutants.mutant import GROUPS, Mutant, Replaced
-from chaos.plans.plan import Plan
+from squall.broker.coordinators.groups.classic import ClassicGroup
+from squall.broker.coordinators.groups.values import State
+from squall.chaos.mutants.group_plans import CRASH, LEAVE, act, group_plan
+from squall.chaos.mutants.hunt_plans import draw
+from squall.chaos.mutants.mutant import GROUPS, Mutant, Replaced
+from squall.chaos.plans.plan import Plan
 
 if TYPE_CHECKING:
-    from broker.coordinators.groups.values import Moment
+    from squall.broker.coordinators.groups.values import Moment
 
 
 def expire(self: ClassicGroup, now: Moment) -> None:

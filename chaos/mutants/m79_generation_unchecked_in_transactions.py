@@ -6,13 +6,13 @@ fences nobody here: the other one has a transactional id of its own (KIP-447).
 
 from __future__ import annotations
 
-from broker.coordinators.groups.rules import GroupRules
-from broker.coordinators.groups.values import Commit, TxnCommit
-from broker.protocol.errors import ErrorCode
-from chaos.mutants.group_plans import HALT, PIPELINE_LOAD, act, group_plan
-from chaos.mutants.hunt_plans import draw
-from chaos.mutants.mutant import GROUPS, Mutant, Replaced
-from chaos.plans.plan import Plan
+from squall.broker.coordinators.groups.rules import GroupRules
+from squall.broker.coordinators.groups.values import Commit, TxnCommit
+from squall.broker.protocol.errors import ErrorCode
+from squall.chaos.mutants.group_plans import HALT, PIPELINE_LOAD, act, group_plan
+from squall.chaos.mutants.hunt_plans import draw
+from squall.chaos.mutants.mutant import GROUPS, Mutant, Replaced
+from squall.chaos.plans.plan import Plan
 
 
 def refusal_of_commit(self: GroupRules, request: Commit | TxnCommit) -> ErrorCode:

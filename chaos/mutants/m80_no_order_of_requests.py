@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from broker.net.connection import Connection
-from chaos.mutants.hunt_plans import draw, hunt_plan, somewhat_late
-from chaos.mutants.mutant import Mutant, Replaced
-from chaos.plans.plan import Plan
+from squall.broker.net.connection import Connection
+from squall.chaos.mutants.hunt_plans import draw, hunt_plan, somewhat_late
+from squall.chaos.mutants.mutant import Mutant, Replaced
+from squall.chaos.plans.plan import Plan
 
 
 def hold(self: Connection, *, when_closed: bool = False) -> None:

@@ -8,14 +8,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from broker.coordinators.groups.shard import Shard
-from chaos.mutants.group_plans import GROUPS_LOAD, PIPELINE_LOAD, group_plan
-from chaos.mutants.hunt_plans import draw, fault
-from chaos.mutants.mutant import GROUPS, Mutant, Replaced
-from chaos.plans.plan import Plan
+from squall.broker.coordinators.groups.shard import Shard
+from squall.chaos.mutants.group_plans import GROUPS_LOAD, PIPELINE_LOAD, group_plan
+from squall.chaos.mutants.hunt_plans import draw, fault
+from squall.chaos.mutants.mutant import GROUPS, Mutant, Replaced
+from squall.chaos.plans.plan import Plan
 
 if TYPE_CHECKING:
-    from broker.coordinators.groups.values import Committed, TopicPartition
+    from squall.broker.coordinators.groups.values import Committed, TopicPartition
 
 
 def _is_orphan(self: Shard, where: TopicPartition, committed: Committed) -> bool:

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from broker.log.lookups import Candidate, Lookup, Pause
-from broker.log.reads import segment_at
-from chaos.mutants.hunt_plans import hunt_plan, somewhat_late
-from chaos.mutants.mutant import Mutant, Replaced
-from chaos.plans.plan import Plan
+from squall.broker.log.lookups import Candidate, Lookup, Pause
+from squall.broker.log.reads import segment_at
+from squall.chaos.mutants.hunt_plans import hunt_plan, somewhat_late
+from squall.chaos.mutants.mutant import Mutant, Replaced
+from squall.chaos.plans.plan import Plan
 
 
 def _not_before(self: Lookup, timestamp: int) -> Iterator[Candidate | Pause]:

@@ -12,9 +12,9 @@ from dataclasses import dataclass
 from types import ModuleType
 from typing import Any
 
-from chaos.plans.plan import Plan
-from checkers.anomalies import replica_divergence
-from checkers.anomalies.registry import CATALOG
+from squall.chaos.plans.plan import Plan
+from squall.checkers.anomalies import replica_divergence
+from squall.checkers.anomalies.registry import CATALOG
 
 REPLICATION = "replication"
 """The mutants that need neither groups nor transactions."""

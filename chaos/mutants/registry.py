@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import difflib
 
-from chaos.errors import Refused
-from chaos.mutants import (
+from squall.chaos.errors import Refused
+from squall.chaos.mutants import (
     m01_truncate_to_high_watermark,
     m02_ignore_answered_epoch,
     m03_no_fencing_of_fetches,
@@ -93,7 +93,7 @@ from chaos.mutants import (
     m81_offsets_outlive_topics,
     m82_lookups_by_first_timestamp,
 )
-from chaos.mutants.mutant import Mutant
+from squall.chaos.mutants.mutant import Mutant
 
 _ALL: tuple[Mutant, ...] = (
     m01_truncate_to_high_watermark.MUTANT,

@@ -12,8 +12,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from chaos.mutants.hunt_plans import Values, fault, hunt_plan
-from chaos.plans.plan import Plan
+from squall.chaos.mutants.hunt_plans import Values, fault, hunt_plan
+from squall.chaos.plans.plan import Plan
 
 FIRST, SECOND, THIRD = 4, 5, 6
 """The replicas of the partition that it is about, in the order in which they are elected."""

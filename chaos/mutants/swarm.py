@@ -8,14 +8,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from chaos.draws import rng_for
-from chaos.mutants.hunt import sound
-from chaos.mutants.registry import MUTANTS, find
-from chaos.plans.swarm import swarm_plan, workload_of
-from workloads.registry import DEFAULT
+from squall.chaos.draws import rng_for
+from squall.chaos.mutants.hunt import sound
+from squall.chaos.mutants.registry import MUTANTS, find
+from squall.chaos.plans.swarm import swarm_plan, workload_of
+from squall.workloads.registry import DEFAULT
 
 if TYPE_CHECKING:
-    from chaos.plans.plan import Plan
+    from squall.chaos.plans.plan import Plan
 
 SHARE = 0.06
 """Of seeds."""

@@ -6,11 +6,11 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from chaos.mutants.registry import MUTANTS
+from squall.chaos.mutants.registry import MUTANTS
 
 if TYPE_CHECKING:
-    from chaos.mutants.hunt import Hunted
-    from chaos.mutants.mutant import Mutant
+    from squall.chaos.mutants.hunt import Hunted
+    from squall.chaos.mutants.mutant import Mutant
 
 MUTANTS_BEGIN, MUTANTS_END = "<!-- mutants: made by chaos/mutants/table.py -->", "<!-- end of mutants -->"
 RESULTS_BEGIN, RESULTS_END = "<!-- results: made by squall hunt --docs -->", "<!-- end of results -->"

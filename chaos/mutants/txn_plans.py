@@ -10,8 +10,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from random import Random
 from typing import Any
 
-from chaos.mutants.hunt_plans import Values, hunt_plan
-from chaos.plans.plan import Plan
+from squall.chaos.mutants.hunt_plans import Values, hunt_plan
+from squall.chaos.plans.plan import Plan
 
 TOPIC = "transactions-0"
 COMMIT, ABORT, LEAVE = "commit", "abort", "leave"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from broker.env import Fs
+from squall.broker.env import Fs
 
 
 def replace_unsynced(fs: Fs, path: str, data: bytes) -> None:

@@ -11,8 +11,8 @@ from typing import Annotated, Any
 
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints, ValidationError
 
-from chaos.plans.lines import in_order, with_line
-from chaos.plans.words import in_plain_words
+from squall.chaos.plans.lines import in_order, with_line
+from squall.chaos.plans.words import in_plain_words
 
 FILE = "accepted.toml"
 _PLACE = re.compile(r"\baccepted\.\d+\.")

@@ -19,9 +19,9 @@ import pytest
 from allure_commons.model2 import Parameter, TestStepResult
 from allure_commons.types import AttachmentType
 
-from chaos.nights.evidence import Evidence, Step
-from chaos.nights.items import Item
-from checkers.nights.results import VALID, Attempt
+from squall.chaos.nights.evidence import Evidence, Step
+from squall.chaos.nights.items import Item
+from squall.checkers.nights.results import VALID, Attempt
 
 LISTENER = "allure_listener"
 CATEGORIES = [

@@ -15,9 +15,9 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
-from chaos.nights.directory import write_whole
-from chaos.nights.findings import STATES
-from checkers.nights.results import VERDICTS
+from squall.chaos.nights.directory import write_whole
+from squall.chaos.nights.findings import STATES
+from squall.checkers.nights.results import VERDICTS
 
 NOTIFY_S = 60.0
 """The command may take this long."""

@@ -11,12 +11,12 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from chaos.errors import Refused
-from chaos.mutants import find
-from chaos.plans.parts import FAST_FAILOVER
-from chaos.plans.plan import Plan, PlanError, make_plan
-from checkers.nights.matrix import said as as_word
-from workloads.registry import DEFAULT, SCENARIOS
+from squall.chaos.errors import Refused
+from squall.chaos.mutants import find
+from squall.chaos.plans.parts import FAST_FAILOVER
+from squall.chaos.plans.plan import Plan, PlanError, make_plan
+from squall.checkers.nights.matrix import said as as_word
+from squall.workloads.registry import DEFAULT, SCENARIOS
 
 Cell = Mapping[str, str]
 UNCLEAN, FLUSH = "unclean.leader.election.enable", "flush.messages"

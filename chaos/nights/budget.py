@@ -8,9 +8,9 @@ from datetime import datetime
 from math import ceil
 from statistics import fmean
 
-from chaos.nights.items import Item
-from checkers.nights.results import VALID, Attempt
-from workloads.registry import SCENARIOS
+from squall.chaos.nights.items import Item
+from squall.checkers.nights.results import VALID, Attempt
+from squall.workloads.registry import SCENARIOS
 
 MIB = 1 << 20
 CORES: Mapping[str, int] = {"sim": 1}

@@ -11,11 +11,11 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
-from chaos.errors import Refused
-from chaos.nights import full_disk
-from chaos.nights.items import Item, item_of
-from checkers.nights.night import END, FILE, RESULTS, NoNight, read_head
-from checkers.nights.results import Attempt, parse
+from squall.chaos.errors import Refused
+from squall.chaos.nights import full_disk
+from squall.chaos.nights.items import Item, item_of
+from squall.checkers.nights.night import END, FILE, RESULTS, NoNight, read_head
+from squall.checkers.nights.results import Attempt, parse
 
 NIGHTS = Path("nights")
 GOES = ("nodes", "spark.log", "clients.log")

@@ -12,7 +12,7 @@ import shutil
 from contextlib import suppress
 from pathlib import Path
 
-from chaos.runs.directory import TOO_SMALL
+from squall.chaos.runs.directory import TOO_SMALL
 
 FULL = (errno.ENOSPC, errno.EDQUOT)
 WORDS = tuple(map(os.strerror, FULL))

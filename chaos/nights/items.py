@@ -7,10 +7,10 @@ from dataclasses import asdict, dataclass
 from itertools import product
 from typing import Any
 
-from chaos.faults.kind import FaultError
-from chaos.nights.axes import EXTERNAL, Cell, NoSuchRun, cell_of, flags_of, plan_of, slug, title
-from chaos.nights.matrix import Matrix, Runs, meets
-from chaos.plans.plan import PlanError, with_schedule
+from squall.chaos.faults.kind import FaultError
+from squall.chaos.nights.axes import EXTERNAL, Cell, NoSuchRun, cell_of, flags_of, plan_of, slug, title
+from squall.chaos.nights.matrix import Matrix, Runs, meets
+from squall.chaos.plans.plan import PlanError, with_schedule
 
 DRAWN = "drawn"
 """The word for faults that a run draws by itself."""

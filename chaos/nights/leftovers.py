@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from chaos.errors import HarnessError
-from chaos.runtimes.docker import labels
-from chaos.runtimes.real.processes import registry
-from chaos.toolchain.engine import EngineError, reach_engine
+from squall.chaos.errors import HarnessError
+from squall.chaos.runtimes.docker import labels
+from squall.chaos.runtimes.real.processes import registry
+from squall.chaos.toolchain.engine import EngineError, reach_engine
 
 
 def end_leftovers(runs: Path) -> list[str]:

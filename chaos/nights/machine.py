@@ -7,8 +7,8 @@ import shutil
 from functools import cache
 from pathlib import Path
 
-from chaos.nights.axes import EXTERNAL
-from chaos.nights.items import Item
+from squall.chaos.nights.axes import EXTERNAL
+from squall.chaos.nights.items import Item
 
 SCRIPTS = (".py", ".java", ".jar", ".js", ".rb", ".sh")
 
@@ -41,20 +41,20 @@ def _program(command: str) -> str:
 
 @cache
 def _client(name: str) -> str:
-    from chaos.drivers.host import client_lacks
+    from squall.chaos.drivers.host import client_lacks
 
     return next((lack.what for lack in client_lacks(name)), "")
 
 
 @cache
 def _engine() -> str:
-    from chaos.toolchain.engine_lacks import engine_lacks
+    from squall.chaos.toolchain.engine_lacks import engine_lacks
 
     return next((lack.what for lack in engine_lacks()), "")
 
 
 @cache
 def _kafka() -> str:
-    from chaos.toolchain.kafka import kafka_lacks
+    from squall.chaos.toolchain.kafka import kafka_lacks
 
     return "; ".join(lack.what for lack in kafka_lacks())

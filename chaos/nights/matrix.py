@@ -11,14 +11,14 @@ from typing import Annotated, Any, Self
 import tomli_w
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, model_validator
 
-from chaos.drivers.library import DISTRIBUTIONS
-from chaos.faults.kind import FaultError
-from chaos.nearest import did_you_mean
-from chaos.nights.axes import AXES, word, workloads_of
-from chaos.plans.lines import in_order, with_line
-from chaos.plans.schedule import parse_kinds
-from chaos.plans.words import in_plain_words
-from workloads.registry import DEFAULT, SCENARIOS
+from squall.chaos.drivers.library import DISTRIBUTIONS
+from squall.chaos.faults.kind import FaultError
+from squall.chaos.nearest import did_you_mean
+from squall.chaos.nights.axes import AXES, word, workloads_of
+from squall.chaos.plans.lines import in_order, with_line
+from squall.chaos.plans.schedule import parse_kinds
+from squall.chaos.plans.words import in_plain_words
+from squall.workloads.registry import DEFAULT, SCENARIOS
 
 FILE = "plans/nightly.toml"
 UNITS = {"s": 1, "m": 60, "h": 3600}
@@ -198,7 +198,7 @@ def _no_mix(mix: str, line: str, matrix: Matrix) -> str:
 
 
 def _wrong_anomalies(names: tuple[str, ...]) -> list[str]:
-    from checkers.anomalies.registry import CATALOG
+    from squall.checkers.anomalies.registry import CATALOG
 
     found = []
     for name in names:

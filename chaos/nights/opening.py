@@ -12,20 +12,20 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from chaos import __version__
-from chaos.errors import Refused
-from chaos.nights.budget import Costs
-from chaos.nights.directory import NightDirectory, nights_beside, write_whole
-from chaos.nights.items import Item, plan_night
-from chaos.nights.machine import lacking
-from chaos.nights.matrix import Matrix, make_matrix, plain, read_matrix, write_matrix
-from chaos.nights.order import history_of, in_order
-from chaos.nights.player import read_verdict
-from chaos.toolchain.places import commit
-from chaos.typed import typed
-from checkers.nights.matrix import changes
-from checkers.nights.night import SCHEMA, read_night
-from checkers.nights.results import Attempt, by_item
+from squall.chaos import __version__
+from squall.chaos.errors import Refused
+from squall.chaos.nights.budget import Costs
+from squall.chaos.nights.directory import NightDirectory, nights_beside, write_whole
+from squall.chaos.nights.items import Item, plan_night
+from squall.chaos.nights.machine import lacking
+from squall.chaos.nights.matrix import Matrix, make_matrix, plain, read_matrix, write_matrix
+from squall.chaos.nights.order import history_of, in_order
+from squall.chaos.nights.player import read_verdict
+from squall.chaos.toolchain.places import commit
+from squall.chaos.typed import typed
+from squall.checkers.nights.matrix import changes
+from squall.checkers.nights.night import SCHEMA, read_night
+from squall.checkers.nights.results import Attempt, by_item
 
 LOOKED_BACK = 30
 """Nights whose results decide the order and say what runs cost."""
@@ -162,7 +162,7 @@ def resume(directory: NightDirectory, matrix: Matrix) -> Opened:
 
 def ended(directory: NightDirectory) -> list[Attempt]:
     """What has ended so far, with all that the night forbids of it: results.jsonl alone does not decide that."""
-    from checkers.nights.facts import with_unexpected  # with pyarrow
+    from squall.checkers.nights.facts import with_unexpected  # with pyarrow
 
     night = read_night(directory.path)
     verdicts = ((each, read_verdict(directory.path / each.run)[1] if each.run else {}) for each in night.attempts)

@@ -6,10 +6,10 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from chaos.nights.findings import ANY, STATES, NightFinding, tolerated
-from chaos.nights.items import Item
-from chaos.typed import place, typed
-from checkers.nights.results import INVALID, UNKNOWN, VALID, Attempt, forbidden
+from squall.chaos.nights.findings import ANY, STATES, NightFinding, tolerated
+from squall.chaos.nights.items import Item
+from squall.chaos.typed import place, typed
+from squall.checkers.nights.results import INVALID, UNKNOWN, VALID, Attempt, forbidden
 
 WELL, FOUND, TOO_LITTLE = 0, 1, 2
 """Exit codes: nothing that is not permitted; a finding; too much is unknown."""

@@ -19,18 +19,18 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
 
-from chaos.flags import environment_of_children
-from chaos.nights import budget, full_disk
-from chaos.nights.axes import Cell
-from chaos.nights.budget import Costs, cores
-from chaos.nights.directory import NightDirectory, bytes_of, thin
-from chaos.nights.full_disk import blamed, is_full
-from chaos.nights.items import Item
-from chaos.nights.matrix import Matrix, plain
-from chaos.runtimes.real.processes.child import PACKAGES, TETHER
-from checkers.losses import permitted_loss
-from checkers.nights.matrix import Expectation, expectations, forbidden
-from checkers.nights.results import INVALID, NO_VERDICT, UNKNOWN, VALID, Attempt
+from squall.chaos.flags import environment_of_children
+from squall.chaos.nights import budget, full_disk
+from squall.chaos.nights.axes import Cell
+from squall.chaos.nights.budget import Costs, cores
+from squall.chaos.nights.directory import NightDirectory, bytes_of, thin
+from squall.chaos.nights.full_disk import blamed, is_full
+from squall.chaos.nights.items import Item
+from squall.chaos.nights.matrix import Matrix, plain
+from squall.chaos.runtimes.real.processes.child import PACKAGES, TETHER
+from squall.checkers.losses import permitted_loss
+from squall.checkers.nights.matrix import Expectation, expectations, forbidden
+from squall.checkers.nights.results import INVALID, NO_VERDICT, UNKNOWN, VALID, Attempt
 
 POLL_S = 0.1
 ENDING_S = 90.0
@@ -91,7 +91,7 @@ class Player:
     """Called when a run that took too long is gone: it may have left processes or containers."""
     full: str = ""
     """That the disk is full, in words: then nothing more is played. Empty while there is room."""
-    program: tuple[str, ...] = (sys.executable, "-P", "-m", "chaos")
+    program: tuple[str, ...] = (sys.executable, "-P", "-m", "squall.chaos")
     """What plays a run."""
     ending_s: float = ENDING_S
     _next: int = 0

@@ -13,16 +13,16 @@ from typing import Any
 
 import pytest
 
-from chaos.errors import said_by
-from chaos.nights import allure_results
-from chaos.nights.directory import NightDirectory
-from chaos.nights.evidence import Evidence
-from chaos.nights.full_disk import is_full
-from chaos.nights.items import Item
-from chaos.nights.outcome import found
-from chaos.nights.player import Player
-from chaos.typed import place
-from checkers.nights.results import Attempt
+from squall.chaos.errors import said_by
+from squall.chaos.nights import allure_results
+from squall.chaos.nights.directory import NightDirectory
+from squall.chaos.nights.evidence import Evidence
+from squall.chaos.nights.full_disk import is_full
+from squall.chaos.nights.items import Item
+from squall.chaos.nights.outcome import found
+from squall.chaos.nights.player import Player
+from squall.chaos.typed import place
+from squall.checkers.nights.results import Attempt
 
 Show = Callable[[Path, Sequence[str]], Evidence]
 """Reads a run directory; the anomalies that the night forbids, too, have their stories."""

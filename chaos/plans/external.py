@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from chaos.faults.kind import Fault, FaultError, Kind, Trait
-from chaos.faults.kinds import KINDS
+from squall.chaos.faults.kind import Fault, FaultError, Kind, Trait
+from squall.chaos.faults.kinds import KINDS
 
 WORLD = "external"
 

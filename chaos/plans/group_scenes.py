@@ -9,9 +9,9 @@ from collections.abc import Callable, Mapping, Sequence
 from random import Random
 from typing import Any
 
-from chaos.faults.kind import Fault
-from chaos.faults.vocabulary import make_fault
-from chaos.plans.scenes import NODES, Scene
+from squall.chaos.faults.kind import Fault
+from squall.chaos.faults.vocabulary import make_fault
+from squall.chaos.plans.scenes import NODES, Scene
 
 CLASSIC = "classic"
 JOINS: Mapping[str, tuple[str, ...]] = {

@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from chaos.draws import rng_for
-from chaos.faults.kind import HOLDING, Fault, LandingGround, Site, Trait
-from chaos.plans.schedule import of_one_broker
+from squall.chaos.draws import rng_for
+from squall.chaos.faults.kind import HOLDING, Fault, LandingGround, Site, Trait
+from squall.chaos.plans.schedule import of_one_broker
 
 NEEDING = HOLDING | {Trait.NEEDS_NODE}
 """Any of these traits: the fault's nodes must run from its begin until the proof that it landed."""

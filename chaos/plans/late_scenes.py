@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from random import Random
 from typing import Any
 
-from chaos.plans.scenes import NODES, Faults, Scene
+from squall.chaos.plans.scenes import NODES, Faults, Scene
 
 REQUEST_TIMEOUT_MS = 1000
 BEGIN_S, EVERY_S, TIMES = 3.0, 3.0, 7

@@ -7,15 +7,15 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import replace
 from typing import Any
 
-from chaos.faults import triggers
-from chaos.faults.kind import OUR_WORLDS, Fault, FaultError, Setting, Trait
-from chaos.faults.kinds import KINDS
-from chaos.faults.targets import Clients, Coordinated, check_clients, check_feasible, check_target
-from chaos.faults.vocabulary import make_fault
-from chaos.plans.external import check_external
-from chaos.plans.parts import FAILOVER, HOLDS, FaultPlan, PlanParts, least_limits
-from chaos.plans.settings import wrong_broker_settings, wrong_topic_settings
-from chaos.runtimes.broker_settings import too_high
+from squall.chaos.faults import triggers
+from squall.chaos.faults.kind import OUR_WORLDS, Fault, FaultError, Setting, Trait
+from squall.chaos.faults.kinds import KINDS
+from squall.chaos.faults.targets import Clients, Coordinated, check_clients, check_feasible, check_target
+from squall.chaos.faults.vocabulary import make_fault
+from squall.chaos.plans.external import check_external
+from squall.chaos.plans.parts import FAILOVER, HOLDS, FaultPlan, PlanParts, least_limits
+from squall.chaos.plans.settings import wrong_broker_settings, wrong_topic_settings
+from squall.chaos.runtimes.broker_settings import too_high
 
 OPERATIONS_SAID = 3
 """Of wrong operations: a load has thousands, and what is wrong with one is often wrong with all."""

@@ -5,8 +5,8 @@ from __future__ import annotations
 from functools import partial
 from typing import Any
 
-from chaos.draws import rng_for
-from chaos.plans.plan import Plan
+from squall.chaos.draws import rng_for
+from squall.chaos.plans.plan import Plan
 
 
 def concrete(plan: Plan) -> Plan:

@@ -1,4 +1,4 @@
-"""The parts of a plan as data, each checked by itself. `chaos.plans.plan` says what they are together."""
+"""The parts of a plan as data, each checked by itself. `squall.chaos.plans.plan` says what they are together."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ from pydantic import (
     model_validator,
 )
 
-from workloads.registry import DEFAULT, SCENARIOS
-from workloads.scenario import Scenario
+from squall.workloads.registry import DEFAULT, SCENARIOS
+from squall.workloads.scenario import Scenario
 
 FAST_FAILOVER: Mapping[str, str] = {
     "broker.heartbeat.interval.ms": "300",
@@ -99,7 +99,7 @@ class FaultPlan(_Part):
     target: str = "random"
     params: dict[str, Any] = Field(default_factory=dict)
     when: str | None = None
-    """The condition that the fault waits for, from `at_s` on (`chaos.faults.triggers`)."""
+    """The condition that the fault waits for, from `at_s` on (`squall.chaos.faults.triggers`)."""
     within_s: float | None = Field(None, gt=0)
     """How long the fault waits for its condition, in seconds: at most as long as the load lasts."""
 

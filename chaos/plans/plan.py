@@ -15,17 +15,17 @@ from typing import Any, Self
 import tomli_w
 from pydantic import BaseModel, ValidationError, ValidationInfo, model_validator
 
-from chaos.faults.kind import Fault, FaultError, Trait
-from chaos.faults.kinds import KINDS
-from chaos.faults.pace import longer_s
-from chaos.faults.targets import Coordinated, check_target
-from chaos.faults.vocabulary import kind_of
-from chaos.nearest import nearest
-from chaos.plans.external import drawn_kinds, for_others
-from chaos.plans.lines import with_line
-from chaos.plans.mistakes import mistakes, possible_fault
-from chaos.plans.parts import ClusterPlan, FaultPlan, LimitsPlan, PlanParts, which_workload
-from chaos.plans.schedule import (
+from squall.chaos.faults.kind import Fault, FaultError, Trait
+from squall.chaos.faults.kinds import KINDS
+from squall.chaos.faults.pace import longer_s
+from squall.chaos.faults.targets import Coordinated, check_target
+from squall.chaos.faults.vocabulary import kind_of
+from squall.chaos.nearest import nearest
+from squall.chaos.plans.external import drawn_kinds, for_others
+from squall.chaos.plans.lines import with_line
+from squall.chaos.plans.mistakes import mistakes, possible_fault
+from squall.chaos.plans.parts import ClusterPlan, FaultPlan, LimitsPlan, PlanParts, which_workload
+from squall.chaos.plans.schedule import (
     DEFAULT_KINDS,
     coordinated,
     in_a_zone,
@@ -35,8 +35,8 @@ from chaos.plans.schedule import (
     of_transactions,
     room_for_all,
 )
-from chaos.plans.words import in_plain_words
-from workloads.registry import DEFAULT, SCENARIOS, unknown
+from squall.chaos.plans.words import in_plain_words
+from squall.workloads.registry import DEFAULT, SCENARIOS, unknown
 
 SCHEMA = 1
 RUN_INFO = "run.json"

@@ -10,8 +10,8 @@ from collections.abc import Callable, Mapping
 from random import Random
 from typing import Any, NamedTuple
 
-from chaos.faults.kind import Fault
-from chaos.faults.vocabulary import make_fault
+from squall.chaos.faults.kind import Fault
+from squall.chaos.faults.vocabulary import make_fault
 
 NODES = 3
 SESSIONS_S = 150.0

@@ -9,11 +9,11 @@ from dataclasses import replace
 from itertools import islice
 from random import Random
 
-from chaos.draws import rng_for
-from chaos.faults.kind import Fault, FaultError, Kind, Trait
-from chaos.faults.kinds import KINDS
-from chaos.faults.targets import Coordinated
-from chaos.faults.vocabulary import make_fault, unknown_kind
+from squall.chaos.draws import rng_for
+from squall.chaos.faults.kind import Fault, FaultError, Kind, Trait
+from squall.chaos.faults.kinds import KINDS
+from squall.chaos.faults.targets import Coordinated
+from squall.chaos.faults.vocabulary import make_fault, unknown_kind
 
 DEFAULT_KINDS = tuple(kind.name for kind in KINDS.values() if kind.draw.by_default)
 FIRST_AT_S = 2.0

@@ -7,7 +7,7 @@ from functools import lru_cache
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from broker.config import ConfigError
+    from squall.broker.config import ConfigError
 
 Pairs = tuple[tuple[str, str], ...]
 
@@ -41,7 +41,7 @@ def in_force(broker: Mapping[str, str], topic: Mapping[str, str], names: Sequenc
     """The settings of these names that a topic with these of its own has in a cluster with those of its brokers: as
     text, as DescribeConfigs has them. ConfigError for a setting that cannot be.
     """
-    from broker.config import BrokerConfig, topic_config
+    from squall.broker.config import BrokerConfig, topic_config
 
     config = topic_config(BrokerConfig.from_properties({**_GIVEN, **broker}), topic)
     return {name: _text(getattr(config, name.replace(".", "_"))) for name in names}
@@ -68,7 +68,7 @@ def _wrong(broker: Pairs, topic: Pairs) -> list[str]:
 
 @lru_cache(maxsize=256)
 def _refusal(broker: Pairs, topic: Pairs) -> ConfigError | None:
-    from broker.config import BrokerConfig, ConfigError, validate_topic_configs
+    from squall.broker.config import BrokerConfig, ConfigError, validate_topic_configs
 
     try:
         config = BrokerConfig.from_properties({**_GIVEN, **dict(broker)})

@@ -12,9 +12,9 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from functools import cache
 
-from chaos.errors import HarnessError
-from chaos.faults.kind import RUNTIMES, Kind, Trait
-from chaos.faults.kinds import KINDS
+from squall.chaos.errors import HarnessError
+from squall.chaos.faults.kind import RUNTIMES, Kind, Trait
+from squall.chaos.faults.kinds import KINDS
 
 BEGIN, END = "<!-- made by ./squall faults --markdown -->", "<!-- end -->"
 
@@ -35,8 +35,8 @@ def _linux() -> str:
 
 @cache
 def _toxiproxy() -> str:
-    from chaos.toolchain import toxiproxy
-    from chaos.toolchain.cache import cache_folder
+    from squall.chaos.toolchain import toxiproxy
+    from squall.chaos.toolchain.cache import cache_folder
 
     if (cache_folder() / f"toxiproxy-{toxiproxy.VERSION}").is_dir() or shutil.which("toxiproxy-server"):
         return ""
@@ -45,7 +45,7 @@ def _toxiproxy() -> str:
 
 @cache
 def _engine() -> str:
-    from chaos.toolchain.engine import find_engine
+    from squall.chaos.toolchain.engine import find_engine
 
     try:
         find_engine()

@@ -12,20 +12,20 @@ from functools import partial
 from math import inf
 from typing import Any
 
-from chaos.draws import rng_for
-from chaos.faults.kind import HOLDING, Fault, FaultError, Kind, LandingGround, Params, Trait
-from chaos.faults.kinds import KINDS as ALL
-from chaos.faults.targets import Coordinated, minority_size
-from chaos.faults.vocabulary import make_fault
-from chaos.plans.group_scenes import GROUP_SCENES, WAITS_S
-from chaos.plans.landing import in_the_way, landing
-from chaos.plans.late_scenes import LATE_SCENES
-from chaos.plans.parts import FAST_FAILOVER
-from chaos.plans.plan import Plan, make_plan
-from chaos.plans.scenes import SCENES, Scene
-from chaos.plans.schedule import coordinated, make_schedule, of_transactions
-from workloads.registry import DEFAULT, SCENARIOS
-from workloads.scenario import Scenario, SwarmGround
+from squall.chaos.draws import rng_for
+from squall.chaos.faults.kind import HOLDING, Fault, FaultError, Kind, LandingGround, Params, Trait
+from squall.chaos.faults.kinds import KINDS as ALL
+from squall.chaos.faults.targets import Coordinated, minority_size
+from squall.chaos.faults.vocabulary import make_fault
+from squall.chaos.plans.group_scenes import GROUP_SCENES, WAITS_S
+from squall.chaos.plans.landing import in_the_way, landing
+from squall.chaos.plans.late_scenes import LATE_SCENES
+from squall.chaos.plans.parts import FAST_FAILOVER
+from squall.chaos.plans.plan import Plan, make_plan
+from squall.chaos.plans.scenes import SCENES, Scene
+from squall.chaos.plans.schedule import coordinated, make_schedule, of_transactions
+from squall.workloads.registry import DEFAULT, SCENARIOS
+from squall.workloads.scenario import Scenario, SwarmGround
 
 KINDS = tuple(kind for kind in ALL.values() if kind.draw.swarm == "first")
 """Of faults. Bit rot is not among them, but for one scene: hardly a configuration mends it, so each seed with it would

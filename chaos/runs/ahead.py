@@ -16,13 +16,13 @@ from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 
-from chaos.errors import HarnessError
-from chaos.runs.directory import RunDirectory
-from chaos.runs.spark import command_of
-from chaos.toolchain.cache import Say
-from chaos.toolchain.class_archive import class_archive_here
-from chaos.toolchain.java import java
-from checkers.stages import READY, stage_of
+from squall.chaos.errors import HarnessError
+from squall.chaos.runs.directory import RunDirectory
+from squall.chaos.runs.spark import command_of
+from squall.chaos.toolchain.cache import Say
+from squall.chaos.toolchain.class_archive import class_archive_here
+from squall.chaos.toolchain.java import java
+from squall.checkers.stages import READY, stage_of
 
 LOG, FOLDER = "spark.log", "spark-ahead"
 ROOM_MIB = 3 * 1024

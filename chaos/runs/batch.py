@@ -11,16 +11,16 @@ from functools import cache, partial
 from pathlib import Path
 from types import FrameType
 
-from chaos.errors import traceback_of
-from chaos.garbage import garbage_stays
-from chaos.mutants.swarm import drawn_plan
-from chaos.plans.plan import Plan, read_plan
-from chaos.runs import rare_paths
-from chaos.runs.result import Failure, SimResult
-from chaos.runs.workers import forked
-from chaos.typed import lasting
-from checkers.anomalies.registry import LOSS
-from workloads.registry import SCENARIOS
+from squall.chaos.errors import traceback_of
+from squall.chaos.garbage import garbage_stays
+from squall.chaos.mutants.swarm import drawn_plan
+from squall.chaos.plans.plan import Plan, read_plan
+from squall.chaos.runs import rare_paths
+from squall.chaos.runs.result import Failure, SimResult
+from squall.chaos.runs.workers import forked
+from squall.chaos.typed import lasting
+from squall.checkers.anomalies.registry import LOSS
+from squall.workloads.registry import SCENARIOS
 
 CPU_LIMIT_S = 240
 """Of one seed: a simulation that takes longer is ended, and nothing is said of its broker."""
@@ -93,8 +93,8 @@ def run_batch(order: Order, seeds: Iterable[int], jobs: int) -> Iterator[Seeded]
     """Results as they come, of `jobs` processes at a time. Each is forked with all imports done, simulates up to
     `workers.SHARE` seeds without collecting garbage, and ends.
     """
-    from chaos.runs import simulation  # noqa: F401  # not for this process
-    from chaos.runtimes.sim.preload import load_what_comes_late
+    from squall.chaos.runs import simulation  # noqa: F401  # not for this process
+    from squall.chaos.runtimes.sim.preload import load_what_comes_late
 
     load_what_comes_late()
     with garbage_stays():
@@ -134,7 +134,7 @@ def limited(plan: Plan, order: Order, over: Callable[[], bool] = lambda: False) 
     """Simulate with a time limit; a signal enforces it. Raises RuntimeError if the simulation took too long, or if
     `over` became true meanwhile.
     """
-    from chaos.runs.simulation import TimeLimit, simulate
+    from squall.chaos.runs.simulation import TimeLimit, simulate
 
     strikes: list[int] = []
 
@@ -162,7 +162,7 @@ def limited(plan: Plan, order: Order, over: Callable[[], bool] = lambda: False) 
 
 
 def _saved(order: Order, seed: int, result: SimResult) -> Path:
-    from chaos.runs.saved import save
+    from squall.chaos.runs.saved import save
 
     directory = save(result, order.root, order.command(seed), latest=False)
     return directory.path

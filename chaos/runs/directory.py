@@ -11,8 +11,8 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from chaos.errors import Refused
-from chaos.typed import place, typed
+from squall.chaos.errors import Refused
+from squall.chaos.typed import place, typed
 
 RUNS = Path("runs")
 LATEST = "latest"

@@ -12,9 +12,9 @@ from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
-from chaos.errors import Refused
-from chaos.runs.metrics import CONTENT_TYPE, exposition
-from chaos.runs.progress import Progress
+from squall.chaos.errors import Refused
+from squall.chaos.runs.metrics import CONTENT_TYPE, exposition
+from squall.chaos.runs.progress import Progress
 
 HOST = "127.0.0.1"
 PATH = "/metrics"

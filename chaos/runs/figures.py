@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from chaos.errors import said_by
-from chaos.plans.plan import PlanError, read_plan
-from chaos.runs.directory import RunDirectory
-from checkers.case import Workload
-from checkers.history.conversion import load, read_faults
-from checkers.history.tables import History, PlayedFault
-from workloads.scenario import Scenario
+from squall.chaos.errors import said_by
+from squall.chaos.plans.plan import PlanError, read_plan
+from squall.chaos.runs.directory import RunDirectory
+from squall.checkers.case import Workload
+from squall.checkers.history.conversion import load, read_faults
+from squall.checkers.history.tables import History, PlayedFault
+from squall.workloads.scenario import Scenario
 
 
 def says(

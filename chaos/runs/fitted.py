@@ -6,10 +6,10 @@ from collections.abc import Callable
 
 import trio
 
-from chaos.faults.pace import PROBE_AT_MOST_S, longer_s, probe_timeout_s
-from chaos.plans.plan import Plan, proven_here, write_plan
-from chaos.runs.papers import Papers
-from chaos.runtimes.contract import Link, Runtime
+from squall.chaos.faults.pace import PROBE_AT_MOST_S, longer_s, probe_timeout_s
+from squall.chaos.plans.plan import Plan, proven_here, write_plan
+from squall.chaos.runs.papers import Papers
+from squall.chaos.runtimes.contract import Link, Runtime
 
 ROUNDS = 3
 """Each link is measured so often, all links at the same time, as a fault measures them."""

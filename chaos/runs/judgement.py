@@ -1,8 +1,9 @@
 """From a run directory to a verdict and a page: can be done again, alone, elsewhere.
 
 history.jsonl -> an engine's findings -> replica logs compared, where the brokers' data is there -> the verdict
-(`checkers.verdict`). Showing it is the commands' part. The engine is Spark, which reads Parquet in a process of its own
-(`python -m spark_analysis`), or the reference engine (`checkers.analysis`), which reads the lines in this one.
+(`squall.checkers.verdict`). Showing it is the commands' part. The engine is Spark, which reads Parquet in a process of
+its own (`python -m squall.spark_analysis`), or the reference engine (`squall.checkers.analysis`), which reads the lines
+in this one.
 """
 
 from __future__ import annotations
@@ -17,26 +18,26 @@ from typing import Any, NamedTuple
 
 from rich.console import Console
 
-from chaos.errors import HarnessError, said_by, traceback_of
-from chaos.faults.audit import audit
-from chaos.runs.ahead import LOG, Ahead
-from chaos.runs.directory import RunDirectory
-from chaos.runs.figures import of_directory
-from chaos.runs.meanwhile import Meanwhile
-from chaos.runs.progress import MakePhase, unseen
-from chaos.runs.spark import HERE, Spark, command_of
-from chaos.runs.staged import Show, follow, run_staged
-from chaos.toolchain.cache import remove
-from chaos.toolchain.class_archive import class_archive_here
-from chaos.toolchain.java import java
-from checkers import analysis, run_facts
-from checkers.anomalies.replica_divergence import FILE as REPLICAS
-from checkers.anomalies.replica_divergence import compare_run
-from checkers.engines import too_large
-from checkers.history.conversion import load
-from checkers.history.tables import History
-from checkers.stages import FIND, LOOK, stage_of
-from checkers.verdict import give_up, judge_run
+from squall.chaos.errors import HarnessError, said_by, traceback_of
+from squall.chaos.faults.audit import audit
+from squall.chaos.runs.ahead import LOG, Ahead
+from squall.chaos.runs.directory import RunDirectory
+from squall.chaos.runs.figures import of_directory
+from squall.chaos.runs.meanwhile import Meanwhile
+from squall.chaos.runs.progress import MakePhase, unseen
+from squall.chaos.runs.spark import HERE, Spark, command_of
+from squall.chaos.runs.staged import Show, follow, run_staged
+from squall.chaos.toolchain.cache import remove
+from squall.chaos.toolchain.class_archive import class_archive_here
+from squall.chaos.toolchain.java import java
+from squall.checkers import analysis, run_facts
+from squall.checkers.anomalies.replica_divergence import FILE as REPLICAS
+from squall.checkers.anomalies.replica_divergence import compare_run
+from squall.checkers.engines import too_large
+from squall.checkers.history.conversion import load
+from squall.checkers.history.tables import History
+from squall.checkers.stages import FIND, LOOK, stage_of
+from squall.checkers.verdict import give_up, judge_run
 
 JUDGE = "judge"
 COMPARE = f"{JUDGE}: compare the replicas' logs"

@@ -10,9 +10,9 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 
-from broker.env import Env
-from workloads.afterwards import Written
-from workloads.client.cluster import Place
+from squall.broker.env import Env
+from squall.workloads.afterwards import Written
+from squall.workloads.client.cluster import Place
 
 LOOK_EVERY_S = 0.1
 UNSERVED = 1 / 3

@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 import trio
 
-from chaos.faults.targets import ClusterView
+from squall.chaos.faults.targets import ClusterView
 
 AGAIN_S = 0.05
 """Between a broker's answer and the next question to it."""

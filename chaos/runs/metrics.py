@@ -18,9 +18,9 @@ from prometheus_client.core import (
 from prometheus_client.openmetrics.exposition import CONTENT_TYPE_LATEST, generate_latest
 from prometheus_client.registry import Collector
 
-from chaos.faults.stage import Played
-from chaos.runs.sight import Phase, Sight
-from workloads.counters import LATENCY_BOUNDS_S, Counters, Latencies
+from squall.chaos.faults.stage import Played
+from squall.chaos.runs.sight import Phase, Sight
+from squall.workloads.counters import LATENCY_BOUNDS_S, Counters, Latencies
 
 CONTENT_TYPE = CONTENT_TYPE_LATEST
 PHASES = (

@@ -10,20 +10,20 @@ from typing import Any, NamedTuple, NoReturn, Self
 
 import trio
 
-from broker.env import Env
-from broker.protocol.errors import ErrorCode, name_of
-from chaos.errors import HarnessError
-from chaos.faults.targets import ClusterView
-from chaos.runs.lookout import AGAIN_S, SOON_S, Answer, Ask, lookout
-from chaos.runs.polled import Tell, keep_polled
-from workloads.client import admin
-from workloads.client.client import Client
-from workloads.client.connection import RequestFailed, UnsupportedApi
-from workloads.client.epochs import leader_epochs
-from workloads.client.groups.coordination import OF_GROUPS
-from workloads.client.new_topic import NewTopic
-from workloads.client.settings import ClientSettings
-from workloads.client.topics import topic_settings
+from squall.broker.env import Env
+from squall.broker.protocol.errors import ErrorCode, name_of
+from squall.chaos.errors import HarnessError
+from squall.chaos.faults.targets import ClusterView
+from squall.chaos.runs.lookout import AGAIN_S, SOON_S, Answer, Ask, lookout
+from squall.chaos.runs.polled import Tell, keep_polled
+from squall.workloads.client import admin
+from squall.workloads.client.client import Client
+from squall.workloads.client.connection import RequestFailed, UnsupportedApi
+from squall.workloads.client.epochs import leader_epochs
+from squall.workloads.client.groups.coordination import OF_GROUPS
+from squall.workloads.client.new_topic import NewTopic
+from squall.workloads.client.settings import ClientSettings
+from squall.workloads.client.topics import topic_settings
 
 ASK_TIMEOUT_MS = 1_500
 SETTINGS = ClientSettings(
@@ -143,8 +143,8 @@ class Observer:
         return ", ".join(f"{name} {is_} instead of {asked}" for name, (is_, asked) in pairs.items() if is_ != asked)
 
     async def epochs(self, topics: Iterable[str], timeout_s: float) -> dict[str, list[list[int]]]:
-        """Where the leader epochs of each partition start (`checkers.leaderships.EPOCHS`). Those whose leader does not
-        answer in time are left out.
+        """Where the leader epochs of each partition start (`squall.checkers.leaderships.EPOCHS`). Those whose leader
+        does not answer in time are left out.
         """
         found: dict[str, list[list[int]]] = {}
         wanted = set(topics)
@@ -175,7 +175,7 @@ class Observer:
 
     @asynccontextmanager
     async def lookout(self) -> AsyncIterator[Callable[[], Awaitable[ClusterView]]]:
-        """As `chaos.runs.lookout.lookout`, of all bootstrap servers: one that does not answer delays nothing."""
+        """As `squall.chaos.runs.lookout.lookout`, of all bootstrap servers: one that does not answer delays nothing."""
         async with trio.open_nursery() as nursery:
             asks = await self._asks(nursery)
             again_s = SOON_S if any(self._described) else AGAIN_S
@@ -184,7 +184,7 @@ class Observer:
             nursery.cancel_scope.cancel()
 
     async def keep_polled(self, now_s: Callable[[], float], tell: Tell) -> NoReturn:
-        """As `chaos.runs.polled.keep_polled`, of all bootstrap servers."""
+        """As `squall.chaos.runs.polled.keep_polled`, of all bootstrap servers."""
         async with trio.open_nursery() as nursery:
             await keep_polled(await self._asks(nursery), now_s, tell)
         raise AssertionError("it never returns")

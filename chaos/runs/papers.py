@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import Any, Protocol
 from zlib import crc32
 
-from broker.env import Fs
-from chaos.runs.directory import RunDirectory
+from squall.broker.env import Fs
+from squall.chaos.runs.directory import RunDirectory
 
 PLAN, INFO, HISTORY, NEMESIS = "plan.toml", "run.json", "history.jsonl", "nemesis.jsonl"
 

@@ -9,7 +9,7 @@ from typing import Any, NoReturn
 
 import trio
 
-from chaos.runs.lookout import FRESH_S, Answer, merged
+from squall.chaos.runs.lookout import FRESH_S, Answer, merged
 
 EVERY_S = 0.2
 Ask = Callable[[], Awaitable[Answer | None]]

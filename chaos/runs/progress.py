@@ -17,10 +17,10 @@ from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
-from chaos import screen
-from chaos.faults.nemesis import Coming
-from chaos.faults.stage import Played
-from chaos.runs.sight import Sight
+from squall.chaos import screen
+from squall.chaos.faults.nemesis import Coming
+from squall.chaos.faults.stage import Played
+from squall.chaos.runs.sight import Sight
 
 LINE_EVERY_S, SLOWER = 5.0, 6
 """In a pipe a line comes so often; while the history is judged, where nothing is counted, so many times less often."""

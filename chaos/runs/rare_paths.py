@@ -10,12 +10,12 @@ from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
-from chaos.faults.kind import Trait
-from chaos.faults.kinds import KINDS
+from squall.chaos.faults.kind import Trait
+from squall.chaos.faults.kinds import KINDS
 
 if TYPE_CHECKING:
-    from chaos.plans.parts import FaultPlan
-    from workloads.scenario import Scenario
+    from squall.chaos.plans.parts import FaultPlan
+    from squall.workloads.scenario import Scenario
 
 Line = Mapping[str, Any]
 METADATA = "__cluster_metadata"

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from broker.protocol.timestamps import EARLIEST
-from chaos.faults.targets import ClusterView
-from workloads.client.admin import list_offsets
-from workloads.client.client import Client
-from workloads.client.cluster import Place
-from workloads.live_readers import Behind
+from squall.broker.protocol.timestamps import EARLIEST
+from squall.chaos.faults.targets import ClusterView
+from squall.workloads.client.admin import list_offsets
+from squall.workloads.client.client import Client
+from squall.workloads.client.cluster import Place
+from squall.workloads.live_readers import Behind
 
 ASK_LIMIT_S = 3.0
 

@@ -11,45 +11,45 @@ from pathlib import Path
 import trio
 from rich.console import Console
 
-from chaos.drivers.host import LibraryDriver, client_lacks
-from chaos.drivers.program import ProgramDriver, ProgramRefused, program_of
-from chaos.errors import HarnessError, Refused, said_by, traceback_of, trouble_of
-from chaos.faults.framed import framed_links
-from chaos.faults.kind import Trait
-from chaos.faults.triggers import counts_calls
-from chaos.interrupts import stoppable
-from chaos.plans.plan import Plan, write_plan
-from chaos.runs.ahead import start_ahead
-from chaos.runs.directory import RunDirectory, writable
-from chaos.runs.judgement import judge
-from chaos.runs.papers import DirectoryPapers
-from chaos.runs.progress import Progress
-from chaos.runs.run import MakeDriver, Run
-from chaos.runs.spark import HERE
-from chaos.runs.standstills import watching
-from chaos.runs.target_facts import Stranger
-from chaos.runtimes.broker_settings import notes
-from chaos.runtimes.contract import Runtime
-from chaos.runtimes.docker.runtime import DockerRuntime
-from chaos.runtimes.external.runtime import ExternalRuntime
-from chaos.runtimes.kafka.runtime import KafkaRuntime, kafka_settings
-from chaos.runtimes.layout import ZONE, links, zone_names
-from chaos.runtimes.process.runtime import ProcessRuntime
-from chaos.runtimes.real.processes.child import PACKAGES
-from chaos.toolchain.cache import Say
-from chaos.toolchain.class_archive import class_archive
-from chaos.toolchain.compose_file import FILES, brokers_of
-from chaos.toolchain.engine import find_engine
-from chaos.toolchain.engine_lacks import engine_lacks
-from chaos.toolchain.extras import missing
-from chaos.toolchain.images import ensure_images, second_image
-from chaos.toolchain.java import java
-from chaos.toolchain.kafka import apache_kafka, kafka_lacks, second_kafka
-from chaos.toolchain.lacks import Lack, refuse
-from chaos.toolchain.sources import second_version
-from chaos.toolchain.toxiproxy import toxiproxy_server
-from chaos.typed import lasting, typed
-from checkers.engines import REFERENCE, SPARK, beyond
+from squall.chaos.drivers.host import LibraryDriver, client_lacks
+from squall.chaos.drivers.program import ProgramDriver, ProgramRefused, program_of
+from squall.chaos.errors import HarnessError, Refused, said_by, traceback_of, trouble_of
+from squall.chaos.faults.framed import framed_links
+from squall.chaos.faults.kind import Trait
+from squall.chaos.faults.triggers import counts_calls
+from squall.chaos.interrupts import stoppable
+from squall.chaos.plans.plan import Plan, write_plan
+from squall.chaos.runs.ahead import start_ahead
+from squall.chaos.runs.directory import RunDirectory, writable
+from squall.chaos.runs.judgement import judge
+from squall.chaos.runs.papers import DirectoryPapers
+from squall.chaos.runs.progress import Progress
+from squall.chaos.runs.run import MakeDriver, Run
+from squall.chaos.runs.spark import HERE
+from squall.chaos.runs.standstills import watching
+from squall.chaos.runs.target_facts import Stranger
+from squall.chaos.runtimes.broker_settings import notes
+from squall.chaos.runtimes.contract import Runtime
+from squall.chaos.runtimes.docker.runtime import DockerRuntime
+from squall.chaos.runtimes.external.runtime import ExternalRuntime
+from squall.chaos.runtimes.kafka.runtime import KafkaRuntime, kafka_settings
+from squall.chaos.runtimes.layout import ZONE, links, zone_names
+from squall.chaos.runtimes.process.runtime import ProcessRuntime
+from squall.chaos.runtimes.real.processes.child import PACKAGES
+from squall.chaos.toolchain.cache import Say
+from squall.chaos.toolchain.class_archive import class_archive
+from squall.chaos.toolchain.compose_file import FILES, brokers_of
+from squall.chaos.toolchain.engine import find_engine
+from squall.chaos.toolchain.engine_lacks import engine_lacks
+from squall.chaos.toolchain.extras import missing
+from squall.chaos.toolchain.images import ensure_images, second_image
+from squall.chaos.toolchain.java import java
+from squall.chaos.toolchain.kafka import apache_kafka, kafka_lacks, second_kafka
+from squall.chaos.toolchain.lacks import Lack, refuse
+from squall.chaos.toolchain.sources import second_version
+from squall.chaos.toolchain.toxiproxy import toxiproxy_server
+from squall.chaos.typed import lasting, typed
+from squall.checkers.engines import REFERENCE, SPARK, beyond
 
 LINES_BYTES = 300
 """A record's lines in history.jsonl."""

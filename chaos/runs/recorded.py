@@ -9,14 +9,14 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from chaos.errors import Refused
-from chaos.plans.plan import Plan, PlanError, read_plan
-from chaos.runs.batch import Order, limited
-from chaos.runs.directory import RunDirectory
-from chaos.runs.result import Failure, SimResult
-from chaos.runs.saved import save
-from chaos.typed import typed
-from checkers.engines import REFERENCE, SPARK
+from squall.chaos.errors import Refused
+from squall.chaos.plans.plan import Plan, PlanError, read_plan
+from squall.chaos.runs.batch import Order, limited
+from squall.chaos.runs.directory import RunDirectory
+from squall.chaos.runs.result import Failure, SimResult
+from squall.chaos.runs.saved import save
+from squall.chaos.typed import typed
+from squall.checkers.engines import REFERENCE, SPARK
 
 MESSAGES = "messages.jsonl"
 TRY_CPU_S = 60
@@ -113,8 +113,8 @@ def _failure(plan: Plan, order: Order, wanted: str | None, over: Callable[[], bo
 
 def sound_plan(plan: Plan, mutant: str) -> Plan:
     """The plan that the sound broker must survive."""
-    from chaos.mutants import find
-    from chaos.mutants.hunt import sound
+    from squall.chaos.mutants import find
+    from squall.chaos.mutants.hunt import sound
 
     return sound(find(mutant), plan)
 

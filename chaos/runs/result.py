@@ -9,12 +9,12 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Literal
 
-from chaos.plans.plan import Plan
-from checkers import simulated
+from squall.chaos.plans.plan import Plan
+from squall.checkers import simulated
 
 if TYPE_CHECKING:
-    from chaos.runtimes.sim.invariants.violation import Violation
-    from checkers.in_memory import Judgement
+    from squall.chaos.runtimes.sim.invariants.violation import Violation
+    from squall.checkers.in_memory import Judgement
 
 Kind = Literal["invariant", "anomaly", "liveness", "deadlock", "crash"]
 VIOLATIONS, TRACEBACK, COUNTS = simulated.FILE, "harness-traceback.txt", "counts.json"
@@ -77,7 +77,7 @@ class SimResult:
 def violation_json(v: Violation) -> dict[str, Any]:
     """As violations.json has it."""
     place = {"node": v.node, "topic": v.topic, "partition": v.partition}
-    from chaos.runtimes.sim.invariants.table import INVARIANTS
+    from squall.chaos.runtimes.sim.invariants.table import INVARIANTS
 
     known = INVARIANTS.get(v.name)
     what = {"definition": known.definition, "source": known.source} if known else {}

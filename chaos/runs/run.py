@@ -17,40 +17,40 @@ from typing import Any, Protocol
 
 import trio
 
-from broker.env import Env, Fs
-from chaos import __version__
-from chaos.errors import HarnessError, said_by
-from chaos.faults.kind import Trait
-from chaos.faults.nemesis import Nemesis
-from chaos.faults.stage import Played, now_ns
-from chaos.faults.targets import ClusterView, coordinated_names
-from chaos.faults.triggers import described_names
-from chaos.plans import external
-from chaos.plans.operations import of_the_run
-from chaos.plans.plan import Plan
-from chaos.runs.fitted import fitted
-from chaos.runs.last_load import UNSERVED, outlast, write_beside
-from chaos.runs.observer import Observer
-from chaos.runs.papers import Papers
-from chaos.runs.progress import Watching
-from chaos.runs.readers_behind import described, led, name_of, with_records_left
-from chaos.runs.sight import counts_of
-from chaos.runs.target_facts import Stranger, about, in_vain
-from chaos.runs.topic_settings import asked, planned
-from chaos.runtimes.contract import NodeExit, NodeState, Runtime
-from chaos.runtimes.layout import ZONE, addresses, zone_names
-from checkers.anomalies.anomaly import OWN
-from checkers.history import seal
-from checkers.leaderships import EPOCHS
-from workloads.afterwards import Written, write_afterwards
-from workloads.control import Controls, Desk
-from workloads.counters import Counters
-from workloads.final_reads import FinalRead
-from workloads.libraries import Driver, Zone
-from workloads.live_readers import LiveReaders
-from workloads.needs import Needs
-from workloads.recorder import Recorder
-from workloads.scenario import Surroundings
+from squall.broker.env import Env, Fs
+from squall.chaos import __version__
+from squall.chaos.errors import HarnessError, said_by
+from squall.chaos.faults.kind import Trait
+from squall.chaos.faults.nemesis import Nemesis
+from squall.chaos.faults.stage import Played, now_ns
+from squall.chaos.faults.targets import ClusterView, coordinated_names
+from squall.chaos.faults.triggers import described_names
+from squall.chaos.plans import external
+from squall.chaos.plans.operations import of_the_run
+from squall.chaos.plans.plan import Plan
+from squall.chaos.runs.fitted import fitted
+from squall.chaos.runs.last_load import UNSERVED, outlast, write_beside
+from squall.chaos.runs.observer import Observer
+from squall.chaos.runs.papers import Papers
+from squall.chaos.runs.progress import Watching
+from squall.chaos.runs.readers_behind import described, led, name_of, with_records_left
+from squall.chaos.runs.sight import counts_of
+from squall.chaos.runs.target_facts import Stranger, about, in_vain
+from squall.chaos.runs.topic_settings import asked, planned
+from squall.chaos.runtimes.contract import NodeExit, NodeState, Runtime
+from squall.chaos.runtimes.layout import ZONE, addresses, zone_names
+from squall.checkers.anomalies.anomaly import OWN
+from squall.checkers.history import seal
+from squall.checkers.leaderships import EPOCHS
+from squall.workloads.afterwards import Written, write_afterwards
+from squall.workloads.control import Controls, Desk
+from squall.workloads.counters import Counters
+from squall.workloads.final_reads import FinalRead
+from squall.workloads.libraries import Driver, Zone
+from squall.workloads.live_readers import LiveReaders
+from squall.workloads.needs import Needs
+from squall.workloads.recorder import Recorder
+from squall.workloads.scenario import Surroundings
 
 VERSIONS = {"python": platform.python_version(), "trio": version("trio")}
 """Asked for once: a run in a simulation reads no file."""

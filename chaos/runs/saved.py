@@ -10,18 +10,18 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
-from chaos.runs.directory import RunDirectory
-from chaos.runs.figures import says
-from chaos.runs.papers import INFO, export
-from chaos.runs.result import SimResult
-from chaos.typed import lasting
-from checkers import simulated
-from checkers.anomalies.replica_divergence import compare_run
-from checkers.history import seal
-from checkers.history.conversion import convert_once
-from checkers.in_memory import Judgement
-from checkers.verdict import FILE as VERDICT
-from checkers.verdict import INVALID, judge_run, written
+from squall.chaos.runs.directory import RunDirectory
+from squall.chaos.runs.figures import says
+from squall.chaos.runs.papers import INFO, export
+from squall.chaos.runs.result import SimResult
+from squall.chaos.typed import lasting
+from squall.checkers import simulated
+from squall.checkers.anomalies.replica_divergence import compare_run
+from squall.checkers.history import seal
+from squall.checkers.history.conversion import convert_once
+from squall.checkers.in_memory import Judgement
+from squall.checkers.verdict import FILE as VERDICT
+from squall.checkers.verdict import INVALID, judge_run, written
 
 
 def repeat_of(directory: RunDirectory, mutant: str | None, *, stop_at_first: bool = True) -> str:
@@ -84,7 +84,7 @@ def _planted(mutant: str | None) -> str | None:
     """The id and the name of a mutant, for people. None for none."""
     if mutant is None:
         return None
-    from chaos.mutants import find
+    from squall.chaos.mutants import find
 
     return find(mutant).title_of()
 

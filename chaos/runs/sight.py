@@ -9,10 +9,10 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from chaos.faults.nemesis import Coming
-from chaos.faults.stage import Played
-from chaos.faults.targets import ClusterView
-from workloads.counters import NAMES, Counters
+from squall.chaos.faults.nemesis import Coming
+from squall.chaos.faults.stage import Played
+from squall.chaos.faults.targets import ClusterView
+from squall.workloads.counters import NAMES, Counters
 
 
 @dataclass(slots=True)

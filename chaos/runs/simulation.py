@@ -14,34 +14,34 @@ from typing import Any
 
 import trio
 
-from chaos.errors import HarnessError, traceback_of, trouble_of
-from chaos.faults.audit import audit
-from chaos.faults.kind import Trait
-from chaos.plans.operations import concrete
-from chaos.plans.plan import Plan, write_plan
-from chaos.runs import rare_paths
-from chaos.runs.papers import MemoryPapers
-from chaos.runs.progress import Nobody
-from chaos.runs.result import VIOLATIONS, Failure, SimResult, violation_json
-from chaos.runs.run import Run
-from chaos.runtimes.layout import zone_names
-from chaos.runtimes.sim.ground import MONO_S
-from chaos.runtimes.sim.interruptions import interruption_of
-from chaos.runtimes.sim.invariants.connections import Connections
-from chaos.runtimes.sim.invariants.watch import Watch
-from chaos.runtimes.sim.invariants.writes import Written, noted
-from chaos.runtimes.sim.kernel import Deadlock
-from chaos.runtimes.sim.offsets import Offsets
-from chaos.runtimes.sim.preload import load_what_comes_late
-from chaos.runtimes.sim.runtime import SimRuntime
-from chaos.runtimes.sim.uncounted import counted
-from chaos.runtimes.sim.world import World
-from checkers.case import Workload
-from checkers.in_memory import Judgement, judge_bytes
-from checkers.plan_facts import facts_of
-from checkers.simulated import seal_of
-from checkers.verdict import INVALID, UNKNOWN
-from workloads import payload
+from squall.chaos.errors import HarnessError, traceback_of, trouble_of
+from squall.chaos.faults.audit import audit
+from squall.chaos.faults.kind import Trait
+from squall.chaos.plans.operations import concrete
+from squall.chaos.plans.plan import Plan, write_plan
+from squall.chaos.runs import rare_paths
+from squall.chaos.runs.papers import MemoryPapers
+from squall.chaos.runs.progress import Nobody
+from squall.chaos.runs.result import VIOLATIONS, Failure, SimResult, violation_json
+from squall.chaos.runs.run import Run
+from squall.chaos.runtimes.layout import zone_names
+from squall.chaos.runtimes.sim.ground import MONO_S
+from squall.chaos.runtimes.sim.interruptions import interruption_of
+from squall.chaos.runtimes.sim.invariants.connections import Connections
+from squall.chaos.runtimes.sim.invariants.watch import Watch
+from squall.chaos.runtimes.sim.invariants.writes import Written, noted
+from squall.chaos.runtimes.sim.kernel import Deadlock
+from squall.chaos.runtimes.sim.offsets import Offsets
+from squall.chaos.runtimes.sim.preload import load_what_comes_late
+from squall.chaos.runtimes.sim.runtime import SimRuntime
+from squall.chaos.runtimes.sim.uncounted import counted
+from squall.chaos.runtimes.sim.world import World
+from squall.checkers.case import Workload
+from squall.checkers.in_memory import Judgement, judge_bytes
+from squall.checkers.plan_facts import facts_of
+from squall.checkers.simulated import seal_of
+from squall.checkers.verdict import INVALID, UNKNOWN
+from squall.workloads import payload
 
 MUST_SUCCEED = (
     "start the cluster",
@@ -96,7 +96,7 @@ class _Sim:
         """An order that the world did not carry out: most often the broker's fault, and not the harness's."""
         self.trouble: str | None = None
 
-    # What the run tells, as `chaos.runs.run.Eyes`.
+    # What the run tells, as `squall.chaos.runs.run.Eyes`.
 
     def acknowledged(self, topic: str, partition: int, offset: int, value: int) -> None:
         """As `Eyes.acknowledged`."""
@@ -264,7 +264,7 @@ def planted(mutant: str | None) -> AbstractContextManager[None]:
     """Inside, the mutant is planted. Does nothing for None."""
     if mutant is None:
         return nullcontext()
-    from chaos.mutants import find
+    from squall.chaos.mutants import find
 
     return find(mutant).planted()
 

@@ -8,8 +8,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from chaos.runtimes.real.processes.child import TETHER
-from chaos.toolchain.java import Java
+from squall.chaos.runtimes.real.processes.child import TETHER
+from squall.chaos.toolchain.java import Java
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,6 +33,6 @@ def command_of(run_dir: Path, java: Java, archive: Path | None, spark: Spark = H
     `archive`: of Spark's classes, if there is one.
     """
     tether = (sys.executable, "-I", "-S", str(TETHER), str(os.getpid()))
-    command = [*tether, sys.executable, "-P", "-m", "spark_analysis", str(run_dir), "--java-home", str(java.home)]
+    command = [*tether, sys.executable, "-P", "-m", "squall.spark_analysis", str(run_dir), "--java-home", str(java.home)]
     command += ["--master", spark.master, *(f"--conf={name}={value}" for name, value in spark.conf.items())]
     return command if archive is None else [*command, "--class-archive", str(archive)]

@@ -1,4 +1,6 @@
-"""A program whose log tells how far it is (`checkers.stages`), and who shows it while the program is waited for."""
+"""A program whose log tells how far it is (`squall.checkers.stages`), and who shows it while the program is waited
+for.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +11,7 @@ from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import IO
 
-from checkers.stages import stage_of
+from squall.checkers.stages import stage_of
 
 LOOK_S = 0.25
 """How often the log is looked at."""

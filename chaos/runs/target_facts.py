@@ -12,16 +12,16 @@ from typing import Any
 
 import trio
 
-from broker.protocol.apis import ApiKey, request_class
-from broker.protocol.errors import ErrorCode, MalformedFrame
-from broker.protocol.schema.api_versions import ApiVersionsRequest, ApiVersionsResponse
-from broker.protocol.schema.describe_configs import DescribeConfigsRequest, DescribeConfigsResource
-from broker.protocol.schema.metadata import MetadataRequest
-from chaos.errors import HarnessError
-from chaos.faults.kind import Fault
-from chaos.faults.kinds import KINDS
-from chaos.runtimes.layout import Address
-from chaos.runtimes.real.inquiry import METADATA_VERSION, ask
+from squall.broker.protocol.apis import ApiKey, request_class
+from squall.broker.protocol.errors import ErrorCode, MalformedFrame
+from squall.broker.protocol.schema.api_versions import ApiVersionsRequest, ApiVersionsResponse
+from squall.broker.protocol.schema.describe_configs import DescribeConfigsRequest, DescribeConfigsResource
+from squall.broker.protocol.schema.metadata import MetadataRequest
+from squall.chaos.errors import HarnessError
+from squall.chaos.faults.kind import Fault
+from squall.chaos.faults.kinds import KINDS
+from squall.chaos.runtimes.layout import Address
+from squall.chaos.runtimes.real.inquiry import METADATA_VERSION, ask
 
 ASK_S = 5.0
 CONFIG_RESOURCE_BROKER = 4

@@ -6,13 +6,13 @@ from collections.abc import Mapping, Sequence
 
 import trio
 
-from broker.env import Env
-from chaos.plans.plan import Plan
-from chaos.plans.settings import in_force
-from workloads.client.client import Client
-from workloads.client.cluster import Address
-from workloads.client.connection import RequestFailed, UnsupportedApi
-from workloads.client.topics import settings_in_force
+from squall.broker.env import Env
+from squall.chaos.plans.plan import Plan
+from squall.chaos.plans.settings import in_force
+from squall.workloads.client.client import Client
+from squall.workloads.client.cluster import Address
+from squall.workloads.client.connection import RequestFailed, UnsupportedApi
+from squall.workloads.client.topics import settings_in_force
 
 NAMES = (
     *("cleanup.policy", "retention.ms", "retention.bytes", "segment.bytes", "segment.ms", "message.timestamp.type"),

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from multiprocessing.connection import Connection, Pipe, wait
 from typing import Generic, TypeVar
 
-from chaos.interrupts import ENDING
+from squall.chaos.interrupts import ENDING
 
 Task = TypeVar("Task")
 Result = TypeVar("Result")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Protocol, TypeGuard
 
-from chaos.runtimes.contract import CrashOp, Evidence
+from squall.chaos.runtimes.contract import CrashOp, Evidence
 
 
 class Counting(Protocol):

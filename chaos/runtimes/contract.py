@@ -15,7 +15,7 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Literal, Protocol
 
-from broker.env import Env
+from squall.broker.env import Env
 
 NOISE_MS = 30.0
 """`Runtime.noise_ms` of real brokers: JVMs on two busy cores, seen for some seconds at a time."""
@@ -188,7 +188,7 @@ class Frames:
     """Acts on the `nth` frame of API `api` over a link (from 1, since the fault began) and the `count` - 1 after it."""
 
     api: int
-    """API key, or `chaos.runtimes.wire.frames.METADATA_FETCH`."""
+    """API key, or `squall.chaos.runtimes.wire.frames.METADATA_FETCH`."""
     act: FrameAct
     nth: int = 1
     count: int = 1
@@ -453,7 +453,7 @@ class Runtime(Protocol):
         """Remove the fault of this name from a link; an unknown name is no error.
 
         Evidence: link, asked_ns, ended_ns; for Loss and Frames also hits (packets lost, frames hit); for Frames struck,
-        what is told of the first frames of some APIs (`chaos.runtimes.wire.conversation.Struck`).
+        what is told of the first frames of some APIs (`squall.chaos.runtimes.wire.conversation.Struck`).
         """
 
     async def probe(self, link: Link, *, timeout_s: float = 1.0, pad_bytes: int = 0) -> Probe:

@@ -13,7 +13,7 @@ from pathlib import Path
 from random import Random
 from typing import Literal
 
-from chaos.runtimes.contract import Evidence
+from squall.chaos.runtimes.contract import Evidence
 
 How = Literal["tail", "file"]
 QUORUM = "__cluster_metadata"

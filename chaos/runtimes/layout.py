@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from chaos.errors import Refused
-from chaos.runtimes.contract import Link
+from squall.chaos.errors import Refused
+from squall.chaos.runtimes.contract import Link
 
 INTERNAL = "INTERNAL"
 ZONE = "CLIENT"

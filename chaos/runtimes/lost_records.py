@@ -8,9 +8,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import suppress
 
-from broker.env import Buffer
-from broker.protocol.errors import MalformedFrame
-from broker.protocol.records import BatchHeader, batches
+from squall.broker.env import Buffer
+from squall.broker.protocol.errors import MalformedFrame
+from squall.broker.protocol.records import BatchHeader, batches
 
 _NOWHERE = (1 << 63) - 1
 """Behind all offsets."""

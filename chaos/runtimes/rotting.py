@@ -6,8 +6,8 @@ from collections.abc import Iterator
 from random import Random
 from typing import Final
 
-from broker.protocol.records import CRC_FROM, HEADER, HEADER_SIZE, LENGTH_OVERHEAD
-from chaos.runtimes.damage import Where
+from squall.broker.protocol.records import CRC_FROM, HEADER, HEADER_SIZE, LENGTH_OVERHEAD
+from squall.chaos.runtimes.damage import Where
 
 _UNCHECKED: Final = range(CRC_FROM - 4)
 """The bytes of a batch that no checksum covers: base offset, length, leader epoch and magic. The checksum follows."""

@@ -8,9 +8,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from chaos.shrinking.search import Search, Values
-from chaos.shrinking.structure import operations_of, scenario_of
-from workloads.scenario import AT
+from squall.chaos.shrinking.search import Search, Values
+from squall.chaos.shrinking.structure import operations_of, scenario_of
+from squall.workloads.scenario import AT
 
 _GRIDS = (10.0, 5.0, 2.0, 1.0, 0.5, 0.2, 0.1, 0.05, 0.02, 0.01, 0.005, 0.002, 0.001)
 _GAPS_S = (0.0, 0.01, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0)

@@ -6,9 +6,9 @@ import json
 from collections.abc import Callable
 from typing import Any, Generic, TypeVar
 
-from chaos.plans.mistakes import beyond_limits
-from chaos.plans.plan import Plan, PlanError, make_plan
-from workloads.registry import suited_brokers
+from squall.chaos.plans.mistakes import beyond_limits
+from squall.chaos.plans.plan import Plan, PlanError, make_plan
+from squall.workloads.registry import suited_brokers
 
 Values = dict[str, Any]
 """A plan as JSON values, which is what passes change."""
@@ -85,7 +85,7 @@ class Search(Generic[F]):
 
 def _completed(values: Values) -> Values:
     """With the settings that brokers get for this load where a plan names none: whoever runs the plan again runs it
-    with these (`chaos.commands.run.plan_of`), so it has to fail with them.
+    with these (`squall.chaos.commands.run.plan_of`), so it has to fail with them.
     """
     cluster = values["cluster"]
     suited = {} if values["runtime"] == "external" else suited_brokers(values["workload"])

@@ -7,9 +7,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
-from chaos.plans.operations import concrete
-from chaos.plans.plan import Plan
-from chaos.shrinking.plain_numbers import (
+from squall.chaos.plans.operations import concrete
+from squall.chaos.plans.plan import Plan
+from squall.chaos.shrinking.plain_numbers import (
     less_idle_time,
     plain_operations,
     plain_seed,
@@ -17,8 +17,8 @@ from chaos.shrinking.plain_numbers import (
     round_numbers,
     smaller_operations,
 )
-from chaos.shrinking.search import OutOfBudget, Search, steps_of
-from chaos.shrinking.structure import (
+from squall.chaos.shrinking.search import OutOfBudget, Search, steps_of
+from squall.chaos.shrinking.structure import (
     defaults_again,
     fewer_faults,
     fewer_nodes,
@@ -29,7 +29,7 @@ from chaos.shrinking.structure import (
     thinner_load,
     thinner_load_under_another_seed,
 )
-from chaos.shrinking.trades import fewer_operations_for_more
+from squall.chaos.shrinking.trades import fewer_operations_for_more
 
 F = TypeVar("F")
 Pass = Callable[[Search[Any]], None]

@@ -9,14 +9,14 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from chaos.faults.triggers import kept
-from chaos.plans.plan import make_plan
-from chaos.runtimes.broker_settings import INTERNAL
-from chaos.shrinking.ddmin import ddmin
-from chaos.shrinking.search import Search, Values
-from workloads.client.cluster import Place
-from workloads.registry import SCENARIOS
-from workloads.scenario import AT, Scenario
+from squall.chaos.faults.triggers import kept
+from squall.chaos.plans.plan import make_plan
+from squall.chaos.runtimes.broker_settings import INTERNAL
+from squall.chaos.shrinking.ddmin import ddmin
+from squall.chaos.shrinking.search import Search, Values
+from squall.workloads.client.cluster import Place
+from squall.workloads.registry import SCENARIOS
+from squall.workloads.scenario import AT, Scenario
 
 Operation = list[Any]
 """A workload's operation as a plan's file has it; its first field is its time."""

@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from chaos.shrinking.search import Search, Values
-from chaos.shrinking.structure import Operation, fewer_operations, operations_of
+from squall.chaos.shrinking.search import Search, Values
+from squall.chaos.shrinking.structure import Operation, fewer_operations, operations_of
 
 _TIMES = (2, 4, 8)
 

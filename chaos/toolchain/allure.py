@@ -7,8 +7,8 @@ import shutil
 import subprocess
 from pathlib import Path
 
-from chaos.errors import HarnessError, Refused
-from chaos.toolchain.cache import Say, cache_folder, installed
+from squall.chaos.errors import HarnessError, Refused
+from squall.chaos.toolchain.cache import Say, cache_folder, installed
 
 VERSION = "3.18.0"
 FOLDER = f"allure-{VERSION}"

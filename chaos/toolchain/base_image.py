@@ -12,11 +12,11 @@ import tempfile
 import time
 from pathlib import Path
 
-from chaos.errors import HarnessError, Refused
-from chaos.toolchain.cache import Say, cache_folder, remove, run
-from chaos.toolchain.engine import Engine
-from chaos.toolchain.lacks import Lack, refuse
-from chaos.typed import typed
+from squall.chaos.errors import HarnessError, Refused
+from squall.chaos.toolchain.cache import Say, cache_folder, remove, run
+from squall.chaos.toolchain.engine import Engine
+from squall.chaos.toolchain.lacks import Lack, refuse
+from squall.chaos.typed import typed
 
 NAMED = "SQUALL_BASE_IMAGE"
 PACKAGES = ("python3", "python3-venv", "iptables")

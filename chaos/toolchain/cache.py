@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from chaos.errors import HarnessError
+from squall.chaos.errors import HarnessError
 
 WHEELS = Path(__file__).parent / "wheels"
 Say = Callable[[str], None]

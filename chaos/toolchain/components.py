@@ -9,21 +9,21 @@ import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from chaos.errors import HarnessError, Refused
-from chaos.toolchain import lookout
-from chaos.toolchain.cache import Say, run
-from chaos.toolchain.class_archive import class_archive
-from chaos.toolchain.engine import find_engine
-from chaos.toolchain.engine_lacks import engine_lacks
-from chaos.toolchain.extras import missing
-from chaos.toolchain.images import ensure_images
-from chaos.toolchain.java import java
-from chaos.toolchain.kafka import apache_kafka, kafka_lacks
-from chaos.toolchain.lacks import Lack, one_line, refuse
-from chaos.toolchain.lookout import Part
-from chaos.toolchain.places import is_checkout
-from chaos.toolchain.toxiproxy import toxiproxy_server
-from chaos.typed import typed
+from squall.chaos.errors import HarnessError, Refused
+from squall.chaos.toolchain import lookout
+from squall.chaos.toolchain.cache import Say, run
+from squall.chaos.toolchain.class_archive import class_archive
+from squall.chaos.toolchain.engine import find_engine
+from squall.chaos.toolchain.engine_lacks import engine_lacks
+from squall.chaos.toolchain.extras import missing
+from squall.chaos.toolchain.images import ensure_images
+from squall.chaos.toolchain.java import java
+from squall.chaos.toolchain.kafka import apache_kafka, kafka_lacks
+from squall.chaos.toolchain.lacks import Lack, one_line, refuse
+from squall.chaos.toolchain.lookout import Part
+from squall.chaos.toolchain.places import is_checkout
+from squall.chaos.toolchain.toxiproxy import toxiproxy_server
+from squall.chaos.typed import typed
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from chaos.errors import Refused
+from squall.chaos.errors import Refused
 
 FILES, SERVICE = "com.docker.compose.project.config_files", "com.docker.compose.service"
 FOLDER, ONE_OFF = "com.docker.compose.project.working_dir", "com.docker.compose.oneoff"

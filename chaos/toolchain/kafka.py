@@ -9,10 +9,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from chaos.errors import HarnessError, Refused
-from chaos.toolchain.cache import Say, cache_folder, installed, run
-from chaos.toolchain.java import SUPPORTED, java_here
-from chaos.toolchain.lacks import Lack, refuse
+from squall.chaos.errors import HarnessError, Refused
+from squall.chaos.toolchain.cache import Say, cache_folder, installed, run
+from squall.chaos.toolchain.java import SUPPORTED, java_here
+from squall.chaos.toolchain.lacks import Lack, refuse
 
 VERSION = "4.3.1"
 """What Maven is asked for."""

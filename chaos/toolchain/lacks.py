@@ -6,8 +6,8 @@ import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from chaos.errors import Refused
-from chaos.typed import typed
+from squall.chaos.errors import Refused
+from squall.chaos.typed import typed
 
 
 @dataclass(frozen=True, slots=True)

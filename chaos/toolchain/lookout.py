@@ -10,18 +10,18 @@ import sys
 from dataclasses import dataclass
 from pathlib import Path
 
-from chaos.errors import HarnessError
-from chaos.toolchain import interpreter, toxiproxy
-from chaos.toolchain.allure import VERSION, allure_here, npm_here
-from chaos.toolchain.cache import cache_folder
-from chaos.toolchain.class_archive import REFUSING, class_archive_here
-from chaos.toolchain.engine import find_engine
-from chaos.toolchain.engine_lacks import engine_lacks
-from chaos.toolchain.java import java_here, java_unpacked
-from chaos.toolchain.kafka import apache_kafka, at_hand, kafka_lacks
-from chaos.toolchain.lacks import Lack, remedy
-from chaos.toolchain.version import installed_version
-from chaos.typed import typed
+from squall.chaos.errors import HarnessError
+from squall.chaos.toolchain import interpreter, toxiproxy
+from squall.chaos.toolchain.allure import VERSION, allure_here, npm_here
+from squall.chaos.toolchain.cache import cache_folder
+from squall.chaos.toolchain.class_archive import REFUSING, class_archive_here
+from squall.chaos.toolchain.engine import find_engine
+from squall.chaos.toolchain.engine_lacks import engine_lacks
+from squall.chaos.toolchain.java import java_here, java_unpacked
+from squall.chaos.toolchain.kafka import apache_kafka, at_hand, kafka_lacks
+from squall.chaos.toolchain.lacks import Lack, remedy
+from squall.chaos.toolchain.version import installed_version
+from squall.chaos.typed import typed
 
 CLIENTS = ("confluent-kafka", "aiokafka", "kafka-python")
 CHROMIUM = ("chromium", "chromium-browser", "google-chrome", "chrome")

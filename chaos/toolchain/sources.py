@@ -6,7 +6,7 @@ import hashlib
 import re
 from pathlib import Path
 
-from chaos.errors import Refused
+from squall.chaos.errors import Refused
 
 MAGIC = re.compile(r'^MAGIC = b"(\w+)"', re.MULTILINE)
 """Of the file that a broker counts in what was done to its files: another layout has another one."""

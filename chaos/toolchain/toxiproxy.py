@@ -8,8 +8,8 @@ import shutil
 import subprocess
 from pathlib import Path
 
-from chaos.errors import HarnessError, Refused
-from chaos.toolchain.cache import Say, cache_folder, installed, run, unpack_wheel
+from squall.chaos.errors import HarnessError, Refused
+from squall.chaos.toolchain.cache import Say, cache_folder, installed, run, unpack_wheel
 
 VERSION = "2.12.0"
 MODULE = "github.com/Shopify/toxiproxy/v2"

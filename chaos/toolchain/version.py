@@ -6,11 +6,11 @@ import platform
 import re
 from importlib.metadata import PackageNotFoundError, version
 
-from chaos import __version__
-from chaos.toolchain import toxiproxy
-from chaos.toolchain.java import Java, java_here, java_unpacked
-from chaos.toolchain.kafka import kafka_version_here
-from chaos.toolchain.places import commit
+from squall.chaos import __version__
+from squall.chaos.toolchain import toxiproxy
+from squall.chaos.toolchain.java import Java, java_here, java_unpacked
+from squall.chaos.toolchain.kafka import kafka_version_here
+from squall.chaos.toolchain.places import commit
 
 RUNTIME = re.compile(r"java\.runtime\.version = (\S+)")
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from checkers.anomalies.anomaly import FINAL, JEPSEN, READS, Anomaly, Check, Family, Need, Seen
-from checkers.anomalies.transactions import committed_reads, ended_late
-from checkers.findings import Witness
-from checkers.history.tables import COMMIT, LATE_END
+from squall.checkers.anomalies.anomaly import FINAL, JEPSEN, READS, Anomaly, Check, Family, Need, Seen
+from squall.checkers.anomalies.transactions import committed_reads, ended_late
+from squall.checkers.findings import Witness
+from squall.checkers.history.tables import COMMIT, LATE_END
 
 ANOMALIES = (
     Anomaly(

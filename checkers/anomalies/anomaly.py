@@ -8,7 +8,8 @@ permits the same thing among the final reads, where the cluster has converged. S
 - `reads`: an earlier read is needed to see it;
 - `acks`: an acknowledgement is needed to see it.
 
-`checkers.guarantees` permits a name (`duplicate`) or a name with one kind of evidence (`inconsistent-offset/acks`).
+`squall.checkers.guarantees` permits a name (`duplicate`) or a name with one kind of evidence
+(`inconsistent-offset/acks`).
 """
 
 from __future__ import annotations
@@ -18,8 +19,8 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any, TypeVar, cast
 
-from checkers.findings import Witness
-from checkers.history.tables import History
+from squall.checkers.findings import Witness
+from squall.checkers.history.tables import History
 
 FINAL = "final"
 READS = "reads"

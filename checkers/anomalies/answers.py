@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from checkers.history.tables import History, Told
+from squall.checkers.history.tables import History, Told
 
 
 def answers(history: History) -> list[Told]:

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from checkers.anomalies.anomaly import Anomaly, Check, Family, Need, Seen
-from checkers.anomalies.logs import Value, logs_of
-from checkers.anomalies.transactions import committed_reads, ended_late
-from checkers.findings import Witness
-from checkers.history.tables import ABORT, LATE_END, OK, FinalRead, History, Partition, Txn
+from squall.checkers.anomalies.anomaly import Anomaly, Check, Family, Need, Seen
+from squall.checkers.anomalies.logs import Value, logs_of
+from squall.checkers.anomalies.transactions import committed_reads, ended_late
+from squall.checkers.findings import Witness
+from squall.checkers.history.tables import ABORT, LATE_END, OK, FinalRead, History, Partition, Txn
 
 EOS = "KIP-98: Exactly Once Delivery and Transactional Messaging (atomic writes to several partitions)"
 

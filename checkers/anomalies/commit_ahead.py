@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from checkers.anomalies.anomaly import OWN, PROGRAM, Anomaly, Check, Family, Need, Seen
-from checkers.anomalies.group_positions import GROUPS, Place, positions_of
-from checkers.findings import Witness
-from checkers.history.group_tables import CRASHED, FROM_COMMITTED, GroupCommit
-from checkers.history.tables import FAIL, POLL, History
+from squall.checkers.anomalies.anomaly import OWN, PROGRAM, Anomaly, Check, Family, Need, Seen
+from squall.checkers.anomalies.group_positions import GROUPS, Place, positions_of
+from squall.checkers.findings import Witness
+from squall.checkers.history.group_tables import CRASHED, FROM_COMMITTED, GroupCommit
+from squall.checkers.history.tables import FAIL, POLL, History
 
 OWN_COMMIT = "own commit"
 """Evidence: a program under test committed that position itself, and had reported nothing at the record's offset or

@@ -24,7 +24,7 @@ Joining proves nothing: it makes a member of who was none. So where a partition 
 and the first one is told only after that, in a generation, that it has it, what this one proves then says nothing of
 that while.
 
-Which faults those are, and for how long they count, is said at `checkers.nemesis_log.apart`.
+Which faults those are, and for how long they count, is said at `squall.checkers.nemesis_log.apart`.
 """
 
 from __future__ import annotations
@@ -32,12 +32,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 from itertools import combinations
 
-from checkers.anomalies.anomaly import Anomaly, Check, Family, Need, Seen
-from checkers.anomalies.group_positions import positions_of
-from checkers.findings import Witness
-from checkers.history.group_tables import Hold
-from checkers.history.groups import session_ns
-from checkers.history.tables import Process
+from squall.checkers.anomalies.anomaly import Anomaly, Check, Family, Need, Seen
+from squall.checkers.anomalies.group_positions import positions_of
+from squall.checkers.findings import Witness
+from squall.checkers.history.group_tables import Hold
+from squall.checkers.history.groups import session_ns
+from squall.checkers.history.tables import Process
 
 NAME = "dual-ownership"
 ANOMALIES = (

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from checkers.anomalies.anomaly import Anomaly, Check, Family, Need, Seen
-from checkers.anomalies.outputs import outputs_of
-from checkers.findings import Witness
-from checkers.history.tables import LATE_END
+from squall.checkers.anomalies.anomaly import Anomaly, Check, Family, Need, Seen
+from squall.checkers.anomalies.outputs import outputs_of
+from squall.checkers.findings import Witness
+from squall.checkers.history.tables import LATE_END
 
 EOS = "KIP-98, KIP-447: outputs and the positions of their inputs are committed together, or not at all"
 

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from checkers.anomalies.anomaly import Anomaly, Check, Family, Need, Seen
-from checkers.anomalies.eos_duplicate import EOS
-from checkers.anomalies.group_positions import Place, Positions, positions_of
-from checkers.anomalies.outputs import outputs_of
-from checkers.findings import Witness
-from checkers.history.group_tables import GroupCommit
-from checkers.history.tables import LATE_END, POLL, History
+from squall.checkers.anomalies.anomaly import Anomaly, Check, Family, Need, Seen
+from squall.checkers.anomalies.eos_duplicate import EOS
+from squall.checkers.anomalies.group_positions import Place, Positions, positions_of
+from squall.checkers.anomalies.outputs import outputs_of
+from squall.checkers.findings import Witness
+from squall.checkers.history.group_tables import GroupCommit
+from squall.checkers.history.tables import LATE_END, POLL, History
 
 ANOMALIES = (
     Anomaly(

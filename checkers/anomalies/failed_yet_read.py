@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from checkers.anomalies.anomaly import FINAL, JEPSEN, READS, Anomaly, Check, Family, Need, Seen
-from checkers.anomalies.logs import logs_of, witness
-from checkers.findings import Witness
-from checkers.history.tables import FAIL
+from squall.checkers.anomalies.anomaly import FINAL, JEPSEN, READS, Anomaly, Check, Family, Need, Seen
+from squall.checkers.anomalies.logs import logs_of, witness
+from squall.checkers.findings import Witness
+from squall.checkers.history.tables import FAIL
 
 ANOMALIES = (
     Anomaly(

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
-from checkers.anomalies.transactions import ended_late, transactions_of
-from checkers.history.group_tables import ANY, DELETED, Fetched, GroupCommit, Hold
-from checkers.history.tables import ABORT, COMMIT, FAIL, INFO, OK, History, Txn
+from squall.checkers.anomalies.transactions import ended_late, transactions_of
+from squall.checkers.history.group_tables import ANY, DELETED, Fetched, GroupCommit, Hold
+from squall.checkers.history.tables import ABORT, COMMIT, FAIL, INFO, OK, History, Txn
 
 GROUPS = "Kafka documentation, consumer: a member resumes at the committed position of its group; KIP-848"
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from checkers.anomalies.anomaly import Anomaly, Check, Family, Need, Seen
-from checkers.anomalies.answers import answers
-from checkers.findings import Witness
-from checkers.history.tables import SEND, History, Told
-from checkers.history.values import AFTER_HEALING
+from squall.checkers.anomalies.anomaly import Anomaly, Check, Family, Need, Seen
+from squall.checkers.anomalies.answers import answers
+from squall.checkers.findings import Witness
+from squall.checkers.history.tables import SEND, History, Told
+from squall.checkers.history.values import AFTER_HEALING
 
 LOOKED_FOR_EVERY_MS = 10_000
 """Kafka's transaction.abort.timed.out.transaction.cleanup.interval.ms: a transaction that outlives its time-out may

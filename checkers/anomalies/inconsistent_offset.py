@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from checkers.anomalies.anomaly import JEPSEN, Anomaly, Check, Family, Need, Seen
-from checkers.anomalies.logs import EVIDENCE, Log, logs_of
-from checkers.findings import Witness
-from checkers.history.values import producer_of
+from squall.checkers.anomalies.anomaly import JEPSEN, Anomaly, Check, Family, Need, Seen
+from squall.checkers.anomalies.logs import EVIDENCE, Log, logs_of
+from squall.checkers.findings import Witness
+from squall.checkers.history.values import producer_of
 
 ANOMALIES = (
     Anomaly(

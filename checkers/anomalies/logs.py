@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
-from checkers.anomalies.anomaly import ACKS, FINAL, READS
-from checkers.anomalies.transactions import Transactions, transactions_of
-from checkers.findings import Witness
-from checkers.history.tables import FAIL, INFO, OK, POLL, SEND, History, Partition, Row, Txn
-from checkers.history.values import producer_of
+from squall.checkers.anomalies.anomaly import ACKS, FINAL, READS
+from squall.checkers.anomalies.transactions import Transactions, transactions_of
+from squall.checkers.findings import Witness
+from squall.checkers.history.tables import FAIL, INFO, OK, POLL, SEND, History, Partition, Row, Txn
+from squall.checkers.history.values import producer_of
 
 EVIDENCE = (ACKS, READS, FINAL)
 """By how good it is: 0, 1, 2."""

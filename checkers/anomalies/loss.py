@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from checkers.anomalies.anomaly import JEPSEN, Anomaly, Check, Family, Need, Seen
-from checkers.anomalies.logs import Log, logs_of, witness
-from checkers.findings import Witness
-from checkers.history.tables import INFO, OK, Partition
+from squall.checkers.anomalies.anomaly import JEPSEN, Anomaly, Check, Family, Need, Seen
+from squall.checkers.anomalies.logs import Log, logs_of, witness
+from squall.checkers.findings import Witness
+from squall.checkers.history.tables import INFO, OK, Partition
 
 ANOMALIES = (
     Anomaly(

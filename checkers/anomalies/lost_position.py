@@ -6,11 +6,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from checkers.anomalies.anomaly import Anomaly, Check, Family, Need, Seen
-from checkers.anomalies.group_positions import GROUPS, Place, Positions, positions_of
-from checkers.findings import Witness
-from checkers.history.group_tables import ANY, DELETED, Fetched, GroupCommit
-from checkers.history.tables import FAIL, LATE_END, OK
+from squall.checkers.anomalies.anomaly import Anomaly, Check, Family, Need, Seen
+from squall.checkers.anomalies.group_positions import GROUPS, Place, Positions, positions_of
+from squall.checkers.findings import Witness
+from squall.checkers.history.group_tables import ANY, DELETED, Fetched, GroupCommit
+from squall.checkers.history.tables import FAIL, LATE_END, OK
 
 LEAST_RETENTION_NS = 60_000_000_000
 """Kafka's offsets.retention.minutes is at least 1: nothing that was committed since then has expired."""

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from checkers.anomalies.anomaly import IN_ORDER, Anomaly, Check, Family, Need, Seen
-from checkers.anomalies.reads import consecutive_reads, witness
-from checkers.findings import Witness
+from squall.checkers.anomalies.anomaly import IN_ORDER, Anomaly, Check, Family, Need, Seen
+from squall.checkers.anomalies.reads import consecutive_reads, witness
+from squall.checkers.findings import Witness
 
 ANOMALIES = (
     Anomaly(

@@ -6,10 +6,10 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
-from checkers import run_facts
-from checkers.anomalies.anomaly import Anomaly, Check, Family
-from checkers.findings import Finding, Witness, findings_of
-from checkers.history.tables import Partition
+from squall.checkers import run_facts
+from squall.checkers.anomalies.anomaly import Anomaly, Check, Family
+from squall.checkers.findings import Finding, Witness, findings_of
+from squall.checkers.history.tables import Partition
 
 NAME = "not-converged"
 NOT_LOOKED = "run.json does not say whether the cluster converged"

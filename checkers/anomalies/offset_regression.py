@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterator
 
-from checkers.anomalies.anomaly import Anomaly, Check, Family, Need, Seen
-from checkers.anomalies.answers import answers
-from checkers.findings import Witness
-from checkers.history.tables import LISTED, LISTED_START, Told
+from squall.checkers.anomalies.anomaly import Anomaly, Check, Family, Need, Seen
+from squall.checkers.anomalies.answers import answers
+from squall.checkers.findings import Witness
+from squall.checkers.history.tables import LISTED, LISTED_START, Told
 
 ANOMALIES = (
     Anomaly(

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from checkers.anomalies.transactions import ended_late, transactions_of
-from checkers.history.group_tables import Output
-from checkers.history.tables import ABORT, COMMIT, POLL, History
+from squall.checkers.anomalies.transactions import ended_late, transactions_of
+from squall.checkers.history.group_tables import Output
+from squall.checkers.history.tables import ABORT, COMMIT, POLL, History
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from checkers.anomalies.anomaly import Anomaly, Check, Family, Need, Seen
-from checkers.anomalies.logs import Log, logs_of
-from checkers.findings import Witness
+from squall.checkers.anomalies.anomaly import Anomaly, Check, Family, Need, Seen
+from squall.checkers.anomalies.logs import Log, logs_of
+from squall.checkers.findings import Witness
 
 ANOMALIES = (
     Anomaly(

@@ -5,9 +5,9 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections.abc import Iterator
 
-from checkers.anomalies.anomaly import IN_ORDER, Anomaly, Check, Family, Need, Seen
-from checkers.anomalies.reads import consecutive_reads, passages, version_orders, witness
-from checkers.findings import Witness
+from squall.checkers.anomalies.anomaly import IN_ORDER, Anomaly, Check, Family, Need, Seen
+from squall.checkers.anomalies.reads import consecutive_reads, passages, version_orders, witness
+from squall.checkers.findings import Witness
 
 ANOMALIES = (
     Anomaly(

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from checkers.anomalies.transactions import ended_late, transactions_of
-from checkers.findings import Witness
-from checkers.history.tables import ABORT, EMPTY_POLL, POLL, SEND, History, Row
+from squall.checkers.anomalies.transactions import ended_late, transactions_of
+from squall.checkers.findings import Witness
+from squall.checkers.history.tables import ABORT, EMPTY_POLL, POLL, SEND, History, Row
 
 
 def consecutive_reads(history: History) -> list[tuple[Row, Row]]:

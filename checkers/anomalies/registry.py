@@ -6,7 +6,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from types import MappingProxyType
 from typing import NamedTuple
 
-from checkers.anomalies import (
+from squall.checkers.anomalies import (
     aborted_read,
     atomicity,
     commit_ahead,
@@ -40,11 +40,11 @@ from checkers.anomalies import (
     wrong_offset,
     zombie_write,
 )
-from checkers.anomalies.anomaly import OWN, PROGRAM, Anomaly, Check, Need, Seen
-from checkers.findings import Witness
-from checkers.history.group_activity import Activity
-from checkers.history.tables import History, Partition, Process
-from checkers.history.values import AFTER_HEALING
+from squall.checkers.anomalies.anomaly import OWN, PROGRAM, Anomaly, Check, Need, Seen
+from squall.checkers.findings import Witness
+from squall.checkers.history.group_activity import Activity
+from squall.checkers.history.tables import History, Partition, Process
+from squall.checkers.history.values import AFTER_HEALING
 
 CHECKS: tuple[Check, ...] = (
     loss.CHECK,

@@ -14,11 +14,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from broker.protocol.errors import MalformedFrame
-from broker.protocol.records import BatchHeader, batches, check_crc, decode_batch
-from checkers.anomalies.anomaly import Anomaly, Check, Family
-from checkers.findings import Finding, Witness, findings_of, from_json, to_json
-from checkers.history.tables import Partition, whole
+from squall.broker.protocol.errors import MalformedFrame
+from squall.broker.protocol.records import BatchHeader, batches, check_crc, decode_batch
+from squall.checkers.anomalies.anomaly import Anomaly, Check, Family
+from squall.checkers.findings import Finding, Witness, findings_of, from_json, to_json
+from squall.checkers.history.tables import Partition, whole
 
 NAME = "replica-divergence"
 NOT_COMPARED = "the replicas' logs were not compared (in a simulation, invariants look at them)"

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from checkers.anomalies.anomaly import Anomaly, Check, Family, Need, Seen
-from checkers.findings import Witness
-from checkers.history.group_tables import REVOKED, Hold
-from checkers.history.tables import POLL
+from squall.checkers.anomalies.anomaly import Anomaly, Check, Family, Need, Seen
+from squall.checkers.findings import Witness
+from squall.checkers.history.group_tables import REVOKED, Hold
+from squall.checkers.history.tables import POLL
 
 ANOMALIES = (
     Anomaly(

@@ -6,10 +6,10 @@ from collections.abc import Iterator, Sequence
 from math import inf
 from operator import attrgetter
 
-from checkers.anomalies.anomaly import JEPSEN, Anomaly, Check, Family, Need, Seen
-from checkers.anomalies.logs import EVIDENCE, Log, Value, logs_of, sent, witness
-from checkers.findings import Witness
-from checkers.history.values import producer_of
+from squall.checkers.anomalies.anomaly import JEPSEN, Anomaly, Check, Family, Need, Seen
+from squall.checkers.anomalies.logs import EVIDENCE, Log, Value, logs_of, sent, witness
+from squall.checkers.findings import Witness
+from squall.checkers.history.values import producer_of
 
 ANOMALIES = (
     Anomaly(

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from operator import attrgetter
 
-from checkers.anomalies.anomaly import ACKS, FINAL, Anomaly, Check, Family, Need, Seen
-from checkers.anomalies.logs import Log, logs_of, sent, witness
-from checkers.findings import Witness
+from squall.checkers.anomalies.anomaly import ACKS, FINAL, Anomaly, Check, Family, Need, Seen
+from squall.checkers.anomalies.logs import Log, logs_of, sent, witness
+from squall.checkers.findings import Witness
 
 ANOMALIES = (
     Anomaly(

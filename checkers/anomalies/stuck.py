@@ -4,7 +4,8 @@ Four things show it. The gaps of the load that follows the last fault (the measu
 the write to every partition after healing (`writes`), the workload's own readers that do not poll it (`live`), and
 final reads that get nothing (`final`): the load may have ended before the outage did, so these look in every run.
 One producer or transactional id may be stuck while its partitions take other writes: each is measured for itself.
-Where a fresh client was served meanwhile, the evidence is `client`, and `checkers.blame` says whose finding it is.
+Where a fresh client was served meanwhile, the evidence is `client`, and `squall.checkers.blame` says whose finding it
+is.
 """
 
 from __future__ import annotations
@@ -14,11 +15,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from checkers import run_facts
-from checkers.anomalies.anomaly import FINAL, Anomaly, Check, Family, Need
-from checkers.findings import Finding, Witness, findings_of
-from checkers.history.tables import Partition, Process
-from checkers.metrics import (
+from squall.checkers import run_facts
+from squall.checkers.anomalies.anomaly import FINAL, Anomaly, Check, Family, Need
+from squall.checkers.findings import Finding, Witness, findings_of
+from squall.checkers.history.tables import Partition, Process
+from squall.checkers.metrics import (
     CALM_GAP,
     FRESH_GAP,
     HEALED_GAP,

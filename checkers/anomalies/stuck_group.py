@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
-from checkers.anomalies.anomaly import Anomaly, Check, Family, Need, Seen
-from checkers.findings import Witness
-from checkers.history.tables import OK, POLL, SEND, History, Row
-from checkers.history.values import AFTER_HEALING
+from squall.checkers.anomalies.anomaly import Anomaly, Check, Family, Need, Seen
+from squall.checkers.findings import Witness
+from squall.checkers.history.tables import OK, POLL, SEND, History, Row
+from squall.checkers.history.values import AFTER_HEALING
 
 SESSIONS, REBALANCES = 10, 2
 """A coordinator notices a dead member after one session time-out, and a rebalance waits for its members once: at most

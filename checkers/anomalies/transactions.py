@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from checkers.history.tables import POLL, SEND, History, Txn
+from squall.checkers.history.tables import POLL, SEND, History, Txn
 
 
 @dataclass(slots=True)

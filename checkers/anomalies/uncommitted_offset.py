@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from checkers.anomalies.anomaly import Anomaly, Check, Family, Need, Seen
-from checkers.anomalies.group_positions import positions_of
-from checkers.findings import Witness
-from checkers.history.tables import LATE_END
+from squall.checkers.anomalies.anomaly import Anomaly, Check, Family, Need, Seen
+from squall.checkers.anomalies.group_positions import positions_of
+from squall.checkers.findings import Witness
+from squall.checkers.history.tables import LATE_END
 
 ANOMALIES = (
     Anomaly(

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from checkers.anomalies.anomaly import JEPSEN, Anomaly, Check, Family, Need, Seen
-from checkers.anomalies.transactions import Transactions, ended_late, transactions_of
-from checkers.findings import Witness
-from checkers.history.tables import COMMIT, LATE_END, POLL, History, Row, Txn
+from squall.checkers.anomalies.anomaly import JEPSEN, Anomaly, Check, Family, Need, Seen
+from squall.checkers.anomalies.transactions import Transactions, ended_late, transactions_of
+from squall.checkers.findings import Witness
+from squall.checkers.history.tables import COMMIT, LATE_END, POLL, History, Row, Txn
 
 ANOMALIES = (
     Anomaly(

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
-from checkers.anomalies.anomaly import FINAL, OWN, READS, Anomaly, Check, Family, Need, Seen
-from checkers.anomalies.logs import Log, logs_of, witness
-from checkers.findings import Finding, Witness
-from checkers.history.tables import Process
-from checkers.history.values import value_of
-from checkers.metrics import UNPLACED, Measure
+from squall.checkers.anomalies.anomaly import FINAL, OWN, READS, Anomaly, Check, Family, Need, Seen
+from squall.checkers.anomalies.logs import Log, logs_of, witness
+from squall.checkers.findings import Finding, Witness
+from squall.checkers.history.tables import Process
+from squall.checkers.history.values import value_of
+from squall.checkers.metrics import UNPLACED, Measure
 
 NO_OFFSET = "no offset"
 """Evidence: the broker acknowledged the record, and did not say where it is."""

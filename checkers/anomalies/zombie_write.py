@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from checkers.anomalies.anomaly import FINAL, READS, Anomaly, Check, Family, Need, Seen
-from checkers.anomalies.logs import logs_of
-from checkers.anomalies.transactions import committed_reads
-from checkers.findings import Witness
-from checkers.history.tables import History, Init, Txn
+from squall.checkers.anomalies.anomaly import FINAL, READS, Anomaly, Check, Family, Need, Seen
+from squall.checkers.anomalies.logs import logs_of
+from squall.checkers.anomalies.transactions import committed_reads
+from squall.checkers.findings import Witness
+from squall.checkers.history.tables import History, Init, Txn
 
 ANOMALIES = (
     Anomaly(

@@ -13,9 +13,9 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-from checkers import nemesis_log
-from checkers.history import parser, seal
-from checkers.history.tables import LARGE, SCHEMA, History, PlayedFault, Problem
+from squall.checkers import nemesis_log
+from squall.checkers.history import parser, seal
+from squall.checkers.history.tables import LARGE, SCHEMA, History, PlayedFault, Problem
 
 FOLDER = "history"
 CONVERSION = "conversion.json"
@@ -80,7 +80,9 @@ def convert(run_dir: Path) -> Conversion:
 
     A missing history.jsonl is an empty one, and a problem; a missing nemesis.jsonl is a run without faults.
     """
-    from checkers.history.parquet import write_small  # with pyarrow, which most of a simulation's runs never need
+    from squall.checkers.history.parquet import (
+        write_small,  # with pyarrow, which most of a simulation's runs never need
+    )
 
     folder = run_dir / FOLDER
     folder.mkdir(exist_ok=True)
@@ -177,7 +179,7 @@ def load(run_dir: Path, *, large: bool = True) -> tuple[History, list[PlayedFaul
     """The converted history in memory. Without `large`, it has of its large tables `holds` alone, by which Spark knows
     what a member waited for.
     """
-    from checkers.history.parquet import read_large, read_small
+    from squall.checkers.history.parquet import read_large, read_small
 
     conversion = read_conversion(run_dir)
     history = History(
@@ -206,7 +208,7 @@ def _convert_history(
     path: Path, folder: Path, apart: Sequence[tuple[int, int]], skew_ms: int
 ) -> tuple[History, dict[str, int]]:
     """The rest of the history, and how many rows each large table has."""
-    from checkers.history.parquet import TableWriter
+    from squall.checkers.history.parquet import TableWriter
 
     reader = parser.Parser(apart, skew_ms)
     kept = reader.history

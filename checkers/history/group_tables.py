@@ -1,6 +1,7 @@
 """The tables of consumer groups: who held what, which positions were committed, and what was reported of them.
 
-As in `checkers.history.tables`, everything is an integer, times are ns of the run's clock, and -1 is "not known".
+As in `squall.checkers.history.tables`, everything is an integer, times are ns of the run's clock, and -1 is "not
+known".
 """
 
 from __future__ import annotations
@@ -37,7 +38,7 @@ class Hold(NamedTuple):
     """When it sent the last request, while it owned the partition, that proves that it was a member that has it: a
     commit that the coordinator acknowledged, however late and for at least one partition, in no generation that is
     known not to assign it; or its last heartbeat that was answered well, if it sent that while no fault kept brokers
-    apart (`checkers.nemesis_log.apart`). -1 if none is known."""
+    apart (`squall.checkers.nemesis_log.apart`). -1 if none is known."""
     last_gen: int
     """The last generation or member epoch that assigned it to the member while it owned it."""
     told: int

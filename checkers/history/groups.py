@@ -1,4 +1,4 @@
-"""Lines about consumer groups, into the tables of `checkers.history.group_tables`.
+"""Lines about consumer groups, into the tables of `squall.checkers.history.group_tables`.
 
 A hold begins when a member says that it may now read a partition (`assigned`), and ends when it says that it no longer
 does (`revoked`, before the coordinator hears of it), when it learns that the partition is not its own any more
@@ -15,8 +15,18 @@ from dataclasses import dataclass
 from typing import Any
 from zlib import crc32
 
-from checkers.history.group_tables import ANY, CRASHED, DELETED, FROM_COMMITTED, FROM_RESET, HELD, LEFT, LOST, REVOKED
-from checkers.history.tables import OK, Assignment, History, Process, offsets_of, whole
+from squall.checkers.history.group_tables import (
+    ANY,
+    CRASHED,
+    DELETED,
+    FROM_COMMITTED,
+    FROM_RESET,
+    HELD,
+    LEFT,
+    LOST,
+    REVOKED,
+)
+from squall.checkers.history.tables import OK, Assignment, History, Process, offsets_of, whole
 
 COMMIT, FETCH = "commit", "fetch_offsets"
 OPERATIONS = (COMMIT, FETCH)
@@ -86,7 +96,7 @@ class Groups:
         apart: Sequence[tuple[int, int]] = (),
     ) -> None:
         """name: a text's index into History.names. forget: the position of (process, partition) may have moved.
-        apart: as `checkers.nemesis_log.apart`.
+        apart: as `squall.checkers.nemesis_log.apart`.
         """
         self._history = history
         self._name = name

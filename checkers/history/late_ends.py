@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Set as AbstractSet
 
-from checkers.history.tables import Process
+from squall.checkers.history.tables import Process
 
 UNKNOWN = -1
 """An epoch that nobody told: it may be any. Or a number of requests that nobody told."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from checkers.history.tables import DELETED, LISTED_START, OK, Process, Table, Told, whole
+from squall.checkers.history.tables import DELETED, LISTED_START, OK, Process, Table, Told, whole
 
 
 def take_in(told: Table, op: int, line: Mapping[str, Any], invoked: Mapping[str, Any], process: Process) -> None:

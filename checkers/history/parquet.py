@@ -15,9 +15,9 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from checkers.history.group_tables import Fetched, Grant, GroupCommit, Hold, Output, Still
-from checkers.history.reader_tables import Thrown, TimeLookup
-from checkers.history.tables import (
+from squall.checkers.history.group_tables import Fetched, Grant, GroupCommit, Hold, Output, Still
+from squall.checkers.history.reader_tables import Thrown, TimeLookup
+from squall.checkers.history.tables import (
     OF_GROUPS,
     Assignment,
     FinalRead,

@@ -15,12 +15,12 @@ from zlib import crc32
 
 import msgspec
 
-from checkers.history import groups, log_starts
-from checkers.history.late_ends import UNKNOWN, LateEnds
-from checkers.history.positions import FinalReads, Positions, Watermarks, passages
-from checkers.history.retention import Retention
-from checkers.history.seal import seals_of
-from checkers.history.tables import (
+from squall.checkers.history import groups, log_starts
+from squall.checkers.history.late_ends import UNKNOWN, LateEnds
+from squall.checkers.history.positions import FinalReads, Positions, Watermarks, passages
+from squall.checkers.history.retention import Retention
+from squall.checkers.history.seal import seals_of
+from squall.checkers.history.tables import (
     ABORT,
     COMMIT,
     EMPTY_POLL,
@@ -45,7 +45,7 @@ from checkers.history.tables import (
     whole,
     whole_numbers,
 )
-from checkers.history.values import LIMIT, SEQUENCE_BITS
+from squall.checkers.history.values import LIMIT, SEQUENCE_BITS
 
 FILE = "history.jsonl"
 STATUS = ("ok", "fail", "info")
@@ -76,7 +76,7 @@ class Malformed(ValueError):
 
 class Parser:
     """Feed it lines, then `finish` it. `drain` is called with tables that have grown large, and must empty them.
-    `apart`, `skew_ms`: what faults did to brokers (`checkers.nemesis_log.apart`, `skew_ms`).
+    `apart`, `skew_ms`: what faults did to brokers (`squall.checkers.nemesis_log.apart`, `skew_ms`).
     """
 
     def __init__(self, apart: Sequence[tuple[int, int]] = (), skew_ms: int = 0) -> None:

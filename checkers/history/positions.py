@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from checkers.history.tables import FinalRead, Partition
+from squall.checkers.history.tables import FinalRead, Partition
 
 
 class Positions:

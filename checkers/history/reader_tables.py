@@ -1,6 +1,7 @@
 """The tables of what brokers answered to readers beside records and marks.
 
-As in `checkers.history.tables`, everything is an integer, times are ns of the run's clock, and -1 is "not known".
+As in `squall.checkers.history.tables`, everything is an integer, times are ns of the run's clock, and -1 is "not
+known".
 """
 
 from __future__ import annotations

@@ -17,10 +17,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from checkers.anomalies.anomaly import PROGRAM
-from checkers.history.partition import ANY, Partition
-from checkers.history.seal import declared_seal
-from checkers.history.tables import Process, whole
+from squall.checkers.anomalies.anomaly import PROGRAM
+from squall.checkers.history.partition import ANY, Partition
+from squall.checkers.history.seal import declared_seal
+from squall.checkers.history.tables import Process, whole
 
 LIMITS = ("retention.ms", "retention.bytes", "min.insync.replicas")
 CLOCKS_MS = 1_000
@@ -35,7 +35,7 @@ SLOT_MS = 100
 
 class RetentionWatch:
     """Follows one partition, and keeps its `expired_to` and `expirable_to`. `began_ms`: the wall clock when the run
-    began. `skew_ms`: as `checkers.nemesis_log.skew_ms`.
+    began. `skew_ms`: as `squall.checkers.nemesis_log.skew_ms`.
     """
 
     def __init__(self, partition: Partition, began_ms: int, skew_ms: int) -> None:

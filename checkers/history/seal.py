@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 from zlib import crc32
 
-from checkers.history.tables import History, Problem, whole
+from squall.checkers.history.tables import History, Problem, whole
 
 FILE, RUN, PLAN, NEMESIS = "history.jsonl", "run.json", "plan.toml", "nemesis.jsonl"
 LATER = ("writes_after_healing", "reads_after_healing")

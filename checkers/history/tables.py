@@ -12,10 +12,10 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, NamedTuple
 
-from checkers.history.group_activity import Activities
-from checkers.history.group_tables import Fetched, Grant, GroupCommit, Hold, Output, Still
-from checkers.history.partition import Partition as Partition
-from checkers.history.reader_tables import Thrown, TimeLookup
+from squall.checkers.history.group_activity import Activities
+from squall.checkers.history.group_tables import Fetched, Grant, GroupCommit, Hold, Output, Still
+from squall.checkers.history.partition import Partition as Partition
+from squall.checkers.history.reader_tables import Thrown, TimeLookup
 
 SCHEMA = 1
 """Of the Parquet files and of conversion.json."""
@@ -321,7 +321,7 @@ class History:
     torn_bytes: int = 0
     """Length of an unfinished last line, which was left out."""
     seals: dict[str, int] = field(default_factory=dict)
-    """What header and last line say of the run's other files (`checkers.history.seal`)."""
+    """What header and last line say of the run's other files (`squall.checkers.history.seal`)."""
     problem: Problem | None = None
     """Why reading stopped early. What stands before that line is a sound history: it is one cut short."""
     names: list[str] = field(default_factory=list)
@@ -396,7 +396,7 @@ class PlayedFault:
     fault_class: str
     """As the nemesis says: P, N, C, W1, WM or D; empty where it does not."""
     traits: tuple[str, ...]
-    """As the nemesis says (`checkers.fault_traits`)."""
+    """As the nemesis says (`squall.checkers.fault_traits`)."""
     target: str
     resolved: tuple[Any, ...]
     """What it hit: node ids, or links as the runtime names them."""

@@ -9,15 +9,15 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from checkers import fault_classes, simulated
-from checkers.guarantees import FaultClass, guarantee_for
-from checkers.history import seal
-from checkers.history.conversion import read_faults
-from checkers.history.tables import PlayedFault
-from checkers.nights.matrix import forbidden
-from checkers.nights.night import Night
-from checkers.nights.results import INVALID, NO_VERDICT, UNKNOWN, VALID, VERDICTS, Attempt
-from checkers.plan_facts import BadPlan, facts_of
+from squall.checkers import fault_classes, simulated
+from squall.checkers.guarantees import FaultClass, guarantee_for
+from squall.checkers.history import seal
+from squall.checkers.history.conversion import read_faults
+from squall.checkers.history.tables import PlayedFault
+from squall.checkers.nights.matrix import forbidden
+from squall.checkers.nights.night import Night
+from squall.checkers.nights.results import INVALID, NO_VERDICT, UNKNOWN, VALID, VERDICTS, Attempt
+from squall.checkers.plan_facts import BadPlan, facts_of
 
 ASIDE = (
     "target",

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from checkers.anomalies.registry import LOSS
+from squall.checkers.anomalies.registry import LOSS
 
 FILE = "matrix.toml"
 ALIASES = {"ours": "squall"}

@@ -9,9 +9,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from checkers.nights.matrix import FILE as MATRIX
-from checkers.nights.matrix import Expectation, changes, expectations
-from checkers.nights.results import Attempt, parse
+from squall.checkers.nights.matrix import FILE as MATRIX
+from squall.checkers.nights.matrix import Expectation, changes, expectations
+from squall.checkers.nights.results import Attempt, parse
 
 SCHEMA = 1
 """Of night.json."""

@@ -32,7 +32,8 @@ def wilson(hits: int, trials: int, z: float = Z95) -> tuple[float, float]:
 def bucket_of(took: int) -> int:
     """The bucket of a latency in whole units, not negative. A bucket is at most 1/64 as wide as what is in it.
 
-    Histograms of several runs can be added, percentiles cannot. `spark_analysis.nights.measures` has the same in SQL.
+    Histograms of several runs can be added, percentiles cannot. `squall.spark_analysis.nights.measures` has the same in
+    SQL.
     """
     shift = max(took.bit_length() - _LINEAR, 0)
     return shift * _HALF + (took >> shift)

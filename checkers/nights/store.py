@@ -21,9 +21,9 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from checkers.history import seal
-from checkers.nights.matrix import FILE as MATRIX
-from checkers.nights.night import END, FILE, RESULTS, Night
+from squall.checkers.history import seal
+from squall.checkers.nights.matrix import FILE as MATRIX
+from squall.checkers.nights.night import END, FILE, RESULTS, Night
 
 SCHEMA = 1
 FOLDER = "store"

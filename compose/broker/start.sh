@@ -19,4 +19,4 @@ log.dirs=/data
 default.replication.factor=3
 min.insync.replicas=2
 END
-exec python -P -m broker --config /tmp/broker.properties
+exec python -P -m squall.broker --config /tmp/broker.properties

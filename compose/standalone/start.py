@@ -24,4 +24,4 @@ given = dict(each.partition("=")[::2] for each in sys.argv[1:])
 with open(FILE, "w") as file:
     file.writelines(f"{name}={value}\n" for name, value in {**SETTINGS, **given}.items())
 # In place of this process: the broker is the container's first process, and gets its signals.
-os.execv(sys.executable, [sys.executable, "-P", "-m", "broker", "--config", FILE])
+os.execv(sys.executable, [sys.executable, "-P", "-m", "squall.broker", "--config", FILE])

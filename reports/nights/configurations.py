@@ -9,9 +9,9 @@ from statistics import median
 from typing import Any
 from zlib import crc32
 
-from checkers.nights.results import INVALID, VALID
-from reports.nights.standing import wrong
-from reports.nights.trends import Series
+from squall.checkers.nights.results import INVALID, VALID
+from squall.reports.nights.standing import wrong
+from squall.reports.nights.trends import Series
 
 Row = dict[str, Any]
 PROVEN = (VALID, INVALID)

@@ -1,6 +1,6 @@
 """The figures of a night's page as inline SVG: loss and unavailability at a glance, and measures over the nights.
 
-Text stays text, and colours are those of the page's light or dark mode, as in `reports.figure`.
+Text stays text, and colours are those of the page's light or dark mode, as in `squall.reports.figure`.
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.ticker import FuncFormatter, NullLocator
 
-from reports.figure import ACKED, FAULT, INK, LINE, MUTED, STYLE, VARIABLES, WIDTH_IN
-from reports.nights.table import Cell, duration, share
-from reports.nights.trends import MEASURES, Series
+from squall.reports.figure import ACKED, FAULT, INK, LINE, MUTED, STYLE, VARIABLES, WIDTH_IN
+from squall.reports.nights.table import Cell, duration, share
+from squall.reports.nights.trends import MEASURES, Series
 
 ROWS = 24
 """Configurations that the figure shows at most: the gravest."""

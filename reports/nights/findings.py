@@ -9,17 +9,17 @@ from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from checkers import simulated
-from checkers.anomalies.registry import LOSS
-from checkers.nights.facts import Facts
-from checkers.nights.results import INVALID
-from reports import checks
-from reports.causes import Group, groups_of
-from reports.nights.standing import BROKEN, NO_CAUSE
-from reports.problems import problems_named
-from reports.run_files import RunFiles, mapping, objects, read_run, texts
-from reports.stories import NOT_READ, Line
-from reports.telling import tellings_about
+from squall.checkers import simulated
+from squall.checkers.anomalies.registry import LOSS
+from squall.checkers.nights.facts import Facts
+from squall.checkers.nights.results import INVALID
+from squall.reports import checks
+from squall.reports.causes import Group, groups_of
+from squall.reports.nights.standing import BROKEN, NO_CAUSE
+from squall.reports.problems import problems_named
+from squall.reports.run_files import RunFiles, mapping, objects, read_run, texts
+from squall.reports.stories import NOT_READ, Line
+from squall.reports.telling import tellings_about
 
 Row = dict[str, Any]
 STORY = 20

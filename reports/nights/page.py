@@ -10,14 +10,14 @@ from pathlib import Path
 from typing import Any, TypeVar
 from urllib.parse import quote
 
-from checkers.anomalies.registry import CATALOG
-from reports.cards import with_names
-from reports.checkout import PROGRAM, from_checkout
-from reports.checks import INVARIANT
-from reports.nights import figures, table
-from reports.nights.report import Report
-from reports.nights.trends import MEASURES
-from reports.page import environment
+from squall.checkers.anomalies.registry import CATALOG
+from squall.reports.cards import with_names
+from squall.reports.checkout import PROGRAM, from_checkout
+from squall.reports.checks import INVARIANT
+from squall.reports.nights import figures, table
+from squall.reports.nights.report import Report
+from squall.reports.nights.trends import MEASURES
+from squall.reports.page import environment
 
 FOLDER, FILE = "report", "index.html"
 T = TypeVar("T")

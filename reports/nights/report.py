@@ -7,12 +7,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from checkers.anomalies.registry import LOSS
-from checkers.history.seal import NOT_JUDGED
-from checkers.losses import Loss
-from checkers.nights.results import INVALID, NO_VERDICT, UNKNOWN, VALID, VERDICTS, forbidden
-from reports.nights.configurations import ConfigurationHistory, configurations_of
-from reports.nights.standing import (
+from squall.checkers.anomalies.registry import LOSS
+from squall.checkers.history.seal import NOT_JUDGED
+from squall.checkers.losses import Loss
+from squall.checkers.nights.results import INVALID, NO_VERDICT, UNKNOWN, VALID, VERDICTS, forbidden
+from squall.reports.nights.configurations import ConfigurationHistory, configurations_of
+from squall.reports.nights.standing import (
     ACCEPTED,
     NEW,
     Card,
@@ -24,8 +24,8 @@ from reports.nights.standing import (
     with_accepted,
     wrong,
 )
-from reports.nights.table import Cell, cells_of
-from reports.nights.trends import Trends, trends_of
+from squall.reports.nights.table import Cell, cells_of
+from squall.reports.nights.trends import Trends, trends_of
 
 Row = dict[str, Any]
 WELL, FOUND, TOO_LITTLE = 0, 1, 2
@@ -289,7 +289,7 @@ def report_of(
     accepted: Sequence[Mapping[str, str]] = (),
 ) -> Report:
     """The report of the night of that name. tables: rows of the store, of it and of the nights to compare it with, by
-    name; cells: as `spark_analysis.nights.cells` gives them; accepted: entries of `accepted.toml`."""
+    name; cells: as `squall.spark_analysis.nights.cells` gives them; accepted: entries of `accepted.toml`."""
     nights = sorted(tables["nights"], key=lambda row: (row["began"] or "", row["night"]))
     here = next(row for row in nights if row["night"] == night)
     before = nights[: nights.index(here) + 1]

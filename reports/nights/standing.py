@@ -6,9 +6,9 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from checkers.anomalies.registry import LOSS
-from checkers.nights.results import INVALID, VALID
-from reports.checks import INVARIANT
+from squall.checkers.anomalies.registry import LOSS
+from squall.checkers.nights.results import INVALID, VALID
+from squall.reports.checks import INVARIANT
 
 Row = dict[str, Any]
 NEW, KNOWN, ACCEPTED, EXPIRED = "new", "known", "accepted", "expired"

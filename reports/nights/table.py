@@ -7,10 +7,10 @@ from dataclasses import dataclass
 from math import floor, log10
 from typing import Any
 
-from checkers.anomalies.registry import LOSS
-from checkers.metrics import LATENCY_UNIT_NS
-from checkers.nights.facts import NO_CLASS, NOT_KNOWN
-from checkers.nights.statistics import percentile_of, wilson
+from squall.checkers.anomalies.registry import LOSS
+from squall.checkers.metrics import LATENCY_UNIT_NS
+from squall.checkers.nights.facts import NO_CLASS, NOT_KNOWN
+from squall.checkers.nights.statistics import percentile_of, wilson
 
 Row = dict[str, Any]
 UNIT_MS = LATENCY_UNIT_NS / 1e6

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from reports.nights.report import Report
-from reports.nights.standing import Card
-from reports.nights.table import Cell, count, duration, share
+from squall.reports.nights.report import Report
+from squall.reports.nights.standing import Card
+from squall.reports.nights.table import Cell, count, duration, share
 
 if TYPE_CHECKING:
     from rich.console import Console

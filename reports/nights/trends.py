@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from statistics import median
 from typing import Any
 
-from checkers.nights.changes import Change, changes
-from checkers.nights.results import INVALID, NO_VERDICT, UNKNOWN, VALID
-from reports.nights.standing import Place, Standing, places_tested, ran_again, standings
+from squall.checkers.nights.changes import Change, changes
+from squall.checkers.nights.results import INVALID, NO_VERDICT, UNKNOWN, VALID
+from squall.reports.nights.standing import Place, Standing, places_tested, ran_again, standings
 
 Row = dict[str, Any]
 MEASURES = (

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from reports.run_files import RunFiles, mapping
-from workloads.registry import SCENARIOS
-from workloads.section import Section
+from squall.reports.run_files import RunFiles, mapping
+from squall.workloads.registry import SCENARIOS
+from squall.workloads.section import Section
 
 
 def section_of(files: RunFiles) -> tuple[Section | None, str]:

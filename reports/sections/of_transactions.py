@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from reports.run_files import Json, RunFiles, integer, mapping, number
-from workloads.section import Rows, Section
+from squall.reports.run_files import Json, RunFiles, integer, mapping, number
+from squall.workloads.section import Rows, Section
 
 ENDED = {
     "committed": "committed",

@@ -9,7 +9,7 @@ from rich.console import RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from workloads.section import Lane, Section, Strip, Tone
+from squall.workloads.section import Lane, Section, Strip, Tone
 
 STYLES: dict[Tone, str] = {"good": "green", "bad": "bold red", "neutral": "yellow", "mark": "default"}
 MARKS: dict[Tone, str] = {"good": "=", "bad": "!", "neutral": "#", "mark": "|"}

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from html import escape
 
-from workloads.section import Lane, Span, Strip
+from squall.workloads.section import Lane, Span, Strip
 
 WIDTH, RIGHT, TOP = 1180, 24, 10
 LEFT, MOST_LEFT = 190, 480

@@ -11,12 +11,12 @@ from pathlib import Path
 from struct import Struct
 from struct import error as StructError
 
-from broker.protocol.coordinator_frame import decode_transaction_record
-from broker.protocol.errors import MalformedFrame
-from broker.protocol.records import BatchHeader, batches, decode_batch
-from broker.protocol.schema.transaction_records import TransactionLogValue
-from reports.run_files import RunFiles, integer
-from reports.transactions.facts import Decided, Marker
+from squall.broker.protocol.coordinator_frame import decode_transaction_record
+from squall.broker.protocol.errors import MalformedFrame
+from squall.broker.protocol.records import BatchHeader, batches, decode_batch
+from squall.broker.protocol.schema.transaction_records import TransactionLogValue
+from squall.reports.run_files import RunFiles, integer
+from squall.reports.transactions.facts import Decided, Marker
 
 STATE_LOG = "__transaction_state"
 STATES = (

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from reports.story_facts import UNKNOWN, Sent
+from squall.reports.story_facts import UNKNOWN, Sent
 
 COMMIT, ABORT, NOT_ENDED = "commit", "abort", "none"
 READ_UNCOMMITTED, READ_COMMITTED = 0, 1

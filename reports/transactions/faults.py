@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 
-from reports.fault_words import FaultRow
-from reports.run_files import Json, RunFiles, mapping, number, objects
-from reports.transactions.facts import Txn
-from reports.transactions.moments import FAULTS, Moment, length_text
+from squall.reports.fault_words import FaultRow
+from squall.reports.run_files import Json, RunFiles, mapping, number, objects
+from squall.reports.transactions.facts import Txn
+from squall.reports.transactions.moments import FAULTS, Moment, length_text
 
 JUST_BEFORE_S = 1.0
 """An EndTxn that came so soon after its transaction's end was asked for is that transaction's."""

@@ -11,11 +11,11 @@ from collections.abc import Iterable, Sequence
 from html import escape
 from itertools import pairwise
 
-from reports.lanes import Span
-from reports.transactions.facts import Txn
-from reports.transactions.moments import CLIENT, COORDINATOR, Moment, length_text
-from reports.transactions.outcomes import COMMITTED, OPEN, UNCERTAIN, outcome_of
-from reports.transactions.overview import COLOURS, FAULT
+from squall.reports.lanes import Span
+from squall.reports.transactions.facts import Txn
+from squall.reports.transactions.moments import CLIENT, COORDINATOR, Moment, length_text
+from squall.reports.transactions.outcomes import COMMITTED, OPEN, UNCERTAIN, outcome_of
+from squall.reports.transactions.overview import COLOURS, FAULT
 
 WIDTH, LEFT, RIGHT, TOP = 1180, 190, 120, 22
 ROW, AXIS = 40, 26

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from reports.story_facts import FAILED
-from reports.transactions.facts import Transactions, Txn
+from squall.reports.story_facts import FAILED
+from squall.reports.transactions.facts import Transactions, Txn
 
 OPEN, COMMITTED, ABORTED = "open", "committed", "aborted"
 COLUMNS_AT_MOST = 10

@@ -7,9 +7,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from reports.run_files import RunFiles
-from reports.story_facts import Wire, wires_of
-from reports.transactions.moments import FAULTS, Moment
+from squall.reports.run_files import RunFiles
+from squall.reports.story_facts import Wire, wires_of
+from squall.reports.transactions.moments import FAULTS, Moment
 
 APIS = ("InitProducerId", "AddPartitionsToTxn", "EndTxn", "WriteTxnMarkers", "Produce")
 """Those that carry a transaction."""

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from broker.protocol.errors import ErrorCode
-from checkers.metrics import ISOLATIONS
-from reports.story_facts import ACKNOWLEDGED, FAILED
-from reports.transactions.facts import (
+from squall.broker.protocol.errors import ErrorCode
+from squall.checkers.metrics import ISOLATIONS
+from squall.reports.story_facts import ACKNOWLEDGED, FAILED
+from squall.reports.transactions.facts import (
     ABORT,
     COMMIT,
     PREPARE_COMMIT,
@@ -20,7 +20,7 @@ from reports.transactions.facts import (
     Transactions,
     Txn,
 )
-from reports.transactions.outcomes import BY_CHOICE, COMMITTED, UNASKED, cause_of_abort, outcome_of, why_wrong
+from squall.reports.transactions.outcomes import BY_CHOICE, COMMITTED, UNASKED, cause_of_abort, outcome_of, why_wrong
 
 CLIENT, COORDINATOR, READERS, FAULTS = "client", "coordinator", "readers", "faults"
 """Lanes beside those of partitions, which have their partition's name."""

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from reports.run_files import RunFiles, integer, objects
-from reports.story_facts import ACKNOWLEDGED, FAILED
-from reports.transactions.facts import (
+from squall.reports.run_files import RunFiles, integer, objects
+from squall.reports.story_facts import ACKNOWLEDGED, FAILED
+from squall.reports.transactions.facts import (
     ABORT,
     COMMIT,
     NOT_ENDED,

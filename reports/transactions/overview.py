@@ -9,10 +9,10 @@ from collections.abc import Iterable, Sequence
 from html import escape
 from typing import NamedTuple
 
-from reports.lanes import Span
-from reports.sections.strip import STEPS_S, TICKS
-from reports.transactions.facts import Txn
-from reports.transactions.outcomes import (
+from squall.reports.lanes import Span
+from squall.reports.sections.strip import STEPS_S, TICKS
+from squall.reports.transactions.facts import Txn
+from squall.reports.transactions.outcomes import (
     BY_CHOICE,
     COMMITTED,
     OPEN,

@@ -1,7 +1,7 @@
 """The story of a transaction as a picture in SVG: time downwards; its client, its coordinator, its partitions and their
 readers beside each other; logs with markers, aborted data and last stable offsets at each turn.
 
-As `reports.spacetime` it needs no script and no network, and follows the reader's light or dark mode.
+As `squall.reports.spacetime` it needs no script and no network, and follows the reader's light or dark mode.
 """
 
 from __future__ import annotations
@@ -12,10 +12,10 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from html import escape
 
-from reports.spacetime import EPOCHS, FAULT, STYLE, anchored, line_svg, text_svg
-from reports.transactions.logs import ABORTED, OPEN, Entry, PartitionLog
-from reports.transactions.moments import COORDINATOR, FAULTS, READERS, Moment
-from reports.transactions.story import TxnStory
+from squall.reports.spacetime import EPOCHS, FAULT, STYLE, anchored, line_svg, text_svg
+from squall.reports.transactions.logs import ABORTED, OPEN, Entry, PartitionLog
+from squall.reports.transactions.moments import COORDINATOR, FAULTS, READERS, Moment
+from squall.reports.transactions.story import TxnStory
 
 GUTTER, HEAD_H, LINE_H, CELLS_H, PAD = 92, 92, 15, 26, 13
 CELL_W, CELL_H = 20, 17
@@ -115,7 +115,7 @@ def _rows(moments: Sequence[Moment]) -> list[_Row]:
 
 
 def draw(story: TxnStory, ident: str = "transaction", linked: bool = False) -> str:
-    """As `reports.spacetime.draw`: each moment is a sentence."""
+    """As `squall.reports.spacetime.draw`: each moment is a sentence."""
     layout = _Layout(story)
     height = layout.bottom + 10
     size = f'viewBox="0 0 {layout.width:.0f} {height:.0f}" width="{layout.width:.0f}" height="{height:.0f}"'

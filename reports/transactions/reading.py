@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from reports.run_files import Json, RunFiles, integer, mapping
-from reports.story_facts import ACKNOWLEDGED, FAILED, HISTORY_LIMIT, UNKNOWN, Sent, json_lines
-from reports.transactions.disk import Clock, read_logs
-from reports.transactions.facts import (
+from squall.reports.run_files import Json, RunFiles, integer, mapping
+from squall.reports.story_facts import ACKNOWLEDGED, FAILED, HISTORY_LIMIT, UNKNOWN, Sent, json_lines
+from squall.reports.transactions.disk import Clock, read_logs
+from squall.reports.transactions.facts import (
     LOGS,
     PREPARE_COMMIT,
     READ_COMMITTED,

@@ -6,13 +6,13 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from reports.fault_words import fault_rows
-from reports.lanes import Span
-from reports.run_files import RunFiles
-from reports.transactions.facts import READ_COMMITTED, Transactions, Txn
-from reports.transactions.lane import lane_svg
-from reports.transactions.moments import Moment, moments_of
-from reports.transactions.outcomes import (
+from squall.reports.fault_words import fault_rows
+from squall.reports.lanes import Span
+from squall.reports.run_files import RunFiles
+from squall.reports.transactions.facts import READ_COMMITTED, Transactions, Txn
+from squall.reports.transactions.lane import lane_svg
+from squall.reports.transactions.moments import Moment, moments_of
+from squall.reports.transactions.outcomes import (
     LookedAt,
     cause_in_short,
     last_sign_of,
@@ -22,7 +22,7 @@ from reports.transactions.outcomes import (
     sentence_of,
     visible_at,
 )
-from reports.transactions.overview import ROWS_AT_MOST, overview_svg
+from squall.reports.transactions.overview import ROWS_AT_MOST, overview_svg
 
 IDENT = "txn"
 ORDER = ("committed", "aborted", "aborted unasked", "left open", "unknown")

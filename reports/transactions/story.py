@@ -8,15 +8,15 @@ import textwrap
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from checkers.metrics import ISOLATIONS
-from reports.fault_words import FaultRow, fault_rows
-from reports.problems import Problem
-from reports.run_files import RunFiles
-from reports.story_facts import ACKNOWLEDGED
-from reports.transactions.facts import READ_COMMITTED, Marker, Part, TakenOver, Told, Transactions, Txn
-from reports.transactions.faults import moments_of_fault, short_of
-from reports.transactions.messages import asked_for, messages_of, moments_of_messages
-from reports.transactions.moments import (
+from squall.checkers.metrics import ISOLATIONS
+from squall.reports.fault_words import FaultRow, fault_rows
+from squall.reports.problems import Problem
+from squall.reports.run_files import RunFiles
+from squall.reports.story_facts import ACKNOWLEDGED
+from squall.reports.transactions.facts import READ_COMMITTED, Marker, Part, TakenOver, Told, Transactions, Txn
+from squall.reports.transactions.faults import moments_of_fault, short_of
+from squall.reports.transactions.messages import asked_for, messages_of, moments_of_messages
+from squall.reports.transactions.moments import (
     CLIENT,
     COORDINATOR,
     READERS,
@@ -27,7 +27,15 @@ from reports.transactions.moments import (
     moments_of,
     read_text,
 )
-from reports.transactions.outcomes import BY_CHOICE, OPEN, UNASKED, last_sign_of, outcome_of, sentence_of, why_wrong
+from squall.reports.transactions.outcomes import (
+    BY_CHOICE,
+    OPEN,
+    UNASKED,
+    last_sign_of,
+    outcome_of,
+    sentence_of,
+    why_wrong,
+)
 
 ABOUT = ("G1a", "G1c", "dirty-read", "torn-txn", "lost-txn", "zombie-write", "hanging-txn", "lso-violation")
 """Anomalies that such a story tells of."""

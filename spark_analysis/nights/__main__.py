@@ -1,4 +1,4 @@
-"""`python -m spark_analysis.nights STORE --cells FILE`: the durability table of nights in the store, as JSON.
+"""`python -m squall.spark_analysis.nights STORE --cells FILE`: the durability table of nights in the store, as JSON.
 
 With --collect NIGHT --into FOLDER it first measures the runs of a night from their histories, and adds them to the
 store; FOLDER is in the store and has the findings already. Exit code 0: all of that is done. Else stderr says why.
@@ -11,16 +11,16 @@ import sys
 from datetime import UTC, datetime
 from pathlib import Path
 
-from checkers.nights import store
-from checkers.nights.night import read_night
-from spark_analysis import session
-from spark_analysis.nights.cells import cells, to_json
-from spark_analysis.nights.collect import Collector
+from squall.checkers.nights import store
+from squall.checkers.nights.night import read_night
+from squall.spark_analysis import session
+from squall.spark_analysis.nights.cells import cells, to_json
+from squall.spark_analysis.nights.collect import Collector
 
 
 def main(arguments: list[str] | None = None) -> int:
     """Returns the exit code; argparse ends the program itself on wrong usage."""
-    parser = argparse.ArgumentParser(prog="python -m spark_analysis.nights", description=__doc__.split("\n")[0])
+    parser = argparse.ArgumentParser(prog="python -m squall.spark_analysis.nights", description=__doc__.split("\n")[0])
     parser.add_argument("store", type=Path)
     parser.add_argument("--cells", type=Path, required=True, metavar="FILE", help="where the table is written")
     parser.add_argument("--collect", type=Path, metavar="NIGHT", help="measure this night first")

@@ -6,7 +6,7 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from checkers.nights.store import TABLES, Collection
+from squall.checkers.nights.store import TABLES, Collection
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -8,14 +8,14 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from checkers import fault_classes
-from checkers.history import seal
-from checkers.metrics import LATENCY_UNIT_NS
-from checkers.nights import store
-from checkers.nights.facts import Facts, facts_of_night
-from checkers.nights.night import Night
-from checkers.nights.results import UNKNOWN, VALID
-from spark_analysis.nights import measures, tables
+from squall.checkers import fault_classes
+from squall.checkers.history import seal
+from squall.checkers.metrics import LATENCY_UNIT_NS
+from squall.checkers.nights import store
+from squall.checkers.nights.facts import Facts, facts_of_night
+from squall.checkers.nights.night import Night
+from squall.checkers.nights.results import UNKNOWN, VALID
+from squall.spark_analysis.nights import measures, tables
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

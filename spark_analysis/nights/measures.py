@@ -1,7 +1,7 @@
-"""What the store keeps of each run, as SQL over all runs of a night (`spark_analysis.nights.tables`).
+"""What the store keeps of each run, as SQL over all runs of a night (`squall.spark_analysis.nights.tables`).
 
-What is lost and what is there twice is said by the rules of `spark_analysis.queries`, latency and unavailability as by
-`checkers.metrics`: tests/parity compares with these.
+What is lost and what is there twice is said by the rules of `squall.spark_analysis.queries`, latency and unavailability
+as by `squall.checkers.metrics`: tests/parity compares with these.
 """
 
 from __future__ import annotations
@@ -10,12 +10,12 @@ from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any
 
-from checkers.history.conversion import Conversion
-from checkers.metrics import LATENCY_UNIT_NS
-from spark_analysis.measures import unanswered
-from spark_analysis.nights.tables import PARTITIONS
-from spark_analysis.queries import duplicate, loss
-from spark_analysis.query import Rule
+from squall.checkers.history.conversion import Conversion
+from squall.checkers.metrics import LATENCY_UNIT_NS
+from squall.spark_analysis.measures import unanswered
+from squall.spark_analysis.nights.tables import PARTITIONS
+from squall.spark_analysis.queries import duplicate, loss
+from squall.spark_analysis.query import Rule
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -24,7 +24,7 @@ RUN = f"int(part div {PARTITIONS})"
 BITS = "length(bin(took))"
 SHIFT = f"greatest({BITS} - 7, 0)"
 BUCKET = f"{SHIFT} * 64 + shiftright(took, {SHIFT})"
-"""As `checkers.nights.statistics.bucket_of`."""
+"""As `squall.checkers.nights.statistics.bucket_of`."""
 
 MARKED = """
 select {run} run, part, placed_at off, if(coalesce(sent = 1 and acked, false), t1, first_read) t, val,

@@ -15,15 +15,15 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
-from checkers.history import conversion
-from checkers.history.conversion import Conversion
-from checkers.history.parquet import SCHEMAS
-from checkers.history.seal import FILE as HISTORY
-from checkers.history.tables import Partition
-from checkers.metrics import Context, context_of
-from checkers.nemesis_log import FOREVER, windows
-from spark_analysis import views
-from spark_analysis.jobs import SQL_TYPES
+from squall.checkers.history import conversion
+from squall.checkers.history.conversion import Conversion
+from squall.checkers.history.parquet import SCHEMAS
+from squall.checkers.history.seal import FILE as HISTORY
+from squall.checkers.history.tables import Partition
+from squall.checkers.metrics import Context, context_of
+from squall.checkers.nemesis_log import FOREVER, windows
+from squall.spark_analysis import views
+from squall.spark_analysis.jobs import SQL_TYPES
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

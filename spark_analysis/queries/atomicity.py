@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from checkers.history.conversion import Conversion
-from spark_analysis.query import Rule, Select, has_transactions
+from squall.checkers.history.conversion import Conversion
+from squall.spark_analysis.query import Rule, Select, has_transactions
 
 SQL = """
 with sent_in as (
@@ -46,7 +46,7 @@ from (select txn, txn_proc, late_abort, min(struct(val, part, acked_at)) first, 
 
 
 def query(history: Conversion) -> Sequence[Rule | Select]:
-    """The query of `checkers.anomalies.atomicity`."""
+    """The query of `squall.checkers.anomalies.atomicity`."""
     if not has_transactions(history):
         return []
     views = ("standing", "txn_values", "committed_reads", "finals", "places", "partitions")

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from checkers.anomalies.anomaly import OWN, PROGRAM
-from checkers.anomalies.commit_ahead import OWN_COMMIT, SKIPPED
-from checkers.history.conversion import Conversion
-from checkers.history.group_tables import CRASHED
-from checkers.history.tables import FAIL
-from spark_analysis.query import Rule, Select
+from squall.checkers.anomalies.anomaly import OWN, PROGRAM
+from squall.checkers.anomalies.commit_ahead import OWN_COMMIT, SKIPPED
+from squall.checkers.history.conversion import Conversion
+from squall.checkers.history.group_tables import CRASHED
+from squall.checkers.history.tables import FAIL
+from squall.spark_analysis.query import Rule, Select
 
 SQL = f"""
 with of_groups as (select distinct proc, `group` grp from holds),
@@ -56,7 +56,7 @@ from passed w left join asked a on a.grp = w.grp and a.part = w.part and a.off =
 
 
 def query(history: Conversion) -> Sequence[Rule | Select]:
-    """The query of `checkers.anomalies.commit_ahead`."""
+    """The query of `squall.checkers.anomalies.commit_ahead`."""
     if not history.holds:
         return []
     return [Select(SQL, ("holds", "group_holds", "group_commits", "records", "processes", "partitions"))]

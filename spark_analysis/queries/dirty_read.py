@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from checkers.history.conversion import Conversion
-from checkers.history.tables import LATE_END
-from spark_analysis.query import Rule, Select, has_transactions
+from squall.checkers.history.conversion import Conversion
+from squall.checkers.history.tables import LATE_END
+from squall.spark_analysis.query import Rule, Select, has_transactions
 
 
 def query(history: Conversion) -> Sequence[Rule | Select]:
-    """The query of `checkers.anomalies.dirty_read`."""
+    """The query of `squall.checkers.anomalies.dirty_read`."""
     if not has_transactions(history):
         return []
     return [

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from checkers.history.conversion import Conversion
-from spark_analysis.query import Rule, Select
+from squall.checkers.history.conversion import Conversion
+from squall.spark_analysis.query import Rule, Select
 
 
 def query(_: Conversion) -> Sequence[Rule | Select]:
-    """The query of `checkers.anomalies.duplicate`."""
+    """The query of `squall.checkers.anomalies.duplicate`."""
     return [
         Rule(
             "judged",

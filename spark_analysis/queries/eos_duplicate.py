@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from checkers.history.conversion import Conversion
-from spark_analysis.query import Rule, Select
+from squall.checkers.history.conversion import Conversion
+from squall.spark_analysis.query import Rule, Select
 
 SQL = """
 with visible as (
@@ -24,5 +24,5 @@ where nth > 1
 
 
 def query(history: Conversion) -> Sequence[Rule | Select]:
-    """The query of `checkers.anomalies.eos_duplicate`."""
+    """The query of `squall.checkers.anomalies.eos_duplicate`."""
     return [Select(SQL, ("made", "twice", "txn_values"))] if history.outputs else []

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from checkers.history.conversion import Conversion
-from spark_analysis.query import Rule, Select
+from squall.checkers.history.conversion import Conversion
+from squall.spark_analysis.query import Rule, Select
 
 SQL = """
 with topics as (select distinct o.`group` grp, p.topic from outputs o join partitions p on p.part = o.part),
@@ -45,7 +45,7 @@ having coalesce(max(o.off), -1L) < 0
 
 
 def query(history: Conversion) -> Sequence[Rule | Select]:
-    """The query of `checkers.anomalies.eos_loss`."""
+    """The query of `squall.checkers.anomalies.eos_loss`."""
     if not history.outputs:
         return []
     of_groups = ("outputs", "made", "twice", "group_commits", "group_holds", "fetches")

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from checkers.anomalies.hanging_txn import LOOKED_FOR_EVERY_MS
-from checkers.history.conversion import Conversion
-from checkers.history.values import AFTER_HEALING
-from spark_analysis.query import Rule, Select, has_transactions
+from squall.checkers.anomalies.hanging_txn import LOOKED_FOR_EVERY_MS
+from squall.checkers.history.conversion import Conversion
+from squall.checkers.history.values import AFTER_HEALING
+from squall.spark_analysis.query import Rule, Select, has_transactions
 
 SQL = f"""
 with healed as (
@@ -27,5 +27,5 @@ where l.at.final > 0 and l.at.lso < l.at.hw and l.at.t1 - s.t1 > t.ns
 
 
 def query(history: Conversion) -> Sequence[Rule | Select]:
-    """The query of `checkers.anomalies.hanging_txn`."""
+    """The query of `squall.checkers.anomalies.hanging_txn`."""
     return [Select(SQL, ("told", "txn_values", "records", "processes"))] if has_transactions(history) else []

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from checkers.history.conversion import Conversion
-from spark_analysis.query import Rule, Select
+from squall.checkers.history.conversion import Conversion
+from squall.spark_analysis.query import Rule, Select
 
 DAMAGED = """
   exists (select 1 from places c where c.part = row.part and c.off = row.placed_at and c.val < 0 and c.is_final = 1)"""
@@ -23,7 +23,7 @@ LOST = """sent = 1 and (final_min is null or vanished)
 
 
 def query(history: Conversion) -> Sequence[Rule | Select]:
-    """The query of `checkers.anomalies.loss`."""
+    """The query of `squall.checkers.anomalies.loss`."""
     excuses = {
         **({"damaged": DAMAGED} if history.corrupt else {}),
         **({"superseded": SUPERSEDED} if history.compacted else {}),

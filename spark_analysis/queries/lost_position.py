@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from checkers.anomalies.lost_position import LEAST_RETENTION_NS, METADATA
-from checkers.history.conversion import Conversion
-from spark_analysis.query import Rule, Select, has_positions
+from squall.checkers.anomalies.lost_position import LEAST_RETENTION_NS, METADATA
+from squall.checkers.history.conversion import Conversion
+from squall.spark_analysis.query import Rule, Select, has_positions
 
 SQL = f"""
 with explaining as (
@@ -81,5 +81,5 @@ from stripped i
 
 
 def query(history: Conversion) -> Sequence[Rule | Select]:
-    """The query of `checkers.anomalies.lost_position`."""
+    """The query of `squall.checkers.anomalies.lost_position`."""
     return [Select(SQL, ("group_commits", "fetches", "partitions"))] if has_positions(history) else []

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from checkers.history.conversion import Conversion
-from checkers.history.tables import LISTED_START
-from spark_analysis.query import Rule, Select
+from squall.checkers.history.conversion import Conversion
+from squall.checkers.history.tables import LISTED_START
+from squall.spark_analysis.query import Rule, Select
 
 LOG_STARTS = f"""
 select 'offset-regression' anomaly, 'log start' evidence, listed.part, listed.log_start off, -1L val, listed.op,
@@ -19,7 +19,7 @@ group by listed.part, listed.log_start, listed.op, listed.proc
 
 
 def query(_: Conversion) -> Sequence[Rule | Select]:
-    """The query of `checkers.anomalies.offset_regression`."""
+    """The query of `squall.checkers.anomalies.offset_regression`."""
     return [
         Select(LOG_STARTS, ("told",)),
         *(_mark(mark, name) for mark, name in (("hw", "high watermark"), ("lso", "last stable offset"))),

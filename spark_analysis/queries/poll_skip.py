@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from checkers.history.conversion import Conversion
-from spark_analysis.query import Rule, Select, has_transactions
+from squall.checkers.history.conversion import Conversion
+from squall.spark_analysis.query import Rule, Select, has_transactions
 
 SQL = """
 with order_of as (
@@ -57,7 +57,7 @@ Beyond what any reader saw nothing counts.
 
 
 def query(history: Conversion) -> Sequence[Rule | Select]:
-    """The query of `checkers.anomalies.poll_skip`."""
+    """The query of `squall.checkers.anomalies.poll_skip`."""
     if not history.holes:
         return []
     if has_transactions(history):

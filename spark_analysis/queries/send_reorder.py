@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from checkers.history.conversion import Conversion
-from spark_analysis.query import Rule, Select
+from squall.checkers.history.conversion import Conversion
+from squall.spark_analysis.query import Rule, Select
 
 SQL = """
 with handed as (
@@ -38,5 +38,5 @@ from counted where evidence is not null
 
 
 def query(_: Conversion) -> Sequence[Rule | Select]:
-    """The query of `checkers.anomalies.send_reorder`."""
+    """The query of `squall.checkers.anomalies.send_reorder`."""
     return [Select(SQL, ("judged",))]

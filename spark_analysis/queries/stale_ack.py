@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from checkers.history.conversion import Conversion
-from spark_analysis.query import Rule, Select
+from squall.checkers.history.conversion import Conversion
+from squall.spark_analysis.query import Rule, Select
 
 SQL = """
 select 'stale-ack' anomaly, if(final, 'final', 'acks') evidence, part, acked_at off, val, op,
@@ -27,5 +27,5 @@ where final or acked_at <= coalesce(highest, -1L)
 
 
 def query(_: Conversion) -> Sequence[Rule | Select]:
-    """The query of `checkers.anomalies.stale_ack`."""
+    """The query of `squall.checkers.anomalies.stale_ack`."""
     return [Select(SQL, ("standing",))]

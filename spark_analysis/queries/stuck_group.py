@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from checkers.anomalies.stuck_group import REBALANCES, SESSIONS
-from checkers.history.conversion import Conversion
-from checkers.history.values import AFTER_HEALING
-from spark_analysis.query import Rule, Select
+from squall.checkers.anomalies.stuck_group import REBALANCES, SESSIONS
+from squall.checkers.history.conversion import Conversion
+from squall.checkers.history.values import AFTER_HEALING
+from squall.spark_analysis.query import Rule, Select
 
 SQL = f"""
 with sent as (
@@ -37,5 +37,5 @@ where exists (select 1 from members m where m.grp = w.grp and m.t0 <= w.t1 and m
 
 
 def query(history: Conversion) -> Sequence[Rule | Select]:
-    """The query of `checkers.anomalies.stuck_group`."""
+    """The query of `squall.checkers.anomalies.stuck_group`."""
     return [Select(SQL, ("records", "processes", "holds", "partitions"))] if history.holds else []

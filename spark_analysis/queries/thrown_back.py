@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from checkers.history.conversion import Conversion
-from spark_analysis.query import Rule, Select
+from squall.checkers.history.conversion import Conversion
+from squall.spark_analysis.query import Rule, Select
 
 SQL = """
 select 'thrown-back' anomaly, if(first.kind = 0, 'log truncated', 'offset out of range') evidence, part, position off,
@@ -19,5 +19,5 @@ from (
 
 
 def query(_: Conversion) -> Sequence[Rule | Select]:
-    """The query of `checkers.anomalies.thrown_back`."""
+    """The query of `squall.checkers.anomalies.thrown_back`."""
     return [Select(SQL, ("thrown", "partitions"))]

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from checkers.history.conversion import Conversion
-from spark_analysis.query import Rule, Select, has_positions, has_transactions
+from squall.checkers.history.conversion import Conversion
+from squall.spark_analysis.query import Rule, Select, has_positions, has_transactions
 
 SQL = """
 with explained as (
@@ -25,7 +25,7 @@ where first is not null and not right
 
 
 def query(history: Conversion) -> Sequence[Rule | Select]:
-    """The query of `checkers.anomalies.uncommitted_offset`."""
+    """The query of `squall.checkers.anomalies.uncommitted_offset`."""
     if not has_positions(history) or not has_transactions(history):
         return []
     return [Select(SQL, ("group_commits", "fetches", "partitions"))]

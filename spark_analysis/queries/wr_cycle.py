@@ -10,10 +10,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-from checkers.findings import Witness
-from checkers.history.conversion import Conversion
-from checkers.history.tables import LATE_END
-from spark_analysis.query import Rule, Search, Select
+from squall.checkers.findings import Witness
+from squall.checkers.history.conversion import Conversion
+from squall.checkers.history.tables import LATE_END
+from squall.spark_analysis.query import Rule, Search, Select
 
 INSIDE_SPANS = """
 with back as (select reader_at since, writer_at till from wr_edges where reader_at <= writer_at),
@@ -36,7 +36,7 @@ Graph = Mapping[int, Sequence[int]]
 
 
 def query(history: Conversion) -> Sequence[Rule | Select | Search]:
-    """The query of `checkers.anomalies.wr_cycle`."""
+    """The query of `squall.checkers.anomalies.wr_cycle`."""
     return [Search(INSIDE_SPANS, ("wr_edges",), on_cycles)] if history.read_inside else []
 
 

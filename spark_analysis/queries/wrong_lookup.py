@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from checkers.history.conversion import Conversion
-from spark_analysis.query import Rule, Select
+from squall.checkers.history.conversion import Conversion
+from squall.spark_analysis.query import Rule, Select
 
 SQL = """
 select 'wrong-lookup' anomaly, '' evidence, l.part, l.known off, -1L val, l.op, bigint(l.proc) proc, l.off other
@@ -16,5 +16,5 @@ where not compacted and not deleted and l.known >= judged_from and (not deletabl
 
 
 def query(history: Conversion) -> Sequence[Rule | Select]:
-    """The query of `checkers.anomalies.wrong_lookup`."""
+    """The query of `squall.checkers.anomalies.wrong_lookup`."""
     return [Select(SQL, ("lookups", "partitions"))] if history.lookups else []

@@ -12,9 +12,9 @@ def test_no_module_imports_itself_through_others() -> None:
 
 def test_every_import_counts_wherever_it_stands() -> None:
     graph = imports()
-    assert "broker.env" in graph["broker.net.server"], "for types alone"
-    assert "broker.faulted.env" in graph["broker.__main__"], "inside a function"
-    assert "broker.log.recovery" in graph["broker.log.manager"]
+    assert "squall.broker.env" in graph["squall.broker.net.server"], "for types alone"
+    assert "squall.broker.faulted.env" in graph["squall.broker.__main__"], "inside a function"
+    assert "squall.broker.log.recovery" in graph["squall.broker.log.manager"]
 
 
 def test_a_circle_is_found_with_all_who_are_in_it_and_nobody_else() -> None:

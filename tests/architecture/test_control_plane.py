@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from tests.architecture.imports import imports
 
-PLANES = ("broker.control.kraft", "broker.quorum", "broker.controller")
+PLANES = ("squall.broker.control.kraft", "squall.broker.quorum", "squall.broker.controller")
 """KRaft's plane, and the pure rooms that only it runs."""
-COMPOSITION = "broker.control.planes"
+COMPOSITION = "squall.broker.control.planes"
 """Puts a plane into a node."""
 KNOWN = {
-    "broker.apis.describe": "broker.controller.features",
-    "broker.control.lifecycle": "broker.controller.features",
+    "squall.broker.apis.describe": "squall.broker.controller.features",
+    "squall.broker.control.lifecycle": "squall.broker.controller.features",
 }
 """Which features this broker supports is told by the controller's own table."""
 

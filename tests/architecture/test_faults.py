@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from chaos.faults.kinds import KINDS
+from squall.chaos.faults.kinds import KINDS
 from tests.architecture.source import PACKAGES, sources
 
 OWN = ("chaos/faults/kinds/", "checkers/first_schema.py")

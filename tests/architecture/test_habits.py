@@ -200,7 +200,7 @@ def test_no_test_sleeps() -> None:
 
 def test_a_broker_loads_none_of_the_harnesses_libraries() -> None:
     script = (
-        "import sys, broker.__main__; "
+        "import sys, squall.broker.__main__; "
         "heavy = {'pydantic', 'msgspec', 'numpy', 'pandas', 'pyarrow', 'rich', 'click', 'structlog', 'requests'}; "
         "sys.exit(', '.join(sorted(heavy & set(sys.modules))) or 0)"
     )

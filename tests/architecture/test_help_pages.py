@@ -11,7 +11,7 @@ import click
 import pytest
 from click.testing import CliRunner
 
-from chaos import cli
+from squall.chaos import cli
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGES = ROOT / "docs/help"

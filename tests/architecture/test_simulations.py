@@ -9,7 +9,7 @@ import pytest
 
 from tests.architecture.source import sources
 
-RUNNERS = ("chaos.runs.simulation", "chaos.runtimes.sim.runtime", "chaos.fixture", "tests.sim")
+RUNNERS = ("squall.chaos.runs.simulation", "squall.chaos.runtimes.sim.runtime", "squall.chaos.fixture", "tests.sim")
 """What simulates a whole cluster, wherever it is imported."""
 
 
@@ -38,12 +38,12 @@ def test_no_unit_test_simulates_a_cluster() -> None:
 @pytest.mark.parametrize(
     ("code", "found"),
     [
-        ("from chaos.runs.simulation import simulate", True),
-        ("from chaos.runs import simulation", True),
-        ("import chaos.fixture.handle", True),
+        ("from squall.chaos.runs.simulation import simulate", True),
+        ("from squall.chaos.runs import simulation", True),
+        ("import squall.chaos.fixture.handle", True),
         ("def test():\n    from tests.sim.world.conftest import simulated", True),
-        ("from chaos.runs import batch", False),
-        ("from chaos.runtimes.sim.runtimes import x", False),
+        ("from squall.chaos.runs import batch", False),
+        ("from squall.chaos.runtimes.sim.runtimes import x", False),
     ],
 )
 def test_the_finder_of_runners_finds_them_and_nothing_else(code: str, found: bool) -> None:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from spark_analysis import jobs, session
+from squall.spark_analysis import jobs, session
 from tests.architecture.source import PACKAGES, Source, sources
 
 STARTS = "spark_analysis/session.py"
@@ -33,7 +33,7 @@ def test_one_module_makes_spark_sessions() -> None:
     found = {source.name: makers(source) for source in sources(*PACKAGES, "tests")}
     assert found.pop(STARTS), "the finder finds what is there"
     elsewhere = [where for places in found.values() for where in places]
-    assert not elsewhere, "spark_analysis.session.start is told on which Java it runs:\n" + "\n".join(elsewhere)
+    assert not elsewhere, "squall.spark_analysis.session.start is told on which Java it runs:\n" + "\n".join(elsewhere)
 
 
 @pytest.mark.parametrize("function", [session.start, jobs.analyse])
@@ -59,5 +59,5 @@ def test_every_home_comes_from_the_toolchain() -> None:
         if not source.name.startswith("tests/architecture/")
     ]
     assert {source.name for source in starting} >= {"tests/parity/spark_analysis/conftest.py"}
-    without = [source.name for source in starting if "chaos.toolchain.java import" not in source.text]
+    without = [source.name for source in starting if "squall.chaos.toolchain.java import" not in source.text]
     assert not without

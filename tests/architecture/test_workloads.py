@@ -5,9 +5,9 @@ from __future__ import annotations
 import ast
 import re
 
+from squall.workloads.registry import FOLDERS, SCENARIOS
+from squall.workloads.scenario import Scenario
 from tests.architecture.source import ROOT, Source, sources
-from workloads.registry import FOLDERS, SCENARIOS
-from workloads.scenario import Scenario
 
 MUTANTS = "chaos/mutants/"
 """Their hunting plans are data, and name topics as every plan does."""

@@ -9,8 +9,8 @@ from fnmatch import fnmatchcase
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from chaos.errors import Refused
-from chaos.interrupts import as_ctrl_c
+from squall.chaos.errors import Refused
+from squall.chaos.interrupts import as_ctrl_c
 from tests.differential import brokers, compare, fields, java, report, sequences, table
 from tests.differential.compare import UNEXPLAINED, Result
 from tests.differential.steps import Row

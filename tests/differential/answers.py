@@ -12,9 +12,9 @@ from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from typing import Any
 
-from broker.protocol.errors import ErrorCode, MalformedFrame
-from broker.protocol.records import batches, check_crc, decode_batch
-from broker.protocol.wire import ZERO_UUID, Structure
+from squall.broker.protocol.errors import ErrorCode, MalformedFrame
+from squall.broker.protocol.records import batches, check_crc, decode_batch
+from squall.broker.protocol.wire import ZERO_UUID, Structure
 
 Tree = Any
 """Dicts, lists and scalars."""

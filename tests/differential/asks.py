@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from broker.protocol.schema import (
+from squall.broker.protocol.schema import (
     add_offsets_to_txn,
     add_partitions_to_txn,
     consumer_group_describe,

@@ -8,8 +8,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from broker.protocol.apis import ApiKey
-from broker.protocol.schema import (
+from squall.broker.protocol.apis import ApiKey
+from squall.broker.protocol.schema import (
     add_offsets_to_txn,
     add_partitions_to_txn,
     alter_client_quotas,

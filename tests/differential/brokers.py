@@ -7,8 +7,8 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from bench.clusters import Kafka, Squall
-from broker.protocol.errors import ErrorCode
-from broker.protocol.schema.produce import PartitionProduceData, ProduceRequest, TopicProduceData
+from squall.broker.protocol.errors import ErrorCode
+from squall.broker.protocol.schema.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from tests.differential.bases import MANY, make_topic
 from tests.differential.player import Broker
 from tests.differential.steps import Batch, resolved

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 
-from broker.protocol.apis import APIS
+from squall.broker.protocol.apis import APIS
 from tests.differential.answers import Tree, differences
 from tests.differential.named import NAMED, Named
 from tests.differential.player import Broker, Player

@@ -8,8 +8,8 @@ from functools import cache
 from itertools import count
 from typing import Any
 
-from broker.protocol.apis import APIS, ApiKey
-from broker.protocol.wire import Structure
+from squall.broker.protocol.apis import APIS, ApiKey
+from squall.broker.protocol.wire import Structure
 from tests.differential.bases import BASES, SETUPS
 from tests.differential.steps import Ask, Batch, Ref, Row, resolved
 from tests.support.brokers.filled import NO_SUCH_FIELD

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import Path
 
-from chaos.toolchain.cache import run
-from chaos.toolchain.kafka import ApacheKafka, apache_kafka
+from squall.chaos.toolchain.cache import run
+from squall.chaos.toolchain.kafka import ApacheKafka, apache_kafka
 from tests.differential.compare import Result, judged
 from tests.differential.player import Broker
 

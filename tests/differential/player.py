@@ -6,16 +6,16 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
-from broker.protocol.apis import ApiKey
-from broker.protocol.errors import MalformedFrame
-from broker.protocol.records import read_header
-from broker.protocol.schema.create_topics import CreatableTopic, CreateTopicsRequest
-from broker.protocol.schema.describe_groups import DescribeGroupsRequest
-from broker.protocol.schema.describe_transactions import DescribeTransactionsRequest
-from broker.protocol.schema.find_coordinator import FindCoordinatorRequest
-from broker.protocol.schema.init_producer_id import InitProducerIdRequest
-from broker.protocol.schema.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
-from broker.protocol.schema.metadata import MetadataRequest, MetadataRequestTopic
+from squall.broker.protocol.apis import ApiKey
+from squall.broker.protocol.errors import MalformedFrame
+from squall.broker.protocol.records import read_header
+from squall.broker.protocol.schema.create_topics import CreatableTopic, CreateTopicsRequest
+from squall.broker.protocol.schema.describe_groups import DescribeGroupsRequest
+from squall.broker.protocol.schema.describe_transactions import DescribeTransactionsRequest
+from squall.broker.protocol.schema.find_coordinator import FindCoordinatorRequest
+from squall.broker.protocol.schema.init_producer_id import InitProducerIdRequest
+from squall.broker.protocol.schema.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
+from squall.broker.protocol.schema.metadata import MetadataRequest, MetadataRequestTopic
 from tests.differential.answers import Symbols, Tree
 from tests.differential.steps import Ask, Next, Row, resolved
 from tests.support.brokers.raw_client import RawClient, frame_of

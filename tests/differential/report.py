@@ -9,8 +9,8 @@ from pathlib import Path
 
 import jinja2
 
-from chaos.nights.directory import write_whole
-from reports.page import environment
+from squall.chaos.nights.directory import write_whole
+from squall.reports.page import environment
 from tests.differential.compare import BEHIND, EQUAL, EXPLAINED, OUTCOMES, UNEXPLAINED, Result
 from tests.differential.named import NAMED
 

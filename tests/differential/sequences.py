@@ -10,7 +10,7 @@ import random
 from collections.abc import Callable
 from typing import Any
 
-from broker.protocol.schema.consumer_group_heartbeat import ConsumerGroupHeartbeatRequestTopicPartitions
+from squall.broker.protocol.schema.consumer_group_heartbeat import ConsumerGroupHeartbeatRequestTopicPartitions
 from tests.differential import asks
 from tests.differential.bases import join, known_to_coordinators, make_topic
 from tests.differential.steps import Ask, Next, Ref, Row, topic_id

@@ -7,8 +7,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from broker.protocol.records import Record, encode_batch
-from broker.protocol.wire import ZERO_UUID, Structure
+from squall.broker.protocol.records import Record, encode_batch
+from squall.broker.protocol.wire import ZERO_UUID, Structure
 
 T0 = 1_000_000_000_000
 """Timestamp of the records that rows produce."""

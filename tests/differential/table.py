@@ -7,8 +7,8 @@ from functools import cache
 from itertools import product
 from typing import Any
 
-from broker.protocol.schema import produce
-from broker.protocol.schema.consumer_group_heartbeat import ConsumerGroupHeartbeatRequestTopicPartitions
+from squall.broker.protocol.schema import produce
+from squall.broker.protocol.schema.consumer_group_heartbeat import ConsumerGroupHeartbeatRequestTopicPartitions
 from tests.differential import asks
 from tests.differential.bases import MANY, become_member, join, known_to_coordinators, make_topic
 from tests.differential.steps import Ask, Batch, Next, Ref, Row, topic_id

@@ -14,10 +14,10 @@ from threading import Event
 
 import trio
 
-from chaos.errors import HarnessError, trouble_of
-from chaos.interrupts import as_ctrl_c, stoppable
-from chaos.nights import opening
-from chaos.toolchain.cache import installed
+from squall.chaos.errors import HarnessError, trouble_of
+from squall.chaos.interrupts import as_ctrl_c, stoppable
+from squall.chaos.nights import opening
+from squall.chaos.toolchain.cache import installed
 from tests.foreign_suites import known, page
 from tests.foreign_suites.clusters import TARGETS, running
 from tests.foreign_suites.playing import FAILED, PASSED, SKIPPED, Play, Played

@@ -7,11 +7,11 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
-from chaos.runtimes.kafka.runtime import KafkaRuntime
-from chaos.runtimes.layout import ZONE
-from chaos.runtimes.process.runtime import ProcessRuntime
-from chaos.toolchain.cache import Say
-from chaos.toolchain.kafka import apache_kafka
+from squall.chaos.runtimes.kafka.runtime import KafkaRuntime
+from squall.chaos.runtimes.layout import ZONE
+from squall.chaos.runtimes.process.runtime import ProcessRuntime
+from squall.chaos.toolchain.cache import Say
+from squall.chaos.toolchain.kafka import apache_kafka
 
 TARGETS: Mapping[str, str] = {"squall": "4.2.0", "kafka": "4.3.1"}
 """Whose brokers -> which version of Kafka they are taken for: by ApiVersions, Squall's are a 4.2."""

@@ -7,8 +7,8 @@ import shutil
 import sys
 from pathlib import Path
 
-from chaos.errors import HarnessError
-from chaos.toolchain.cache import remove, run
+from squall.chaos.errors import HarnessError
+from squall.chaos.toolchain.cache import remove, run
 
 SOURCE = "source"
 """The suite's files, as published."""

@@ -12,9 +12,9 @@ from typing import Any
 import pytest
 
 from bench.clusters import Kafka, Squall
-from broker.coordinators.partitions import partition_of
-from chaos.toolchain.kafka import at_hand
-from chaos.toolchain.lookout import FETCH
+from squall.broker.coordinators.partitions import partition_of
+from squall.chaos.toolchain.kafka import at_hand
+from squall.chaos.toolchain.lookout import FETCH
 from tests.interop.test_one_directory_two_brokers import ALONE, TOPIC, WITHIN_S, Swapped, kafka_tool
 from tests.support.lacks import without
 

@@ -162,7 +162,7 @@ def test_transactions_go_on_while_their_coordinator_is_killed(cluster: Any) -> N
     from confluent_kafka import KafkaException, Producer
     from confluent_kafka.admin import AdminClient
 
-    from broker.coordinators.partitions import partition_of
+    from squall.broker.coordinators.partitions import partition_of
 
     topic, log = "txn-failover", "__transaction_state"
     make_topic(cluster, topic)

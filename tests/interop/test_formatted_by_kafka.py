@@ -11,10 +11,10 @@ from pathlib import Path
 
 import pytest
 
-from chaos.runtimes.real.processes.ports import free_ports
-from chaos.runtimes.real.processes.registry import claimed_ports
-from chaos.toolchain.kafka import apache_kafka, at_hand
-from chaos.toolchain.lookout import FETCH
+from squall.chaos.runtimes.real.processes.ports import free_ports
+from squall.chaos.runtimes.real.processes.registry import claimed_ports
+from squall.chaos.toolchain.kafka import apache_kafka, at_hand
+from squall.chaos.toolchain.lookout import FETCH
 from tests.support.lacks import without
 
 pytestmark = pytest.mark.skipif(not at_hand(), reason=without("Apache Kafka and a whole Java", FETCH))
@@ -53,7 +53,7 @@ def static(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def command_on(folder: Path, **more: str) -> list[str]:
     given = {name.replace("_", "."): value for name, value in more.items()}
     config = properties(folder / "ours.properties", {**ALONE, "log.dirs": str(folder / "data"), **given})
-    return [sys.executable, "-m", "broker", "--config", str(config)]
+    return [sys.executable, "-m", "squall.broker", "--config", str(config)]
 
 
 def ended_on(folder: Path, **more: str) -> str:

@@ -10,22 +10,22 @@ from typing import Any
 import pytest
 
 from bench.clusters import Cluster, Kafka, Squall
-from broker.protocol.records import Record, encode_batch
-from broker.protocol.schema.create_topics import (
+from squall.broker.protocol.records import Record, encode_batch
+from squall.broker.protocol.schema.create_topics import (
     CreatableReplicaAssignment,
     CreatableTopic,
     CreateTopicsRequest,
 )
-from broker.protocol.schema.incremental_alter_configs import (
+from squall.broker.protocol.schema.incremental_alter_configs import (
     AlterableConfig,
     AlterConfigsResource,
     IncrementalAlterConfigsRequest,
 )
-from broker.protocol.schema.metadata import MetadataRequest, MetadataRequestTopic
-from broker.protocol.schema.produce import PartitionProduceData, ProduceRequest, TopicProduceData
-from chaos.runtimes.kafka.program import JVM_FLAGS
-from chaos.toolchain.kafka import at_hand
-from chaos.toolchain.lookout import FETCH
+from squall.broker.protocol.schema.metadata import MetadataRequest, MetadataRequestTopic
+from squall.broker.protocol.schema.produce import PartitionProduceData, ProduceRequest, TopicProduceData
+from squall.chaos.runtimes.kafka.program import JVM_FLAGS
+from squall.chaos.toolchain.kafka import at_hand
+from squall.chaos.toolchain.lookout import FETCH
 from tests.interop.test_kafkas_own_tools import Tools
 from tests.support.brokers.kafka_answers import ONE_NODE
 from tests.support.brokers.raw_client import RawClient

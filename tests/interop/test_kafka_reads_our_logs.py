@@ -10,26 +10,26 @@ from pathlib import Path
 
 import pytest
 
-from broker.cluster.replay import PARTITION_VERSION, Write
-from broker.cluster.snapshot import records_of
-from broker.control.kraft.snapshot_store import encode_snapshot
-from broker.controller.brokers import REGISTRATION_CHANGE_VERSION
-from broker.controller.elections import PARTITION_CHANGE_VERSION
-from broker.coordinators.groups import records
-from broker.coordinators.groups.values import Committed, GroupRecord, GroupWritten, MemberRecord, OffsetWritten
-from broker.log.config import LogConfig
-from broker.log.markers import Marker
-from broker.log.recovery import load
-from broker.protocol.metadata_frame import encode_metadata_record
-from broker.protocol.records import Record, encode_batch
-from broker.protocol.schema.metadata_records import (
+from squall.broker.cluster.replay import PARTITION_VERSION, Write
+from squall.broker.cluster.snapshot import records_of
+from squall.broker.control.kraft.snapshot_store import encode_snapshot
+from squall.broker.controller.brokers import REGISTRATION_CHANGE_VERSION
+from squall.broker.controller.elections import PARTITION_CHANGE_VERSION
+from squall.broker.coordinators.groups import records
+from squall.broker.coordinators.groups.values import Committed, GroupRecord, GroupWritten, MemberRecord, OffsetWritten
+from squall.broker.log.config import LogConfig
+from squall.broker.log.markers import Marker
+from squall.broker.log.recovery import load
+from squall.broker.protocol.metadata_frame import encode_metadata_record
+from squall.broker.protocol.records import Record, encode_batch
+from squall.broker.protocol.schema.metadata_records import (
     BrokerRegistrationChangeRecord,
     PartitionChangeRecord,
     PartitionRecord,
     RegisterBrokerRecord,
 )
-from chaos.toolchain.kafka import apache_kafka, at_hand
-from chaos.toolchain.lookout import FETCH
+from squall.chaos.toolchain.kafka import apache_kafka, at_hand
+from squall.chaos.toolchain.lookout import FETCH
 from tests.support.brokers.controller_harness import ControllerHarness
 from tests.support.disks.batches import batch
 from tests.support.disks.memory_fs import MemoryFs

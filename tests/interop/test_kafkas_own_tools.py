@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from chaos.toolchain.kafka import apache_kafka, at_hand
-from chaos.toolchain.lookout import FETCH
+from squall.chaos.toolchain.kafka import apache_kafka, at_hand
+from squall.chaos.toolchain.lookout import FETCH
 from tests.support.lacks import without
 
 pytestmark = pytest.mark.skipif(not at_hand(), reason=without("Apache Kafka and a whole Java", FETCH))

@@ -10,14 +10,14 @@ from typing import Any
 import pytest
 
 from bench.clusters import Cluster, Kafka, Squall
-from broker.protocol.schema.offset_fetch import (
+from squall.broker.protocol.schema.offset_fetch import (
     OffsetFetchRequest,
     OffsetFetchRequestGroup,
     OffsetFetchRequestTopic,
     OffsetFetchRequestTopics,
 )
-from chaos.toolchain.kafka import at_hand
-from chaos.toolchain.lookout import FETCH
+from squall.chaos.toolchain.kafka import at_hand
+from squall.chaos.toolchain.lookout import FETCH
 from tests.interop.test_one_directory_two_brokers import ALONE
 from tests.support.brokers.raw_client import RawClient
 from tests.support.lacks import without

@@ -16,10 +16,10 @@ from typing import Any
 import pytest
 
 from bench.clusters import Cluster, Kafka, Squall
-from broker.coordinators.partitions import partition_of
-from broker.protocol.schema.fetch import FetchPartition, FetchRequest, FetchTopic
-from chaos.toolchain.kafka import apache_kafka, at_hand
-from chaos.toolchain.lookout import FETCH
+from squall.broker.coordinators.partitions import partition_of
+from squall.broker.protocol.schema.fetch import FetchPartition, FetchRequest, FetchTopic
+from squall.chaos.toolchain.kafka import apache_kafka, at_hand
+from squall.chaos.toolchain.lookout import FETCH
 from tests.support.brokers.raw_client import RawClient
 from tests.support.lacks import without
 

@@ -18,8 +18,8 @@ from typing import Any
 
 import pytest
 
-from chaos.toolchain.kafka import apache_kafka, at_hand
-from chaos.toolchain.lookout import FETCH
+from squall.chaos.toolchain.kafka import apache_kafka, at_hand
+from squall.chaos.toolchain.lookout import FETCH
 from tests.interop.test_foreign_groups import (
     DEADLINE_S,
     SESSION_MS,

@@ -12,23 +12,23 @@ from typing import Any
 import pytest
 
 from bench.clusters import Cluster, Kafka, Squall
-from broker.cluster.image import (
+from squall.broker.cluster.image import (
     BROKER_LOGGER_RESOURCE,
     BROKER_RESOURCE,
     CLIENT_METRICS_RESOURCE,
     GROUP_RESOURCE,
     TOPIC_RESOURCE,
 )
-from broker.config import ConfigOp
-from broker.protocol.errors import ErrorCode
-from broker.protocol.schema import consumer_group_heartbeat as beat_wire
-from broker.protocol.schema import create_topics as create_wire
-from broker.protocol.schema import describe_configs as describe_wire
-from broker.protocol.schema import find_coordinator as find_wire
-from broker.protocol.schema import incremental_alter_configs as alter_wire
-from broker.protocol.schema import list_config_resources as list_wire
-from chaos.toolchain.kafka import at_hand
-from chaos.toolchain.lookout import FETCH
+from squall.broker.config import ConfigOp
+from squall.broker.protocol.errors import ErrorCode
+from squall.broker.protocol.schema import consumer_group_heartbeat as beat_wire
+from squall.broker.protocol.schema import create_topics as create_wire
+from squall.broker.protocol.schema import describe_configs as describe_wire
+from squall.broker.protocol.schema import find_coordinator as find_wire
+from squall.broker.protocol.schema import incremental_alter_configs as alter_wire
+from squall.broker.protocol.schema import list_config_resources as list_wire
+from squall.chaos.toolchain.kafka import at_hand
+from squall.chaos.toolchain.lookout import FETCH
 from tests.support import kafka_settings
 from tests.support.brokers.raw_client import RawClient
 from tests.support.lacks import without

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from chaos.toolchain.toxiproxy import toxiproxy_server
+from squall.chaos.toolchain.toxiproxy import toxiproxy_server
 from tests.live import engine
 
 

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from chaos.errors import HarnessError
-from chaos.toolchain.cache import Say
-from chaos.toolchain.engine import Engine, Mount, find_engine
-from chaos.toolchain.engine_lacks import engine_lacks, reason
-from chaos.toolchain.images import Images, ensure_images
-from chaos.toolchain.lacks import one_line
+from squall.chaos.errors import HarnessError
+from squall.chaos.toolchain.cache import Say
+from squall.chaos.toolchain.engine import Engine, Mount, find_engine
+from squall.chaos.toolchain.engine_lacks import engine_lacks, reason
+from squall.chaos.toolchain.images import Images, ensure_images
+from squall.chaos.toolchain.lacks import one_line
 from tests.live.process.conftest import STUB
 from tests.support.lacks import skip_without
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import trio
 
-from chaos.runtimes.contract import (
+from squall.chaos.runtimes.contract import (
     Bandwidth,
     Cut,
     Latency,

@@ -12,11 +12,11 @@ from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 
-from chaos.errors import Refused
-from chaos.interrupts import as_ctrl_c
-from chaos.nights import opening
-from chaos.nights.directory import NIGHTS, NightDirectory
-from chaos.toolchain.places import commit
+from squall.chaos.errors import Refused
+from squall.chaos.interrupts import as_ctrl_c
+from squall.chaos.nights import opening
+from squall.chaos.nights.directory import NIGHTS, NightDirectory
+from squall.chaos.toolchain.places import commit
 from tests.night import collecting, page
 from tests.night.parts import PARTS, Part, shown
 from tests.night.player import play

@@ -11,8 +11,8 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
-from chaos.errors import Refused, said_by
-from checkers.nights import store
+from squall.chaos.errors import Refused, said_by
+from squall.checkers.nights import store
 from tests.night.parts import EVERYTHING
 from tests.night.record import NOT_HERE, PASSED, UNKNOWN, Folder, ended
 from tests.night.report import verdict

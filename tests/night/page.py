@@ -9,8 +9,8 @@ from urllib.parse import quote
 
 import jinja2
 
-from chaos.nights.directory import write_whole
-from reports.page import environment
+from squall.chaos.nights.directory import write_whole
+from squall.reports.page import environment
 from tests.night.collecting import place_of
 from tests.night.parts import Part, shown
 from tests.night.record import Folder

@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from chaos.errors import Refused
+from squall.chaos.errors import Refused
 from tests.night.record import FAILED, NOT_HERE, PASSED, UNKNOWN, Folder, Head
 from tests.support.gate import results
 
@@ -126,13 +126,13 @@ def _no_go() -> str:
 
 
 def _no_engine() -> str:
-    from chaos.toolchain.engine_lacks import engine_lacks
+    from squall.chaos.toolchain.engine_lacks import engine_lacks
 
     return next((lack.what for lack in engine_lacks()), "")
 
 
 def _no_kafka() -> str:
-    from chaos.toolchain.kafka import kafka_lacks
+    from squall.chaos.toolchain.kafka import kafka_lacks
 
     return next((lack.what for lack in kafka_lacks()), "")
 

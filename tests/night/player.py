@@ -13,9 +13,9 @@ from contextlib import suppress
 from datetime import UTC, datetime
 from pathlib import Path
 
-from chaos.errors import said_by, traceback_of
-from chaos.runtimes.real.processes.child import TETHER
-from chaos.toolchain.places import commit
+from squall.chaos.errors import said_by, traceback_of
+from squall.chaos.runtimes.real.processes.child import TETHER
+from squall.chaos.toolchain.places import commit
 from tests.night.parts import ROOT, Part, shown
 from tests.night.record import FAILED, INTERRUPTED, NOT_HERE, Folder, Head, Line, to_play
 

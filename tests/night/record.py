@@ -10,8 +10,8 @@ from pathlib import Path
 from types import NoneType
 from typing import Any
 
-from chaos.errors import Refused
-from chaos.nights.directory import append_line
+from squall.chaos.errors import Refused
+from squall.chaos.nights.directory import append_line
 
 PASSED, FAILED, UNKNOWN, NOT_HERE, INTERRUPTED = "passed", "failed", "unknown", "not here", "interrupted"
 ENDED = (PASSED, FAILED, UNKNOWN, NOT_HERE)

@@ -13,14 +13,14 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
-from chaos.mutants import table as mutants_table
-from chaos.runtimes.real.processes.child import TETHER
-from checkers.nights import store
+from squall.chaos.mutants import table as mutants_table
+from squall.chaos.runtimes.real.processes.child import TETHER
+from squall.checkers.nights import store
+from squall.workloads.registry import SCENARIOS
 from tests.night.collecting import read_tables
 from tests.night.player import BY_CTRL_C, run_to_end
 from tests.night.record import ENDED
 from tests.shown.table import ROOT, Sitting, Table, add, read
-from workloads.registry import SCENARIOS
 
 FIRST_SEED = 1000
 """Below it are the seeds that every change plays."""

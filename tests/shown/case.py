@@ -6,7 +6,7 @@ import shlex
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from workloads.registry import SCENARIOS
+from squall.workloads.registry import SCENARIOS
 
 _TRANSACTIONS = ("--workload", "transactions", "--faults", "kill,pause,partition,zombie,client")
 _CUTS = ("--faults", "kill,partition", "--time", "20")

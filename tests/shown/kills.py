@@ -16,9 +16,9 @@ from contextlib import AbstractContextManager, contextmanager, nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from chaos.runtimes.docker import labels
-from chaos.runtimes.real.processes import registry
-from chaos.toolchain.engine import reach_engine
+from squall.chaos.runtimes.docker import labels
+from squall.chaos.runtimes.real.processes import registry
+from squall.chaos.toolchain.engine import reach_engine
 from tests.shown.case import Case
 from tests.shown.private_engine import PrivateEngine
 from tests.shown.row import JUDGING

@@ -10,10 +10,10 @@ import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from chaos.errors import HarnessError
-from chaos.runtimes.docker import labels
-from chaos.runtimes.real.processes import registry
-from chaos.toolchain.engine import SOCKET, reach_engine
+from squall.chaos.errors import HarnessError
+from squall.chaos.runtimes.docker import labels
+from squall.chaos.runtimes.real.processes import registry
+from squall.chaos.toolchain.engine import SOCKET, reach_engine
 
 MARK = "SQUALL_SHOWN"
 """Environment variable of a watched run, which all that it starts inherits. Its value is the run's folder."""

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 
-from chaos.toolchain.engine import SOCKET
+from squall.chaos.toolchain.engine import SOCKET
 from tests.shown import leftovers
 from tests.shown.case import Case
 from tests.shown.kills import PARTS, Missed, Part, kill_at

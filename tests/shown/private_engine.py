@@ -20,10 +20,10 @@ from dataclasses import astuple
 from pathlib import Path
 from typing import IO
 
-from chaos.runtimes.real.processes.child import TETHER
-from chaos.toolchain.base_image import base_image
-from chaos.toolchain.engine import find_engine
-from chaos.toolchain.images import ensure_images
+from squall.chaos.runtimes.real.processes.child import TETHER
+from squall.chaos.toolchain.base_image import base_image
+from squall.chaos.toolchain.engine import find_engine
+from squall.chaos.toolchain.images import ensure_images
 
 UP_S, DOWN_S = 60, 60
 POLL_S = 0.05

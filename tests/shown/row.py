@@ -11,7 +11,7 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
-from chaos.nights.directory import write_whole
+from squall.chaos.nights.directory import write_whole
 from tests.shown.table import Table
 
 CODES = {"valid": 0, "unknown": 2, "invalid": 1}
@@ -25,7 +25,7 @@ RUNS = Table(
     keys=1,
 )  # fmt: skip
 NOT_LANDED = re.compile(r"fault \d+ \(")
-"""How a verdict's reason begins that is about a fault without evidence (`checkers.fault_classes.not_landed`)."""
+"""How a verdict's reason begins that is about a fault without evidence (`squall.checkers.fault_classes.not_landed`)."""
 HUNG, REFUSED = "hung", "refused"
 JUDGING = "while it is judged"
 """The only moment at which all of a run is recorded already: judged again, it may be valid."""

@@ -17,8 +17,8 @@ from fcntl import F_DUPFD, fcntl
 from pathlib import Path
 from typing import Any
 
-from chaos.toolchain.lookout import chromium_here
-from chaos.typed import typed
+from squall.chaos.toolchain.lookout import chromium_here
+from squall.chaos.typed import typed
 from tests.support.lacks import skip_without
 
 FLAGS = (

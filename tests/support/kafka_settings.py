@@ -12,7 +12,7 @@ import sys
 from html import unescape
 from pathlib import Path
 
-from chaos.toolchain.kafka import VERSION, apache_kafka
+from squall.chaos.toolchain.kafka import VERSION, apache_kafka
 
 FILE = Path(__file__).resolve().parents[2] / "broker/config/kafka_settings.py"
 PRINTERS = {

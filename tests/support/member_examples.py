@@ -9,10 +9,10 @@ import sys
 from functools import cache
 from pathlib import Path
 
-from chaos.errors import HarnessError
-from chaos.toolchain.cache import installed, remove, run
-from chaos.toolchain.kafka import apache_kafka, at_hand
-from chaos.toolchain.lookout import FETCH
+from squall.chaos.errors import HarnessError
+from squall.chaos.toolchain.cache import installed, remove, run
+from squall.chaos.toolchain.kafka import apache_kafka, at_hand
+from squall.chaos.toolchain.lookout import FETCH
 from tests.support.lacks import skip_without
 
 EXAMPLES = Path(__file__).parents[2] / "docs/examples"

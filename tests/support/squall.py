@@ -12,7 +12,7 @@ ROOT = Path(__file__).resolve().parents[2]
 
 def start(*words: str | Path) -> subprocess.Popen[str]:
     """`squall WORDS`, with its output in pipes."""
-    command = [sys.executable, "-P", "-m", "chaos", *map(str, words)]
+    command = [sys.executable, "-P", "-m", "squall.chaos", *map(str, words)]
     environment = {**os.environ, "PYTHONPATH": str(ROOT)}
     pipe = subprocess.PIPE
     return subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=pipe, stderr=pipe, text=True, env=environment)

@@ -11,22 +11,25 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import trio
 
-from broker.protocol.errors import ErrorCode
-from broker.protocol.schema import add_partitions_to_txn as add_wire
-from broker.protocol.schema.add_offsets_to_txn import AddOffsetsToTxnRequest, AddOffsetsToTxnResponse
-from broker.protocol.schema.describe_transactions import DescribeTransactionsRequest, DescribeTransactionsResponse
-from broker.protocol.schema.end_txn import EndTxnRequest, EndTxnResponse
-from broker.protocol.schema.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
-from chaos.plans.parts import FAST_FAILOVER
-from workloads.client.admin import coordinators, create_topics, describe_quorum, update_features
-from workloads.client.connection import RequestFailed
-from workloads.client.new_topic import NewTopic
+from squall.broker.protocol.errors import ErrorCode
+from squall.broker.protocol.schema import add_partitions_to_txn as add_wire
+from squall.broker.protocol.schema.add_offsets_to_txn import AddOffsetsToTxnRequest, AddOffsetsToTxnResponse
+from squall.broker.protocol.schema.describe_transactions import (
+    DescribeTransactionsRequest,
+    DescribeTransactionsResponse,
+)
+from squall.broker.protocol.schema.end_txn import EndTxnRequest, EndTxnResponse
+from squall.broker.protocol.schema.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
+from squall.chaos.plans.parts import FAST_FAILOVER
+from squall.workloads.client.admin import coordinators, create_topics, describe_quorum, update_features
+from squall.workloads.client.connection import RequestFailed
+from squall.workloads.client.new_topic import NewTopic
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
-    from chaos.runtimes.contract import Runtime
-    from workloads.client.client import Client
+    from squall.chaos.runtimes.contract import Runtime
+    from squall.workloads.client.client import Client
 
 GOLDEN: Final = Path(__file__).with_suffix(".txt")
 SETTINGS: Final = {

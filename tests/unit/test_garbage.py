@@ -6,8 +6,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from chaos import garbage
-from chaos.garbage import collect_what_was_left, garbage_stays, garbage_waits
+from squall.chaos import garbage
+from squall.chaos.garbage import collect_what_was_left, garbage_stays, garbage_waits
 
 
 class Cycle:

@@ -1,6 +1,6 @@
 """The workload `appends`: producers append uniquely valued records to a few partitions, readers follow."""
 
-from workloads.appends.scenario import Appends
+from squall.workloads.appends.scenario import Appends
 
 SCENARIO = Appends
 

@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from workloads.agenda import BURST_EVERY_S, BURST_S, Handover
-from workloads.client.settings import IDEMPOTENT_IN_FLIGHT
-from workloads.scenario import Stream, SwarmGround
+from squall.workloads.agenda import BURST_EVERY_S, BURST_S, Handover
+from squall.workloads.client.settings import IDEMPOTENT_IN_FLIGHT
+from squall.workloads.scenario import Stream, SwarmGround
 
 if TYPE_CHECKING:
     from random import Random
 
-    from workloads.client.cluster import Place
+    from squall.workloads.client.cluster import Place
 
 FLUSH_SHARE, BURST_SHARE, CLOSED_SHARE = 0.25, 0.12, 0.5
 SMALL_BYTES, SMALL_SEGMENT = 4000, "4096"

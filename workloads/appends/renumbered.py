@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from workloads.scenario import AT, Renumbered, Table
+from squall.workloads.scenario import AT, Renumbered, Table
 
 PRODUCER, TOPIC, PARTITION, BYTES = range(AT + 1, 5)
 

@@ -9,14 +9,14 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from pydantic import Field
 
-from broker.env import Env
-from workloads.agenda import Agenda, Drawn, Given, Handover
-from workloads.appends import draws
-from workloads.appends.renumbered import by_one_producer, on_one_topic
-from workloads.client.new_topic import NewTopic
-from workloads.client.settings import ConsumerSettings, ProducerSettings
-from workloads.needs import Needs
-from workloads.scenario import (
+from squall.broker.env import Env
+from squall.workloads.agenda import Agenda, Drawn, Given, Handover
+from squall.workloads.appends import draws
+from squall.workloads.appends.renumbered import by_one_producer, on_one_topic
+from squall.workloads.client.new_topic import NewTopic
+from squall.workloads.client.settings import ConsumerSettings, ProducerSettings
+from squall.workloads.needs import Needs
+from squall.workloads.scenario import (
     MAX_BYTES,
     MIN_BYTES,
     POLLS_TO_READ,
@@ -28,10 +28,10 @@ from workloads.scenario import (
     Table,
     Traffic,
 )
-from workloads.sending import contradictions, wrong_handover
+from squall.workloads.sending import contradictions, wrong_handover
 
 if TYPE_CHECKING:
-    from workloads.client.cluster import Place
+    from squall.workloads.client.cluster import Place
 
 TOPIC = "appends-{}"
 BUFFER_BYTES = 8 * 1024 * 1024
@@ -186,9 +186,9 @@ class Appends(Scenario):
         """As `Scenario.run`."""
         import trio
 
-        from workloads.sender import Sender, SenderSettings
-        from workloads.tail import tail
-        from workloads.topics import make_topics
+        from squall.workloads.sender import Sender, SenderSettings
+        from squall.workloads.tail import tail
+        from squall.workloads.topics import make_topics
 
         began = around.env.mono()
         await make_topics(around.env, around.zones[0].bootstrap, self, around.recorder)
@@ -212,7 +212,7 @@ class Appends(Scenario):
         """What one producer has to hand over."""
         if around.operations is not None:
             return Given(around.operations, number, began)
-        from workloads.sender import TICK_S
+        from squall.workloads.sender import TICK_S
 
         sizes, burst_s = (self.min_bytes, self.max_bytes), self.producers / self.burst if self.burst else math.inf
         return Drawn(env, self.places(), sizes, self.producers / self.rate, TICK_S, burst_s)

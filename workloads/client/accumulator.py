@@ -27,9 +27,9 @@ from collections import deque
 from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
-from broker.protocol.errors import name_of
-from workloads.client.outcomes import DELIVERY_TIMED_OUT, PRODUCER_STOPPED, Meaning, Outcome, Status, meaning
-from workloads.client.settings import IDEMPOTENT_IN_FLIGHT, ProducerSettings
+from squall.broker.protocol.errors import name_of
+from squall.workloads.client.outcomes import DELIVERY_TIMED_OUT, PRODUCER_STOPPED, Meaning, Outcome, Status, meaning
+from squall.workloads.client.settings import IDEMPOTENT_IN_FLIGHT, ProducerSettings
 
 MAX_SEQUENCE = 2**31 - 1
 BATCH_OVERHEAD = 61

@@ -8,42 +8,52 @@ from typing import NamedTuple
 
 import trio
 
-from broker.protocol.errors import ErrorCode, name_of
-from broker.protocol.schema import alter_partition_reassignments as moves_wire
-from broker.protocol.schema import describe_quorum as quorum_wire
-from broker.protocol.schema import elect_leaders as elections_wire
-from broker.protocol.schema import list_partition_reassignments as moving_wire
-from broker.protocol.schema import vote as vote_wire
-from broker.protocol.schema.consumer_group_describe import ConsumerGroupDescribeRequest, ConsumerGroupDescribeResponse
-from broker.protocol.schema.create_topics import (
+from squall.broker.protocol.errors import ErrorCode, name_of
+from squall.broker.protocol.schema import alter_partition_reassignments as moves_wire
+from squall.broker.protocol.schema import describe_quorum as quorum_wire
+from squall.broker.protocol.schema import elect_leaders as elections_wire
+from squall.broker.protocol.schema import list_partition_reassignments as moving_wire
+from squall.broker.protocol.schema import vote as vote_wire
+from squall.broker.protocol.schema.consumer_group_describe import (
+    ConsumerGroupDescribeRequest,
+    ConsumerGroupDescribeResponse,
+)
+from squall.broker.protocol.schema.create_topics import (
     CreatableTopic,
     CreatableTopicConfig,
     CreatableTopicResult,
     CreateTopicsRequest,
     CreateTopicsResponse,
 )
-from broker.protocol.schema.delete_topics import DeleteTopicsRequest, DeleteTopicsResponse, DeleteTopicState
-from broker.protocol.schema.describe_cluster import DescribeClusterRequest, DescribeClusterResponse
-from broker.protocol.schema.describe_groups import DescribeGroupsRequest, DescribeGroupsResponse
-from broker.protocol.schema.describe_transactions import DescribeTransactionsRequest, DescribeTransactionsResponse
-from broker.protocol.schema.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
-from broker.protocol.schema.list_groups import ListGroupsRequest, ListGroupsResponse
-from broker.protocol.schema.list_offsets import (
+from squall.broker.protocol.schema.delete_topics import DeleteTopicsRequest, DeleteTopicsResponse, DeleteTopicState
+from squall.broker.protocol.schema.describe_cluster import DescribeClusterRequest, DescribeClusterResponse
+from squall.broker.protocol.schema.describe_groups import DescribeGroupsRequest, DescribeGroupsResponse
+from squall.broker.protocol.schema.describe_transactions import (
+    DescribeTransactionsRequest,
+    DescribeTransactionsResponse,
+)
+from squall.broker.protocol.schema.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
+from squall.broker.protocol.schema.list_groups import ListGroupsRequest, ListGroupsResponse
+from squall.broker.protocol.schema.list_offsets import (
     ListOffsetsPartition,
     ListOffsetsRequest,
     ListOffsetsResponse,
     ListOffsetsTopic,
 )
-from broker.protocol.schema.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse
-from broker.protocol.schema.update_features import FeatureUpdateKey, UpdateFeaturesRequest, UpdateFeaturesResponse
-from workloads.client.client import Client
-from workloads.client.cluster import Place
-from workloads.client.connection import RequestFailed, UnsupportedApi
-from workloads.client.groups.coordination import Coordination
-from workloads.client.groups.offsets import ELSEWHERE
-from workloads.client.new_topic import NewTopic
-from workloads.client.outcomes import TIMED_OUT
-from workloads.client.transactions import OF_TRANSACTIONAL_IDS
+from squall.broker.protocol.schema.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse
+from squall.broker.protocol.schema.update_features import (
+    FeatureUpdateKey,
+    UpdateFeaturesRequest,
+    UpdateFeaturesResponse,
+)
+from squall.workloads.client.client import Client
+from squall.workloads.client.cluster import Place
+from squall.workloads.client.connection import RequestFailed, UnsupportedApi
+from squall.workloads.client.groups.coordination import Coordination
+from squall.workloads.client.groups.offsets import ELSEWHERE
+from squall.workloads.client.new_topic import NewTopic
+from squall.workloads.client.outcomes import TIMED_OUT
+from squall.workloads.client.transactions import OF_TRANSACTIONAL_IDS
 
 DELETE_BY_NAMES_UNTIL = 5
 """From the next version on a topic to delete is a name or an id."""

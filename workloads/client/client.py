@@ -13,14 +13,14 @@ from typing import TypeVar
 
 import trio
 
-from broker.env import Env
-from broker.protocol.schema.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse
-from broker.protocol.wire import Message
-from workloads.client.bell import Bell
-from workloads.client.cluster import Address, ClusterView, Leader, Place
-from workloads.client.connection import Connection, RequestFailed, UnsupportedApi
-from workloads.client.outcomes import CONNECTION_LOST, TIMED_OUT
-from workloads.client.settings import ClientSettings
+from squall.broker.env import Env
+from squall.broker.protocol.schema.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse
+from squall.broker.protocol.wire import Message
+from squall.workloads.client.bell import Bell
+from squall.workloads.client.cluster import Address, ClusterView, Leader, Place
+from squall.workloads.client.connection import Connection, RequestFailed, UnsupportedApi
+from squall.workloads.client.outcomes import CONNECTION_LOST, TIMED_OUT
+from squall.workloads.client.settings import ClientSettings
 
 R = TypeVar("R", bound=Message)
 

@@ -10,8 +10,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from broker.protocol.schema.metadata import MetadataResponse, MetadataResponseTopic
-from broker.protocol.wire import ZERO_UUID
+from squall.broker.protocol.schema.metadata import MetadataResponse, MetadataResponseTopic
+from squall.broker.protocol.wire import ZERO_UUID
 
 Address = tuple[str, int]
 Place = tuple[str, int]

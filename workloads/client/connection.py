@@ -21,14 +21,14 @@ from typing import TypeVar
 
 import trio
 
-from broker.env import Buffer, Env, LinkClosed, Transport
-from broker.protocol.apis import ApiKey
-from broker.protocol.errors import ErrorCode, MalformedFrame, name_of
-from broker.protocol.header import decode_response_header, encode_request
-from broker.protocol.schema.api_versions import ApiVersionsRequest, ApiVersionsResponse
-from broker.protocol.wire import Message
-from workloads.client.outcomes import BAD_ANSWER, CONNECTION_LOST, TIMED_OUT
-from workloads.client.settings import ClientSettings
+from squall.broker.env import Buffer, Env, LinkClosed, Transport
+from squall.broker.protocol.apis import ApiKey
+from squall.broker.protocol.errors import ErrorCode, MalformedFrame, name_of
+from squall.broker.protocol.header import decode_response_header, encode_request
+from squall.broker.protocol.schema.api_versions import ApiVersionsRequest, ApiVersionsResponse
+from squall.broker.protocol.wire import Message
+from squall.workloads.client.outcomes import BAD_ANSWER, CONNECTION_LOST, TIMED_OUT
+from squall.workloads.client.settings import ClientSettings
 
 VERSION = "0.1"
 """Of this client, as told to brokers and to the history."""

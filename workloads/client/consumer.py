@@ -12,26 +12,26 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import NamedTuple
 
-from broker.protocol.apis import ApiKey
-from broker.protocol.errors import ErrorCode, name_of
-from broker.protocol.hot import FetchOut, FetchPartOut, decode_fetch_response
-from broker.protocol.records import Record
-from broker.protocol.schema.fetch import FetchPartition, FetchRequest, FetchTopic, ForgottenTopic
-from broker.protocol.schema.offset_for_leader_epoch import (
+from squall.broker.protocol.apis import ApiKey
+from squall.broker.protocol.errors import ErrorCode, name_of
+from squall.broker.protocol.hot import FetchOut, FetchPartOut, decode_fetch_response
+from squall.broker.protocol.records import Record
+from squall.broker.protocol.schema.fetch import FetchPartition, FetchRequest, FetchTopic, ForgottenTopic
+from squall.broker.protocol.schema.offset_for_leader_epoch import (
     EpochEndOffset,
     OffsetForLeaderEpochRequest,
     OffsetForLeaderEpochResponse,
     OffsetForLeaderPartition,
     OffsetForLeaderTopic,
 )
-from broker.protocol.wire import ZERO_UUID
-from workloads.client.client import Client
-from workloads.client.cluster import Leader, Place
-from workloads.client.connection import Connection, RequestFailed, UnsupportedApi
-from workloads.client.fetched import Damage, read_records
-from workloads.client.outcomes import BAD_ANSWER, STALE_METADATA
-from workloads.client.reading_session import LOST, Bounds, ReadingSession
-from workloads.client.settings import ConsumerSettings
+from squall.broker.protocol.wire import ZERO_UUID
+from squall.workloads.client.client import Client
+from squall.workloads.client.cluster import Leader, Place
+from squall.workloads.client.connection import Connection, RequestFailed, UnsupportedApi
+from squall.workloads.client.fetched import Damage, read_records
+from squall.workloads.client.outcomes import BAD_ANSWER, STALE_METADATA
+from squall.workloads.client.reading_session import LOST, Bounds, ReadingSession
+from squall.workloads.client.settings import ConsumerSettings
 
 FETCH_OLDEST = 4
 FETCH_TOPIC_IDS_FROM = 13

@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from broker.protocol.errors import ErrorCode, name_of
-from broker.protocol.schema.offset_for_leader_epoch import (
+from squall.broker.protocol.errors import ErrorCode, name_of
+from squall.broker.protocol.schema.offset_for_leader_epoch import (
     EpochEndOffset,
     OffsetForLeaderEpochRequest,
     OffsetForLeaderEpochResponse,
     OffsetForLeaderPartition,
     OffsetForLeaderTopic,
 )
-from workloads.client.client import Client
-from workloads.client.connection import RequestFailed
-from workloads.client.consumer import CONSUMER_REPLICA_ID
+from squall.workloads.client.client import Client
+from squall.workloads.client.connection import RequestFailed
+from squall.workloads.client.consumer import CONSUMER_REPLICA_ID
 
 MOST = 1000
 """Epochs that are asked for of one partition."""

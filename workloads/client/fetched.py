@@ -6,9 +6,9 @@ from collections.abc import Sequence
 from struct import Struct, error
 from typing import NamedTuple
 
-from broker.protocol.errors import MalformedFrame
-from broker.protocol.records import BatchHeader, Record, batches, check_crc, decode_batch
-from workloads.payload import NOT_KNOWN
+from squall.broker.protocol.errors import MalformedFrame
+from squall.broker.protocol.records import BatchHeader, Record, batches, check_crc, decode_batch
+from squall.workloads.payload import NOT_KNOWN
 
 READ_COMMITTED = 1
 ABORT_MARKER = 0

@@ -8,7 +8,7 @@ from __future__ import annotations
 from enum import Enum, IntEnum
 from typing import NamedTuple
 
-from broker.protocol.errors import ErrorCode
+from squall.broker.protocol.errors import ErrorCode
 
 
 class Status(IntEnum):

@@ -8,25 +8,25 @@ from functools import partial
 
 import trio
 
-from broker.protocol.apis import ApiKey
-from broker.protocol.errors import ErrorCode
-from broker.protocol.records import encode_batch
-from broker.protocol.schema.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
-from broker.protocol.schema.produce import (
+from squall.broker.protocol.apis import ApiKey
+from squall.broker.protocol.errors import ErrorCode
+from squall.broker.protocol.records import encode_batch
+from squall.broker.protocol.schema.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
+from squall.broker.protocol.schema.produce import (
     PartitionProduceData,
     PartitionProduceResponse,
     ProduceRequest,
     ProduceResponse,
     TopicProduceData,
 )
-from broker.protocol.wire import ZERO_UUID
-from workloads.client.accumulator import Accumulator, Batch, Done, Header, Lane, Outgoing, Settled
-from workloads.client.bell import Bell
-from workloads.client.client import Client
-from workloads.client.cluster import Leader, Place
-from workloads.client.connection import Connection, RequestFailed, UnsupportedApi
-from workloads.client.outcomes import BAD_ANSWER, CLOSED, CONNECTION_LOST, STALE_METADATA, may_be_deposed
-from workloads.client.settings import CODECS, ProducerSettings
+from squall.broker.protocol.wire import ZERO_UUID
+from squall.workloads.client.accumulator import Accumulator, Batch, Done, Header, Lane, Outgoing, Settled
+from squall.workloads.client.bell import Bell
+from squall.workloads.client.client import Client
+from squall.workloads.client.cluster import Leader, Place
+from squall.workloads.client.connection import Connection, RequestFailed, UnsupportedApi
+from squall.workloads.client.outcomes import BAD_ANSWER, CLOSED, CONNECTION_LOST, STALE_METADATA, may_be_deposed
+from squall.workloads.client.settings import CODECS, ProducerSettings
 
 PRODUCE_OLDEST = 3
 """The first version that carries record batches of format 2."""

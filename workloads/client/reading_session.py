@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import NamedTuple
 
-from broker.protocol.errors import ErrorCode
-from broker.protocol.fetch_sessions import FINAL_EPOCH, INITIAL_EPOCH, next_epoch
-from workloads.client.cluster import Place
+from squall.broker.protocol.errors import ErrorCode
+from squall.broker.protocol.fetch_sessions import FINAL_EPOCH, INITIAL_EPOCH, next_epoch
+from squall.workloads.client.cluster import Place
 
 LOST = frozenset(
     {

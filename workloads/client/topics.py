@@ -4,32 +4,32 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from broker.protocol.errors import ErrorCode, name_of
-from broker.protocol.schema.create_partitions import (
+from squall.broker.protocol.errors import ErrorCode, name_of
+from squall.broker.protocol.schema.create_partitions import (
     CreatePartitionsRequest,
     CreatePartitionsResponse,
     CreatePartitionsTopic,
 )
-from broker.protocol.schema.delete_records import (
+from squall.broker.protocol.schema.delete_records import (
     DeleteRecordsPartition,
     DeleteRecordsRequest,
     DeleteRecordsResponse,
     DeleteRecordsTopic,
 )
-from broker.protocol.schema.describe_configs import (
+from squall.broker.protocol.schema.describe_configs import (
     DescribeConfigsRequest,
     DescribeConfigsResource,
     DescribeConfigsResponse,
 )
-from broker.protocol.schema.incremental_alter_configs import (
+from squall.broker.protocol.schema.incremental_alter_configs import (
     AlterableConfig,
     AlterConfigsResource,
     IncrementalAlterConfigsRequest,
     IncrementalAlterConfigsResponse,
 )
-from workloads.client.client import Client
-from workloads.client.cluster import Place
-from workloads.client.connection import RequestFailed
+from squall.workloads.client.client import Client
+from squall.workloads.client.cluster import Place
+from squall.workloads.client.connection import RequestFailed
 
 TOPIC = 2
 """The type of a resource that is a topic."""

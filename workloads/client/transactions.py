@@ -11,21 +11,21 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import NamedTuple
 
-from broker.protocol.errors import ErrorCode, name_of
-from broker.protocol.schema.add_offsets_to_txn import AddOffsetsToTxnRequest, AddOffsetsToTxnResponse
-from broker.protocol.schema.add_partitions_to_txn import (
+from squall.broker.protocol.errors import ErrorCode, name_of
+from squall.broker.protocol.schema.add_offsets_to_txn import AddOffsetsToTxnRequest, AddOffsetsToTxnResponse
+from squall.broker.protocol.schema.add_partitions_to_txn import (
     AddPartitionsToTxnRequest,
     AddPartitionsToTxnResponse,
     AddPartitionsToTxnTopic,
 )
-from broker.protocol.schema.api_versions import ApiVersionsRequest, ApiVersionsResponse
-from broker.protocol.schema.end_txn import EndTxnRequest, EndTxnResponse
-from broker.protocol.schema.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
-from broker.protocol.schema.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
-from workloads.client.client import Client
-from workloads.client.cluster import Place
-from workloads.client.connection import VERSION, RequestFailed, UnsupportedApi
-from workloads.client.outcomes import TIMED_OUT, Status
+from squall.broker.protocol.schema.api_versions import ApiVersionsRequest, ApiVersionsResponse
+from squall.broker.protocol.schema.end_txn import EndTxnRequest, EndTxnResponse
+from squall.broker.protocol.schema.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
+from squall.broker.protocol.schema.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
+from squall.workloads.client.client import Client
+from squall.workloads.client.cluster import Place
+from squall.workloads.client.connection import VERSION, RequestFailed, UnsupportedApi
+from squall.workloads.client.outcomes import TIMED_OUT, Status
 
 OF_TRANSACTIONAL_IDS = 1
 """FindCoordinator's key_type."""

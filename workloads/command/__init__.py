@@ -1,6 +1,6 @@
 """The workload `command`: a program of somebody's own sends, reads or both, spoken with by lines of JSON."""
 
-from workloads.command.scenario import Command
+from squall.workloads.command.scenario import Command
 
 SCENARIO = Command
 

@@ -6,13 +6,13 @@ from collections.abc import Collection, Mapping
 from functools import partial
 from typing import Any
 
-from workloads import payload
-from workloads.client.cluster import Place
-from workloads.client.groups.offsets import CommitEnd
-from workloads.client.outcomes import Outcome, Status
-from workloads.libraries import Began, CommitBegan, CommitEnded, GaveUp, Lost, OfMember, Read, ToWrite
-from workloads.library_subscriber import GONE, LibrarySubscriber
-from workloads.subscriber import MANUAL
+from squall.workloads import payload
+from squall.workloads.client.cluster import Place
+from squall.workloads.client.groups.offsets import CommitEnd
+from squall.workloads.client.outcomes import Outcome, Status
+from squall.workloads.libraries import Began, CommitBegan, CommitEnded, GaveUp, Lost, OfMember, Read, ToWrite
+from squall.workloads.library_subscriber import GONE, LibrarySubscriber
+from squall.workloads.subscriber import MANUAL
 
 KEYS = 64
 
@@ -20,8 +20,8 @@ KEYS = 64
 class ProgramSubscriber(LibrarySubscriber):
     """One process, which polls and commits when it wants.
 
-    outputs: partitions that it writes to. commits: when it commits where it stands, as `checkers.guarantees` names it.
-    record_bytes: the size of an output.
+    outputs: partitions that it writes to. commits: when it commits where it stands, as `squall.checkers.guarantees`
+    names it. record_bytes: the size of an output.
     """
 
     POLLS_BY_ITSELF = True

@@ -13,13 +13,13 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from pydantic import Field
 
-from workloads.agenda import Agenda, Drawn, Given, Handover
-from workloads.client.new_topic import NewTopic
-from workloads.client.settings import ProducerSettings
-from workloads.group_brokers import COMMITS, SUITED_TO_GROUPS, session_limits
-from workloads.group_section import section_of
-from workloads.needs import Needs
-from workloads.scenario import (
+from squall.workloads.agenda import Agenda, Drawn, Given, Handover
+from squall.workloads.client.new_topic import NewTopic
+from squall.workloads.client.settings import ProducerSettings
+from squall.workloads.group_brokers import COMMITS, SUITED_TO_GROUPS, session_limits
+from squall.workloads.group_section import section_of
+from squall.workloads.needs import Needs
+from squall.workloads.scenario import (
     MAX_BYTES,
     MIN_BYTES,
     POLLS_TO_READ,
@@ -32,24 +32,24 @@ from workloads.scenario import (
     Table,
     Traffic,
 )
-from workloads.sending import contradictions, wrong_handover
+from squall.workloads.sending import contradictions, wrong_handover
 
 if TYPE_CHECKING:
     import trio
 
-    from broker.env import Env
-    from checkers.history.tables import History, PlayedFault
-    from workloads.client.cluster import Address, Place
-    from workloads.counters import Counters
-    from workloads.final_reads import FinalRead
-    from workloads.recorder import Recorder
-    from workloads.section import Section
-    from workloads.subscriber import SubscriberSettings
+    from squall.broker.env import Env
+    from squall.checkers.history.tables import History, PlayedFault
+    from squall.workloads.client.cluster import Address, Place
+    from squall.workloads.counters import Counters
+    from squall.workloads.final_reads import FinalRead
+    from squall.workloads.recorder import Recorder
+    from squall.workloads.section import Section
+    from squall.workloads.subscriber import SubscriberSettings
 
 MEMBER = "member"
 TOPIC, OUTPUT, GROUP = "command-0", "command-out-0", "squall-group"
 COMMITTED = {"at-most-once": "before", "at-least-once": "after", "exactly-once": "transaction"}
-"""When a member with outputs commits where it stands, as `checkers.guarantees` names it."""
+"""When a member with outputs commits where it stands, as `squall.checkers.guarantees` names it."""
 BUFFER_BYTES = 8 * 1024 * 1024
 """Of each producer: records handed to the program that have no answer yet."""
 
@@ -180,9 +180,9 @@ class Command(Scenario):
         """As `Scenario.run`."""
         import trio
 
-        from workloads.sender import Sender, SenderSettings
-        from workloads.tail import tail
-        from workloads.topics import make_topics
+        from squall.workloads.sender import Sender, SenderSettings
+        from squall.workloads.tail import tail
+        from squall.workloads.topics import make_topics
 
         began = around.env.mono()
         await make_topics(around.env, around.zones[0].bootstrap, self, around.recorder)
@@ -209,12 +209,12 @@ class Command(Scenario):
 
     def _members(self, around: Surroundings, nursery: trio.Nursery) -> int:
         """Start the members of the group, which do nothing but what faults do to them. How many."""
-        from workloads.command.member import ProgramSubscriber
-        from workloads.group_progress import Agenda as Acts
-        from workloads.group_progress import Progress
-        from workloads.groups.acts import Act
-        from workloads.groups.recess import Recess
-        from workloads.groups.seat import Seat
+        from squall.workloads.command.member import ProgramSubscriber
+        from squall.workloads.group_progress import Agenda as Acts
+        from squall.workloads.group_progress import Progress
+        from squall.workloads.groups.acts import Act
+        from squall.workloads.groups.recess import Recess
+        from squall.workloads.groups.seat import Seat
 
         outputs = [place for place in self.places() if place[0] == OUTPUT]
         commits = COMMITTED.get(self.outputs, "")
@@ -229,9 +229,9 @@ class Command(Scenario):
 
     def subscriber_settings(self) -> SubscriberSettings:
         """Of each member."""
-        from workloads.client.groups.membership import MemberSettings
-        from workloads.client.settings import ConsumerSettings
-        from workloads.subscriber import SubscriberSettings
+        from squall.workloads.client.groups.membership import MemberSettings
+        from squall.workloads.client.settings import ConsumerSettings
+        from squall.workloads.subscriber import SubscriberSettings
 
         member = MemberSettings(
             GROUP,
@@ -248,7 +248,7 @@ class Command(Scenario):
     ) -> list[FinalRead]:
         """As `Scenario.final_reads`, and asks where the group stands."""
         if self.role == MEMBER:
-            from workloads.group_standing import ask_where_it_stands
+            from squall.workloads.group_standing import ask_where_it_stands
 
             settings = self.client_settings()
             await ask_where_it_stands(env, bootstrap, recorder, settings, GROUP, self.inputs(), limit_s, zone)
@@ -262,7 +262,7 @@ class Command(Scenario):
         """As `Scenario.measured`."""
         if self.role != MEMBER:
             return {}
-        from checkers.measured_groups import measure_groups
+        from squall.checkers.measured_groups import measure_groups
 
         return measure_groups(history(), faults)
 

@@ -1,6 +1,6 @@
 """The workload `groups`: members that share partitions, come, go, crash and stand still, while producers write."""
 
-from workloads.groups.scenario import GroupsLoad
+from squall.workloads.groups.scenario import GroupsLoad
 
 SCENARIO = GroupsLoad
 

@@ -11,17 +11,17 @@ from dataclasses import dataclass, field
 
 import trio
 
-from broker.env import Env
-from broker.protocol.errors import ErrorCode, name_of
-from broker.protocol.schema.delete_groups import DeleteGroupsRequest, DeleteGroupsResponse
-from workloads.client.client import Client
-from workloads.client.connection import VERSION, RequestFailed, UnsupportedApi
-from workloads.client.groups.coordination import Coordination
-from workloads.client.groups.membership import CLASSIC, CONSUMER
-from workloads.client.groups.offsets import DOUBTFUL, ELSEWHERE
-from workloads.client.outcomes import TIMED_OUT, Status
-from workloads.client.settings import ClientSettings
-from workloads.scenario import Surroundings
+from squall.broker.env import Env
+from squall.broker.protocol.errors import ErrorCode, name_of
+from squall.broker.protocol.schema.delete_groups import DeleteGroupsRequest, DeleteGroupsResponse
+from squall.workloads.client.client import Client
+from squall.workloads.client.connection import VERSION, RequestFailed, UnsupportedApi
+from squall.workloads.client.groups.coordination import Coordination
+from squall.workloads.client.groups.membership import CLASSIC, CONSUMER
+from squall.workloads.client.groups.offsets import DOUBTFUL, ELSEWHERE
+from squall.workloads.client.outcomes import TIMED_OUT, Status
+from squall.workloads.client.settings import ClientSettings
+from squall.workloads.scenario import Surroundings
 
 NEWEST_DELETION = 2
 """The version of DeleteGroups that is asked."""

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from pydantic import Field, model_validator
 
-from workloads.client.new_topic import NewTopic
-from workloads.client.settings import ProducerSettings
-from workloads.group_brokers import (
+from squall.workloads.client.new_topic import NewTopic
+from squall.workloads.client.settings import ProducerSettings
+from squall.workloads.group_brokers import (
     COMMITS,
     FACTOR,
     METADATA,
@@ -22,12 +22,12 @@ from workloads.group_brokers import (
     session_limits,
     sessions_asked_by,
 )
-from workloads.group_section import section_of
-from workloads.groups import acts
-from workloads.groups.acts import SEND, Act, Draw, is_static
-from workloads.library_abilities import CLASSIC, MIXED, OURS, default_assignor, not_as_member, speaks_both
-from workloads.needs import Needs
-from workloads.scenario import (
+from squall.workloads.group_section import section_of
+from squall.workloads.groups import acts
+from squall.workloads.groups.acts import SEND, Act, Draw, is_static
+from squall.workloads.library_abilities import CLASSIC, MIXED, OURS, default_assignor, not_as_member, speaks_both
+from squall.workloads.needs import Needs
+from squall.workloads.scenario import (
     MAX_BYTES,
     MIN_BYTES,
     POLLS_TO_READ,
@@ -42,16 +42,16 @@ from workloads.scenario import (
 )
 
 if TYPE_CHECKING:
-    from broker.env import Env
-    from checkers.history.tables import History, PlayedFault
-    from workloads.agenda import Agenda as Records
-    from workloads.client.cluster import Address
-    from workloads.counters import Counters
-    from workloads.final_reads import FinalRead
-    from workloads.group_progress import Agenda
-    from workloads.recorder import Recorder
-    from workloads.section import Section
-    from workloads.subscriber import SubscriberSettings
+    from squall.broker.env import Env
+    from squall.checkers.history.tables import History, PlayedFault
+    from squall.workloads.agenda import Agenda as Records
+    from squall.workloads.client.cluster import Address
+    from squall.workloads.counters import Counters
+    from squall.workloads.final_reads import FinalRead
+    from squall.workloads.group_progress import Agenda
+    from squall.workloads.recorder import Recorder
+    from squall.workloads.section import Section
+    from squall.workloads.subscriber import SubscriberSettings
 
 TOPIC, GROUP = "groups-0", "squall-group"
 CONSUMER_SHARE = 0.4
@@ -224,9 +224,9 @@ class GroupsLoad(Scenario):
 
     def subscriber_settings(self) -> SubscriberSettings:
         """Of each member, but for its instance id."""
-        from workloads.client.groups.membership import MemberSettings
-        from workloads.client.settings import ConsumerSettings
-        from workloads.subscriber import SubscriberSettings
+        from squall.workloads.client.groups.membership import MemberSettings
+        from squall.workloads.client.settings import ConsumerSettings
+        from squall.workloads.subscriber import SubscriberSettings
 
         member = MemberSettings(
             GROUP,
@@ -321,12 +321,12 @@ class GroupsLoad(Scenario):
         """As `Scenario.run`."""
         import trio
 
-        from workloads.group_progress import Progress
-        from workloads.groups.recess import Recess
-        from workloads.groups.seat import Seat, of_member
-        from workloads.sender import Sender, SenderSettings
-        from workloads.tail import tail
-        from workloads.topics import make_topics
+        from squall.workloads.group_progress import Progress
+        from squall.workloads.groups.recess import Recess
+        from squall.workloads.groups.seat import Seat, of_member
+        from squall.workloads.sender import Sender, SenderSettings
+        from squall.workloads.tail import tail
+        from squall.workloads.topics import make_topics
 
         began = around.env.mono()
         await make_topics(around.env, around.zones[0].bootstrap, self, around.recorder)
@@ -352,7 +352,7 @@ class GroupsLoad(Scenario):
 
     def _acts(self, env: Env, around: Surroundings, number: int, began: float) -> Agenda[Act]:
         """What one member is to do."""
-        from workloads.group_progress import Agenda
+        from squall.workloads.group_progress import Agenda
 
         given = around.operations
         if given is None:
@@ -366,8 +366,8 @@ class GroupsLoad(Scenario):
 
     def _records(self, env: Env, around: Surroundings, number: int, began: float) -> Records:
         """What one producer has to hand over."""
-        from workloads.agenda import Drawn, Given, Handover
-        from workloads.sender import TICK_S
+        from squall.workloads.agenda import Drawn, Given, Handover
+        from squall.workloads.sender import TICK_S
 
         if around.operations is None:
             sizes = (self.record_bytes, self.record_bytes)
@@ -379,7 +379,7 @@ class GroupsLoad(Scenario):
         self, env: Env, bootstrap: Sequence[Address], recorder: Recorder, counters: Counters, limit_s: float, zone: str
     ) -> list[FinalRead]:
         """As `Scenario.final_reads`, and asks where the group stands."""
-        from workloads.group_standing import ask_where_it_stands
+        from squall.workloads.group_standing import ask_where_it_stands
 
         client = self.client_settings()
         await ask_where_it_stands(env, bootstrap, recorder, client, GROUP, self.places(), limit_s, zone)
@@ -387,7 +387,7 @@ class GroupsLoad(Scenario):
 
     def measured(self, history: Callable[[], History], faults: Sequence[PlayedFault]) -> Mapping[str, Any]:
         """As `Scenario.measured`."""
-        from checkers.measured_groups import measure_groups
+        from squall.checkers.measured_groups import measure_groups
 
         return measure_groups(history(), faults)
 

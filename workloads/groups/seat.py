@@ -11,15 +11,15 @@ from dataclasses import replace
 
 import trio
 
-from broker.env import Env
-from workloads.control import Double
-from workloads.group_progress import Agenda, Progress
-from workloads.groups.acts import CONVERT, CRASH, DELETE, HALT, LEAVE, OF_ALL, PAUSE, TWIN, Act
-from workloads.groups.recess import Recess, delete_group
-from workloads.library_abilities import CLASSIC, CONSUMER, MIXED
-from workloads.library_subscriber import LibrarySubscriber
-from workloads.scenario import Surroundings, WorkloadFailed
-from workloads.subscriber import ON_CLOSE, Subscriber, SubscriberSettings
+from squall.broker.env import Env
+from squall.workloads.control import Double
+from squall.workloads.group_progress import Agenda, Progress
+from squall.workloads.groups.acts import CONVERT, CRASH, DELETE, HALT, LEAVE, OF_ALL, PAUSE, TWIN, Act
+from squall.workloads.groups.recess import Recess, delete_group
+from squall.workloads.library_abilities import CLASSIC, CONSUMER, MIXED
+from squall.workloads.library_subscriber import LibrarySubscriber
+from squall.workloads.scenario import Surroundings, WorkloadFailed
+from squall.workloads.subscriber import ON_CLOSE, Subscriber, SubscriberSettings
 
 SUCCESSOR_PAUSE_S = 0.1
 IMPOSSIBLE = (

@@ -1,6 +1,6 @@
 """The workload `pipeline`: records are made of records, and where they came from is committed with them."""
 
-from workloads.pipeline.scenario import PipelineLoad
+from squall.workloads.pipeline.scenario import PipelineLoad
 
 SCENARIO = PipelineLoad
 

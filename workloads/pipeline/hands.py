@@ -7,25 +7,25 @@ from typing import NamedTuple, Protocol
 
 import trio
 
-from broker.env import Env
-from workloads import payload
-from workloads.client.client import Client
-from workloads.client.cluster import Place
-from workloads.client.consumer import Fetched
-from workloads.client.groups.coordination import Coordination
-from workloads.client.groups.offsets import CommitEnd, Sender, commit, metadata_of
-from workloads.client.groups.txn_offsets import commit_in_transaction
-from workloads.client.outcomes import Outcome, Status
-from workloads.client.producer import Producer
-from workloads.client.settings import ProducerSettings
-from workloads.client.transactions import NotDone, Transactions
-from workloads.counters import Counters
-from workloads.group_notes import Identity
-from workloads.libraries import Composing, Driver, Grouped, InstanceTask, Transacting, Zone
-from workloads.library_subscriber import LibrarySubscriber
-from workloads.recorder import Recorder
-from workloads.subscriber import Moved, Subscriber, SubscriberSettings
-from workloads.transactions.own import OwnProducer
+from squall.broker.env import Env
+from squall.workloads import payload
+from squall.workloads.client.client import Client
+from squall.workloads.client.cluster import Place
+from squall.workloads.client.consumer import Fetched
+from squall.workloads.client.groups.coordination import Coordination
+from squall.workloads.client.groups.offsets import CommitEnd, Sender, commit, metadata_of
+from squall.workloads.client.groups.txn_offsets import commit_in_transaction
+from squall.workloads.client.outcomes import Outcome, Status
+from squall.workloads.client.producer import Producer
+from squall.workloads.client.settings import ProducerSettings
+from squall.workloads.client.transactions import NotDone, Transactions
+from squall.workloads.counters import Counters
+from squall.workloads.group_notes import Identity
+from squall.workloads.libraries import Composing, Driver, Grouped, InstanceTask, Transacting, Zone
+from squall.workloads.library_subscriber import LibrarySubscriber
+from squall.workloads.recorder import Recorder
+from squall.workloads.subscriber import Moved, Subscriber, SubscriberSettings
+from squall.workloads.transactions.own import OwnProducer
 
 COMMIT_LIMIT_S = 5.0
 """Offsets are tried to be committed for so long."""

@@ -11,13 +11,13 @@ from typing import Protocol
 
 import trio
 
-from broker.env import Env
-from workloads.control import Haunt
-from workloads.group_progress import Agenda, Progress
-from workloads.pipeline.life import Crash, InstanceSettings, Life
-from workloads.pipeline.steps import LEAVE, PAUSE, Step
-from workloads.pipeline.transactional import TransactionalLife
-from workloads.scenario import Surroundings
+from squall.broker.env import Env
+from squall.workloads.control import Haunt
+from squall.workloads.group_progress import Agenda, Progress
+from squall.workloads.pipeline.life import Crash, InstanceSettings, Life
+from squall.workloads.pipeline.steps import LEAVE, PAUSE, Step
+from squall.workloads.pipeline.transactional import TransactionalLife
+from squall.workloads.scenario import Surroundings
 
 SUCCESSOR_PAUSE_S, SUCCESSOR_PAUSE_MAX_S = 0.1, 2.0
 LAST_LIMIT_S = 3.0

@@ -11,18 +11,18 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from functools import partial
 
-from broker.env import Env
-from workloads import payload
-from workloads.client.cluster import Place
-from workloads.client.connection import VERSION
-from workloads.client.groups.offsets import Sender
-from workloads.client.outcomes import Outcome, Status
-from workloads.client.settings import ProducerSettings
-from workloads.group_progress import Progress
-from workloads.pipeline.hands import Hands, LibraryHands, OwnHands, Tools
-from workloads.pipeline.steps import HALT, POLLED, Step
-from workloads.scenario import Surroundings
-from workloads.subscriber import SubscriberSettings, about_member
+from squall.broker.env import Env
+from squall.workloads import payload
+from squall.workloads.client.cluster import Place
+from squall.workloads.client.connection import VERSION
+from squall.workloads.client.groups.offsets import Sender
+from squall.workloads.client.outcomes import Outcome, Status
+from squall.workloads.client.settings import ProducerSettings
+from squall.workloads.group_progress import Progress
+from squall.workloads.pipeline.hands import Hands, LibraryHands, OwnHands, Tools
+from squall.workloads.pipeline.steps import HALT, POLLED, Step
+from squall.workloads.scenario import Surroundings
+from squall.workloads.subscriber import SubscriberSettings, about_member
 
 KEYS = 64
 LAST_WORD_S = 0.0005
@@ -48,7 +48,7 @@ class InstanceSettings:
 
 
 class Life(ABC):
-    """One process. `commits`, as `checkers.guarantees` names it: when it commits where it stands."""
+    """One process. `commits`, as `squall.checkers.guarantees` names it: when it commits where it stands."""
 
     commits: str
 

@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple
 
 from pydantic import Field, model_validator
 
-from workloads.client.new_topic import NewTopic
-from workloads.client.settings import ProducerSettings
-from workloads.group_brokers import (
+from squall.workloads.client.new_topic import NewTopic
+from squall.workloads.client.settings import ProducerSettings
+from squall.workloads.group_brokers import (
     COMMITS,
     FACTOR,
     METADATA,
@@ -26,12 +26,12 @@ from workloads.group_brokers import (
     session_limits,
     sessions_asked_by,
 )
-from workloads.group_section import section_of
-from workloads.library_abilities import OURS, assignor_of, not_as_member, unfenced
-from workloads.needs import Needs
-from workloads.pipeline import steps
-from workloads.pipeline.steps import SEND, Draw, Step, transactional_id
-from workloads.scenario import (
+from squall.workloads.group_section import section_of
+from squall.workloads.library_abilities import OURS, assignor_of, not_as_member, unfenced
+from squall.workloads.needs import Needs
+from squall.workloads.pipeline import steps
+from squall.workloads.pipeline.steps import SEND, Draw, Step, transactional_id
+from squall.workloads.scenario import (
     MAX_BYTES,
     MIN_BYTES,
     POLLS_TO_READ,
@@ -44,21 +44,21 @@ from workloads.scenario import (
     Table,
     Traffic,
 )
-from workloads.transactions import brokers
+from squall.workloads.transactions import brokers
 
 if TYPE_CHECKING:
     import trio
 
-    from broker.env import Env
-    from checkers.history.tables import History, PlayedFault
-    from workloads.agenda import Agenda as Records
-    from workloads.client.cluster import Address, Place
-    from workloads.counters import Counters
-    from workloads.final_reads import FinalRead
-    from workloads.pipeline.instance import Lives
-    from workloads.pipeline.life import InstanceSettings
-    from workloads.recorder import Recorder
-    from workloads.section import Section
+    from squall.broker.env import Env
+    from squall.checkers.history.tables import History, PlayedFault
+    from squall.workloads.agenda import Agenda as Records
+    from squall.workloads.client.cluster import Address, Place
+    from squall.workloads.counters import Counters
+    from squall.workloads.final_reads import FinalRead
+    from squall.workloads.pipeline.instance import Lives
+    from squall.workloads.pipeline.life import InstanceSettings
+    from squall.workloads.recorder import Recorder
+    from squall.workloads.section import Section
 
 
 CONSUMER_SHARE = 0.4
@@ -277,10 +277,10 @@ class InstancesLoad(Scenario):
 
     def instance_settings(self, application: Application) -> InstanceSettings:
         """Of each of its instances."""
-        from workloads.client.groups.membership import MemberSettings
-        from workloads.client.settings import ConsumerSettings
-        from workloads.pipeline.life import InstanceSettings
-        from workloads.subscriber import SubscriberSettings
+        from squall.workloads.client.groups.membership import MemberSettings
+        from squall.workloads.client.settings import ConsumerSettings
+        from squall.workloads.pipeline.life import InstanceSettings
+        from squall.workloads.subscriber import SubscriberSettings
 
         member = MemberSettings(
             application.group,
@@ -307,9 +307,9 @@ class InstancesLoad(Scenario):
         """As `Scenario.run`."""
         import trio
 
-        from workloads.sender import Sender, SenderSettings
-        from workloads.tail import tail
-        from workloads.topics import make_topics
+        from squall.workloads.sender import Sender, SenderSettings
+        from squall.workloads.tail import tail
+        from squall.workloads.topics import make_topics
 
         began = around.env.mono()
         await make_topics(around.env, around.zones[0].bootstrap, self, around.recorder)
@@ -329,8 +329,8 @@ class InstancesLoad(Scenario):
 
     def _start(self, nursery: trio.Nursery, around: Surroundings, began: float) -> None:
         """Start all instances."""
-        from workloads.group_progress import Agenda, Progress
-        from workloads.pipeline.instance import Instance
+        from squall.workloads.group_progress import Agenda, Progress
+        from squall.workloads.pipeline.instance import Instance
 
         alike = [tee(self._steps(around, number), len(self.APPLICATIONS)) for number in range(self.instances)]
         for index, application in enumerate(self.APPLICATIONS):
@@ -351,8 +351,8 @@ class InstancesLoad(Scenario):
 
     def _records(self, env: Env, around: Surroundings, number: int, began: float) -> Records:
         """What one producer has to hand over."""
-        from workloads.agenda import Drawn, Given, Handover
-        from workloads.sender import TICK_S
+        from squall.workloads.agenda import Drawn, Given, Handover
+        from squall.workloads.sender import TICK_S
 
         if around.operations is None:
             sizes = (self.record_bytes, self.record_bytes)
@@ -365,7 +365,7 @@ class InstancesLoad(Scenario):
         self, env: Env, bootstrap: Sequence[Address], recorder: Recorder, counters: Counters, limit_s: float, zone: str
     ) -> list[FinalRead]:
         """As `Scenario.final_reads`, and asks where the groups stand."""
-        from workloads.group_standing import ask_where_it_stands
+        from squall.workloads.group_standing import ask_where_it_stands
 
         client = self.client_settings()
         for each in self.APPLICATIONS:
@@ -386,13 +386,13 @@ class PipelineLoad(InstancesLoad):
     @classmethod
     def lives(cls, application: Application) -> Lives:
         """As `InstancesLoad.lives`."""
-        from workloads.pipeline.transactional import TransactionalLife
+        from squall.workloads.pipeline.transactional import TransactionalLife
 
         return TransactionalLife
 
     def measured(self, history: Callable[[], History], faults: Sequence[PlayedFault]) -> Mapping[str, Any]:
         """As `Scenario.measured`."""
-        from checkers.measured_groups import measure_groups
+        from squall.checkers.measured_groups import measure_groups
 
         return measure_groups(history(), faults)
 

@@ -12,19 +12,19 @@ from dataclasses import replace
 
 import trio
 
-from broker.env import Env
-from workloads.client.cluster import Place
-from workloads.client.groups.offsets import Sender
-from workloads.client.outcomes import Status
-from workloads.client.transactions import NotDone, Transactions
-from workloads.control import Haunt
-from workloads.group_progress import Progress
-from workloads.libraries import Transacting
-from workloads.pipeline.hands import OwnHands, values_of
-from workloads.pipeline.life import LAST_WORD_S, Crash, InstanceSettings, Life, is_crash
-from workloads.pipeline.steps import ABORT, ENDED, ENDING, OFFSETS, SENT, Step, transactional_id
-from workloads.scenario import Surroundings
-from workloads.subscriber import Subscriber
+from squall.broker.env import Env
+from squall.workloads.client.cluster import Place
+from squall.workloads.client.groups.offsets import Sender
+from squall.workloads.client.outcomes import Status
+from squall.workloads.client.transactions import NotDone, Transactions
+from squall.workloads.control import Haunt
+from squall.workloads.group_progress import Progress
+from squall.workloads.libraries import Transacting
+from squall.workloads.pipeline.hands import OwnHands, values_of
+from squall.workloads.pipeline.life import LAST_WORD_S, Crash, InstanceSettings, Life, is_crash
+from squall.workloads.pipeline.steps import ABORT, ENDED, ENDING, OFFSETS, SENT, Step, transactional_id
+from squall.workloads.scenario import Surroundings
+from squall.workloads.subscriber import Subscriber
 
 
 class TransactionalLife(Life):

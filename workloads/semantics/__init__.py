@@ -1,6 +1,6 @@
 """The workload `semantics`: one application at most once, at least once and exactly once, under the same faults."""
 
-from workloads.semantics.scenario import SemanticsLoad
+from squall.workloads.semantics.scenario import SemanticsLoad
 
 SCENARIO = SemanticsLoad
 

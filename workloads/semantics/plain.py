@@ -9,11 +9,11 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Mapping, Sequence
 
-from workloads.client.cluster import Place
-from workloads.client.groups.offsets import CommitEnd, Sender
-from workloads.client.outcomes import Status
-from workloads.pipeline.life import LAST_WORD_S, Crash, Life, is_crash
-from workloads.pipeline.steps import ABORT, ENDED, ENDING, OFFSETS, SENT, Step
+from squall.workloads.client.cluster import Place
+from squall.workloads.client.groups.offsets import CommitEnd, Sender
+from squall.workloads.client.outcomes import Status
+from squall.workloads.pipeline.life import LAST_WORD_S, Crash, Life, is_crash
+from squall.workloads.pipeline.steps import ABORT, ENDED, ENDING, OFFSETS, SENT, Step
 
 Inputs = Sequence[tuple[Place, int]]
 """Where each stands, and its value."""

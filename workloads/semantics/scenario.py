@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from pydantic import Field
 
-from workloads.pipeline.scenario import Application, InstancesLoad
-from workloads.semantics.section import section_of
+from squall.workloads.pipeline.scenario import Application, InstancesLoad
+from squall.workloads.semantics.section import section_of
 
 if TYPE_CHECKING:
-    from checkers.history.tables import History, PlayedFault
-    from workloads.pipeline.instance import Lives
-    from workloads.section import Section
+    from squall.checkers.history.tables import History, PlayedFault
+    from squall.workloads.pipeline.instance import Lives
+    from squall.workloads.section import Section
 
 AT_MOST_ONCE = Application("squall-at-most-once", "at-most-once-0", False)
 AT_LEAST_ONCE = Application("squall-at-least-once", "at-least-once-0", False)
@@ -36,8 +36,8 @@ class SemanticsLoad(InstancesLoad):
     @classmethod
     def lives(cls, application: Application) -> Lives:
         """As `InstancesLoad.lives`."""
-        from workloads.pipeline.transactional import TransactionalLife
-        from workloads.semantics.plain import AtLeastOnce, AtMostOnce
+        from squall.workloads.pipeline.transactional import TransactionalLife
+        from squall.workloads.semantics.plain import AtLeastOnce, AtMostOnce
 
         found: dict[Application, Lives] = {
             AT_MOST_ONCE: AtMostOnce,
@@ -48,8 +48,8 @@ class SemanticsLoad(InstancesLoad):
 
     def measured(self, history: Callable[[], History], faults: Sequence[PlayedFault]) -> Mapping[str, Any]:
         """As `Scenario.measured`."""
-        from checkers.measured_groups import measure_groups
-        from checkers.measured_outputs import measure_outputs
+        from squall.checkers.measured_groups import measure_groups
+        from squall.checkers.measured_outputs import measure_outputs
 
         found = history()
         made, groups = measure_outputs(found), measure_groups(found, faults)

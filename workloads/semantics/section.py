@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from workloads.group_section import rebalances_of, strip_of
-from workloads.section import Rows, Section
+from squall.workloads.group_section import rebalances_of, strip_of
+from squall.workloads.section import Rows, Section
 
 FORBIDDEN = {"at most once": ("doubled",), "at least once": ("lost",), "exactly once": ("lost", "doubled")}
 """What an application promises never to do to an input."""

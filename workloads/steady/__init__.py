@@ -1,6 +1,6 @@
 """The workload `steady`: one producer and one reader at a fixed low rate, to see for how long nothing succeeds."""
 
-from workloads.steady.scenario import Steady
+from squall.workloads.steady.scenario import Steady
 
 SCENARIO = Steady
 

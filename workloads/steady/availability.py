@@ -10,11 +10,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from checkers.history.tables import EMPTY_POLL, OK, POLL, SEND
-from checkers.history.values import AFTER_HEALING, producer_of
+from squall.checkers.history.tables import EMPTY_POLL, OK, POLL, SEND
+from squall.checkers.history.values import AFTER_HEALING, producer_of
 
 if TYPE_CHECKING:
-    from checkers.history.tables import History, PlayedFault
+    from squall.checkers.history.tables import History, PlayedFault
 
 STANDSTILL_S = 1.0
 """Time without success counts from so long on: an empty poll is recorded twice a second."""

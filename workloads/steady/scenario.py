@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple
 
 from pydantic import Field
 
-from workloads.agenda import Agenda, Drawn, Given, Handover
-from workloads.client.new_topic import NewTopic
-from workloads.client.settings import ProducerSettings
-from workloads.needs import Needs
-from workloads.scenario import (
+from squall.workloads.agenda import Agenda, Drawn, Given, Handover
+from squall.workloads.client.new_topic import NewTopic
+from squall.workloads.client.settings import ProducerSettings
+from squall.workloads.needs import Needs
+from squall.workloads.scenario import (
     MAX_BYTES,
     MIN_BYTES,
     Operation,
@@ -22,12 +22,12 @@ from workloads.scenario import (
     Table,
     Traffic,
 )
-from workloads.section import Section
-from workloads.sending import wrong_size
-from workloads.steady.section import section_of
+from squall.workloads.section import Section
+from squall.workloads.sending import wrong_size
+from squall.workloads.steady.section import section_of
 
 if TYPE_CHECKING:
-    from checkers.history.tables import History, PlayedFault
+    from squall.checkers.history.tables import History, PlayedFault
 
 TOPIC = "steady-0"
 
@@ -100,9 +100,9 @@ class Steady(Scenario):
         """As `Scenario.run`."""
         import trio
 
-        from workloads.sender import Sender, SenderSettings
-        from workloads.tail import tail
-        from workloads.topics import make_topics
+        from squall.workloads.sender import Sender, SenderSettings
+        from squall.workloads.tail import tail
+        from squall.workloads.topics import make_topics
 
         began = around.env.mono()
         await make_topics(around.env, around.zones[0].bootstrap, self, around.recorder)
@@ -117,7 +117,7 @@ class Steady(Scenario):
 
     def _agenda(self, around: Surroundings, began: float) -> Agenda:
         if around.operations is None:
-            from workloads.sender import TICK_S
+            from squall.workloads.sender import TICK_S
 
             sizes = (self.record_bytes, self.record_bytes)
             return Drawn(around.own("agenda"), self.places(), sizes, 1 / self.rate, TICK_S)
@@ -125,7 +125,7 @@ class Steady(Scenario):
 
     def measured(self, history: Callable[[], History], faults: Sequence[PlayedFault]) -> Mapping[str, Any]:
         """As `Scenario.measured`: availability."""
-        from workloads.steady.availability import measure
+        from squall.workloads.steady.availability import measure
 
         return measure(history(), faults, self.rate)
 

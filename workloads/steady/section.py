@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from workloads.section import Lane, Rows, Section, Span, Strip
+from squall.workloads.section import Lane, Rows, Section, Span, Strip
 
 CAPTION = (
     "Seconds of load, as above. Thin green bars: writes are acknowledged, polls are answered. Tall red bars: nothing "

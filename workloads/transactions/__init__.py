@@ -1,6 +1,6 @@
 """The workload `transactions`: producers that write to several partitions atomically, or take it all back."""
 
-from workloads.transactions.scenario import TransactionsLoad
+from squall.workloads.transactions.scenario import TransactionsLoad
 
 SCENARIO = TransactionsLoad
 

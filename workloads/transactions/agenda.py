@@ -6,11 +6,11 @@ import math
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from broker.env import Env
-from workloads.transactions.operations import Draw, Transaction
+from squall.broker.env import Env
+from squall.workloads.transactions.operations import Draw, Transaction
 
 if TYPE_CHECKING:
-    from workloads.scenario import Surroundings
+    from squall.workloads.scenario import Surroundings
 
 BEHIND_LIMIT_S = 1.0
 """Of what came due longer ago than this, nothing is made up for, where it is drawn."""

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from random import Random
 from typing import Any
 
-from workloads.scenario import BrokerLimit
+from squall.workloads.scenario import BrokerLimit
 
 FACTOR = "transaction.state.log.replication.factor"
 """Of the coordinators' log: no producer gets its id in a cluster of fewer brokers."""

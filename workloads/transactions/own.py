@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from workloads.client.cluster import Place
-from workloads.client.outcomes import Outcome, Status
-from workloads.client.producer import Producer
-from workloads.client.transactions import Ended, Identity, Transactions
+from squall.workloads.client.cluster import Place
+from squall.workloads.client.outcomes import Outcome, Status
+from squall.workloads.client.producer import Producer
+from squall.workloads.client.transactions import Ended, Identity, Transactions
 
 
 class OwnProducer:
-    """`workloads.libraries.Transacting`. The producer is told its identity here, and not before."""
+    """`squall.workloads.libraries.Transacting`. The producer is told its identity here, and not before."""
 
     def __init__(self, producer: Producer, coordinator: Transactions) -> None:
         self._producer, self._coordinator = producer, coordinator

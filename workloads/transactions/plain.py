@@ -7,12 +7,12 @@ from dataclasses import replace
 from random import Random
 from typing import TYPE_CHECKING
 
-from workloads.transactions.operations import SEND, Step, Transaction, steps_of
+from squall.workloads.transactions.operations import SEND, Step, Transaction, steps_of
 
 if TYPE_CHECKING:
-    from workloads.agenda import Agenda
-    from workloads.client.settings import ClientSettings, ProducerSettings
-    from workloads.scenario import Surroundings
+    from squall.workloads.agenda import Agenda
+    from squall.workloads.client.settings import ClientSettings, ProducerSettings
+    from squall.workloads.scenario import Surroundings
 
 TOPIC = "transactions-plain-0"
 PRODUCER = -1
@@ -46,8 +46,8 @@ async def append(
     around: Surroundings, number: int, rate: int, size: int, producer: ProducerSettings, client: ClientSettings
 ) -> None:
     """Hand its records over until `around.stop`. `number`: of the client, among all producers."""
-    from workloads.agenda import Drawn, Given, Handover
-    from workloads.sender import TICK_S, Sender, SenderSettings
+    from squall.workloads.agenda import Drawn, Given, Handover
+    from squall.workloads.sender import TICK_S, Sender, SenderSettings
 
     env = around.own("producer-plain")
     began, agenda = env.mono(), None

@@ -7,19 +7,19 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING
 
-from broker.env import Env
-from workloads import payload
-from workloads.client.cluster import Place
-from workloads.client.outcomes import Outcome, Status
-from workloads.client.transactions import NotDone
-from workloads.control import Haunt
-from workloads.counters import Counters
-from workloads.libraries import Transacting
-from workloads.recorder import Recorder
-from workloads.transactions.operations import ABORT, COMMIT, LEAVE, PAUSE, POLL, SEND, Transaction, steps_of
+from squall.broker.env import Env
+from squall.workloads import payload
+from squall.workloads.client.cluster import Place
+from squall.workloads.client.outcomes import Outcome, Status
+from squall.workloads.client.transactions import NotDone
+from squall.workloads.control import Haunt
+from squall.workloads.counters import Counters
+from squall.workloads.libraries import Transacting
+from squall.workloads.recorder import Recorder
+from squall.workloads.transactions.operations import ABORT, COMMIT, LEAVE, PAUSE, POLL, SEND, Transaction, steps_of
 
 if TYPE_CHECKING:
-    from workloads.scenario import Acknowledged
+    from squall.workloads.scenario import Acknowledged
 
 Poll = Callable[[int], Awaitable[None]]
 """Takes the operation of the transaction that a poll is part of."""

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from workloads.scenario import AT, Renumbered, Table
-from workloads.transactions.operations import SEND, STEPS, steps_of, text_of
-from workloads.transactions.plain import PLAIN
+from squall.workloads.scenario import AT, Renumbered, Table
+from squall.workloads.transactions.operations import SEND, STEPS, steps_of, text_of
+from squall.workloads.transactions.plain import PLAIN
 
 PRODUCER, END = AT + 1, STEPS + 2
 

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from pydantic import Field, model_validator
 
-from workloads.client.new_topic import NewTopic
-from workloads.client.settings import ProducerSettings
-from workloads.needs import Needs
-from workloads.scenario import (
+from squall.workloads.client.new_topic import NewTopic
+from squall.workloads.client.settings import ProducerSettings
+from squall.workloads.needs import Needs
+from squall.workloads.scenario import (
     MAX_BYTES,
     MIN_BYTES,
     BrokerLimit,
@@ -23,12 +23,12 @@ from workloads.scenario import (
     Table,
     Traffic,
 )
-from workloads.transactions import brokers, plain
-from workloads.transactions.operations import COMMIT, ENDS, STEPS, Draw, Transaction, lesser, wrong_steps
-from workloads.transactions.renumbered import by_one_producer, on_fewer_partitions
+from squall.workloads.transactions import brokers, plain
+from squall.workloads.transactions.operations import COMMIT, ENDS, STEPS, Draw, Transaction, lesser, wrong_steps
+from squall.workloads.transactions.renumbered import by_one_producer, on_fewer_partitions
 
 if TYPE_CHECKING:
-    from workloads.beginnings import Beginning
+    from squall.workloads.beginnings import Beginning
 
 TOPIC = "transactions-0"
 FOLLOWERS = 2
@@ -202,9 +202,9 @@ class TransactionsLoad(Scenario):
         """As `Scenario.run`."""
         import trio
 
-        from workloads.tail import tail
-        from workloads.topics import make_topics
-        from workloads.transactions.writer import Writer, WriterSettings
+        from squall.workloads.tail import tail
+        from squall.workloads.topics import make_topics
+        from squall.workloads.transactions.writer import Writer, WriterSettings
 
         began = around.env.mono()
         await make_topics(around.env, around.zones[0].bootstrap, self, around.recorder)

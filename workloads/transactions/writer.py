@@ -11,24 +11,24 @@ from dataclasses import asdict, dataclass, replace
 
 import trio
 
-from broker.env import Env
-from checkers.sent import client_id_of
-from workloads.beginnings import BEGINNINGS
-from workloads.client.client import Client
-from workloads.client.cluster import Place
-from workloads.client.connection import VERSION
-from workloads.client.producer import Producer
-from workloads.client.settings import ClientSettings, ConsumerSettings, ProducerSettings
-from workloads.client.transactions import Transactions
-from workloads.control import Haunt
-from workloads.libraries import Driver, Transacting, TransactorTask
-from workloads.reader import RecordedReader
-from workloads.scenario import Surroundings
-from workloads.transactions.agenda import Agenda
-from workloads.transactions.operations import COMMIT, SEND, Draw, Transaction
-from workloads.transactions.own import OwnProducer
-from workloads.transactions.polling import LibraryPolling, Polling
-from workloads.transactions.process import Notes, Process
+from squall.broker.env import Env
+from squall.checkers.sent import client_id_of
+from squall.workloads.beginnings import BEGINNINGS
+from squall.workloads.client.client import Client
+from squall.workloads.client.cluster import Place
+from squall.workloads.client.connection import VERSION
+from squall.workloads.client.producer import Producer
+from squall.workloads.client.settings import ClientSettings, ConsumerSettings, ProducerSettings
+from squall.workloads.client.transactions import Transactions
+from squall.workloads.control import Haunt
+from squall.workloads.libraries import Driver, Transacting, TransactorTask
+from squall.workloads.reader import RecordedReader
+from squall.workloads.scenario import Surroundings
+from squall.workloads.transactions.agenda import Agenda
+from squall.workloads.transactions.operations import COMMIT, SEND, Draw, Transaction
+from squall.workloads.transactions.own import OwnProducer
+from squall.workloads.transactions.polling import LibraryPolling, Polling
+from squall.workloads.transactions.process import Notes, Process
 
 SUCCESSOR_PAUSE_S, SUCCESSOR_PAUSE_MAX_S = 0.1, 5.0
 POLL_WAIT_MS = 100

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from broker.cluster.feed import UnsupportedFeature
-from broker.control.kraft.snapshot_store import decode_snapshot
-from broker.controller.features import check_supported, levels_in
-from broker.protocol.errors import MalformedFrame
+from squall.broker.cluster.feed import UnsupportedFeature
+from squall.broker.control.kraft.snapshot_store import decode_snapshot
+from squall.broker.controller.features import check_supported, levels_in
+from squall.broker.protocol.errors import MalformedFrame
 
 if TYPE_CHECKING:
-    from broker.env import Fs
+    from squall.broker.env import Fs
 
 NAME = "bootstrap.checkpoint"
 

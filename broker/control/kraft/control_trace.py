@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from broker.cluster.image import RECOVERING
+from squall.broker.cluster.image import RECOVERING
 
 if TYPE_CHECKING:
-    from broker.cluster.image import Broker, ClusterImage, ImageDelta
-    from broker.env import Env
+    from squall.broker.cluster.image import Broker, ClusterImage, ImageDelta
+    from squall.broker.env import Env
 
 
 def trace_changes(env: Env, image: ClusterImage, delta: ImageDelta) -> None:

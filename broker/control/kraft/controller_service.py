@@ -14,23 +14,23 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import trio
 
-from broker.cluster.settings import ControllerSettings
-from broker.control.kraft.control_trace import trace_changes
-from broker.control.port import NotController
-from broker.control.refusals import refusal
-from broker.controller.controller import COMMANDS, Controller
-from broker.net.later import Later
-from broker.protocol.apis import ApiKey
-from broker.protocol.errors import ErrorCode
+from squall.broker.cluster.settings import ControllerSettings
+from squall.broker.control.kraft.control_trace import trace_changes
+from squall.broker.control.port import NotController
+from squall.broker.control.refusals import refusal
+from squall.broker.controller.controller import COMMANDS, Controller
+from squall.broker.net.later import Later
+from squall.broker.protocol.apis import ApiKey
+from squall.broker.protocol.errors import ErrorCode
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from broker.cluster.feed import ImageFeed
-    from broker.cluster.image import ImageDelta
-    from broker.config import BrokerConfig
-    from broker.controller.decision import Decision
-    from broker.env import Env
+    from squall.broker.cluster.feed import ImageFeed
+    from squall.broker.cluster.image import ImageDelta
+    from squall.broker.config import BrokerConfig
+    from squall.broker.controller.decision import Decision
+    from squall.broker.env import Env
 
 
 class LeadershipLost(Exception):

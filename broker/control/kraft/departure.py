@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from broker.cluster.feed import ImageFeed
-    from broker.cluster.image import ClusterImage
-    from broker.control.kraft.metadata_quorum import MetadataQuorum
-    from broker.env import Env
+    from squall.broker.cluster.feed import ImageFeed
+    from squall.broker.cluster.image import ClusterImage
+    from squall.broker.control.kraft.metadata_quorum import MetadataQuorum
+    from squall.broker.env import Env
 
 LAST_CHANCE_S = 0.5
 """For so long a voter that would take the majority with it waits for others to say that they stop as well."""

@@ -1,4 +1,5 @@
-"""This node's seat in the metadata quorum: the pure core of `broker.quorum`, over a log, a file and other nodes (C2).
+"""This node's seat in the metadata quorum: the pure core of `squall.broker.quorum`, over a log, a file and other nodes
+(C2).
 
 Every event goes into the core. This module carries out the core's effects in rounds: first it makes the quorum state
 durable, then it writes the log, then it sends messages. A round that persists state delays the rounds behind it, but
@@ -12,16 +13,16 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import trio
 
-from broker.cluster.names import METADATA_TOPIC
-from broker.control.kraft import quorum_wire as wire
-from broker.control.kraft.quorum_requests import QuorumRequests
-from broker.control.kraft.quorum_storage import Committed, QuorumStorage
-from broker.control.kraft.snapshot_store import decode_snapshot, encode_snapshot
-from broker.protocol.errors import ErrorCode, MalformedFrame
-from broker.protocol.ids import NO_NODE
-from broker.quorum.effects import InstallSnapshot
-from broker.quorum.election import Role
-from broker.quorum.messages import (
+from squall.broker.cluster.names import METADATA_TOPIC
+from squall.broker.control.kraft import quorum_wire as wire
+from squall.broker.control.kraft.quorum_requests import QuorumRequests
+from squall.broker.control.kraft.quorum_storage import Committed, QuorumStorage
+from squall.broker.control.kraft.snapshot_store import decode_snapshot, encode_snapshot
+from squall.broker.protocol.errors import ErrorCode, MalformedFrame
+from squall.broker.protocol.ids import NO_NODE
+from squall.broker.quorum.effects import InstallSnapshot
+from squall.broker.quorum.election import Role
+from squall.broker.quorum.messages import (
     BeginEpochReply,
     EndEpoch,
     EndEpochReply,
@@ -32,21 +33,21 @@ from broker.quorum.messages import (
     SnapshotId,
     VoteReply,
 )
-from broker.quorum.outbox import NEVER
-from broker.quorum.raft import Raft
-from broker.quorum.settings import QuorumSettings
+from squall.broker.quorum.outbox import NEVER
+from squall.broker.quorum.raft import Raft
+from squall.broker.quorum.settings import QuorumSettings
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from broker.config import BrokerConfig
-    from broker.env import Env
-    from broker.log.log import Log
-    from broker.net.peers import PeerClient
-    from broker.quorum.effects import Ready
-    from broker.quorum.leadership import Leadership
-    from broker.quorum.messages import Reply, Request
-    from broker.quorum.state import QuorumState
+    from squall.broker.config import BrokerConfig
+    from squall.broker.env import Env
+    from squall.broker.log.log import Log
+    from squall.broker.net.peers import PeerClient
+    from squall.broker.quorum.effects import Ready
+    from squall.broker.quorum.leadership import Leadership
+    from squall.broker.quorum.messages import Reply, Request
+    from squall.broker.quorum.state import QuorumState
 
 FETCH_LANE, LANE = "metadata-fetch", "quorum"
 """A parked Fetch would hold up the answers behind it on its link."""

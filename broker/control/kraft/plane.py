@@ -5,32 +5,32 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from broker.cluster.names import METADATA_TOPIC, METADATA_TOPIC_ID
-from broker.control.forwarder import Forwarder, open_envelope
-from broker.control.kraft.bootstrap_file import formatted_records
-from broker.control.kraft.controller_service import ControllerService
-from broker.control.kraft.departure import Departure
-from broker.control.kraft.metadata_quorum import MetadataQuorum, NotLeader
-from broker.control.kraft.snapshotter import Snapshotter
-from broker.control.lifecycle import BrokerLifecycle
-from broker.control.orders import orders_of
-from broker.control.own_requests import OwnRequests
-from broker.control.port import NOT_REGISTERED
-from broker.controller.features import check_supported
-from broker.log.config import LogConfig
-from broker.net.later import Later
-from broker.protocol.apis import ApiKey
+from squall.broker.cluster.names import METADATA_TOPIC, METADATA_TOPIC_ID
+from squall.broker.control.forwarder import Forwarder, open_envelope
+from squall.broker.control.kraft.bootstrap_file import formatted_records
+from squall.broker.control.kraft.controller_service import ControllerService
+from squall.broker.control.kraft.departure import Departure
+from squall.broker.control.kraft.metadata_quorum import MetadataQuorum, NotLeader
+from squall.broker.control.kraft.snapshotter import Snapshotter
+from squall.broker.control.lifecycle import BrokerLifecycle
+from squall.broker.control.orders import orders_of
+from squall.broker.control.own_requests import OwnRequests
+from squall.broker.control.port import NOT_REGISTERED
+from squall.broker.controller.features import check_supported
+from squall.broker.log.config import LogConfig
+from squall.broker.net.later import Later
+from squall.broker.protocol.apis import ApiKey
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping, Sequence
 
-    from broker.cluster.feed import ImageFeed
-    from broker.cluster.image import ImageDelta
-    from broker.config import BrokerConfig
-    from broker.control.port import DataPlane, FetchHandler, IsrAnswer, IsrProposal, NodeHandler
-    from broker.env import Env
-    from broker.log.manager import LogManager
-    from broker.net.peers import PeerClient
+    from squall.broker.cluster.feed import ImageFeed
+    from squall.broker.cluster.image import ImageDelta
+    from squall.broker.config import BrokerConfig
+    from squall.broker.control.port import DataPlane, FetchHandler, IsrAnswer, IsrProposal, NodeHandler
+    from squall.broker.env import Env
+    from squall.broker.log.manager import LogManager
+    from squall.broker.net.peers import PeerClient
 
 BY_CONTROLLER = (
     ApiKey.ALTER_PARTITION,

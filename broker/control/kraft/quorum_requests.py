@@ -7,16 +7,16 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import trio
 
-from broker.control.kraft import quorum_wire as wire
-from broker.protocol.errors import ErrorCode
-from broker.quorum.messages import FetchReply, FetchSnapshotReply
+from squall.broker.control.kraft import quorum_wire as wire
+from squall.broker.protocol.errors import ErrorCode
+from squall.broker.quorum.messages import FetchReply, FetchSnapshotReply
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from broker.control.kraft.quorum_storage import QuorumStorage
-    from broker.protocol.hot import FetchIn
-    from broker.quorum.messages import Reply, Request
+    from squall.broker.control.kraft.quorum_storage import QuorumStorage
+    from squall.broker.protocol.hot import FetchIn
+    from squall.broker.quorum.messages import Reply, Request
 
 
 class Core(Protocol):
@@ -71,7 +71,7 @@ class QuorumRequests:
 
     async def fetch_snapshot(self, request: Any) -> Any:
         """Handle FetchSnapshot: a piece of one of this node's snapshots, while it leads."""
-        from broker.control.kraft import snapshot_wire  # hardly ever asked for
+        from squall.broker.control.kraft import snapshot_wire  # hardly ever asked for
 
         error = snapshot_wire.refusal(request, self._cluster_id)
         if error is None and request.replica_id == self._node_id:

@@ -4,18 +4,18 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from broker.control.kraft.snapshot_store import SnapshotStore, decode_snapshot, refuse_dynamic_voters
-from broker.log.checkpoints import read_text, replace_file
-from broker.protocol.errors import MalformedFrame
-from broker.protocol.metadata_frame import (
+from squall.broker.control.kraft.snapshot_store import SnapshotStore, decode_snapshot, refuse_dynamic_voters
+from squall.broker.log.checkpoints import read_text, replace_file
+from squall.broker.protocol.errors import MalformedFrame
+from squall.broker.protocol.metadata_frame import (
     decode_control_record,
     decode_metadata_record,
     encode_control_record,
     encode_metadata_record,
 )
-from broker.protocol.records import Record, decode_batch, encode_batch
-from broker.protocol.schema.control_records import LeaderChangeMessage, LeaderChangeMessageVoter
-from broker.quorum.effects import (
+from squall.broker.protocol.records import Record, decode_batch, encode_batch
+from squall.broker.protocol.schema.control_records import LeaderChangeMessage, LeaderChangeMessageVoter
+from squall.broker.quorum.effects import (
     AppendFetched,
     AppendLeaderChange,
     AppendOwn,
@@ -23,18 +23,18 @@ from broker.quorum.effects import (
     Truncate,
     WriteSnapshot,
 )
-from broker.quorum.shape import LogShape, goes_on_from
-from broker.quorum.state import DamagedQuorumState, QuorumState
+from squall.broker.quorum.shape import LogShape, goes_on_from
+from squall.broker.quorum.state import DamagedQuorumState, QuorumState
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from broker.env import Env
-    from broker.log.log import Log
-    from broker.log.slices import FileSlice
-    from broker.quorum.effects import LogOp
-    from broker.quorum.messages import SnapshotId
-    from broker.quorum.settings import QuorumSettings
+    from squall.broker.env import Env
+    from squall.broker.log.log import Log
+    from squall.broker.log.slices import FileSlice
+    from squall.broker.quorum.effects import LogOp
+    from squall.broker.quorum.messages import SnapshotId
+    from squall.broker.quorum.settings import QuorumSettings
 
 STATE_FILE = "quorum-state"
 Committed = list[tuple[int, int, Any]]

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from broker.cluster.names import METADATA_TOPIC, METADATA_TOPIC_ID
-from broker.protocol.apis import ApiKey
-from broker.protocol.errors import ErrorCode, MalformedFrame
-from broker.protocol.header import decode_response_header
-from broker.protocol.hot import (
+from squall.broker.cluster.names import METADATA_TOPIC, METADATA_TOPIC_ID
+from squall.broker.protocol.apis import ApiKey
+from squall.broker.protocol.errors import ErrorCode, MalformedFrame
+from squall.broker.protocol.header import decode_response_header
+from squall.broker.protocol.hot import (
     FetchIn,
     FetchPart,
     FetchPartOut,
@@ -16,10 +16,10 @@ from broker.protocol.hot import (
     encode_fetch_request,
     encode_fetch_response,
 )
-from broker.protocol.ids import NO_NODE
-from broker.protocol.records import batches, check_crc
-from broker.protocol.schema import begin_quorum_epoch, describe_quorum, end_quorum_epoch, vote
-from broker.quorum.messages import (
+from squall.broker.protocol.ids import NO_NODE
+from squall.broker.protocol.records import batches, check_crc
+from squall.broker.protocol.schema import begin_quorum_epoch, describe_quorum, end_quorum_epoch, vote
+from squall.broker.quorum.messages import (
     HIGH_WATERMARK_IRRELEVANT,
     BeginEpoch,
     BeginEpochReply,
@@ -38,11 +38,11 @@ from broker.quorum.messages import (
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from broker.config.settings import NodeAddress
-    from broker.log.slices import FileSlice
-    from broker.quorum.leadership import ReplicaState
-    from broker.quorum.messages import Reply, Request
-    from broker.quorum.raft import Raft
+    from squall.broker.config.settings import NodeAddress
+    from squall.broker.log.slices import FileSlice
+    from squall.broker.quorum.leadership import ReplicaState
+    from squall.broker.quorum.messages import Reply, Request
+    from squall.broker.quorum.raft import Raft
 
 VOTE_VERSION, EPOCH_VERSION, FETCH_VERSION = 2, 1, 18
 MAX_BYTES = 1 << 20
@@ -83,7 +83,7 @@ def encode_request(request: Request, sender: int, receiver: int, cluster_id: str
         case Fetch():
             return ApiKey.FETCH, FETCH_VERSION, _encode_fetch(request, sender, cluster_id)
         case FetchSnapshot():
-            from broker.control.kraft import snapshot_wire  # hardly ever asked for
+            from squall.broker.control.kraft import snapshot_wire  # hardly ever asked for
 
             return snapshot_wire.encode_request(request, sender, cluster_id)
 
@@ -113,7 +113,7 @@ def decode_reply(request: Request, view: memoryview) -> Reply:
         case Fetch():
             return _decode_fetch_reply(request, view)
         case FetchSnapshot():
-            from broker.control.kraft import snapshot_wire
+            from squall.broker.control.kraft import snapshot_wire
 
             return snapshot_wire.decode_reply(view, _error)
 

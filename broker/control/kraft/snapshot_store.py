@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from broker.cluster.feed import UnsupportedFeature
-from broker.log.checkpoints import replace_file
-from broker.protocol.errors import MalformedFrame
-from broker.protocol.metadata_frame import (
+from squall.broker.cluster.feed import UnsupportedFeature
+from squall.broker.log.checkpoints import replace_file
+from squall.broker.protocol.errors import MalformedFrame
+from squall.broker.protocol.metadata_frame import (
     SNAPSHOT_FOOTER,
     SNAPSHOT_HEADER,
     decode_control_record,
@@ -19,14 +19,14 @@ from broker.protocol.metadata_frame import (
     encode_control_record,
     encode_metadata_record,
 )
-from broker.protocol.records import Record, batches, check_crc, decode_batch, encode_batch
-from broker.protocol.schema.control_records import KRaftVersionRecord, SnapshotFooterRecord, SnapshotHeaderRecord
-from broker.quorum.messages import SnapshotId
+from squall.broker.protocol.records import Record, batches, check_crc, decode_batch, encode_batch
+from squall.broker.protocol.schema.control_records import KRaftVersionRecord, SnapshotFooterRecord, SnapshotHeaderRecord
+from squall.broker.quorum.messages import SnapshotId
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from broker.env import Fs
+    from squall.broker.env import Fs
 
 SUFFIX, PART = ".checkpoint", ".checkpoint.part"
 RECORDS_PER_BATCH = 500

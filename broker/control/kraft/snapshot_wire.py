@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from broker.cluster.names import METADATA_TOPIC
-from broker.protocol.apis import ApiKey
-from broker.protocol.errors import ErrorCode, MalformedFrame
-from broker.protocol.header import decode_response_header
-from broker.protocol.schema import fetch_snapshot as wire
-from broker.quorum.messages import FetchSnapshot, FetchSnapshotReply, SnapshotId
+from squall.broker.cluster.names import METADATA_TOPIC
+from squall.broker.protocol.apis import ApiKey
+from squall.broker.protocol.errors import ErrorCode, MalformedFrame
+from squall.broker.protocol.header import decode_response_header
+from squall.broker.protocol.schema import fetch_snapshot as wire
+from squall.broker.quorum.messages import FetchSnapshot, FetchSnapshotReply, SnapshotId
 
 if TYPE_CHECKING:
     from collections.abc import Callable

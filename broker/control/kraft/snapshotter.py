@@ -7,14 +7,14 @@ from typing import TYPE_CHECKING
 
 import trio
 
-from broker.cluster.snapshot import records_of
+from squall.broker.cluster.snapshot import records_of
 
 if TYPE_CHECKING:
-    from broker.cluster.feed import ImageFeed
-    from broker.cluster.image import ImageDelta
-    from broker.config import BrokerConfig
-    from broker.control.kraft.metadata_quorum import MetadataQuorum
-    from broker.env import Env
+    from squall.broker.cluster.feed import ImageFeed
+    from squall.broker.cluster.image import ImageDelta
+    from squall.broker.config import BrokerConfig
+    from squall.broker.control.kraft.metadata_quorum import MetadataQuorum
+    from squall.broker.env import Env
 
 
 class Snapshotter:

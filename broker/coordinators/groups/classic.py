@@ -19,10 +19,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from broker.coordinators.groups.held import OF_EACH, size_of_names
-from broker.coordinators.groups.member import NEW_MEMBER_MS, Member
-from broker.coordinators.groups.rules import GroupRules
-from broker.coordinators.groups.values import (
+from squall.broker.coordinators.groups.held import OF_EACH, size_of_names
+from squall.broker.coordinators.groups.member import NEW_MEMBER_MS, Member
+from squall.broker.coordinators.groups.rules import GroupRules
+from squall.broker.coordinators.groups.values import (
     NO_MEMBER,
     Answer,
     Append,
@@ -42,10 +42,10 @@ from broker.coordinators.groups.values import (
     Synced,
     Token,
 )
-from broker.protocol.errors import ErrorCode
+from squall.broker.protocol.errors import ErrorCode
 
 if TYPE_CHECKING:
-    from broker.coordinators.groups.values import Leave
+    from squall.broker.coordinators.groups.values import Leave
 
 STATIC_WAIT_MS = 1000
 """Static members of which none has joined are not looked for more often: their rebalance timeout may be 0 or less."""

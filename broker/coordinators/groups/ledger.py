@@ -10,8 +10,8 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from broker.coordinators.groups.consumer.group import ConsumerGroup
-from broker.coordinators.groups.values import (
+from squall.broker.coordinators.groups.consumer.group import ConsumerGroup
+from squall.broker.coordinators.groups.values import (
     NO_PRODUCER,
     NOTHING_WRITTEN,
     Committed,

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from broker.coordinators.groups.held import size_of
-from broker.coordinators.groups.values import Join, MemberRecord, Token
+from squall.broker.coordinators.groups.held import size_of
+from squall.broker.coordinators.groups.values import Join, MemberRecord, Token
 
 OF_EACH_RECORDED = 40
 """Bytes of a member in a record, beside its texts."""

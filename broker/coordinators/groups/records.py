@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Final
 
-from broker.coordinators.groups.consumer import records as of_consumers
-from broker.coordinators.groups.values import (
+from squall.broker.coordinators.groups.consumer import records as of_consumers
+from squall.broker.coordinators.groups.values import (
     NO_TIME,
     Committed,
     GroupRecord,
@@ -14,8 +14,8 @@ from broker.coordinators.groups.values import (
     OffsetWritten,
     Written,
 )
-from broker.protocol.coordinator_frame import decode_group_record, encode_key, encode_versioned
-from broker.protocol.schema.group_records import (
+from squall.broker.protocol.coordinator_frame import decode_group_record, encode_key, encode_versioned
+from squall.broker.protocol.schema.group_records import (
     GroupMetadataKey,
     GroupMetadataValue,
     MemberMetadata,

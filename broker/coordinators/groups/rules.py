@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from broker.coordinators.groups.values import (
+from squall.broker.coordinators.groups.values import (
     NO_MEMBER,
     NO_TIME,
     Commit,
@@ -18,12 +18,12 @@ from broker.coordinators.groups.values import (
     State,
     TxnCommit,
 )
-from broker.protocol.errors import ErrorCode
+from squall.broker.protocol.errors import ErrorCode
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
 
-    from broker.coordinators.groups.member import Member
+    from squall.broker.coordinators.groups.member import Member
 
 CONSUMER: str = "consumer"
 """Protocol type of Kafka's own consumers, whose subscriptions a coordinator can read."""

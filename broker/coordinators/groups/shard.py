@@ -10,20 +10,20 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from broker.coordinators.groups.classic import ClassicGroup
-from broker.coordinators.groups.consumer import classic_members
-from broker.coordinators.groups.consumer.answers import Beaten
-from broker.coordinators.groups.consumer.coordination import ConsumerCoordination
-from broker.coordinators.groups.consumer.facts import JOINS, ConsumerBeat, ConsumerDescribe, GroupEpoch
-from broker.coordinators.groups.consumer.migration import upgraded
-from broker.coordinators.groups.consumer.rules import EPOCHS_FROM
-from broker.coordinators.groups.consumer.topics import Known
-from broker.coordinators.groups.deadlines import Deadlines
-from broker.coordinators.groups.held import OF_EACH, Held, size_of, size_of_names
-from broker.coordinators.groups.ledger import Ledger
-from broker.coordinators.groups.rules import CONSUMER, is_expired
-from broker.coordinators.groups.subscriptions import topics_of
-from broker.coordinators.groups.values import (
+from squall.broker.coordinators.groups.classic import ClassicGroup
+from squall.broker.coordinators.groups.consumer import classic_members
+from squall.broker.coordinators.groups.consumer.answers import Beaten
+from squall.broker.coordinators.groups.consumer.coordination import ConsumerCoordination
+from squall.broker.coordinators.groups.consumer.facts import JOINS, ConsumerBeat, ConsumerDescribe, GroupEpoch
+from squall.broker.coordinators.groups.consumer.migration import upgraded
+from squall.broker.coordinators.groups.consumer.rules import EPOCHS_FROM
+from squall.broker.coordinators.groups.consumer.topics import Known
+from squall.broker.coordinators.groups.deadlines import Deadlines
+from squall.broker.coordinators.groups.held import OF_EACH, Held, size_of, size_of_names
+from squall.broker.coordinators.groups.ledger import Ledger
+from squall.broker.coordinators.groups.rules import CONSUMER, is_expired
+from squall.broker.coordinators.groups.subscriptions import topics_of
+from squall.broker.coordinators.groups.values import (
     NO_MEMBER,
     NO_PRODUCER,
     Answer,
@@ -58,16 +58,16 @@ from broker.coordinators.groups.values import (
     TxnCommit,
     Written,
 )
-from broker.protocol.errors import ErrorCode
-from broker.protocol.wire import ZERO_UUID
+from squall.broker.protocol.errors import ErrorCode
+from squall.broker.protocol.wire import ZERO_UUID
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from broker.coordinators.groups.consumer.group import ConsumerGroup
-    from broker.coordinators.groups.consumer.matching import Matching
-    from broker.coordinators.groups.consumer.topics import Topics
-    from broker.coordinators.groups.values import Committed
+    from squall.broker.coordinators.groups.consumer.group import ConsumerGroup
+    from squall.broker.coordinators.groups.consumer.matching import Matching
+    from squall.broker.coordinators.groups.consumer.topics import Topics
+    from squall.broker.coordinators.groups.values import Committed
 
 EXPIRED_AT_ONCE = 100
 """Offsets of one group that are looked at before others may have their turn: their tombstones take some 2 ms."""

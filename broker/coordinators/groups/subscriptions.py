@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from broker.protocol.coordinator_frame import decode_versioned
-from broker.protocol.errors import MalformedFrame
-from broker.protocol.schema.consumer_protocol import ConsumerProtocolSubscription
+from squall.broker.protocol.coordinator_frame import decode_versioned
+from squall.broker.protocol.errors import MalformedFrame
+from squall.broker.protocol.schema.consumer_protocol import ConsumerProtocolSubscription
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

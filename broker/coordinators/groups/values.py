@@ -11,9 +11,9 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any, Final, NamedTuple
 
-from broker.coordinators.groups.consumer.facts import ConsumerBeat, ConsumerDescribe, ConsumerWritten
-from broker.protocol.errors import ErrorCode
-from broker.protocol.wire import ZERO_UUID
+from squall.broker.coordinators.groups.consumer.facts import ConsumerBeat, ConsumerDescribe, ConsumerWritten
+from squall.broker.protocol.errors import ErrorCode
+from squall.broker.protocol.wire import ZERO_UUID
 
 NO_TIME: Final = -1
 NO_GENERATION: Final = -1

@@ -19,7 +19,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
-from broker.coordinators.transactions.values import (
+from squall.broker.coordinators.transactions.values import (
     AT_REST,
     NO_PRODUCER_ID,
     V2,
@@ -30,10 +30,10 @@ from broker.coordinators.transactions.values import (
     Transaction,
     Written,
 )
-from broker.protocol.errors import ErrorCode
+from squall.broker.protocol.errors import ErrorCode
 
 if TYPE_CHECKING:
-    from broker.coordinators.transactions.rules import Rules
+    from squall.broker.coordinators.transactions.rules import Rules
 
 _ILLEGAL = Decision(Answer(ErrorCode.INVALID_TXN_STATE))
 _CONCURRENT = Decision(Answer(ErrorCode.CONCURRENT_TRANSACTIONS))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from broker.coordinators.transactions.values import (
+from squall.broker.coordinators.transactions.values import (
     MAX_EPOCH,
     NO_EPOCH,
     PREPARED,
@@ -11,9 +11,9 @@ from broker.coordinators.transactions.values import (
     Transaction,
     Written,
 )
-from broker.protocol.coordinator_frame import decode_transaction_record, encode_key, encode_versioned
-from broker.protocol.errors import MalformedFrame
-from broker.protocol.schema.transaction_records import PartitionsSchema, TransactionLogKey, TransactionLogValue
+from squall.broker.protocol.coordinator_frame import decode_transaction_record, encode_key, encode_versioned
+from squall.broker.protocol.errors import MalformedFrame
+from squall.broker.protocol.schema.transaction_records import PartitionsSchema, TransactionLogKey, TransactionLogValue
 
 TAGGED_FROM = 1
 """First version of the value that holds the previous and the next producer id, and the client's generation."""

@@ -6,7 +6,7 @@ so that a planted bug can replace exactly one (`chaos/mutants`), and so that tes
 
 from __future__ import annotations
 
-from broker.coordinators.transactions.values import (
+from squall.broker.coordinators.transactions.values import (
     AT_REST,
     MAX_EPOCH,
     NO_EPOCH,

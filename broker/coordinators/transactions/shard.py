@@ -10,9 +10,9 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from broker.coordinators.transactions import ending
-from broker.coordinators.transactions.rules import Rules
-from broker.coordinators.transactions.values import (
+from squall.broker.coordinators.transactions import ending
+from squall.broker.coordinators.transactions.rules import Rules
+from squall.broker.coordinators.transactions.values import (
     AT_REST,
     LEGAL,
     MAX_EPOCH,
@@ -36,12 +36,12 @@ from broker.coordinators.transactions.values import (
     VerifyPartitions,
     Written,
 )
-from broker.protocol.errors import ErrorCode
+from squall.broker.protocol.errors import ErrorCode
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from broker.coordinators.transactions.values import Request, TopicPartition
+    from squall.broker.coordinators.transactions.values import Request, TopicPartition
 
 NOTHING_WRITTEN = -1
 _NOT_FOUND = Answer(ErrorCode.INVALID_PRODUCER_ID_MAPPING)

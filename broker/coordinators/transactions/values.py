@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from enum import IntEnum
 from typing import Final
 
-from broker.protocol.errors import ErrorCode
+from squall.broker.protocol.errors import ErrorCode
 
 NO_PRODUCER_ID: Final = -1
 NO_EPOCH: Final = -1

@@ -1,4 +1,5 @@
-"""Writes broker/protocol/schema: `python -m broker.protocol.codegen`. A development tool, never imported by a broker.
+"""Writes broker/protocol/schema: `python -m squall.broker.protocol.codegen`. A development tool, never imported by a
+broker.
 
 `from_kio` reads kio's class per message and version and merges each message's versions into one model; `declared`
 holds the records that kio lacks, in the same form; `facts` what kio's classes do not say. `emit` turns models into

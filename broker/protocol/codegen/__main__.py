@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from broker.protocol.codegen.build import modules
+from squall.broker.protocol.codegen.build import modules
 
 SCHEMA = Path(__file__).parent.parent / "schema"
 

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from typing import Final
 
-from broker.protocol.codegen.model import FIXED, FieldModel, MessageModel, StructModel, Wire
-from broker.protocol.wire import ZERO_UUID
+from squall.broker.protocol.codegen.model import FIXED, FieldModel, MessageModel, StructModel, Wire
+from squall.broker.protocol.wire import ZERO_UUID
 
 NEVER: Final = 0x7FFF
 _UNSET: Final = object()

@@ -14,9 +14,9 @@ from kio.schema.index import schema_name_map
 from kio.serial._introspect import classify_field, get_field_tag, get_schema_field_type, is_optional
 from kio.static.constants import EntityType
 
-from broker.protocol.codegen.facts import IGNORABLE
-from broker.protocol.codegen.model import FieldModel, MessageModel, StructModel, Wire
-from broker.protocol.wire import ZERO_UUID
+from squall.broker.protocol.codegen.facts import IGNORABLE
+from squall.broker.protocol.codegen.model import FieldModel, MessageModel, StructModel, Wire
+from squall.broker.protocol.wire import ZERO_UUID
 
 _KINDS = {
     "error_code": "int16",

@@ -6,8 +6,8 @@ import re
 from collections.abc import Callable
 from typing import Protocol
 
-from broker.protocol.codegen.model import FIXED, SIZES, FieldModel, MessageModel, StructModel, Wire
-from broker.protocol.codegen.source import WIDTH, Source, is_made_anew
+from squall.broker.protocol.codegen.model import FIXED, SIZES, FieldModel, MessageModel, StructModel, Wire
+from squall.broker.protocol.codegen.source import WIDTH, Source, is_made_anew
 
 
 class MessageSource(Protocol):
@@ -17,7 +17,7 @@ class MessageSource(Protocol):
     out: Source
 
     def use(self, name: str) -> str:
-        """Import `name` from broker.protocol.wire."""
+        """Import `name` from squall.broker.protocol.wire."""
 
     def format(self, code: str) -> str:
         """The name under which the module has a Struct for `code`."""

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import re
 
-from broker.protocol.codegen.model import HINTS, FieldModel
-from broker.protocol.wire import ZERO_UUID
+from squall.broker.protocol.codegen.model import HINTS, FieldModel
+from squall.broker.protocol.wire import ZERO_UUID
 
 WIDTH = 120
 """Longest line, as everywhere in the project."""

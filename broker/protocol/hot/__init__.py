@@ -2,18 +2,18 @@
 
 Plain tuples and slices of the receive buffer instead of message objects; topics keep the bytes by which they are named
 on the wire (UTF-8 name, or the 16-byte id from Fetch and Produce 13 on), which are the broker's dictionary keys. What
-the generated classes in broker.protocol.schema say of the same messages is the oracle of the tests.
+the generated classes in squall.broker.protocol.schema say of the same messages is the oracle of the tests.
 
-Reading is bounded as in broker.protocol.wire, and raises only MalformedFrame. Views of records are slices of the
+Reading is bounded as in squall.broker.protocol.wire, and raises only MalformedFrame. Views of records are slices of the
 buffer that was passed in: valid as long as it is.
 """
 
 from __future__ import annotations
 
-from broker.protocol.hot.fetch_request import decode_fetch, encode_fetch_request
-from broker.protocol.hot.fetch_response import chunks_length, decode_fetch_response, encode_fetch_response
-from broker.protocol.hot.produce import decode_produce, encode_produce_response
-from broker.protocol.hot.types import (
+from squall.broker.protocol.hot.fetch_request import decode_fetch, encode_fetch_request
+from squall.broker.protocol.hot.fetch_response import chunks_length, decode_fetch_response, encode_fetch_response
+from squall.broker.protocol.hot.produce import decode_produce, encode_produce_response
+from squall.broker.protocol.hot.types import (
     MAX_BYTES_UNLIMITED,
     NO_HIGH_WATERMARK,
     FetchIn,

@@ -6,9 +6,9 @@ from collections.abc import Sequence
 from struct import Struct
 from typing import Final
 
-from broker.protocol.errors import MalformedFrame
-from broker.protocol.hot.types import NodeEndpoint
-from broker.protocol.wire import (
+from squall.broker.protocol.errors import MalformedFrame
+from squall.broker.protocol.hot.types import NodeEndpoint
+from squall.broker.protocol.wire import (
     UVARINT,
     compact_nullable_string,
     compact_string,

@@ -5,8 +5,8 @@ from __future__ import annotations
 from struct import Struct
 from typing import Final
 
-from broker.protocol.errors import MalformedFrame
-from broker.protocol.hot.common import (
+from squall.broker.protocol.errors import MalformedFrame
+from squall.broker.protocol.hot.common import (
     behind_the_frame,
     bounded_count,
     end_of_struct,
@@ -14,8 +14,8 @@ from broker.protocol.hot.common import (
     read_compact_bytes,
     read_compact_nullable_string,
 )
-from broker.protocol.hot.types import NO_HIGH_WATERMARK, FetchIn, FetchPart, Topic
-from broker.protocol.wire import (
+from squall.broker.protocol.hot.types import NO_HIGH_WATERMARK, FetchIn, FetchPart, Topic
+from squall.broker.protocol.wire import (
     DECODE_ERRORS,
     UVARINT,
     compact_string,

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from struct import Struct
 from typing import Any, Final
 
-from broker.protocol.errors import MalformedFrame
-from broker.protocol.hot.common import (
+from squall.broker.protocol.errors import MalformedFrame
+from squall.broker.protocol.hot.common import (
     behind_the_frame,
     bounded_count,
     end_of_struct,
@@ -16,8 +16,8 @@ from broker.protocol.hot.common import (
     read_compact_bytes,
     read_compact_nullable_string,
 )
-from broker.protocol.hot.types import FetchOut, FetchPartOut, NodeEndpoint, Topic
-from broker.protocol.wire import DECODE_ERRORS, UVARINT, more, negative, read_tag, skip_tags, tag_size, too_many
+from squall.broker.protocol.hot.types import FetchOut, FetchPartOut, NodeEndpoint, Topic
+from squall.broker.protocol.wire import DECODE_ERRORS, UVARINT, more, negative, read_tag, skip_tags, tag_size, too_many
 
 _u_i: Final = Struct(">i").unpack_from
 _u_ii: Final = Struct(">ii").unpack_from

@@ -6,15 +6,15 @@ from collections.abc import Sequence
 from struct import Struct
 from typing import Final
 
-from broker.protocol.errors import MalformedFrame
-from broker.protocol.hot.common import (
+from squall.broker.protocol.errors import MalformedFrame
+from squall.broker.protocol.hot.common import (
     behind_the_frame,
     endpoint_tags,
     read_classic_bytes,
     read_classic_nullable_string,
 )
-from broker.protocol.hot.types import NodeEndpoint, ProduceIn, ProducePart, ProducePartOut, Topic
-from broker.protocol.wire import (
+from squall.broker.protocol.hot.types import NodeEndpoint, ProduceIn, ProducePart, ProducePartOut, Topic
+from squall.broker.protocol.wire import (
     DECODE_ERRORS,
     UVARINT,
     compact_nullable_string,

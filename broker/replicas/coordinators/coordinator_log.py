@@ -9,17 +9,17 @@ from __future__ import annotations
 from collections import deque
 from typing import TYPE_CHECKING, Protocol, TypeVar
 
-from broker.protocol.errors import ErrorCode
-from broker.protocol.records import TRANSACTIONAL_BIT, BatchHeader, Record, encode_batch
-from broker.replicas.waiters import AwaitedAppend, ProduceResult
+from squall.broker.protocol.errors import ErrorCode
+from squall.broker.protocol.records import TRANSACTIONAL_BIT, BatchHeader, Record, encode_batch
+from squall.broker.replicas.waiters import AwaitedAppend, ProduceResult
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from broker.env import Env
-    from broker.log.producer_rules import Verification
-    from broker.replicas.hosted import Hosted
-    from broker.replicas.replica_manager import ReplicaManager
+    from squall.broker.env import Env
+    from squall.broker.log.producer_rules import Verification
+    from squall.broker.replicas.hosted import Hosted
+    from squall.broker.replicas.replica_manager import ReplicaManager
 
     OnCommitted = Callable[[ErrorCode], None]
     """Called once: with NONE when what was waited for is committed, else with the error for clients. It must neither

@@ -8,23 +8,23 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from broker.coordinators.partitions import partition_of
-from broker.protocol.apis import ApiKey
-from broker.protocol.errors import ErrorCode
-from broker.protocol.ids import NO_NODE
-from broker.protocol.schema.add_partitions_to_txn import (
+from squall.broker.coordinators.partitions import partition_of
+from squall.broker.protocol.apis import ApiKey
+from squall.broker.protocol.errors import ErrorCode
+from squall.broker.protocol.ids import NO_NODE
+from squall.broker.protocol.schema.add_partitions_to_txn import (
     AddPartitionsToTxnRequest,
     AddPartitionsToTxnTopic,
     AddPartitionsToTxnTransaction,
 )
-from broker.replicas.coordinators.transaction_coordinator import TOPIC
+from squall.broker.replicas.coordinators.transaction_coordinator import TOPIC
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from broker.cluster.image import ClusterImage
-    from broker.net.peers import PeerClient
-    from broker.protocol.schema.add_partitions_to_txn import AddPartitionsToTxnResponse
+    from squall.broker.cluster.image import ClusterImage
+    from squall.broker.net.peers import PeerClient
+    from squall.broker.protocol.schema.add_partitions_to_txn import AddPartitionsToTxnResponse
 
 VERSION = 5
 """Of AddPartitionsToTxn: the first one that may answer TRANSACTION_ABORTABLE."""

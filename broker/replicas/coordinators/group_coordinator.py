@@ -13,14 +13,14 @@ from collections import deque
 from itertools import islice
 from typing import TYPE_CHECKING
 
-from broker.cluster.image import GROUP_RESOURCE
-from broker.config.group import group_number
-from broker.coordinators.groups import records
-from broker.coordinators.groups.consumer.matching import Matching
-from broker.coordinators.groups.consumer.topics import ImageTopics
-from broker.coordinators.groups.held import Held
-from broker.coordinators.groups.shard import Shard
-from broker.coordinators.groups.values import (
+from squall.broker.cluster.image import GROUP_RESOURCE
+from squall.broker.config.group import group_number
+from squall.broker.coordinators.groups import records
+from squall.broker.coordinators.groups.consumer.matching import Matching
+from squall.broker.coordinators.groups.consumer.topics import ImageTopics
+from squall.broker.coordinators.groups.held import Held
+from squall.broker.coordinators.groups.shard import Shard
+from squall.broker.coordinators.groups.values import (
     NOTHING_WRITTEN,
     Answer,
     Append,
@@ -30,25 +30,25 @@ from broker.coordinators.groups.values import (
     Reply,
     Settings,
 )
-from broker.coordinators.partitions import partition_of
-from broker.log.markers import read_marker
-from broker.protocol.errors import ErrorCode, MalformedFrame
-from broker.protocol.records import decode_batch
-from broker.replicas.coordinators.coordinator_log import CoordinatorLog, batches, is_led_anew
-from broker.work import DONE
+from squall.broker.coordinators.partitions import partition_of
+from squall.broker.log.markers import read_marker
+from squall.broker.protocol.errors import ErrorCode, MalformedFrame
+from squall.broker.protocol.records import decode_batch
+from squall.broker.replicas.coordinators.coordinator_log import CoordinatorLog, batches, is_led_anew
+from squall.broker.work import DONE
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
-    from broker.cluster.image import ImageDelta
-    from broker.config import BrokerConfig
-    from broker.coordinators.groups.classic import ClassicGroup
-    from broker.coordinators.groups.values import Committed, Effect, Listed, Request, TopicPartition
-    from broker.env import Env
-    from broker.log.producer_rules import Verification
-    from broker.protocol.records import BatchHeader
-    from broker.replicas.hosted import Hosted
-    from broker.replicas.replica_manager import ReplicaManager
+    from squall.broker.cluster.image import ImageDelta
+    from squall.broker.config import BrokerConfig
+    from squall.broker.coordinators.groups.classic import ClassicGroup
+    from squall.broker.coordinators.groups.values import Committed, Effect, Listed, Request, TopicPartition
+    from squall.broker.env import Env
+    from squall.broker.log.producer_rules import Verification
+    from squall.broker.protocol.records import BatchHeader
+    from squall.broker.replicas.hosted import Hosted
+    from squall.broker.replicas.replica_manager import ReplicaManager
 
     OnAnswer = Callable[[Answer], None]
     Unconfirmed = tuple[FetchOffsets, OnAnswer, float]

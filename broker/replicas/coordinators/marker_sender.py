@@ -10,11 +10,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from broker.coordinators.transactions.values import State
-from broker.protocol.apis import ApiKey
-from broker.protocol.errors import ErrorCode
-from broker.protocol.ids import NO_NODE
-from broker.protocol.schema.write_txn_markers import (
+from squall.broker.coordinators.transactions.values import State
+from squall.broker.protocol.apis import ApiKey
+from squall.broker.protocol.errors import ErrorCode
+from squall.broker.protocol.ids import NO_NODE
+from squall.broker.protocol.schema.write_txn_markers import (
     WritableTxnMarker,
     WritableTxnMarkerTopic,
     WriteTxnMarkersRequest,
@@ -23,11 +23,11 @@ from broker.protocol.schema.write_txn_markers import (
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
-    from broker.cluster.image import ClusterImage
-    from broker.coordinators.transactions.values import TopicPartition, Transaction
-    from broker.env import Env
-    from broker.net.peers import PeerClient
-    from broker.replicas.coordinators.coordinator_log import CoordinatorLog
+    from squall.broker.cluster.image import ClusterImage
+    from squall.broker.coordinators.transactions.values import TopicPartition, Transaction
+    from squall.broker.env import Env
+    from squall.broker.net.peers import PeerClient
+    from squall.broker.replicas.coordinators.coordinator_log import CoordinatorLog
 
 VERSION = 2
 LANE = "markers"

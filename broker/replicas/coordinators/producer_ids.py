@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from broker.control.port import RequestRefused
-from broker.protocol.errors import ErrorCode
+from squall.broker.control.port import RequestRefused
+from squall.broker.protocol.errors import ErrorCode
 
 if TYPE_CHECKING:
-    from broker.control.port import ProducerIdSource
+    from squall.broker.control.port import ProducerIdSource
 
 
 class ProducerIds:

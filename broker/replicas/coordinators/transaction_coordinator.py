@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING
 
 import trio
 
-from broker.coordinators.partitions import partition_of
-from broker.coordinators.transactions import records
-from broker.coordinators.transactions.shard import NOTHING_WRITTEN, Shard
-from broker.coordinators.transactions.values import (
+from squall.broker.coordinators.partitions import partition_of
+from squall.broker.coordinators.transactions import records
+from squall.broker.coordinators.transactions.shard import NOTHING_WRITTEN, Shard
+from squall.broker.coordinators.transactions.values import (
     NO_EPOCH,
     NO_PRODUCER_ID,
     STATE_NAMES,
@@ -29,23 +29,23 @@ from broker.coordinators.transactions.values import (
     Settings,
     State,
 )
-from broker.protocol.errors import ErrorCode, MalformedFrame
-from broker.protocol.records import decode_batch
-from broker.replicas.coordinators.coordinator_log import CoordinatorLog, is_led_anew
-from broker.replicas.coordinators.marker_sender import MarkerJob
+from squall.broker.protocol.errors import ErrorCode, MalformedFrame
+from squall.broker.protocol.records import decode_batch
+from squall.broker.replicas.coordinators.coordinator_log import CoordinatorLog, is_led_anew
+from squall.broker.replicas.coordinators.marker_sender import MarkerJob
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Sequence
 
-    from broker.cluster.image import ImageDelta
-    from broker.config import BrokerConfig
-    from broker.coordinators.transactions.values import Decision, Request, Transaction, Written
-    from broker.env import Env
-    from broker.protocol.records import Record
-    from broker.replicas.coordinators.marker_sender import MarkerSender
-    from broker.replicas.coordinators.producer_ids import ProducerIds
-    from broker.replicas.hosted import Hosted
-    from broker.replicas.replica_manager import ReplicaManager
+    from squall.broker.cluster.image import ImageDelta
+    from squall.broker.config import BrokerConfig
+    from squall.broker.coordinators.transactions.values import Decision, Request, Transaction, Written
+    from squall.broker.env import Env
+    from squall.broker.protocol.records import Record
+    from squall.broker.replicas.coordinators.marker_sender import MarkerSender
+    from squall.broker.replicas.coordinators.producer_ids import ProducerIds
+    from squall.broker.replicas.hosted import Hosted
+    from squall.broker.replicas.replica_manager import ReplicaManager
 
     OnAnswer = Callable[[Answer], None]
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any, NamedTuple, Protocol
 
-from chaos.drivers.library import OK, Order, Place, ReadRecord
+from squall.chaos.drivers.library import OK, Order, Place, ReadRecord
 
 CLASSIC, CONSUMER = "classic", "consumer"
 FETCH_S = 2.0
@@ -33,7 +33,7 @@ class Fatal(Exception):
 
 
 class Hearing(Protocol):
-    """Who is told by a library's callbacks (`chaos.drivers.members.member.Member`)."""
+    """Who is told by a library's callbacks (`squall.chaos.drivers.members.member.Member`)."""
 
     def joined(self, added: Collection[Place], owned: Collection[Place]) -> None:
         """`added` came to what it owns, which is `owned` now. Nothing of `added` is read before `Grouped.begin`."""
@@ -98,6 +98,6 @@ def load(client: str) -> Library:
     """The module that drives this library's members."""
     from importlib import import_module
 
-    name = f"chaos.drivers.members.with_{client.replace('-', '_')}"
+    name = f"squall.chaos.drivers.members.with_{client.replace('-', '_')}"
     found: Library = import_module(name)
     return found

@@ -1,4 +1,4 @@
-"""The harness's end of a library that is a member of a group (`workloads.libraries.Grouped`)."""
+"""The harness's end of a library that is a member of a group (`squall.workloads.libraries.Grouped`)."""
 
 from __future__ import annotations
 
@@ -7,14 +7,14 @@ from typing import Any
 
 import trio
 
-from chaos.drivers.frames import frame
-from chaos.drivers.messages import heard
-from chaos.drivers.process import CLIENT_ENDED, Process
-from workloads.client.cluster import Place
-from workloads.client.groups.offsets import CommitEnd
-from workloads.client.outcomes import Status
-from workloads.group_notes import Identity
-from workloads.libraries import Assembled, Began, GaveUp, Hearing, Known, Lost, Out, Read, Stood
+from squall.chaos.drivers.frames import frame
+from squall.chaos.drivers.messages import heard
+from squall.chaos.drivers.process import CLIENT_ENDED, Process
+from squall.workloads.client.cluster import Place
+from squall.workloads.client.groups.offsets import CommitEnd
+from squall.workloads.client.outcomes import Status
+from squall.workloads.group_notes import Identity
+from squall.workloads.libraries import Assembled, Began, GaveUp, Hearing, Known, Lost, Out, Read, Stood
 
 LEAST_S = 30.0
 """A library that has not answered for longer than this and its time-outs has hung, and is ended."""

@@ -13,10 +13,10 @@ import time
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
-from chaos.drivers.library import FAIL, INFO, OK, Impossible, Order, Place, ReadRecord
-from chaos.drivers.members.contract import Fatal, Grouped, Kept, Library, Who
-from chaos.drivers.reading import EMPTY_EVERY_S, Telling
-from workloads.payload import verify
+from squall.chaos.drivers.library import FAIL, INFO, OK, Impossible, Order, Place, ReadRecord
+from squall.chaos.drivers.members.contract import Fatal, Grouped, Kept, Library, Who
+from squall.chaos.drivers.reading import EMPTY_EVERY_S, Telling
+from squall.workloads.payload import verify
 
 POLL_S = 0.1
 ANSWER_S = 60.0

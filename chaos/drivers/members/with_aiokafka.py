@@ -21,9 +21,9 @@ from aiokafka.errors import (
     OffsetOutOfRangeError,
 )
 
-from chaos.drivers.library import FAIL, INFO, OK, Impossible, Order, Place, ReadRecord
-from chaos.drivers.members.contract import FETCH_S, Fatal, Hearing, Kept, Who
-from chaos.drivers.with_aiokafka import ASK_S, START_S, Loop, version
+from squall.chaos.drivers.library import FAIL, INFO, OK, Impossible, Order, Place, ReadRecord
+from squall.chaos.drivers.members.contract import FETCH_S, Fatal, Hearing, Kept, Who
+from squall.chaos.drivers.with_aiokafka import ASK_S, START_S, Loop, version
 
 __all__ = ["member", "version"]
 

@@ -10,9 +10,9 @@ from typing import Any
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 
-from chaos.drivers.library import FAIL, INFO, OK, Impossible, Order, Place, ReadRecord
-from chaos.drivers.members.contract import CONSUMER, FETCH_S, Fatal, Hearing, Kept, Who
-from chaos.drivers.with_confluent import BATCH, BOUNDS_S, GONE, RECONNECT, read_record, version
+from squall.chaos.drivers.library import FAIL, INFO, OK, Impossible, Order, Place, ReadRecord
+from squall.chaos.drivers.members.contract import CONSUMER, FETCH_S, Fatal, Hearing, Kept, Who
+from squall.chaos.drivers.with_confluent import BATCH, BOUNDS_S, GONE, RECONNECT, read_record, version
 
 __all__ = ["member", "version"]
 

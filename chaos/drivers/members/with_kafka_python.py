@@ -19,9 +19,9 @@ from kafka.errors import (
 )
 from kafka.structs import OffsetAndMetadata
 
-from chaos.drivers.library import FAIL, INFO, OK, Impossible, Order, Place, ReadRecord
-from chaos.drivers.members.contract import FETCH_S, Fatal, Hearing, Kept, Who
-from chaos.drivers.with_kafka_python import version
+from squall.chaos.drivers.library import FAIL, INFO, OK, Impossible, Order, Place, ReadRecord
+from squall.chaos.drivers.members.contract import FETCH_S, Fatal, Hearing, Kept, Who
+from squall.chaos.drivers.with_kafka_python import version
 
 __all__ = ["member", "version"]
 

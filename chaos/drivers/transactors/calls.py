@@ -10,8 +10,8 @@ import time
 from collections.abc import Callable
 from typing import Any, Protocol
 
-from chaos.drivers.library import FAIL, INFO, OK
-from chaos.drivers.transactors.outcomes import OFFSETS, TIMED_OUT, Then, Transacting, Weighed
+from squall.chaos.drivers.library import FAIL, INFO, OK
+from squall.chaos.drivers.transactors.outcomes import OFFSETS, TIMED_OUT, Then, Transacting, Weighed
 
 SLICE_S = 5.0
 """A call that a library can resume gets its time in slices of this."""
@@ -23,7 +23,7 @@ TICK_S = 0.005
 
 
 class Telling(Protocol):
-    """`chaos.drivers.__main__.Out`, as far as it is used here."""
+    """`squall.chaos.drivers.__main__.Out`, as far as it is used here."""
 
     def say(self, *message: Any) -> None:
         """At once."""

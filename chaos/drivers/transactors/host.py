@@ -1,4 +1,4 @@
-"""The harness's end of a library's transactional producer (`workloads.libraries.Transacting`)."""
+"""The harness's end of a library's transactional producer (`squall.workloads.libraries.Transacting`)."""
 
 from __future__ import annotations
 
@@ -7,18 +7,18 @@ from typing import NamedTuple
 
 import trio
 
-from chaos.drivers.frames import frame
-from chaos.drivers.library import Order
-from chaos.drivers.members.host import LibraryMember
-from chaos.drivers.messages import heard
-from chaos.drivers.process import CLIENT_ENDED, FINISH_SLACK_S, Process
-from chaos.drivers.transactors.outcomes import ABORT, BEGIN, COMMIT, INIT, OFFSETS
-from workloads.client.cluster import Place
-from workloads.client.groups.offsets import CommitEnd
-from workloads.client.outcomes import Outcome, Status
-from workloads.client.transactions import Ended, Identity, NotDone
-from workloads.group_notes import Identity as Member
-from workloads.libraries import Assigned, Read, Sought, Troubled
+from squall.chaos.drivers.frames import frame
+from squall.chaos.drivers.library import Order
+from squall.chaos.drivers.members.host import LibraryMember
+from squall.chaos.drivers.messages import heard
+from squall.chaos.drivers.process import CLIENT_ENDED, FINISH_SLACK_S, Process
+from squall.chaos.drivers.transactors.outcomes import ABORT, BEGIN, COMMIT, INIT, OFFSETS
+from squall.workloads.client.cluster import Place
+from squall.workloads.client.groups.offsets import CommitEnd
+from squall.workloads.client.outcomes import Outcome, Status
+from squall.workloads.client.transactions import Ended, Identity, NotDone
+from squall.workloads.group_notes import Identity as Member
+from squall.workloads.libraries import Assigned, Read, Sought, Troubled
 
 
 class _Answer(NamedTuple):

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from enum import Enum
 from typing import Any, NamedTuple, Protocol
 
-from chaos.drivers.library import FAIL, INFO, Answer, Order, Place
+from squall.chaos.drivers.library import FAIL, INFO, Answer, Order, Place
 
 INIT, BEGIN, COMMIT, ABORT = "init", "begin", "commit", "abort"
 OFFSETS = "txn_offsets"
@@ -92,6 +92,6 @@ def load(client: str) -> Library:
     """The module that drives this library's transactions."""
     from importlib import import_module
 
-    name = f"chaos.drivers.transactors.with_{client.replace('-', '_')}"
+    name = f"squall.chaos.drivers.transactors.with_{client.replace('-', '_')}"
     found: Library = import_module(name)
     return found

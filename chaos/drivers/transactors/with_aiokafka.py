@@ -8,8 +8,8 @@ from typing import Any
 from aiokafka import AIOKafkaProducer, TopicPartition
 from aiokafka.errors import IllegalOperation, KafkaConnectionError
 
-from chaos.drivers.library import FAIL, INFO, Answer, Order, Place
-from chaos.drivers.transactors.outcomes import (
+from squall.chaos.drivers.library import FAIL, INFO, Answer, Order, Place
+from squall.chaos.drivers.transactors.outcomes import (
     ABORT,
     BEGIN,
     COMMIT,
@@ -24,7 +24,7 @@ from chaos.drivers.transactors.outcomes import (
     Then,
     Weighed,
 )
-from chaos.drivers.with_aiokafka import NO_ROOM, Sending, settings, version
+from squall.chaos.drivers.with_aiokafka import NO_ROOM, Sending, settings, version
 
 __all__ = ["transactor", "version"]
 

@@ -9,8 +9,8 @@ from typing import Any
 
 from confluent_kafka import KafkaError, KafkaException, TopicPartition
 
-from chaos.drivers.library import FAIL, INFO, Answer, Order, Place
-from chaos.drivers.transactors.outcomes import (
+from squall.chaos.drivers.library import FAIL, INFO, Answer, Order, Place
+from squall.chaos.drivers.transactors.outcomes import (
     ABORT,
     BEGIN,
     COMMIT,
@@ -27,7 +27,7 @@ from chaos.drivers.transactors.outcomes import (
     Then,
     Weighed,
 )
-from chaos.drivers.with_confluent import NEVER_LEFT, Sending, settings, version
+from squall.chaos.drivers.with_confluent import NEVER_LEFT, Sending, settings, version
 
 __all__ = ["transactor", "version"]
 

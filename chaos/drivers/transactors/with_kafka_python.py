@@ -15,8 +15,8 @@ from kafka.errors import (
 )
 from kafka.structs import OffsetAndMetadata
 
-from chaos.drivers.library import FAIL, INFO, Answer, Order, Place
-from chaos.drivers.transactors.outcomes import (
+from squall.chaos.drivers.library import FAIL, INFO, Answer, Order, Place
+from squall.chaos.drivers.transactors.outcomes import (
     ABORT,
     BEGIN,
     COMMIT,
@@ -33,7 +33,7 @@ from chaos.drivers.transactors.outcomes import (
     Then,
     Weighed,
 )
-from chaos.drivers.with_kafka_python import Sending, settings, version
+from squall.chaos.drivers.with_kafka_python import Sending, settings, version
 
 __all__ = ["transactor", "version"]
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from chaos.faults.kind import Trait
-from chaos.faults.stage import Played, Stage
-from chaos.faults.targets import Unresolved, check_target
-from workloads.control import Handle
+from squall.chaos.faults.kind import Trait
+from squall.chaos.faults.stage import Played, Stage
+from squall.chaos.faults.targets import Unresolved, check_target
+from squall.workloads.control import Handle
 
 
 def handle_of(stage: Stage, p: Played) -> Handle:

@@ -18,14 +18,14 @@ from typing import Any, Protocol, TypeGuard
 
 import trio
 
-from broker.env import Env, Transport
-from broker.protocol.errors import ErrorCode, MalformedFrame
-from broker.protocol.header import decode_response_header, encode_request
-from broker.protocol.schema.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic
-from chaos.faults.pace import POLL_S
-from chaos.faults.stage import Played, Stage
-from chaos.runtimes.contract import Cut, Link, Manner, Stream
-from chaos.runtimes.layout import INTERNAL, Address, addresses
+from squall.broker.env import Env, Transport
+from squall.broker.protocol.errors import ErrorCode, MalformedFrame
+from squall.broker.protocol.header import decode_response_header, encode_request
+from squall.broker.protocol.schema.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic
+from squall.chaos.faults.pace import POLL_S
+from squall.chaos.faults.stage import Played, Stage
+from squall.chaos.runtimes.contract import Cut, Link, Manner, Stream
+from squall.chaos.runtimes.layout import INTERNAL, Address, addresses
 
 CLIENT_ID, TOPIC = "squall-probe", "squall-probe"
 """A session needs a partition that is fetched. There is no such topic, which does not matter."""

@@ -10,17 +10,17 @@ from functools import partial
 
 import trio
 
-from chaos.errors import HarnessError
-from chaos.faults.pace import POLL_S
-from chaos.faults.stage import Patience, Played, Stage
-from chaos.faults.targets import ClusterView, Unresolved, resolve
-from chaos.runtimes.layout import INTERNAL, addresses
-from workloads.client import admin
-from workloads.client.admin import QuorumView
-from workloads.client.client import Client
-from workloads.client.cluster import Place
-from workloads.client.connection import RequestFailed, UnsupportedApi
-from workloads.client.settings import ClientSettings
+from squall.chaos.errors import HarnessError
+from squall.chaos.faults.pace import POLL_S
+from squall.chaos.faults.stage import Patience, Played, Stage
+from squall.chaos.faults.targets import ClusterView, Unresolved, resolve
+from squall.chaos.runtimes.layout import INTERNAL, addresses
+from squall.workloads.client import admin
+from squall.workloads.client.admin import QuorumView
+from squall.workloads.client.client import Client
+from squall.workloads.client.cluster import Place
+from squall.workloads.client.connection import RequestFailed, UnsupportedApi
+from squall.workloads.client.settings import ClientSettings
 
 ASK_MS = 5_000
 AGAIN_S = 0.5

@@ -9,17 +9,17 @@ from typing import Any
 
 import trio
 
-from broker.protocol.apis import ApiKey
-from broker.protocol.errors import ErrorCode
-from chaos.faults.acts.directions import Ways
-from chaos.faults.acts.worse_links import answering
-from chaos.faults.pace import LONGER_S, POLL_S, WHOLE_WITHIN_S
-from chaos.faults.proofs import wrong_way
-from chaos.faults.shapes import links_of
-from chaos.faults.stage import Patience, Played, Stage
-from chaos.faults.targets import Unresolved
-from chaos.runtimes.contract import Cut, Evidence, FrameAct, Frames, Link, LinkFault, Probe, Stream
-from chaos.runtimes.wire.frames import FETCH, METADATA_FETCH, Traffic
+from squall.broker.protocol.apis import ApiKey
+from squall.broker.protocol.errors import ErrorCode
+from squall.chaos.faults.acts.directions import Ways
+from squall.chaos.faults.acts.worse_links import answering
+from squall.chaos.faults.pace import LONGER_S, POLL_S, WHOLE_WITHIN_S
+from squall.chaos.faults.proofs import wrong_way
+from squall.chaos.faults.shapes import links_of
+from squall.chaos.faults.stage import Patience, Played, Stage
+from squall.chaos.faults.targets import Unresolved
+from squall.chaos.runtimes.contract import Cut, Evidence, FrameAct, Frames, Link, LinkFault, Probe, Stream
+from squall.chaos.runtimes.wire.frames import FETCH, METADATA_FETCH, Traffic
 
 LAST_LOOK_S = 0.5
 """A cut link is probed again this long before the cut ends."""

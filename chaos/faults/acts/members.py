@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import trio
 
-from chaos.faults.pace import POLL_S
-from chaos.faults.stage import Played, Stage
-from chaos.faults.targets import Unresolved, check_target
-from workloads.client import admin
-from workloads.client.connection import RequestFailed, UnsupportedApi
-from workloads.control import Handle, InGroup
+from squall.chaos.faults.pace import POLL_S
+from squall.chaos.faults.stage import Played, Stage
+from squall.chaos.faults.targets import Unresolved, check_target
+from squall.workloads.client import admin
+from squall.workloads.client.connection import RequestFailed, UnsupportedApi
+from squall.workloads.control import Handle, InGroup
 
 ASKED_WITHIN_S = 2.0
 """For so long one question waits for its coordinator."""

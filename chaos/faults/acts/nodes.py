@@ -13,11 +13,11 @@ from typing import Any
 
 import trio
 
-from chaos.errors import HarnessError
-from chaos.faults.pace import POLL_S
-from chaos.faults.proofs import CONTROLLED, left_as_asked, stayed_down
-from chaos.faults.stage import Patience, Played, Stage
-from chaos.runtimes.contract import Evidence, NodeState
+from squall.chaos.errors import HarnessError
+from squall.chaos.faults.pace import POLL_S
+from squall.chaos.faults.proofs import CONTROLLED, left_as_asked, stayed_down
+from squall.chaos.faults.stage import Patience, Played, Stage
+from squall.chaos.runtimes.contract import Evidence, NodeState
 
 Take = Callable[[int], Awaitable[Evidence]]
 Found = Mapping[int, dict[str, Any]]

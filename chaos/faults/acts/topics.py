@@ -13,25 +13,25 @@ from random import Random
 
 import trio
 
-from broker.protocol.timestamps import EARLIEST, LATEST
-from broker.protocol.wire import ZERO_UUID
-from chaos.errors import HarnessError
-from chaos.faults.proofs import changed_topics
-from chaos.faults.stage import Played, Stage
-from chaos.faults.targets import Unresolved
-from chaos.runtimes.contract import NodeState
-from workloads.client import admin, topics
-from workloads.client.client import Client
-from workloads.client.cluster import Place
-from workloads.client.connection import VERSION, RequestFailed, UnsupportedApi
-from workloads.client.new_topic import NewTopic
-from workloads.client.outcomes import Status
-from workloads.client.settings import ConsumerSettings
-from workloads.control import Desk, Handle
-from workloads.counters import Counters
-from workloads.passing import SETTINGS as CLIENT_SETTINGS
-from workloads.passing import write_to
-from workloads.reader import RecordedReader
+from squall.broker.protocol.timestamps import EARLIEST, LATEST
+from squall.broker.protocol.wire import ZERO_UUID
+from squall.chaos.errors import HarnessError
+from squall.chaos.faults.proofs import changed_topics
+from squall.chaos.faults.stage import Played, Stage
+from squall.chaos.faults.targets import Unresolved
+from squall.chaos.runtimes.contract import NodeState
+from squall.workloads.client import admin, topics
+from squall.workloads.client.client import Client
+from squall.workloads.client.cluster import Place
+from squall.workloads.client.connection import VERSION, RequestFailed, UnsupportedApi
+from squall.workloads.client.new_topic import NewTopic
+from squall.workloads.client.outcomes import Status
+from squall.workloads.client.settings import ConsumerSettings
+from squall.workloads.control import Desk, Handle
+from squall.workloads.counters import Counters
+from squall.workloads.passing import SETTINGS as CLIENT_SETTINGS
+from squall.workloads.passing import write_to
+from squall.workloads.reader import RecordedReader
 
 AGAIN_S, PATIENCE_S = 0.5, 30.0
 """Pause between two requests if the first one is refused; how much longer than the fault lasts one is repeated."""

@@ -10,12 +10,12 @@ from collections.abc import Sequence
 from functools import partial
 from typing import Protocol, TypeGuard
 
-from chaos.errors import HarnessError
-from chaos.faults.pace import POLL_S, whole_within_s
-from chaos.faults.stage import Played, Stage
-from chaos.faults.targets import Unresolved
-from chaos.runtimes.contract import Cut, FrameAct, Frames, Link, LinkFault, Manner, Probe, Stream
-from chaos.runtimes.wire.frames import TRAFFIC, Traffic
+from squall.chaos.errors import HarnessError
+from squall.chaos.faults.pace import POLL_S, whole_within_s
+from squall.chaos.faults.stage import Played, Stage
+from squall.chaos.faults.targets import Unresolved
+from squall.chaos.runtimes.contract import Cut, FrameAct, Frames, Link, LinkFault, Manner, Probe, Stream
+from squall.chaos.runtimes.wire.frames import TRAFFIC, Traffic
 
 
 class TellingTraffic(Protocol):

@@ -22,12 +22,12 @@ from typing import Any
 
 import trio
 
-from chaos.errors import HarnessError
-from chaos.faults.pace import POLL_S, whole_within_s
-from chaos.faults.shapes import links_of
-from chaos.faults.stage import Patience, Played, Stage
-from chaos.faults.targets import Unresolved
-from chaos.runtimes.contract import Cut, Link, LinkFault, Manner, NodeState, Probe
+from squall.chaos.errors import HarnessError
+from squall.chaos.faults.pace import POLL_S, whole_within_s
+from squall.chaos.faults.shapes import links_of
+from squall.chaos.faults.stage import Patience, Played, Stage
+from squall.chaos.faults.targets import Unresolved
+from squall.chaos.runtimes.contract import Cut, Link, LinkFault, Manner, NodeState, Probe
 
 ANSWER_BYTES = 2_000
 """Larger than any answer to a probe: the answer goes through the same narrow link."""

@@ -6,7 +6,7 @@ import pkgutil
 from collections.abc import Mapping
 from importlib import import_module
 
-from chaos.faults.kind import Kind
+from squall.chaos.faults.kind import Kind
 
 
 def _found() -> dict[str, Kind]:

@@ -5,19 +5,19 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING
 
-from chaos.faults import proofs
-from chaos.faults.kind import EVERYWHERE, SIDES, Draw, Kind, Number, Trait
-from chaos.faults.link_faults import MEASURED_BYTES, ON_S, PEERS, both_ends, hit_by, on_clients_side
-from chaos.faults.words import round_trips
-from chaos.runtimes.contract import Bandwidth
+from squall.chaos.faults import proofs
+from squall.chaos.faults.kind import EVERYWHERE, SIDES, Draw, Kind, Number, Trait
+from squall.chaos.faults.link_faults import MEASURED_BYTES, ON_S, PEERS, both_ends, hit_by, on_clients_side
+from squall.chaos.faults.words import round_trips
+from squall.chaos.runtimes.contract import Bandwidth
 
 if TYPE_CHECKING:
-    from chaos.faults.stage import Played, Stage
+    from squall.chaos.faults.stage import Played, Stage
 
 
 async def play(stage: Stage, p: Played) -> None:
     """Limit the bytes a second on the targets' links."""
-    from chaos.faults.acts.worse_links import ANSWER_BYTES, slower, worse
+    from squall.chaos.faults.acts.worse_links import ANSWER_BYTES, slower, worse
 
     rate = int(p.fault.params["kb_per_s"])
     pad = min(MEASURED_BYTES, rate * 300)

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, cast
 
-from chaos.faults import proofs
-from chaos.faults.kind import Choice, Draw, Kind, Number, Trait
-from chaos.faults.targets import Unresolved
-from chaos.faults.words import Json, objects
-from chaos.runtimes.damage import Where
+from squall.chaos.faults import proofs
+from squall.chaos.faults.kind import Choice, Draw, Kind, Number, Trait
+from squall.chaos.faults.targets import Unresolved
+from squall.chaos.faults.words import Json, objects
+from squall.chaos.runtimes.damage import Where
 
 if TYPE_CHECKING:
-    from chaos.faults.stage import Played, Stage
+    from squall.chaos.faults.stage import Played, Stage
 
 
 async def play(stage: Stage, p: Played) -> None:

@@ -5,16 +5,16 @@ from __future__ import annotations
 from random import Random
 from typing import TYPE_CHECKING
 
-from chaos.faults import proofs
-from chaos.faults.kind import EVERYWHERE, Choice, Draw, Kind, Number, Params, Trait
-from chaos.faults.link_faults import hit_by
-from chaos.faults.pace import POLL_S
-from chaos.faults.targets import Unresolved
-from chaos.faults.words import Json
+from squall.chaos.faults import proofs
+from squall.chaos.faults.kind import EVERYWHERE, Choice, Draw, Kind, Number, Params, Trait
+from squall.chaos.faults.link_faults import hit_by
+from squall.chaos.faults.pace import POLL_S
+from squall.chaos.faults.targets import Unresolved
+from squall.chaos.faults.words import Json
 
 if TYPE_CHECKING:
-    from chaos.faults.stage import Played, Stage
-    from workloads.control import Handle
+    from squall.chaos.faults.stage import Played, Stage
+    from squall.workloads.control import Handle
 
 ALIVE_WITHIN_S = 5.0
 """Until a client has a process that can crash."""
@@ -24,7 +24,7 @@ FOLLOWED_WITHIN_S = 10.0
 
 async def play(stage: Stage, p: Played) -> None:
     """Crash or pause the client, as the parameter `how` says."""
-    from chaos.faults.acts.clients import handle_of
+    from squall.chaos.faults.acts.clients import handle_of
 
     handle = handle_of(stage, p)
     await (_crash if p.fault.params["how"] == "crash" else _stand_still)(stage, p, handle)

@@ -5,16 +5,16 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
-from chaos.errors import HarnessError
-from chaos.faults import proofs
-from chaos.faults.kind import Choice, Draw, Kind, Number, Params, Setting, Trait, listed
-from chaos.faults.targets import Unresolved
-from chaos.faults.words import Json, mapping, number
-from chaos.runtimes.capabilities import fakes_time
-from chaos.runtimes.contract import ClockWord, Evidence
+from squall.chaos.errors import HarnessError
+from squall.chaos.faults import proofs
+from squall.chaos.faults.kind import Choice, Draw, Kind, Number, Params, Setting, Trait, listed
+from squall.chaos.faults.targets import Unresolved
+from squall.chaos.faults.words import Json, mapping, number
+from squall.chaos.runtimes.capabilities import fakes_time
+from squall.chaos.runtimes.contract import ClockWord, Evidence
 
 if TYPE_CHECKING:
-    from chaos.faults.stage import Played, Stage
+    from squall.chaos.faults.stage import Played, Stage
 
 LEAST_STROBE_MS = 200
 """A broker process reads its clock offset every 50 ms."""

@@ -6,21 +6,21 @@ from functools import partial
 from random import Random
 from typing import TYPE_CHECKING, Any, cast
 
-from chaos.errors import HarnessError
-from chaos.faults import proofs
-from chaos.faults.calls import hit_by_calls, on_writes
-from chaos.faults.kind import Choice, Draw, Kind, Number, Trait
-from chaos.faults.pace import LONGER_S
-from chaos.faults.words import Json, came_back, mapping, nth
-from chaos.runtimes.contract import CrashOp
+from squall.chaos.errors import HarnessError
+from squall.chaos.faults import proofs
+from squall.chaos.faults.calls import hit_by_calls, on_writes
+from squall.chaos.faults.kind import Choice, Draw, Kind, Number, Trait
+from squall.chaos.faults.pace import LONGER_S
+from squall.chaos.faults.words import Json, came_back, mapping, nth
+from squall.chaos.runtimes.contract import CrashOp
 
 if TYPE_CHECKING:
-    from chaos.faults.stage import Played, Stage
+    from squall.chaos.faults.stage import Played, Stage
 
 
 async def play(stage: Stage, p: Played) -> None:
     """Kill the process just before its n-th fsync, write or send since the fault began. Restart it at the end."""
-    from chaos.faults.acts.nodes import look_down
+    from squall.chaos.faults.acts.nodes import look_down
 
     if len(p.resolved) != 1:
         raise HarnessError(f"a crash point is of one node: {p.fault.target} is {len(p.resolved)}")

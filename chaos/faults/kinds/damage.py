@@ -6,16 +6,16 @@ from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, cast
 
-from chaos.errors import HarnessError
-from chaos.faults import proofs
-from chaos.faults.kind import Choice, Draw, Fault, Kind, Number, Site, Trait
-from chaos.faults.pace import POLL_S
-from chaos.faults.targets import Unresolved
-from chaos.faults.words import Json, mapping
-from chaos.runtimes.damage import How
+from squall.chaos.errors import HarnessError
+from squall.chaos.faults import proofs
+from squall.chaos.faults.kind import Choice, Draw, Fault, Kind, Number, Site, Trait
+from squall.chaos.faults.pace import POLL_S
+from squall.chaos.faults.targets import Unresolved
+from squall.chaos.faults.words import Json, mapping
+from squall.chaos.runtimes.damage import How
 
 if TYPE_CHECKING:
-    from chaos.faults.stage import Played, Stage
+    from squall.chaos.faults.stage import Played, Stage
 
 IN_SYNC_WITHIN_S = 8.0
 CAUGHT_UP_WITHIN_S = 60.0
@@ -29,7 +29,7 @@ async def play(stage: Stage, p: Played) -> None:
     has caught up: so evidence has who was in sync before, and when the node was again (as of `power_loss`).
     """
     how, size = cast(How, p.fault.params["how"]), int(p.fault.params["bytes"])
-    from chaos.faults.acts.nodes import look_down
+    from squall.chaos.faults.acts.nodes import look_down
 
     if len(p.resolved) != 1:
         raise HarnessError(f"one disk at a time is damaged: {p.fault.target} is {len(p.resolved)}")

@@ -6,15 +6,15 @@ from collections.abc import Mapping
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from chaos.faults import proofs
-from chaos.faults.calls import hit_by_calls, on_writes
-from chaos.faults.kind import Choice, Draw, Kind, Number, Params, Trait
-from chaos.faults.pace import LONGER_S
-from chaos.faults.words import Json, came_back, objects
-from chaos.runtimes.contract import DiskFault, FailWrites, NodeState, SlowDisk
+from squall.chaos.faults import proofs
+from squall.chaos.faults.calls import hit_by_calls, on_writes
+from squall.chaos.faults.kind import Choice, Draw, Kind, Number, Params, Trait
+from squall.chaos.faults.pace import LONGER_S
+from squall.chaos.faults.words import Json, came_back, objects
+from squall.chaos.runtimes.contract import DiskFault, FailWrites, NodeState, SlowDisk
 
 if TYPE_CHECKING:
-    from chaos.faults.stage import Played, Stage
+    from squall.chaos.faults.stage import Played, Stage
 
 
 async def play(stage: Stage, p: Played) -> None:

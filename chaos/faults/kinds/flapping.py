@@ -4,18 +4,18 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from chaos.faults import proofs
-from chaos.faults.kind import EVERYWHERE, MANNERS, SIDES, Choice, Draw, Kind, Number, Trait
-from chaos.faults.link_faults import PEERS, both_ends, hit_by, on_clients_side
-from chaos.faults.words import Json, integer, objects
+from squall.chaos.faults import proofs
+from squall.chaos.faults.kind import EVERYWHERE, MANNERS, SIDES, Choice, Draw, Kind, Number, Trait
+from squall.chaos.faults.link_faults import PEERS, both_ends, hit_by, on_clients_side
+from squall.chaos.faults.words import Json, integer, objects
 
 if TYPE_CHECKING:
-    from chaos.faults.stage import Played, Stage
+    from squall.chaos.faults.stage import Played, Stage
 
 
 async def play(stage: Stage, p: Played) -> None:
     """Cut and heal the targets' links again and again. Probe them in each state."""
-    from chaos.faults.acts.worse_links import cut_in_turns
+    from squall.chaos.faults.acts.worse_links import cut_in_turns
 
     await cut_in_turns(stage, p)
 

@@ -5,14 +5,14 @@ from __future__ import annotations
 from random import Random
 from typing import TYPE_CHECKING, Any
 
-from chaos.faults import proofs
-from chaos.faults.kind import EVERYWHERE, Draw, Kind, Number, Params, Trait
-from chaos.faults.link_faults import ON_S, PEERS, both_ends, on_clients_side
-from chaos.faults.words import round_trips
-from chaos.runtimes.contract import Latency
+from squall.chaos.faults import proofs
+from squall.chaos.faults.kind import EVERYWHERE, Draw, Kind, Number, Params, Trait
+from squall.chaos.faults.link_faults import ON_S, PEERS, both_ends, on_clients_side
+from squall.chaos.faults.words import round_trips
+from squall.chaos.runtimes.contract import Latency
 
 if TYPE_CHECKING:
-    from chaos.faults.stage import Played, Stage
+    from squall.chaos.faults.stage import Played, Stage
 
 SIDE_SHARE = 0.2
 """The share of these faults that a swarm puts on clients' links."""
@@ -20,7 +20,7 @@ SIDE_SHARE = 0.2
 
 async def play(stage: Stage, p: Played) -> None:
     """Bytes on the targets' links arrive late."""
-    from chaos.faults.acts.worse_links import slower, worse
+    from squall.chaos.faults.acts.worse_links import slower, worse
 
     delay, jitter = int(p.fault.params["latency_ms"]), int(p.fault.params["jitter_ms"])
     limit_s = stage.probe_timeout_s + 6 * (delay + jitter) / 1000

@@ -6,13 +6,13 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from chaos.draws import rng_for
-from chaos.faults import proofs
-from chaos.faults.kind import EVERYWHERE, Choice, Draw, Fault, Kind, Number, Params, Setting, Site, Trait
-from chaos.faults.words import Json, mapping
+from squall.chaos.draws import rng_for
+from squall.chaos.faults import proofs
+from squall.chaos.faults.kind import EVERYWHERE, Choice, Draw, Fault, Kind, Number, Params, Setting, Site, Trait
+from squall.chaos.faults.words import Json, mapping
 
 if TYPE_CHECKING:
-    from chaos.faults.stage import Played, Stage
+    from squall.chaos.faults.stage import Played, Stage
 
 ASKS: Mapping[str, tuple[str, ...]] = {
     "preferred": ("ELECT_LEADERS",),
@@ -32,7 +32,7 @@ async def play(stage: Stage, p: Played) -> None:
     """Elections of preferred or unclean leaders, the move of a partition that a target leads or holds, of all that it
     holds, or of some to it; or the controller's resignation.
     """
-    from chaos.faults.acts.leaders import change_leaders, resign
+    from squall.chaos.faults.acts.leaders import change_leaders, resign
 
     await (resign if p.fault.params["how"] == "resign" else change_leaders)(stage, p)
 

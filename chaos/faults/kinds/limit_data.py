@@ -5,19 +5,19 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING
 
-from chaos.faults import proofs
-from chaos.faults.kind import EVERYWHERE, SIDES, Draw, Kind, Number, Trait
-from chaos.faults.link_faults import ON_S, PEERS, both_ends, hit_by, on_clients_side
-from chaos.faults.words import how_they_ended
-from chaos.runtimes.contract import LimitData
+from squall.chaos.faults import proofs
+from squall.chaos.faults.kind import EVERYWHERE, SIDES, Draw, Kind, Number, Trait
+from squall.chaos.faults.link_faults import ON_S, PEERS, both_ends, hit_by, on_clients_side
+from squall.chaos.faults.words import how_they_ended
+from squall.chaos.runtimes.contract import LimitData
 
 if TYPE_CHECKING:
-    from chaos.faults.stage import Played, Stage
+    from squall.chaos.faults.stage import Played, Stage
 
 
 async def play(stage: Stage, p: Played) -> None:
     """End each of the targets' connections after it has carried a given number of bytes."""
-    from chaos.faults.acts.worse_links import ends, worse
+    from squall.chaos.faults.acts.worse_links import ends, worse
 
     limit = int(p.fault.params["limit_bytes"])
     limit_s = stage.probe_timeout_s + limit / 2_000_000

@@ -5,16 +5,16 @@ from __future__ import annotations
 from random import Random
 from typing import TYPE_CHECKING
 
-from chaos.errors import HarnessError
-from chaos.faults import proofs
-from chaos.faults.kind import EVERYWHERE, Draw, Kind, Number, Params, Setting, Trait
-from chaos.faults.link_faults import hit_by
-from chaos.faults.pace import POLL_S
-from chaos.faults.words import Json, integer
+from squall.chaos.errors import HarnessError
+from squall.chaos.faults import proofs
+from squall.chaos.faults.kind import EVERYWHERE, Draw, Kind, Number, Params, Setting, Trait
+from squall.chaos.faults.link_faults import hit_by
+from squall.chaos.faults.pace import POLL_S
+from squall.chaos.faults.words import Json, integer
 
 if TYPE_CHECKING:
-    from chaos.faults.stage import Played, Stage
-    from workloads.control import Handle, InGroup
+    from squall.chaos.faults.stage import Played, Stage
+    from squall.workloads.control import Handle, InGroup
 
 LEFT_WITHIN_S = 0.25
 """Who says that it leaves is off its coordinator's list by then. Sessions are longer, by more than one heartbeat."""
@@ -28,8 +28,8 @@ async def play(stage: Stage, p: Played) -> None:
     """Crash the member, and let it have a successor at the end. The proof is its coordinator's."""
     import trio
 
-    from chaos.faults.acts.members import member_of, name_of, settled
-    from chaos.faults.targets import Unresolved
+    from squall.chaos.faults.acts.members import member_of, name_of, settled
+    from squall.chaos.faults.targets import Unresolved
 
     handle, me = member_of(stage, p, named=False), p.fault.id
     known = await settled(stage, handle)
@@ -58,7 +58,7 @@ async def play(stage: Stage, p: Played) -> None:
 
 async def _still_listed(stage: Stage, p: Played, known: InGroup) -> None:
     """Ask the coordinator when a member that has left would be gone, and its session cannot be over."""
-    from chaos.faults.acts.members import listed
+    from squall.chaos.faults.acts.members import listed
 
     await stage.sleep(LEFT_WITHIN_S)
     answer: bool | None = None
@@ -74,7 +74,7 @@ async def _watch(stage: Stage, p: Played, handle: Handle, known: InGroup) -> Non
     """Ask again and again, until the coordinator lists the member no more; then wait for a successor. Who has an
     instance id may lose its place to its successor before it is given up.
     """
-    from chaos.faults.acts.members import members_of
+    from squall.chaos.faults.acts.members import members_of
 
     others: frozenset[str] | None = None
     asked_s = listed_s = 0.0

@@ -6,15 +6,15 @@ from collections import Counter
 from random import Random
 from typing import TYPE_CHECKING
 
-from chaos.faults import proofs
-from chaos.faults.kind import EVERYWHERE, Draw, Kind, Number, Params, Setting, Trait
-from chaos.faults.link_faults import hit_by
-from chaos.faults.pace import POLL_S
-from chaos.faults.words import Json, objects
+from squall.chaos.faults import proofs
+from squall.chaos.faults.kind import EVERYWHERE, Draw, Kind, Number, Params, Setting, Trait
+from squall.chaos.faults.link_faults import hit_by
+from squall.chaos.faults.pace import POLL_S
+from squall.chaos.faults.words import Json, objects
 
 if TYPE_CHECKING:
-    from chaos.faults.stage import Played, Stage
-    from workloads.control import Double
+    from squall.chaos.faults.stage import Played, Stage
+    from squall.workloads.control import Double
 
 BEGUN_WITHIN_S = 15.0
 """Until the second process has begun: the member may stand still, or join anew."""
@@ -24,7 +24,7 @@ TOLD_WITHIN_S = 30.0
 
 async def play(stage: Stage, p: Played) -> None:
     """Start the second process; it goes at the end, without a word."""
-    from chaos.faults.acts.members import member_of, name_of, settled
+    from squall.chaos.faults.acts.members import member_of, name_of, settled
 
     handle, me = member_of(stage, p, named=True), p.fault.id
     known = await settled(stage, handle, at_work=True)

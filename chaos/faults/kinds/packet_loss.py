@@ -5,15 +5,15 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from chaos.faults import proofs
-from chaos.faults.kind import SIDES, Choice, Draw, Fault, Kind, Number, Site, Trait
-from chaos.faults.link_faults import off_peers, on_clients_side
-from chaos.faults.shapes import links_of
-from chaos.faults.words import counted
-from chaos.runtimes.contract import Loss
+from squall.chaos.faults import proofs
+from squall.chaos.faults.kind import SIDES, Choice, Draw, Fault, Kind, Number, Site, Trait
+from squall.chaos.faults.link_faults import off_peers, on_clients_side
+from squall.chaos.faults.shapes import links_of
+from squall.chaos.faults.words import counted
+from squall.chaos.runtimes.contract import Loss
 
 if TYPE_CHECKING:
-    from chaos.faults.stage import Played, Stage
+    from squall.chaos.faults.stage import Played, Stage
 
 OFTEN, FEW = 0.3, 10
 """Of few packets so large a share is lost that some are; few: up to so many records a second."""
@@ -21,7 +21,7 @@ OFTEN, FEW = 0.3, 10
 
 async def play(stage: Stage, p: Played) -> None:
     """The targets' packets get lost and come late."""
-    from chaos.faults.acts.links import count
+    from squall.chaos.faults.acts.links import count
 
     loss = Loss(float(p.fault.params["probability"]), int(p.fault.params["rto_ms"]))
     await count(stage, p, links_of(p.fault.params, p.hit, stage.runtime.links()), loss)

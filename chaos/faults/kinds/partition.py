@@ -6,14 +6,14 @@ from collections.abc import Sequence
 from random import Random
 from typing import TYPE_CHECKING, Any
 
-from chaos.faults import proofs
-from chaos.faults.kind import EVERYWHERE, MANNERS, SHAPES, SIDES, TRAFFIC, Choice, Draw, Kind, Params, Trait
-from chaos.faults.link_faults import BETWEEN_BROKERS, ON_S, untold
-from chaos.faults.shapes import partition_cuts
-from chaos.faults.words import cut_and_healed
+from squall.chaos.faults import proofs
+from squall.chaos.faults.kind import EVERYWHERE, MANNERS, SHAPES, SIDES, TRAFFIC, Choice, Draw, Kind, Params, Trait
+from squall.chaos.faults.link_faults import BETWEEN_BROKERS, ON_S, untold
+from squall.chaos.faults.shapes import partition_cuts
+from squall.chaos.faults.words import cut_and_healed
 
 if TYPE_CHECKING:
-    from chaos.faults.stage import Played, Stage
+    from squall.chaos.faults.stage import Played, Stage
 
 OF_ITS_TARGET = ("isolate", "one-way")
 """Shapes that leave all other nodes together, with a quorum among them or without any change of an ISR. Clients' links
@@ -27,9 +27,9 @@ SHAPE_SHARE, SIDE_SHARE = 0.25, 0.2
 
 async def play(stage: Stage, p: Played) -> None:
     """Cut directed links: between brokers, or of clients to brokers."""
-    from chaos.faults.acts.links import cut
-    from chaos.faults.acts.traffic import cut_traffic
-    from chaos.runtimes.wire.frames import Traffic
+    from squall.chaos.faults.acts.links import cut
+    from squall.chaos.faults.acts.traffic import cut_traffic
+    from squall.chaos.runtimes.wire.frames import Traffic
 
     cuts = partition_cuts(p.fault.params, p.hit, stage.runtime.nodes, stage.runtime.links())
     if p.fault.params["side"] in TRAFFIC:

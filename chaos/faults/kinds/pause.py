@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from chaos.errors import HarnessError
-from chaos.faults import proofs
-from chaos.faults.kind import EVERYWHERE, Draw, Kind, Number, Trait
-from chaos.faults.words import Json, mapping, objects, process, texts
-from chaos.runtimes.contract import NodeState
+from squall.chaos.errors import HarnessError
+from squall.chaos.faults import proofs
+from squall.chaos.faults.kind import EVERYWHERE, Draw, Kind, Number, Trait
+from squall.chaos.faults.words import Json, mapping, objects, process, texts
+from squall.chaos.runtimes.contract import NodeState
 
 if TYPE_CHECKING:
-    from chaos.faults.stage import Played, Stage
+    from squall.chaos.faults.stage import Played, Stage
 
 
 async def play(stage: Stage, p: Played) -> None:

@@ -5,14 +5,14 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING, Any, cast
 
-from chaos.faults import proofs
-from chaos.faults.kind import Draw, Kind, Number, Trait
-from chaos.faults.words import Json, came_back, mapping
-from chaos.runtimes.layout import choose_controllers
+from squall.chaos.faults import proofs
+from squall.chaos.faults.kind import Draw, Kind, Number, Trait
+from squall.chaos.faults.words import Json, came_back, mapping
+from squall.chaos.runtimes.layout import choose_controllers
 
 if TYPE_CHECKING:
-    from chaos.faults.kind import Fault, Site
-    from chaos.faults.stage import Played, Stage
+    from squall.chaos.faults.kind import Fault, Site
+    from squall.chaos.faults.stage import Played, Stage
 
 CAUGHT_UP_WITHIN_S = 60.0
 
@@ -24,7 +24,7 @@ async def play(stage: Stage, p: Played) -> None:
     partition's ISR before (`isr`). The fault's record stays open until the nodes have caught up with the others
     (`caught_up_ns`; -1: not within the available time).
     """
-    from chaos.faults.acts.nodes import look_down
+    from squall.chaos.faults.acts.nodes import look_down
 
     stage.check_metadata_survives(p.resolved)
     await stage.begin_on_running_nodes(p)
@@ -52,7 +52,7 @@ async def play(stage: Stage, p: Played) -> None:
 
 def lands(fault: Fault, site: Site) -> Fault:
     """Draw a kill where `Stage.check_metadata_survives` would refuse: after a failed fsync of the only voter."""
-    from chaos.faults.vocabulary import make_fault
+    from squall.chaos.faults.vocabulary import make_fault
 
     forgot = any(Trait.FORGETS_SYNCS in other.traits and other.at_s < fault.at_s for other in site.faults)
     if len(choose_controllers(tuple(range(site.ground.nodes)))) > 1 or not (forgot and site.ground.flushes):

@@ -7,16 +7,29 @@ from dataclasses import replace
 from random import Random
 from typing import TYPE_CHECKING, Any
 
-from chaos.draws import rng_for
-from chaos.faults import proofs
-from chaos.faults.calls import many_records
-from chaos.faults.kind import HOLDING, SIDES, TRAFFIC, Choice, Draw, Fault, Kind, Number, Params, Setting, Site, Trait
-from chaos.faults.link_faults import off_peers, on_clients_side, untold
-from chaos.faults.shapes import asked_over
-from chaos.faults.words import counted, nth
+from squall.chaos.draws import rng_for
+from squall.chaos.faults import proofs
+from squall.chaos.faults.calls import many_records
+from squall.chaos.faults.kind import (
+    HOLDING,
+    SIDES,
+    TRAFFIC,
+    Choice,
+    Draw,
+    Fault,
+    Kind,
+    Number,
+    Params,
+    Setting,
+    Site,
+    Trait,
+)
+from squall.chaos.faults.link_faults import off_peers, on_clients_side, untold
+from squall.chaos.faults.shapes import asked_over
+from squall.chaos.faults.words import counted, nth
 
 if TYPE_CHECKING:
-    from chaos.faults.stage import Played, Stage
+    from squall.chaos.faults.stage import Played, Stage
 
 APIS = (
     *("Produce", "Fetch", "ListOffsets", "Metadata", "OffsetForLeaderEpoch", "InitProducerId", "CreateTopics"),
@@ -97,7 +110,7 @@ DONE = {
 
 async def play(stage: Stage, p: Played) -> None:
     """The link drops, delays or doubles requests of one API to the targets, or answers them with an error."""
-    from chaos.faults.acts.links import count, frames
+    from squall.chaos.faults.acts.links import count, frames
 
     await count(stage, p, asked_over(p.fault.params, p.hit, stage.runtime.links()), frames(p.fault.params))
 

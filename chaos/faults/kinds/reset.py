@@ -5,13 +5,13 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from chaos.faults import proofs
-from chaos.faults.kind import EVERYWHERE, SIDES, Choice, Draw, Fault, Kind, Number, Site, Trait
-from chaos.faults.link_faults import off_peers, on_clients_side
-from chaos.faults.words import Json, objects
+from squall.chaos.faults import proofs
+from squall.chaos.faults.kind import EVERYWHERE, SIDES, Choice, Draw, Fault, Kind, Number, Site, Trait
+from squall.chaos.faults.link_faults import off_peers, on_clients_side
+from squall.chaos.faults.words import Json, objects
 
 if TYPE_CHECKING:
-    from chaos.faults.stage import Played, Stage
+    from squall.chaos.faults.stage import Played, Stage
 
 ANSWERS_MS = 1000
 """The life of a measured link's connection between two resets."""
@@ -19,7 +19,7 @@ ANSWERS_MS = 1000
 
 async def play(stage: Stage, p: Played) -> None:
     """Reset the targets' connections at the beginning, and then at intervals until the end."""
-    from chaos.faults.acts.links import reset_connections
+    from squall.chaos.faults.acts.links import reset_connections
 
     await reset_connections(stage, p)
 

@@ -5,14 +5,14 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING
 
-from chaos.faults import proofs
-from chaos.faults.kind import EVERYWHERE, SIDES, Draw, Kind, Number, Trait
-from chaos.faults.link_faults import ON_S, PEERS, both_ends, hit_by, on_clients_side
-from chaos.faults.words import how_they_ended
-from chaos.runtimes.contract import ResetPeer
+from squall.chaos.faults import proofs
+from squall.chaos.faults.kind import EVERYWHERE, SIDES, Draw, Kind, Number, Trait
+from squall.chaos.faults.link_faults import ON_S, PEERS, both_ends, hit_by, on_clients_side
+from squall.chaos.faults.words import how_they_ended
+from squall.chaos.runtimes.contract import ResetPeer
 
 if TYPE_CHECKING:
-    from chaos.faults.stage import Played, Stage
+    from squall.chaos.faults.stage import Played, Stage
 
 
 async def play(stage: Stage, p: Played) -> None:
@@ -21,7 +21,7 @@ async def play(stage: Stage, p: Played) -> None:
     Toxiproxy does so in each direction separately: a client that waits for an answer sees the reset after twice the
     time.
     """
-    from chaos.faults.acts.worse_links import ends, worse
+    from squall.chaos.faults.acts.worse_links import ends, worse
 
     after_ms = int(p.fault.params["after_ms"])
     proof = ends(

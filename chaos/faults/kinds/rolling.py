@@ -4,18 +4,18 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from chaos.faults import proofs
-from chaos.faults.kind import Choice, Draw, Kind, Number, Trait
-from chaos.faults.link_faults import hit_by
-from chaos.faults.words import steps_in_turn
+from squall.chaos.faults import proofs
+from squall.chaos.faults.kind import Choice, Draw, Kind, Number, Trait
+from squall.chaos.faults.link_faults import hit_by
+from squall.chaos.faults.words import steps_in_turn
 
 if TYPE_CHECKING:
-    from chaos.faults.stage import Played, Stage
+    from squall.chaos.faults.stage import Played, Stage
 
 
 async def play(stage: Stage, p: Played) -> None:
     """Restart each target in turn. The next restart waits until every partition is in sync."""
-    from chaos.faults.acts.nodes import one_by_one
+    from squall.chaos.faults.acts.nodes import one_by_one
 
     await one_by_one(stage, p)
 

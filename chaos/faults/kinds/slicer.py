@@ -5,14 +5,14 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING
 
-from chaos.faults import proofs
-from chaos.faults.kind import EVERYWHERE, SIDES, Draw, Kind, Number, Params, Trait
-from chaos.faults.link_faults import MEASURED_BYTES, ON_S, PEERS, both_ends, hit_by, on_clients_side
-from chaos.faults.words import round_trips
-from chaos.runtimes.contract import Slicer
+from squall.chaos.faults import proofs
+from squall.chaos.faults.kind import EVERYWHERE, SIDES, Draw, Kind, Number, Params, Trait
+from squall.chaos.faults.link_faults import MEASURED_BYTES, ON_S, PEERS, both_ends, hit_by, on_clients_side
+from squall.chaos.faults.words import round_trips
+from squall.chaos.runtimes.contract import Slicer
 
 if TYPE_CHECKING:
-    from chaos.faults.stage import Played, Stage
+    from squall.chaos.faults.stage import Played, Stage
 
 SHORTEST_MS = 50.0
 """The least delay that counts: a busy machine can cause a smaller one too."""
@@ -21,7 +21,7 @@ _MEASURED_MS = 80.0
 
 async def play(stage: Stage, p: Played) -> None:
     """Bytes on the targets' links arrive in pieces, one after the other."""
-    from chaos.faults.acts.worse_links import ANSWER_BYTES, slower, worse
+    from squall.chaos.faults.acts.worse_links import ANSWER_BYTES, slower, worse
 
     params = p.fault.params
     average, variation = int(params["average_bytes"]), int(params["variation_bytes"])

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from chaos.faults import proofs
-from chaos.faults.kind import Draw, Kind, Number, Trait, listed
-from chaos.faults.words import Json, number, objects
+from squall.chaos.faults import proofs
+from squall.chaos.faults.kind import Draw, Kind, Number, Trait, listed
+from squall.chaos.faults.words import Json, number, objects
 
 if TYPE_CHECKING:
-    from chaos.faults.stage import Played, Stage
+    from squall.chaos.faults.stage import Played, Stage
 
 SHARE_TOLERANCE = 0.2
 

@@ -5,19 +5,19 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING
 
-from chaos.faults import proofs
-from chaos.faults.kind import EVERYWHERE, SIDES, Draw, Kind, Number, Trait
-from chaos.faults.link_faults import ON_S, PEERS, both_ends, hit_by, on_clients_side
-from chaos.faults.words import how_they_ended
-from chaos.runtimes.contract import SlowClose
+from squall.chaos.faults import proofs
+from squall.chaos.faults.kind import EVERYWHERE, SIDES, Draw, Kind, Number, Trait
+from squall.chaos.faults.link_faults import ON_S, PEERS, both_ends, hit_by, on_clients_side
+from squall.chaos.faults.words import how_they_ended
+from squall.chaos.runtimes.contract import SlowClose
 
 if TYPE_CHECKING:
-    from chaos.faults.stage import Played, Stage
+    from squall.chaos.faults.stage import Played, Stage
 
 
 async def play(stage: Stage, p: Played) -> None:
     """The other side learns late that a connection of the targets has ended."""
-    from chaos.faults.acts.worse_links import SURE, slower, worse
+    from squall.chaos.faults.acts.worse_links import SURE, slower, worse
 
     delay_ms = int(p.fault.params["delay_ms"])
     limit_s = stage.probe_timeout_s + 3 * delay_ms / 1000

@@ -4,17 +4,17 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from chaos.faults import proofs
-from chaos.faults.kind import EVERYWHERE, Draw, Kind, Number, Trait
-from chaos.faults.words import Json, after, came_back, capital, objects, process, was_down
+from squall.chaos.faults import proofs
+from squall.chaos.faults.kind import EVERYWHERE, Draw, Kind, Number, Trait
+from squall.chaos.faults.words import Json, after, came_back, capital, objects, process, was_down
 
 if TYPE_CHECKING:
-    from chaos.faults.stage import Played, Stage
+    from squall.chaos.faults.stage import Played, Stage
 
 
 async def play(stage: Stage, p: Played) -> None:
     """Controlled shutdown, restart at the end. A broker that no controller answers leaves without; it says so."""
-    from chaos.faults.acts.nodes import down_and_up
+    from squall.chaos.faults.acts.nodes import down_and_up
 
     await down_and_up(stage, p, stage.runtime.stop_node, proofs.CONTROLLED)
 

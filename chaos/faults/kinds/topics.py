@@ -6,12 +6,12 @@ from collections.abc import Mapping
 from random import Random
 from typing import TYPE_CHECKING, Any
 
-from chaos.faults import proofs
-from chaos.faults.kind import OUR_WORLDS, Choice, Draw, Kind, Number, Params, Trait
-from chaos.faults.words import Json, integer, mapping, texts
+from squall.chaos.faults import proofs
+from squall.chaos.faults.kind import OUR_WORLDS, Choice, Draw, Kind, Number, Params, Trait
+from squall.chaos.faults.words import Json, integer, mapping, texts
 
 if TYPE_CHECKING:
-    from chaos.faults.stage import Played, Stage
+    from squall.chaos.faults.stage import Played, Stage
 
 ASKS: Mapping[str, tuple[str, ...]] = {
     "churn": ("CREATE_TOPICS", "DELETE_TOPICS"),
@@ -32,7 +32,7 @@ VALUES: Mapping[str, tuple[int, ...]] = {
 
 async def play(stage: Stage, p: Played) -> None:
     """As an administrator would, with a client of the harness."""
-    from chaos.faults.acts.topics import change
+    from squall.chaos.faults.acts.topics import change
 
     await change(stage, p)
 

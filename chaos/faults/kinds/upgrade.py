@@ -4,20 +4,20 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from chaos.faults import proofs
-from chaos.faults.kind import Choice, Draw, Kind, Number, Params, Setting, Trait
-from chaos.faults.link_faults import hit_by
-from chaos.faults.words import Json, mapping, objects, steps_in_turn
+from squall.chaos.faults import proofs
+from squall.chaos.faults.kind import Choice, Draw, Kind, Number, Params, Setting, Trait
+from squall.chaos.faults.link_faults import hit_by
+from squall.chaos.faults.words import Json, mapping, objects, steps_in_turn
 
 if TYPE_CHECKING:
-    from chaos.faults.stage import Played, Stage
+    from squall.chaos.faults.stage import Played, Stage
 
 
 async def play(stage: Stage, p: Played) -> None:
     """As `rolling`, and each comes up as the second version. What it is before and after is not ours to say: the
     machine or the engine says what runs, the broker what it speaks.
     """
-    from chaos.faults.acts.nodes import one_by_one
+    from squall.chaos.faults.acts.nodes import one_by_one
 
     runtime = stage.runtime
 

@@ -7,15 +7,15 @@ from __future__ import annotations
 from random import Random
 from typing import TYPE_CHECKING
 
-from chaos.faults import proofs
-from chaos.faults.kind import EVERYWHERE, Draw, Kind, Number, Params, Setting, Trait
-from chaos.faults.link_faults import hit_by
-from chaos.faults.pace import POLL_S
-from chaos.faults.words import Json, texts
+from squall.chaos.faults import proofs
+from squall.chaos.faults.kind import EVERYWHERE, Draw, Kind, Number, Params, Setting, Trait
+from squall.chaos.faults.link_faults import hit_by
+from squall.chaos.faults.pace import POLL_S
+from squall.chaos.faults.words import Json, texts
 
 if TYPE_CHECKING:
-    from chaos.faults.stage import Played, Stage
-    from workloads.control import Haunt
+    from squall.chaos.faults.stage import Played, Stage
+    from squall.workloads.control import Haunt
 
 STANDS_WITHIN_S = 30.0
 """Until a zombie stands still, and its successor has done a transaction. The fault's length counts from then. Members
@@ -27,7 +27,7 @@ OVER_WITHIN_S = 15.0
 
 async def play(stage: Stage, p: Played) -> None:
     """Have the next process of the producer stand still beside its successor, and wake it at the end."""
-    from chaos.faults.acts.clients import handle_of
+    from squall.chaos.faults.acts.clients import handle_of
 
     handle, me = handle_of(stage, p), p.fault.id
     stage.begun(p)

@@ -5,22 +5,22 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from chaos.faults import proofs
-from chaos.faults.kind import MANNERS, OUR_WORLDS, Choice, Draw, Kind, Params, Trait
-from chaos.faults.link_faults import ON_S
-from chaos.faults.targets import Unresolved
-from chaos.faults.words import Json, cut_and_healed
-from chaos.runtimes.contract import Cut, Manner
+from squall.chaos.faults import proofs
+from squall.chaos.faults.kind import MANNERS, OUR_WORLDS, Choice, Draw, Kind, Params, Trait
+from squall.chaos.faults.link_faults import ON_S
+from squall.chaos.faults.targets import Unresolved
+from squall.chaos.faults.words import Json, cut_and_healed
+from squall.chaos.runtimes.contract import Cut, Manner
 
 if TYPE_CHECKING:
-    from chaos.faults.stage import Played, Stage
+    from squall.chaos.faults.stage import Played, Stage
 
 
 async def play(stage: Stage, p: Played) -> None:
     """Cut the zone's links to all brokers but one: the controller, the broker that leads the most partitions, or any
     broker.
     """
-    from chaos.faults.acts.links import cut
+    from squall.chaos.faults.acts.links import cut
 
     kept = _kept(stage, p)
     links = [link for link in stage.runtime.links() if link.source == p.zone and link.target != kept]

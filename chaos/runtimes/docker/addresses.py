@@ -9,7 +9,7 @@ from ipaddress import IPv4Network
 from pathlib import Path
 from typing import Any
 
-from chaos.runtimes.layout import INTERNAL, Layout, links
+from squall.chaos.runtimes.layout import INTERNAL, Layout, links
 
 ROUTES = Path("/proc/net/route")
 PREFIX = 24

@@ -9,9 +9,9 @@ from typing import Any, TypeVar
 
 import trio
 
-from chaos.errors import HarnessError
-from chaos.runtimes.docker.watch import Death, Watch
-from chaos.toolchain.engine import ContainerSpec, Engine, EngineError
+from squall.chaos.errors import HarnessError
+from squall.chaos.runtimes.docker.watch import Death, Watch
+from squall.chaos.toolchain.engine import ContainerSpec, Engine, EngineError
 
 T = TypeVar("T")
 

@@ -7,9 +7,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Protocol
 
-from chaos.errors import HarnessError
-from chaos.runtimes.contract import Evidence
-from chaos.runtimes.docker.container import Container
+from squall.chaos.errors import HarnessError
+from squall.chaos.runtimes.contract import Evidence
+from squall.chaos.runtimes.docker.container import Container
 
 
 @dataclass(slots=True)
@@ -76,7 +76,7 @@ class Slowed(Protocol):
 
 
 class QuotaCpus:
-    """As `chaos.runtimes.real.cpus.Cpus`."""
+    """As `squall.chaos.runtimes.real.cpus.Cpus`."""
 
     def __init__(self, nodes: Mapping[int, Slowed]) -> None:
         self._nodes = nodes

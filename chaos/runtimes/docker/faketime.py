@@ -14,13 +14,13 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from chaos.errors import Refused
-from chaos.runtimes.contract import ClockWord, Evidence
-from chaos.runtimes.real.brokers import Brokers
-from chaos.runtimes.real.clocks import FileClocks
-from chaos.runtimes.real.node_folder import NodeFolder
-from chaos.toolchain.engine import Engine, EngineError
-from chaos.toolchain.images import LABEL
+from squall.chaos.errors import Refused
+from squall.chaos.runtimes.contract import ClockWord, Evidence
+from squall.chaos.runtimes.real.brokers import Brokers
+from squall.chaos.runtimes.real.clocks import FileClocks
+from squall.chaos.runtimes.real.node_folder import NodeFolder
+from squall.chaos.toolchain.engine import Engine, EngineError
+from squall.chaos.toolchain.images import LABEL
 
 LIBRARY = "/opt/squall/libfaketime.so.1"
 FILE = "faketime"
@@ -81,7 +81,9 @@ class FakeTime:
 
 
 class FakedClocks:
-    """`chaos.runtimes.real.clocks.Clocks` for brokers behind libfaketime. Their own clock files still work too."""
+    """`squall.chaos.runtimes.real.clocks.Clocks` for brokers behind libfaketime. Their own clock files still work
+    too.
+    """
 
     def __init__(self, brokers: Brokers) -> None:
         self._own, self._brokers = FileClocks(brokers), brokers

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-from chaos.runtimes.real.proc import ProcessId, identify, is_alive, namespace
-from chaos.toolchain.engine import Engine, EngineError
+from squall.chaos.runtimes.real.proc import ProcessId, identify, is_alive, namespace
+from squall.chaos.toolchain.engine import Engine, EngineError
 
 RUN, HARNESS, FOLDER, NODE = "squall.run", "squall.harness", "squall.folder", "squall.node"
 NAMESPACE = "squall.namespace"

@@ -8,9 +8,9 @@ from collections.abc import Mapping, Sequence
 
 import trio
 
-from chaos.errors import HarnessError
-from chaos.runtimes.contract import Link, Loss, Stream
-from chaos.runtimes.docker.container import Container
+from squall.chaos.errors import HarnessError
+from squall.chaos.runtimes.contract import Link, Loss, Stream
+from squall.chaos.runtimes.docker.container import Container
 
 CAPABILITY = "NET_ADMIN"
 COUNTED = re.compile(r'^\[(\d+):\d+\] -A .*--comment "?([^\s"]+)"?', re.MULTILINE)

@@ -7,19 +7,19 @@ import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from chaos.errors import HarnessError, Refused
-from chaos.runtimes.contract import GONE, Evidence, NodeExit, NodeState
-from chaos.runtimes.docker.container import Container, ended_badly, last_words, told, until
-from chaos.runtimes.docker.cpu_quota import Quota
-from chaos.runtimes.docker.faketime import FILE, before_program
-from chaos.runtimes.docker.watch import Watch
-from chaos.runtimes.layout import Address, properties_text
-from chaos.runtimes.real.inquiry import probe
-from chaos.runtimes.real.node_folder import NodeFolder
-from chaos.runtimes.real.orders import NodeFaults
-from chaos.runtimes.real.trace_tail import TraceTail
+from squall.chaos.errors import HarnessError, Refused
+from squall.chaos.runtimes.contract import GONE, Evidence, NodeExit, NodeState
+from squall.chaos.runtimes.docker.container import Container, ended_badly, last_words, told, until
+from squall.chaos.runtimes.docker.cpu_quota import Quota
+from squall.chaos.runtimes.docker.faketime import FILE, before_program
+from squall.chaos.runtimes.docker.watch import Watch
+from squall.chaos.runtimes.layout import Address, properties_text
+from squall.chaos.runtimes.real.inquiry import probe
+from squall.chaos.runtimes.real.node_folder import NodeFolder
+from squall.chaos.runtimes.real.orders import NodeFaults
+from squall.chaos.runtimes.real.trace_tail import TraceTail
 
-BROKER = ("python", "-P", "-m", "broker")
+BROKER = ("python", "-P", "-m", "squall.broker")
 INSIDE = "/node"
 """Where the node's folder is in its container."""
 SIGNAL_TIMEOUT_S = 10.0
@@ -33,7 +33,7 @@ class Node:
     clock offset, data, and orders to its disk.
 
     cpus: how many it may keep busy. owner: the broker's user id, if it is not the harness's. hurt: its files can lose
-    power and fail, as in `broker.faulted`. second: the image that it can be upgraded to.
+    power and fail, as in `squall.broker.faulted`. second: the image that it can be upgraded to.
     """
 
     def __init__(

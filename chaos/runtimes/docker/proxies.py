@@ -6,17 +6,17 @@ from pathlib import Path
 
 import trio
 
-from chaos.errors import HarnessError, Refused
-from chaos.runtimes.contract import Evidence, Frames, Link, LinkFault, Loss
-from chaos.runtimes.docker.addresses import API_PORT
-from chaos.runtimes.docker.container import POLL_S, Container, last_words, told
-from chaos.runtimes.docker.losses import Losses
-from chaos.runtimes.docker.relay import Relay
-from chaos.runtimes.layout import proxy_name, shown
-from chaos.runtimes.real.framed_links import Routes
-from chaos.runtimes.real.proxied_links import ProxiedLinks
-from chaos.runtimes.real.toxiproxy_api import ToxiproxyApi
-from chaos.runtimes.real.toxiproxy_transport import ToxiproxyError
+from squall.chaos.errors import HarnessError, Refused
+from squall.chaos.runtimes.contract import Evidence, Frames, Link, LinkFault, Loss
+from squall.chaos.runtimes.docker.addresses import API_PORT
+from squall.chaos.runtimes.docker.container import POLL_S, Container, last_words, told
+from squall.chaos.runtimes.docker.losses import Losses
+from squall.chaos.runtimes.docker.relay import Relay
+from squall.chaos.runtimes.layout import proxy_name, shown
+from squall.chaos.runtimes.real.framed_links import Routes
+from squall.chaos.runtimes.real.proxied_links import ProxiedLinks
+from squall.chaos.runtimes.real.toxiproxy_api import ToxiproxyApi
+from squall.chaos.runtimes.real.toxiproxy_transport import ToxiproxyError
 
 READY_S = 20.0
 LOG_INSIDE = "/toxiproxy.log"

@@ -7,11 +7,11 @@ from pathlib import Path
 
 import trio
 
-from chaos.errors import HarnessError
-from chaos.runtimes.contract import Link
-from chaos.runtimes.docker.addresses import CONTROL_PORT, FIRST_PROXY_PORT
-from chaos.runtimes.docker.container import POLL_S, Container, last_words, told
-from chaos.runtimes.real.framed_links import FramedLinks, Routes, led_through, routes_text
+from squall.chaos.errors import HarnessError
+from squall.chaos.runtimes.contract import Link
+from squall.chaos.runtimes.docker.addresses import CONTROL_PORT, FIRST_PROXY_PORT
+from squall.chaos.runtimes.docker.container import POLL_S, Container, last_words, told
+from squall.chaos.runtimes.real.framed_links import FramedLinks, Routes, led_through, routes_text
 
 READY_S = 20.0
 LOG_INSIDE, ROUTES_INSIDE = "/frame-relay.log", "/frame-relay.json"
@@ -20,7 +20,7 @@ LOG_INSIDE, ROUTES_INSIDE = "/frame-relay.log", "/frame-relay.json"
 def command() -> list[str]:
     """What the relay's container runs."""
     redirected = f'exec "$@" >>{LOG_INSIDE} 2>&1'
-    return ["sh", "-c", redirected, "sh", "python", "-P", "-m", "chaos.runtimes.real.frame_relay", ROUTES_INSIDE]
+    return ["sh", "-c", redirected, "sh", "python", "-P", "-m", "squall.chaos.runtimes.real.frame_relay", ROUTES_INSIDE]
 
 
 class Relay:

@@ -5,16 +5,16 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from chaos.runtimes.contract import Act, Link
-from chaos.runtimes.docker.cpu_quota import QuotaCpus
-from chaos.runtimes.docker.node import BROKER
-from chaos.runtimes.docker.site import BROKER_CPUS, BROKER_MEMORY, Containers, Fitting
-from chaos.runtimes.real.blueprint import blueprint
-from chaos.runtimes.real.clocks import FileClocks
-from chaos.runtimes.real.runtime import RealRuntime
-from chaos.toolchain.cache import Say
-from chaos.toolchain.engine import Engine, Mount
-from chaos.toolchain.images import Images
+from squall.chaos.runtimes.contract import Act, Link
+from squall.chaos.runtimes.docker.cpu_quota import QuotaCpus
+from squall.chaos.runtimes.docker.node import BROKER
+from squall.chaos.runtimes.docker.site import BROKER_CPUS, BROKER_MEMORY, Containers, Fitting
+from squall.chaos.runtimes.real.blueprint import blueprint
+from squall.chaos.runtimes.real.clocks import FileClocks
+from squall.chaos.runtimes.real.runtime import RealRuntime
+from squall.chaos.toolchain.cache import Say
+from squall.chaos.toolchain.engine import Engine, Mount
+from squall.chaos.toolchain.images import Images
 
 ACTS = frozenset({Act.KILL, Act.STOP, Act.PAUSE, Act.CLOCK, Act.ROT, Act.SLOW, Act.LINK})
 """What any container can be made to do."""

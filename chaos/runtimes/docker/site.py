@@ -14,29 +14,37 @@ from pathlib import Path
 
 import trio
 
-from chaos.errors import HarnessError, Refused
-from chaos.runtimes.contract import Evidence, Link, NodeState
-from chaos.runtimes.docker import labels, relay
-from chaos.runtimes.docker import node as broker
-from chaos.runtimes.docker import proxies as toxiproxy
-from chaos.runtimes.docker.addresses import free_ranges, node_host, of_networks, place, proxy_host, relay_host, routed
-from chaos.runtimes.docker.container import Container, in_thread
-from chaos.runtimes.docker.faketime import FakedClocks, check_image
-from chaos.runtimes.docker.losses import CAPABILITY
-from chaos.runtimes.docker.node import BROKER, INSIDE, Node
-from chaos.runtimes.docker.proxies import Proxies
-from chaos.runtimes.docker.relay import Relay
-from chaos.runtimes.docker.volumes import Volumes
-from chaos.runtimes.docker.watch import Watch
-from chaos.runtimes.layout import INTERNAL, Layout
-from chaos.runtimes.real.blueprint import Blueprint
-from chaos.runtimes.real.brokers import Nodes
-from chaos.runtimes.real.framed_links import Routes
-from chaos.runtimes.real.links import LinkProxies
-from chaos.toolchain.cache import Say
-from chaos.toolchain.engine import ContainerSpec, Engine, EngineError, Mount
-from chaos.toolchain.images import Images
-from chaos.typed import typed
+from squall.chaos.errors import HarnessError, Refused
+from squall.chaos.runtimes.contract import Evidence, Link, NodeState
+from squall.chaos.runtimes.docker import labels, relay
+from squall.chaos.runtimes.docker import node as broker
+from squall.chaos.runtimes.docker import proxies as toxiproxy
+from squall.chaos.runtimes.docker.addresses import (
+    free_ranges,
+    node_host,
+    of_networks,
+    place,
+    proxy_host,
+    relay_host,
+    routed,
+)
+from squall.chaos.runtimes.docker.container import Container, in_thread
+from squall.chaos.runtimes.docker.faketime import FakedClocks, check_image
+from squall.chaos.runtimes.docker.losses import CAPABILITY
+from squall.chaos.runtimes.docker.node import BROKER, INSIDE, Node
+from squall.chaos.runtimes.docker.proxies import Proxies
+from squall.chaos.runtimes.docker.relay import Relay
+from squall.chaos.runtimes.docker.volumes import Volumes
+from squall.chaos.runtimes.docker.watch import Watch
+from squall.chaos.runtimes.layout import INTERNAL, Layout
+from squall.chaos.runtimes.real.blueprint import Blueprint
+from squall.chaos.runtimes.real.brokers import Nodes
+from squall.chaos.runtimes.real.framed_links import Routes
+from squall.chaos.runtimes.real.links import LinkProxies
+from squall.chaos.toolchain.cache import Say
+from squall.chaos.toolchain.engine import ContainerSpec, Engine, EngineError, Mount
+from squall.chaos.toolchain.images import Images
+from squall.chaos.typed import typed
 
 BROKER_MEMORY, PROXY_MEMORY = 768 << 20, 256 << 20
 BROKER_CPUS = 1.0
@@ -67,7 +75,7 @@ class Fitting:
 
 
 class Containers:
-    """`chaos.runtimes.real.runtime.Site`."""
+    """`squall.chaos.runtimes.real.runtime.Site`."""
 
     def __init__(self, plan: Blueprint, engine: Engine, images: Images, fitting: Fitting, *, say: Say) -> None:
         self.brokers: Nodes[Node] = Nodes()

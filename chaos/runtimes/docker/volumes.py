@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from chaos.runtimes.docker.container import in_thread
-from chaos.toolchain.engine import Engine, EngineError, Mount
+from squall.chaos.runtimes.docker.container import in_thread
+from squall.chaos.toolchain.engine import Engine, EngineError, Mount
 
 DATA, INSIDE = "/node/data", "/volumes"
 """Where a broker has its own, and where Toxiproxy's container has all of them."""

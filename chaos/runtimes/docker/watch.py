@@ -12,8 +12,8 @@ import time
 from dataclasses import dataclass
 from typing import Any
 
-from chaos.errors import HarnessError, said_by
-from chaos.toolchain.engine import Engine
+from squall.chaos.errors import HarnessError, said_by
+from squall.chaos.toolchain.engine import Engine
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,13 +7,13 @@ from typing import Any
 
 import trio
 
-from broker.protocol.errors import MalformedFrame
-from chaos.errors import HarnessError
-from chaos.runtimes.contract import GONE, Evidence, NodeExit, NodeState
-from chaos.runtimes.layout import Address
-from chaos.runtimes.real import inquiry
-from chaos.runtimes.real.processes.registry import Registration
-from chaos.toolchain.engine import Engine
+from squall.broker.protocol.errors import MalformedFrame
+from squall.chaos.errors import HarnessError
+from squall.chaos.runtimes.contract import GONE, Evidence, NodeExit, NodeState
+from squall.chaos.runtimes.layout import Address
+from squall.chaos.runtimes.real import inquiry
+from squall.chaos.runtimes.real.processes.registry import Registration
+from squall.chaos.toolchain.engine import Engine
 
 ASK_S = 5.0
 READY_S = 120.0

@@ -14,12 +14,12 @@ from typing import Literal, NoReturn
 
 import trio
 
-from broker.env import Env
-from broker.protocol.errors import MalformedFrame
-from broker.protocol.schema.metadata import MetadataRequest
-from broker.real_env import RealEnv, RealTransport
-from chaos.errors import HarnessError, Refused
-from chaos.runtimes.contract import (
+from squall.broker.env import Env
+from squall.broker.protocol.errors import MalformedFrame
+from squall.broker.protocol.schema.metadata import MetadataRequest
+from squall.broker.real_env import RealEnv, RealTransport
+from squall.chaos.errors import HarnessError, Refused
+from squall.chaos.runtimes.contract import (
     NOISE_MS,
     Act,
     ClockWord,
@@ -32,20 +32,20 @@ from chaos.runtimes.contract import (
     NodeState,
     Probe,
 )
-from chaos.runtimes.external.container import TheirContainer
-from chaos.runtimes.layout import Address, addresses, shown
-from chaos.runtimes.real import inquiry
-from chaos.runtimes.real.links import Links
-from chaos.runtimes.real.processes.ports import LOOPBACK, free_ports
-from chaos.runtimes.real.processes.proxies import Proxies
-from chaos.runtimes.real.processes.registry import Registration, claimed_ports, locked
-from chaos.runtimes.real.readiness import silent_links
-from chaos.toolchain.cache import Say
-from chaos.toolchain.engine import Engine
-from chaos.toolchain.toxiproxy import toxiproxy_server
-from workloads.client import admin
-from workloads.client.client import Client
-from workloads.client.connection import RequestFailed, UnsupportedApi
+from squall.chaos.runtimes.external.container import TheirContainer
+from squall.chaos.runtimes.layout import Address, addresses, shown
+from squall.chaos.runtimes.real import inquiry
+from squall.chaos.runtimes.real.links import Links
+from squall.chaos.runtimes.real.processes.ports import LOOPBACK, free_ports
+from squall.chaos.runtimes.real.processes.proxies import Proxies
+from squall.chaos.runtimes.real.processes.registry import Registration, claimed_ports, locked
+from squall.chaos.runtimes.real.readiness import silent_links
+from squall.chaos.toolchain.cache import Say
+from squall.chaos.toolchain.engine import Engine
+from squall.chaos.toolchain.toxiproxy import toxiproxy_server
+from squall.workloads.client import admin
+from squall.workloads.client.client import Client
+from squall.workloads.client.connection import RequestFailed, UnsupportedApi
 
 ASK_S = 5.0
 HEAL_S = 30.0
@@ -92,7 +92,7 @@ class ProxiedEnv(RealEnv):
 
 
 class ExternalRuntime:
-    """`chaos.runtimes.contract.Runtime` for a cluster given by its bootstrap servers.
+    """`squall.chaos.runtimes.contract.Runtime` for a cluster given by its bootstrap servers.
 
     nodes: its broker ids when the plan was made. containers: broker id -> container, for the brokers that a plan may
     act on. topics: the topics that the run makes. None of these may exist before the run; they are deleted at the end.

@@ -15,8 +15,8 @@ import socket
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from chaos.runtimes.contract import Link
-from chaos.runtimes.layout import INTERNAL, Address, Layout, shown
+from squall.chaos.runtimes.contract import Link
+from squall.chaos.runtimes.layout import INTERNAL, Address, Layout, shown
 
 CONTROLLER = "CONTROLLER"
 HOME = "127.0.0.1"

@@ -8,16 +8,16 @@ from pathlib import Path
 
 import trio
 
-from chaos.errors import HarnessError, Refused
-from chaos.runtimes.contract import Evidence
-from chaos.runtimes.layout import properties_text
-from chaos.runtimes.process.program import Words
-from chaos.runtimes.real.node_folder import NodeFolder
-from chaos.runtimes.real.orders import NodeFaults
-from chaos.runtimes.real.processes.child import tail
-from chaos.runtimes.real.trace_tail import Leave
-from chaos.toolchain.cache import run
-from chaos.toolchain.kafka import ApacheKafka
+from squall.chaos.errors import HarnessError, Refused
+from squall.chaos.runtimes.contract import Evidence
+from squall.chaos.runtimes.layout import properties_text
+from squall.chaos.runtimes.process.program import Words
+from squall.chaos.runtimes.real.node_folder import NodeFolder
+from squall.chaos.runtimes.real.orders import NodeFaults
+from squall.chaos.runtimes.real.processes.child import tail
+from squall.chaos.runtimes.real.trace_tail import Leave
+from squall.chaos.toolchain.cache import run
+from squall.chaos.toolchain.kafka import ApacheKafka
 
 HEAP = "256m"
 """Measured: a run's 2,000 records of 1 KB a second, six partitions, leave 340 MB resident; see docs/kafka.md."""
@@ -43,7 +43,7 @@ logger.elections.filter.noise.onMatch = DENY
 logger.elections.filter.noise.onMismatch = NEUTRAL
 """
 """Only at DEBUG does a controller's log have clean elections and changes of ISRs, which reports read
-(`checkers.kafka_log`). What it says of every heartbeat there is filtered out.
+(`squall.checkers.kafka_log`). What it says of every heartbeat there is filtered out.
 """
 
 VERSION = re.compile(r"Kafka version: (\S+)")
@@ -53,7 +53,7 @@ LEAVING = ("Beginning controlled shutdown", "The controller has asked us to exit
 
 
 class LogWords:
-    """A node's log lines since this object was made (`chaos.runtimes.process.program.Words`)."""
+    """A node's log lines since this object was made (`squall.chaos.runtimes.process.program.Words`)."""
 
     def __init__(self, log: Path) -> None:
         self._log = log
@@ -95,7 +95,7 @@ class LogWords:
 
 
 class KafkaProgram:
-    """A `chaos.runtimes.process.program.Program` that runs a JVM. hosts: the text of its hosts file."""
+    """A `squall.chaos.runtimes.process.program.Program` that runs a JVM. hosts: the text of its hosts file."""
 
     faults: NodeFaults | None = None
 

@@ -5,21 +5,21 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from chaos.errors import Refused
-from chaos.runtimes.broker_settings import fitted
-from chaos.runtimes.contract import Act, Link
-from chaos.runtimes.kafka.layout import CONTROLLER, GIVEN, HOME, SMALL, KafkaLayout, link_host
-from chaos.runtimes.kafka.program import KafkaProgram
-from chaos.runtimes.layout import INTERNAL, Layout
-from chaos.runtimes.process.cpu_share import ThrottledCpus
-from chaos.runtimes.process.program import Program
-from chaos.runtimes.process.runtime import ACTS
-from chaos.runtimes.process.site import Claim, Processes, client_addresses
-from chaos.runtimes.real.blueprint import Blueprint, blueprint
-from chaos.runtimes.real.clocks import NoClocks
-from chaos.runtimes.real.runtime import RealRuntime
-from chaos.toolchain.cache import Say
-from chaos.toolchain.kafka import ApacheKafka
+from squall.chaos.errors import Refused
+from squall.chaos.runtimes.broker_settings import fitted
+from squall.chaos.runtimes.contract import Act, Link
+from squall.chaos.runtimes.kafka.layout import CONTROLLER, GIVEN, HOME, SMALL, KafkaLayout, link_host
+from squall.chaos.runtimes.kafka.program import KafkaProgram
+from squall.chaos.runtimes.layout import INTERNAL, Layout
+from squall.chaos.runtimes.process.cpu_share import ThrottledCpus
+from squall.chaos.runtimes.process.program import Program
+from squall.chaos.runtimes.process.runtime import ACTS
+from squall.chaos.runtimes.process.site import Claim, Processes, client_addresses
+from squall.chaos.runtimes.real.blueprint import Blueprint, blueprint
+from squall.chaos.runtimes.real.clocks import NoClocks
+from squall.chaos.runtimes.real.runtime import RealRuntime
+from squall.chaos.toolchain.cache import Say
+from squall.chaos.toolchain.kafka import ApacheKafka
 
 STRANGE = "squall."
 """What settings of ours begin with that no Kafka knows."""
@@ -28,8 +28,8 @@ SHARE = {"share.coordinator.state.topic.replication.factor": 3, "share.coordinat
 
 
 class KafkaSoftware:
-    """`chaos.runtimes.process.site.Software`: KRaft nodes, each broker and controller as in a Squall cluster. Kafka
-    itself refuses invalid settings.
+    """`squall.chaos.runtimes.process.site.Software`: KRaft nodes, each broker and controller as in a Squall cluster.
+    Kafka itself refuses invalid settings.
     """
 
     def __init__(

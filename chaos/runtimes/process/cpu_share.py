@@ -7,13 +7,13 @@ from collections.abc import Mapping
 
 import trio
 
-from chaos.errors import HarnessError
-from chaos.runtimes.contract import Evidence
-from chaos.runtimes.process.node import Node
+from squall.chaos.errors import HarnessError
+from squall.chaos.runtimes.contract import Evidence
+from squall.chaos.runtimes.process.node import Node
 
 
 class ThrottledCpus:
-    """As `chaos.runtimes.real.cpus.Cpus`: the harness sends SIGSTOP and SIGCONT in turn, ten times a second."""
+    """As `squall.chaos.runtimes.real.cpus.Cpus`: the harness sends SIGSTOP and SIGCONT in turn, ten times a second."""
 
     def __init__(self, nodes: Mapping[int, Node]) -> None:
         self._nodes = nodes

@@ -7,17 +7,17 @@ import time
 
 import trio
 
-from chaos.errors import HarnessError
-from chaos.runtimes.contract import GONE, Evidence, NodeExit, NodeState
-from chaos.runtimes.process.program import Program, Words
-from chaos.runtimes.real.inquiry import probe
-from chaos.runtimes.real.node_folder import NodeFolder
-from chaos.runtimes.real.orders import NodeFaults
-from chaos.runtimes.real.proc import run_state
-from chaos.runtimes.real.processes.child import Child, start, until
-from chaos.runtimes.real.processes.ports import LOOPBACK
-from chaos.runtimes.real.processes.registry import Registration
-from chaos.runtimes.real.processes.throttle import Measured, Throttle, cpu_seconds
+from squall.chaos.errors import HarnessError
+from squall.chaos.runtimes.contract import GONE, Evidence, NodeExit, NodeState
+from squall.chaos.runtimes.process.program import Program, Words
+from squall.chaos.runtimes.real.inquiry import probe
+from squall.chaos.runtimes.real.node_folder import NodeFolder
+from squall.chaos.runtimes.real.orders import NodeFaults
+from squall.chaos.runtimes.real.proc import run_state
+from squall.chaos.runtimes.real.processes.child import Child, start, until
+from squall.chaos.runtimes.real.processes.ports import LOOPBACK
+from squall.chaos.runtimes.real.processes.registry import Registration
+from squall.chaos.runtimes.real.processes.throttle import Measured, Throttle, cpu_seconds
 
 SIGNAL_TIMEOUT_S = 5.0
 PAUSE_PROBE_S = 0.1

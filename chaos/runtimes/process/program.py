@@ -9,17 +9,17 @@ from typing import Protocol
 
 import trio
 
-from chaos.errors import Refused
-from chaos.runtimes.contract import Evidence
-from chaos.runtimes.layout import properties_text
-from chaos.runtimes.real.node_folder import NodeFolder
-from chaos.runtimes.real.orders import NodeFaults
-from chaos.runtimes.real.proc import environment
-from chaos.runtimes.real.processes.child import PACKAGES
-from chaos.runtimes.real.trace_tail import Leave, TraceTail
-from chaos.toolchain.sources import digest_of
+from squall.chaos.errors import Refused
+from squall.chaos.runtimes.contract import Evidence
+from squall.chaos.runtimes.layout import properties_text
+from squall.chaos.runtimes.real.node_folder import NodeFolder
+from squall.chaos.runtimes.real.orders import NodeFaults
+from squall.chaos.runtimes.real.proc import environment
+from squall.chaos.runtimes.real.processes.child import PACKAGES
+from squall.chaos.runtimes.real.trace_tail import Leave, TraceTail
+from squall.chaos.toolchain.sources import digest_of
 
-BROKER = (sys.executable, "-P", "-m", "broker")
+BROKER = (sys.executable, "-P", "-m", "squall.broker")
 
 
 class Words(Protocol):
@@ -61,8 +61,8 @@ class Program(Protocol):
 
 
 class OurProgram:
-    """A Squall broker. hurt: its files can lose power and fail, as in `broker.faulted`. second: a folder with the
-    package `broker`, the version that it can be upgraded to.
+    """A Squall broker. hurt: its files can lose power and fail, as in `squall.broker.faulted`. second: a folder with
+    the package `broker`, the version that it can be upgraded to.
     """
 
     def __init__(

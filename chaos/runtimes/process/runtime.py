@@ -5,15 +5,15 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from chaos.runtimes.contract import Act, Link
-from chaos.runtimes.process.cpu_share import ThrottledCpus
-from chaos.runtimes.process.program import BROKER
-from chaos.runtimes.process.site import OurSoftware, Processes
-from chaos.runtimes.real.blueprint import blueprint
-from chaos.runtimes.real.clocks import FileClocks
-from chaos.runtimes.real.processes.ports import LOOPBACK
-from chaos.runtimes.real.runtime import RealRuntime
-from chaos.toolchain.cache import Say
+from squall.chaos.runtimes.contract import Act, Link
+from squall.chaos.runtimes.process.cpu_share import ThrottledCpus
+from squall.chaos.runtimes.process.program import BROKER
+from squall.chaos.runtimes.process.site import OurSoftware, Processes
+from squall.chaos.runtimes.real.blueprint import blueprint
+from squall.chaos.runtimes.real.clocks import FileClocks
+from squall.chaos.runtimes.real.processes.ports import LOOPBACK
+from squall.chaos.runtimes.real.runtime import RealRuntime
+from squall.chaos.toolchain.cache import Say
 
 ACTS = frozenset({Act.KILL, Act.STOP, Act.PAUSE, Act.ROT, Act.SLOW})
 """What any process can be made to do."""

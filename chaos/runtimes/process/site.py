@@ -11,19 +11,19 @@ from typing import Protocol
 
 import trio
 
-from chaos.errors import Refused
-from chaos.runtimes.contract import Evidence, Link, NodeState
-from chaos.runtimes.layout import INTERNAL, Address, Layout
-from chaos.runtimes.process.node import Node
-from chaos.runtimes.process.program import BROKER, OurProgram, Program
-from chaos.runtimes.real.blueprint import Blueprint
-from chaos.runtimes.real.brokers import Nodes
-from chaos.runtimes.real.links import LinkProxies
-from chaos.runtimes.real.processes.ports import LOOPBACK, free_ports, is_free
-from chaos.runtimes.real.processes.proxies import Proxies
-from chaos.runtimes.real.processes.registry import Registration, claimed_ports, locked
-from chaos.toolchain.cache import Say
-from chaos.toolchain.toxiproxy import toxiproxy_server
+from squall.chaos.errors import Refused
+from squall.chaos.runtimes.contract import Evidence, Link, NodeState
+from squall.chaos.runtimes.layout import INTERNAL, Address, Layout
+from squall.chaos.runtimes.process.node import Node
+from squall.chaos.runtimes.process.program import BROKER, OurProgram, Program
+from squall.chaos.runtimes.real.blueprint import Blueprint
+from squall.chaos.runtimes.real.brokers import Nodes
+from squall.chaos.runtimes.real.links import LinkProxies
+from squall.chaos.runtimes.real.processes.ports import LOOPBACK, free_ports, is_free
+from squall.chaos.runtimes.real.processes.proxies import Proxies
+from squall.chaos.runtimes.real.processes.registry import Registration, claimed_ports, locked
+from squall.chaos.toolchain.cache import Say
+from squall.chaos.toolchain.toxiproxy import toxiproxy_server
 
 Claim = Callable[[int], list[Address]]
 """So many addresses of this machine that nobody has; from then on they are this run's."""
@@ -77,7 +77,7 @@ class OurSoftware:
 
 
 class Processes:
-    """`chaos.runtimes.real.runtime.Site`. framed: links with a frame-aware relay. proxied: whether there is a
+    """`squall.chaos.runtimes.real.runtime.Site`. framed: links with a frame-aware relay. proxied: whether there is a
     Toxiproxy; without it, no link can carry a fault.
     """
 

@@ -7,9 +7,9 @@ from fnmatch import fnmatchcase
 from pathlib import Path
 from random import Random
 
-from chaos.runtimes.contract import Evidence
-from chaos.runtimes.damage import Where
-from chaos.runtimes.rotting import rotten_bits
+from squall.chaos.runtimes.contract import Evidence
+from squall.chaos.runtimes.damage import Where
+from squall.chaos.runtimes.rotting import rotten_bits
 
 
 def rot(data: Path, path_glob: str, bits: int, where: Where, rng: Random) -> Evidence:

@@ -10,12 +10,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO
 
-from broker.config import BrokerConfig, ConfigError
-from chaos.errors import Refused
-from chaos.runtimes.broker_settings import fitted
-from chaos.runtimes.contract import Link
-from chaos.runtimes.layout import Layout, check_settings, check_zones, choose_controllers, links
-from chaos.runtimes.real.node_folder import NodeFolder
+from squall.broker.config import BrokerConfig, ConfigError
+from squall.chaos.errors import Refused
+from squall.chaos.runtimes.broker_settings import fitted
+from squall.chaos.runtimes.contract import Link
+from squall.chaos.runtimes.layout import Layout, check_settings, check_zones, choose_controllers, links
+from squall.chaos.runtimes.real.node_folder import NodeFolder
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,10 +8,10 @@ from typing import Protocol, TypeVar
 
 import trio
 
-from chaos.errors import HarnessError
-from chaos.runtimes.contract import Evidence, NodeExit, NodeState
-from chaos.runtimes.real.node_folder import NodeFolder
-from chaos.runtimes.real.orders import NodeFaults
+from squall.chaos.errors import HarnessError
+from squall.chaos.runtimes.contract import Evidence, NodeExit, NodeState
+from squall.chaos.runtimes.real.node_folder import NodeFolder
+from squall.chaos.runtimes.real.orders import NodeFaults
 
 STOP_GRACE_S = 25.0
 

@@ -6,10 +6,10 @@ import time
 from collections.abc import Sequence
 from typing import NoReturn, Protocol
 
-from chaos.errors import Refused
-from chaos.runtimes.contract import ClockWord, Evidence
-from chaos.runtimes.real.brokers import Brokers
-from chaos.runtimes.real.trace_tail import TraceTail
+from squall.chaos.errors import Refused
+from squall.chaos.runtimes.contract import ClockWord, Evidence
+from squall.chaos.runtimes.real.brokers import Brokers
+from squall.chaos.runtimes.real.trace_tail import TraceTail
 
 
 class Clocks(Protocol):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Protocol
 
-from chaos.runtimes.contract import Evidence
+from squall.chaos.runtimes.contract import Evidence
 
 
 class Cpus(Protocol):

@@ -1,4 +1,6 @@
-"""Disk faults and power losses of real brokers, carried out by `broker.faulted` inside the brokers' own processes."""
+"""Disk faults and power losses of real brokers, carried out by `squall.broker.faulted` inside the brokers' own
+processes.
+"""
 
 from __future__ import annotations
 
@@ -9,12 +11,12 @@ from random import Random
 
 import trio
 
-from chaos.errors import HarnessError, Refused
-from chaos.runtimes.contract import CrashOp, DiskFault, Evidence, NodeState
-from chaos.runtimes.damage import How, Where, damage
-from chaos.runtimes.real.bit_rot import rot
-from chaos.runtimes.real.brokers import BrokerNode, Brokers
-from chaos.runtimes.real.orders import NodeFaults
+from squall.chaos.errors import HarnessError, Refused
+from squall.chaos.runtimes.contract import CrashOp, DiskFault, Evidence, NodeState
+from squall.chaos.runtimes.damage import How, Where, damage
+from squall.chaos.runtimes.real.bit_rot import rot
+from squall.chaos.runtimes.real.brokers import BrokerNode, Brokers
+from squall.chaos.runtimes.real.orders import NodeFaults
 
 TAKEN_OVER_S = 2.0
 POLL_S = 0.005

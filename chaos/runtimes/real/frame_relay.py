@@ -1,9 +1,9 @@
 """A relay that knows Kafka's frames: it puts protocol faults on links whose proxies know only bytes.
 
-It is a process of its own, `python -m chaos.runtimes.real.frame_relay ROUTES`: inside a busy harness it would itself
-delay bytes. ROUTES is a JSON file: {"control": [host, port], "routes": [{"link": "1->2", "listen": [host, port], "to":
-[host, port]}]}. A link may have several routes; a fault acts on all of them. Orders arrive over the control port, one
-JSON object a line, and each gets one answer (`Orders`). If a connection's frames are invalid, its bytes still pass.
+It is a process of its own, `python -m squall.chaos.runtimes.real.frame_relay ROUTES`: inside a busy harness it would
+itself delay bytes. ROUTES is a JSON file: {"control": [host, port], "routes": [{"link": "1->2", "listen": [host, port],
+"to": [host, port]}]}. A link may have several routes; a fault acts on all of them. Orders arrive over the control port,
+one JSON object a line, and each gets one answer (`Orders`). If a connection's frames are invalid, its bytes still pass.
 With "produce": FILE, the Produce requests of clients are counted there by their settings, as in our brokers' traces.
 """
 
@@ -19,11 +19,11 @@ from functools import partial
 from pathlib import Path
 from typing import Any, TextIO
 
-from broker.protocol.produce_counts import ProduceCounts
-from chaos.runtimes.contract import FrameAct, Frames, Stream
-from chaos.runtimes.real.relay_loop import MOST, End, Loop, connect
-from chaos.runtimes.wire.conversation import Conversation, OnLink, Struck, strike
-from chaos.runtimes.wire.frames import REQUEST_HEAD, Framer, produce_in
+from squall.broker.protocol.produce_counts import ProduceCounts
+from squall.chaos.runtimes.contract import FrameAct, Frames, Stream
+from squall.chaos.runtimes.real.relay_loop import MOST, End, Loop, connect
+from squall.chaos.runtimes.wire.conversation import Conversation, OnLink, Struck, strike
+from squall.chaos.runtimes.wire.frames import REQUEST_HEAD, Framer, produce_in
 
 DIAL_S = 10.0
 

@@ -1,4 +1,4 @@
-"""The harness's side of `chaos.runtimes.real.frame_relay`: which links need a relay, and the orders to it.
+"""The harness's side of `squall.chaos.runtimes.real.frame_relay`: which links need a relay, and the orders to it.
 
 Worlds start the relay's process and place it between their proxies and the brokers. This module speaks to it.
 """
@@ -13,8 +13,8 @@ from typing import Any
 
 import trio
 
-from chaos.errors import HarnessError
-from chaos.runtimes.contract import Evidence, Frames, Link
+from squall.chaos.errors import HarnessError
+from squall.chaos.runtimes.contract import Evidence, Frames, Link
 
 ANSWER_S = 5.0
 

@@ -13,12 +13,12 @@ from zlib import crc32
 
 import trio
 
-from broker.protocol.apis import response_class
-from broker.protocol.errors import MalformedFrame
-from broker.protocol.header import decode_response_header, encode_request
-from chaos.errors import HarnessError
-from chaos.runtimes.contract import Probe
-from chaos.runtimes.wire.frames import Traffic
+from squall.broker.protocol.apis import response_class
+from squall.broker.protocol.errors import MalformedFrame
+from squall.broker.protocol.header import decode_response_header, encode_request
+from squall.chaos.errors import HarnessError
+from squall.chaos.runtimes.contract import Probe
+from squall.chaos.runtimes.wire.frames import Traffic
 
 CLIENT_ID = "squall-probe"
 METADATA_VERSION = 12
@@ -77,7 +77,7 @@ def _decoded(view: memoryview, key: int, version: int, asked: int) -> Any:
 
 def probe_frames(pad_bytes: int) -> list[bytes]:
     """ApiVersions requests that are longer by this many bytes in total: their client ids are padded."""
-    from broker.protocol.schema.api_versions import ApiVersionsRequest
+    from squall.broker.protocol.schema.api_versions import ApiVersionsRequest
 
     key, version = ApiVersionsRequest.API_KEY, ApiVersionsRequest.MIN_VERSION
     whole, rest = divmod(pad_bytes, PAD_BYTES)
@@ -90,8 +90,8 @@ def probe_frames(pad_bytes: int) -> list[bytes]:
 
 def traffic_frame(traffic: Traffic) -> tuple[bytes, int, int]:
     """A request that counts as this traffic and changes nothing, its API key and its version."""
-    from broker.protocol.schema.fetch_snapshot import FetchSnapshotRequest
-    from broker.protocol.schema.offset_for_leader_epoch import OffsetForLeaderEpochRequest
+    from squall.broker.protocol.schema.fetch_snapshot import FetchSnapshotRequest
+    from squall.broker.protocol.schema.offset_for_leader_epoch import OffsetForLeaderEpochRequest
 
     # A broker refuses the second one at once: it names another cluster, and nothing of it is forwarded.
     asked: Any = OffsetForLeaderEpochRequest() if traffic is Traffic.REPLICATION else FetchSnapshotRequest(CLIENT_ID)
@@ -159,7 +159,7 @@ async def speaks(host: str, port: int) -> dict[str, Any]:
     """What a broker reports in ApiVersions: a digest of its APIs with their newest versions, which changes when any
     version does, and the newest levels of its features. HarnessError if it does not answer within 5 s.
     """
-    from broker.protocol.schema.api_versions import ApiVersionsRequest
+    from squall.broker.protocol.schema.api_versions import ApiVersionsRequest
 
     try:
         with trio.fail_after(SPEAKS_S):
@@ -173,7 +173,7 @@ async def speaks(host: str, port: int) -> dict[str, Any]:
 
 async def visible_brokers(host: str, port: int) -> frozenset[int]:
     """Ids of the brokers that one broker's Metadata lists. Raises what `ask` raises."""
-    from broker.protocol.schema.metadata import MetadataRequest
+    from squall.broker.protocol.schema.metadata import MetadataRequest
 
     response = await ask(host, port, MetadataRequest(topics=[]), METADATA_VERSION)
     return frozenset(broker.node_id for broker in response.brokers)

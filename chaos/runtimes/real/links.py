@@ -9,11 +9,11 @@ from typing import Protocol
 
 import trio
 
-from chaos.errors import Refused
-from chaos.runtimes.contract import Cut, Evidence, Link, LinkFault, Manner, Probe
-from chaos.runtimes.layout import Address
-from chaos.runtimes.real import inquiry
-from chaos.runtimes.wire.frames import Traffic
+from squall.chaos.errors import Refused
+from squall.chaos.runtimes.contract import Cut, Evidence, Link, LinkFault, Manner, Probe
+from squall.chaos.runtimes.layout import Address
+from squall.chaos.runtimes.real import inquiry
+from squall.chaos.runtimes.wire.frames import Traffic
 
 
 class LinkProxies(Protocol):
@@ -82,7 +82,7 @@ class Links:
         return self._ways(link)[0]
 
     async def probe_traffic(self, link: Link, traffic: Traffic, timeout_s: float) -> Probe:
-        """As `chaos.faults.acts.traffic.TellingTraffic.probe_traffic`, over the link's first way."""
+        """As `squall.chaos.faults.acts.traffic.TellingTraffic.probe_traffic`, over the link's first way."""
         return await inquiry.probe_traffic(*self._ways(link)[0], traffic, timeout_s=timeout_s)
 
     async def probe(self, link: Link, timeout_s: float, pad_bytes: int) -> Probe:

@@ -1,4 +1,5 @@
-"""The harness's side of `broker.faulted`: orders to a broker's disk, and their results, through files in a folder.
+"""The harness's side of `squall.broker.faulted`: orders to a broker's disk, and their results, through files in a
+folder.
 
 This works for every runtime that starts its brokers with `--faults FOLDER` and can reach that folder. Orders outlive
 the broker's restarts; a broker that is down reads them when it starts.
@@ -13,12 +14,12 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
-from broker.faulted.losses import lose_power
-from broker.faulted.orders import LIMIT_BYTES, Crash, FaultOrder, Orders, OrdersError, parse_orders
-from broker.faulted.tally import calls_of, count_of, head_of, read_tally
-from chaos.errors import HarnessError
-from chaos.runtimes.contract import CrashOp, DiskFault, Evidence, FailWrites, Quota, SlowDisk
-from chaos.runtimes.lost_records import LostRecords
+from squall.broker.faulted.losses import lose_power
+from squall.broker.faulted.orders import LIMIT_BYTES, Crash, FaultOrder, Orders, OrdersError, parse_orders
+from squall.broker.faulted.tally import calls_of, count_of, head_of, read_tally
+from squall.chaos.errors import HarnessError
+from squall.chaos.runtimes.contract import CrashOp, DiskFault, Evidence, FailWrites, Quota, SlowDisk
+from squall.chaos.runtimes.lost_records import LostRecords
 
 
 class NodeFaults:

@@ -5,8 +5,8 @@ from __future__ import annotations
 import threading
 from collections.abc import Mapping
 
-from chaos.errors import HarnessError, Refused
-from chaos.runtimes.contract import (
+from squall.chaos.errors import HarnessError, Refused
+from squall.chaos.runtimes.contract import (
     Bandwidth,
     Cut,
     Frames,
@@ -21,7 +21,7 @@ from chaos.runtimes.contract import (
     SlowClose,
     Stream,
 )
-from chaos.runtimes.real.toxiproxy_api import ToxiproxyApi
+from squall.chaos.runtimes.real.toxiproxy_api import ToxiproxyApi
 
 STREAMS = {Stream.THERE: ("upstream",), Stream.BACK: ("downstream",), Stream.BOTH: ("upstream", "downstream")}
 

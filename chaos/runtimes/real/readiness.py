@@ -7,11 +7,11 @@ from typing import Protocol
 
 import trio
 
-from broker.protocol.errors import MalformedFrame
-from chaos.errors import HarnessError
-from chaos.runtimes.contract import Link, NodeExit, Probe
-from chaos.runtimes.layout import Address
-from chaos.runtimes.real.inquiry import visible_brokers
+from squall.broker.protocol.errors import MalformedFrame
+from squall.chaos.errors import HarnessError
+from squall.chaos.runtimes.contract import Link, NodeExit, Probe
+from squall.chaos.runtimes.layout import Address
+from squall.chaos.runtimes.real.inquiry import visible_brokers
 
 ASK_S = 1.0
 ASK_EACH_S, PROBE_EACH_S = 0.02, 0.05

@@ -12,10 +12,10 @@ from typing import IO, Protocol
 
 import trio
 
-from broker.env import Env, Transport
-from broker.real_env import RealEnv
-from chaos.errors import HarnessError, Refused
-from chaos.runtimes.contract import (
+from squall.broker.env import Env, Transport
+from squall.broker.real_env import RealEnv
+from squall.chaos.errors import HarnessError, Refused
+from squall.chaos.runtimes.contract import (
     NOISE_MS,
     Act,
     ClockWord,
@@ -28,17 +28,17 @@ from chaos.runtimes.contract import (
     NodeState,
     Probe,
 )
-from chaos.runtimes.damage import How, Where
-from chaos.runtimes.layout import INTERNAL, Layout
-from chaos.runtimes.real import inquiry
-from chaos.runtimes.real.blueprint import Blueprint
-from chaos.runtimes.real.brokers import Brokers, exits_of, leave, state_of
-from chaos.runtimes.real.clocks import Clocks
-from chaos.runtimes.real.cpus import Cpus
-from chaos.runtimes.real.disks import Disks
-from chaos.runtimes.real.links import LinkProxies, Links
-from chaos.runtimes.real.readiness import silent_links, until_all_see_all
-from chaos.runtimes.wire.frames import Traffic
+from squall.chaos.runtimes.damage import How, Where
+from squall.chaos.runtimes.layout import INTERNAL, Layout
+from squall.chaos.runtimes.real import inquiry
+from squall.chaos.runtimes.real.blueprint import Blueprint
+from squall.chaos.runtimes.real.brokers import Brokers, exits_of, leave, state_of
+from squall.chaos.runtimes.real.clocks import Clocks
+from squall.chaos.runtimes.real.cpus import Cpus
+from squall.chaos.runtimes.real.disks import Disks
+from squall.chaos.runtimes.real.links import LinkProxies, Links
+from squall.chaos.runtimes.real.readiness import silent_links, until_all_see_all
+from squall.chaos.runtimes.wire.frames import Traffic
 
 READY_S = 60.0
 HEAL_S = 15.0
@@ -65,7 +65,7 @@ class Site(Protocol):
 
 
 class RealRuntime:
-    """`chaos.runtimes.contract.Runtime`. A cluster that starts again in the same folder keeps its data.
+    """`squall.chaos.runtimes.contract.Runtime`. A cluster that starts again in the same folder keeps its data.
 
     Files are below the blueprint's folder: nodes/N/{broker.properties, broker.log, trace.jsonl, data/}, toxiproxy.log.
     seed: for random choices in disk faults and power losses.
@@ -253,11 +253,11 @@ class RealRuntime:
         return await self._linked().probe(link, timeout_s, pad_bytes)
 
     async def connect(self, link: Link) -> Transport:
-        """As `chaos.faults.acts.directions.ConnectingOver.connect`, over the link's first way."""
+        """As `squall.chaos.faults.acts.directions.ConnectingOver.connect`, over the link's first way."""
         return await self.env("prober").connect(*self._linked().way(link))
 
     async def probe_traffic(self, link: Link, traffic: Traffic, *, timeout_s: float = 1.0) -> Probe:
-        """As `chaos.faults.acts.traffic.TellingTraffic.probe_traffic`."""
+        """As `squall.chaos.faults.acts.traffic.TellingTraffic.probe_traffic`."""
         return await self._linked().probe_traffic(link, traffic, timeout_s)
 
     async def ending(

@@ -11,8 +11,8 @@ from typing import Any
 from toxiproxy import Proxy, Toxiproxy
 from toxiproxy.toxic import Toxic
 
-from chaos.errors import HarnessError
-from chaos.runtimes.real.toxiproxy_transport import Consumer, ToxiproxyError, Transport
+from squall.chaos.errors import HarnessError
+from squall.chaos.runtimes.real.toxiproxy_transport import Consumer, ToxiproxyError, Transport
 
 SAFE_NAME = re.compile(r"[A-Za-z0-9._-]+")
 """The package writes names into paths as they are."""

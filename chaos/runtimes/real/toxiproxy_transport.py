@@ -20,7 +20,7 @@ from typing import Any
 import toxiproxy.proxy
 import toxiproxy.server
 
-from chaos.errors import HarnessError
+from squall.chaos.errors import HarnessError
 
 IDLE_S = 20.0
 """A connection that was idle for longer is opened anew: Toxiproxy closes it after a minute."""

@@ -30,14 +30,14 @@ import errno
 import random
 from collections.abc import Mapping
 
-from broker.env import Fs
-from chaos.runtimes.contract import DiskFault, Evidence
-from chaos.runtimes.damage import How, Where, drawn, evidence
-from chaos.runtimes.lost_records import LostRecords
-from chaos.runtimes.sim.disk_content import Content, Loss
-from chaos.runtimes.sim.disk_faults import DiskFaults, rot, used
-from chaos.runtimes.sim.disk_fs import Gate, Mount
-from chaos.runtimes.sim.disk_names import FileNode, Folder, Names, failure, parts
+from squall.broker.env import Fs
+from squall.chaos.runtimes.contract import DiskFault, Evidence
+from squall.chaos.runtimes.damage import How, Where, drawn, evidence
+from squall.chaos.runtimes.lost_records import LostRecords
+from squall.chaos.runtimes.sim.disk_content import Content, Loss
+from squall.chaos.runtimes.sim.disk_faults import DiskFaults, rot, used
+from squall.chaos.runtimes.sim.disk_fs import Gate, Mount
+from squall.chaos.runtimes.sim.disk_names import FileNode, Folder, Names, failure, parts
 
 
 class Disk:
@@ -73,7 +73,7 @@ class Disk:
 
         Evidence: bytes_pending (written, not synced), bytes_lost (of these), torn (writes that survived in part),
         names_pending (creations, renamings and removals not synced), names_lost (of these), logs (the records that are
-        lost: `chaos.runtimes.lost_records`).
+        lost: `squall.chaos.runtimes.lost_records`).
         """
         self.kill()
         seen = dict(self.names.files())
@@ -130,7 +130,7 @@ class Disk:
 
     def rot(self, path_glob: str, rng: random.Random, bits: int = 1, where: Where = "checked") -> Evidence:
         """Flip `bits` different bits of one file, in the cache too: it is read as it stands on the disk. Which bits may
-        flip: `chaos.runtimes.damage`.
+        flip: `squall.chaos.runtimes.damage`.
 
         Drawn from the durable files with nothing unsynced; of files named by an offset (segments, indexes) the last in
         its directory is still written to, and spared. Evidence: path (None: there is none), offset (of the first bit's
@@ -139,8 +139,8 @@ class Disk:
         return rot(self.names, path_glob, rng, bits, where)
 
     def damage(self, how: How, size: int, rng: random.Random) -> Evidence:
-        """A file loses its end, or a directory loses a file, durably and without an error. `chaos.runtimes.damage`
-        draws it.
+        """A file loses its end, or a directory loses a file, durably and without an error.
+        `squall.chaos.runtimes.damage` draws it.
         """
         chosen = drawn({path: len(node.content.cached) for path, node in self.names.files()}, how, size, rng)
         if chosen is None:

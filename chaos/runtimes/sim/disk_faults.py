@@ -9,11 +9,11 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 
-from chaos.errors import HarnessError
-from chaos.runtimes.contract import DiskFault, Evidence, FailWrites, Quota, SlowDisk
-from chaos.runtimes.damage import Where
-from chaos.runtimes.rotting import rotten_bits
-from chaos.runtimes.sim.disk_names import FileNode, Names, failure
+from squall.chaos.errors import HarnessError
+from squall.chaos.runtimes.contract import DiskFault, Evidence, FailWrites, Quota, SlowDisk
+from squall.chaos.runtimes.damage import Where
+from squall.chaos.runtimes.rotting import rotten_bits
+from squall.chaos.runtimes.sim.disk_names import FileNode, Names, failure
 
 TRUNCATION = -1
 """As `growth`: no write, but a truncation."""

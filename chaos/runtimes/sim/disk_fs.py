@@ -9,9 +9,9 @@ from __future__ import annotations
 import errno
 from collections.abc import Callable
 
-from broker.env import Buffer, NodeDead, Space
-from chaos.runtimes.sim.disk_faults import TRUNCATION, DiskFaults, used
-from chaos.runtimes.sim.disk_names import FileNode, Folder, Names, Place, clean, failure, parts
+from squall.broker.env import Buffer, NodeDead, Space
+from squall.chaos.runtimes.sim.disk_faults import TRUNCATION, DiskFaults, used
+from squall.chaos.runtimes.sim.disk_names import FileNode, Folder, Names, Place, clean, failure, parts
 
 Gate = Callable[[str, str], None]
 

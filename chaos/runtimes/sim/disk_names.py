@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import lru_cache
 
-from chaos.runtimes.sim.disk_content import Content
+from squall.chaos.runtimes.sim.disk_content import Content
 
 Place = tuple["Folder", str]
 

@@ -1,4 +1,4 @@
-"""`broker.env.Env` in a simulated world: one for each incarnation of a node, and for each client.
+"""`squall.broker.env.Env` in a simulated world: one for each incarnation of a node, and for each client.
 
 Every call asks first whether the incarnation still lives (else NodeDead, which nothing in a node may catch). Every
 wait is woken through `wake`, which holds what it has to wake while the node is paused: seen from outside that is what
@@ -17,15 +17,15 @@ import trio
 from trio._core._traps import WaitTaskRescheduled
 from trio.lowlevel import current_task
 
-from broker.env import Fs, NodeDead
-from chaos.runtimes.sim.ground import MONO_S, WALL_MS
-from chaos.runtimes.sim.kernel import ABORTED, GO_ON
+from squall.broker.env import Fs, NodeDead
+from squall.chaos.runtimes.sim.ground import MONO_S, WALL_MS
+from squall.chaos.runtimes.sim.kernel import ABORTED, GO_ON
 
 if TYPE_CHECKING:
-    from chaos.runtimes.sim.ground import Ground
-    from chaos.runtimes.sim.kernel import Handle
-    from chaos.runtimes.sim.links import SimTransport
-    from chaos.runtimes.sim.network import Network, SimListener
+    from squall.chaos.runtimes.sim.ground import Ground
+    from squall.chaos.runtimes.sim.kernel import Handle
+    from squall.chaos.runtimes.sim.links import SimTransport
+    from squall.chaos.runtimes.sim.network import Network, SimListener
 
 T = TypeVar("T")
 
@@ -291,7 +291,7 @@ class _Nap:
 
 
 class SimSignal:
-    """As `broker.env.Signal`, by an event in the world's queue instead of a cancel scope."""
+    """As `squall.broker.env.Signal`, by an event in the world's queue instead of a cancel scope."""
 
     __slots__ = ("_env", "_rest", "_set", "_task", "_timer", "_waits")
 

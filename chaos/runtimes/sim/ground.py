@@ -12,7 +12,7 @@ from typing import Any
 
 import msgspec
 
-from chaos.runtimes.sim.kernel import Kernel
+from squall.chaos.runtimes.sim.kernel import Kernel
 
 MONO_S = 1000.0
 """The machines' monotonic clocks when the world begins."""

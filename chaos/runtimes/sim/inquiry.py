@@ -1,6 +1,6 @@
 """One question to one broker over a connection of its own, in a simulated world.
 
-As `chaos.runtimes.real.inquiry`, over an Env.
+As `squall.chaos.runtimes.real.inquiry`, over an Env.
 """
 
 from __future__ import annotations
@@ -11,14 +11,14 @@ from typing import Any
 
 import trio
 
-from broker.env import Env, Transport
-from broker.protocol.apis import response_class
-from broker.protocol.errors import MalformedFrame
-from broker.protocol.header import decode_response_header, encode_request
-from broker.protocol.schema.metadata import MetadataRequest
-from chaos.runtimes.contract import Probe
-from chaos.runtimes.real.inquiry import API_VERSIONS, IMPOSSIBLE, probe_frames, traffic_frame
-from chaos.runtimes.wire.frames import Traffic
+from squall.broker.env import Env, Transport
+from squall.broker.protocol.apis import response_class
+from squall.broker.protocol.errors import MalformedFrame
+from squall.broker.protocol.header import decode_response_header, encode_request
+from squall.broker.protocol.schema.metadata import MetadataRequest
+from squall.chaos.runtimes.contract import Probe
+from squall.chaos.runtimes.real.inquiry import API_VERSIONS, IMPOSSIBLE, probe_frames, traffic_frame
+from squall.chaos.runtimes.wire.frames import Traffic
 
 CLIENT_ID = "squall-probe"
 METADATA_VERSION = 12

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import trio
 
-from broker.env import NodeDead
+from squall.broker.env import NodeDead
 
 OF_A_SIMULATION = (Exception, NodeDead, trio.Cancelled, GeneratorExit)
 

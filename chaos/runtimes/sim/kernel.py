@@ -20,9 +20,9 @@ import trio
 import trio._core._run as _trio_run
 from outcome import Value
 
-from chaos.garbage import collect_what_was_left, garbage_waits
-from chaos.runtimes.sim.interruptions import interruption_of
-from chaos.runtimes.sim.passes import lean_trio
+from squall.chaos.garbage import collect_what_was_left, garbage_waits
+from squall.chaos.runtimes.sim.interruptions import interruption_of
+from squall.chaos.runtimes.sim.passes import lean_trio
 
 FINAL_EVENTS = 100_000
 """Events that may happen at one instant before this counts as a loop without an end."""

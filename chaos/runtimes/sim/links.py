@@ -15,13 +15,13 @@ from crc32c import crc32c
 from trio._core._traps import WaitTaskRescheduled
 from trio.lowlevel import current_task
 
-from broker.env import Buffer, File, LinkClosed, NodeDead
-from chaos.runtimes.contract import Manner, Stream
-from chaos.runtimes.sim.kernel import ABORTED
-from chaos.runtimes.wire.conversation import Conversation, OnLink
+from squall.broker.env import Buffer, File, LinkClosed, NodeDead
+from squall.chaos.runtimes.contract import Manner, Stream
+from squall.chaos.runtimes.sim.kernel import ABORTED
+from squall.chaos.runtimes.wire.conversation import Conversation, OnLink
 
 if TYPE_CHECKING:
-    from chaos.runtimes.sim.wires import Wire
+    from squall.chaos.runtimes.sim.wires import Wire
 
 WINDOW = 512 * 1024
 """Bytes that one direction holds, unread at the other end included: what fits into sockets' buffers."""
@@ -51,7 +51,7 @@ class Incarnation(Protocol):
 
 
 class SimTransport:
-    """One end of a connection, as `broker.env.Link`."""
+    """One end of a connection, as `squall.broker.env.Link`."""
 
     __slots__ = ("_eof", "_in", "_parked", "_reader", "_reading", "_reset", "_writer", "closed", "env", "incoming",
                  "out", "peer", "serial")  # fmt: skip

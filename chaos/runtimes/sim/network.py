@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING, Protocol
 
 import trio
 
-from broker.env import LinkClosed
-from chaos.runtimes.sim.links import Incarnation, SimConnection, SimTransport
-from chaos.runtimes.sim.wires import Wire
+from squall.broker.env import LinkClosed
+from squall.chaos.runtimes.sim.links import Incarnation, SimConnection, SimTransport
+from squall.chaos.runtimes.sim.wires import Wire
 
 if TYPE_CHECKING:
-    from chaos.runtimes.sim.ground import Ground
+    from squall.chaos.runtimes.sim.ground import Ground
 
 FIRST_FREE_PORT = 40_000
 BACKLOG = 1024
@@ -34,7 +34,7 @@ class Host(Incarnation, Protocol):
 
 
 class SimListener:
-    """As `broker.env.Listener`."""
+    """As `squall.broker.env.Listener`."""
 
     def __init__(self, network: Network, env: Host, port: int) -> None:
         self._network, self.env, self.port = network, env, port

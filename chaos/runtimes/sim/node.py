@@ -13,22 +13,22 @@ from typing import TYPE_CHECKING
 
 import trio
 
-from broker.config import BrokerConfig
-from broker.env import NodeDead
-from broker.node import Node
-from broker.real_clock import SAY_INTERVAL_S
-from chaos.errors import HarnessError
-from chaos.runtimes.contract import CrashOp, Evidence, NodeExit, NodeState
-from chaos.runtimes.sim.disk import Disk
-from chaos.runtimes.sim.env import SimClock, SimEnv
-from chaos.runtimes.sim.interruptions import interruption_of
-from chaos.runtimes.sim.kernel import Handle
-from chaos.runtimes.sim.slowness import Slowness
+from squall.broker.config import BrokerConfig
+from squall.broker.env import NodeDead
+from squall.broker.node import Node
+from squall.broker.real_clock import SAY_INTERVAL_S
+from squall.chaos.errors import HarnessError
+from squall.chaos.runtimes.contract import CrashOp, Evidence, NodeExit, NodeState
+from squall.chaos.runtimes.sim.disk import Disk
+from squall.chaos.runtimes.sim.env import SimClock, SimEnv
+from squall.chaos.runtimes.sim.interruptions import interruption_of
+from squall.chaos.runtimes.sim.kernel import Handle
+from squall.chaos.runtimes.sim.slowness import Slowness
 
 if TYPE_CHECKING:
-    from chaos.runtimes.sim.ground import Ground
-    from chaos.runtimes.sim.links import SimTransport
-    from chaos.runtimes.sim.network import Network
+    from squall.chaos.runtimes.sim.ground import Ground
+    from squall.chaos.runtimes.sim.links import SimTransport
+    from squall.chaos.runtimes.sim.network import Network
 
 CRASH_OPS: Mapping[str, CrashOp] = {
     "fsync": "fsync",

@@ -26,7 +26,7 @@ import trio._core._run as _trio_run
 from outcome import Error, Outcome, Value
 from trio._core._traps import CancelShieldedCheckpoint, WaitTaskRescheduled
 
-from chaos.errors import Refused
+from squall.chaos.errors import Refused
 
 TRIO = "0.35.0"
 """The version whose loop this is. Its seeds' order of tasks is, too."""

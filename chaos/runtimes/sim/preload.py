@@ -8,11 +8,11 @@ from __future__ import annotations
 from functools import cache
 from importlib import import_module
 
-from broker.controller.controller import COMMANDS, command_for
+from squall.broker.controller.controller import COMMANDS, command_for
 
 LATE = (
-    *("broker.config.relations", "broker.log.recovery", "cramjam"),
-    *("workloads.final_reads", "workloads.sender", "workloads.tail", "workloads.topics"),
+    *("squall.broker.config.relations", "squall.broker.log.recovery", "cramjam"),
+    *("squall.workloads.final_reads", "squall.workloads.sender", "squall.workloads.tail", "squall.workloads.topics"),
 )
 """Besides the controller's commands. `tests/sim/world/test_nothing_real.py` sees what is missing here."""
 

@@ -1,4 +1,4 @@
-"""The simulated cluster as `chaos.runtimes.contract.Runtime`, in virtual time."""
+"""The simulated cluster as `squall.chaos.runtimes.contract.Runtime`, in virtual time."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from random import Random
 
 import trio
 
-from broker.config import ConfigError
-from broker.env import Env, Transport
-from broker.protocol.errors import MalformedFrame
-from chaos.errors import HarnessError, Refused
-from chaos.runtimes.broker_settings import fitted
-from chaos.runtimes.contract import (
+from squall.broker.config import ConfigError
+from squall.broker.env import Env, Transport
+from squall.broker.protocol.errors import MalformedFrame
+from squall.chaos.errors import HarnessError, Refused
+from squall.chaos.runtimes.broker_settings import fitted
+from squall.chaos.runtimes.contract import (
     GONE,
     Act,
     ClockWord,
@@ -30,14 +30,14 @@ from chaos.runtimes.contract import (
     NodeState,
     Probe,
 )
-from chaos.runtimes.damage import How, Where
-from chaos.runtimes.sim import inquiry
-from chaos.runtimes.sim.disk import Disk
-from chaos.runtimes.sim.env import SimEnv
-from chaos.runtimes.sim.ground import true_wall_ms
-from chaos.runtimes.sim.node import DATA, SimNode
-from chaos.runtimes.sim.world import World
-from chaos.runtimes.wire.frames import Traffic
+from squall.chaos.runtimes.damage import How, Where
+from squall.chaos.runtimes.sim import inquiry
+from squall.chaos.runtimes.sim.disk import Disk
+from squall.chaos.runtimes.sim.env import SimEnv
+from squall.chaos.runtimes.sim.ground import true_wall_ms
+from squall.chaos.runtimes.sim.node import DATA, SimNode
+from squall.chaos.runtimes.sim.world import World
+from squall.chaos.runtimes.wire.frames import Traffic
 
 INTERNAL, INTERNAL_PORT, ZONE_PORT = "INTERNAL", 9000, 9100
 READY_S = 60.0
@@ -378,11 +378,11 @@ class SimRuntime:
         return await self._probe(link.source, link.target, self._port(link), timeout_s, pad_bytes)
 
     async def connect(self, link: Link) -> Transport:
-        """As `chaos.faults.acts.directions.ConnectingOver.connect`."""
+        """As `squall.chaos.faults.acts.directions.ConnectingOver.connect`."""
         return await self._prober(link.source).connect(_host(link.target), self._port(link))
 
     async def probe_traffic(self, link: Link, traffic: Traffic, *, timeout_s: float = 1.0) -> Probe:
-        """As `chaos.faults.acts.traffic.TellingTraffic.probe_traffic`."""
+        """As `squall.chaos.faults.acts.traffic.TellingTraffic.probe_traffic`."""
         self._check(link)
         env, host = self._prober(link.source), _host(link.target)
         return await inquiry.probe_traffic(env, host, self._port(link), traffic, timeout_s=timeout_s)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Protocol
 
-from chaos.runtimes.sim.kernel import Handle, Kernel
+from squall.chaos.runtimes.sim.kernel import Handle, Kernel
 
 PERIOD_S = 0.1
 

@@ -8,11 +8,11 @@ from contextlib import contextmanager
 from functools import wraps
 from typing import Any
 
-from broker.apis.fetch_session import FetchSessions, SessionError
-from broker.coordinators.transactions.shard import Shard
-from broker.log.log import Log
-from broker.protocol.errors import ErrorCode
-from chaos.runtimes.sim.uncounted_groups import OF_GROUPS
+from squall.broker.apis.fetch_session import FetchSessions, SessionError
+from squall.broker.coordinators.transactions.shard import Shard
+from squall.broker.log.log import Log
+from squall.broker.protocol.errors import ErrorCode
+from squall.chaos.runtimes.sim.uncounted_groups import OF_GROUPS
 
 
 @contextmanager

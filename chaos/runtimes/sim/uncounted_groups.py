@@ -1,4 +1,6 @@
-"""The same for rare paths of group coordinators: wrappers of their functions, for `chaos.runtimes.sim.uncounted`."""
+"""The same for rare paths of group coordinators: wrappers of their functions, for
+`squall.chaos.runtimes.sim.uncounted`.
+"""
 
 from __future__ import annotations
 
@@ -7,9 +9,9 @@ from collections.abc import Callable, Iterable
 from functools import wraps
 from typing import Any
 
-from broker.coordinators.groups.consumer.facts import JOINS, ConsumerBeat, GroupEpoch
-from broker.coordinators.groups.shard import Shard
-from broker.coordinators.groups.values import (
+from squall.broker.coordinators.groups.consumer.facts import JOINS, ConsumerBeat, GroupEpoch
+from squall.broker.coordinators.groups.shard import Shard
+from squall.broker.coordinators.groups.values import (
     Append,
     Commit,
     DeleteGroup,
@@ -21,8 +23,8 @@ from broker.coordinators.groups.values import (
     Sync,
     TxnCommit,
 )
-from broker.protocol.errors import ErrorCode
-from broker.replicas.coordinators.group_coordinator import GroupCoordinator
+from squall.broker.protocol.errors import ErrorCode
+from squall.broker.replicas.coordinators.group_coordinator import GroupCoordinator
 
 FENCES = (ErrorCode.FENCED_INSTANCE_ID, ErrorCode.FENCED_MEMBER_EPOCH)
 FORMER = (ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.ILLEGAL_GENERATION, ErrorCode.STALE_MEMBER_EPOCH)

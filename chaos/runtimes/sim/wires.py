@@ -7,8 +7,8 @@ from dataclasses import asdict
 from math import log
 from typing import TYPE_CHECKING, Any, Protocol, cast
 
-from chaos.errors import HarnessError
-from chaos.runtimes.contract import (
+from squall.chaos.errors import HarnessError
+from squall.chaos.runtimes.contract import (
     Bandwidth,
     Cut,
     Frames,
@@ -22,11 +22,11 @@ from chaos.runtimes.contract import (
     SlowClose,
     Stream,
 )
-from chaos.runtimes.sim.ground import Message
-from chaos.runtimes.wire.conversation import OnLink, Struck, strike
+from squall.chaos.runtimes.sim.ground import Message
+from squall.chaos.runtimes.wire.conversation import OnLink, Struck, strike
 
 if TYPE_CHECKING:
-    from chaos.runtimes.sim.ground import Ground
+    from squall.chaos.runtimes.sim.ground import Ground
 
 BASE_S = 0.00015
 MEAN_S = 0.00025

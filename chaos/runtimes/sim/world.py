@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from chaos.runtimes.sim.ground import Ground
-from chaos.runtimes.sim.network import Network
+from squall.chaos.runtimes.sim.ground import Ground
+from squall.chaos.runtimes.sim.network import Network
 
 if TYPE_CHECKING:
-    from chaos.runtimes.sim.invariants.violation import Violation
-    from chaos.runtimes.sim.node import SimNode
+    from squall.chaos.runtimes.sim.invariants.violation import Violation
+    from squall.chaos.runtimes.sim.node import SimNode
 
 
 class World(Ground):

@@ -13,9 +13,9 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Protocol
 
-from chaos.runtimes.contract import FrameAct, Frames, Stream
-from chaos.runtimes.wire import frames
-from chaos.runtimes.wire.frames import Framer
+from squall.chaos.runtimes.contract import FrameAct, Frames, Stream
+from squall.chaos.runtimes.wire import frames
+from squall.chaos.runtimes.wire.frames import Framer
 
 BEHIND_S = 5.0
 """How long an answer waits at most for that of a request which its own overtook."""

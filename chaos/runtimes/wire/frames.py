@@ -8,11 +8,11 @@ from enum import StrEnum
 from struct import Struct
 from typing import Any
 
-from broker.protocol.apis import ApiKey, request_class, response_class
-from broker.protocol.errors import MalformedFrame, name_of
-from broker.protocol.header import decode_request_header, decode_response_header, encode_response_header
-from broker.protocol.hot import ProduceIn, decode_produce
-from broker.protocol.schema.end_txn import EndTxnRequest, EndTxnResponse
+from squall.broker.protocol.apis import ApiKey, request_class, response_class
+from squall.broker.protocol.errors import MalformedFrame, name_of
+from squall.broker.protocol.header import decode_request_header, decode_response_header, encode_response_header
+from squall.broker.protocol.hot import ProduceIn, decode_produce
+from squall.broker.protocol.schema.end_txn import EndTxnRequest, EndTxnResponse
 
 SIZE = 4
 REQUEST_HEAD = 12

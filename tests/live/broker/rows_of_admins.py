@@ -5,22 +5,22 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from broker.apis.topic_creation import MOST_WANTED
-from broker.protocol.errors import ErrorCode
-from broker.protocol.schema.consumer_group_describe import ConsumerGroupDescribeRequest
-from broker.protocol.schema.create_topics import CreatableTopic, CreateTopicsRequest
-from broker.protocol.schema.delete_groups import DeleteGroupsRequest
-from broker.protocol.schema.describe_configs import DescribeConfigsRequest, DescribeConfigsResource
-from broker.protocol.schema.describe_groups import DescribeGroupsRequest
-from broker.protocol.schema.describe_producers import DescribeProducersRequest, TopicRequest
-from broker.protocol.schema.describe_transactions import DescribeTransactionsRequest
-from broker.protocol.schema.fetch import FetchPartition, FetchRequest, FetchTopic
-from broker.protocol.schema.incremental_alter_configs import (
+from squall.broker.apis.topic_creation import MOST_WANTED
+from squall.broker.protocol.errors import ErrorCode
+from squall.broker.protocol.schema.consumer_group_describe import ConsumerGroupDescribeRequest
+from squall.broker.protocol.schema.create_topics import CreatableTopic, CreateTopicsRequest
+from squall.broker.protocol.schema.delete_groups import DeleteGroupsRequest
+from squall.broker.protocol.schema.describe_configs import DescribeConfigsRequest, DescribeConfigsResource
+from squall.broker.protocol.schema.describe_groups import DescribeGroupsRequest
+from squall.broker.protocol.schema.describe_producers import DescribeProducersRequest, TopicRequest
+from squall.broker.protocol.schema.describe_transactions import DescribeTransactionsRequest
+from squall.broker.protocol.schema.fetch import FetchPartition, FetchRequest, FetchTopic
+from squall.broker.protocol.schema.incremental_alter_configs import (
     AlterableConfig,
     AlterConfigsResource,
     IncrementalAlterConfigsRequest,
 )
-from broker.protocol.schema.metadata import MetadataRequest, MetadataRequestTopic
+from squall.broker.protocol.schema.metadata import MetadataRequest, MetadataRequestTopic
 from tests.live.broker.table import KIB, MIB, Row, make_coordinator, produced, topic
 from tests.support.brokers.broker_process import BrokerProcess
 from tests.support.brokers.raw_client import frame_of

@@ -7,22 +7,22 @@ import uuid
 from collections.abc import Iterator
 from typing import Any
 
-from broker.protocol.errors import ErrorCode
-from broker.protocol.schema.add_partitions_to_txn import AddPartitionsToTxnRequest, AddPartitionsToTxnTopic
-from broker.protocol.schema.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
-from broker.protocol.schema.describe_groups import DescribeGroupsRequest
-from broker.protocol.schema.describe_transactions import DescribeTransactionsRequest
-from broker.protocol.schema.end_txn import EndTxnRequest
-from broker.protocol.schema.init_producer_id import InitProducerIdRequest
-from broker.protocol.schema.list_groups import ListGroupsRequest
-from broker.protocol.schema.list_transactions import ListTransactionsRequest
-from broker.protocol.schema.offset_commit import (
+from squall.broker.protocol.errors import ErrorCode
+from squall.broker.protocol.schema.add_partitions_to_txn import AddPartitionsToTxnRequest, AddPartitionsToTxnTopic
+from squall.broker.protocol.schema.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
+from squall.broker.protocol.schema.describe_groups import DescribeGroupsRequest
+from squall.broker.protocol.schema.describe_transactions import DescribeTransactionsRequest
+from squall.broker.protocol.schema.end_txn import EndTxnRequest
+from squall.broker.protocol.schema.init_producer_id import InitProducerIdRequest
+from squall.broker.protocol.schema.list_groups import ListGroupsRequest
+from squall.broker.protocol.schema.list_transactions import ListTransactionsRequest
+from squall.broker.protocol.schema.offset_commit import (
     OffsetCommitRequest,
     OffsetCommitRequestPartition,
     OffsetCommitRequestTopic,
 )
-from broker.protocol.schema.offset_fetch import OffsetFetchRequest, OffsetFetchRequestGroup
-from broker.protocol.schema.write_txn_markers import (
+from squall.broker.protocol.schema.offset_fetch import OffsetFetchRequest, OffsetFetchRequestGroup
+from squall.broker.protocol.schema.write_txn_markers import (
     WritableTxnMarker,
     WritableTxnMarkerTopic,
     WriteTxnMarkersRequest,

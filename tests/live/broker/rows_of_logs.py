@@ -8,9 +8,9 @@ from struct import pack
 
 from crc32c import crc32c
 
-from broker.protocol.errors import ErrorCode
-from broker.protocol.records import Record, encode_batch
-from broker.protocol.schema.fetch import FetchPartition, FetchRequest, FetchTopic
+from squall.broker.protocol.errors import ErrorCode
+from squall.broker.protocol.records import Record, encode_batch
+from squall.broker.protocol.schema.fetch import FetchPartition, FetchRequest, FetchTopic
 from tests.live.broker.table import (
     KIB,
     MIB,

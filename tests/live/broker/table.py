@@ -8,13 +8,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from broker.protocol.errors import ErrorCode
-from broker.protocol.records import Record, encode_batch
-from broker.protocol.schema.create_topics import CreatableTopic, CreatableTopicConfig, CreateTopicsRequest
-from broker.protocol.schema.delete_topics import DeleteTopicsRequest, DeleteTopicState
-from broker.protocol.schema.find_coordinator import FindCoordinatorRequest
-from broker.protocol.schema.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
-from broker.protocol.schema.produce import PartitionProduceData, ProduceRequest, TopicProduceData
+from squall.broker.protocol.errors import ErrorCode
+from squall.broker.protocol.records import Record, encode_batch
+from squall.broker.protocol.schema.create_topics import CreatableTopic, CreatableTopicConfig, CreateTopicsRequest
+from squall.broker.protocol.schema.delete_topics import DeleteTopicsRequest, DeleteTopicState
+from squall.broker.protocol.schema.find_coordinator import FindCoordinatorRequest
+from squall.broker.protocol.schema.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
+from squall.broker.protocol.schema.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from tests.support.brokers.broker_process import BrokerProcess
 
 SETTINGS = {
@@ -45,7 +45,7 @@ class Row:
     entries: int = 32
     records: int = 0
     steps: int = 0
-    """The most units of work in one step (`broker.work`)."""
+    """The most units of work in one step (`squall.broker.work`)."""
     settings: Mapping[str, str] | None = None
     """Of a broker of the row's own, beside `SETTINGS`."""
     in_gate: bool = False

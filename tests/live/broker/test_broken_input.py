@@ -12,30 +12,30 @@ from struct import error as StructError
 import pytest
 from crc32c import crc32c
 
-from broker.cluster.image import BROKER_RESOURCE
-from broker.config import ConfigOp
-from broker.protocol.errors import ErrorCode
-from broker.protocol.header import encode_request
-from broker.protocol.records import Record, encode_batch
-from broker.protocol.schema.create_topics import (
+from squall.broker.cluster.image import BROKER_RESOURCE
+from squall.broker.config import ConfigOp
+from squall.broker.protocol.errors import ErrorCode
+from squall.broker.protocol.header import encode_request
+from squall.broker.protocol.records import Record, encode_batch
+from squall.broker.protocol.schema.create_topics import (
     CreatableTopic,
     CreatableTopicConfig,
     CreateTopicsRequest,
 )
-from broker.protocol.schema.fetch import FetchPartition, FetchRequest, FetchTopic
-from broker.protocol.schema.incremental_alter_configs import (
+from squall.broker.protocol.schema.fetch import FetchPartition, FetchRequest, FetchTopic
+from squall.broker.protocol.schema.incremental_alter_configs import (
     AlterableConfig,
     AlterConfigsResource,
     IncrementalAlterConfigsRequest,
 )
-from broker.protocol.schema.list_offsets import (
+from squall.broker.protocol.schema.list_offsets import (
     ListOffsetsPartition,
     ListOffsetsPartitionResponse,
     ListOffsetsRequest,
     ListOffsetsTopic,
 )
-from broker.protocol.schema.metadata import MetadataRequest
-from broker.protocol.schema.produce import PartitionProduceData, ProduceRequest, TopicProduceData
+from squall.broker.protocol.schema.metadata import MetadataRequest
+from squall.broker.protocol.schema.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from tests.support.brokers.bombs import many_records
 from tests.support.brokers.broker_process import BrokerProcess
 from tests.support.brokers.raw_client import RawClient
@@ -91,7 +91,7 @@ def test_an_impossible_frame_length_ends_its_connection_only(broker: BrokerProce
 
 @pytest.mark.parametrize("key", [0, 1, 2, 3, 18, 19, 20, 22, 23, 32, 37, 44, 60])
 def test_truncated_requests_end_their_connection_only(broker: BrokerProcess, key: int) -> None:
-    from broker.protocol.apis import APIS, request_class
+    from squall.broker.protocol.apis import APIS, request_class
 
     version = APIS[key].max_version
     whole = encode_request(key, version, 1, "test", request_class(key)().encode(version))[4:]
@@ -105,8 +105,8 @@ def test_truncated_requests_end_their_connection_only(broker: BrokerProcess, key
 
 @pytest.mark.gate
 def test_mutated_requests_never_end_the_broker(broker: BrokerProcess) -> None:
-    from broker.net.served import SERVED
-    from broker.protocol.apis import APIS, request_class
+    from squall.broker.net.served import SERVED
+    from squall.broker.protocol.apis import APIS, request_class
 
     rng = random.Random(1)
     for _ in range(300):

@@ -11,29 +11,29 @@ from pathlib import Path
 
 import pytest
 
-from broker.protocol.errors import LONGEST_MESSAGE, ErrorCode
-from broker.protocol.records import Record, encode_batch
-from broker.protocol.schema.consumer_group_heartbeat import (
+from squall.broker.protocol.errors import LONGEST_MESSAGE, ErrorCode
+from squall.broker.protocol.records import Record, encode_batch
+from squall.broker.protocol.schema.consumer_group_heartbeat import (
     ConsumerGroupHeartbeatRequest,
 )
-from broker.protocol.schema.create_topics import (
+from squall.broker.protocol.schema.create_topics import (
     CreatableTopic,
     CreatableTopicConfig,
     CreateTopicsRequest,
 )
-from broker.protocol.schema.describe_configs import (
+from squall.broker.protocol.schema.describe_configs import (
     DescribeConfigsRequest,
     DescribeConfigsResource,
 )
-from broker.protocol.schema.describe_groups import DescribeGroupsRequest
-from broker.protocol.schema.fetch import FetchPartition, FetchRequest, FetchTopic
-from broker.protocol.schema.find_coordinator import FindCoordinatorRequest
-from broker.protocol.schema.incremental_alter_configs import (
+from squall.broker.protocol.schema.describe_groups import DescribeGroupsRequest
+from squall.broker.protocol.schema.fetch import FetchPartition, FetchRequest, FetchTopic
+from squall.broker.protocol.schema.find_coordinator import FindCoordinatorRequest
+from squall.broker.protocol.schema.incremental_alter_configs import (
     AlterableConfig,
     AlterConfigsResource,
     IncrementalAlterConfigsRequest,
 )
-from broker.protocol.schema.produce import PartitionProduceData, ProduceRequest, TopicProduceData
+from squall.broker.protocol.schema.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from tests.support.brokers.bombs import many_records
 from tests.support.brokers.broker_process import BrokerProcess
 from tests.support.brokers.joining import join

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from broker.protocol.schema.describe_configs import DescribeConfigsRequest, DescribeConfigsResource
-from broker.protocol.schema.describe_quorum import (
+from squall.broker.protocol.schema.describe_configs import DescribeConfigsRequest, DescribeConfigsResource
+from squall.broker.protocol.schema.describe_quorum import (
     DescribeQuorumRequest,
     DescribeQuorumRequestPartitionData,
     DescribeQuorumRequestTopicData,

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from prometheus_client.openmetrics.parser import text_string_to_metric_families
 
-from broker.protocol.schema.create_topics import CreatableTopic, CreateTopicsRequest
+from squall.broker.protocol.schema.create_topics import CreatableTopic, CreateTopicsRequest
 from tests.support.brokers.broker_process import BrokerProcess
 
 

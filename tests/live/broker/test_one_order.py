@@ -10,21 +10,21 @@ from typing import Any
 
 import pytest
 
-from broker.protocol.errors import ErrorCode
-from broker.protocol.records import Record, encode_batch
-from broker.protocol.schema import delete_records as deleting
-from broker.protocol.schema import incremental_alter_configs as altering
-from broker.protocol.schema.create_topics import CreatableTopic, CreatableTopicConfig, CreateTopicsRequest
-from broker.protocol.schema.describe_configs import (
+from squall.broker.protocol.errors import ErrorCode
+from squall.broker.protocol.records import Record, encode_batch
+from squall.broker.protocol.schema import delete_records as deleting
+from squall.broker.protocol.schema import incremental_alter_configs as altering
+from squall.broker.protocol.schema.create_topics import CreatableTopic, CreatableTopicConfig, CreateTopicsRequest
+from squall.broker.protocol.schema.describe_configs import (
     DescribeConfigsRequest,
     DescribeConfigsResource,
 )
-from broker.protocol.schema.list_offsets import (
+from squall.broker.protocol.schema.list_offsets import (
     ListOffsetsPartition,
     ListOffsetsRequest,
     ListOffsetsTopic,
 )
-from broker.protocol.schema.produce import PartitionProduceData, ProduceRequest, TopicProduceData
+from squall.broker.protocol.schema.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from tests.support.brokers.broker_process import BrokerProcess
 
 TOPIC, TIMES, PIPELINED, RECORDS = 2, 20, 4, 20

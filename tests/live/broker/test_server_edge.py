@@ -9,22 +9,22 @@ from typing import Any
 
 import pytest
 
-from broker.protocol.errors import ErrorCode
-from broker.protocol.schema.create_topics import CreatableTopic, CreateTopicsRequest
-from broker.protocol.schema.describe_topic_partitions import DescribeTopicPartitionsRequest
-from broker.protocol.schema.fetch import FetchPartition, FetchRequest, FetchTopic
-from broker.protocol.schema.incremental_alter_configs import (
+from squall.broker.protocol.errors import ErrorCode
+from squall.broker.protocol.schema.create_topics import CreatableTopic, CreateTopicsRequest
+from squall.broker.protocol.schema.describe_topic_partitions import DescribeTopicPartitionsRequest
+from squall.broker.protocol.schema.fetch import FetchPartition, FetchRequest, FetchTopic
+from squall.broker.protocol.schema.incremental_alter_configs import (
     AlterableConfig,
     AlterConfigsResource,
     IncrementalAlterConfigsRequest,
 )
-from broker.protocol.schema.list_offsets import (
+from squall.broker.protocol.schema.list_offsets import (
     ListOffsetsPartition,
     ListOffsetsRequest,
     ListOffsetsTopic,
 )
-from broker.protocol.schema.metadata import MetadataRequest
-from broker.protocol.schema.produce import PartitionProduceData, ProduceRequest, TopicProduceData
+from squall.broker.protocol.schema.metadata import MetadataRequest
+from squall.broker.protocol.schema.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from tests.support.brokers.broker_process import BrokerProcess
 from tests.support.brokers.raw_client import RawClient, frame_of
 

@@ -7,15 +7,15 @@ from typing import Any
 
 import trio
 
-from broker.env import LinkClosed
-from broker.protocol.errors import ErrorCode
-from broker.protocol.schema.create_topics import CreatableTopic, CreatableTopicConfig, CreateTopicsRequest
-from broker.protocol.schema.fetch import FetchPartition, FetchRequest, FetchTopic
-from broker.protocol.schema.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
-from broker.protocol.schema.produce import PartitionProduceData, ProduceRequest, TopicProduceData
-from chaos.runtimes.contract import Runtime
-from chaos.runtimes.layout import addresses
-from chaos.runtimes.sim import inquiry
+from squall.broker.env import LinkClosed
+from squall.broker.protocol.errors import ErrorCode
+from squall.broker.protocol.schema.create_topics import CreatableTopic, CreatableTopicConfig, CreateTopicsRequest
+from squall.broker.protocol.schema.fetch import FetchPartition, FetchRequest, FetchTopic
+from squall.broker.protocol.schema.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
+from squall.broker.protocol.schema.produce import PartitionProduceData, ProduceRequest, TopicProduceData
+from squall.chaos.runtimes.contract import Runtime
+from squall.chaos.runtimes.layout import addresses
+from squall.chaos.runtimes.sim import inquiry
 from tests.support.disks.batches import batch
 from tests.support.patience import LONG_S
 

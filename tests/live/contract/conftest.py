@@ -13,12 +13,12 @@ from pathlib import Path
 import pytest
 import trio
 
-from chaos.plans.parts import FAST_FAILOVER
-from chaos.runtimes.contract import Runtime
-from chaos.runtimes.docker.runtime import DockerRuntime
-from chaos.runtimes.process.runtime import ProcessRuntime
-from chaos.runtimes.sim.runtime import SimRuntime
-from chaos.runtimes.sim.world import World
+from squall.chaos.plans.parts import FAST_FAILOVER
+from squall.chaos.runtimes.contract import Runtime
+from squall.chaos.runtimes.docker.runtime import DockerRuntime
+from squall.chaos.runtimes.process.runtime import ProcessRuntime
+from squall.chaos.runtimes.sim.runtime import SimRuntime
+from squall.chaos.runtimes.sim.world import World
 from tests.live.engine import STUB_INSIDE, STUB_MOUNT, engine_and_images
 from tests.live.process.conftest import STUB
 from tests.support.patience import slowed

@@ -6,13 +6,13 @@ import json
 from contextlib import nullcontext
 from typing import Any
 
-from chaos.faults.kind import Fault
-from chaos.faults.nemesis import Nemesis
-from chaos.faults.targets import ClusterView
-from chaos.runs.papers import MemoryPapers
-from checkers.fault_classes import not_landed
-from checkers.nemesis_log import parse_faults
-from workloads.control import Controls
+from squall.chaos.faults.kind import Fault
+from squall.chaos.faults.nemesis import Nemesis
+from squall.chaos.faults.targets import ClusterView
+from squall.chaos.runs.papers import MemoryPapers
+from squall.checkers.fault_classes import not_landed
+from squall.checkers.nemesis_log import parse_faults
+from squall.workloads.control import Controls
 
 ONE_BROKER = ClusterView((1,), 1, {"t-0": 1}, {"t-0": (1,)}, {"t-0": (1,)})
 

@@ -9,19 +9,19 @@ from typing import Any
 
 import trio
 
-from chaos.faults.vocabulary import make_fault
-from chaos.runtimes.contract import Runtime
-from chaos.runtimes.layout import addresses
+from squall.chaos.faults.vocabulary import make_fault
+from squall.chaos.runtimes.contract import Runtime
+from squall.chaos.runtimes.layout import addresses
+from squall.workloads.appends import Appends
+from squall.workloads.control import Controls, Handle
+from squall.workloads.counters import Counters
+from squall.workloads.libraries import Zone
+from squall.workloads.recorder import Recorder
 from tests.live.contract.client import OneClient
 from tests.live.contract.conftest import OnCluster
 from tests.live.contract.player import play, unproven
 from tests.support.clusters.drive import drive
 from tests.support.patience import LONG_S, scaled
-from workloads.appends import Appends
-from workloads.control import Controls, Handle
-from workloads.counters import Counters
-from workloads.libraries import Zone
-from workloads.recorder import Recorder
 
 LOAD = Appends(topics=1, partitions=1, replication_factor=1, min_isr=1, producers=1, readers=1, rate=200)
 (TOPIC,) = LOAD.topic_names()

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import trio
 
-from chaos.faults.kinds.clock import clock_evidence
-from chaos.runtimes.contract import Runtime
+from squall.chaos.faults.kinds.clock import clock_evidence
+from squall.chaos.runtimes.contract import Runtime
 from tests.live.contract.client import OneClient
 from tests.live.contract.conftest import OnCluster
 from tests.support.patience import LONG_S

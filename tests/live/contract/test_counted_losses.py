@@ -10,8 +10,8 @@ from typing import Any
 
 import trio
 
-from chaos.faults.vocabulary import make_fault
-from chaos.runtimes.contract import Runtime
+from squall.chaos.faults.vocabulary import make_fault
+from squall.chaos.runtimes.contract import Runtime
 from tests.live.contract.client import OneClient
 from tests.live.contract.conftest import our_contained_broker
 from tests.live.contract.player import play, unproven

@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 import trio
 
-from chaos.errors import HarnessError, Refused
-from chaos.runtimes.contract import Cut, Latency, Link, Manner, NodeState, Runtime
-from chaos.runtimes.layout import addresses
+from squall.chaos.errors import HarnessError, Refused
+from squall.chaos.runtimes.contract import Cut, Latency, Link, Manner, NodeState, Runtime
+from squall.chaos.runtimes.layout import addresses
 from tests.live.contract.conftest import OnCluster
 from tests.live.hurt_links import CUTS, SLOW, WORSE, answers, is_quick_again
 from tests.support.patience import LONG_S, scaled

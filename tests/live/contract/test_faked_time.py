@@ -11,12 +11,12 @@ from pathlib import Path
 import pytest
 import trio
 
-from chaos.errors import Refused
-from chaos.faults.kinds.clock import clock_evidence
-from chaos.runtimes.contract import Evidence
-from chaos.runtimes.docker.faketime import check_image
-from chaos.runtimes.docker.runtime import DockerRuntime
-from chaos.toolchain.base_image import base_image
+from squall.chaos.errors import Refused
+from squall.chaos.faults.kinds.clock import clock_evidence
+from squall.chaos.runtimes.contract import Evidence
+from squall.chaos.runtimes.docker.faketime import check_image
+from squall.chaos.runtimes.docker.runtime import DockerRuntime
+from squall.chaos.toolchain.base_image import base_image
 from tests.live.contract.client import OneClient
 from tests.live.contract.conftest import SETTINGS
 from tests.live.contract.test_switched_off import SwitchedOff, played

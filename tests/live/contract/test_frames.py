@@ -13,17 +13,17 @@ from typing import Any
 import pytest
 import trio
 
-from broker.protocol.header import decode_response_header, encode_request
-from broker.protocol.schema.metadata import MetadataRequest, MetadataResponse
-from chaos.errors import HarnessError
-from chaos.faults.targets import ClusterView
-from chaos.faults.vocabulary import make_fault
-from chaos.runtimes.contract import Cut, FrameAct, Frames, Latency, Link, Manner, Stream
-from chaos.runtimes.docker.runtime import DockerRuntime
-from chaos.runtimes.layout import addresses
-from chaos.runtimes.process.runtime import ProcessRuntime
-from chaos.runtimes.real import inquiry
-from chaos.runtimes.real.processes import registry
+from squall.broker.protocol.header import decode_response_header, encode_request
+from squall.broker.protocol.schema.metadata import MetadataRequest, MetadataResponse
+from squall.chaos.errors import HarnessError
+from squall.chaos.faults.targets import ClusterView
+from squall.chaos.faults.vocabulary import make_fault
+from squall.chaos.runtimes.contract import Cut, FrameAct, Frames, Latency, Link, Manner, Stream
+from squall.chaos.runtimes.docker.runtime import DockerRuntime
+from squall.chaos.runtimes.layout import addresses
+from squall.chaos.runtimes.process.runtime import ProcessRuntime
+from squall.chaos.runtimes.real import inquiry
+from squall.chaos.runtimes.real.processes import registry
 from tests.live.contract.player import Seen, play
 from tests.live.engine import STUB_INSIDE, STUB_MOUNT, engine_and_images
 from tests.live.hurt_links import answers

@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 import trio
 
-from broker.protocol.records import check_crc
-from chaos.errors import HarnessError
-from chaos.runtimes.contract import CrashOp, DiskFault, FailWrites, NodeState, Quota, Runtime, SlowDisk
+from squall.broker.protocol.records import check_crc
+from squall.chaos.errors import HarnessError
+from squall.chaos.runtimes.contract import CrashOp, DiskFault, FailWrites, NodeState, Quota, Runtime, SlowDisk
 from tests.live.contract.client import OneClient
 from tests.live.contract.conftest import OnCluster
 from tests.support.patience import LONG_S, scaled

@@ -12,19 +12,19 @@ from typing import Any
 import pytest
 import trio
 
-from chaos.faults.targets import ClusterView
-from chaos.faults.vocabulary import make_fault
-from chaos.plans.parts import FAST_FAILOVER
-from chaos.runs.observer import Observer
-from chaos.runtimes.contract import Runtime
-from chaos.runtimes.docker.runtime import DockerRuntime
-from chaos.runtimes.layout import addresses
-from chaos.runtimes.process.runtime import ProcessRuntime
+from squall.chaos.faults.targets import ClusterView
+from squall.chaos.faults.vocabulary import make_fault
+from squall.chaos.plans.parts import FAST_FAILOVER
+from squall.chaos.runs.observer import Observer
+from squall.chaos.runtimes.contract import Runtime
+from squall.chaos.runtimes.docker.runtime import DockerRuntime
+from squall.chaos.runtimes.layout import addresses
+from squall.chaos.runtimes.process.runtime import ProcessRuntime
+from squall.workloads.client import admin
 from tests.live.contract.conftest import Test
 from tests.live.contract.player import play
 from tests.live.engine import engine_and_images
 from tests.support.patience import LONG_S, scaled, slowed
-from workloads.client import admin
 
 MOVED_S, ELECTED_S, SWALLOWED_S = 3.0, 1.2, 0.5
 """How long each kind of fault lasts: until empty partitions have moved, until clients see an election, and a moment."""

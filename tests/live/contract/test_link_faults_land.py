@@ -8,11 +8,11 @@ from typing import Any
 
 import trio
 
-from chaos.faults.kind import Trait
-from chaos.faults.kinds import KINDS
-from chaos.faults.targets import ClusterView
-from chaos.faults.vocabulary import make_fault
-from chaos.runtimes.contract import Link, Probe, Runtime
+from squall.chaos.faults.kind import Trait
+from squall.chaos.faults.kinds import KINDS
+from squall.chaos.faults.targets import ClusterView
+from squall.chaos.faults.vocabulary import make_fault
+from squall.chaos.runtimes.contract import Link, Probe, Runtime
 from tests.live.contract.conftest import OnCluster
 from tests.live.contract.player import Seen, play, unproven
 from tests.live.hurt_links import answers

@@ -9,9 +9,9 @@ from typing import Any, Literal
 import pytest
 import trio
 
-from chaos.faults.kind import Fault
-from chaos.faults.vocabulary import make_fault
-from chaos.runtimes.contract import Evidence, NodeState, Runtime
+from squall.chaos.faults.kind import Fault
+from squall.chaos.faults.vocabulary import make_fault
+from squall.chaos.runtimes.contract import Evidence, NodeState, Runtime
 from tests.live.contract.client import OneClient
 from tests.live.contract.conftest import OnCluster
 from tests.live.contract.player import play, unproven

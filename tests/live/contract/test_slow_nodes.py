@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 import trio
 
-from chaos.errors import HarnessError
-from chaos.runtimes.contract import Act, NodeState, Runtime
+from squall.chaos.errors import HarnessError
+from squall.chaos.runtimes.contract import Act, NodeState, Runtime
 from tests.live.contract.client import OneClient
 from tests.live.contract.conftest import OnCluster
 from tests.live.contract.test_switched_off import SwitchedOff, played

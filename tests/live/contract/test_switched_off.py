@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 import trio
 
-from chaos.faults.vocabulary import make_fault
-from chaos.runtimes.contract import Evidence, Runtime
+from squall.chaos.faults.vocabulary import make_fault
+from squall.chaos.runtimes.contract import Evidence, Runtime
 from tests.live.contract.client import OneClient
 from tests.live.contract.conftest import OnCluster
 from tests.live.contract.player import play

@@ -9,9 +9,9 @@ from typing import Any
 
 import trio
 
-from chaos.faults.vocabulary import make_fault
-from chaos.runtimes.capabilities import counts_calls
-from chaos.runtimes.contract import CrashOp, Runtime
+from squall.chaos.faults.vocabulary import make_fault
+from squall.chaos.runtimes.capabilities import counts_calls
+from squall.chaos.runtimes.contract import CrashOp, Runtime
 from tests.live.contract.client import OneClient
 from tests.live.contract.conftest import OnCluster
 from tests.live.contract.player import play

@@ -10,25 +10,25 @@ from typing import Any
 import pytest
 import trio
 
-from chaos.faults.targets import ClusterView
-from chaos.faults.vocabulary import make_fault
-from chaos.plans.parts import FAST_FAILOVER
-from chaos.runtimes.contract import Link, Runtime
-from chaos.runtimes.docker.runtime import DockerRuntime
-from chaos.runtimes.layout import addresses, zone_names
-from chaos.runtimes.process.runtime import ProcessRuntime
-from checkers.history.values import producer_of
+from squall.chaos.faults.targets import ClusterView
+from squall.chaos.faults.vocabulary import make_fault
+from squall.chaos.plans.parts import FAST_FAILOVER
+from squall.chaos.runtimes.contract import Link, Runtime
+from squall.chaos.runtimes.docker.runtime import DockerRuntime
+from squall.chaos.runtimes.layout import addresses, zone_names
+from squall.chaos.runtimes.process.runtime import ProcessRuntime
+from squall.checkers.history.values import producer_of
+from squall.workloads.appends import Appends
+from squall.workloads.control import Controls
+from squall.workloads.counters import Counters
+from squall.workloads.libraries import Zone
+from squall.workloads.recorder import Recorder
 from tests.live.contract.conftest import OnCluster, Test
 from tests.live.contract.player import Seen, play
 from tests.live.engine import engine_and_images
 from tests.support.clusters.drive import drive
 from tests.support.clusters.pretender import Pretending
 from tests.support.patience import LONG_S, scaled, scaled_ms, slowed
-from workloads.appends import Appends
-from workloads.control import Controls
-from workloads.counters import Counters
-from workloads.libraries import Zone
-from workloads.recorder import Recorder
 
 ZONES = zone_names(2)
 WORLD = {"nodes": 2, "zones": ZONES, "settings": FAST_FAILOVER}

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from chaos.toolchain.lookout import compose_program
+from squall.chaos.toolchain.lookout import compose_program
 from tests.support.lacks import skip_without
 
 

@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from chaos.runtimes.docker import labels
-from chaos.runtimes.docker.runtime import DockerRuntime
-from chaos.toolchain.engine import Engine
-from chaos.toolchain.images import Images
+from squall.chaos.runtimes.docker import labels
+from squall.chaos.runtimes.docker.runtime import DockerRuntime
+from squall.chaos.toolchain.engine import Engine
+from squall.chaos.toolchain.images import Images
 from tests.live.engine import STUB_INSIDE, STUB_MOUNT, engine_and_images
 
 MakeRuntime = Callable[..., DockerRuntime]

@@ -10,11 +10,11 @@ from pathlib import Path
 import pytest
 import trio
 
-from chaos.runtimes.real.inquiry import probe, visible_brokers
-from chaos.runtimes.real.processes.ports import is_free
-from chaos.runtimes.real.toxiproxy_api import ToxiproxyApi
-from chaos.toolchain.engine import Engine
-from chaos.toolchain.images import Images, name_latest
+from squall.chaos.runtimes.real.inquiry import probe, visible_brokers
+from squall.chaos.runtimes.real.processes.ports import is_free
+from squall.chaos.runtimes.real.toxiproxy_api import ToxiproxyApi
+from squall.chaos.toolchain.engine import Engine
+from squall.chaos.toolchain.images import Images, name_latest
 from tests.live.docker.compose_program import compose
 from tests.support.lacks import skip_without
 

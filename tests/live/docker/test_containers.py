@@ -9,13 +9,13 @@ from typing import Any
 import pytest
 import trio
 
-from chaos.errors import HarnessError, Refused
-from chaos.runtimes.contract import Cut, Link, Manner, NodeState
-from chaos.runtimes.docker import addresses
-from chaos.runtimes.docker import site as module
-from chaos.runtimes.docker.runtime import DockerRuntime
-from chaos.runtimes.docker.site import BROKER_MEMORY
-from chaos.toolchain.engine import Engine
+from squall.chaos.errors import HarnessError, Refused
+from squall.chaos.runtimes.contract import Cut, Link, Manner, NodeState
+from squall.chaos.runtimes.docker import addresses
+from squall.chaos.runtimes.docker import site as module
+from squall.chaos.runtimes.docker.runtime import DockerRuntime
+from squall.chaos.runtimes.docker.site import BROKER_MEMORY
+from squall.chaos.toolchain.engine import Engine
 from tests.live.docker.conftest import MakeRuntime, of_run
 from tests.support.lacks import without
 

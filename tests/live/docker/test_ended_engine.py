@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from chaos.toolchain.engine import Engine
+from squall.chaos.toolchain.engine import Engine
 from tests.shown.kills import FAULT, kills_of
 from tests.shown.playing import play
 from tests.shown.private_engine import NoEngine

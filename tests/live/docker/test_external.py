@@ -15,18 +15,18 @@ import pytest
 import trio
 from click.testing import CliRunner
 
-from chaos.commands.clean import command as clean
-from chaos.errors import Refused
-from chaos.plans.parts import FAST_FAILOVER
-from chaos.plans.plan import Plan, make_plan, write_plan
-from chaos.runs.directory import RunDirectory
-from chaos.runs.real import run_and_judge, runtime_maker
-from chaos.runtimes.external.runtime import discover
-from chaos.runtimes.real.inquiry import visible_brokers
-from chaos.runtimes.real.processes.ports import LOOPBACK, free_ports
-from chaos.toolchain.compose_file import FILES, NODE, brokers_of
-from chaos.toolchain.engine import Engine
-from chaos.toolchain.images import Images, name_latest
+from squall.chaos.commands.clean import command as clean
+from squall.chaos.errors import Refused
+from squall.chaos.plans.parts import FAST_FAILOVER
+from squall.chaos.plans.plan import Plan, make_plan, write_plan
+from squall.chaos.runs.directory import RunDirectory
+from squall.chaos.runs.real import run_and_judge, runtime_maker
+from squall.chaos.runtimes.external.runtime import discover
+from squall.chaos.runtimes.real.inquiry import visible_brokers
+from squall.chaos.runtimes.real.processes.ports import LOOPBACK, free_ports
+from squall.chaos.toolchain.compose_file import FILES, NODE, brokers_of
+from squall.chaos.toolchain.engine import Engine
+from squall.chaos.toolchain.images import Images, name_latest
 from tests.live.docker.compose_program import compose
 
 NAMES = {1: "alpha", 2: "beta", 3: "gamma"}
@@ -182,8 +182,8 @@ HURTS = """
 import sys, time
 from pathlib import Path
 import trio
-from chaos.plans.plan import read_plan
-from chaos.runs.real import runtime_maker
+from squall.chaos.plans.plan import read_plan
+from squall.chaos.runs.real import runtime_maker
 
 async def main():
     runtime = runtime_maker(read_plan(Path(sys.argv[1])), print)[0](Path(sys.argv[2]))

@@ -5,10 +5,10 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-from chaos.commands.run import plan_of
-from chaos.runs.real import run_and_judge
-from chaos.runtimes.docker import labels
-from chaos.toolchain.engine import Engine
+from squall.chaos.commands.run import plan_of
+from squall.chaos.runs.real import run_and_judge
+from squall.chaos.runtimes.docker import labels
+from squall.chaos.toolchain.engine import Engine
 from tests.live.docker.conftest import MakeRuntime, of_run
 
 FLAGS = {"broker_settings": {}, "topic_settings": {}, "seed": 3, "warmup_s": 1.0}

@@ -11,19 +11,19 @@ from pathlib import Path
 import pytest
 import trio
 
-from chaos.cli import run as squall
-from chaos.runtimes.docker.runtime import DockerRuntime
-from chaos.runtimes.real.processes.child import until
-from chaos.toolchain.engine import Engine
+from squall.chaos.cli import run as squall
+from squall.chaos.runtimes.docker.runtime import DockerRuntime
+from squall.chaos.runtimes.real.processes.child import until
+from squall.chaos.toolchain.engine import Engine
 from tests.live.docker.conftest import MakeRuntime, of_run
 from tests.live.engine import STUB_INSIDE, STUB_MOUNT
 
 HARNESS = """
 import signal, sys, trio
 from pathlib import Path
-from chaos.runtimes.docker.runtime import DockerRuntime
-from chaos.toolchain.engine import Mount, find_engine
-from chaos.toolchain.images import ensure_images
+from squall.chaos.runtimes.docker.runtime import DockerRuntime
+from squall.chaos.toolchain.engine import Mount, find_engine
+from squall.chaos.toolchain.images import ensure_images
 
 async def main():
     engine = find_engine()

@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
-from chaos.errors import HarnessError, Refused
-from chaos.runtimes.contract import Act, Link, Loss, Stream
-from chaos.runtimes.docker.runtime import DockerRuntime
-from chaos.toolchain.engine import Engine
+from squall.chaos.errors import HarnessError, Refused
+from squall.chaos.runtimes.contract import Act, Link, Loss, Stream
+from squall.chaos.runtimes.docker.runtime import DockerRuntime
+from squall.chaos.toolchain.engine import Engine
 from tests.live.docker.conftest import MakeRuntime
 from tests.live.docker.test_containers import inspected
 

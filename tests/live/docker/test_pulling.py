@@ -8,11 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from chaos.errors import Refused
-from chaos.toolchain import base_image as module
-from chaos.toolchain.base_image import NAMED, base_image
-from chaos.toolchain.engine import Engine
-from chaos.toolchain.images import Images, second_image
+from squall.chaos.errors import Refused
+from squall.chaos.toolchain import base_image as module
+from squall.chaos.toolchain.base_image import NAMED, base_image
+from squall.chaos.toolchain.engine import Engine
+from squall.chaos.toolchain.images import Images, second_image
 from tests.support.clusters.registry import Image, registry
 from tests.support.lacks import without
 

@@ -11,11 +11,11 @@ from collections.abc import Iterator
 import pytest
 import trio
 
-from broker.protocol.schema.create_topics import CreatableTopic, CreateTopicsRequest
-from broker.protocol.schema.metadata import MetadataRequest
-from chaos.runtimes.real.processes.ports import free_ports
-from chaos.toolchain.engine import Engine
-from chaos.toolchain.images import Images, standalone_image
+from squall.broker.protocol.schema.create_topics import CreatableTopic, CreateTopicsRequest
+from squall.broker.protocol.schema.metadata import MetadataRequest
+from squall.chaos.runtimes.real.processes.ports import free_ports
+from squall.chaos.toolchain.engine import Engine
+from squall.chaos.toolchain.images import Images, standalone_image
 from tests.support.brokers.raw_client import RawClient
 from tests.support.lacks import skip_without
 

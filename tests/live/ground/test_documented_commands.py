@@ -85,7 +85,7 @@ def test_what_the_tutorial_simulates_ends_as_it_says(tmp_path: Path) -> None:
     """In the environment of this test: the clone's launcher would make one of its own."""
     clones = Clones(tmp_path)
     clone = clones.fresh()
-    (clone / "squall").write_text(f'#!/bin/sh\nexec {sys.executable} -P -m chaos "$@"\n')
+    (clone / "squall").write_text(f'#!/bin/sh\nexec {sys.executable} -P -m squall.chaos "$@"\n')
     typed = [each for each in commands((clone / "docs/tutorial.md").read_text()) if QUICK.match(each.text)]
     assert len(typed) == 3
     wrong = played(typed, clone, {**clones.environment, "PYTHONPATH": str(clone)})

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from chaos.toolchain.places import commit
+from squall.chaos.toolchain.places import commit
 from tests.support.lacks import skip_without
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -129,6 +129,6 @@ def test_it_knows_its_commit_and_says_what_is_not_here(installed: Installed) -> 
 
 def test_pytest_finds_the_fixture_by_itself(installed: Installed) -> None:
     asks = "from importlib.metadata import entry_points as found; print(found(group='pytest11')['squall'].value)"
-    assert installed.python("-c", asks).stdout.strip() == "chaos.fixture.plugin"
-    asks = "import sys, chaos.fixture; print('trio' in sys.modules)"
+    assert installed.python("-c", asks).stdout.strip() == "squall.chaos.fixture.plugin"
+    asks = "import sys, squall.chaos.fixture; print('trio' in sys.modules)"
     assert installed.python("-c", asks).stdout.strip() == "False", "a session that does not use it pays nothing"

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from checkers.nights import store
+from squall.checkers.nights import store
 from tests.support.nights.played import LIMIT_S, SMALL, nightly, results, until_one_has_ended
 from tests.support.squall import start
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from checkers.nights import store
+from squall.checkers.nights import store
 from tests.support.histories.builder import generate, merged
 from tests.support.histories.nemesis_lines import NEMESIS
 from tests.support.nights.files import NightFiles

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from reports.nights.page import render
-from reports.nights.report import report_of
+from squall.reports.nights.page import render
+from squall.reports.nights.report import report_of
 from tests.support.browser import Browser, Page
 from tests.support.looks import LIGHT, OUTSIDE
 from tests.support.nights.rows import cell, finding, losing, night, run, tables

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from reports.page import render
+from squall.reports.page import render
 from tests.support.browser import Browser, Page
 from tests.support.looks import LIGHT, OUTSIDE
 from tests.unit.reports.conftest import LOST

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from reports.runs_page import render
-from reports.shelf import shelf
+from squall.reports.runs_page import render
+from squall.reports.shelf import shelf
 from tests.support.browser import Browser, Page
 from tests.unit.reports.test_shelf import LOST, put
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from chaos.runtimes.process.runtime import ProcessRuntime
+from squall.chaos.runtimes.process.runtime import ProcessRuntime
 
 STUB = (sys.executable, "-P", str(Path(__file__).with_name("stub_broker.py")))
 

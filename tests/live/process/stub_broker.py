@@ -16,9 +16,9 @@ from pathlib import Path
 
 import trio
 
-from broker.protocol.header import decode_request_header, encode_response_header
-from broker.protocol.schema.api_versions import ApiVersionsResponse
-from broker.protocol.schema.metadata import MetadataResponse, MetadataResponseBroker
+from squall.broker.protocol.header import decode_request_header, encode_response_header
+from squall.broker.protocol.schema.api_versions import ApiVersionsResponse
+from squall.broker.protocol.schema.metadata import MetadataResponse, MetadataResponseBroker
 
 
 def main() -> None:

@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 from bench.clusters import Kafka
-from broker.protocol.schema.metadata import MetadataRequest
-from chaos.toolchain.kafka import at_hand
-from chaos.toolchain.lookout import FETCH
+from squall.broker.protocol.schema.metadata import MetadataRequest
+from squall.chaos.toolchain.kafka import at_hand
+from squall.chaos.toolchain.lookout import FETCH
 from tests.support.brokers.kafka_answers import ONE_NODE, compare
 from tests.support.brokers.raw_client import RawClient
 from tests.support.lacks import without

@@ -8,20 +8,20 @@ from typing import Any
 import pytest
 import trio
 
-from chaos.faults.nemesis import Nemesis
-from chaos.faults.vocabulary import make_fault
-from chaos.plans.parts import FAST_FAILOVER
-from chaos.runs.observer import Observer
-from chaos.runs.target_facts import about
-from chaos.runtimes.kafka.runtime import KafkaRuntime
-from chaos.runtimes.layout import addresses
-from chaos.toolchain.kafka import apache_kafka, at_hand, kafka_lacks
-from chaos.toolchain.lacks import one_line
-from chaos.toolchain.lookout import FETCH
-from checkers import kafka_log
+from squall.chaos.faults.nemesis import Nemesis
+from squall.chaos.faults.vocabulary import make_fault
+from squall.chaos.plans.parts import FAST_FAILOVER
+from squall.chaos.runs.observer import Observer
+from squall.chaos.runs.target_facts import about
+from squall.chaos.runtimes.kafka.runtime import KafkaRuntime
+from squall.chaos.runtimes.layout import addresses
+from squall.chaos.toolchain.kafka import apache_kafka, at_hand, kafka_lacks
+from squall.chaos.toolchain.lacks import one_line
+from squall.chaos.toolchain.lookout import FETCH
+from squall.checkers import kafka_log
+from squall.workloads.client.new_topic import NewTopic
 from tests.support.lacks import without
 from tests.support.patience import slowed
-from workloads.client.new_topic import NewTopic
 
 LEADER = "leader:t-0"
 

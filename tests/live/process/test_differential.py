@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from chaos.toolchain.kafka import at_hand
-from chaos.toolchain.lookout import FETCH
+from squall.chaos.toolchain.kafka import at_hand
+from squall.chaos.toolchain.lookout import FETCH
 from tests.differential import compare, report, sequences
 from tests.support.lacks import without
 

@@ -9,14 +9,14 @@ from typing import Any
 
 import pytest
 
-from broker.protocol.apis import ApiKey
-from broker.protocol.header import encode_request
-from broker.protocol.produce_counts import ProduceCounts
-from broker.protocol.schema.produce import PartitionProduceData, ProduceRequest, TopicProduceData
-from chaos.runtimes.contract import FrameAct, Frames
-from chaos.runtimes.real.frame_relay import FrameFaults, On, relay
-from chaos.runtimes.real.inquiry import probe_frames
-from chaos.runtimes.real.relay_loop import MOST, Loop
+from squall.broker.protocol.apis import ApiKey
+from squall.broker.protocol.header import encode_request
+from squall.broker.protocol.produce_counts import ProduceCounts
+from squall.broker.protocol.schema.produce import PartitionProduceData, ProduceRequest, TopicProduceData
+from squall.chaos.runtimes.contract import FrameAct, Frames
+from squall.chaos.runtimes.real.frame_relay import FrameFaults, On, relay
+from squall.chaos.runtimes.real.inquiry import probe_frames
+from squall.chaos.runtimes.real.relay_loop import MOST, Loop
 from tests.support.disks.batches import batch
 
 HERE = "127.0.0.1"

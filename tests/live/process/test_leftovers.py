@@ -13,18 +13,18 @@ from pathlib import Path
 import pytest
 import trio
 
-from chaos.cli import run as squall
-from chaos.runtimes.real.proc import ProcessId, identify, namespace
-from chaos.runtimes.real.processes import registry
-from chaos.runtimes.real.processes.child import until
+from squall.chaos.cli import run as squall
+from squall.chaos.runtimes.real.proc import ProcessId, identify, namespace
+from squall.chaos.runtimes.real.processes import registry
+from squall.chaos.runtimes.real.processes.child import until
 from tests.live.process.conftest import STUB
 from tests.support.patience import LONG_S
 
 HARNESS = """
 import sys, trio
 from pathlib import Path
-from chaos.runtimes.real.processes import registry
-from chaos.runtimes.process.runtime import ProcessRuntime
+from squall.chaos.runtimes.real.processes import registry
+from squall.chaos.runtimes.process.runtime import ProcessRuntime
 
 async def main():
     runtime = ProcessRuntime(Path(sys.argv[1]), program=tuple(sys.argv[2:]))
@@ -43,7 +43,7 @@ pytestmark = pytest.mark.gate
 @pytest.fixture
 def own_registry(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A cache folder of its own with nothing registered, that still has the Toxiproxy of the shared one."""
-    from chaos.toolchain.cache import cache_folder
+    from squall.chaos.toolchain.cache import cache_folder
 
     tools, own = cache_folder(), tmp_path / "cache"
     own.mkdir()

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from chaos.runtimes.contract import Cut, Link, LinkFault, Manner
-from chaos.runtimes.process.runtime import ProcessRuntime
+from squall.chaos.runtimes.contract import Cut, Link, LinkFault, Manner
+from squall.chaos.runtimes.process.runtime import ProcessRuntime
 from tests.live.hurt_links import CUTS, answers
 from tests.live.process.conftest import MakeRuntime
 from tests.support.patience import LONG_S, scaled

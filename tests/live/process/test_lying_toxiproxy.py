@@ -9,12 +9,12 @@ import pytest
 from toxiproxy import Proxy
 from toxiproxy.toxic import Toxic
 
-from chaos.faults.kind import Trait
-from chaos.faults.kinds import KINDS
-from chaos.faults.targets import ClusterView
-from chaos.faults.vocabulary import make_fault
-from chaos.runtimes.real.processes import proxies
-from chaos.runtimes.real.toxiproxy_api import ToxiproxyApi
+from squall.chaos.faults.kind import Trait
+from squall.chaos.faults.kinds import KINDS
+from squall.chaos.faults.targets import ClusterView
+from squall.chaos.faults.vocabulary import make_fault
+from squall.chaos.runtimes.real.processes import proxies
+from squall.chaos.runtimes.real.toxiproxy_api import ToxiproxyApi
 from tests.live.contract.player import Seen, play, unproven
 from tests.live.process.conftest import MakeRuntime
 

@@ -9,13 +9,13 @@ from pathlib import Path
 
 import pytest
 
-from chaos.errors import HarnessError, Refused
-from chaos.runtimes.contract import Act, Link, NodeState
-from chaos.runtimes.process.runtime import ProcessRuntime
-from chaos.runtimes.real import runtime as runtime_module
-from chaos.runtimes.real.proc import run_state
-from chaos.runtimes.real.processes import registry
-from chaos.runtimes.real.processes.child import until
+from squall.chaos.errors import HarnessError, Refused
+from squall.chaos.runtimes.contract import Act, Link, NodeState
+from squall.chaos.runtimes.process.runtime import ProcessRuntime
+from squall.chaos.runtimes.real import runtime as runtime_module
+from squall.chaos.runtimes.real.proc import run_state
+from squall.chaos.runtimes.real.processes import registry
+from squall.chaos.runtimes.real.processes.child import until
 from tests.live.hurt_links import answers
 from tests.live.process.conftest import MakeRuntime
 from tests.support.patience import LONG_S, scaled

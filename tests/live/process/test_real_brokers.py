@@ -19,17 +19,17 @@ import trio
 from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
-from chaos.errors import Refused
-from chaos.faults.nemesis import Nemesis
-from chaos.faults.vocabulary import make_fault
-from chaos.plans.parts import FAST_FAILOVER
-from chaos.runs.observer import Observer
-from chaos.runtimes.contract import Link, NodeState
-from chaos.runtimes.layout import addresses
-from chaos.runtimes.process.program import BROKER
-from chaos.runtimes.process.runtime import ProcessRuntime
-from chaos.runtimes.real.processes.ports import free_ports, is_free
-from chaos.runtimes.real.processes.registry import claimed_ports
+from squall.chaos.errors import Refused
+from squall.chaos.faults.nemesis import Nemesis
+from squall.chaos.faults.vocabulary import make_fault
+from squall.chaos.plans.parts import FAST_FAILOVER
+from squall.chaos.runs.observer import Observer
+from squall.chaos.runtimes.contract import Link, NodeState
+from squall.chaos.runtimes.layout import addresses
+from squall.chaos.runtimes.process.program import BROKER
+from squall.chaos.runtimes.process.runtime import ProcessRuntime
+from squall.chaos.runtimes.real.processes.ports import free_ports, is_free
+from squall.chaos.runtimes.real.processes.registry import claimed_ports
 from tests.live.hurt_links import answers
 from tests.support.patience import scaled, slowed
 
@@ -151,7 +151,7 @@ def test_nodes_whose_controller_has_a_listener_of_its_own_are_one_cluster(tmp_pa
 @contextmanager
 def cluster_up(*arguments: str) -> Iterator[str]:
     """`squall cluster up` until the end of the block, and the bootstrap servers it prints. Ended by Ctrl-C."""
-    command = [sys.executable, "-P", "-m", "chaos", "cluster", "up", *arguments]
+    command = [sys.executable, "-P", "-m", "squall.chaos", "cluster", "up", *arguments]
     popen = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, cwd=ROOT)
     assert popen.stdout is not None
     try:
@@ -210,7 +210,7 @@ def test_a_development_cluster_of_few_brokers_serves_groups_and_transactions(nod
 
 @pytest.mark.gate
 def test_a_development_cluster_says_which_setting_wants_more_brokers_than_there_are() -> None:
-    command = [sys.executable, "-P", "-m", "chaos", "cluster", "up", "-n", "1"]
+    command = [sys.executable, "-P", "-m", "squall.chaos", "cluster", "up", "-n", "1"]
     settings = ["--set", "offsets.topic.replication.factor=3", "--set", "num.partitions=no number"]
     ended = subprocess.run([*command, *settings], capture_output=True, text=True, cwd=ROOT, timeout=scaled(30))
     said, refused = ended.stderr.splitlines()

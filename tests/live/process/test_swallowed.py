@@ -16,21 +16,21 @@ from typing import Any
 import pytest
 import trio
 
-from chaos.faults import stage
-from chaos.faults.kinds import KINDS
-from chaos.faults.proofs import CPU_SLACK_S
-from chaos.faults.stage import Played, Stage
-from chaos.faults.targets import ClusterView
-from chaos.faults.vocabulary import make_fault
-from chaos.plans.parts import FAST_FAILOVER
-from chaos.runtimes import damage
-from chaos.runtimes.contract import Cut, Evidence, Link, LinkFault, Stream
-from chaos.runtimes.process import node as process_node
-from chaos.runtimes.process.runtime import ProcessRuntime
-from chaos.runtimes.real import bit_rot
-from chaos.runtimes.real.proc import run_state
-from chaos.runtimes.real.processes.child import Child
-from chaos.runtimes.real.processes.throttle import cpu_seconds
+from squall.chaos.faults import stage
+from squall.chaos.faults.kinds import KINDS
+from squall.chaos.faults.proofs import CPU_SLACK_S
+from squall.chaos.faults.stage import Played, Stage
+from squall.chaos.faults.targets import ClusterView
+from squall.chaos.faults.vocabulary import make_fault
+from squall.chaos.plans.parts import FAST_FAILOVER
+from squall.chaos.runtimes import damage
+from squall.chaos.runtimes.contract import Cut, Evidence, Link, LinkFault, Stream
+from squall.chaos.runtimes.process import node as process_node
+from squall.chaos.runtimes.process.runtime import ProcessRuntime
+from squall.chaos.runtimes.real import bit_rot
+from squall.chaos.runtimes.real.proc import run_state
+from squall.chaos.runtimes.real.processes.child import Child
+from squall.chaos.runtimes.real.processes.throttle import cpu_seconds
 from tests.live.contract.player import Seen, play, unproven
 from tests.live.process.conftest import MakeRuntime
 from tests.live.process.test_lying_toxiproxy import OF_TOXIPROXY

@@ -7,13 +7,13 @@ from functools import partial
 import pytest
 import trio
 
-from chaos.runtimes.contract import Cut, Latency, Link, LinkFault, Manner
-from chaos.runtimes.process.runtime import ProcessRuntime
-from chaos.runtimes.process.site import Processes
-from chaos.runtimes.real.proxied_links import toxic
-from chaos.runtimes.real.toxiproxy_api import ToxiproxyApi
-from chaos.runtimes.real.toxiproxy_transport import ToxiproxyError
-from chaos.toolchain.toxiproxy import VERSION
+from squall.chaos.runtimes.contract import Cut, Latency, Link, LinkFault, Manner
+from squall.chaos.runtimes.process.runtime import ProcessRuntime
+from squall.chaos.runtimes.process.site import Processes
+from squall.chaos.runtimes.real.proxied_links import toxic
+from squall.chaos.runtimes.real.toxiproxy_api import ToxiproxyApi
+from squall.chaos.runtimes.real.toxiproxy_transport import ToxiproxyError
+from squall.chaos.toolchain.toxiproxy import VERSION
 
 pytestmark = pytest.mark.night("every fault of links on a real Toxiproxy; the gate has one of each kind")
 

@@ -6,12 +6,12 @@ from pathlib import Path
 
 import pytest
 
-from chaos.faults.framed import framed_links
-from chaos.faults.targets import ClusterView
-from chaos.faults.vocabulary import make_fault
-from chaos.plans.parts import FAST_FAILOVER
-from chaos.runtimes.layout import links, zone_names
-from chaos.runtimes.process.runtime import ProcessRuntime
+from squall.chaos.faults.framed import framed_links
+from squall.chaos.faults.targets import ClusterView
+from squall.chaos.faults.vocabulary import make_fault
+from squall.chaos.plans.parts import FAST_FAILOVER
+from squall.chaos.runtimes.layout import links, zone_names
+from squall.chaos.runtimes.process.runtime import ProcessRuntime
 from tests.live.contract.player import Seen, play
 from tests.support.clusters.pretender import Pretending
 from tests.support.patience import scaled, slowed

@@ -7,10 +7,11 @@ from pathlib import Path
 import pytest
 import trio
 
-from chaos.runtimes.kafka.runtime import KafkaRuntime
-from chaos.runtimes.layout import addresses
-from chaos.toolchain.kafka import apache_kafka, at_hand
-from chaos.toolchain.lookout import FETCH
+from squall.chaos.runtimes.kafka.runtime import KafkaRuntime
+from squall.chaos.runtimes.layout import addresses
+from squall.chaos.toolchain.kafka import apache_kafka, at_hand
+from squall.chaos.toolchain.lookout import FETCH
+from squall.workloads.client.client import Client
 from tests.support.lacks import without
 from tests.support.transaction_answers import (
     CONCURRENT,
@@ -23,7 +24,6 @@ from tests.support.transaction_answers import (
     lines,
     page,
 )
-from workloads.client.client import Client
 
 pytestmark = [
     pytest.mark.skipif(not at_hand(), reason=without("Apache Kafka and a whole Java", FETCH)),

@@ -12,8 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from chaos.toolchain.class_archive import class_archive
-from chaos.toolchain.java import java
+from squall.chaos.toolchain.class_archive import class_archive
+from squall.chaos.toolchain.java import java
 
 ROOT = Path(__file__).resolve().parents[3]
 LIMIT_S = 400
@@ -30,7 +30,7 @@ class Squall:
         self._out = self.log.open("wb")
         environment = {**os.environ, "PYTHONPATH": str(ROOT), "PYTHONUNBUFFERED": "1"}
         self.process = subprocess.Popen(
-            [sys.executable, "-P", "-m", "chaos", *arguments],
+            [sys.executable, "-P", "-m", "squall.chaos", *arguments],
             cwd=folder,
             env=environment,
             stdin=subprocess.DEVNULL,

@@ -11,10 +11,10 @@ from pathlib import Path
 
 import pytest
 
-from chaos.plans.plan import make_plan
-from chaos.runs import real
-from chaos.runs.progress import Progress
-from chaos.runtimes.real.processes import registry
+from squall.chaos.plans.plan import make_plan
+from squall.chaos.runs import real
+from squall.chaos.runs.progress import Progress
+from squall.chaos.runtimes.real.processes import registry
 from tests.live.shell.conftest import Squall
 
 pytestmark = pytest.mark.night("whole runs; the gate has one")

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from chaos import cli
+from squall.chaos import cli
 from tests.live.shell.conftest import Squall
 from tests.support.lacks import skip_without
 

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from chaos.typed import PROGRAM, here
+from squall.chaos.typed import PROGRAM, here
 from tests.live.shell.conftest import Squall
 
 pytestmark = pytest.mark.night("whole runs; the gate has one")

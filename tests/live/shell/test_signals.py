@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from chaos.runtimes.real.processes.ports import free_ports
-from chaos.runtimes.real.processes.registry import claimed_ports
-from chaos.typed import PROGRAM
+from squall.chaos.runtimes.real.processes.ports import free_ports
+from squall.chaos.runtimes.real.processes.registry import claimed_ports
+from squall.chaos.typed import PROGRAM
 from tests.live.shell.conftest import Squall
 
 RUN = ("run", "--seed", "7", "--time", "60", "--warmup", "1", "--faults", "none", "--rate", "200")

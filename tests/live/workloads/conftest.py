@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from chaos.runtimes.real.processes.ports import free_ports
-from chaos.runtimes.real.processes.registry import claimed_ports
+from squall.chaos.runtimes.real.processes.ports import free_ports
+from squall.chaos.runtimes.real.processes.registry import claimed_ports
 from tests.support.patience import scaled_ms
 
 ROOT = Path(__file__).parents[3]
@@ -51,7 +51,7 @@ class Brokers:
 
     def start(self, *nodes: int) -> None:
         for node in nodes:
-            command = [sys.executable, "-m", "broker", "--config", str(self._properties(node))]
+            command = [sys.executable, "-m", "squall.broker", "--config", str(self._properties(node))]
             with (self._home(node) / "output").open("ab") as output:
                 self._processes[node] = subprocess.Popen(command, cwd=ROOT, stdout=output, stderr=output)
 

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from reports.answers import answers_of
-from reports.run_files import read_run
-from reports.story import stories_of, text_of
+from squall.reports.answers import answers_of
+from squall.reports.run_files import read_run
+from squall.reports.story import stories_of, text_of
 from tests.support.squall import ended, start
 
 pytestmark = pytest.mark.night("a whole run of processes, for a program of its own")

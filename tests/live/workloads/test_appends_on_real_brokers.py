@@ -13,21 +13,21 @@ from typing import TYPE_CHECKING, Any
 import pytest
 import trio
 
-from broker.protocol.timestamps import EARLIEST
-from broker.real_env import RealEnv
-from checkers.history.parser import parse
-from checkers.history.tables import FAIL, OK, POLL, SEND
+from squall.broker.protocol.timestamps import EARLIEST
+from squall.broker.real_env import RealEnv
+from squall.checkers.history.parser import parse
+from squall.checkers.history.tables import FAIL, OK, POLL, SEND
+from squall.workloads.appends import Appends
+from squall.workloads.client.admin import describe_cluster, list_offsets
+from squall.workloads.client.client import Client
+from squall.workloads.client.connection import RequestFailed
+from squall.workloads.client.epochs import leader_epochs
+from squall.workloads.counters import Counters
+from squall.workloads.final_reads import FinalRead, final_reads
+from squall.workloads.libraries import Zone
+from squall.workloads.recorder import Recorder
 from tests.support.clusters.drive import drive
 from tests.support.patience import scaled_ms
-from workloads.appends import Appends
-from workloads.client.admin import describe_cluster, list_offsets
-from workloads.client.client import Client
-from workloads.client.connection import RequestFailed
-from workloads.client.epochs import leader_epochs
-from workloads.counters import Counters
-from workloads.final_reads import FinalRead, final_reads
-from workloads.libraries import Zone
-from workloads.recorder import Recorder
 
 if TYPE_CHECKING:
     from tests.live.workloads.conftest import Brokers
@@ -186,12 +186,12 @@ async def test_other_acks_and_codecs_are_read_back(acks: int, codec: str, broker
 
 HARNESS = """
 import json, sys, trio
-from broker.real_env import RealEnv
+from squall.broker.real_env import RealEnv
 from tests.support.clusters.drive import drive
-from workloads.appends import Appends
-from workloads.counters import Counters
-from workloads.libraries import Zone
-from workloads.recorder import Recorder
+from squall.workloads.appends import Appends
+from squall.workloads.counters import Counters
+from squall.workloads.libraries import Zone
+from squall.workloads.recorder import Recorder
 
 async def main():
     env = RealEnv("harness")

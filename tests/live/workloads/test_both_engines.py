@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from chaos import cli
-from checkers.engines import REFERENCE, SPARK
-from workloads.registry import SCENARIOS
+from squall.chaos import cli
+from squall.checkers.engines import REFERENCE, SPARK
+from squall.workloads.registry import SCENARIOS
 
 pytestmark = pytest.mark.night("a run of processes and Spark for each workload")
 

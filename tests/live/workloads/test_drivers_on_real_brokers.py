@@ -8,18 +8,18 @@ from typing import TYPE_CHECKING
 import pytest
 import trio
 
-from broker.real_env import RealEnv
-from chaos.drivers.host import LibraryDriver
-from chaos.drivers.library import CLIENTS
-from checkers.history.parser import parse
-from checkers.history.tables import OK, POLL, SEND
+from squall.broker.real_env import RealEnv
+from squall.chaos.drivers.host import LibraryDriver
+from squall.chaos.drivers.library import CLIENTS
+from squall.checkers.history.parser import parse
+from squall.checkers.history.tables import OK, POLL, SEND
+from squall.workloads.appends import Appends
+from squall.workloads.counters import Counters
+from squall.workloads.final_reads import final_reads
+from squall.workloads.libraries import Zone
+from squall.workloads.recorder import Recorder
 from tests.support.clusters.drive import drive
 from tests.support.patience import scaled_ms
-from workloads.appends import Appends
-from workloads.counters import Counters
-from workloads.final_reads import final_reads
-from workloads.libraries import Zone
-from workloads.recorder import Recorder
 
 pytestmark = pytest.mark.night("a foreign library through long failovers; the gate has one")
 

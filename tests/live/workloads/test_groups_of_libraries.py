@@ -8,27 +8,27 @@ from typing import TYPE_CHECKING
 import pytest
 import trio
 
-from broker.coordinators.partitions import partition_of
-from broker.real_env import RealEnv
-from chaos.drivers.host import LibraryDriver
-from checkers.anomalies.registry import find_all
-from checkers.history.group_tables import CRASHED, HELD, LOST, REVOKED
-from checkers.history.parser import parse
-from checkers.history.tables import OK
+from squall.broker.coordinators.partitions import partition_of
+from squall.broker.real_env import RealEnv
+from squall.chaos.drivers.host import LibraryDriver
+from squall.checkers.anomalies.registry import find_all
+from squall.checkers.history.group_tables import CRASHED, HELD, LOST, REVOKED
+from squall.checkers.history.parser import parse
+from squall.checkers.history.tables import OK
+from squall.workloads.control import Controls, Handle
+from squall.workloads.counters import Counters
+from squall.workloads.groups import GroupsLoad
+from squall.workloads.groups.scenario import GROUP
+from squall.workloads.libraries import Zone
+from squall.workloads.recorder import Recorder
+from squall.workloads.scenario import Surroundings
 from tests.support.patience import scaled_ms
-from workloads.control import Controls, Handle
-from workloads.counters import Counters
-from workloads.groups import GroupsLoad
-from workloads.groups.scenario import GROUP
-from workloads.libraries import Zone
-from workloads.recorder import Recorder
-from workloads.scenario import Surroundings
 
 pytestmark = pytest.mark.night("a foreign library through long failovers; the gate has one")
 
 if TYPE_CHECKING:
-    from checkers.history.group_tables import GroupCommit
-    from checkers.history.tables import History
+    from squall.checkers.history.group_tables import GroupCommit
+    from squall.checkers.history.tables import History
     from tests.live.workloads.conftest import Brokers
 
 

@@ -47,7 +47,7 @@ HARMS = {
     "timestamps a day early": Harm(
         "log/log.py",
         """
-        from broker.protocol.records import decode_records, encode_batch, read_header
+        from squall.broker.protocol.records import decode_records, encode_batch, read_header
         _append = Log.append_as_leader
         def _early(self, records, *args, client=True, **named):
             if client and self.topic.startswith("appends"):
@@ -65,7 +65,7 @@ HARMS = {
     "look-ups by time answer the end": Harm(
         "log/log.py",
         """
-        from broker.log.lookups import Found
+        from squall.broker.log.lookups import Found
         _look_up = Log.offset_for_timestamp
         def _at_the_end(self, timestamp, limit):
             lookup = _look_up(self, timestamp, limit)
@@ -79,8 +79,8 @@ HARMS = {
     "a transactional id without a producer id": Harm(
         "coordinators/transactions/shard.py",
         """
-        from broker.coordinators.transactions.values import InitProducer
-        from broker.protocol.errors import ErrorCode
+        from squall.broker.coordinators.transactions.values import InitProducer
+        from squall.broker.protocol.errors import ErrorCode
         _decide = Shard.decide
         def _refused(self, request, *more):
             if isinstance(request, InitProducer) and request.transactional_id.endswith("-1"):

@@ -10,18 +10,18 @@ from typing import TYPE_CHECKING
 import pytest
 import trio
 
-from broker.real_env import RealEnv
-from chaos.drivers.program import ProgramDriver
-from checkers.anomalies.registry import find_all
-from checkers.history.parser import parse
+from squall.broker.real_env import RealEnv
+from squall.chaos.drivers.program import ProgramDriver
+from squall.checkers.anomalies.registry import find_all
+from squall.checkers.history.parser import parse
+from squall.workloads.command import Command
+from squall.workloads.control import Controls
+from squall.workloads.counters import Counters
+from squall.workloads.libraries import Zone
+from squall.workloads.recorder import Recorder
 from tests.support.clusters.drive import drive
 from tests.support.member_examples import command_of
 from tests.support.patience import scaled_ms
-from workloads.command import Command
-from workloads.control import Controls
-from workloads.counters import Counters
-from workloads.libraries import Zone
-from workloads.recorder import Recorder
 
 pytestmark = pytest.mark.night("foreign programs through long rebalances")
 

@@ -9,16 +9,16 @@ from pathlib import Path
 import pytest
 import trio
 
-from chaos.interrupts import stoppable
-from chaos.plans.plan import Plan, make_plan, write_plan
-from chaos.runs.directory import RunDirectory
-from chaos.runs.papers import DirectoryPapers
-from chaos.runs.progress import Progress
-from chaos.runs.real import runtime_maker
-from chaos.runs.run import Run
-from checkers.in_memory import Judgement, judge_bytes
+from squall.chaos.interrupts import stoppable
+from squall.chaos.plans.plan import Plan, make_plan, write_plan
+from squall.chaos.runs.directory import RunDirectory
+from squall.chaos.runs.papers import DirectoryPapers
+from squall.chaos.runs.progress import Progress
+from squall.chaos.runs.real import runtime_maker
+from squall.chaos.runs.run import Run
+from squall.checkers.in_memory import Judgement, judge_bytes
+from squall.workloads.groups import GroupsLoad
 from tests.support.patience import scaled, scaled_ms
-from workloads.groups import GroupsLoad
 
 pytestmark = pytest.mark.night("a foreign library through long failovers; the gate has one")
 

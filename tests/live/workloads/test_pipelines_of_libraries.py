@@ -9,21 +9,21 @@ from typing import TYPE_CHECKING
 import pytest
 import trio
 
-from broker.real_env import RealEnv
-from chaos.drivers.host import LibraryDriver
-from checkers.anomalies.registry import find_all
-from checkers.history.parser import parse
-from checkers.history.tables import COMMIT, OK, History
+from squall.broker.real_env import RealEnv
+from squall.chaos.drivers.host import LibraryDriver
+from squall.checkers.anomalies.registry import find_all
+from squall.checkers.history.parser import parse
+from squall.checkers.history.tables import COMMIT, OK, History
+from squall.workloads.client.cluster import Place
+from squall.workloads.control import Controls
+from squall.workloads.counters import Counters
+from squall.workloads.libraries import Zone
+from squall.workloads.pipeline import PipelineLoad
+from squall.workloads.pipeline.scenario import InstancesLoad
+from squall.workloads.recorder import Recorder
+from squall.workloads.scenario import Surroundings
+from squall.workloads.semantics import SemanticsLoad
 from tests.support.patience import scaled_ms
-from workloads.client.cluster import Place
-from workloads.control import Controls
-from workloads.counters import Counters
-from workloads.libraries import Zone
-from workloads.pipeline import PipelineLoad
-from workloads.pipeline.scenario import InstancesLoad
-from workloads.recorder import Recorder
-from workloads.scenario import Surroundings
-from workloads.semantics import SemanticsLoad
 
 pytestmark = pytest.mark.night("a foreign library through long failovers; the gate has one")
 

@@ -10,19 +10,19 @@ from typing import TYPE_CHECKING
 import pytest
 import trio
 
-from broker.real_env import RealEnv
-from chaos.drivers.program import ProgramDriver
-from chaos.toolchain.kafka import apache_kafka, at_hand
-from chaos.toolchain.lookout import FETCH
-from checkers.history.parser import parse
-from checkers.history.tables import OK, POLL, SEND
+from squall.broker.real_env import RealEnv
+from squall.chaos.drivers.program import ProgramDriver
+from squall.chaos.toolchain.kafka import apache_kafka, at_hand
+from squall.chaos.toolchain.lookout import FETCH
+from squall.checkers.history.parser import parse
+from squall.checkers.history.tables import OK, POLL, SEND
+from squall.workloads.command import Command
+from squall.workloads.counters import Counters
+from squall.workloads.final_reads import final_reads
+from squall.workloads.libraries import Zone
+from squall.workloads.recorder import Recorder
 from tests.support.clusters.drive import drive
 from tests.support.lacks import without
-from workloads.command import Command
-from workloads.counters import Counters
-from workloads.final_reads import final_reads
-from workloads.libraries import Zone
-from workloads.recorder import Recorder
 
 pytestmark = pytest.mark.night("a foreign library through long failovers; the gate has one")
 

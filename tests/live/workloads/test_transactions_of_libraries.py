@@ -8,21 +8,21 @@ from typing import TYPE_CHECKING
 import pytest
 import trio
 
-from broker.coordinators.partitions import partition_of
-from broker.real_env import RealEnv
-from chaos.drivers.host import LibraryDriver
-from chaos.drivers.library import CLIENTS
-from checkers.anomalies.registry import find_all
-from checkers.history.parser import parse
-from checkers.history.tables import ABORT, COMMIT, OK, POLL, SEND, History
-from checkers.history.values import SEQUENCE_BITS
+from squall.broker.coordinators.partitions import partition_of
+from squall.broker.real_env import RealEnv
+from squall.chaos.drivers.host import LibraryDriver
+from squall.chaos.drivers.library import CLIENTS
+from squall.checkers.anomalies.registry import find_all
+from squall.checkers.history.parser import parse
+from squall.checkers.history.tables import ABORT, COMMIT, OK, POLL, SEND, History
+from squall.checkers.history.values import SEQUENCE_BITS
+from squall.workloads.control import Controls
+from squall.workloads.counters import Counters
+from squall.workloads.libraries import TransactorTask, Zone
+from squall.workloads.recorder import Recorder
+from squall.workloads.topics import make_topics
+from squall.workloads.transactions import TransactionsLoad
 from tests.support.clusters.drive import drive
-from workloads.control import Controls
-from workloads.counters import Counters
-from workloads.libraries import TransactorTask, Zone
-from workloads.recorder import Recorder
-from workloads.topics import make_topics
-from workloads.transactions import TransactionsLoad
 
 pytestmark = pytest.mark.night("a foreign library through long failovers; the gate has one")
 

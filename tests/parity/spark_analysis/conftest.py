@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from chaos.toolchain.java import java
-from spark_analysis import session
+from squall.chaos.toolchain.java import java
+from squall.spark_analysis import session
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

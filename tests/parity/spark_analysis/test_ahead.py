@@ -13,15 +13,15 @@ from typing import Any
 import pytest
 from rich.console import Console
 
-from chaos.runs import ahead as ahead_of_use
-from chaos.runs import judgement
-from chaos.runs.ahead import Ahead
-from chaos.runs.directory import RunDirectory
-from chaos.runs.spark import command_of
-from chaos.toolchain.java import java
-from checkers.stages import READY, line_of
-from spark_analysis import jobs, session
-from spark_analysis.short_history import write_short_history
+from squall.chaos.runs import ahead as ahead_of_use
+from squall.chaos.runs import judgement
+from squall.chaos.runs.ahead import Ahead
+from squall.chaos.runs.directory import RunDirectory
+from squall.chaos.runs.spark import command_of
+from squall.chaos.toolchain.java import java
+from squall.checkers.stages import READY, line_of
+from squall.spark_analysis import jobs, session
+from squall.spark_analysis.short_history import write_short_history
 from tests.support.histories.builder import HistoryBuilder
 
 pytestmark = pytest.mark.night("starts Spark or plans every query anew; the gate has one session")
@@ -86,7 +86,7 @@ def test_without_a_line_it_ends_and_leaves_nothing(tmp_path: Path) -> None:
     run_dir, temporary = tmp_path / "run", tmp_path / "tmp"
     run_dir.mkdir()
     temporary.mkdir()
-    command = [sys.executable, "-P", "-m", "spark_analysis", str(run_dir), "--java-home", str(java(print).home)]
+    command = [sys.executable, "-P", "-m", "squall.spark_analysis", str(run_dir), "--java-home", str(java(print).home)]
     ended = subprocess.run(
         [*command, "--ahead"],
         stdin=subprocess.DEVNULL,

@@ -10,11 +10,11 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from chaos.runs import judgement
-from chaos.runs.directory import RunDirectory
-from chaos.toolchain.class_archive import FILE, REFUSING, class_archive
-from chaos.toolchain.java import java
-from spark_analysis.short_history import history
+from squall.chaos.runs import judgement
+from squall.chaos.runs.directory import RunDirectory
+from squall.chaos.toolchain.class_archive import FILE, REFUSING, class_archive
+from squall.chaos.toolchain.java import java
+from squall.spark_analysis.short_history import history
 from tests.support.lacks import skip_without
 
 pytestmark = pytest.mark.night("starts Spark or plans every query anew; the gate has one session")
@@ -37,7 +37,7 @@ def shared(folder: Path, archive: Path) -> int:
     (folder / "history.jsonl").write_text("".join(json.dumps(line) + "\n" for line in history()))
     classes = folder / "classes.log"
     logged = f"--conf=spark.driver.extraJavaOptions=-Xlog:class+load:file={classes}"
-    command = [sys.executable, "-P", "-m", "spark_analysis", str(folder), "--java-home", str(java(print).home)]
+    command = [sys.executable, "-P", "-m", "squall.spark_analysis", str(folder), "--java-home", str(java(print).home)]
     subprocess.run([*command, "--class-archive", str(archive), logged], check=True, capture_output=True)
     found = json.loads((folder / "findings.json").read_text())["findings"]
     assert {each["anomaly"] for each in found} == {"corrupt", "int-poll-skip", "lost-write"}

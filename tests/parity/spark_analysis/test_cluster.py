@@ -11,11 +11,11 @@ from typing import Any
 
 import pytest
 
-from chaos.toolchain.java import java
-from checkers.anomalies import stuck
-from checkers.anomalies.registry import find_all
-from checkers.findings import findings_of, to_json
-from checkers.history.conversion import read_lines
+from squall.chaos.toolchain.java import java
+from squall.checkers.anomalies import stuck
+from squall.checkers.anomalies.registry import find_all
+from squall.checkers.findings import findings_of, to_json
+from squall.checkers.history.conversion import read_lines
 from tests.parity.spark_analysis.standalone import Standalone
 from tests.support.histories.anomaly_cases import PLANTS
 from tests.support.histories.builder import generate, merged
@@ -36,7 +36,7 @@ def cluster(tmp_path: Path) -> Iterator[Standalone]:
 
 def verified(run_dir: Path, *flags: str) -> tuple[int, dict[str, Any]]:
     """Exit code and verdict of `squall verify`."""
-    command = [sys.executable, "-P", "-m", "chaos", "verify", str(run_dir), *flags]
+    command = [sys.executable, "-P", "-m", "squall.chaos", "verify", str(run_dir), *flags]
     done = subprocess.run(command, capture_output=True, text=True)
     assert done.returncode in (0, 1, 2), done.stderr
     return done.returncode, json.loads((run_dir / "verdict.json").read_text())

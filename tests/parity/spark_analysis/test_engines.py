@@ -11,18 +11,18 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from rich.console import Console
 
-from chaos.mutants import find
-from chaos.plans.plan import Plan, make_plan
-from chaos.plans.swarm import swarm_plan
-from chaos.runs import judgement
-from chaos.runs.directory import RunDirectory
-from chaos.runs.saved import save
-from chaos.runs.simulation import simulate
-from chaos.runs.spark import HERE, Spark
-from checkers.engines import REFERENCE, SPARK
-from checkers.history import conversion
-from spark_analysis.jobs import analyse_converted
-from workloads.registry import SCENARIOS
+from squall.chaos.mutants import find
+from squall.chaos.plans.plan import Plan, make_plan
+from squall.chaos.plans.swarm import swarm_plan
+from squall.chaos.runs import judgement
+from squall.chaos.runs.directory import RunDirectory
+from squall.chaos.runs.saved import save
+from squall.chaos.runs.simulation import simulate
+from squall.chaos.runs.spark import HERE, Spark
+from squall.checkers.engines import REFERENCE, SPARK
+from squall.checkers.history import conversion
+from squall.spark_analysis.jobs import analyse_converted
+from squall.workloads.registry import SCENARIOS
 
 pytestmark = pytest.mark.night("plans every query anew; the gate has one session")
 

@@ -9,7 +9,7 @@ from zipfile import ZipFile
 
 import pytest
 
-from chaos import cli
+from squall.chaos import cli
 from tests.parity.spark_analysis.test_cluster import verified
 
 pytestmark = pytest.mark.night("starts Spark or plans every query anew; the gate has one session")

@@ -13,9 +13,9 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
 
-from chaos.toolchain.java import java
-from checkers.findings import places_kept
-from spark_analysis.witnesses import FEW
+from squall.chaos.toolchain.java import java
+from squall.checkers.findings import places_kept
+from squall.spark_analysis.witnesses import FEW
 
 pytestmark = pytest.mark.night("starts Spark or plans every query anew; the gate has one session")
 
@@ -42,7 +42,7 @@ def values_that_nobody_sent() -> Iterator[dict[str, Any]]:
 def test_all_are_counted_and_written_and_the_kept_ones_are_told(tmp_path: Path) -> None:
     assert MANY > 2 * FEW
     (tmp_path / "history.jsonl").write_text("".join(json.dumps(line) + "\n" for line in values_that_nobody_sent()))
-    command = [sys.executable, "-P", "-m", "spark_analysis", str(tmp_path), "--java-home", str(java(print).home)]
+    command = [sys.executable, "-P", "-m", "squall.spark_analysis", str(tmp_path), "--java-home", str(java(print).home)]
     # Spark itself stops a job whose answer is larger.
     done = subprocess.run([*command, f"--conf=spark.driver.maxResultSize={RESULTS}"], capture_output=True, text=True)
     assert done.returncode == 0, done.stderr

@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from checkers.nights import store
-from checkers.nights.night import Night, read_night
-from checkers.nights.statistics import percentile_of
-from spark_analysis.nights.cells import cells, from_json, to_json
-from spark_analysis.nights.collect import Collector
+from squall.checkers.nights import store
+from squall.checkers.nights.night import Night, read_night
+from squall.checkers.nights.statistics import percentile_of
+from squall.spark_analysis.nights.cells import cells, from_json, to_json
+from squall.spark_analysis.nights.collect import Collector
 from tests.support.histories.anomaly_cases import PLANTS
 from tests.support.histories.builder import MS, HistoryBuilder, generate, merged
 from tests.support.histories.nemesis_lines import NEMESIS

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from chaos.toolchain.java import java
+from squall.chaos.toolchain.java import java
 from tests.support.histories.builder import HistoryBuilder
 
 pytestmark = pytest.mark.night("starts Spark or plans every query anew; the gate has one session")
@@ -32,7 +32,7 @@ exec sleep 600
 """
     )
     program.chmod(0o755)
-    command = [sys.executable, "-P", "-m", "spark_analysis", str(tmp_path), "--java-home", str(tmp_path / "java")]
+    command = [sys.executable, "-P", "-m", "squall.spark_analysis", str(tmp_path), "--java-home", str(tmp_path / "java")]
     said = subprocess.run(
         [*command, "--start-limit", "3"], env={**os.environ, "PYTHONPATH": str(ROOT)}, capture_output=True, text=True
     )

@@ -12,15 +12,15 @@ from typing import TYPE_CHECKING
 import pyarrow.parquet as pq
 import pytest
 
-from checkers.anomalies.registry import find_all
-from checkers.findings import Witness, findings_of
-from checkers.history import conversion
-from checkers.history.tables import SEND, History
-from checkers.history.values import AFTER_HEALING
-from checkers.leaderships import EVER, Leadership, Leaderships
-from checkers.measures import measure
-from checkers.mechanisms import BY_LOST_RECORDS, Sign
-from checkers.metrics import (
+from squall.checkers.anomalies.registry import find_all
+from squall.checkers.findings import Witness, findings_of
+from squall.checkers.history import conversion
+from squall.checkers.history.tables import SEND, History
+from squall.checkers.history.values import AFTER_HEALING
+from squall.checkers.leaderships import EVER, Leadership, Leaderships
+from squall.checkers.measures import measure
+from squall.checkers.mechanisms import BY_LOST_RECORDS, Sign
+from squall.checkers.metrics import (
     ACKED,
     AFTERWARDS,
     FRESH_GAP,
@@ -34,12 +34,12 @@ from checkers.metrics import (
     Measure,
     context_of,
 )
-from checkers.signs import LostRange, signed
-from checkers.signs import ground as ground_of
-from spark_analysis import witnesses
-from spark_analysis.jobs import run_queries
-from spark_analysis.query import TooMany
-from spark_analysis.witnesses import FEW, SCHEMA, rows
+from squall.checkers.signs import LostRange, signed
+from squall.checkers.signs import ground as ground_of
+from squall.spark_analysis import witnesses
+from squall.spark_analysis.jobs import run_queries
+from squall.spark_analysis.query import TooMany
+from squall.spark_analysis.witnesses import FEW, SCHEMA, rows
 from tests.support.histories.anomaly_cases import CASES, PLANTS
 from tests.support.histories.builder import MS, GeneratedHistory, HistoryBuilder, generate, merged
 from tests.support.histories.group_history import GroupHistory

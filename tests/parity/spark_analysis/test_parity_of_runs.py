@@ -15,13 +15,13 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from chaos.plans.plan import make_plan
-from chaos.plans.swarm import swarm_plan
-from chaos.runs.simulation import simulate
-from checkers.history.conversion import read_lines
-from checkers.history.tables import LATE_END
-from checkers.measures import measure
-from checkers.metrics import COMMIT_LATENCY, TRANSACTIONS, UNCOMMITTED, context_of
+from squall.chaos.plans.plan import make_plan
+from squall.chaos.plans.swarm import swarm_plan
+from squall.chaos.runs.simulation import simulate
+from squall.checkers.history.conversion import read_lines
+from squall.checkers.history.tables import LATE_END
+from squall.checkers.measures import measure
+from squall.checkers.metrics import COMMIT_LATENCY, TRANSACTIONS, UNCOMMITTED, context_of
 from tests.parity.spark_analysis.test_parity import compared
 
 pytestmark = pytest.mark.night("starts Spark or plans every query anew; the gate has one session")

@@ -10,14 +10,14 @@ from typing import Any
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from checkers.anomalies.registry import find_all
-from checkers.findings import findings_of
-from checkers.history import conversion
-from checkers.history.parser import parse
-from checkers.history.tables import FAIL
-from checkers.measures import measure
-from checkers.metrics import context_of, shape
-from checkers.verdict import UNKNOWN, VALID, judge
+from squall.checkers.anomalies.registry import find_all
+from squall.checkers.findings import findings_of
+from squall.checkers.history import conversion
+from squall.checkers.history.parser import parse
+from squall.checkers.history.tables import FAIL
+from squall.checkers.measures import measure
+from squall.checkers.metrics import context_of, shape
+from squall.checkers.verdict import UNKNOWN, VALID, judge
 from tests.support.histories.builder import generate
 from tests.support.histories.group_history import GroupHistory
 from tests.support.histories.nemesis_lines import NEMESIS

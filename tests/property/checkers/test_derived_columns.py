@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 
-from checkers import nemesis_log
-from checkers.anomalies.transactions import ended_late
-from checkers.history.parser import parse
-from checkers.history.tables import ABORT, COMMIT, LISTED, POLL, History, Table
+from squall.checkers import nemesis_log
+from squall.checkers.anomalies.transactions import ended_late
+from squall.checkers.history.parser import parse
+from squall.checkers.history.tables import ABORT, COMMIT, LISTED, POLL, History, Table
 from tests.support.effort import examples
 from tests.support.histories import group_reader
 from tests.support.histories.anomaly_cases import CASES, PLANTS

@@ -8,16 +8,16 @@ import hypothesis.strategies as st
 from hypothesis import settings
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from broker.cluster.image import ELR_FEATURE, TOPIC_RESOURCE, ClusterImage, PartitionImage
-from broker.cluster.snapshot import difference, records_of, restored
-from broker.protocol.apis import ApiKey
-from broker.protocol.ids import NO_NODE
-from broker.protocol.metadata_frame import decode_metadata_record, encode_metadata_record
-from broker.protocol.schema import alter_partition_reassignments as reassignments
-from broker.protocol.schema import create_partitions, delete_topics, elect_leaders
-from broker.protocol.schema import incremental_alter_configs as configs_wire
-from broker.protocol.schema.allocate_producer_ids import AllocateProducerIdsRequest
-from broker.protocol.schema.metadata_records import FeatureLevelRecord
+from squall.broker.cluster.image import ELR_FEATURE, TOPIC_RESOURCE, ClusterImage, PartitionImage
+from squall.broker.cluster.snapshot import difference, records_of, restored
+from squall.broker.protocol.apis import ApiKey
+from squall.broker.protocol.ids import NO_NODE
+from squall.broker.protocol.metadata_frame import decode_metadata_record, encode_metadata_record
+from squall.broker.protocol.schema import alter_partition_reassignments as reassignments
+from squall.broker.protocol.schema import create_partitions, delete_topics, elect_leaders
+from squall.broker.protocol.schema import incremental_alter_configs as configs_wire
+from squall.broker.protocol.schema.allocate_producer_ids import AllocateProducerIdsRequest
+from squall.broker.protocol.schema.metadata_records import FeatureLevelRecord
 from tests.support.brokers.controller_harness import SESSION_MS, ControllerHarness
 from tests.support.effort import examples
 
@@ -87,8 +87,8 @@ class Commands(RuleBasedStateMachine):
             self.beat(broker_id)
 
     def turn_on_elr(self) -> None:
-        from broker.cluster.replay import Write
-        from broker.controller.decision import Decision
+        from squall.broker.cluster.replay import Write
+        from squall.broker.controller.decision import Decision
 
         self.harness.commit(Decision(None, (Write(FeatureLevelRecord(name=ELR_FEATURE, feature_level=1), 0),)))
 

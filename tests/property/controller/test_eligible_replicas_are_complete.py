@@ -12,17 +12,17 @@ import hypothesis.strategies as st
 from hypothesis import settings
 from hypothesis.stateful import RuleBasedStateMachine, rule
 
-from broker.cluster.image import (
+from squall.broker.cluster.image import (
     ELR_FEATURE,
     TOPIC_RESOURCE,
     ClusterImage,
     PartitionImage,
 )
-from broker.protocol.apis import ApiKey
-from broker.protocol.errors import ErrorCode
-from broker.protocol.ids import NO_NODE
-from broker.protocol.schema import alter_partition_reassignments as reassignments
-from broker.protocol.schema import incremental_alter_configs as configs_wire
+from squall.broker.protocol.apis import ApiKey
+from squall.broker.protocol.errors import ErrorCode
+from squall.broker.protocol.ids import NO_NODE
+from squall.broker.protocol.schema import alter_partition_reassignments as reassignments
+from squall.broker.protocol.schema import incremental_alter_configs as configs_wire
 from tests.property.controller.test_any_sequence_of_commands import CheckedHarness
 from tests.support.brokers.controller_harness import SESSION_MS
 from tests.support.effort import examples

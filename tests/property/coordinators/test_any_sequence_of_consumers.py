@@ -7,9 +7,9 @@ from __future__ import annotations
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
-from broker.coordinators.groups.consumer.facts import LEAVES, LEAVES_FOR_NOW
-from broker.coordinators.groups.values import State
-from broker.protocol.errors import ErrorCode
+from squall.broker.coordinators.groups.consumer.facts import LEAVES, LEAVES_FOR_NOW
+from squall.broker.coordinators.groups.values import State
+from squall.broker.protocol.errors import ErrorCode
 from tests.unit.coordinators.consumer_harness import A, Consumer, ConsumerHarness
 
 NAMES = st.sampled_from(["m1", "m2", "m3", "S1", "S2"])

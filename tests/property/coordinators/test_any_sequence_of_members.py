@@ -7,8 +7,8 @@ from __future__ import annotations
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
-from broker.coordinators.groups.values import DeleteGroup, Joined, State, Sync, Synced
-from broker.protocol.errors import ErrorCode
+from squall.broker.coordinators.groups.values import DeleteGroup, Joined, State, Sync, Synced
+from squall.broker.protocol.errors import ErrorCode
 from tests.unit.coordinators.group_harness import GroupHarness
 
 NAMES = st.sampled_from(["a", "b", "c"])

@@ -8,9 +8,9 @@ from typing import Any
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
-from broker.coordinators.transactions import records
-from broker.coordinators.transactions.shard import Shard
-from broker.coordinators.transactions.values import (
+from squall.broker.coordinators.transactions import records
+from squall.broker.coordinators.transactions.shard import Shard
+from squall.broker.coordinators.transactions.values import (
     AT_REST,
     MAX_EPOCH,
     PREPARED,
@@ -28,7 +28,7 @@ from broker.coordinators.transactions.values import (
     VerifyPartitions,
     Written,
 )
-from broker.protocol.errors import ErrorCode
+from squall.broker.protocol.errors import ErrorCode
 
 NAMES = st.sampled_from(["x", "y"])
 PARTITIONS = st.lists(st.tuples(st.sampled_from(["t", "u"]), st.integers(0, 2)), max_size=3).map(tuple)

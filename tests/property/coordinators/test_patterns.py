@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from broker.coordinators.patterns import BadPattern, Pattern
+from squall.broker.coordinators.patterns import BadPattern, Pattern
 
 CHARS = st.sampled_from(["a", "b", "1", "-", r"\.", ".", r"\d", r"\w", "[a-c]", "[^a]", "[b1_]", r"[\d-]", "^", "$"])
 PIECES = st.recursive(

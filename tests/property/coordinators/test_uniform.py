@@ -5,8 +5,8 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from broker.coordinators.groups.consumer.assignors import Targets, Wants, uniform
-from broker.coordinators.groups.consumer.facts import Place
+from squall.broker.coordinators.groups.consumer.assignors import Targets, Wants, uniform
+from squall.broker.coordinators.groups.consumer.facts import Place
 
 TOPICS = (b"a", b"b", b"c")
 

@@ -15,10 +15,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from broker.log.config import LONG_MAX
-from broker.log.log import Log
-from broker.log.manager import LogManager
-from broker.protocol.records import check_crc
+from squall.broker.log.config import LONG_MAX
+from squall.broker.log.log import Log
+from squall.broker.log.manager import LogManager
+from squall.broker.protocol.records import check_crc
 from tests.support.disks.batches import NEWEST, batch, marker
 from tests.support.disks.memory_fs import Crashed, MemoryFs
 from tests.support.disks.small_log import (

@@ -12,10 +12,10 @@ from hypothesis.stateful import (
     run_state_machine_as_test,
 )
 
-from broker.log.config import LogConfig
-from broker.log.lookups import Found, Lookup, Pause, Turn
-from broker.log.producers import ProducerStates
-from broker.protocol.records import decode_batch
+from squall.broker.log.config import LogConfig
+from squall.broker.log.lookups import Found, Lookup, Pause, Turn
+from squall.broker.log.producers import ProducerStates
+from squall.broker.protocol.records import decode_batch
 from tests.support.disks.batches import NEWEST, batch, marker
 from tests.support.disks.memory_fs import MemoryFs
 from tests.support.disks.small_log import (

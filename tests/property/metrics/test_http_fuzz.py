@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from broker.metrics import http
+from squall.broker.metrics import http
 from tests.property.protocol.hostile import mutations, noise, truncations
 from tests.support.effort import examples
 

@@ -19,10 +19,10 @@ from kio.schema.errors import ErrorCode
 from kio.serial import entity_writer
 from kio.serial._introspect import classify_field, is_optional
 
-from broker.protocol import apis
-from broker.protocol.codegen.build import CONSUMER_PROTOCOL, CONTROL_RECORDS
-from broker.protocol.codegen.from_kio import kio_classes, our_name
-from broker.protocol.wire import Message
+from squall.broker.protocol import apis
+from squall.broker.protocol.codegen.build import CONSUMER_PROTOCOL, CONTROL_RECORDS
+from squall.broker.protocol.codegen.from_kio import kio_classes, our_name
+from squall.broker.protocol.wire import Message
 
 
 class Subject(NamedTuple):
@@ -42,7 +42,7 @@ def subjects() -> tuple[Subject, ...]:
     for api in apis.APIS.values():
         found.append(Subject(apis.request_class(api.key), kio_classes(api.module, "request")))
         found.append(Subject(apis.response_class(api.key), kio_classes(api.module, "response")))
-    from broker.protocol.schema import consumer_protocol, control_records, default_principal
+    from squall.broker.protocol.schema import consumer_protocol, control_records, default_principal
 
     for module, sources in (
         (control_records, CONTROL_RECORDS),

@@ -6,9 +6,9 @@ from collections.abc import Callable
 
 import pytest
 
-from broker.protocol import coordinator_frame, header, metadata_frame
-from broker.protocol.errors import MalformedFrame
-from broker.protocol.schema import consumer_protocol, control_records, group_records, metadata_records
+from squall.broker.protocol import coordinator_frame, header, metadata_frame
+from squall.broker.protocol.errors import MalformedFrame
+from squall.broker.protocol.schema import consumer_protocol, control_records, group_records, metadata_records
 from tests.property.protocol.hostile import mutations, noise, truncations
 from tests.support.effort import examples
 

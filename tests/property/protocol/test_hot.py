@@ -12,9 +12,9 @@ import pytest
 from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 
-from broker.protocol import hot
-from broker.protocol.errors import MalformedFrame
-from broker.protocol.schema import fetch, produce
+from squall.broker.protocol import hot
+from squall.broker.protocol.errors import MalformedFrame
+from squall.broker.protocol.schema import fetch, produce
 from tests.property.protocol.hostile import LENGTHS, mutations, noise, truncations
 from tests.support.effort import examples
 

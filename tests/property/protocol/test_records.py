@@ -13,9 +13,9 @@ from crc32c import crc32c
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from broker.protocol import compression, records
-from broker.protocol.errors import MalformedFrame
-from broker.protocol.records import Record
+from squall.broker.protocol import compression, records
+from squall.broker.protocol.errors import MalformedFrame
+from squall.broker.protocol.records import Record
 from tests.property.protocol.hostile import mutations, truncations
 from tests.support.effort import examples
 

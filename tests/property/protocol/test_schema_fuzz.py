@@ -12,9 +12,9 @@ import pytest
 from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 
-from broker.protocol.errors import MalformedFrame
-from broker.protocol.schema import group_records, metadata_records, transaction_records
-from broker.protocol.wire import Message
+from squall.broker.protocol.errors import MalformedFrame
+from squall.broker.protocol.schema import group_records, metadata_records, transaction_records
+from squall.broker.protocol.wire import Message
 from tests.property.protocol.hostile import LENGTHS, mutations, noise, truncations
 from tests.property.protocol.kio_messages import Subject, kio_bytes, messages, subjects
 from tests.support.effort import examples, stride

@@ -9,14 +9,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from broker.control.kraft import quorum_wire as wire
-from broker.control.kraft import snapshot_wire
-from broker.protocol.apis import ApiKey, request_class
-from broker.protocol.errors import ErrorCode, MalformedFrame
-from broker.protocol.header import encode_response_header
-from broker.protocol.hot import decode_fetch
-from broker.protocol.records import Record, encode_batch
-from broker.quorum.messages import (
+from squall.broker.control.kraft import quorum_wire as wire
+from squall.broker.control.kraft import snapshot_wire
+from squall.broker.protocol.apis import ApiKey, request_class
+from squall.broker.protocol.errors import ErrorCode, MalformedFrame
+from squall.broker.protocol.header import encode_response_header
+from squall.broker.protocol.hot import decode_fetch
+from squall.broker.protocol.records import Record, encode_batch
+from squall.broker.quorum.messages import (
     BeginEpoch,
     BeginEpochReply,
     Diverging,

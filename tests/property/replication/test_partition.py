@@ -14,7 +14,7 @@ import pytest
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from broker.replication import TRUNCATION_RULES, Partition, ReplicationSettings
+from squall.broker.replication import TRUNCATION_RULES, Partition, ReplicationSettings
 from tests.support.effort import examples
 from tests.support.replication.broken_rules import BROKEN
 from tests.support.replication.replication_invariants import check_converged, check_invariants

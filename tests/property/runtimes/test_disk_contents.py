@@ -10,9 +10,9 @@ from hypothesis import event, given, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from broker.env import File
-from chaos.runtimes.contract import FailWrites
-from chaos.runtimes.sim.disk import Disk
+from squall.broker.env import File
+from squall.chaos.runtimes.contract import FailWrites
+from squall.chaos.runtimes.sim.disk import Disk
 from tests.support.effort import examples
 
 MAX_DOUBTFUL = 4

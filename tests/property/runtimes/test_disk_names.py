@@ -9,8 +9,8 @@ from hypothesis import event, given, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from broker.env import Fs, NodeDead
-from chaos.runtimes.sim.disk import Disk
+from squall.broker.env import Fs, NodeDead
+from squall.chaos.runtimes.sim.disk import Disk
 from tests.support.effort import examples
 
 FOLDERS = ("", "d")

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from chaos.runtimes.sim.disk import Disk
+from squall.chaos.runtimes.sim.disk import Disk
 from tests.property.log import test_crashes
 from tests.support.disks.memory_fs import Crashed
 from tests.support.effort import examples

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import pytest
 
-from broker.replication import Partition
+from squall.broker.replication import Partition
 from tests.support.effort import examples
 from tests.support.replication.broken_rules import (
     BROKEN,

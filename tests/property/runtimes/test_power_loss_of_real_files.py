@@ -13,11 +13,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from broker import real_env
-from broker.env import File
-from broker.faulted import files, journal, names
-from broker.faulted.files import FaultedFs
-from chaos.runtimes.real.orders import NodeFaults
+from squall.broker import real_env
+from squall.broker.env import File
+from squall.broker.faulted import files, journal, names
+from squall.broker.faulted.files import FaultedFs
+from squall.chaos.runtimes.real.orders import NodeFaults
 from tests.property.log import test_crashes
 from tests.support.disks.memory_fs import Crashed
 from tests.support.effort import examples

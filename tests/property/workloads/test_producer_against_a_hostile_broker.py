@@ -14,11 +14,11 @@ from dataclasses import dataclass, field
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from broker.protocol.errors import ErrorCode
+from squall.broker.protocol.errors import ErrorCode
+from squall.workloads.client.accumulator import Accumulator, Batch, Outgoing, ProducerRetired, Settled
+from squall.workloads.client.outcomes import Outcome, Status
+from squall.workloads.client.settings import ProducerSettings
 from tests.support.effort import examples
-from workloads.client.accumulator import Accumulator, Batch, Outgoing, ProducerRetired, Settled
-from workloads.client.outcomes import Outcome, Status
-from workloads.client.settings import ProducerSettings
 
 WINDOW = 5
 

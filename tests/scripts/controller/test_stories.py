@@ -18,10 +18,10 @@ from pathlib import Path
 
 import pytest
 
-from broker.cluster.image import Broker, ClusterImage, ImageDelta, PartitionImage
-from broker.protocol.apis import ApiKey
-from broker.protocol.errors import ErrorCode
-from broker.protocol.schema import elect_leaders
+from squall.broker.cluster.image import Broker, ClusterImage, ImageDelta, PartitionImage
+from squall.broker.protocol.apis import ApiKey
+from squall.broker.protocol.errors import ErrorCode
+from squall.broker.protocol.schema import elect_leaders
 from tests.support.brokers.controller_harness import ControllerHarness
 
 STORIES = sorted((Path(__file__).parent / "stories").glob("*.txt"))

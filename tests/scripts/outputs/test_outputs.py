@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from reports.outputs import sentences_of
-from reports.problems import Problem
-from reports.run_files import RunFiles
+from squall.reports.outputs import sentences_of
+from squall.reports.problems import Problem
+from squall.reports.run_files import RunFiles
 
 RULER = "----\n"
 SCRIPTS = sorted(Path(__file__).parent.glob("*.txt"))

@@ -27,10 +27,10 @@ from typing import Any
 
 import pytest
 
-from broker.protocol.errors import ErrorCode
-from broker.protocol.ids import NO_NODE
-from broker.quorum.leadership import Leadership
-from broker.quorum.messages import (
+from squall.broker.protocol.errors import ErrorCode
+from squall.broker.protocol.ids import NO_NODE
+from squall.broker.quorum.leadership import Leadership
+from squall.broker.quorum.messages import (
     BeginEpoch,
     EndEpoch,
     Fetch,

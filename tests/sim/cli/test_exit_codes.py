@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from chaos import cli
-from chaos.plans.plan import make_plan, write_plan
-from chaos.typed import here
-from reports.run_files import read_run
+from squall.chaos import cli
+from squall.chaos.plans.plan import make_plan, write_plan
+from squall.chaos.typed import here
+from squall.reports.run_files import read_run
 
 LOAD = {"topics": 1, "partitions": 2, "producers": 2, "readers": 1, "rate": 20}
 NEVER = {

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from chaos import cli
+from squall.chaos import cli
 from tests.support.json_output import checked
 
 ROOT = Path(__file__).resolve().parents[3]

@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from chaos import cli
-from reports.query import QUOTES, QueryError, opened, query
-from reports.query_views import VIEWS
+from squall.chaos import cli
+from squall.reports.query import QUOTES, QueryError, opened, query
+from squall.reports.query_views import VIEWS
 from tests.support.json_output import checked
 
 ROOT = Path(__file__).resolve().parents[3]

@@ -11,10 +11,10 @@ from pathlib import Path
 
 import pytest
 
-from chaos import cli
-from chaos.plans.plan import read_plan
-from reports.fault_words import fault_rows
-from reports.run_files import read_run
+from squall.chaos import cli
+from squall.chaos.plans.plan import read_plan
+from squall.reports.fault_words import fault_rows
+from squall.reports.run_files import read_run
 
 ROOT = Path(__file__).resolve().parents[3]
 

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 import trio
 
+from squall.workloads.client import admin
 from tests.support.brokers.memory_cluster import Load, MemoryCluster, finish, kraft, surely, values_of
-from workloads.client import admin
 
 PARTITIONS = 6
 TOPIC = "t"

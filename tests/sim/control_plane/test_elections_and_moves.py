@@ -7,9 +7,9 @@ from typing import Any
 
 import trio
 
+from squall.workloads.client import admin
+from squall.workloads.client.client import Client
 from tests.support.brokers.memory_cluster import Load, MemoryCluster, finish, kraft, surely, values_of
-from workloads.client import admin
-from workloads.client.client import Client
 
 TOPIC = "t"
 PLACE = (TOPIC, 0)

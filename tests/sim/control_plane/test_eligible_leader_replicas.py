@@ -8,10 +8,10 @@ from typing import Any
 
 import trio
 
-from broker.cluster.image import RECOVERING
-from broker.protocol.ids import NO_NODE
+from squall.broker.cluster.image import RECOVERING
+from squall.broker.protocol.ids import NO_NODE
+from squall.workloads.client import admin
 from tests.support.brokers.memory_cluster import Load, MemoryCluster, finish, surely, values_of
-from workloads.client import admin
 
 TOPIC = "t"
 ELR, NO_ELR = "", "eligible.leader.replicas.version=0"

@@ -11,10 +11,10 @@ from typing import Any
 import pytest
 import trio
 
+from squall.workloads.client import admin
+from squall.workloads.client.client import Client
+from squall.workloads.client.connection import RequestFailed
 from tests.support.brokers.memory_cluster import Load, MemoryCluster, finish, surely, values_of
-from workloads.client import admin
-from workloads.client.client import Client
-from workloads.client.connection import RequestFailed
 
 PARTITIONS = 3
 TOPIC = "t"

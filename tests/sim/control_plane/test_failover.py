@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 import trio
 
+from squall.workloads.client import admin
 from tests.support.brokers.memory_cluster import Load, MemoryCluster, finish, surely
-from workloads.client import admin
 
 pytestmark = pytest.mark.gate
 

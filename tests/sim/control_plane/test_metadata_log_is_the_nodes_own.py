@@ -7,13 +7,13 @@ from typing import Any
 import pytest
 import trio
 
-from broker.cluster.names import METADATA_TOPIC, METADATA_TOPIC_ID
-from broker.net.frames import Frames, ReceiveMemory
-from broker.protocol.apis import ApiKey
-from broker.protocol.errors import ErrorCode
-from broker.protocol.header import decode_response_header, encode_request
-from broker.protocol.hot import FetchPartOut, decode_fetch_response
-from broker.protocol.schema.fetch import FetchPartition, FetchRequest, FetchTopic, ReplicaState
+from squall.broker.cluster.names import METADATA_TOPIC, METADATA_TOPIC_ID
+from squall.broker.net.frames import Frames, ReceiveMemory
+from squall.broker.protocol.apis import ApiKey
+from squall.broker.protocol.errors import ErrorCode
+from squall.broker.protocol.header import decode_response_header, encode_request
+from squall.broker.protocol.hot import FetchPartOut, decode_fetch_response
+from squall.broker.protocol.schema.fetch import FetchPartition, FetchRequest, FetchTopic, ReplicaState
 from tests.support.brokers.memory_cluster import CLIENT_PORT, INTERNAL_PORT, MemoryCluster, NodeEnv, kraft
 from tests.support.disks.memory_fs import MemoryFs
 

@@ -6,10 +6,10 @@ from typing import Any
 
 import trio
 
+from squall.workloads.client import admin
+from squall.workloads.client.client import Client
 from tests.support.brokers.memory_cluster import Load, MemoryCluster, finish, kraft, surely, values_of
 from tests.support.disks.memory_fs import MemoryFs
-from workloads.client import admin
-from workloads.client.client import Client
 
 OFTEN = {
     "metadata.log.max.record.bytes.between.snapshots": "1500",

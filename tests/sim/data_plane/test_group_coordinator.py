@@ -8,14 +8,14 @@ import pytest
 import trio
 import trio.testing
 
-from broker.protocol.apis import ApiKey
-from broker.protocol.errors import ErrorCode
-from broker.protocol.schema import offset_commit, offset_fetch, txn_offset_commit
-from broker.protocol.schema.add_offsets_to_txn import AddOffsetsToTxnRequest
-from broker.protocol.schema.create_topics import CreatableTopic, CreateTopicsRequest
-from broker.protocol.schema.heartbeat import HeartbeatRequest
-from broker.protocol.schema.join_group import JoinGroupRequest, JoinGroupRequestProtocol
-from broker.protocol.schema.sync_group import SyncGroupRequest, SyncGroupRequestAssignment
+from squall.broker.protocol.apis import ApiKey
+from squall.broker.protocol.errors import ErrorCode
+from squall.broker.protocol.schema import offset_commit, offset_fetch, txn_offset_commit
+from squall.broker.protocol.schema.add_offsets_to_txn import AddOffsetsToTxnRequest
+from squall.broker.protocol.schema.create_topics import CreatableTopic, CreateTopicsRequest
+from squall.broker.protocol.schema.heartbeat import HeartbeatRequest
+from squall.broker.protocol.schema.join_group import JoinGroupRequest, JoinGroupRequestProtocol
+from squall.broker.protocol.schema.sync_group import SyncGroupRequest, SyncGroupRequestAssignment
 from tests.support.brokers.memory_cluster import GROUP, SMALL, MemoryCluster, RetryingClient
 
 pytestmark = pytest.mark.gate

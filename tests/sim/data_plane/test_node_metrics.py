@@ -9,12 +9,12 @@ from typing import Any
 import trio
 from prometheus_client.openmetrics.parser import text_string_to_metric_families
 
-from broker.config import BrokerConfig
-from broker.protocol.apis import ApiKey
-from broker.protocol.schema.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
+from squall.broker.config import BrokerConfig
+from squall.broker.protocol.apis import ApiKey
+from squall.broker.protocol.schema.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
+from squall.workloads.client import admin
 from tests.support.brokers.memory_cluster import Load, MemoryCluster, NodeEnv, RetryingClient, finish, surely
 from tests.support.disks.memory_fs import MemoryFs
-from workloads.client import admin
 
 METRICS_PORT = 9000
 REQUEST = b"GET /metrics HTTP/1.1\r\nHost: h\r\n\r\n"

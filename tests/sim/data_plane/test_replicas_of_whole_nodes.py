@@ -14,18 +14,22 @@ from typing import Any
 import pytest
 import trio
 
-from broker.apis.delete_records import DeleteRecordsApi
-from broker.net.later import Later
-from broker.protocol.schema.delete_records import DeleteRecordsPartition, DeleteRecordsRequest, DeleteRecordsTopic
-from broker.replicas.hosted import Hosted
+from squall.broker.apis.delete_records import DeleteRecordsApi
+from squall.broker.net.later import Later
+from squall.broker.protocol.schema.delete_records import (
+    DeleteRecordsPartition,
+    DeleteRecordsRequest,
+    DeleteRecordsTopic,
+)
+from squall.broker.replicas.hosted import Hosted
+from squall.workloads.client import admin
+from squall.workloads.client.client import Client
+from squall.workloads.client.outcomes import Outcome, Status
+from squall.workloads.client.producer import Producer
+from squall.workloads.client.settings import ProducerSettings
 from tests.support.brokers.memory_cluster import INTERNAL_PORT, Load, MemoryCluster, surely, values_of
 from tests.support.brokers.memory_env import FakeEnv
 from tests.support.disks.memory_fs import MemoryFs
-from workloads.client import admin
-from workloads.client.client import Client
-from workloads.client.outcomes import Outcome, Status
-from workloads.client.producer import Producer
-from workloads.client.settings import ProducerSettings
 
 PLACE = ("t", 0)
 RULES = pytest.mark.parametrize("rule", ["epoch", "high-watermark"])

@@ -8,16 +8,16 @@ from typing import Any
 import pytest
 import trio
 
-from broker.control.orders import become
-from broker.control.port import StopReplica
-from broker.protocol.errors import ErrorCode
-from broker.replicas.hosted import Hosted
+from squall.broker.control.orders import become
+from squall.broker.control.port import StopReplica
+from squall.broker.protocol.errors import ErrorCode
+from squall.broker.replicas.hosted import Hosted
+from squall.workloads.client.client import Client
+from squall.workloads.client.outcomes import Outcome, Status
+from squall.workloads.client.producer import Producer
+from squall.workloads.client.settings import ProducerSettings
 from tests.support.brokers.memory_cluster import MemoryCluster, NodeEnv, values_of
 from tests.support.brokers.scripted_control import CONFIRM, TOPIC, TOPIC_ID, ScriptedControl, ScriptedPlane
-from workloads.client.client import Client
-from workloads.client.outcomes import Outcome, Status
-from workloads.client.producer import Producer
-from workloads.client.settings import ProducerSettings
 
 LAG_MS = 2_000
 """replica.lag.time.max.ms of these brokers."""

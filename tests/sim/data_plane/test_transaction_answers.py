@@ -7,9 +7,10 @@ from collections.abc import Awaitable, Callable
 import pytest
 import trio
 
-from chaos.runtimes.layout import addresses
-from chaos.runtimes.sim.runtime import SimRuntime
-from chaos.runtimes.sim.world import World
+from squall.chaos.runtimes.layout import addresses
+from squall.chaos.runtimes.sim.runtime import SimRuntime
+from squall.chaos.runtimes.sim.world import World
+from squall.workloads.client.client import Client
 from tests.support.transaction_answers import (
     CONCURRENT,
     REQUESTS,
@@ -21,7 +22,6 @@ from tests.support.transaction_answers import (
     golden,
     lines,
 )
-from workloads.client.client import Client
 
 FATAL = (("InitProducerId", 5), ("EndTxn commit", 5))
 """Requests whose wrong answers ended producers."""

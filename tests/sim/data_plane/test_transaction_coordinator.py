@@ -6,14 +6,14 @@ import pytest
 import trio
 import trio.testing
 
-from broker.coordinators.transactions import records
-from broker.coordinators.transactions.values import Transaction
-from broker.log.markers import read_marker
-from broker.protocol.apis import ApiKey
-from broker.protocol.errors import ErrorCode
-from broker.protocol.records import decode_batch
-from broker.protocol.schema.create_topics import CreatableTopic, CreateTopicsRequest
-from broker.replicas.coordinators.transaction_coordinator import HostedShard
+from squall.broker.coordinators.transactions import records
+from squall.broker.coordinators.transactions.values import Transaction
+from squall.broker.log.markers import read_marker
+from squall.broker.protocol.apis import ApiKey
+from squall.broker.protocol.errors import ErrorCode
+from squall.broker.protocol.records import decode_batch
+from squall.broker.protocol.schema.create_topics import CreatableTopic, CreateTopicsRequest
+from squall.broker.replicas.coordinators.transaction_coordinator import HostedShard
 from tests.support.brokers.memory_cluster import LOG, SMALL, MemoryCluster, RetryingClient
 
 pytestmark = pytest.mark.gate

@@ -6,11 +6,11 @@ from typing import Any
 
 import pytest
 
-from chaos.plans.parts import FAST_FAILOVER
-from chaos.plans.plan import make_plan
-from chaos.runs.simulation import simulate
-from checkers.history.parser import parse
-from checkers.history.tables import ABORT, COMMIT, FAIL, INFO, NOT_ENDED, OK, SEND, History, Txn
+from squall.chaos.plans.parts import FAST_FAILOVER
+from squall.chaos.plans.plan import make_plan
+from squall.chaos.runs.simulation import simulate
+from squall.checkers.history.parser import parse
+from squall.checkers.history.tables import ABORT, COMMIT, FAIL, INFO, NOT_ENDED, OK, SEND, History, Txn
 
 BROKERS = {**FAST_FAILOVER, "transaction.abort.timed.out.transaction.cleanup.interval.ms": "1000"}
 LOAD = {"name": "transactions", "producers": 1, "transaction_timeout_ms": 2000}

@@ -7,16 +7,16 @@ from typing import Any
 import trio
 import trio.testing
 
-from broker.log.producers import ProducerStates
-from broker.protocol.apis import ApiKey
-from broker.protocol.errors import ErrorCode
-from broker.protocol.records import decode_records
-from broker.protocol.schema.fetch import FetchPartition, FetchRequest, FetchTopic
-from broker.protocol.schema.produce import PartitionProduceData, ProduceRequest, TopicProduceData
+from squall.broker.log.producers import ProducerStates
+from squall.broker.protocol.apis import ApiKey
+from squall.broker.protocol.errors import ErrorCode
+from squall.broker.protocol.records import decode_records
+from squall.broker.protocol.schema.fetch import FetchPartition, FetchRequest, FetchTopic
+from squall.broker.protocol.schema.produce import PartitionProduceData, ProduceRequest, TopicProduceData
+from squall.workloads.client import admin
 from tests.support.brokers.memory_cluster import SMALL, MemoryCluster, RetryingClient, surely
 from tests.support.disks.batches import batch
 from tests.support.disks.small_log import assert_producers, producers_of, stable_offset, stored_batches
-from workloads.client import admin
 
 V1, V2 = 11, 12
 RETRIABLE = (

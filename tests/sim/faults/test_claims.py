@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from checkers.verdict import VALID
+from squall.checkers.verdict import VALID
 from tests.sim.faults.test_composed import simulated
 
 pytestmark = pytest.mark.gate

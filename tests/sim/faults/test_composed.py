@@ -6,13 +6,13 @@ from typing import Any
 
 import pytest
 
-from chaos.plans.plan import PlanError, make_plan
-from chaos.runs.simulation import simulate
-from chaos.runtimes.sim.wires import Wire
-from checkers.history.tables import PlayedFault
-from checkers.nemesis_log import parse_faults
-from checkers.verdict import UNKNOWN, VALID
-from workloads.control import Handle
+from squall.chaos.plans.plan import PlanError, make_plan
+from squall.chaos.runs.simulation import simulate
+from squall.chaos.runtimes.sim.wires import Wire
+from squall.checkers.history.tables import PlayedFault
+from squall.checkers.nemesis_log import parse_faults
+from squall.checkers.verdict import UNKNOWN, VALID
+from squall.workloads.control import Handle
 
 
 def simulated(

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import json
 
-from chaos.plans.plan import make_plan
-from chaos.runs.simulation import simulate
+from squall.chaos.plans.plan import make_plan
+from squall.chaos.runs.simulation import simulate
 
 SMALL = {"topics": 1, "partitions": 3, "producers": 2, "readers": 1, "rate": 40}
 FAULTS = [

@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from chaos.mutants.group_plans import GROUPS_LOAD, PIPELINE_LOAD, group_plan
-from chaos.mutants.hunt_plans import fault
-from chaos.runs.simulation import simulate
+from squall.chaos.mutants.group_plans import GROUPS_LOAD, PIPELINE_LOAD, group_plan
+from squall.chaos.mutants.hunt_plans import fault
+from squall.chaos.runs.simulation import simulate
 
 
 @pytest.mark.parametrize("load", [GROUPS_LOAD, PIPELINE_LOAD], ids=lambda load: load["name"])

@@ -7,13 +7,13 @@ from typing import Any
 
 import pytest
 
-from chaos.faults.acts.traffic import frames_of, tells_traffic
-from chaos.plans.plan import make_plan
-from chaos.runs.simulation import simulate
-from chaos.runtimes.capabilities import counts_calls, fakes_time
-from chaos.runtimes.sim.runtime import SimRuntime
-from chaos.runtimes.sim.world import World
-from chaos.runtimes.wire.frames import Traffic
+from squall.chaos.faults.acts.traffic import frames_of, tells_traffic
+from squall.chaos.plans.plan import make_plan
+from squall.chaos.runs.simulation import simulate
+from squall.chaos.runtimes.capabilities import counts_calls, fakes_time
+from squall.chaos.runtimes.sim.runtime import SimRuntime
+from squall.chaos.runtimes.sim.world import World
+from squall.chaos.runtimes.wire.frames import Traffic
 from tests.support.clusters.pretender import Pretending
 
 PARTITION = {"at_s": 2, "duration_s": 3, "action": "partition", "target": "leader:appends-0-0"}
@@ -47,7 +47,7 @@ def test_without_replication_followers_leave_the_isr_and_without_controllers_bro
 
 
 def test_a_world_that_swallows_the_cut_proves_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("chaos.faults.acts.traffic.frames_of", lambda cut, traffic: frames_of(cut, OTHER[traffic]))
+    monkeypatch.setattr("squall.chaos.faults.acts.traffic.frames_of", lambda cut, traffic: frames_of(cut, OTHER[traffic]))
     result, line = simulated("replication")
     assert result.verdict == "unknown"
     assert line["error"] == "a request that was cut got its answer"
@@ -57,7 +57,7 @@ OTHER = {Traffic.REPLICATION: Traffic.CONTROLLER, Traffic.CONTROLLER: Traffic.RE
 
 
 def test_a_world_that_cuts_the_whole_link_proves_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("chaos.faults.acts.traffic.frames_of", lambda cut, traffic: cut)
+    monkeypatch.setattr("squall.chaos.faults.acts.traffic.frames_of", lambda cut, traffic: cut)
     result, line = simulated("replication")
     assert result.verdict == "unknown"
     assert line["error"] == "other requests over these links got no answer either: all of the link was cut"

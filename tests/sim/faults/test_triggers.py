@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from chaos.plans.plan import Plan, make_plan
-from chaos.runs.simulation import simulate
-from checkers.nemesis_log import parse_faults
-from checkers.verdict import UNKNOWN
+from squall.chaos.plans.plan import Plan, make_plan
+from squall.chaos.runs.simulation import simulate
+from squall.checkers.nemesis_log import parse_faults
+from squall.checkers.verdict import UNKNOWN
 
 pytestmark = pytest.mark.gate
 

@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from chaos.plans.plan import make_plan
-from chaos.runs.simulation import simulate
-from chaos.runtimes.layout import zone_names
+from squall.chaos.plans.plan import make_plan
+from squall.chaos.runs.simulation import simulate
+from squall.chaos.runtimes.layout import zone_names
 
 pytestmark = pytest.mark.gate
 

@@ -11,11 +11,11 @@ from dataclasses import replace
 
 import pytest
 
-from chaos.commands.hunt import Order, carry_out
-from chaos.mutants import MUTANTS, find
-from chaos.mutants.hunt import Hunted
-from chaos.runs.simulation import simulate
-from checkers.anomalies.registry import CATALOG
+from squall.chaos.commands.hunt import Order, carry_out
+from squall.chaos.mutants import MUTANTS, find
+from squall.chaos.mutants.hunt import Hunted
+from squall.chaos.runs.simulation import simulate
+from squall.checkers.anomalies.registry import CATALOG
 
 SEEDS = 30
 """Plans of one mutant, at most: the hunt stops at the first that shows it, which is seed 0 of most."""

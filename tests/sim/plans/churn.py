@@ -12,9 +12,9 @@ from __future__ import annotations
 import sys
 from typing import Any, NamedTuple
 
-from chaos.plans.parts import FAST_FAILOVER
-from chaos.plans.plan import Plan, make_plan
-from chaos.runs.simulation import simulate
+from squall.chaos.plans.parts import FAST_FAILOVER
+from squall.chaos.plans.plan import Plan, make_plan
+from squall.chaos.runs.simulation import simulate
 
 BY_MESSAGES = {"replica.lag.max.messages": "4"}
 FIRST_AT_S, EVERY_S, BURST_S, BURSTS, PER_S = 0.5, 3.0, 1.5, 4, 100

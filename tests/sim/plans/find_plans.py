@@ -13,10 +13,10 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
-from chaos.plans.parts import FAST_FAILOVER
-from chaos.plans.plan import Plan, make_plan
-from chaos.runs.saved import save
-from chaos.runs.simulation import simulate
+from squall.chaos.plans.parts import FAST_FAILOVER
+from squall.chaos.plans.plan import Plan, make_plan
+from squall.chaos.runs.saved import save
+from squall.chaos.runs.simulation import simulate
 
 Values = dict[str, Any]
 ELIGIBLE = {"squall.bootstrap.features": "eligible.leader.replicas.version=1"}

@@ -12,34 +12,34 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from broker.coordinators.groups.consumer import coordination
-from broker.coordinators.groups.consumer.coordination import ConsumerCoordination
-from broker.log.high_watermarks import HighWatermarks
-from broker.replicas.coordinators.coordinator_log import CoordinatorLog
-from broker.replicas.flushes import Flushes
-from broker.replication.partition import Partition
-from chaos.runtimes.sim import disk_faults
-from chaos.runtimes.sim.invariants import quorum_watch
-from chaos.runtimes.sim.invariants.batches import Ledger
-from chaos.runtimes.sim.invariants.image_watch import ImageWatch
-from chaos.runtimes.sim.invariants.known import Known
-from chaos.runtimes.sim.invariants.txn_watch import TransactionWatch
-from chaos.runtimes.sim.invariants.watch import Watch
-from checkers import guarantees, nemesis_log, reasons
-from checkers.anomalies import send_reorder
-from checkers.history.groups import Groups
-from workloads.client import admin
-from workloads.client.groups.member import GroupMember
-from workloads.client.groups.membered import Membered
-from workloads.control import Desk, Handle
+from squall.broker.coordinators.groups.consumer import coordination
+from squall.broker.coordinators.groups.consumer.coordination import ConsumerCoordination
+from squall.broker.log.high_watermarks import HighWatermarks
+from squall.broker.replicas.coordinators.coordinator_log import CoordinatorLog
+from squall.broker.replicas.flushes import Flushes
+from squall.broker.replication.partition import Partition
+from squall.chaos.runtimes.sim import disk_faults
+from squall.chaos.runtimes.sim.invariants import quorum_watch
+from squall.chaos.runtimes.sim.invariants.batches import Ledger
+from squall.chaos.runtimes.sim.invariants.image_watch import ImageWatch
+from squall.chaos.runtimes.sim.invariants.known import Known
+from squall.chaos.runtimes.sim.invariants.txn_watch import TransactionWatch
+from squall.chaos.runtimes.sim.invariants.watch import Watch
+from squall.checkers import guarantees, nemesis_log, reasons
+from squall.checkers.anomalies import send_reorder
+from squall.checkers.history.groups import Groups
+from squall.workloads.client import admin
+from squall.workloads.client.groups.member import GroupMember
+from squall.workloads.client.groups.membered import Membered
+from squall.workloads.control import Desk, Handle
 
 if TYPE_CHECKING:
-    from broker.protocol.schema.join_group import JoinGroupResponse
-    from chaos.runtimes.sim.invariants.decision_log import Decided
-    from chaos.runtimes.sim.invariants.log_replay import Marked
-    from workloads.client.cluster import Client
-    from workloads.client.groups.membership import Heed
-    from workloads.client.new_topic import NewTopic
+    from squall.broker.protocol.schema.join_group import JoinGroupResponse
+    from squall.chaos.runtimes.sim.invariants.decision_log import Decided
+    from squall.chaos.runtimes.sim.invariants.log_replay import Marked
+    from squall.workloads.client.cluster import Client
+    from squall.workloads.client.groups.membership import Heed
+    from squall.workloads.client.new_topic import NewTopic
 
 Undo = Callable[[pytest.MonkeyPatch], None]
 

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from chaos.plans.plan import make_plan, read_plan
-from chaos.runs.simulation import simulate
+from squall.chaos.plans.plan import make_plan, read_plan
+from squall.chaos.runs.simulation import simulate
 
 PLANS = sorted((Path(__file__).parents[3] / "docs" / "plans").glob("*.toml"))
 

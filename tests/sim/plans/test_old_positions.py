@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from chaos.runs.recorded import save_at
-from chaos.runs.saved import save
-from chaos.runs.simulation import simulate
-from reports.run_files import read_run
-from reports.telling import tellings_of
+from squall.chaos.runs.recorded import save_at
+from squall.chaos.runs.saved import save
+from squall.chaos.runs.simulation import simulate
+from squall.reports.run_files import read_run
+from squall.reports.telling import tellings_of
 from tests.sim.plans.test_plans import SEEDS, found, seeds, shown
 
 NAMES = [

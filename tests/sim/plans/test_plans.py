@@ -21,10 +21,10 @@ from typing import NamedTuple
 
 import pytest
 
-from chaos.mutants import find
-from chaos.plans.plan import Plan, make_plan, read_plan
-from chaos.runs.simulation import SimResult, simulate
-from chaos.shrinking.search import steps_of
+from squall.chaos.mutants import find
+from squall.chaos.plans.plan import Plan, make_plan, read_plan
+from squall.chaos.runs.simulation import SimResult, simulate
+from squall.chaos.shrinking.search import steps_of
 from tests.sim.plans.mends import MENDS
 
 pytestmark = pytest.mark.gate

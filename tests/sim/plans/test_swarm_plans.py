@@ -7,8 +7,8 @@ from random import Random
 
 import pytest
 
-from chaos.plans import swarm
-from chaos.plans.late_scenes import (
+from squall.chaos.plans import swarm
+from squall.chaos.plans.late_scenes import (
     LATE_SCENES,
     late_ends,
     late_markers,
@@ -16,7 +16,7 @@ from chaos.plans.late_scenes import (
     lost_answers_to_markers,
     unreplicated_markers,
 )
-from chaos.plans.scenes import (
+from squall.chaos.plans.scenes import (
     SCENES,
     Scene,
     flapping_leaders,
@@ -28,8 +28,8 @@ from chaos.plans.scenes import (
     slow_follower,
     stale_sessions,
 )
-from chaos.plans.swarm import swarm_plan
-from chaos.runs.simulation import simulate
+from squall.chaos.plans.swarm import swarm_plan
+from squall.chaos.runs.simulation import simulate
 
 TAKEN = {
     refused_proposals: "ISR proposal failed",

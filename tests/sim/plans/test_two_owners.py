@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from chaos.mutants import find
-from chaos.plans.plan import make_plan, read_plan
-from chaos.runs.simulation import SimResult, simulate
-from checkers import nemesis_log
+from squall.chaos.mutants import find
+from squall.chaos.plans.plan import make_plan, read_plan
+from squall.chaos.runs.simulation import SimResult, simulate
+from squall.checkers import nemesis_log
 
 PLAN = read_plan(Path(__file__).with_name("a_coordinator_that_is_cut_off_answers_its_member.toml"))
 SEEDS = 10

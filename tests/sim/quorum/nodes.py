@@ -7,8 +7,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
-from broker.protocol.errors import ErrorCode
-from broker.quorum.effects import (
+from squall.broker.protocol.errors import ErrorCode
+from squall.broker.quorum.effects import (
     AppendFetched,
     AppendLeaderChange,
     AppendOwn,
@@ -18,7 +18,7 @@ from broker.quorum.effects import (
     Truncate,
     WriteSnapshot,
 )
-from broker.quorum.messages import (
+from squall.broker.quorum.messages import (
     Fetch,
     FetchReply,
     FetchSnapshot,
@@ -27,9 +27,9 @@ from broker.quorum.messages import (
     SnapshotId,
     Span,
 )
-from broker.quorum.raft import Raft
-from broker.quorum.shape import LogShape, goes_on_from
-from broker.quorum.state import QuorumState
+from squall.broker.quorum.raft import Raft
+from squall.broker.quorum.shape import LogShape, goes_on_from
+from squall.broker.quorum.state import QuorumState
 
 if TYPE_CHECKING:
     from tests.sim.quorum.world import World

@@ -7,12 +7,12 @@ from pathlib import Path
 import pytest
 import trio
 
-from broker.control.kraft.metadata_quorum import NotLeader
-from broker.protocol.errors import ErrorCode
-from broker.protocol.schema import describe_quorum
-from broker.protocol.schema.metadata_records import TopicRecord
-from broker.protocol.schema.vote import VoteRequest, VoteRequestPartitionData, VoteRequestTopicData
-from broker.quorum.state import QuorumState
+from squall.broker.control.kraft.metadata_quorum import NotLeader
+from squall.broker.protocol.errors import ErrorCode
+from squall.broker.protocol.schema import describe_quorum
+from squall.broker.protocol.schema.metadata_records import TopicRecord
+from squall.broker.protocol.schema.vote import VoteRequest, VoteRequestPartitionData, VoteRequestTopicData
+from squall.broker.quorum.state import QuorumState
 from tests.support.brokers.quorum_nodes import HASTE, Ensemble
 
 

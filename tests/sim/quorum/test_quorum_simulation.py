@@ -6,14 +6,14 @@ from typing import Any
 
 import pytest
 
-from broker.protocol.ids import NO_NODE
-from broker.quorum.election import Role
-from broker.quorum.leadership import Leadership
-from broker.quorum.local_log import LocalLog
-from broker.quorum.messages import Diverging, Vote
-from broker.quorum.raft import Raft
-from broker.quorum.shape import LogShape
-from broker.quorum.state import QuorumState
+from squall.broker.protocol.ids import NO_NODE
+from squall.broker.quorum.election import Role
+from squall.broker.quorum.leadership import Leadership
+from squall.broker.quorum.local_log import LocalLog
+from squall.broker.quorum.messages import Diverging, Vote
+from squall.broker.quorum.raft import Raft
+from squall.broker.quorum.shape import LogShape
+from squall.broker.quorum.state import QuorumState
 from tests.sim.quorum.campaigns import campaign
 from tests.sim.quorum.nodes import Node
 from tests.sim.quorum.world import Violation, World

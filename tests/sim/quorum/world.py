@@ -13,12 +13,12 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
-from broker.quorum.effects import Note
-from broker.quorum.election import Role
-from broker.quorum.messages import BeginEpoch, EndEpoch, Fetch, FetchSnapshot, Message, Vote
-from broker.quorum.raft import Raft
-from broker.quorum.settings import QuorumSettings
-from broker.quorum.state import QuorumState
+from squall.broker.quorum.effects import Note
+from squall.broker.quorum.election import Role
+from squall.broker.quorum.messages import BeginEpoch, EndEpoch, Fetch, FetchSnapshot, Message, Vote
+from squall.broker.quorum.raft import Raft
+from squall.broker.quorum.settings import QuorumSettings
+from squall.broker.quorum.state import QuorumState
 from tests.sim.quorum.nodes import Entry, Node
 
 REQUESTS = (Vote, BeginEpoch, EndEpoch, Fetch, FetchSnapshot)

@@ -9,18 +9,18 @@ from typing import Any
 
 import pytest
 
-from broker.apis.fetch import DelayedFetch, FetchApi
-from broker.log.log import Log
-from broker.log.results import AppendResult
-from broker.protocol.errors import ErrorCode
-from broker.protocol.hot import FetchPartOut
-from chaos.plans.plan import Plan, make_plan
-from chaos.runs.result import Failure, SimResult
-from chaos.runs.saved import save
-from chaos.runs.simulation import simulate
-from chaos.runtimes.sim.runtime import SimRuntime
-from checkers.history.parser import parse
-from checkers.history.values import AFTER_HEALING
+from squall.broker.apis.fetch import DelayedFetch, FetchApi
+from squall.broker.log.log import Log
+from squall.broker.log.results import AppendResult
+from squall.broker.protocol.errors import ErrorCode
+from squall.broker.protocol.hot import FetchPartOut
+from squall.chaos.plans.plan import Plan, make_plan
+from squall.chaos.runs.result import Failure, SimResult
+from squall.chaos.runs.saved import save
+from squall.chaos.runs.simulation import simulate
+from squall.chaos.runtimes.sim.runtime import SimRuntime
+from squall.checkers.history.parser import parse
+from squall.checkers.history.values import AFTER_HEALING
 
 pytestmark = pytest.mark.gate
 

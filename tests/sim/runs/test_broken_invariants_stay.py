@@ -12,21 +12,21 @@ from xml.etree import ElementTree
 import pytest
 import trio
 
-from broker.net.server import Server
-from chaos.commands.night_evidence import evidence_of
-from chaos.runs.saved import save
-from chaos.runs.simulation import simulate
-from chaos.runtimes.sim.invariants.violation import Violation
-from chaos.runtimes.sim.invariants.watch import Watch
-from checkers import simulated
-from checkers.history import conversion, seal
-from checkers.nights.facts import facts_of_night
-from checkers.nights.night import read_night
-from checkers.verdict import give_up, judge_run
-from reports import checks
-from reports.junit import write_junit
-from reports.run_files import read_run
-from reports.shelf import one, to_remove
+from squall.broker.net.server import Server
+from squall.chaos.commands.night_evidence import evidence_of
+from squall.chaos.runs.saved import save
+from squall.chaos.runs.simulation import simulate
+from squall.chaos.runtimes.sim.invariants.violation import Violation
+from squall.chaos.runtimes.sim.invariants.watch import Watch
+from squall.checkers import simulated
+from squall.checkers.history import conversion, seal
+from squall.checkers.nights.facts import facts_of_night
+from squall.checkers.nights.night import read_night
+from squall.checkers.verdict import give_up, judge_run
+from squall.reports import checks
+from squall.reports.junit import write_junit
+from squall.reports.run_files import read_run
+from squall.reports.shelf import one, to_remove
 from tests.sim.runs.test_simulation import small
 from tests.support.nights.files import NightFiles
 

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from chaos.runs.batch import Order
-from chaos.runs.simulation import simulate
-from chaos.typed import here
+from squall.chaos.runs.batch import Order
+from squall.chaos.runs.simulation import simulate
+from squall.chaos.typed import here
 
 SEEDS = 30
 DEAR = pytest.param(25, marks=pytest.mark.night("above 5 CPU s by itself"))

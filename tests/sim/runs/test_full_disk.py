@@ -7,13 +7,13 @@ from typing import Any
 
 import pytest
 
-from chaos.plans.plan import make_plan
-from chaos.runs.papers import MemoryPapers
-from chaos.runs.progress import Nobody
-from chaos.runs.run import Run
-from chaos.runtimes.contract import NodeState
-from chaos.runtimes.sim.runtime import SimRuntime
-from chaos.runtimes.sim.world import World
+from squall.chaos.plans.plan import make_plan
+from squall.chaos.runs.papers import MemoryPapers
+from squall.chaos.runs.progress import Nobody
+from squall.chaos.runs.run import Run
+from squall.chaos.runtimes.contract import NodeState
+from squall.chaos.runtimes.sim.runtime import SimRuntime
+from squall.chaos.runtimes.sim.world import World
 
 pytestmark = pytest.mark.gate
 

@@ -9,14 +9,14 @@ from typing import Any
 
 import pytest
 
-from broker.log import log, retention
-from broker.log.config import LogConfig
-from broker.log.segment import Segment
-from chaos.plans.plan import Plan, make_plan
-from chaos.runs.result import SimResult
-from chaos.runs.simulation import simulate
-from checkers.history.parser import parse
-from checkers.history.tables import Partition
+from squall.broker.log import log, retention
+from squall.broker.log.config import LogConfig
+from squall.broker.log.segment import Segment
+from squall.chaos.plans.plan import Plan, make_plan
+from squall.chaos.runs.result import SimResult
+from squall.chaos.runs.simulation import simulate
+from squall.checkers.history.parser import parse
+from squall.checkers.history.tables import Partition
 
 pytestmark = pytest.mark.gate
 

@@ -11,31 +11,31 @@ from typing import Any
 import pytest
 import trio
 
-from broker.controller import elections
-from broker.controller.elections import PartitionChange
-from broker.log.log import Log
-from broker.log.results import AppendResult
-from broker.net.server import Server
-from chaos.errors import HarnessError, Refused
-from chaos.faults.nemesis import Nemesis
-from chaos.mutants import find
-from chaos.plans.plan import Plan, make_plan
-from chaos.runs import batch, simulation
-from chaos.runs.batch import Order, limited, run_batch
-from chaos.runs.observer import Observer
-from chaos.runs.result import Failure, SimResult
-from chaos.runs.saved import save
-from chaos.runs.simulation import simulate
-from chaos.runtimes.sim.invariants import writes
-from chaos.runtimes.sim.invariants.violation import Violation
-from chaos.runtimes.sim.invariants.watch import Watch
-from chaos.runtimes.sim.runtime import SimRuntime
-from checkers.history.parser import parse
-from checkers.history.tables import OK, SEND
-from checkers.history.values import AFTER_HEALING, producer_of
-from reports.shelf import shelf, to_remove
-from workloads import payload
-from workloads.payload import Verified
+from squall.broker.controller import elections
+from squall.broker.controller.elections import PartitionChange
+from squall.broker.log.log import Log
+from squall.broker.log.results import AppendResult
+from squall.broker.net.server import Server
+from squall.chaos.errors import HarnessError, Refused
+from squall.chaos.faults.nemesis import Nemesis
+from squall.chaos.mutants import find
+from squall.chaos.plans.plan import Plan, make_plan
+from squall.chaos.runs import batch, simulation
+from squall.chaos.runs.batch import Order, limited, run_batch
+from squall.chaos.runs.observer import Observer
+from squall.chaos.runs.result import Failure, SimResult
+from squall.chaos.runs.saved import save
+from squall.chaos.runs.simulation import simulate
+from squall.chaos.runtimes.sim.invariants import writes
+from squall.chaos.runtimes.sim.invariants.violation import Violation
+from squall.chaos.runtimes.sim.invariants.watch import Watch
+from squall.chaos.runtimes.sim.runtime import SimRuntime
+from squall.checkers.history.parser import parse
+from squall.checkers.history.tables import OK, SEND
+from squall.checkers.history.values import AFTER_HEALING, producer_of
+from squall.reports.shelf import shelf, to_remove
+from squall.workloads import payload
+from squall.workloads.payload import Verified
 
 pytestmark = pytest.mark.gate
 

@@ -10,12 +10,12 @@ from typing import Any
 import pytest
 from prometheus_client.openmetrics.parser import text_string_to_metric_families
 
-from chaos.plans.plan import make_plan
-from chaos.runs import simulation
-from chaos.runs.metrics import exposition
-from chaos.runs.progress import Nobody
-from chaos.runs.run import Run
-from chaos.runs.simulation import simulate
+from squall.chaos.plans.plan import make_plan
+from squall.chaos.runs import simulation
+from squall.chaos.runs.metrics import exposition
+from squall.chaos.runs.progress import Nobody
+from squall.chaos.runs.run import Run
+from squall.chaos.runs.simulation import simulate
 
 pytestmark = pytest.mark.gate
 

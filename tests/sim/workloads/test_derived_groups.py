@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from chaos.plans.swarm import swarm_plan
-from chaos.runs.simulation import simulate
+from squall.chaos.plans.swarm import swarm_plan
+from squall.chaos.runs.simulation import simulate
 from tests.property.checkers.test_derived_columns import hold_of_groups
 
 

@@ -9,15 +9,15 @@ from typing import Any
 
 import pytest
 
-from broker.coordinators.groups.classic import ClassicGroup
-from broker.coordinators.groups.consumer.reconciliation import Reconciliation
-from chaos.mutants.m78_rebalance_waits_forever import expire
-from chaos.plans.plan import make_plan
-from chaos.runs.result import Failure
-from chaos.runs.saved import save
-from chaos.runs.simulation import SimResult, simulate
-from workloads.groups import GroupsLoad
-from workloads.groups.acts import (
+from squall.broker.coordinators.groups.classic import ClassicGroup
+from squall.broker.coordinators.groups.consumer.reconciliation import Reconciliation
+from squall.chaos.mutants.m78_rebalance_waits_forever import expire
+from squall.chaos.plans.plan import make_plan
+from squall.chaos.runs.result import Failure
+from squall.chaos.runs.saved import save
+from squall.chaos.runs.simulation import SimResult, simulate
+from squall.workloads.groups import GroupsLoad
+from squall.workloads.groups.acts import (
     CONVERT,
     CRASH,
     DELETE,

@@ -10,11 +10,11 @@ from typing import Any
 
 import pytest
 
-from chaos.plans.plan import make_plan
-from chaos.runs.saved import save
-from chaos.runs.simulation import simulate
-from workloads.pipeline import PipelineLoad
-from workloads.pipeline.steps import ABORT, HALT, LEAVE, PAUSE, SEND
+from squall.chaos.plans.plan import make_plan
+from squall.chaos.runs.saved import save
+from squall.chaos.runs.simulation import simulate
+from squall.workloads.pipeline import PipelineLoad
+from squall.workloads.pipeline.steps import ABORT, HALT, LEAVE, PAUSE, SEND
 
 LOAD = {
     "name": "pipeline", "rate": 4, "instances": 2, "partitions": 2, "poll_pause_ms": 200, "session_timeout_ms": 1500,

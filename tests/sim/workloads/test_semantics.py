@@ -9,11 +9,11 @@ from typing import Any
 
 import pytest
 
-from chaos.plans.plan import make_plan
-from chaos.runs.saved import save
-from chaos.runs.simulation import simulate
-from workloads.pipeline.steps import ABORT, LEAVE, SEND
-from workloads.semantics import SemanticsLoad
+from squall.chaos.plans.plan import make_plan
+from squall.chaos.runs.saved import save
+from squall.chaos.runs.simulation import simulate
+from squall.workloads.pipeline.steps import ABORT, LEAVE, SEND
+from squall.workloads.semantics import SemanticsLoad
 
 MOST, LEAST, EXACTLY = "at most once", "at least once", "exactly once"
 LOAD = {

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from chaos.plans.plan import make_plan
-from chaos.runs.simulation import simulate
-from checkers.history.parser import parse
-from checkers.history.tables import OK, SEND
+from squall.chaos.plans.plan import make_plan
+from squall.chaos.runs.simulation import simulate
+from squall.checkers.history.parser import parse
+from squall.checkers.history.tables import OK, SEND
 
 
 @pytest.mark.parametrize("workload", ["appends", "pipeline", "transactions"])

@@ -7,12 +7,12 @@ from pathlib import Path
 
 import pytest
 
-from chaos.plans.plan import make_plan
-from chaos.runs.saved import save
-from chaos.runs.simulation import simulate
-from reports.page import render
-from reports.run_files import read_run
-from reports.sections.of_run import section_of
+from squall.chaos.plans.plan import make_plan
+from squall.chaos.runs.saved import save
+from squall.chaos.runs.simulation import simulate
+from squall.reports.page import render
+from squall.reports.run_files import read_run
+from squall.reports.sections.of_run import section_of
 
 pytestmark = pytest.mark.gate
 

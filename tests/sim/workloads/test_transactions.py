@@ -6,14 +6,14 @@ import json
 
 import pytest
 
-from chaos.commands.run import plan_of
-from chaos.plans.operations import concrete
-from chaos.plans.plan import make_plan
-from chaos.runs.saved import save
-from chaos.runs.simulation import simulate
-from checkers.history.parser import parse
-from checkers.history.tables import ABORT, COMMIT, NOT_ENDED, OK, POLL, SEND, History
-from workloads.transactions import plain
+from squall.chaos.commands.run import plan_of
+from squall.chaos.plans.operations import concrete
+from squall.chaos.plans.plan import make_plan
+from squall.chaos.runs.saved import save
+from squall.chaos.runs.simulation import simulate
+from squall.checkers.history.parser import parse
+from squall.checkers.history.tables import ABORT, COMMIT, NOT_ENDED, OK, POLL, SEND, History
+from squall.workloads.transactions import plain
 
 pytestmark = pytest.mark.gate
 

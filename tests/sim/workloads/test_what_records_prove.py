@@ -8,17 +8,17 @@ from typing import Any
 
 import pytest
 
-from broker.apis import committed_offsets
-from broker.coordinators.groups.values import Committed
-from broker.log.config import LONG_MAX
-from broker.log.log import Log
-from broker.log.lookups import Found, Lookup
-from broker.log.results import AppendResult
-from broker.protocol.records import decode_records, encode_batch, read_header
-from chaos.mutants.group_plans import GROUPS_LOAD, LEAVE, PIPELINE_LOAD, act, group_plan
-from chaos.plans.plan import Plan, make_plan
-from chaos.runs.simulation import SimResult, simulate
-from checkers.history.parser import parse
+from squall.broker.apis import committed_offsets
+from squall.broker.coordinators.groups.values import Committed
+from squall.broker.log.config import LONG_MAX
+from squall.broker.log.log import Log
+from squall.broker.log.lookups import Found, Lookup
+from squall.broker.log.results import AppendResult
+from squall.broker.protocol.records import decode_records, encode_batch, read_header
+from squall.chaos.mutants.group_plans import GROUPS_LOAD, LEAVE, PIPELINE_LOAD, act, group_plan
+from squall.chaos.plans.plan import Plan, make_plan
+from squall.chaos.runs.simulation import SimResult, simulate
+from squall.checkers.history.parser import parse
 
 DAY_MS = 86_400_000
 APPEND, LOOK_UP, TELL = Log.append_as_leader, Log.offset_for_timestamp, committed_offsets._told

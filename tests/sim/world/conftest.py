@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from chaos.plans.parts import FAST_FAILOVER
-from chaos.runtimes.sim.runtime import SimRuntime
-from chaos.runtimes.sim.world import World
+from squall.chaos.plans.parts import FAST_FAILOVER
+from squall.chaos.runtimes.sim.runtime import SimRuntime
+from squall.chaos.runtimes.sim.world import World
 
 Body = Callable[[SimRuntime], Awaitable[Any]]
 

@@ -10,20 +10,20 @@ import pytest
 import trio
 import trio.testing
 
-from chaos.runtimes import damage
-from chaos.runtimes.contract import Cut, Stream
-from chaos.runtimes.sim import disk, disk_faults
-from chaos.runtimes.sim.disk_names import Names
-from chaos.runtimes.sim.env import SimClock, SimEnv
-from chaos.runtimes.sim.ground import true_wall_ms
-from chaos.runtimes.sim.node import SimNode, _CrashPoint
-from chaos.runtimes.sim.slowness import Slowness
-from chaos.runtimes.sim.wires import Carried, Wire
-from workloads.client import admin, topics
-from workloads.control import Handle, Haunt
-from workloads.groups.seat import Seat, of_member
-from workloads.transactions.process import Process
-from workloads.transactions.writer import Writer
+from squall.chaos.runtimes import damage
+from squall.chaos.runtimes.contract import Cut, Stream
+from squall.chaos.runtimes.sim import disk, disk_faults
+from squall.chaos.runtimes.sim.disk_names import Names
+from squall.chaos.runtimes.sim.env import SimClock, SimEnv
+from squall.chaos.runtimes.sim.ground import true_wall_ms
+from squall.chaos.runtimes.sim.node import SimNode, _CrashPoint
+from squall.chaos.runtimes.sim.slowness import Slowness
+from squall.chaos.runtimes.sim.wires import Carried, Wire
+from squall.workloads.client import admin, topics
+from squall.workloads.control import Handle, Haunt
+from squall.workloads.groups.seat import Seat, of_member
+from squall.workloads.transactions.process import Process
+from squall.workloads.transactions.writer import Writer
 
 Patch = pytest.MonkeyPatch
 

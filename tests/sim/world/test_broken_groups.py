@@ -7,12 +7,12 @@ from typing import Any
 
 import pytest
 
-from broker.coordinators.groups.ledger import Ledger
-from broker.coordinators.groups.values import NO_PRODUCER, OffsetWritten
-from chaos.plans.plan import Plan, make_plan
-from chaos.runs.simulation import simulate
-from workloads.client.groups import membership
-from workloads.registry import SCENARIOS
+from squall.broker.coordinators.groups.ledger import Ledger
+from squall.broker.coordinators.groups.values import NO_PRODUCER, OffsetWritten
+from squall.chaos.plans.plan import Plan, make_plan
+from squall.chaos.runs.simulation import simulate
+from squall.workloads.client.groups import membership
+from squall.workloads.registry import SCENARIOS
 
 pytestmark = pytest.mark.gate
 

@@ -7,15 +7,15 @@ from typing import Any
 
 import pytest
 
-from broker.coordinators.transactions.shard import Shard
-from broker.log import recovery
-from broker.log.indexes import AbortedIndex
-from broker.log.producer_rules import ProducerRules
-from broker.log.producers import ProducerStates
-from broker.replicas.coordinators.marker_sender import MarkerJob
-from broker.replicas.coordinators.transaction_coordinator import TransactionCoordinator
-from chaos.plans.plan import Plan, make_plan
-from chaos.runs.simulation import simulate
+from squall.broker.coordinators.transactions.shard import Shard
+from squall.broker.log import recovery
+from squall.broker.log.indexes import AbortedIndex
+from squall.broker.log.producer_rules import ProducerRules
+from squall.broker.log.producers import ProducerStates
+from squall.broker.replicas.coordinators.marker_sender import MarkerJob
+from squall.broker.replicas.coordinators.transaction_coordinator import TransactionCoordinator
+from squall.chaos.plans.plan import Plan, make_plan
+from squall.chaos.runs.simulation import simulate
 
 pytestmark = pytest.mark.gate
 

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from chaos.plans.plan import make_plan
-from chaos.runs.simulation import simulate
+from squall.chaos.plans.plan import make_plan
+from squall.chaos.runs.simulation import simulate
 
 LOAD = {"topics": 1, "partitions": 2, "producers": 1, "readers": 1, "rate": 20}
 

@@ -10,11 +10,11 @@ from typing import Any
 
 import pytest
 
-from chaos.plans.plan import make_plan
-from chaos.runs.result import SimResult
-from chaos.runs.saved import save
-from chaos.runs.simulation import simulate
-from reports.page import render
+from squall.chaos.plans.plan import make_plan
+from squall.chaos.runs.result import SimResult
+from squall.chaos.runs.saved import save
+from squall.chaos.runs.simulation import simulate
+from squall.reports.page import render
 
 PLAN = Path(__file__).parents[3] / "plans/delayed-end-txn.toml"
 

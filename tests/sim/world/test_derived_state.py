@@ -12,20 +12,20 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from broker.cluster import replay
-from broker.cluster.names import METADATA_TOPIC
-from broker.control.kraft.quorum_storage import QuorumStorage
-from broker.controller.elections import _Target
-from broker.log import recovery
-from broker.log.durability import FlushJob
-from broker.log.indexes import OffsetIndex, TimeIndex
-from broker.log.segment import Segment
-from broker.protocol.schema import metadata_records as records
-from broker.quorum.leadership import Leadership
-from broker.replication import Partition
-from chaos.mutants.hunt_plans import Values, draw, fault, hunt_plan, killings
-from chaos.plans.plan import Plan
-from chaos.runs.simulation import simulate
+from squall.broker.cluster import replay
+from squall.broker.cluster.names import METADATA_TOPIC
+from squall.broker.control.kraft.quorum_storage import QuorumStorage
+from squall.broker.controller.elections import _Target
+from squall.broker.log import recovery
+from squall.broker.log.durability import FlushJob
+from squall.broker.log.indexes import OffsetIndex, TimeIndex
+from squall.broker.log.segment import Segment
+from squall.broker.protocol.schema import metadata_records as records
+from squall.broker.quorum.leadership import Leadership
+from squall.broker.replication import Partition
+from squall.chaos.mutants.hunt_plans import Values, draw, fault, hunt_plan, killings
+from squall.chaos.plans.plan import Plan
+from squall.chaos.runs.simulation import simulate
 
 
 class Mistake(NamedTuple):

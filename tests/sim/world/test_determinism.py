@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from chaos.plans.swarm import swarm_plan
-from chaos.runs.simulation import simulate
+from squall.chaos.plans.swarm import swarm_plan
+from squall.chaos.runs.simulation import simulate
 
 PROGRAM = Path(__file__).with_name("trace_of_a_seed.py")
 ROOT = PROGRAM.parents[3]

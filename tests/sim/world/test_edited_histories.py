@@ -10,14 +10,14 @@ from typing import Any
 
 import pytest
 
-from chaos.plans.plan import make_plan
-from chaos.plans.swarm import swarm_plan
-from chaos.runs.simulation import simulate
-from checkers import agreement
-from checkers.history import seal
-from checkers.history.parser import parse
-from checkers.in_memory import judge_bytes
-from checkers.verdict import UNKNOWN, VALID, Verdict
+from squall.chaos.plans.plan import make_plan
+from squall.chaos.plans.swarm import swarm_plan
+from squall.chaos.runs.simulation import simulate
+from squall.checkers import agreement
+from squall.checkers.history import seal
+from squall.checkers.history.parser import parse
+from squall.checkers.in_memory import judge_bytes
+from squall.checkers.verdict import UNKNOWN, VALID, Verdict
 from tests.support.histories.edited import Line, edited, lines_of, sealed, without_processes, without_send
 
 Info = dict[str, Any]
@@ -152,7 +152,7 @@ def test_what_else_the_files_say_contradicts_it_where_nobody_counted(name: str) 
 
 
 def contradictions(verdict: Verdict) -> list[str]:
-    """What `checkers.agreement` said."""
+    """What `squall.checkers.agreement` said."""
     return [each for each in (*verdict.reasons, *verdict.notes) if each.startswith(("history.jsonl", "run.json"))]
 
 

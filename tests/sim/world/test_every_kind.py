@@ -10,22 +10,22 @@ from typing import Any
 
 import pytest
 
-from chaos.faults.audit import audit
-from chaos.faults.kind import Kind, Trait
-from chaos.faults.kinds import KINDS
-from chaos.plans.plan import Plan, make_plan, read_plan, write_plan
-from chaos.plans.schedule import make_schedule
-from chaos.runs.saved import save
-from chaos.runs.simulation import simulate
-from checkers import fault_traits
-from checkers.fault_classes import class_of, classes_of, not_landed
-from checkers.nemesis_log import SCHEMA, parse_faults
-from reports.fault_words import fault_rows
-from reports.page import render
-from reports.problems import Problem
-from reports.run_files import read_run
-from reports.story_facts import facts_of
-from workloads.registry import SCENARIOS
+from squall.chaos.faults.audit import audit
+from squall.chaos.faults.kind import Kind, Trait
+from squall.chaos.faults.kinds import KINDS
+from squall.chaos.plans.plan import Plan, make_plan, read_plan, write_plan
+from squall.chaos.plans.schedule import make_schedule
+from squall.chaos.runs.saved import save
+from squall.chaos.runs.simulation import simulate
+from squall.checkers import fault_traits
+from squall.checkers.fault_classes import class_of, classes_of, not_landed
+from squall.checkers.nemesis_log import SCHEMA, parse_faults
+from squall.reports.fault_words import fault_rows
+from squall.reports.page import render
+from squall.reports.problems import Problem
+from squall.reports.run_files import read_run
+from squall.reports.story_facts import facts_of
+from squall.workloads.registry import SCENARIOS
 
 pytestmark = pytest.mark.gate
 

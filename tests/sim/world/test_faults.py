@@ -8,14 +8,14 @@ from typing import Any
 import pytest
 import trio
 
-from broker.env import LinkClosed
-from broker.protocol.apis import ApiKey
-from broker.protocol.errors import ErrorCode
-from broker.protocol.schema.api_versions import ApiVersionsRequest
-from broker.protocol.schema.metadata import MetadataRequest
-from broker.protocol.schema.produce import PartitionProduceData, ProduceRequest, TopicProduceData
-from chaos.errors import HarnessError
-from chaos.runtimes.contract import (
+from squall.broker.env import LinkClosed
+from squall.broker.protocol.apis import ApiKey
+from squall.broker.protocol.errors import ErrorCode
+from squall.broker.protocol.schema.api_versions import ApiVersionsRequest
+from squall.broker.protocol.schema.metadata import MetadataRequest
+from squall.broker.protocol.schema.produce import PartitionProduceData, ProduceRequest, TopicProduceData
+from squall.chaos.errors import HarnessError
+from squall.chaos.runtimes.contract import (
     FailWrites,
     FrameAct,
     Frames,
@@ -26,8 +26,8 @@ from chaos.runtimes.contract import (
     SlowDisk,
     Stream,
 )
-from chaos.runtimes.sim import inquiry
-from chaos.runtimes.sim.runtime import SimRuntime
+from squall.chaos.runtimes.sim import inquiry
+from squall.chaos.runtimes.sim.runtime import SimRuntime
 
 Simulated = Callable[..., Any]
 CLIENT_LINK = Link("CLIENT", 1)

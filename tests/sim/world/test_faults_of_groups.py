@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 
-from chaos.plans.group_scenes import GroupScene, coordinators_that_go, expired_offsets, slow_loads
-from chaos.plans.plan import make_plan
-from chaos.plans.swarm import _drawn, _staged, swarm_plan
-from chaos.runs.simulation import simulate
-from workloads.registry import SCENARIOS
+from squall.chaos.plans.group_scenes import GroupScene, coordinators_that_go, expired_offsets, slow_loads
+from squall.chaos.plans.plan import make_plan
+from squall.chaos.plans.swarm import _drawn, _staged, swarm_plan
+from squall.chaos.runs.simulation import simulate
+from squall.workloads.registry import SCENARIOS
 
 SLOW_SYNC = {"api": "SyncGroup", "act": "delay", "delay_ms": 600, "count": 0, "side": "clients"}
 BEATS = {"api": "Heartbeat", "act": "error", "error": "REBALANCE_IN_PROGRESS", "count": 1, "side": "clients"}

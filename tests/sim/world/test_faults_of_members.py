@@ -8,14 +8,14 @@ from typing import Any
 
 import pytest
 
-from chaos.faults.kinds.member_crash import KIND as MEMBER_CRASH
-from chaos.faults.kinds.member_twin import KIND as MEMBER_TWIN
-from chaos.faults.proofs import told_of_a_twin
-from chaos.plans.group_scenes import members_that_vanish
-from chaos.plans.plan import PlanError, make_plan, with_schedule
-from chaos.plans.swarm import _drawn, _staged, swarm_plan
-from chaos.runs.simulation import simulate
-from workloads.registry import SCENARIOS
+from squall.chaos.faults.kinds.member_crash import KIND as MEMBER_CRASH
+from squall.chaos.faults.kinds.member_twin import KIND as MEMBER_TWIN
+from squall.chaos.faults.proofs import told_of_a_twin
+from squall.chaos.plans.group_scenes import members_that_vanish
+from squall.chaos.plans.plan import PlanError, make_plan, with_schedule
+from squall.chaos.plans.swarm import _drawn, _staged, swarm_plan
+from squall.chaos.runs.simulation import simulate
+from squall.workloads.registry import SCENARIOS
 
 GROUPS = {
     "name": "groups", "rate": 4, "partitions": 3, "members": 2, "churn": 0, "poll_pause_ms": 200,

@@ -7,13 +7,13 @@ from dataclasses import replace
 from random import Random
 from typing import Any
 
-from chaos.faults.kind import LandingGround, at_a_coordinator
-from chaos.faults.kinds import KINDS
-from chaos.faults.vocabulary import make_fault
-from chaos.plans.landing import landing
-from chaos.plans.plan import make_plan
-from chaos.plans.swarm import swarm_plan
-from chaos.runs.simulation import simulate
+from squall.chaos.faults.kind import LandingGround, at_a_coordinator
+from squall.chaos.faults.kinds import KINDS
+from squall.chaos.faults.vocabulary import make_fault
+from squall.chaos.plans.landing import landing
+from squall.chaos.plans.plan import make_plan
+from squall.chaos.plans.swarm import swarm_plan
+from squall.chaos.runs.simulation import simulate
 
 LOAD = {"name": "transactions", "generation": 1, "rate": 4}
 MARKERS = {"api": "WriteTxnMarkers", "act": "delay", "delay_ms": 700, "count": 0, "side": "peers"}

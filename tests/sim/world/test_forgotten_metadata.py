@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from chaos.faults.stage import Stage
-from chaos.plans.plan import Plan, make_plan
-from chaos.runs.simulation import SimResult, simulate
+from squall.chaos.faults.stage import Stage
+from squall.chaos.plans.plan import Plan, make_plan
+from squall.chaos.runs.simulation import SimResult, simulate
 
 FORGETS = {"how": "EIO", "op": "fsync", "nth": 1.0}
 

@@ -13,20 +13,20 @@ from typing import Any
 
 import pytest
 
-from broker.apis import produce
-from broker.apis.fetch import FetchApi
-from broker.apis.produce import ProduceApi
-from broker.coordinators.groups.classic import ClassicGroup
-from broker.protocol.errors import ErrorCode
-from broker.replicas.waiters import ProduceResult
-from broker.replication import Partition
-from broker.replication.rules import Rules
-from chaos.plans.plan import Plan, make_plan
-from chaos.runs.figures import says
-from chaos.runs.simulation import simulate
-from checkers.history.parser import parse
-from checkers.in_memory import judge_bytes
-from checkers.verdict import INVALID, UNKNOWN, VALID, Verdict
+from squall.broker.apis import produce
+from squall.broker.apis.fetch import FetchApi
+from squall.broker.apis.produce import ProduceApi
+from squall.broker.coordinators.groups.classic import ClassicGroup
+from squall.broker.protocol.errors import ErrorCode
+from squall.broker.replicas.waiters import ProduceResult
+from squall.broker.replication import Partition
+from squall.broker.replication.rules import Rules
+from squall.chaos.plans.plan import Plan, make_plan
+from squall.chaos.runs.figures import says
+from squall.chaos.runs.simulation import simulate
+from squall.checkers.history.parser import parse
+from squall.checkers.in_memory import judge_bytes
+from squall.checkers.verdict import INVALID, UNKNOWN, VALID, Verdict
 
 READ_COMMITTED = 1
 APPENDS = {"name": "appends", "rate": 20, "partitions": 1, "topics": 1, "readers": 2}

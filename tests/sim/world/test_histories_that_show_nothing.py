@@ -10,15 +10,15 @@ from typing import Any
 
 import pytest
 
-from chaos.plans.plan import Plan, make_plan
-from chaos.runs.figures import says
-from chaos.runs.result import SimResult
-from chaos.runs.simulation import simulate
-from checkers.history.groups import EVENTS
-from checkers.history.parser import parse
-from checkers.in_memory import Judgement, judge_bytes
-from checkers.verdict import INVALID, UNKNOWN, VALID
-from workloads.registry import SCENARIOS
+from squall.chaos.plans.plan import Plan, make_plan
+from squall.chaos.runs.figures import says
+from squall.chaos.runs.result import SimResult
+from squall.chaos.runs.simulation import simulate
+from squall.checkers.history.groups import EVENTS
+from squall.checkers.history.parser import parse
+from squall.checkers.in_memory import Judgement, judge_bytes
+from squall.checkers.verdict import INVALID, UNKNOWN, VALID
+from squall.workloads.registry import SCENARIOS
 
 Line = dict[str, Any]
 NO_MEMBERS = "the history has no members of groups that owned partitions"

@@ -10,17 +10,17 @@ from typing import Any
 import pytest
 import trio
 
-from broker.node import Node
-from chaos.cli import INTERRUPTED, run
-from chaos.errors import HarnessError
-from chaos.plans.plan import Plan
-from chaos.runs import simulation
-from chaos.runs.run import Run
-from chaos.runs.simulation import simulate
-from chaos.runtimes.sim import passes
-from chaos.runtimes.sim.invariants.watch import Watch
-from chaos.runtimes.sim.runtime import SimRuntime
-from workloads.client.producer import Producer
+from squall.broker.node import Node
+from squall.chaos.cli import INTERRUPTED, run
+from squall.chaos.errors import HarnessError
+from squall.chaos.plans.plan import Plan
+from squall.chaos.runs import simulation
+from squall.chaos.runs.run import Run
+from squall.chaos.runs.simulation import simulate
+from squall.chaos.runtimes.sim import passes
+from squall.chaos.runtimes.sim.invariants.watch import Watch
+from squall.chaos.runtimes.sim.runtime import SimRuntime
+from squall.workloads.client.producer import Producer
 
 
 def raise_out_of_nowhere(number: int, frame: Any) -> None:

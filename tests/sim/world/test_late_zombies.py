@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
+from squall.workloads.transactions.process import Process
 from tests.sim.world.test_zombies import evidence, haunted
-from workloads.transactions.process import Process
 
 
 def test_what_an_earlier_attempt_did_is_not_the_zombies(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections import Counter
 
-from chaos.plans.plan import make_plan
-from chaos.plans.swarm import swarm_plan
-from chaos.runs.simulation import simulate
-from workloads.registry import SCENARIOS
+from squall.chaos.plans.plan import make_plan
+from squall.chaos.plans.swarm import swarm_plan
+from squall.chaos.runs.simulation import simulate
+from squall.workloads.registry import SCENARIOS
 
 WAYS = (
     "classic group taken over under its members",

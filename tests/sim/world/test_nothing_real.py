@@ -11,10 +11,10 @@ import pytest
 ROOT = Path(__file__).parents[3]
 AUDITED = """
 import sys
-import chaos.runs.simulation, chaos.mutants
-from chaos.plans.plan import with_schedule
-from chaos.runtimes.sim.preload import load_what_comes_late
-from chaos.runs.simulation import simulate
+import squall.chaos.runs.simulation, squall.chaos.mutants
+from squall.chaos.plans.plan import with_schedule
+from squall.chaos.runtimes.sim.preload import load_what_comes_late
+from squall.chaos.runs.simulation import simulate
 
 def plan(seed):
     return with_schedule({"seed": seed, "runtime": "sim", "time_s": 6, "workload": {"rate": 20}}, None)

@@ -6,14 +6,14 @@ from typing import Any
 
 import pytest
 
-from broker.apis.produce import ProduceApi
-from broker.coordinators.transactions.shard import Shard
-from broker.coordinators.transactions.values import Answer, Decision, InitProducer, Request
-from broker.protocol.errors import ErrorCode
-from chaos.plans.plan import make_plan
-from chaos.runs.result import SimResult
-from chaos.runs.simulation import simulate
-from checkers.verdict import INVALID, UNKNOWN
+from squall.broker.apis.produce import ProduceApi
+from squall.broker.coordinators.transactions.shard import Shard
+from squall.broker.coordinators.transactions.values import Answer, Decision, InitProducer, Request
+from squall.broker.protocol.errors import ErrorCode
+from squall.chaos.plans.plan import make_plan
+from squall.chaos.runs.result import SimResult
+from squall.chaos.runs.simulation import simulate
+from squall.checkers.verdict import INVALID, UNKNOWN
 
 REFUSED_ID = "squall-1"
 NO_MEMBER_OF_ISR = int(ErrorCode.NOT_ENOUGH_REPLICAS)

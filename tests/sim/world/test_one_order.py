@@ -12,22 +12,22 @@ from typing import Any
 
 import pytest
 
-from broker.env import Transport
-from broker.net.connection import Connection
-from broker.protocol.header import decode_response_header, encode_request
-from broker.protocol.records import Record, encode_batch
-from broker.protocol.schema import delete_records as deleting
-from broker.protocol.schema import describe_configs as describing
-from broker.protocol.schema import find_coordinator as finding
-from broker.protocol.schema import incremental_alter_configs as altering
-from broker.protocol.schema import init_producer_id as initializing
-from broker.protocol.schema import list_offsets as listing
-from broker.protocol.schema import offset_commit as committing
-from broker.protocol.schema import offset_fetch as fetching
-from broker.protocol.schema import produce as producing
-from broker.protocol.schema.create_topics import CreatableReplicaAssignment, CreatableTopic, CreateTopicsRequest
-from chaos.runtimes.sim.invariants.connections import Connections
-from chaos.runtimes.sim.runtime import SimRuntime
+from squall.broker.env import Transport
+from squall.broker.net.connection import Connection
+from squall.broker.protocol.header import decode_response_header, encode_request
+from squall.broker.protocol.records import Record, encode_batch
+from squall.broker.protocol.schema import delete_records as deleting
+from squall.broker.protocol.schema import describe_configs as describing
+from squall.broker.protocol.schema import find_coordinator as finding
+from squall.broker.protocol.schema import incremental_alter_configs as altering
+from squall.broker.protocol.schema import init_producer_id as initializing
+from squall.broker.protocol.schema import list_offsets as listing
+from squall.broker.protocol.schema import offset_commit as committing
+from squall.broker.protocol.schema import offset_fetch as fetching
+from squall.broker.protocol.schema import produce as producing
+from squall.broker.protocol.schema.create_topics import CreatableReplicaAssignment, CreatableTopic, CreateTopicsRequest
+from squall.chaos.runtimes.sim.invariants.connections import Connections
+from squall.chaos.runtimes.sim.runtime import SimRuntime
 
 SEEDS = range(10)
 TOPIC, PIPELINED, ROUNDS, RECORDS = 2, 4, 5, 6
@@ -42,7 +42,7 @@ class Raw:
 
     async def pipeline(self, *requests: Any) -> list[Any]:
         """The answers, in the order in which they came."""
-        from broker.protocol.apis import response_class
+        from squall.broker.protocol.apis import response_class
 
         keys = [request.API_KEY for request in requests]
         frames = b"".join(

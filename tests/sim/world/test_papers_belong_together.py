@@ -10,10 +10,10 @@ from typing import Any
 
 import pytest
 
-from chaos.plans.plan import make_plan
-from chaos.runs.simulation import simulate
-from checkers.in_memory import judge_bytes
-from checkers.verdict import UNKNOWN, VALID, Verdict
+from squall.chaos.plans.plan import make_plan
+from squall.chaos.runs.simulation import simulate
+from squall.checkers.in_memory import judge_bytes
+from squall.checkers.verdict import UNKNOWN, VALID, Verdict
 
 Info = dict[str, Any]
 KILL = {"at_s": 3.0, "duration_s": 2.0, "action": "kill", "target": "node:1"}

@@ -7,8 +7,8 @@ import pytest
 import trio
 import trio._core._run as trio_run
 
-from chaos.runtimes.sim import passes
-from chaos.runtimes.sim.kernel import Kernel
+from squall.chaos.runtimes.sim import passes
+from squall.chaos.runtimes.sim.kernel import Kernel
 
 
 def order(seed: int) -> list[tuple[float, int]]:

@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from broker.apis.fetch_session import FetchSession
-from chaos.plans.plan import Plan, make_plan
-from chaos.runs.simulation import SimResult, simulate
+from squall.broker.apis.fetch_session import FetchSession
+from squall.chaos.plans.plan import Plan, make_plan
+from squall.chaos.runs.simulation import SimResult, simulate
 
 STUCK_S = 4.0
 LOAD_S = 16.0

@@ -6,11 +6,11 @@ from typing import Any
 
 import pytest
 
-from broker.log import manager
-from broker.log.log import Log
-from chaos.plans.plan import make_plan
-from chaos.runs.simulation import simulate
-from checkers.verdict import Judged
+from squall.broker.log import manager
+from squall.broker.log.log import Log
+from squall.chaos.plans.plan import make_plan
+from squall.chaos.runs.simulation import simulate
+from squall.checkers.verdict import Judged
 
 SEED = 3
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from chaos.plans.parts import FAST_FAILOVER
-from chaos.plans.plan import make_plan
-from chaos.runs.simulation import simulate
+from squall.chaos.plans.parts import FAST_FAILOVER
+from squall.chaos.plans.plan import make_plan
+from squall.chaos.runs.simulation import simulate
 
 
 @pytest.mark.parametrize("sessions", [False, True])

@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 
-from broker.controller import brokers
-from chaos.faults.kinds import stop
-from chaos.mutants.hunt_plans import fault, hunt_plan
-from chaos.runs.simulation import simulate
-from checkers.fault_classes import not_landed
+from squall.broker.controller import brokers
+from squall.chaos.faults.kinds import stop
+from squall.chaos.mutants.hunt_plans import fault, hunt_plan
+from squall.chaos.runs.simulation import simulate
+from squall.checkers.fault_classes import not_landed
 from tests.sim.world.swallowing import deaf
 
 Patch = pytest.MonkeyPatch

@@ -5,12 +5,12 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from chaos.mutants import find
-from chaos.runs.saved import save
-from chaos.runs.simulation import simulate
-from reports.run_files import read_run
-from reports.shelf import one
-from reports.telling import tellings_of
+from squall.chaos.mutants import find
+from squall.chaos.runs.saved import save
+from squall.chaos.runs.simulation import simulate
+from squall.reports.run_files import read_run
+from squall.reports.shelf import one
+from squall.reports.telling import tellings_of
 
 SAID = re.compile(
     r"group squall-group: committed offset of groups-0-\d is (\d+) \(record (\d+)\), "

@@ -15,11 +15,11 @@ import pytest
 import trio
 import trio.testing
 
-from chaos.faults.kinds import KINDS
-from chaos.plans.plan import Plan, make_plan
-from chaos.runs.simulation import simulate
-from chaos.runtimes.contract import NodeState, Stream
-from checkers.fault_classes import not_landed
+from squall.chaos.faults.kinds import KINDS
+from squall.chaos.plans.plan import Plan, make_plan
+from squall.chaos.runs.simulation import simulate
+from squall.chaos.runtimes.contract import NodeState, Stream
+from squall.checkers.fault_classes import not_landed
 from tests.sim.world.swallowing import (
     LASTS_S,
     alive_between,

@@ -6,17 +6,17 @@ from typing import Any
 
 import pytest
 
-from broker.apis.produce import ProduceApi, ProduceResult
-from broker.protocol.errors import ErrorCode
-from broker.replicas.replica_manager import ReplicaManager
-from chaos.plans.plan import Plan, make_plan
-from chaos.runs.result import SimResult
-from chaos.runs.simulation import simulate
-from checkers.fault_classes import not_landed
-from checkers.history.parser import parse
-from checkers.history.tables import SEND
-from checkers.history.values import AFTER_HEALING
-from workloads.client import admin, topics
+from squall.broker.apis.produce import ProduceApi, ProduceResult
+from squall.broker.protocol.errors import ErrorCode
+from squall.broker.replicas.replica_manager import ReplicaManager
+from squall.chaos.plans.plan import Plan, make_plan
+from squall.chaos.runs.result import SimResult
+from squall.chaos.runs.simulation import simulate
+from squall.checkers.fault_classes import not_landed
+from squall.checkers.history.parser import parse
+from squall.checkers.history.tables import SEND
+from squall.checkers.history.values import AFTER_HEALING
+from squall.workloads.client import admin, topics
 
 LOAD = {"rate": 20, "topics": 1, "partitions": 2, "min_bytes": 200, "max_bytes": 300, "readers": 1, "producers": 2}
 

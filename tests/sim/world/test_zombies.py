@@ -7,15 +7,15 @@ from typing import Any
 
 import pytest
 
-from broker.log.producer_rules import Producer, ProducerRules
-from broker.protocol.records import BatchHeader
-from chaos.plans.plan import PlanError, make_plan, with_schedule
-from chaos.plans.schedule import DEFAULT_KINDS
-from chaos.plans.swarm import swarm_plan
-from chaos.runs.result import SimResult
-from chaos.runs.simulation import simulate
-from checkers.history.tables import FAIL
-from workloads.registry import SCENARIOS
+from squall.broker.log.producer_rules import Producer, ProducerRules
+from squall.broker.protocol.records import BatchHeader
+from squall.chaos.plans.plan import PlanError, make_plan, with_schedule
+from squall.chaos.plans.schedule import DEFAULT_KINDS
+from squall.chaos.plans.swarm import swarm_plan
+from squall.chaos.runs.result import SimResult
+from squall.chaos.runs.simulation import simulate
+from squall.checkers.history.tables import FAIL
+from squall.workloads.registry import SCENARIOS
 
 LOAD = {"name": "transactions", "rate": 4, "producers": 2, "partitions": 2, "aborts": 0.0}
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import json
 import sys
 
-from chaos.plans.swarm import swarm_plan
-from chaos.runs.simulation import simulate
+from squall.chaos.plans.swarm import swarm_plan
+from squall.chaos.runs.simulation import simulate
 
 
 def main() -> None:

@@ -6,8 +6,8 @@ from struct import pack_into
 
 from crc32c import crc32c
 
-from broker.protocol.compression import compress
-from broker.protocol.records import HEADER_SIZE, Record, encode_batch
+from squall.broker.protocol.compression import compress
+from squall.broker.protocol.records import HEADER_SIZE, Record, encode_batch
 
 SMALLEST_RECORD = bytes((12, 0, 0, 0, 1, 1, 0))
 """Six bytes long, without key, value and headers."""

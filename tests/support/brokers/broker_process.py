@@ -11,7 +11,7 @@ import time
 from pathlib import Path
 from typing import NamedTuple
 
-from broker.protocol.schema.metadata import MetadataRequest
+from squall.broker.protocol.schema.metadata import MetadataRequest
 from tests.support.brokers.raw_client import RawClient
 
 READY_S = 100.0
@@ -19,7 +19,7 @@ REPORT = '"e":"turns_measured"'
 
 
 class LongestTurn(NamedTuple):
-    """The most that one step of one of the broker's tasks has done (`broker.turn_meter`)."""
+    """The most that one step of one of the broker's tasks has done (`squall.broker.turn_meter`)."""
 
     seconds: float
     """CPU time."""
@@ -53,7 +53,7 @@ class BrokerProcess:
         self.log = folder / "broker.log"
         with self.log.open("wb") as log:
             self.process = subprocess.Popen(
-                [sys.executable, "-m", "broker", "--config", str(config)],
+                [sys.executable, "-m", "squall.broker", "--config", str(config)],
                 stdout=log,
                 stderr=log,
                 stdin=subprocess.DEVNULL,

@@ -6,7 +6,7 @@ import threading
 import time
 from types import TracebackType
 
-from broker.protocol.schema.metadata import MetadataRequest
+from squall.broker.protocol.schema.metadata import MetadataRequest
 from tests.support.brokers.broker_process import BrokerProcess
 
 

@@ -12,15 +12,15 @@ from typing import Any
 
 import trio
 
-from broker.cluster.feed import ImageFeed
-from broker.control.forwarder import Forwarder, open_envelope
-from broker.control.kraft.controller_service import ControllerService, LeadershipLost
-from broker.control.lifecycle import BrokerLifecycle
-from broker.net.later import Later
-from broker.protocol.apis import ApiKey, request_class, response_class
-from broker.protocol.errors import ErrorCode
-from broker.protocol.metadata_frame import decode_metadata_record, encode_metadata_record
-from broker.protocol.schema.describe_quorum import (
+from squall.broker.cluster.feed import ImageFeed
+from squall.broker.control.forwarder import Forwarder, open_envelope
+from squall.broker.control.kraft.controller_service import ControllerService, LeadershipLost
+from squall.broker.control.lifecycle import BrokerLifecycle
+from squall.broker.net.later import Later
+from squall.broker.protocol.apis import ApiKey, request_class, response_class
+from squall.broker.protocol.errors import ErrorCode
+from squall.broker.protocol.metadata_frame import decode_metadata_record, encode_metadata_record
+from squall.broker.protocol.schema.describe_quorum import (
     DescribeQuorumResponse,
     DescribeQuorumResponsePartitionData,
     DescribeQuorumResponseTopicData,

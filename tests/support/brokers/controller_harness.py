@@ -8,17 +8,17 @@ from __future__ import annotations
 import random
 from typing import Any
 
-from broker.cluster.image import ELR_FEATURE, ClusterImage, PartitionImage
-from broker.cluster.replay import replay
-from broker.cluster.settings import ControllerSettings
-from broker.controller.controller import Controller
-from broker.controller.decision import Decision
-from broker.controller.features import FEATURES
-from broker.protocol.apis import ApiKey
-from broker.protocol.errors import ErrorCode
-from broker.protocol.schema import alter_partition, create_topics
-from broker.protocol.schema.broker_heartbeat import BrokerHeartbeatRequest, BrokerHeartbeatResponse
-from broker.protocol.schema.broker_registration import BrokerRegistrationRequest, Feature, Listener
+from squall.broker.cluster.image import ELR_FEATURE, ClusterImage, PartitionImage
+from squall.broker.cluster.replay import replay
+from squall.broker.cluster.settings import ControllerSettings
+from squall.broker.controller.controller import Controller
+from squall.broker.controller.decision import Decision
+from squall.broker.controller.features import FEATURES
+from squall.broker.protocol.apis import ApiKey
+from squall.broker.protocol.errors import ErrorCode
+from squall.broker.protocol.schema import alter_partition, create_topics
+from squall.broker.protocol.schema.broker_heartbeat import BrokerHeartbeatRequest, BrokerHeartbeatResponse
+from squall.broker.protocol.schema.broker_registration import BrokerRegistrationRequest, Feature, Listener
 from tests.support.brokers.in_memory import broker_config
 
 CLUSTER_ID = "test-cluster"

@@ -7,28 +7,28 @@ from typing import Any, ClassVar
 
 import trio
 
-from broker.cluster.image import ImageDelta
-from broker.coordinators.groups import records as group_records
-from broker.coordinators.groups.ledger import Ledger
-from broker.coordinators.groups.values import Commit, Committed, FetchOffsets, Join, TxnCommit
-from broker.coordinators.transactions import records as txn_records
-from broker.coordinators.transactions.values import Answer, Request, Transaction, Written
-from broker.log.markers import Marker, read_marker
-from broker.protocol.errors import ErrorCode
-from broker.protocol.records import BatchHeader, decode_batch
-from broker.protocol.schema.write_txn_markers import (
+from squall.broker.cluster.image import ImageDelta
+from squall.broker.coordinators.groups import records as group_records
+from squall.broker.coordinators.groups.ledger import Ledger
+from squall.broker.coordinators.groups.values import Commit, Committed, FetchOffsets, Join, TxnCommit
+from squall.broker.coordinators.transactions import records as txn_records
+from squall.broker.coordinators.transactions.values import Answer, Request, Transaction, Written
+from squall.broker.log.markers import Marker, read_marker
+from squall.broker.protocol.errors import ErrorCode
+from squall.broker.protocol.records import BatchHeader, decode_batch
+from squall.broker.protocol.schema.write_txn_markers import (
     WritableTxnMarkerPartitionResult,
     WritableTxnMarkerResult,
     WritableTxnMarkerTopicResult,
     WriteTxnMarkersRequest,
     WriteTxnMarkersResponse,
 )
-from broker.replicas.coordinators import group_coordinator, transaction_coordinator
-from broker.replicas.coordinators.group_coordinator import GroupCoordinator
-from broker.replicas.coordinators.marker_sender import MarkerSender
-from broker.replicas.coordinators.producer_ids import ProducerIds
-from broker.replicas.coordinators.transaction_coordinator import TransactionCoordinator
-from broker.replicas.hosted import Hosted
+from squall.broker.replicas.coordinators import group_coordinator, transaction_coordinator
+from squall.broker.replicas.coordinators.group_coordinator import GroupCoordinator
+from squall.broker.replicas.coordinators.marker_sender import MarkerSender
+from squall.broker.replicas.coordinators.producer_ids import ProducerIds
+from squall.broker.replicas.coordinators.transaction_coordinator import TransactionCoordinator
+from squall.broker.replicas.hosted import Hosted
 from tests.support.brokers.in_memory import IDS, MemoryBroker
 
 

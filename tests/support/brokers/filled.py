@@ -9,9 +9,9 @@ from collections.abc import Iterator
 from functools import cache
 from typing import Any, get_args, get_origin, get_type_hints
 
-from broker.protocol.apis import APIS, request_class
-from broker.protocol.records import Record, encode_batch
-from broker.protocol.wire import Message, Structure
+from squall.broker.protocol.apis import APIS, request_class
+from squall.broker.protocol.records import Record, encode_batch
+from squall.broker.protocol.wire import Message, Structure
 
 Path = tuple[str, ...]
 """Names of fields, from the message to a list in it."""

@@ -14,37 +14,37 @@ from typing import Any
 
 import trio
 
-from broker.apis.fetch import FetchApi
-from broker.apis.fetch_session import FetchSessions
-from broker.apis.offsets import OffsetApis
-from broker.apis.produce import ProduceApi
-from broker.apis.record_gate import RecordGate
-from broker.apis.txn_gate import TxnGate
-from broker.apis.txn_markers import TxnMarkersApi
-from broker.apis.unpacking import Unpacking
-from broker.cluster.image import Broker, ClusterImage, ImageDelta, PartitionImage, Topic
-from broker.config import BrokerConfig
-from broker.control.orders import orders_of
-from broker.log.config import LogConfig
-from broker.log.manager import LogManager
-from broker.net.connection import Connection, Slot
-from broker.net.deadlines import TICK_MS, Timers
-from broker.net.later import Later
-from broker.net.server import Server
-from broker.protocol.apis import ApiKey, response_class, response_header_version
-from broker.protocol.errors import ErrorCode
-from broker.protocol.hot import FetchOut, FetchPartOut, decode_fetch_response
-from broker.protocol.schema.fetch import FetchPartition, FetchRequest, FetchTopic, ForgottenTopic, ReplicaState
-from broker.protocol.schema.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
-from broker.protocol.schema.produce import PartitionProduceData, ProduceRequest, TopicProduceData
-from broker.protocol.schema.write_txn_markers import (
+from squall.broker.apis.fetch import FetchApi
+from squall.broker.apis.fetch_session import FetchSessions
+from squall.broker.apis.offsets import OffsetApis
+from squall.broker.apis.produce import ProduceApi
+from squall.broker.apis.record_gate import RecordGate
+from squall.broker.apis.txn_gate import TxnGate
+from squall.broker.apis.txn_markers import TxnMarkersApi
+from squall.broker.apis.unpacking import Unpacking
+from squall.broker.cluster.image import Broker, ClusterImage, ImageDelta, PartitionImage, Topic
+from squall.broker.config import BrokerConfig
+from squall.broker.control.orders import orders_of
+from squall.broker.log.config import LogConfig
+from squall.broker.log.manager import LogManager
+from squall.broker.net.connection import Connection, Slot
+from squall.broker.net.deadlines import TICK_MS, Timers
+from squall.broker.net.later import Later
+from squall.broker.net.server import Server
+from squall.broker.protocol.apis import ApiKey, response_class, response_header_version
+from squall.broker.protocol.errors import ErrorCode
+from squall.broker.protocol.hot import FetchOut, FetchPartOut, decode_fetch_response
+from squall.broker.protocol.schema.fetch import FetchPartition, FetchRequest, FetchTopic, ForgottenTopic, ReplicaState
+from squall.broker.protocol.schema.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
+from squall.broker.protocol.schema.produce import PartitionProduceData, ProduceRequest, TopicProduceData
+from squall.broker.protocol.schema.write_txn_markers import (
     WritableTxnMarker,
     WritableTxnMarkerTopic,
     WriteTxnMarkersRequest,
 )
-from broker.replicas.coordinators.enrolment import Enrolled, Place
-from broker.replicas.hosted import Hosted
-from broker.replicas.replica_manager import ReplicaManager
+from squall.broker.replicas.coordinators.enrolment import Enrolled, Place
+from squall.broker.replicas.hosted import Hosted
+from squall.broker.replicas.replica_manager import ReplicaManager
 from tests.support.brokers.memory_env import MemoryNetwork, MemoryTransport, Pipe, SteppedEnv
 from tests.support.disks.batches import batch
 from tests.support.disks.memory_fs import MemoryFs

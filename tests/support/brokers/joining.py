@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from broker.protocol.errors import ErrorCode
-from broker.protocol.schema.find_coordinator import FindCoordinatorRequest
-from broker.protocol.schema.join_group import JoinGroupRequest, JoinGroupRequestProtocol
+from squall.broker.protocol.errors import ErrorCode
+from squall.broker.protocol.schema.find_coordinator import FindCoordinatorRequest
+from squall.broker.protocol.schema.join_group import JoinGroupRequest, JoinGroupRequestProtocol
 from tests.support.brokers.broker_process import BrokerProcess
 
 

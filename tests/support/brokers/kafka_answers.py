@@ -11,51 +11,55 @@ from typing import Any, NamedTuple
 
 import trio
 
-from broker.protocol.errors import ErrorCode
-from broker.protocol.records import Record, encode_batch
-from broker.protocol.schema.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
-from broker.protocol.schema.create_topics import CreatableTopic, CreateTopicsRequest
-from broker.protocol.schema.delete_groups import DeleteGroupsRequest
-from broker.protocol.schema.delete_records import DeleteRecordsPartition, DeleteRecordsRequest, DeleteRecordsTopic
-from broker.protocol.schema.delete_topics import DeleteTopicsRequest, DeleteTopicState
-from broker.protocol.schema.describe_groups import DescribeGroupsRequest
-from broker.protocol.schema.describe_producers import DescribeProducersRequest, TopicRequest
-from broker.protocol.schema.describe_quorum import (
+from squall.broker.protocol.errors import ErrorCode
+from squall.broker.protocol.records import Record, encode_batch
+from squall.broker.protocol.schema.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
+from squall.broker.protocol.schema.create_topics import CreatableTopic, CreateTopicsRequest
+from squall.broker.protocol.schema.delete_groups import DeleteGroupsRequest
+from squall.broker.protocol.schema.delete_records import (
+    DeleteRecordsPartition,
+    DeleteRecordsRequest,
+    DeleteRecordsTopic,
+)
+from squall.broker.protocol.schema.delete_topics import DeleteTopicsRequest, DeleteTopicState
+from squall.broker.protocol.schema.describe_groups import DescribeGroupsRequest
+from squall.broker.protocol.schema.describe_producers import DescribeProducersRequest, TopicRequest
+from squall.broker.protocol.schema.describe_quorum import (
     DescribeQuorumRequest,
     DescribeQuorumRequestPartitionData,
     DescribeQuorumRequestTopicData,
 )
-from broker.protocol.schema.fetch import FetchPartition, FetchRequest, FetchTopic
-from broker.protocol.schema.find_coordinator import FindCoordinatorRequest
-from broker.protocol.schema.heartbeat import HeartbeatRequest
-from broker.protocol.schema.init_producer_id import InitProducerIdRequest
-from broker.protocol.schema.join_group import JoinGroupRequest, JoinGroupRequestProtocol
-from broker.protocol.schema.leave_group import LeaveGroupRequest, MemberIdentity
-from broker.protocol.schema.metadata import MetadataRequest, MetadataRequestTopic
-from broker.protocol.schema.offset_commit import (
+from squall.broker.protocol.schema.fetch import FetchPartition, FetchRequest, FetchTopic
+from squall.broker.protocol.schema.find_coordinator import FindCoordinatorRequest
+from squall.broker.protocol.schema.heartbeat import HeartbeatRequest
+from squall.broker.protocol.schema.init_producer_id import InitProducerIdRequest
+from squall.broker.protocol.schema.join_group import JoinGroupRequest, JoinGroupRequestProtocol
+from squall.broker.protocol.schema.leave_group import LeaveGroupRequest, MemberIdentity
+from squall.broker.protocol.schema.metadata import MetadataRequest, MetadataRequestTopic
+from squall.broker.protocol.schema.offset_commit import (
     OffsetCommitRequest,
     OffsetCommitRequestPartition,
     OffsetCommitRequestTopic,
 )
-from broker.protocol.schema.offset_delete import (
+from squall.broker.protocol.schema.offset_delete import (
     OffsetDeleteRequest,
     OffsetDeleteRequestPartition,
     OffsetDeleteRequestTopic,
 )
-from broker.protocol.schema.offset_fetch import (
+from squall.broker.protocol.schema.offset_fetch import (
     OffsetFetchRequest,
     OffsetFetchRequestGroup,
     OffsetFetchRequestTopic,
     OffsetFetchRequestTopics,
 )
-from broker.protocol.schema.produce import PartitionProduceData, ProduceRequest, TopicProduceData
-from broker.protocol.schema.sync_group import SyncGroupRequest
-from broker.protocol.schema.txn_offset_commit import (
+from squall.broker.protocol.schema.produce import PartitionProduceData, ProduceRequest, TopicProduceData
+from squall.broker.protocol.schema.sync_group import SyncGroupRequest
+from squall.broker.protocol.schema.txn_offset_commit import (
     TxnOffsetCommitRequest,
     TxnOffsetCommitRequestPartition,
     TxnOffsetCommitRequestTopic,
 )
-from broker.protocol.schema.write_txn_markers import (
+from squall.broker.protocol.schema.write_txn_markers import (
     WritableTxnMarker,
     WritableTxnMarkerTopic,
     WriteTxnMarkersRequest,

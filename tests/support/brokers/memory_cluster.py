@@ -12,30 +12,30 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import trio
 
-from broker.config import BrokerConfig
-from broker.control.kraft.plane import KraftPlane
-from broker.control.planes import control_plane
-from broker.coordinators.partitions import partition_of
-from broker.net.peers import PeerClient
-from broker.node import Node, broker_main
-from broker.protocol.apis import ApiKey
-from broker.protocol.errors import ErrorCode
-from broker.protocol.records import decode_batch
-from broker.protocol.schema.add_partitions_to_txn import AddPartitionsToTxnRequest, AddPartitionsToTxnTopic
-from broker.protocol.schema.describe_transactions import DescribeTransactionsRequest
-from broker.protocol.schema.end_txn import EndTxnRequest
-from broker.protocol.schema.find_coordinator import FindCoordinatorRequest
-from broker.protocol.schema.init_producer_id import InitProducerIdRequest
+from squall.broker.config import BrokerConfig
+from squall.broker.control.kraft.plane import KraftPlane
+from squall.broker.control.planes import control_plane
+from squall.broker.coordinators.partitions import partition_of
+from squall.broker.net.peers import PeerClient
+from squall.broker.node import Node, broker_main
+from squall.broker.protocol.apis import ApiKey
+from squall.broker.protocol.errors import ErrorCode
+from squall.broker.protocol.records import decode_batch
+from squall.broker.protocol.schema.add_partitions_to_txn import AddPartitionsToTxnRequest, AddPartitionsToTxnTopic
+from squall.broker.protocol.schema.describe_transactions import DescribeTransactionsRequest
+from squall.broker.protocol.schema.end_txn import EndTxnRequest
+from squall.broker.protocol.schema.find_coordinator import FindCoordinatorRequest
+from squall.broker.protocol.schema.init_producer_id import InitProducerIdRequest
+from squall.workloads.client.client import Client
+from squall.workloads.client.connection import RequestFailed
+from squall.workloads.client.outcomes import Outcome, Status
+from squall.workloads.client.producer import Producer
+from squall.workloads.client.settings import ProducerSettings
 from tests.support.brokers.memory_env import FakeEnv, MemoryListener, MemoryNetwork, MemoryTransport
 from tests.support.disks.memory_fs import MemoryFs
-from workloads.client.client import Client
-from workloads.client.connection import RequestFailed
-from workloads.client.outcomes import Outcome, Status
-from workloads.client.producer import Producer
-from workloads.client.settings import ProducerSettings
 
 if TYPE_CHECKING:
-    from broker.control.planes import Make
+    from squall.broker.control.planes import Make
 
 T = TypeVar("T")
 CLIENT_PORT, INTERNAL_PORT = 1000, 2000

@@ -8,8 +8,8 @@ from typing import Any, Protocol
 
 import trio
 
-from broker.env import Buffer, LinkClosed
-from broker.signals import EventSignal
+from squall.broker.env import Buffer, LinkClosed
+from squall.broker.signals import EventSignal
 
 WALL_MS = 1_700_000_000_000
 

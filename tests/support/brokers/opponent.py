@@ -24,15 +24,15 @@ from typing import Any
 
 from crc32c import crc32c
 
-from broker.net.served import SERVED
-from broker.protocol.apis import request_class
-from broker.protocol.compression import compress
-from broker.protocol.errors import ErrorCode
-from broker.protocol.header import encode_request
-from broker.protocol.records import HEADER_SIZE, Record, encode_batch
-from broker.protocol.schema.create_topics import CreatableTopic, CreateTopicsRequest
-from broker.protocol.schema.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
-from broker.protocol.schema.produce import PartitionProduceData, ProduceRequest, TopicProduceData
+from squall.broker.net.served import SERVED
+from squall.broker.protocol.apis import request_class
+from squall.broker.protocol.compression import compress
+from squall.broker.protocol.errors import ErrorCode
+from squall.broker.protocol.header import encode_request
+from squall.broker.protocol.records import HEADER_SIZE, Record, encode_batch
+from squall.broker.protocol.schema.create_topics import CreatableTopic, CreateTopicsRequest
+from squall.broker.protocol.schema.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
+from squall.broker.protocol.schema.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from tests.property.protocol.hostile import mutations
 from tests.support.brokers.bombs import many_records
 from tests.support.brokers.broker_process import BrokerProcess
@@ -241,7 +241,7 @@ class Opponent:
 
 
 def _setting(name: str, value: str) -> Any:
-    from broker.protocol.schema.create_topics import CreatableTopicConfig
+    from squall.broker.protocol.schema.create_topics import CreatableTopicConfig
 
     return CreatableTopicConfig(name=name, value=value)
 

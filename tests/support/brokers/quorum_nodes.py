@@ -9,18 +9,18 @@ from typing import Any
 
 import trio
 
-from broker.cluster.names import METADATA_TOPIC, METADATA_TOPIC_ID
-from broker.config import BrokerConfig
-from broker.control.kraft.metadata_quorum import MetadataQuorum
-from broker.log.config import LogConfig
-from broker.log.recovery import load
-from broker.net.later import Later
-from broker.net.peers import PeerClient
-from broker.net.server import Route, Server
-from broker.protocol.apis import ApiKey
-from broker.protocol.hot import decode_fetch
-from broker.protocol.schema.metadata_records import NoOpRecord, TopicRecord
-from broker.real_env import RealEnv
+from squall.broker.cluster.names import METADATA_TOPIC, METADATA_TOPIC_ID
+from squall.broker.config import BrokerConfig
+from squall.broker.control.kraft.metadata_quorum import MetadataQuorum
+from squall.broker.log.config import LogConfig
+from squall.broker.log.recovery import load
+from squall.broker.net.later import Later
+from squall.broker.net.peers import PeerClient
+from squall.broker.net.server import Route, Server
+from squall.broker.protocol.apis import ApiKey
+from squall.broker.protocol.hot import decode_fetch
+from squall.broker.protocol.schema.metadata_records import NoOpRecord, TopicRecord
+from squall.broker.real_env import RealEnv
 
 CLUSTER_ID = "cluster-of-a-test"
 HASTE = {

@@ -6,8 +6,8 @@ import socket
 from types import TracebackType
 from typing import Any
 
-from broker.protocol.apis import response_class
-from broker.protocol.header import decode_response_header, encode_request
+from squall.broker.protocol.apis import response_class
+from squall.broker.protocol.header import decode_response_header, encode_request
 
 
 def frame_of(request: Any, version: int, correlation_id: int = 7, client_id: str | None = "raw") -> bytes:

@@ -1,4 +1,4 @@
-"""A control plane that is a list of states: the second one behind `broker.control.port`, with nobody to elect.
+"""A control plane that is a list of states: the second one behind `squall.broker.control.port`, with nobody to elect.
 
 `ScriptedControl` stands for the whole cluster's; the test says what is decided, in which order each broker hears of it,
 and what becomes of proposals. Nothing of it is KRaft's: no log, no quorum, no request between nodes.
@@ -12,11 +12,11 @@ from typing import Any
 
 import trio
 
-from broker.cluster.feed import ImageFeed
-from broker.cluster.image import Broker, ClusterImage, PartitionImage, Topic
-from broker.config import BrokerConfig
-from broker.control.orders import become, broker_view
-from broker.control.port import (
+from squall.broker.cluster.feed import ImageFeed
+from squall.broker.cluster.image import Broker, ClusterImage, PartitionImage, Topic
+from squall.broker.config import BrokerConfig
+from squall.broker.control.orders import become, broker_view
+from squall.broker.control.port import (
     NOT_REGISTERED,
     BrokersChanged,
     DataPlane,
@@ -29,10 +29,10 @@ from broker.control.port import (
     Order,
     StopReplica,
 )
-from broker.control.refusals import refusal
-from broker.env import Env
-from broker.protocol.errors import ErrorCode
-from broker.protocol.ids import NO_NODE
+from squall.broker.control.refusals import refusal
+from squall.broker.env import Env
+from squall.broker.protocol.errors import ErrorCode
+from squall.broker.protocol.ids import NO_NODE
 
 TOPIC, TOPIC_ID = "t", bytes(15) + b"\x07"
 CONFIRM = ErrorCode.NONE
@@ -56,7 +56,7 @@ class ScriptedControl:
     def make(
         self, env: Env, config: BrokerConfig, cluster_id: str, feed: ImageFeed, logs: object, peers: object
     ) -> ScriptedPlane:
-        """As `broker.control.planes.control_plane`."""
+        """As `squall.broker.control.planes.control_plane`."""
         plane = self.planes[config.node_id] = ScriptedPlane(self, env, config.node_id, feed)
         return plane
 
@@ -180,7 +180,7 @@ class ScriptedMembership:
 
 
 class ScriptedPlane:
-    """One broker's end: a `broker.control.port.ControlPlane`."""
+    """One broker's end: a `squall.broker.control.port.ControlPlane`."""
 
     def __init__(self, control: ScriptedControl, env: Env, node_id: int, feed: ImageFeed) -> None:
         self._control, self._node_id, self.feed = control, node_id, feed

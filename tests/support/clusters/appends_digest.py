@@ -15,9 +15,9 @@ from pathlib import Path
 import trio
 from trio.testing import MockClock
 
+from squall.workloads.appends import Appends
 from tests.support.clusters.driven import DrivenCluster
 from tests.support.clusters.fake_cluster import Break, FakeCluster
-from workloads.appends import Appends
 
 SETTINGS = Appends(rate=50, max_bytes=300, request_timeout_ms=1000, delivery_timeout_ms=2000)
 

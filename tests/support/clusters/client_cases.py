@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from chaos.runtimes.sim.invariants.acks import Ack
-from chaos.runtimes.sim.invariants.batches import Batch, Written
-from chaos.runtimes.sim.invariants.known import Known, Lost, Read
+from squall.chaos.runtimes.sim.invariants.acks import Ack
+from squall.chaos.runtimes.sim.invariants.batches import Batch, Written
+from squall.chaos.runtimes.sim.invariants.known import Known, Lost, Read
 from tests.support.clusters.known_partitions import known, one, run
 from tests.support.clusters.quorum_cases import Arguments, Case
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from broker.cluster.image import Broker
-from chaos.runtimes.sim.invariants.acks import Ack
-from chaos.runtimes.sim.invariants.contents import Contents, Leveled
-from chaos.runtimes.sim.invariants.derived import Epochs, Indexed, Row
-from chaos.runtimes.sim.invariants.known import Belief, Known, Lost
+from squall.broker.cluster.image import Broker
+from squall.chaos.runtimes.sim.invariants.acks import Ack
+from squall.chaos.runtimes.sim.invariants.contents import Contents, Leveled
+from squall.chaos.runtimes.sim.invariants.derived import Epochs, Indexed, Row
+from squall.chaos.runtimes.sim.invariants.known import Belief, Known, Lost
 from tests.support.clusters.known_partitions import decision, known, one, quorum, run, seat, view
 from tests.support.clusters.quorum_cases import Arguments, Case
 

@@ -7,12 +7,12 @@ from typing import Any
 
 import trio
 
-from broker.env import Env
-from workloads.control import Controls
-from workloads.counters import Counters
-from workloads.libraries import Zone
-from workloads.recorder import Recorder
-from workloads.scenario import Acknowledged, Operation, Scenario, Surroundings
+from squall.broker.env import Env
+from squall.workloads.control import Controls
+from squall.workloads.counters import Counters
+from squall.workloads.libraries import Zone
+from squall.workloads.recorder import Recorder
+from squall.workloads.scenario import Acknowledged, Operation, Scenario, Surroundings
 
 
 async def drive(

@@ -8,17 +8,17 @@ from typing import Any
 
 import trio
 
-from broker.real_env import RealFs
-from checkers.history.parser import parse
-from checkers.history.tables import History
+from squall.broker.real_env import RealFs
+from squall.checkers.history.parser import parse
+from squall.checkers.history.tables import History
+from squall.workloads.counters import Counters
+from squall.workloads.final_reads import FinalRead, final_reads
+from squall.workloads.libraries import Zone
+from squall.workloads.recorder import Recorder
+from squall.workloads.scenario import Scenario
 from tests.support.brokers.memory_env import FakeEnv
 from tests.support.clusters.drive import drive
 from tests.support.clusters.fake_cluster import FakeCluster
-from workloads.counters import Counters
-from workloads.final_reads import FinalRead, final_reads
-from workloads.libraries import Zone
-from workloads.recorder import Recorder
-from workloads.scenario import Scenario
 
 
 class DrivenCluster:

@@ -16,14 +16,14 @@ from typing import Any
 
 import trio
 
-from broker.env import LinkClosed
-from broker.protocol.apis import APIS, ApiKey, request_class
-from broker.protocol.errors import ErrorCode
-from broker.protocol.header import decode_request_header, encode_response_header
-from broker.protocol.records import BatchHeader, read_header
-from broker.protocol.schema.api_versions import ApiVersion, ApiVersionsResponse
-from broker.protocol.schema.create_topics import CreatableTopicResult, CreateTopicsRequest, CreateTopicsResponse
-from broker.protocol.schema.fetch import (
+from squall.broker.env import LinkClosed
+from squall.broker.protocol.apis import APIS, ApiKey, request_class
+from squall.broker.protocol.errors import ErrorCode
+from squall.broker.protocol.header import decode_request_header, encode_response_header
+from squall.broker.protocol.records import BatchHeader, read_header
+from squall.broker.protocol.schema.api_versions import ApiVersion, ApiVersionsResponse
+from squall.broker.protocol.schema.create_topics import CreatableTopicResult, CreateTopicsRequest, CreateTopicsResponse
+from squall.broker.protocol.schema.fetch import (
     AbortedTransaction,
     FetchableTopicResponse,
     FetchRequest,
@@ -31,40 +31,40 @@ from broker.protocol.schema.fetch import (
     LeaderIdAndEpoch,
     PartitionData,
 )
-from broker.protocol.schema.init_producer_id import InitProducerIdResponse
-from broker.protocol.schema.list_offsets import (
+from squall.broker.protocol.schema.init_producer_id import InitProducerIdResponse
+from squall.broker.protocol.schema.list_offsets import (
     ListOffsetsPartitionResponse,
     ListOffsetsRequest,
     ListOffsetsResponse,
     ListOffsetsTopicResponse,
 )
-from broker.protocol.schema.metadata import (
+from squall.broker.protocol.schema.metadata import (
     MetadataRequest,
     MetadataResponse,
     MetadataResponseBroker,
     MetadataResponsePartition,
     MetadataResponseTopic,
 )
-from broker.protocol.schema.offset_for_leader_epoch import (
+from squall.broker.protocol.schema.offset_for_leader_epoch import (
     EpochEndOffset,
     OffsetForLeaderEpochRequest,
     OffsetForLeaderEpochResponse,
     OffsetForLeaderTopicResult,
 )
-from broker.protocol.schema.produce import (
+from squall.broker.protocol.schema.produce import (
     LeaderIdAndEpoch as ProduceLeader,
 )
-from broker.protocol.schema.produce import (
+from squall.broker.protocol.schema.produce import (
     NodeEndpoint,
     PartitionProduceResponse,
     ProduceRequest,
     ProduceResponse,
     TopicProduceResponse,
 )
-from broker.protocol.wire import Message
+from squall.broker.protocol.wire import Message
+from squall.workloads.client.client import Client
+from squall.workloads.client.settings import ClientSettings
 from tests.support.brokers.memory_env import FakeEnv, MemoryTransport, Pipe
-from workloads.client.client import Client
-from workloads.client.settings import ClientSettings
 
 SIZE = Struct(">i")
 WINDOW = 5

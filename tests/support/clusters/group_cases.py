@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from chaos.runtimes.sim.invariants.group_journal import Books, Generation, Member, Owned, Position, Positions
+from squall.chaos.runtimes.sim.invariants.group_journal import Books, Generation, Member, Owned, Position, Positions
 from tests.support.clusters.quorum_cases import Arguments, Case
 
 PLACE, OTHER = ("t", 0), ("t", 1)

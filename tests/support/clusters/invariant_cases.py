@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-from chaos.runtimes.sim.invariants import Promise
-from chaos.runtimes.sim.invariants.batches import Batch, Written
-from chaos.runtimes.sim.invariants.known import FOLLOWER, Known, Lost, View
-from chaos.runtimes.sim.invariants.one_order import Effect
-from chaos.runtimes.sim.invariants.producers import Producer
+from squall.chaos.runtimes.sim.invariants import Promise
+from squall.chaos.runtimes.sim.invariants.batches import Batch, Written
+from squall.chaos.runtimes.sim.invariants.known import FOLLOWER, Known, Lost, View
+from squall.chaos.runtimes.sim.invariants.one_order import Effect
+from squall.chaos.runtimes.sim.invariants.producers import Producer
 from tests.support.clusters.client_cases import ACK, READ
 from tests.support.clusters.derived_cases import DERIVED
 from tests.support.clusters.group_cases import GROUPS

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-from broker.cluster.image import Broker, PartitionImage
-from chaos.runtimes.sim.invariants import Promise
-from chaos.runtimes.sim.invariants.batches import Batch, Copy, Ledger
-from chaos.runtimes.sim.invariants.known import LEADER, Cluster, Known, Lost, View
-from chaos.runtimes.sim.invariants.metadata import Quorum, Seat
+from squall.broker.cluster.image import Broker, PartitionImage
+from squall.chaos.runtimes.sim.invariants import Promise
+from squall.chaos.runtimes.sim.invariants.batches import Batch, Copy, Ledger
+from squall.chaos.runtimes.sim.invariants.known import LEADER, Cluster, Known, Lost, View
+from squall.chaos.runtimes.sim.invariants.metadata import Quorum, Seat
 
 ALL = (1, 2, 3)
 

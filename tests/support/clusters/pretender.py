@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from chaos.runtimes.contract import DiskFault, Evidence, Link, LinkFault, Runtime
+from squall.chaos.runtimes.contract import DiskFault, Evidence, Link, LinkFault, Runtime
 
 
 class Pretending:

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
-from chaos.runtimes.sim.invariants.batches import Batch
-from chaos.runtimes.sim.invariants.headers import Marker
-from chaos.runtimes.sim.invariants.journal import COMPLETE_COMMIT, PREPARE_ABORT, PREPARE_COMMIT, Entry
-from chaos.runtimes.sim.invariants.log_replay import Ended, Marked, Sender, Sent
-from chaos.runtimes.sim.invariants.transactions import Owner, Prepared, Remembered
+from squall.chaos.runtimes.sim.invariants.batches import Batch
+from squall.chaos.runtimes.sim.invariants.headers import Marker
+from squall.chaos.runtimes.sim.invariants.journal import COMPLETE_COMMIT, PREPARE_ABORT, PREPARE_COMMIT, Entry
+from squall.chaos.runtimes.sim.invariants.log_replay import Ended, Marked, Sender, Sent
+from squall.chaos.runtimes.sim.invariants.transactions import Owner, Prepared, Remembered
 from tests.support.clusters.known_partitions import known, one, view
 from tests.support.clusters.quorum_cases import Arguments, Case
 

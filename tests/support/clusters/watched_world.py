@@ -8,17 +8,17 @@ from random import Random
 from types import SimpleNamespace
 from typing import Any
 
-from broker.cluster.image import Broker, ClusterImage, PartitionImage, Topic
-from broker.control.kraft.metadata_quorum import QuorumSnapshot
-from broker.log.config import LogConfig
-from broker.log.log import Log
-from broker.log.manager import LogManager
-from broker.quorum.election import Role
-from broker.quorum.state import QuorumState
-from broker.replicas.hosted import Hosted
-from broker.replication import BrokerView, LeaderAndIsr, Partition, ReplicationSettings
-from chaos.runtimes.sim.disk import Disk
-from chaos.runtimes.sim.invariants import Violation, Watch
+from squall.broker.cluster.image import Broker, ClusterImage, PartitionImage, Topic
+from squall.broker.control.kraft.metadata_quorum import QuorumSnapshot
+from squall.broker.log.config import LogConfig
+from squall.broker.log.log import Log
+from squall.broker.log.manager import LogManager
+from squall.broker.quorum.election import Role
+from squall.broker.quorum.state import QuorumState
+from squall.broker.replicas.hosted import Hosted
+from squall.broker.replication import BrokerView, LeaderAndIsr, Partition, ReplicationSettings
+from squall.chaos.runtimes.sim.disk import Disk
+from squall.chaos.runtimes.sim.invariants import Violation, Watch
 from tests.support.brokers.in_memory import broker_config
 from tests.support.disks.batches import NEWEST, batch
 

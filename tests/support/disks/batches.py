@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from broker.protocol.records import Record, encode_batch
+from squall.broker.protocol.records import Record, encode_batch
 
 NEWEST = 2**31 - 1
 """A leader epoch that no batch is beyond."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from broker.replication import UNDEFINED
+from squall.broker.replication import UNDEFINED
 
 
 class ListLog:

@@ -15,7 +15,7 @@ from __future__ import annotations
 import random
 from collections.abc import Callable
 
-from broker.env import Space
+from squall.broker.env import Space
 
 Table = dict[str, "Inode | None"]
 """Path -> content; None for a directory."""

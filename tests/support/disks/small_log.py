@@ -7,13 +7,13 @@ from contextlib import contextmanager
 from typing import NamedTuple
 from unittest.mock import patch
 
-from broker.log.config import LogConfig
-from broker.log.epochs import EpochCache
-from broker.log.log import Log
-from broker.log.producer_rules import Producer
-from broker.log.producers import ProducerStates
-from broker.log.recovery import load
-from broker.protocol.records import BatchHeader, read_header
+from squall.broker.log.config import LogConfig
+from squall.broker.log.epochs import EpochCache
+from squall.broker.log.log import Log
+from squall.broker.log.producer_rules import Producer
+from squall.broker.log.producers import ProducerStates
+from squall.broker.log.recovery import load
+from squall.broker.protocol.records import BatchHeader, read_header
 from tests.support.disks.memory_fs import MemoryFs
 
 DIRECTORY = "d/t-0"
@@ -42,10 +42,10 @@ class Stored(NamedTuple):
 def small_chunks() -> Iterator[None]:
     """Buffers and memories so small that batches do not fit into them."""
     with (
-        patch("broker.log.segment.TAIL_BATCHES", 3),
-        patch("broker.log.segment.LOOKUP_CHUNK", 130),
-        patch("broker.log.scan.SCAN_CHUNK", 200),
-        patch("broker.log.indexes.WRITE_OUT_AT", 24),
+        patch("squall.broker.log.segment.TAIL_BATCHES", 3),
+        patch("squall.broker.log.segment.LOOKUP_CHUNK", 130),
+        patch("squall.broker.log.scan.SCAN_CHUNK", 200),
+        patch("squall.broker.log.indexes.WRITE_OUT_AT", 24),
     ):
         yield
 

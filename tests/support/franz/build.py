@@ -7,8 +7,8 @@ import shutil
 from functools import cache
 from pathlib import Path
 
-from chaos.errors import HarnessError
-from chaos.toolchain.cache import installed, remove, run
+from squall.chaos.errors import HarnessError
+from squall.chaos.toolchain.cache import installed, remove, run
 from tests.support.lacks import without
 
 HERE = Path(__file__).parent

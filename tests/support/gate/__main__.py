@@ -14,8 +14,8 @@ from datetime import UTC, datetime
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from chaos.errors import Refused
-from chaos.interrupts import as_ctrl_c
+from squall.chaos.errors import Refused
+from squall.chaos.interrupts import as_ctrl_c
 from tests.support.gate import costs, lanes, night_list, results, rules, summary
 from tests.support.gate.costs import ROOT
 from tests.support.gate.lanes import WAITING, Lane

@@ -16,7 +16,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from chaos.errors import Refused
+from squall.chaos.errors import Refused
 
 if TYPE_CHECKING:
     from tests.support.gate.results import Result

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import NamedTuple
 
-from chaos.runtimes.real.processes.child import TETHER
+from squall.chaos.runtimes.real.processes.child import TETHER
 from tests.support.gate.lanes import Lane
 from tests.support.gate.results import Result
 

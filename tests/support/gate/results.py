@@ -17,7 +17,7 @@ from typing import IO, Any, NamedTuple
 
 import pytest
 
-from chaos.errors import Refused
+from squall.chaos.errors import Refused
 from tests.support.gate import costs
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from importlib import import_module
 
-from checkers.anomalies.registry import IN_HISTORY
+from squall.checkers.anomalies.registry import IN_HISTORY
 from tests.support.histories.case import Case, Cases, Plant
 
 

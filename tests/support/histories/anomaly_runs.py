@@ -9,8 +9,8 @@ import json
 from pathlib import Path
 from typing import Any
 
-from checkers.anomalies.registry import CATALOG, CHECKS, find_all
-from checkers.findings import Witness
+from squall.checkers.anomalies.registry import CATALOG, CHECKS, find_all
+from squall.checkers.findings import Witness
 from tests.support.histories.anomaly_cases import CASES
 from tests.support.histories.builder import MS, HistoryBuilder
 from tests.support.histories.nemesis_lines import spoken

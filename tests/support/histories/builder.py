@@ -12,9 +12,9 @@ from dataclasses import dataclass, field
 from random import Random
 from typing import Any
 
-from checkers.history.parser import parse
-from checkers.history.tables import FAIL, INFO, OK, History
-from checkers.history.values import AFTER_HEALING
+from squall.checkers.history.parser import parse
+from squall.checkers.history.tables import FAIL, INFO, OK, History
+from squall.checkers.history.values import AFTER_HEALING
 from tests.support.histories.renumbering import moved, renumbered
 
 MS = 1_000_000

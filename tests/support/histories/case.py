@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from checkers.anomalies.registry import find_all
+from squall.checkers.anomalies.registry import find_all
 from tests.support.histories.builder import GeneratedHistory, HistoryBuilder
 
 Build = Callable[[], HistoryBuilder]

@@ -8,7 +8,7 @@ from typing import Any
 
 from hypothesis import strategies as st
 
-from checkers.history.tables import FAIL, INFO, OK
+from squall.checkers.history.tables import FAIL, INFO, OK
 from tests.support.histories.builder import MS, Other
 from tests.support.histories.group_history import GROUP, GroupHistory
 from tests.support.histories.nemesis_lines import fault_line, spoken

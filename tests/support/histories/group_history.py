@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-from checkers.history.tables import OK
+from squall.checkers.history.tables import OK
 from tests.support.histories.builder import HistoryBuilder, Other, Send
 
 GROUP = "g"

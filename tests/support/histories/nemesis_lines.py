@@ -6,7 +6,7 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
-from chaos.faults.kinds import KINDS
+from squall.chaos.faults.kinds import KINDS
 
 MS = 1_000_000
 

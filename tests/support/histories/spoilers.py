@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from checkers.history.tables import OK
+from squall.checkers.history.tables import OK
 from tests.support.histories.builder import Entry, GeneratedHistory, HistoryBuilder, Poll, Send
 
 

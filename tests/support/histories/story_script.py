@@ -20,13 +20,13 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from chaos.faults.kinds import KINDS
-from checkers.fault_traits import TAKES_DOWN
-from checkers.sent import BROKERS, ProduceRequests, SentSettings
-from reports.problems import Problem
-from reports.sent_words import Asked
-from reports.story import story_of, text_of
-from reports.story_facts import ACKNOWLEDGED, FAILED, UNKNOWN, Event, Facts, FaultBar, Seen, Sent
+from squall.chaos.faults.kinds import KINDS
+from squall.checkers.fault_traits import TAKES_DOWN
+from squall.checkers.sent import BROKERS, ProduceRequests, SentSettings
+from squall.reports.problems import Problem
+from squall.reports.sent_words import Asked
+from squall.reports.story import story_of, text_of
+from squall.reports.story_facts import ACKNOWLEDGED, FAILED, UNKNOWN, Event, Facts, FaultBar, Seen, Sent
 
 RULER = "----"
 _STATES = {"ok": ACKNOWLEDGED, "fail": FAILED, "info": UNKNOWN}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from random import Random
 
-from checkers.history.tables import FAIL, INFO, OK
+from squall.checkers.history.tables import FAIL, INFO, OK
 from tests.support.histories.builder import MS, HistoryBuilder
 
 TRANSACTIONS, UNDER_WAY = 24, 4

@@ -7,10 +7,10 @@ from pathlib import Path
 from struct import pack
 from typing import Any
 
-from broker.protocol.coordinator_frame import encode_key, encode_versioned
-from broker.protocol.records import Record, encode_batch
-from broker.protocol.schema.transaction_records import PartitionsSchema, TransactionLogKey, TransactionLogValue
-from checkers.anomalies.registry import CATALOG, find_all
+from squall.broker.protocol.coordinator_frame import encode_key, encode_versioned
+from squall.broker.protocol.records import Record, encode_batch
+from squall.broker.protocol.schema.transaction_records import PartitionsSchema, TransactionLogKey, TransactionLogValue
+from squall.checkers.anomalies.registry import CATALOG, find_all
 from tests.support.histories.builder import HistoryBuilder
 
 PRODUCER_ID = 4000

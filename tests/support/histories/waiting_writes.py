@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 from collections.abc import Iterable
 
-from checkers.history.tables import FAIL, INFO, OK
+from squall.checkers.history.tables import FAIL, INFO, OK
 from tests.support.histories.builder import MS, HistoryBuilder
 
 Write = tuple[int, int | None, int]

@@ -6,13 +6,13 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
-from checkers.anomalies.registry import LOSS, find_all
-from checkers.findings import Witness
-from checkers.history.conversion import read_lines
-from checkers.history.tables import OK, SEND, History
-from checkers.history.values import producer_of
-from checkers.measures import measure
-from checkers.metrics import (
+from squall.checkers.anomalies.registry import LOSS, find_all
+from squall.checkers.findings import Witness
+from squall.checkers.history.conversion import read_lines
+from squall.checkers.history.tables import OK, SEND, History
+from squall.checkers.history.values import producer_of
+from squall.checkers.measures import measure
+from squall.checkers.metrics import (
     CALM,
     FAULT_GAP,
     FAULTY,
@@ -24,8 +24,8 @@ from checkers.metrics import (
     Context,
     context_of,
 )
-from checkers.nemesis_log import windows
-from checkers.nights.statistics import bucket_of
+from squall.checkers.nemesis_log import windows
+from squall.checkers.nights.statistics import bucket_of
 
 Row = dict[str, Any]
 

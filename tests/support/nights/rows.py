@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from checkers.nights.store import TABLES
+from squall.checkers.nights.store import TABLES
 
 Row = dict[str, Any]
 BEGAN = "2026-07-0{}T01:00:00+00:00"

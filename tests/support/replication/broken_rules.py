@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from broker.protocol.errors import ErrorCode
-from broker.replication import Effects, LeaderAndIsr, Partition, ProposeIsr
-from broker.replication.replica import Replica
+from squall.broker.protocol.errors import ErrorCode
+from squall.broker.replication import Effects, LeaderAndIsr, Partition, ProposeIsr
+from squall.broker.replication.replica import Replica
 
 
 class TruncatesToHighWatermark(Partition):

@@ -7,12 +7,12 @@ import zlib
 from collections.abc import Mapping
 from typing import Any
 
-from broker.cluster.image import Broker, PartitionImage
-from broker.replication import Partition
-from chaos.runtimes.sim.invariants import Invariant, Promise, When
-from chaos.runtimes.sim.invariants.batches import Batch, Copy
-from chaos.runtimes.sim.invariants.books import Change, Judge
-from chaos.runtimes.sim.invariants.known import FOLLOWER, IDLE, LEADER, Known, View
+from squall.broker.cluster.image import Broker, PartitionImage
+from squall.broker.replication import Partition
+from squall.chaos.runtimes.sim.invariants import Invariant, Promise, When
+from squall.chaos.runtimes.sim.invariants.batches import Batch, Copy
+from squall.chaos.runtimes.sim.invariants.books import Change, Judge
+from squall.chaos.runtimes.sim.invariants.known import FOLLOWER, IDLE, LEADER, Known, View
 from tests.support.replication.replication_steps import Steps, _progress, _trouble
 from tests.support.replication.replication_world import Node, World
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from broker.protocol.errors import ErrorCode
-from broker.replication import BrokerView, LeaderAndIsr, ProposeIsr
+from squall.broker.protocol.errors import ErrorCode
+from squall.broker.replication import BrokerView, LeaderAndIsr, ProposeIsr
 
 
 @dataclass

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TypeVar
 
-from broker.replication import BrokerView, Effects, LeaderAndIsr, Partition, ReplicationSettings
+from squall.broker.replication import BrokerView, Effects, LeaderAndIsr, Partition, ReplicationSettings
 
 TOPIC_ID = bytes(15) + b"\x07"
 LAG_MS = 30_000

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from broker.replication import Partition
+from squall.broker.replication import Partition
 from tests.support.replication.replication_world import Node, World
 
 

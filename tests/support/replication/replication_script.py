@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 
-from broker.replication import TRUNCATION_RULES, Partition, ReplicationSettings
+from squall.broker.replication import TRUNCATION_RULES, Partition, ReplicationSettings
 from tests.support.replication.broken_rules import BROKEN
 from tests.support.replication.oracle_controller import AlterAnswer, AlterRequest
 from tests.support.replication.replication_invariants import check_converged, check_invariants

@@ -6,7 +6,7 @@ import random
 from collections.abc import Callable
 from dataclasses import replace
 
-from broker.replication import Partition, ReplicationSettings
+from squall.broker.replication import Partition, ReplicationSettings
 from tests.support.replication.oracle_controller import AlterAnswer, AlterRequest
 from tests.support.replication.replication_invariants import check_converged, check_invariants
 from tests.support.replication.replication_world import FetchAnswer, FetchRequest, Message, World

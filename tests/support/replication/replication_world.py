@@ -10,8 +10,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from broker.protocol.errors import ErrorCode
-from broker.replication import (
+from squall.broker.protocol.errors import ErrorCode
+from squall.broker.replication import (
     AdvanceLogStart,
     AssignEpoch,
     Effects,

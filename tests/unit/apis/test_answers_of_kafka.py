@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 import trio
 
-from broker.net.peers import PeerClient
+from squall.broker.net.peers import PeerClient
 from tests.support.brokers.kafka_answers import ONE_NODE, compare
 from tests.support.brokers.memory_cluster import CLIENT_PORT, MemoryCluster, NodeEnv
 from tests.support.disks.memory_fs import MemoryFs

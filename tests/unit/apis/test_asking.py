@@ -9,9 +9,9 @@ import pytest
 import trio
 import trio.testing
 
-from broker.apis.asking import MOST_AT_ONCE, ask, of_each
-from broker.net.later import Later
-from broker.net.turns import BUDGET_S, LongAnswer, Turns
+from squall.broker.apis.asking import MOST_AT_ONCE, ask, of_each
+from squall.broker.net.later import Later
+from squall.broker.net.turns import BUDGET_S, LongAnswer, Turns
 
 ENV: Any = None
 """Asked for the time only where there is a time-out."""

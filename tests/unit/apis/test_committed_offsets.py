@@ -9,17 +9,17 @@ import pytest
 import trio
 import trio.testing
 
-from broker.apis.committed_offsets import CommittedOffsetApis
-from broker.apis.groups import GroupApis
-from broker.apis.much import CHARACTERS_OF_ONE, FEW, PIECE, MuchTold
-from broker.coordinators.groups.values import Commit, Committed
-from broker.net.connection import Slot
-from broker.net.later import Later
-from broker.protocol.apis import ApiKey
-from broker.protocol.errors import ErrorCode
-from broker.protocol.schema import offset_commit, offset_fetch
-from broker.protocol.schema.describe_groups import DescribeGroupsRequest
-from broker.protocol.schema.sync_group import SyncGroupRequest
+from squall.broker.apis.committed_offsets import CommittedOffsetApis
+from squall.broker.apis.groups import GroupApis
+from squall.broker.apis.much import CHARACTERS_OF_ONE, FEW, PIECE, MuchTold
+from squall.broker.coordinators.groups.values import Commit, Committed
+from squall.broker.net.connection import Slot
+from squall.broker.net.later import Later
+from squall.broker.protocol.apis import ApiKey
+from squall.broker.protocol.errors import ErrorCode
+from squall.broker.protocol.schema import offset_commit, offset_fetch
+from squall.broker.protocol.schema.describe_groups import DescribeGroupsRequest
+from squall.broker.protocol.schema.sync_group import SyncGroupRequest
 from tests.support.brokers.coordinators import GroupBroker
 
 Clock = trio.testing.MockClock

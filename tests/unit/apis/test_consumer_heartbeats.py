@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
-from broker.apis.consumer_groups import ConsumerGroupApis
-from broker.apis.much import MuchTold
-from broker.coordinators.groups.consumer.answers import Beaten, DescribedMember
-from broker.coordinators.groups.consumer.facts import LEAVES, LEAVES_FOR_NOW, Current, Subscription
+from squall.broker.apis.consumer_groups import ConsumerGroupApis
+from squall.broker.apis.much import MuchTold
+from squall.broker.coordinators.groups.consumer.answers import Beaten, DescribedMember
+from squall.broker.coordinators.groups.consumer.facts import LEAVES, LEAVES_FOR_NOW, Current, Subscription
 from tests.support.brokers.coordinators import GroupBroker
 
 

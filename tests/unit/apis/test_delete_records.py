@@ -6,13 +6,13 @@ import pytest
 import trio
 import trio.testing
 
-from broker.apis.delete_records import DeleteRecordsApi
-from broker.apis.offsets import EARLIEST, LATEST, MAX_TIMESTAMP
-from broker.net.connection import Connection
-from broker.net.later import Later
-from broker.protocol.apis import ApiKey
-from broker.protocol.errors import ErrorCode
-from broker.protocol.schema.delete_records import (
+from squall.broker.apis.delete_records import DeleteRecordsApi
+from squall.broker.apis.offsets import EARLIEST, LATEST, MAX_TIMESTAMP
+from squall.broker.net.connection import Connection
+from squall.broker.net.later import Later
+from squall.broker.protocol.apis import ApiKey
+from squall.broker.protocol.errors import ErrorCode
+from squall.broker.protocol.schema.delete_records import (
     DeleteRecordsPartition,
     DeleteRecordsPartitionResult,
     DeleteRecordsRequest,

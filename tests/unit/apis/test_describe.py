@@ -6,29 +6,29 @@ from typing import Any
 
 import pytest
 
-from broker.apis import describe as handlers
-from broker.apis import metadata
-from broker.apis.describe import AdminContext
-from broker.apis.describe_topic_partitions import describe_topic_partitions
-from broker.apis.metadata import MetadataHandler
-from broker.cluster.image import BROKER_RESOURCE, TOPIC_RESOURCE
-from broker.cluster.replay import replay
-from broker.net.served import FORWARDED, SERVED, SERVED_TO_NODES
-from broker.protocol.apis import APIS, ApiKey
-from broker.protocol.errors import ErrorCode
-from broker.protocol.schema import metadata as metadata_wire
-from broker.protocol.schema.api_versions import ApiVersionsRequest, ApiVersionsResponse
-from broker.protocol.schema.describe_cluster import DescribeClusterRequest, DescribeClusterResponse
-from broker.protocol.schema.describe_configs import DescribeConfigsRequest, DescribeConfigsResource
-from broker.protocol.schema.describe_topic_partitions import (
+from squall.broker.apis import describe as handlers
+from squall.broker.apis import metadata
+from squall.broker.apis.describe import AdminContext
+from squall.broker.apis.describe_topic_partitions import describe_topic_partitions
+from squall.broker.apis.metadata import MetadataHandler
+from squall.broker.cluster.image import BROKER_RESOURCE, TOPIC_RESOURCE
+from squall.broker.cluster.replay import replay
+from squall.broker.net.served import FORWARDED, SERVED, SERVED_TO_NODES
+from squall.broker.protocol.apis import APIS, ApiKey
+from squall.broker.protocol.errors import ErrorCode
+from squall.broker.protocol.schema import metadata as metadata_wire
+from squall.broker.protocol.schema.api_versions import ApiVersionsRequest, ApiVersionsResponse
+from squall.broker.protocol.schema.describe_cluster import DescribeClusterRequest, DescribeClusterResponse
+from squall.broker.protocol.schema.describe_configs import DescribeConfigsRequest, DescribeConfigsResource
+from squall.broker.protocol.schema.describe_topic_partitions import (
     DescribeTopicPartitionsRequest,
     DescribeTopicPartitionsRequestCursor,
     DescribeTopicPartitionsResponse,
     TopicRequest,
 )
-from broker.protocol.schema.list_config_resources import ListConfigResourcesRequest
-from broker.protocol.schema.metadata_records import ConfigRecord, NoOpRecord, ProducerIdsRecord
-from broker.protocol.wire import ZERO_UUID
+from squall.broker.protocol.schema.list_config_resources import ListConfigResourcesRequest
+from squall.broker.protocol.schema.metadata_records import ConfigRecord, NoOpRecord, ProducerIdsRecord
+from squall.broker.protocol.wire import ZERO_UUID
 from tests.support.brokers.controller_harness import CLUSTER_ID, EPOCH, ControllerHarness
 
 CLIENT = "CLIENT"
@@ -322,7 +322,7 @@ def entries(
     cluster: Cluster, kind: int, name: str, *keys: str, version: int = 4
 ) -> tuple[ErrorCode, dict[str, tuple[str | None, int]]]:
     """(error, name to (value, source))."""
-    from broker.protocol.schema.describe_configs import DescribeConfigsResponse
+    from squall.broker.protocol.schema.describe_configs import DescribeConfigsResponse
 
     resource = DescribeConfigsResource(
         resource_type=kind, resource_name=name, configuration_keys=list(keys) if keys else None

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from broker.net.connection import Connection
-from broker.protocol.apis import ApiKey
-from broker.protocol.errors import ErrorCode
-from broker.protocol.hot import FetchOut
-from broker.protocol.schema.fetch import FetchPartition, FetchRequest, FetchTopic, ReplicaState
+from squall.broker.net.connection import Connection
+from squall.broker.protocol.apis import ApiKey
+from squall.broker.protocol.errors import ErrorCode
+from squall.broker.protocol.hot import FetchOut
+from squall.broker.protocol.schema.fetch import FetchPartition, FetchRequest, FetchTopic, ReplicaState
 from tests.support.brokers.in_memory import EPOCHS, IDS, MemoryBroker, answers, fetched, fetched_all
 
 FOREVER_MS = 2**31 - 1

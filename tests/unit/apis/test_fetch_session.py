@@ -6,9 +6,9 @@ import random
 
 import pytest
 
-from broker.apis.fetch_session import FetchSession, FetchSessions, SessionError
-from broker.protocol.errors import ErrorCode
-from broker.protocol.hot import FetchIn, FetchPart, FetchPartOut
+from squall.broker.apis.fetch_session import FetchSession, FetchSessions, SessionError
+from squall.broker.protocol.errors import ErrorCode
+from squall.broker.protocol.hot import FetchIn, FetchPart, FetchPartOut
 
 T, U = b"t", b"u"
 

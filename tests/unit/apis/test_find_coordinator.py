@@ -6,11 +6,11 @@ from typing import Any
 
 import pytest
 
-from broker.apis.find_coordinator import CoordinatorFinder
-from broker.cluster.image import Broker, ClusterImage, PartitionImage, Topic
-from broker.coordinators.partitions import java_hash, partition_of
-from broker.protocol.errors import ErrorCode
-from broker.protocol.schema.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
+from squall.broker.apis.find_coordinator import CoordinatorFinder
+from squall.broker.cluster.image import Broker, ClusterImage, PartitionImage, Topic
+from squall.broker.coordinators.partitions import java_hash, partition_of
+from squall.broker.protocol.errors import ErrorCode
+from squall.broker.protocol.schema.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
 from tests.support.brokers.in_memory import broker_config
 
 LISTENER = "CLIENT"

@@ -6,9 +6,9 @@ from uuid import UUID
 
 import pytest
 
-from broker.apis.describe import GROUP_OPERATIONS
-from broker.apis.groups import _described, fresh_member_id
-from broker.coordinators.groups.values import Described, MemberRecord, State
+from squall.broker.apis.describe import GROUP_OPERATIONS
+from squall.broker.apis.groups import _described, fresh_member_id
+from squall.broker.coordinators.groups.values import Described, MemberRecord, State
 
 DRAWN = UUID(int=1, version=4)
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from broker.apis.log_dirs import describe_log_dirs
-from broker.env import Space
-from broker.protocol.schema.describe_log_dirs import DescribableLogDirTopic, DescribeLogDirsRequest
+from squall.broker.apis.log_dirs import describe_log_dirs
+from squall.broker.env import Space
+from squall.broker.protocol.schema.describe_log_dirs import DescribableLogDirTopic, DescribeLogDirsRequest
 from tests.support.brokers.in_memory import MemoryBroker
 
 

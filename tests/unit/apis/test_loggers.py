@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import trio
 
-from broker.apis.loggers import Loggers
-from broker.cluster.image import BROKER_LOGGER_RESOURCE, TOPIC_RESOURCE
-from broker.config import ConfigOp
-from broker.protocol.errors import ErrorCode
-from broker.protocol.schema.incremental_alter_configs import (
+from squall.broker.apis.loggers import Loggers
+from squall.broker.cluster.image import BROKER_LOGGER_RESOURCE, TOPIC_RESOURCE
+from squall.broker.config import ConfigOp
+from squall.broker.protocol.errors import ErrorCode
+from squall.broker.protocol.schema.incremental_alter_configs import (
     AlterableConfig,
     AlterConfigsResource,
     AlterConfigsResourceResponse,

@@ -7,20 +7,20 @@ from typing import Any
 import pytest
 import trio
 
-from broker.apis.offsets import EARLIEST, LATEST, MAX_TIMESTAMP, OffsetApis
-from broker.log.lookups import HEADERS_A_TURN
-from broker.net.connection import Slot
-from broker.net.later import Later
-from broker.protocol.apis import ApiKey
-from broker.protocol.errors import ErrorCode
-from broker.protocol.records import Record, encode_batch
-from broker.protocol.schema.list_offsets import (
+from squall.broker.apis.offsets import EARLIEST, LATEST, MAX_TIMESTAMP, OffsetApis
+from squall.broker.log.lookups import HEADERS_A_TURN
+from squall.broker.net.connection import Slot
+from squall.broker.net.later import Later
+from squall.broker.protocol.apis import ApiKey
+from squall.broker.protocol.errors import ErrorCode
+from squall.broker.protocol.records import Record, encode_batch
+from squall.broker.protocol.schema.list_offsets import (
     ListOffsetsPartition,
     ListOffsetsRequest,
     ListOffsetsResponse,
     ListOffsetsTopic,
 )
-from broker.protocol.schema.offset_for_leader_epoch import (
+from squall.broker.protocol.schema.offset_for_leader_epoch import (
     OffsetForLeaderEpochRequest,
     OffsetForLeaderPartition,
     OffsetForLeaderTopic,

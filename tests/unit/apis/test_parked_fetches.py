@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 
-from broker.apis.fetch import FEW_WANTS, FetchApi
-from broker.net.connection import Connection
-from broker.protocol.apis import ApiKey
-from broker.protocol.errors import ErrorCode
-from broker.protocol.schema.fetch import FetchPartition, FetchRequest, FetchTopic
+from squall.broker.apis.fetch import FEW_WANTS, FetchApi
+from squall.broker.net.connection import Connection
+from squall.broker.protocol.apis import ApiKey
+from squall.broker.protocol.errors import ErrorCode
+from squall.broker.protocol.schema.fetch import FetchPartition, FetchRequest, FetchTopic
 from tests.support.brokers.in_memory import IDS, MemoryBroker, answers, fetched, fetched_all
 
 WIDE = 12

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from broker.protocol.errors import ErrorCode
+from squall.broker.protocol.errors import ErrorCode
 from tests.support.brokers.in_memory import MemoryBroker, answers, produced
 
 

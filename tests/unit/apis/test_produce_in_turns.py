@@ -7,13 +7,13 @@ from typing import Any
 import pytest
 import trio
 
-from broker.apis.produce import ProduceApi
-from broker.net.connection import Connection
-from broker.net.server import Route
-from broker.protocol.apis import ApiKey
-from broker.protocol.errors import ErrorCode
-from broker.protocol.header import encode_request
-from broker.protocol.schema.produce import PartitionProduceData, ProduceRequest, TopicProduceData
+from squall.broker.apis.produce import ProduceApi
+from squall.broker.net.connection import Connection
+from squall.broker.net.server import Route
+from squall.broker.protocol.apis import ApiKey
+from squall.broker.protocol.errors import ErrorCode
+from squall.broker.protocol.header import encode_request
+from squall.broker.protocol.schema.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from tests.support.brokers.in_memory import IDS, MemoryBroker, answers, produced
 
 WIDE = 20

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from broker.net.connection import Connection
-from broker.protocol.errors import ErrorCode
-from broker.protocol.timestamps import LATEST, MAX_TIMESTAMP
+from squall.broker.net.connection import Connection
+from squall.broker.protocol.errors import ErrorCode
+from squall.broker.protocol.timestamps import LATEST, MAX_TIMESTAMP
 from tests.support.brokers.in_memory import MemoryBroker, answers, fetched, listed, marked
 
 PID = 7

@@ -7,10 +7,10 @@ from typing import Any
 
 from crc32c import crc32c
 
-from broker.log.config import LogConfig
-from broker.net.connection import Connection
-from broker.protocol.errors import ErrorCode
-from broker.protocol.records import Record, encode_batch
+from squall.broker.log.config import LogConfig
+from squall.broker.net.connection import Connection
+from squall.broker.protocol.errors import ErrorCode
+from squall.broker.protocol.records import Record, encode_batch
 from tests.support.brokers.in_memory import MemoryBroker, answers, produced
 
 CHECKED = LogConfig(squall_record_validation_enable=True)

@@ -8,9 +8,9 @@ import pytest
 import trio
 from trio.testing import wait_all_tasks_blocked
 
-from broker.apis.topic_creation import MOST_WANTED, TOPICS_AT_ONCE, TopicCreator
-from broker.protocol.apis import ApiKey
-from broker.protocol.schema.create_topics import CreatableTopic
+from squall.broker.apis.topic_creation import MOST_WANTED, TOPICS_AT_ONCE, TopicCreator
+from squall.broker.protocol.apis import ApiKey
+from squall.broker.protocol.schema.create_topics import CreatableTopic
 from tests.support.brokers.in_memory import broker_config
 
 

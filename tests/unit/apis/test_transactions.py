@@ -7,10 +7,10 @@ from typing import Any
 import pytest
 import trio
 
-from broker.apis.transactions import TransactionApis
-from broker.cluster.image import ClusterImage, PartitionImage, Topic
-from broker.control.port import RequestRefused
-from broker.coordinators.transactions.values import (
+from squall.broker.apis.transactions import TransactionApis
+from squall.broker.cluster.image import ClusterImage, PartitionImage, Topic
+from squall.broker.control.port import RequestRefused
+from squall.broker.coordinators.transactions.values import (
     V1,
     V2,
     AddPartitions,
@@ -20,19 +20,19 @@ from broker.coordinators.transactions.values import (
     Transaction,
     VerifyPartitions,
 )
-from broker.net.connection import Slot
-from broker.net.later import Later
-from broker.protocol.errors import ErrorCode
-from broker.protocol.schema.add_partitions_to_txn import (
+from squall.broker.net.connection import Slot
+from squall.broker.net.later import Later
+from squall.broker.protocol.errors import ErrorCode
+from squall.broker.protocol.schema.add_partitions_to_txn import (
     AddPartitionsToTxnRequest,
     AddPartitionsToTxnTopic,
     AddPartitionsToTxnTransaction,
 )
-from broker.protocol.schema.describe_transactions import DescribeTransactionsRequest
-from broker.protocol.schema.end_txn import EndTxnRequest
-from broker.protocol.schema.init_producer_id import InitProducerIdRequest
-from broker.protocol.schema.list_transactions import ListTransactionsRequest
-from broker.replicas.coordinators.producer_ids import ProducerIds
+from squall.broker.protocol.schema.describe_transactions import DescribeTransactionsRequest
+from squall.broker.protocol.schema.end_txn import EndTxnRequest
+from squall.broker.protocol.schema.init_producer_id import InitProducerIdRequest
+from squall.broker.protocol.schema.list_transactions import ListTransactionsRequest
+from squall.broker.replicas.coordinators.producer_ids import ProducerIds
 from tests.support.brokers.coordinators import Blocks
 from tests.support.brokers.memory_env import WALL_MS, SteppedEnv
 

@@ -6,11 +6,11 @@ from typing import Any
 
 import pytest
 
-from broker.apis.txn_gate import error_for_producer
-from broker.apis.txn_offsets import error_for_client
-from broker.net.connection import Connection
-from broker.protocol.errors import ErrorCode
-from broker.replicas.coordinators.enrolment import Enrolled
+from squall.broker.apis.txn_gate import error_for_producer
+from squall.broker.apis.txn_offsets import error_for_client
+from squall.broker.net.connection import Connection
+from squall.broker.protocol.errors import ErrorCode
+from squall.broker.replicas.coordinators.enrolment import Enrolled
 from tests.support.brokers.in_memory import MemoryBroker, answers, produced
 
 PID = 7

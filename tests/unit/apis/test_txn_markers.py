@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
-from broker.apis.describe_producers import describe_producers
-from broker.protocol.errors import ErrorCode
-from broker.protocol.records import decode_records
-from broker.protocol.schema.describe_producers import DescribeProducersRequest, TopicRequest
+from squall.broker.apis.describe_producers import describe_producers
+from squall.broker.protocol.errors import ErrorCode
+from squall.broker.protocol.records import decode_records
+from squall.broker.protocol.schema.describe_producers import DescribeProducersRequest, TopicRequest
 from tests.support.brokers.in_memory import MemoryBroker, answers, marked
 
 PID = 7

@@ -9,7 +9,7 @@ import pytest
 from bench.__main__ import main
 from bench.against import Side, command, slices
 from bench.clusters import Squall
-from chaos import cli
+from squall.chaos import cli
 
 BUSY = "sum(range(5_000_000))\n"
 

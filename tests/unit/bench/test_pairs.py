@@ -10,7 +10,7 @@ import pytest
 
 from bench.clusters import PROGRAM, Squall, is_prototype
 from bench.pairs import CERTAINTY, Figures, Row, Slice, checkout, interval, measured, table
-from chaos.errors import Refused
+from squall.chaos.errors import Refused
 
 
 def test_of_ten_pairs_the_smallest_and_the_largest_are_left_out() -> None:

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from checkers import agreement, run_facts
-from checkers.history.partition import Partition
-from checkers.history.tables import History, PlayedFault, Problem, Process
-from checkers.history.values import AFTER_HEALING
-from checkers.plan_facts import facts_of
+from squall.checkers import agreement, run_facts
+from squall.checkers.history.partition import Partition
+from squall.checkers.history.tables import History, PlayedFault, Problem, Process
+from squall.checkers.history.values import AFTER_HEALING
+from squall.checkers.plan_facts import facts_of
 
 FAULT = PlayedFault(0, "kill", "P", (), "", (), {}, 1, 2, 3, {"x": 1}, "")
 LESS = {"faults": {"planned": 1, "landed": 0}}

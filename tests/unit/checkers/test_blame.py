@@ -11,17 +11,17 @@ from typing import Any
 import pytest
 from rich.console import Console
 
-from checkers.case import Case
-from checkers.findings import Finding, Witness
-from checkers.history.tables import Partition, Process
-from checkers.history.values import AFTER_HEALING
-from checkers.plan_facts import facts_of
-from checkers.verdict import INVALID, UNKNOWN, decide, to_json
-from reports.checks import sentence
-from reports.junit import write_junit
-from reports.page import render
-from reports.run_files import read_run
-from reports.terminal import summary
+from squall.checkers.case import Case
+from squall.checkers.findings import Finding, Witness
+from squall.checkers.history.tables import Partition, Process
+from squall.checkers.history.values import AFTER_HEALING
+from squall.checkers.plan_facts import facts_of
+from squall.checkers.verdict import INVALID, UNKNOWN, decide, to_json
+from squall.reports.checks import sentence
+from squall.reports.junit import write_junit
+from squall.reports.page import render
+from squall.reports.run_files import read_run
+from squall.reports.terminal import summary
 from tests.unit.checkers.test_guarantees import REACHED
 
 PROGRAM = "the program under test"

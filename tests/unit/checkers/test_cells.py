@@ -14,22 +14,32 @@ from typing import Any
 
 import pytest
 
-from checkers import mechanisms
-from checkers.anomalies.anomaly import JEPSEN
-from checkers.anomalies.registry import CATALOG, find_all
-from checkers.case import Case
-from checkers.findings import Finding, findings_of
-from checkers.guarantees import ADDED, ALWAYS, ANY, BASE, NO_FAULT, CellName, Row, RunConfiguration, guarantee_for
-from checkers.history.parser import parse
-from checkers.history.tables import LATE_END, PlayedFault, Process
-from checkers.history.values import AFTER_HEALING
-from checkers.leaderships import Leaderships
-from checkers.mechanisms import Sign
-from checkers.plan_facts import facts_of
-from checkers.promises import GROUPS, IDEMPOTENCE, OF_FAMILY, ONE_IN_FLIGHT, ORDER
-from checkers.reasons import mechanism_of
-from checkers.signs import Ground
-from checkers.verdict import Judged, decide, to_json
+from squall.checkers import mechanisms
+from squall.checkers.anomalies.anomaly import JEPSEN
+from squall.checkers.anomalies.registry import CATALOG, find_all
+from squall.checkers.case import Case
+from squall.checkers.findings import Finding, findings_of
+from squall.checkers.guarantees import (
+    ADDED,
+    ALWAYS,
+    ANY,
+    BASE,
+    NO_FAULT,
+    CellName,
+    Row,
+    RunConfiguration,
+    guarantee_for,
+)
+from squall.checkers.history.parser import parse
+from squall.checkers.history.tables import LATE_END, PlayedFault, Process
+from squall.checkers.history.values import AFTER_HEALING
+from squall.checkers.leaderships import Leaderships
+from squall.checkers.mechanisms import Sign
+from squall.checkers.plan_facts import facts_of
+from squall.checkers.promises import GROUPS, IDEMPOTENCE, OF_FAMILY, ONE_IN_FLIGHT, ORDER
+from squall.checkers.reasons import mechanism_of
+from squall.checkers.signs import Ground
+from squall.checkers.verdict import Judged, decide, to_json
 from tests.support.histories.anomaly_cases import CASES
 from tests.support.histories.builder import MS, HistoryBuilder, merged
 from tests.unit.checkers.test_guarantees import REACHED

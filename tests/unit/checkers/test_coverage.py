@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from checkers.case import Case
-from checkers.history.tables import FAIL, OK, Partition
-from checkers.in_memory import judge_bytes
-from checkers.verdict import INVALID, STOPPED, UNKNOWN, VALID, Verdict, decide
+from squall.checkers.case import Case
+from squall.checkers.history.tables import FAIL, OK, Partition
+from squall.checkers.in_memory import judge_bytes
+from squall.checkers.verdict import INVALID, STOPPED, UNKNOWN, VALID, Verdict, decide
 from tests.support.histories.builder import MS, HistoryBuilder
 from tests.support.histories.group_history import GROUP, GroupHistory
 from tests.support.histories.nemesis_lines import fault_line

@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 
-from checkers.fault_classes import UnknownFault, class_of, classes_of, logs_with_holes, not_landed
-from checkers.fault_traits import FORGETS_SYNCS
-from checkers.guarantees import FaultClass
-from checkers.history.tables import PlayedFault
-from checkers.nemesis_log import FOREVER, parse_faults, windows
+from squall.checkers.fault_classes import UnknownFault, class_of, classes_of, logs_with_holes, not_landed
+from squall.checkers.fault_traits import FORGETS_SYNCS
+from squall.checkers.guarantees import FaultClass
+from squall.checkers.history.tables import PlayedFault
+from squall.checkers.nemesis_log import FOREVER, parse_faults, windows
 from tests.support.histories.nemesis_lines import MS, fault_line
 
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from checkers.findings import WITNESSES, Witness, findings_of, kept, places_kept
-from checkers.verdict import decide
+from squall.checkers.findings import WITNESSES, Witness, findings_of, kept, places_kept
+from squall.checkers.verdict import decide
 from tests.unit.checkers.test_verdict import good
 
 

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from checkers.anomalies.registry import CATALOG, FOUND
-from checkers.guarantees import (
+from squall.checkers.anomalies.registry import CATALOG, FOUND
+from squall.checkers.guarantees import (
     ACKED_ONLY,
     ADDED,
     BASE,
@@ -22,10 +22,10 @@ from checkers.guarantees import (
     check_matrix,
     guarantee_for,
 )
-from checkers.history.tables import LATE_END, Process
-from checkers.in_memory import judge_bytes
-from checkers.plan_facts import configuration_of, facts_of
-from checkers.verdict import INVALID, VALID, Verdict
+from squall.checkers.history.tables import LATE_END, Process
+from squall.checkers.in_memory import judge_bytes
+from squall.checkers.plan_facts import configuration_of, facts_of
+from squall.checkers.verdict import INVALID, VALID, Verdict
 from tests.support.histories.builder import HistoryBuilder, merged, transacted
 from tests.support.histories.late_ends import REQUEST_TIMEOUT_MS, Second, in_a_row
 

@@ -8,16 +8,16 @@ from typing import Any
 
 import pytest
 
-from checkers import metrics
-from checkers.anomalies import stuck
-from checkers.anomalies.registry import find_all
-from checkers.engines import REFERENCE
-from checkers.findings import findings_of
-from checkers.history import conversion
-from checkers.in_memory import judge_bytes
-from checkers.measures import measure
-from checkers.plan_facts import BadPlan
-from checkers.verdict import INVALID, UNKNOWN, judge, to_json
+from squall.checkers import metrics
+from squall.checkers.anomalies import stuck
+from squall.checkers.anomalies.registry import find_all
+from squall.checkers.engines import REFERENCE
+from squall.checkers.findings import findings_of
+from squall.checkers.history import conversion
+from squall.checkers.in_memory import judge_bytes
+from squall.checkers.measures import measure
+from squall.checkers.plan_facts import BadPlan
+from squall.checkers.verdict import INVALID, UNKNOWN, judge, to_json
 from tests.support.histories.builder import generate
 from tests.support.histories.nemesis_lines import NEMESIS
 

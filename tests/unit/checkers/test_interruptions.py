@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from checkers.in_memory import judge_bytes
-from checkers.verdict import INVALID, VALID, Verdict
+from squall.checkers.in_memory import judge_bytes
+from squall.checkers.verdict import INVALID, VALID, Verdict
 from tests.support.histories.group_history import GroupHistory
 
 PLAN: dict[str, Any] = {

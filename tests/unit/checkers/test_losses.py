@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from checkers.losses import Loss, loss_of, percent, permitted_loss
+from squall.checkers.losses import Loss, loss_of, percent, permitted_loss
 
 METRICS = {
     "outcomes": {"send": {"ok": 845}},

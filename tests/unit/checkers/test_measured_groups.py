@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from checkers.history.tables import PlayedFault
-from checkers.measured_groups import measure_groups
+from squall.checkers.history.tables import PlayedFault
+from squall.checkers.measured_groups import measure_groups
 from tests.support.histories.builder import MS, HistoryBuilder
 from tests.support.histories.group_history import GroupHistory
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from checkers.measured_outputs import measure_outputs
+from squall.checkers.measured_outputs import measure_outputs
 from tests.support.histories.group_history import GROUP, GroupHistory
 
 

@@ -6,11 +6,11 @@ from typing import Any
 
 import pytest
 
-from checkers.anomalies.stuck import liveness
-from checkers.history.tables import FAIL, INFO, OK
-from checkers.history.values import AFTER_HEALING
-from checkers.measures import measure
-from checkers.metrics import (
+from squall.checkers.anomalies.stuck import liveness
+from squall.checkers.history.tables import FAIL, INFO, OK
+from squall.checkers.history.values import AFTER_HEALING
+from squall.checkers.measures import measure
+from squall.checkers.metrics import (
     CALM_GAP,
     FRESH_GAP,
     HEALED_GAP,
@@ -24,7 +24,7 @@ from checkers.metrics import (
     series,
     shape,
 )
-from checkers.nemesis_log import parse_faults
+from squall.checkers.nemesis_log import parse_faults
 from tests.support.histories.builder import HistoryBuilder, transacted
 from tests.support.histories.group_history import GroupHistory
 from tests.support.histories.nemesis_lines import MS, fault_line

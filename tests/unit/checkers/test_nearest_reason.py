@@ -6,14 +6,14 @@ from dataclasses import replace
 
 import pytest
 
-from checkers import reasons
-from checkers.findings import Finding
-from checkers.guarantees import RunConfiguration, guarantee_for
-from checkers.history.tables import LATE_END
-from checkers.mechanisms import Sign
-from checkers.permissions import Grounds, explained
-from checkers.signs import Ground
-from checkers.verdict import VALID
+from squall.checkers import reasons
+from squall.checkers.findings import Finding
+from squall.checkers.guarantees import RunConfiguration, guarantee_for
+from squall.checkers.history.tables import LATE_END
+from squall.checkers.mechanisms import Sign
+from squall.checkers.permissions import Grounds, explained
+from squall.checkers.signs import Ground
+from squall.checkers.verdict import VALID
 from tests.support.histories.builder import MS, HistoryBuilder
 from tests.unit.checkers.test_sent_again import ALONE, SETTINGS, judged
 from tests.unit.checkers.test_signs import led

@@ -9,11 +9,11 @@ from typing import Any
 
 import pytest
 
-from chaos.faults.kinds import KINDS
-from checkers import first_schema
-from checkers.in_memory import judge_bytes
-from checkers.nemesis_agreement import read
-from checkers.verdict import UNKNOWN, VALID, Verdict
+from squall.chaos.faults.kinds import KINDS
+from squall.checkers import first_schema
+from squall.checkers.in_memory import judge_bytes
+from squall.checkers.nemesis_agreement import read
+from squall.checkers.verdict import UNKNOWN, VALID, Verdict
 from tests.support.histories.builder import MS, HistoryBuilder, generate
 from tests.support.histories.nemesis_lines import fault_line, spoken
 

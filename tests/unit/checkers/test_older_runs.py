@@ -11,13 +11,13 @@ import shutil
 import tomllib
 from pathlib import Path
 
-from checkers.fault_classes import classes_of
-from checkers.guarantees import FaultClass
-from checkers.in_memory import judge_bytes
-from checkers.nemesis_log import parse_faults
-from reports.fault_words import fault_rows
-from reports.page import render
-from reports.run_files import read_run
+from squall.checkers.fault_classes import classes_of
+from squall.checkers.guarantees import FaultClass
+from squall.checkers.in_memory import judge_bytes
+from squall.checkers.nemesis_log import parse_faults
+from squall.reports.fault_words import fault_rows
+from squall.reports.page import render
+from squall.reports.run_files import read_run
 
 RECORDED = Path(__file__).with_name("recorded")
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from checkers.plan_facts import BadPlan, facts_of, read_plan
+from squall.checkers.plan_facts import BadPlan, facts_of, read_plan
 
 
 def test_a_topics_own_settings_go_before_the_brokers() -> None:

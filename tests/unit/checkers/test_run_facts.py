@@ -11,9 +11,9 @@ from typing import Any
 
 import pytest
 
-from checkers import run_facts
-from checkers.in_memory import judge_bytes
-from checkers.verdict import UNKNOWN, VALID
+from squall.checkers import run_facts
+from squall.checkers.in_memory import judge_bytes
+from squall.checkers.verdict import UNKNOWN, VALID
 
 RECORDED = Path(__file__).with_name("recorded")
 OLD: dict[str, Any] = json.loads((RECORDED / "run.json").read_text())

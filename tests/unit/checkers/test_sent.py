@@ -6,7 +6,16 @@ import json
 from pathlib import Path
 from typing import Any
 
-from checkers.sent import BROKERS, RELAY, RELAY_FILE, ProduceRequests, SentSettings, client_id_of, sent_in, sent_of
+from squall.checkers.sent import (
+    BROKERS,
+    RELAY,
+    RELAY_FILE,
+    ProduceRequests,
+    SentSettings,
+    client_id_of,
+    sent_in,
+    sent_of,
+)
 
 
 def line(requests: int, in_flight: int = 1, client_id: str | None = "rdkafka", **fields: Any) -> dict[str, Any]:

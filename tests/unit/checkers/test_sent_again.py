@@ -7,12 +7,12 @@ from typing import Any
 
 import pytest
 
-from checkers import leaderships, signs
-from checkers.anomalies.registry import find_all
-from checkers.history.tables import OK
-from checkers.in_memory import judge_bytes
-from checkers.mechanisms import Sign
-from checkers.verdict import INVALID, VALID, Verdict
+from squall.checkers import leaderships, signs
+from squall.checkers.anomalies.registry import find_all
+from squall.checkers.history.tables import OK
+from squall.checkers.in_memory import judge_bytes
+from squall.checkers.mechanisms import Sign
+from squall.checkers.verdict import INVALID, VALID, Verdict
 from tests.support.histories.builder import MS, HistoryBuilder
 from tests.support.histories.nemesis_lines import fault_line
 from tests.unit.checkers.test_signs import Events, led

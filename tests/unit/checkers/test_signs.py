@@ -10,18 +10,18 @@ from typing import Any
 
 import pytest
 
-from checkers import leaderships, mechanisms, signs
-from checkers.anomalies.registry import find_all
-from checkers.fault_traits import FORGETS_SYNCS
-from checkers.findings import findings_of
-from checkers.history import conversion
-from checkers.history.tables import OK, SEND, History, Partition, PlayedFault, Row
-from checkers.in_memory import judge_bytes
-from checkers.leaderships import EVER, Leadership, Leaderships
-from checkers.measures import measure
-from checkers.mechanisms import Sign
-from checkers.metrics import context_of, shape
-from checkers.verdict import INVALID, UNKNOWN, VALID, Verdict, judge
+from squall.checkers import leaderships, mechanisms, signs
+from squall.checkers.anomalies.registry import find_all
+from squall.checkers.fault_traits import FORGETS_SYNCS
+from squall.checkers.findings import findings_of
+from squall.checkers.history import conversion
+from squall.checkers.history.tables import OK, SEND, History, Partition, PlayedFault, Row
+from squall.checkers.in_memory import judge_bytes
+from squall.checkers.leaderships import EVER, Leadership, Leaderships
+from squall.checkers.measures import measure
+from squall.checkers.mechanisms import Sign
+from squall.checkers.metrics import context_of, shape
+from squall.checkers.verdict import INVALID, UNKNOWN, VALID, Verdict, judge
 from tests.support.histories.builder import HistoryBuilder
 from tests.support.histories.nemesis_lines import MS, fault_line
 

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from checkers.in_memory import judge_bytes
-from checkers.verdict import INVALID, UNKNOWN, VALID, Verdict
+from squall.checkers.in_memory import judge_bytes
+from squall.checkers.verdict import INVALID, UNKNOWN, VALID, Verdict
 from tests.support.histories.builder import MS, HistoryBuilder
 from tests.support.histories.group_history import GroupHistory
 from tests.support.histories.nemesis_lines import fault_line

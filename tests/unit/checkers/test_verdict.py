@@ -9,21 +9,21 @@ from typing import Any
 
 import pytest
 
-from checkers.anomalies import replica_divergence
-from checkers.anomalies.registry import find_all
-from checkers.case import Case, Workload
-from checkers.findings import SCHEMA, Finding, Witness, findings_of, to_json
-from checkers.history import conversion
-from checkers.history.tables import Partition, PlayedFault, Process
-from checkers.leaderships import Leaderships
-from checkers.measures import measure
-from checkers.mechanisms import Sign
-from checkers.metrics import context_of, shape
-from checkers.nemesis_log import parse_faults
-from checkers.plan_facts import UNLIMITED, facts_of, read_plan
-from checkers.signs import Ground
-from checkers.verdict import INVALID, UNKNOWN, VALID, Verdict, decide, judge, judge_run
-from checkers.verdict import to_json as verdict_to_json
+from squall.checkers.anomalies import replica_divergence
+from squall.checkers.anomalies.registry import find_all
+from squall.checkers.case import Case, Workload
+from squall.checkers.findings import SCHEMA, Finding, Witness, findings_of, to_json
+from squall.checkers.history import conversion
+from squall.checkers.history.tables import Partition, PlayedFault, Process
+from squall.checkers.leaderships import Leaderships
+from squall.checkers.measures import measure
+from squall.checkers.mechanisms import Sign
+from squall.checkers.metrics import context_of, shape
+from squall.checkers.nemesis_log import parse_faults
+from squall.checkers.plan_facts import UNLIMITED, facts_of, read_plan
+from squall.checkers.signs import Ground
+from squall.checkers.verdict import INVALID, UNKNOWN, VALID, Verdict, decide, judge, judge_run
+from squall.checkers.verdict import to_json as verdict_to_json
 from tests.support.histories.builder import HistoryBuilder
 from tests.support.histories.nemesis_lines import fault_line
 

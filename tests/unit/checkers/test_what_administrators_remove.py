@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from checkers.history.tables import Partition
+from squall.checkers.history.tables import Partition
 
 
 def partition(*, expired_to: int = 0, log_start: int = -1) -> Partition:

@@ -10,10 +10,10 @@ from typing import Any
 
 import pytest
 
-from checkers import leaderships
-from checkers.fault_traits import TAKES_DOWN
-from checkers.history.tables import Partition, PlayedFault
-from checkers.in_memory import judge_bytes
+from squall.checkers import leaderships
+from squall.checkers.fault_traits import TAKES_DOWN
+from squall.checkers.history.tables import Partition, PlayedFault
+from squall.checkers.in_memory import judge_bytes
 from tests.support.histories import kafka_lines
 from tests.unit.checkers.test_signs import PLAN, Run, led, losses
 

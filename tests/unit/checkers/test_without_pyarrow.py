@@ -8,8 +8,8 @@ import sys
 import tomllib
 from pathlib import Path
 
-from checkers.in_memory import judge_bytes
-from checkers.verdict import INVALID, to_json
+from squall.checkers.in_memory import judge_bytes
+from squall.checkers.verdict import INVALID, to_json
 from tests.support.histories.two_owners import two_owners
 
 ROOT = Path(__file__).parents[3]
@@ -20,14 +20,14 @@ sys.modules.update(pyarrow=None, pyspark=None, numpy=None, matplotlib=None)  # i
 """
 IN_MEMORY = """
 from pathlib import Path
-from checkers.in_memory import judge_bytes
-from checkers.verdict import to_json
+from squall.checkers.in_memory import judge_bytes
+from squall.checkers.verdict import to_json
 run = Path(sys.argv[1])
 plan = tomllib.loads((run / "plan.toml").read_text())
 print(json.dumps(to_json(judge_bytes(run.name, (run / "history.jsonl").read_bytes(), b"", plan).verdict)))
 """
 BY_COMMAND = """
-from chaos import cli
+from squall.chaos import cli
 sys.exit(cli.run(["verify", sys.argv[1], "--engine", "reference"]))
 """
 

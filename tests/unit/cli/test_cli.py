@@ -9,9 +9,9 @@ from pathlib import Path
 import click
 import pytest
 
-from chaos import cli
-from chaos.errors import HarnessError, Refused, said_by, traceback_of, trouble_of
-from chaos.screen import console
+from squall.chaos import cli
+from squall.chaos.errors import HarnessError, Refused, said_by, traceback_of, trouble_of
+from squall.chaos.screen import console
 
 ROOT = Path(__file__).resolve().parents[3]
 
@@ -27,7 +27,7 @@ def test_every_module_of_commands_is_in_the_table() -> None:
     # What commands share, and what none of them is by itself.
     shared = {"__init__", "completions", "conclusion", "durability", "grouped", "night_end", "night_evidence"}
     shared |= {"engines", "json_output", "outputs", "run_output"}
-    modules = {f"chaos.commands.{p.stem}" for p in (ROOT / "chaos/commands").glob("*.py") if p.stem not in shared}
+    modules = {f"squall.chaos.commands.{p.stem}" for p in (ROOT / "chaos/commands").glob("*.py") if p.stem not in shared}
     assert modules == {module for module, _ in cli.COMMANDS.values()}
 
 
@@ -41,9 +41,9 @@ def test_usage_errors_exit_with_three(arguments: list[str], capsys: pytest.Captu
 
 def test_help_names_every_command_and_imports_none_of_them() -> None:
     script = (
-        "import sys; from chaos import cli; code = cli.run(['--help']); "
+        "import sys; from squall.chaos import cli; code = cli.run(['--help']); "
         "heavy = {'trio', 'rich', 'pydantic', 'numpy'}; "
-        "loaded = [m for m in sys.modules if m.startswith('chaos.commands.') or m in heavy]; "
+        "loaded = [m for m in sys.modules if m.startswith('squall.chaos.commands.') or m in heavy]; "
         "assert not loaded, loaded; sys.exit(code)"
     )
     done = subprocess.run([sys.executable, "-c", script], cwd=ROOT, capture_output=True, text=True)

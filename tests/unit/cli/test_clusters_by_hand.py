@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from chaos.commands.cluster import up
+from squall.chaos.commands.cluster import up
 
 ROOT = Path(__file__).parents[3]
 

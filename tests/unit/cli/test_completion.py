@@ -12,13 +12,13 @@ import pytest
 from click.shell_completion import BashComplete
 from click.testing import CliRunner
 
-from chaos import cli
-from chaos.commands.completion import VARIABLE, lines_of
-from chaos.commands.grouped import REST, Grouped
-from chaos.faults.kinds import KINDS
-from chaos.mutants import MUTANTS
+from squall.chaos import cli
+from squall.chaos.commands.completion import VARIABLE, lines_of
+from squall.chaos.commands.grouped import REST, Grouped
+from squall.chaos.faults.kinds import KINDS
+from squall.chaos.mutants import MUTANTS
+from squall.workloads.registry import SCENARIOS
 from tests.support.lacks import skip_without
-from workloads.registry import SCENARIOS
 
 ROOT = Path(__file__).parents[3]
 SHELLS = {

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner, Result
 
-from chaos.commands.doctor import command
-from chaos.toolchain import lookout
+from squall.chaos.commands.doctor import command
+from squall.chaos.toolchain import lookout
 
 GIB = lookout.GIB
 

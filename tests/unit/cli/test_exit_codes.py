@@ -12,8 +12,8 @@ from pathlib import Path
 import click
 import pytest
 
-from chaos import cli
-from chaos.errors import HarnessError, Refused
+from squall.chaos import cli
+from squall.chaos.errors import HarnessError, Refused
 
 BREAKS = [
     (RuntimeError("a rule"), 2, "a failure inside Squall, and no word about the cluster"),
@@ -74,13 +74,13 @@ def told_and_code(tmp_path: Path, command: str) -> tuple[str, int]:
 
 
 def test_an_interruption_of_an_import_is_an_exit_code_and_no_death_by_a_signal(tmp_path: Path) -> None:
-    command = "from chaos import cli\ndef command(**_): exec('raise KeyboardInterrupt')"
+    command = "from squall.chaos import cli\ndef command(**_): exec('raise KeyboardInterrupt')"
     assert told_and_code(tmp_path, command) == ("squall: interrupted\n", 130)
 
 
 def test_so_it_is_where_the_command_itself_catches_it(tmp_path: Path) -> None:
     command = """
-from chaos import cli
+from squall.chaos import cli
 def command(**_):
     try:
         exec("raise KeyboardInterrupt")

@@ -7,9 +7,9 @@ from pathlib import Path
 import click
 import pytest
 
-from chaos import cli
-from chaos.flags import default_map, environment_of_children
-from chaos.plans.plan import make_plan, write_plan
+from squall.chaos import cli
+from squall.chaos.flags import default_map, environment_of_children
+from squall.chaos.plans.plan import make_plan, write_plan
 
 
 @pytest.fixture
@@ -136,8 +136,8 @@ def test_a_plan_that_is_named_is_not_changed_by_the_file(
     named: str, folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     seen: list[object] = []
-    monkeypatch.setattr("chaos.commands.sim._single", lambda plan, *_: seen.append(plan) or 0)
-    monkeypatch.setattr("chaos.commands.sim._batch", lambda *_: seen.append("batch") or 0)
+    monkeypatch.setattr("squall.chaos.commands.sim._single", lambda plan, *_: seen.append(plan) or 0)
+    monkeypatch.setattr("squall.chaos.commands.sim._batch", lambda *_: seen.append("batch") or 0)
     plan = make_plan({"seed": 3, "runtime": "sim", "cluster": {"nodes": 3}})
     (folder / "plan.toml").write_text(write_plan(plan))
     (folder / "squall.toml").write_text('[sim]\nnodes = 5\nset = ["log.segment.bytes=65536"]\n')

@@ -9,14 +9,14 @@ from pathlib import Path
 
 import pytest
 
-from chaos import cli
+from squall.chaos import cli
 
 ROOT = Path(__file__).resolve().parents[3]
 PRINTS = """
 import subprocess, sys
 import click
-from chaos import cli
-from chaos.screen import console
+from squall.chaos import cli
+from squall.chaos.screen import console
 def command(**_):
     for number in range(2):
         print("a line", flush=True)
@@ -68,17 +68,17 @@ def test_a_command_whose_reader_has_gone_goes_on(gone: object, streams: str, tmp
 @pytest.mark.parametrize(("words", "code"), [(["--help"], 0), (["guarantees"], 0), (["guarantees", "--no"], 3)])
 def test_so_do_the_commands_of_the_program(words: list[str], code: int, tmp_path: Path) -> None:
     end = reader_has_gone()
-    assert code_of(["-m", "chaos", *words], end, end, tmp_path) == code
+    assert code_of(["-m", "squall.chaos", *words], end, end, tmp_path) == code
 
 
 def test_what_runs_as_another_module_goes_on_too(tmp_path: Path) -> None:
     end = reader_has_gone()
     (tmp_path / "prints.py").write_text("import sys\nprint('a line', flush=True)\nsys.exit(int(sys.argv[1]))\n")
-    assert code_of(["-m", "chaos.standard_streams", "prints", "7"], end, end, tmp_path) == 7
+    assert code_of(["-m", "squall.chaos.standard_streams", "prints", "7"], end, end, tmp_path) == 7
 
 
 def test_the_descriptor_of_a_closed_stream_is_given_to_no_file(tmp_path: Path) -> None:
-    words = 'import os; from chaos.standard_streams import outlive_readers; outlive_readers(); print("a", flush=True); '
+    words = 'import os; from squall.chaos.standard_streams import outlive_readers; outlive_readers(); print("a", flush=True); '
     words += 'os._exit(os.open("a file", os.O_CREAT))'
     command = ["sh", "-c", 'exec "$0" "$@" >&- 2>&-', sys.executable, "-c", words]
     done = subprocess.run(command, cwd=tmp_path, env={**os.environ, "PYTHONPATH": str(ROOT)})
@@ -100,7 +100,7 @@ def test_a_command_whose_output_is_full_goes_on_and_says_so_once(streams: str, t
 @pytest.mark.parametrize(("words", "code"), [(["--help"], 0), (["guarantees", "--acks", "1"], 0), (["runs"], 3)])
 def test_on_a_full_disk_the_exit_codes_are_those_of_the_commands(words: list[str], code: int, tmp_path: Path) -> None:
     with open("/dev/full", "wb") as full:
-        assert code_of(["-m", "chaos", *words], os.dup(full.fileno()), subprocess.DEVNULL, tmp_path) == code
+        assert code_of(["-m", "squall.chaos", *words], os.dup(full.fileno()), subprocess.DEVNULL, tmp_path) == code
 
 
 def test_a_pipe_of_the_harness_that_breaks_is_no_anomaly(

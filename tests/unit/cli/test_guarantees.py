@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from chaos.commands.guarantees import UNDER, command
-from checkers import mechanisms
-from checkers.guarantees import RunConfiguration, guarantee_for
+from squall.chaos.commands.guarantees import UNDER, command
+from squall.checkers import mechanisms
+from squall.checkers.guarantees import RunConfiguration, guarantee_for
 
 
 def told(*flags: str, code: int = 0) -> str:

@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from chaos import cli
-from chaos.commands.outputs import OUTPUTS, json_schema
+from squall.chaos import cli
+from squall.chaos.commands.outputs import OUTPUTS, json_schema
 from tests.support.json_output import SCHEMAS, checked
 
 ROOT = Path(__file__).resolve().parents[3]

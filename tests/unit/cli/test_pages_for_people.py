@@ -14,11 +14,11 @@ import click
 import pytest
 import yaml
 
-from chaos import cli
-from chaos.nights.directory import NIGHTS
-from chaos.nights.matrix import seconds
-from checkers.nights import store
-from checkers.verdict import UNKNOWN
+from squall.chaos import cli
+from squall.chaos.nights.directory import NIGHTS
+from squall.chaos.nights.matrix import seconds
+from squall.checkers.nights import store
+from squall.checkers.verdict import UNKNOWN
 from tests.night.__main__ import name_of as night_name
 from tests.night.__main__ import parser as night_parser
 from tests.night.parts import PARTS

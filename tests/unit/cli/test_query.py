@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from chaos import cli
-from chaos.toolchain import extras
-from reports.query_views import VIEWS
+from squall.chaos import cli
+from squall.chaos.toolchain import extras
+from squall.reports.query_views import VIEWS
 
 PAGE = Path(__file__).resolve().parents[3] / "docs/query.md"
 BEGIN, END = "<!-- written by pytest tests/unit/cli/test_query.py --update -->\n", "<!-- end -->\n"

@@ -12,12 +12,12 @@ import click
 import pytest
 from click.testing import CliRunner
 
-from chaos import cli
-from chaos.commands import run, sim
-from chaos.plans.operations import concrete
-from chaos.plans.plan import Plan, make_plan, proven_here, write_plan
-from chaos.plans.schedule import DEFAULT_KINDS
-from workloads.registry import SCENARIOS
+from squall.chaos import cli
+from squall.chaos.commands import run, sim
+from squall.chaos.plans.operations import concrete
+from squall.chaos.plans.plan import Plan, make_plan, proven_here, write_plan
+from squall.chaos.plans.schedule import DEFAULT_KINDS
+from squall.workloads.registry import SCENARIOS
 
 ROOT = Path(__file__).resolve().parents[3]
 
@@ -80,7 +80,7 @@ def test_a_simulated_plan_starts_no_processes_unless_it_is_said(
     (line,) = refused(capsys, "run", "--plan", str(path))
     assert f"./squall sim --plan {path}" in line
     started: list[Plan] = []
-    monkeypatch.setattr("chaos.runs.real.run_and_judge", lambda plan, *_: started.append(plan))
+    monkeypatch.setattr("squall.chaos.runs.real.run_and_judge", lambda plan, *_: started.append(plan))
     assert cli.run(["run", "--plan", str(path), "--runtime", "process"]) == 130
     assert [plan.runtime for plan in started] == ["process"]
 
@@ -91,7 +91,7 @@ def test_the_example_of_a_wrong_pair_is_a_setting_that_there_is(
 ) -> None:
     (line,) = refused(capsys, "run", flag, "nonsense")
     example = line.rpartition(f"as in {flag} ")[2]
-    monkeypatch.setattr("chaos.runs.real.run_and_judge", lambda plan, *_: None)
+    monkeypatch.setattr("squall.chaos.runs.real.run_and_judge", lambda plan, *_: None)
     assert cli.run(["run", flag, example]) == 130
 
 
@@ -127,7 +127,7 @@ def test_a_mistake_of_a_newcomer_is_one_sentence(
 def planned(monkeypatch: pytest.MonkeyPatch, *arguments: str) -> Plan:
     """The plan that `squall run` would have run."""
     plans: list[Plan] = []
-    monkeypatch.setattr("chaos.runs.real.run_and_judge", lambda plan, *_: plans.append(plan))
+    monkeypatch.setattr("squall.chaos.runs.real.run_and_judge", lambda plan, *_: plans.append(plan))
     assert cli.run(["run", "--seed", "7", *arguments]) == 130
     return plans[0]
 
@@ -185,7 +185,7 @@ def test_spark_searches_the_history_unless_another_engine_is_named(
     more: list[str], engine: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     asked: list[str] = []
-    monkeypatch.setattr("chaos.runs.real.run_and_judge", lambda *given: asked.append(given[-1]))
+    monkeypatch.setattr("squall.chaos.runs.real.run_and_judge", lambda *given: asked.append(given[-1]))
     assert cli.run(["run", "--seed", "7", *more]) == 130
     assert asked == [engine]
 
@@ -195,7 +195,7 @@ def test_only_the_faults_of_this_run_are_drawn_and_those_of_a_plan_are_played_as
     more: list[str], drawn: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     asked: list[tuple[Plan, bool]] = []
-    monkeypatch.setattr("chaos.runs.real.run_and_judge", lambda plan, *rest: asked.append((plan, rest[-2])))
+    monkeypatch.setattr("squall.chaos.runs.real.run_and_judge", lambda plan, *rest: asked.append((plan, rest[-2])))
     assert cli.run(["run", "--seed", "7"]) == 130
     (tmp_path / "plan.toml").write_text(write_plan(proven_here(asked[0][0], 200.0)))
     assert cli.run(["run", "--plan", str(tmp_path / "plan.toml"), *more]) == 130
@@ -260,7 +260,7 @@ def test_the_help_of_a_command_shows_the_defaults_that_hold_for_it(
     command: str, extra: list[str], name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     plans: list[Plan] = []
-    monkeypatch.setattr("chaos.runs.real.run_and_judge", lambda plan, *_: plans.append(plan))
+    monkeypatch.setattr("squall.chaos.runs.real.run_and_judge", lambda plan, *_: plans.append(plan))
     monkeypatch.setattr(sim, "_single", lambda plan, *_: plans.append(plan) or 0)
     cli.run([command, "--seed", "1", "--workload", name, *extra])
     if command == "sim" and not SCENARIOS[name].SIMULATED:
@@ -326,8 +326,8 @@ def test_the_examples_of_help_count_the_kinds_that_are_drawn(monkeypatch: pytest
 
 def test_help_of_run_imports_neither_broker_nor_history() -> None:
     script = (
-        "import sys; from chaos import cli; code = cli.run(['run', '--help']); "
-        "slow = ('trio', 'rich', 'numpy', 'broker.protocol', 'broker.config', 'checkers.history'); "
+        "import sys; from squall.chaos import cli; code = cli.run(['run', '--help']); "
+        "slow = ('trio', 'rich', 'numpy', 'squall.broker.protocol', 'squall.broker.config', 'squall.checkers.history'); "
         "loaded = [name for name in sys.modules if name.startswith(slow)]; "
         "assert not loaded, loaded; sys.exit(code)"
     )

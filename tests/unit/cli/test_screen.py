@@ -7,7 +7,7 @@ import io
 import pytest
 from rich.console import Console
 
-from chaos.screen import in_words, live_line
+from squall.chaos.screen import in_words, live_line
 
 
 @pytest.mark.parametrize(

@@ -10,14 +10,14 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner, Result
 
-from chaos.commands.setup import command
-from chaos.toolchain.components import components
-from chaos.toolchain.kafka import VERSION
+from squall.chaos.commands.setup import command
+from squall.chaos.toolchain.components import components
+from squall.chaos.toolchain.kafka import VERSION
 
 ROOT = Path(__file__).resolve().parents[3]
 ASKS = """
-from chaos.commands.setup import offer
-from chaos.toolchain.lacks import Lack
+from squall.chaos.commands.setup import offer
+from squall.chaos.toolchain.lacks import Lack
 offer([Lack("a library is missing", flag="--clients")])
 """
 
@@ -83,7 +83,7 @@ def test_root_has_debians_packages_installed_and_what_they_bring_is_used(
 ) -> None:
     monkeypatch.setattr("os.getuid", lambda: 0)
     monkeypatch.setenv("PATH", f"{nothing}/bin:/usr/bin:/bin")
-    monkeypatch.setattr("chaos.toolchain.lookout.CHROMIUM", ("chromium-of-this-test",))
+    monkeypatch.setattr("squall.chaos.toolchain.lookout.CHROMIUM", ("chromium-of-this-test",))
     here = nothing / "bin/chromium-of-this-test"
     program(nothing / "bin/apt-get", f'echo "$*" >>{nothing}/asked; cp {nothing}/bin/apt-get {here}')
     result = told("--chromium")
@@ -97,7 +97,7 @@ def test_root_has_debians_packages_installed_and_what_they_bring_is_used(
 def test_an_installation_that_fails_is_told(nothing: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("os.getuid", lambda: 0)
     monkeypatch.setenv("PATH", f"{nothing}/bin:/usr/bin:/bin")
-    monkeypatch.setattr("chaos.toolchain.lookout.CHROMIUM", ())
+    monkeypatch.setattr("squall.chaos.toolchain.lookout.CHROMIUM", ())
     program(nothing / "bin/apt-get", "exit 100")
     result = told("--chromium")
     assert result.return_value == 3

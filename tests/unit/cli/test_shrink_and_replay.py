@@ -12,12 +12,12 @@ from typing import Any
 
 import pytest
 
-from chaos import cli
-from chaos.commands.run import plan_of
-from chaos.plans.plan import Plan, make_plan, read_plan, write_plan
-from chaos.runs.recorded import recorded
-from chaos.runs.result import Failure, SimResult
-from chaos.runs.saved import save
+from squall.chaos import cli
+from squall.chaos.commands.run import plan_of
+from squall.chaos.plans.plan import Plan, make_plan, read_plan, write_plan
+from squall.chaos.runs.recorded import recorded
+from squall.chaos.runs.result import Failure, SimResult
+from squall.chaos.runs.saved import save
 
 LOST = Failure("anomaly", "lost-write")
 FAULTS = [
@@ -33,7 +33,9 @@ def a_plan(**more: Any) -> Plan:
 
 
 class Simulator:
-    """In the place of `chaos.runs.simulation`. A plan fails where `fails` says so; its digest is that of its faults."""
+    """In the place of `squall.chaos.runs.simulation`. A plan fails where `fails` says so; its digest is that of its
+    faults.
+    """
 
     def __init__(self, fails: Callable[[Plan], Failure | None]) -> None:
         self.fails = fails
@@ -42,7 +44,7 @@ class Simulator:
         self.noise = ""
 
     def simulate(self, plan: Plan, *, mutant: str | None = None, **how: Any) -> SimResult:
-        """As `chaos.runs.simulation.simulate`."""
+        """As `squall.chaos.runs.simulation.simulate`."""
         self.ran.append((plan, mutant))
         failure = self.fails(plan)
         actions = "".join(fault.action for fault in plan.faults)
@@ -79,10 +81,10 @@ class Simulator:
 def simulator(monkeypatch: pytest.MonkeyPatch) -> Simulator:
     """Fails where a broker is killed."""
     made = Simulator(lambda plan: LOST if any(f.action == "kill" for f in plan.faults) else None)
-    module = ModuleType("chaos.runs.simulation")
+    module = ModuleType("squall.chaos.runs.simulation")
     module.simulate = made.simulate  # type: ignore[attr-defined]
     module.TimeLimit = type("TimeLimit", (BaseException,), {})  # type: ignore[attr-defined]
-    monkeypatch.setitem(sys.modules, "chaos.runs.simulation", module)
+    monkeypatch.setitem(sys.modules, "squall.chaos.runs.simulation", module)
     return made
 
 

@@ -11,11 +11,11 @@ from pathlib import Path
 
 import pytest
 
-from chaos import cli
-from chaos.runs import batch
-from chaos.runs.batch import Order, Seeded
-from chaos.runs.result import Failure
-from chaos.typed import here
+from squall.chaos import cli
+from squall.chaos.runs import batch
+from squall.chaos.runs.batch import Order, Seeded
+from squall.chaos.runs.result import Failure
+from squall.chaos.typed import here
 
 
 @pytest.mark.parametrize(

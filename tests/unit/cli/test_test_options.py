@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from chaos.commands import test as command_module
+from squall.chaos.commands import test as command_module
 
 ROOT = Path(__file__).resolve().parents[3]
 
@@ -63,7 +63,7 @@ def test_what_goes_together_is_passed_on(monkeypatch: pytest.MonkeyPatch, option
      "--night --no-such-option", "--only nothing", "--go-on", "--results"],
 )  # fmt: skip
 def test_every_wrong_usage_ends_with_3(words: str) -> None:
-    done = subprocess.run([sys.executable, "-m", "chaos", "test", *words.split()], cwd=ROOT, capture_output=True)
+    done = subprocess.run([sys.executable, "-m", "squall.chaos", "test", *words.split()], cwd=ROOT, capture_output=True)
     assert done.returncode == 3, done.stderr.decode()
 
 

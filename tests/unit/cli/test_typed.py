@@ -11,8 +11,8 @@ from pathlib import Path
 import click
 import pytest
 
-from chaos import cli
-from chaos.typed import PROGRAM, here, lasting, place, script, typed
+from squall.chaos import cli
+from squall.chaos.typed import PROGRAM, here, lasting, place, script, typed
 
 
 def test_in_the_checkout_it_is_short(monkeypatch: pytest.MonkeyPatch) -> None:

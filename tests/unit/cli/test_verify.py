@@ -9,16 +9,16 @@ import pytest
 from click.testing import CliRunner
 from rich.console import Console
 
-from chaos import cli
-from chaos.commands.verify import command, spark_of
-from chaos.errors import Refused
-from chaos.plans.plan import make_plan, write_plan
-from chaos.runs import judgement
-from chaos.runs.directory import RunDirectory
-from chaos.runs.real import lacks
-from chaos.runs.spark import HERE, Spark
-from chaos.toolchain.java import Java
-from checkers import engines
+from squall.chaos import cli
+from squall.chaos.commands.verify import command, spark_of
+from squall.chaos.errors import Refused
+from squall.chaos.plans.plan import make_plan, write_plan
+from squall.chaos.runs import judgement
+from squall.chaos.runs.directory import RunDirectory
+from squall.chaos.runs.real import lacks
+from squall.chaos.runs.spark import HERE, Spark
+from squall.chaos.toolchain.java import Java
+from squall.checkers import engines
 
 FLAGS = (
     "--master spark://h:7077 --executor-memory 8g --executor-cores 4 --cores 16 --driver-memory 3g "

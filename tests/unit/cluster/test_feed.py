@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from broker.cluster.feed import ImageFeed
-from broker.cluster.image import ImageDelta
-from broker.protocol.schema.metadata_records import FeatureLevelRecord, NoOpRecord, PartitionRecord, TopicRecord
+from squall.broker.cluster.feed import ImageFeed
+from squall.broker.cluster.image import ImageDelta
+from squall.broker.protocol.schema.metadata_records import FeatureLevelRecord, NoOpRecord, PartitionRecord, TopicRecord
 
 TOPIC = b"t" * 16
 HISTORY = [

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from broker.cluster.image import TOPIC_RESOURCE, ClusterImage, everything
-from broker.cluster.replay import replay
-from broker.protocol.schema.metadata_records import (
+from squall.broker.cluster.image import TOPIC_RESOURCE, ClusterImage, everything
+from squall.broker.cluster.replay import replay
+from squall.broker.protocol.schema.metadata_records import (
     BrokerEndpoint,
     BrokerRegistrationChangeRecord,
     ConfigRecord,

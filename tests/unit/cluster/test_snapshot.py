@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
-from broker.cluster.feed import ImageFeed
-from broker.cluster.image import ClusterImage, ImageDelta, everything
-from broker.cluster.replay import replay
-from broker.cluster.snapshot import difference, records_of, restored
-from broker.protocol.apis import ApiKey
-from broker.protocol.schema import delete_topics, metadata_records
+from squall.broker.cluster.feed import ImageFeed
+from squall.broker.cluster.image import ClusterImage, ImageDelta, everything
+from squall.broker.cluster.replay import replay
+from squall.broker.cluster.snapshot import difference, records_of, restored
+from squall.broker.protocol.apis import ApiKey
+from squall.broker.protocol.schema import delete_topics, metadata_records
 from tests.support.brokers.controller_harness import EPOCH, ControllerHarness
 
 

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from broker.config import BROKER_SETTINGS, BrokerConfig, ConfigError, Endpoint, NodeAddress, parse_properties
-from broker.config.kafka_settings import NODE as NODE_OF_KAFKA
-from broker.config.lacking import LACKING, ignored, lacking
+from squall.broker.config import BROKER_SETTINGS, BrokerConfig, ConfigError, Endpoint, NodeAddress, parse_properties
+from squall.broker.config.kafka_settings import NODE as NODE_OF_KAFKA
+from squall.broker.config.lacking import LACKING, ignored, lacking
 
 NODE = {"node.id": "1"}
 

@@ -6,8 +6,8 @@ import time
 
 import pytest
 
-from broker.config import ConfigError, ConfigOp
-from broker.config.client_metrics import UnfitSubscription, alter_subscription
+from squall.broker.config import ConfigError, ConfigOp
+from squall.broker.config.client_metrics import UnfitSubscription, alter_subscription
 
 
 def altered(name: str, value: str) -> dict[str, str]:

@@ -6,11 +6,11 @@ from collections.abc import Mapping
 
 import pytest
 
-from broker.config import BROKER_SETTINGS, TOPIC_SETTINGS, Setting
-from broker.config.broker import DEVIATIONS
-from broker.config.group import GROUP_SETTINGS
-from broker.config.kafka_settings import GROUP, NODE, TOPIC, KafkaSetting
-from broker.config.topic import BROKER_SYNONYMS
+from squall.broker.config import BROKER_SETTINGS, TOPIC_SETTINGS, Setting
+from squall.broker.config.broker import DEVIATIONS
+from squall.broker.config.group import GROUP_SETTINGS
+from squall.broker.config.kafka_settings import GROUP, NODE, TOPIC, KafkaSetting
+from squall.broker.config.topic import BROKER_SYNONYMS
 
 UNPRINTED = {
     # Kafka calls these internal, or has them no more.

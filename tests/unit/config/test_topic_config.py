@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from broker.config import (
+from squall.broker.config import (
     BrokerConfig,
     ConfigError,
     ConfigOp,

@@ -10,26 +10,26 @@ import pytest
 import trio
 import trio.testing
 
-from broker.cluster.names import METADATA_TOPIC, METADATA_TOPIC_ID
-from broker.control.kraft.metadata_quorum import MetadataQuorum, NotLeader
-from broker.control.kraft.plane import metadata_log_config
-from broker.control.kraft.quorum_storage import QuorumStorage
-from broker.log.config import LogConfig
-from broker.log.log import Log
-from broker.log.recovery import load
-from broker.net.peers import PeerClient
-from broker.protocol.errors import ErrorCode
-from broker.protocol.hot import FetchIn, FetchPart
-from broker.protocol.schema.fetch_snapshot import (
+from squall.broker.cluster.names import METADATA_TOPIC, METADATA_TOPIC_ID
+from squall.broker.control.kraft.metadata_quorum import MetadataQuorum, NotLeader
+from squall.broker.control.kraft.plane import metadata_log_config
+from squall.broker.control.kraft.quorum_storage import QuorumStorage
+from squall.broker.log.config import LogConfig
+from squall.broker.log.log import Log
+from squall.broker.log.recovery import load
+from squall.broker.net.peers import PeerClient
+from squall.broker.protocol.errors import ErrorCode
+from squall.broker.protocol.hot import FetchIn, FetchPart
+from squall.broker.protocol.schema.fetch_snapshot import (
     FetchSnapshotRequest,
     FetchSnapshotRequestPartitionSnapshot,
     FetchSnapshotRequestTopicSnapshot,
 )
-from broker.protocol.schema.metadata_records import NoOpRecord, TopicRecord
-from broker.protocol.schema.vote import VoteRequest, VoteRequestPartitionData, VoteRequestTopicData
-from broker.quorum.effects import AppendLeaderChange, AppendOwn, Truncate
-from broker.quorum.settings import QuorumSettings
-from broker.quorum.state import DamagedQuorumState, QuorumState
+from squall.broker.protocol.schema.metadata_records import NoOpRecord, TopicRecord
+from squall.broker.protocol.schema.vote import VoteRequest, VoteRequestPartitionData, VoteRequestTopicData
+from squall.broker.quorum.effects import AppendLeaderChange, AppendOwn, Truncate
+from squall.broker.quorum.settings import QuorumSettings
+from squall.broker.quorum.state import DamagedQuorumState, QuorumState
 from tests.support.brokers.in_memory import broker_config
 from tests.support.brokers.memory_env import FakeEnv
 from tests.support.disks.memory_fs import Crashed, MemoryFs

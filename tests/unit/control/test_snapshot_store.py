@@ -7,14 +7,14 @@ from typing import Any
 
 import pytest
 
-from broker.control.kraft.quorum_storage import QuorumStorage
-from broker.control.kraft.snapshot_store import SnapshotStore, decode_snapshot, encode_snapshot, id_of
-from broker.protocol.errors import MalformedFrame
-from broker.protocol.schema.metadata_records import NoOpRecord, TopicRecord
-from broker.quorum.effects import AppendLeaderChange, AppendOwn, InstallSnapshot, Truncate, WriteSnapshot
-from broker.quorum.messages import SnapshotId
-from broker.quorum.settings import QuorumSettings
-from broker.quorum.state import DamagedQuorumState
+from squall.broker.control.kraft.quorum_storage import QuorumStorage
+from squall.broker.control.kraft.snapshot_store import SnapshotStore, decode_snapshot, encode_snapshot, id_of
+from squall.broker.protocol.errors import MalformedFrame
+from squall.broker.protocol.schema.metadata_records import NoOpRecord, TopicRecord
+from squall.broker.quorum.effects import AppendLeaderChange, AppendOwn, InstallSnapshot, Truncate, WriteSnapshot
+from squall.broker.quorum.messages import SnapshotId
+from squall.broker.quorum.settings import QuorumSettings
+from squall.broker.quorum.state import DamagedQuorumState
 from tests.support.brokers.memory_env import WALL_MS, SteppedEnv
 from tests.support.disks.memory_fs import Crashed, MemoryFs
 from tests.unit.control.test_quorum_edge import DIRECTORY, load_log

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from broker.controller.features import FEATURES
-from broker.protocol.apis import ApiKey
-from broker.protocol.errors import ErrorCode
-from broker.protocol.ids import NO_NODE
-from broker.protocol.schema.broker_registration import BrokerRegistrationRequest
-from broker.protocol.schema.metadata_records import RegisterBrokerRecord
+from squall.broker.controller.features import FEATURES
+from squall.broker.protocol.apis import ApiKey
+from squall.broker.protocol.errors import ErrorCode
+from squall.broker.protocol.ids import NO_NODE
+from squall.broker.protocol.schema.broker_registration import BrokerRegistrationRequest
+from squall.broker.protocol.schema.metadata_records import RegisterBrokerRecord
 from tests.support.brokers.controller_harness import CLUSTER_ID, SESSION_MS, ControllerHarness
 
 # ------------------------------------------------------------------------------------------------------ registration

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from broker.control.refusals import REFUSALS
-from broker.controller.controller import COMMANDS, command_for
-from broker.net.served import FORWARDED, SERVED_TO_NODES
-from broker.protocol.apis import ApiKey
+from squall.broker.control.refusals import REFUSALS
+from squall.broker.controller.controller import COMMANDS, command_for
+from squall.broker.net.served import FORWARDED, SERVED_TO_NODES
+from squall.broker.protocol.apis import ApiKey
 
 
 @pytest.mark.parametrize("api_key", COMMANDS, ids=lambda key: ApiKey(key).name)

@@ -6,14 +6,14 @@ from typing import Any
 
 import pytest
 
-from broker.cluster.image import BROKER_RESOURCE, CLIENT_METRICS_RESOURCE, GROUP_RESOURCE, TOPIC_RESOURCE
-from broker.config import ConfigOp, alter_list
-from broker.config.settings import Kind, Setting
-from broker.protocol.apis import ApiKey
-from broker.protocol.errors import ErrorCode
-from broker.protocol.schema import alter_configs as legacy_wire
-from broker.protocol.schema import incremental_alter_configs as wire
-from broker.protocol.schema.metadata_records import ConfigRecord
+from squall.broker.cluster.image import BROKER_RESOURCE, CLIENT_METRICS_RESOURCE, GROUP_RESOURCE, TOPIC_RESOURCE
+from squall.broker.config import ConfigOp, alter_list
+from squall.broker.config.settings import Kind, Setting
+from squall.broker.protocol.apis import ApiKey
+from squall.broker.protocol.errors import ErrorCode
+from squall.broker.protocol.schema import alter_configs as legacy_wire
+from squall.broker.protocol.schema import incremental_alter_configs as wire
+from squall.broker.protocol.schema.metadata_records import ConfigRecord
 from tests.support.brokers.controller_harness import ControllerHarness
 
 TOPIC_T = (TOPIC_RESOURCE, "t")

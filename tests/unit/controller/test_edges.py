@@ -9,17 +9,17 @@ import pytest
 import trio
 from trio.testing import MockClock
 
-from broker.control.forwarder import open_envelope
-from broker.control.port import NoController, RegistrationFailed
-from broker.net.later import Later
-from broker.protocol.apis import ApiKey
-from broker.protocol.errors import ErrorCode
-from broker.protocol.header import encode_request
-from broker.protocol.ids import NO_NODE
-from broker.protocol.schema.broker_heartbeat import BrokerHeartbeatRequest
-from broker.protocol.schema.create_topics import CreatableReplicaAssignment, CreatableTopic, CreateTopicsRequest
-from broker.protocol.schema.envelope import EnvelopeRequest
-from broker.protocol.schema.metadata import MetadataRequest
+from squall.broker.control.forwarder import open_envelope
+from squall.broker.control.port import NoController, RegistrationFailed
+from squall.broker.net.later import Later
+from squall.broker.protocol.apis import ApiKey
+from squall.broker.protocol.errors import ErrorCode
+from squall.broker.protocol.header import encode_request
+from squall.broker.protocol.ids import NO_NODE
+from squall.broker.protocol.schema.broker_heartbeat import BrokerHeartbeatRequest
+from squall.broker.protocol.schema.create_topics import CreatableReplicaAssignment, CreatableTopic, CreateTopicsRequest
+from squall.broker.protocol.schema.envelope import EnvelopeRequest
+from squall.broker.protocol.schema.metadata import MetadataRequest
 from tests.support.brokers.control_plane_harness import ControlPlaneHarness, error_of, handled, start_three
 
 
@@ -168,7 +168,7 @@ async def test_without_a_controller_time_runs_out_and_the_outcome_is_open(
 
 
 def an_allocation(harness: ControlPlaneHarness, node_id: int) -> Any:
-    from broker.protocol.schema.allocate_producer_ids import AllocateProducerIdsRequest
+    from squall.broker.protocol.schema.allocate_producer_ids import AllocateProducerIdsRequest
 
     return AllocateProducerIdsRequest(broker_id=node_id, broker_epoch=harness.nodes[node_id].lifecycle.broker_epoch)
 
@@ -311,14 +311,14 @@ async def test_what_was_not_committed_is_gone_with_its_controller(
 async def test_a_node_that_is_not_the_controller_says_so_in_every_form(
     harness: ControlPlaneHarness, autojump_clock: MockClock
 ) -> None:
-    from broker.protocol.schema import (
+    from squall.broker.protocol.schema import (
         alter_configs,
         create_partitions,
         delete_topics,
         elect_leaders,
         incremental_alter_configs,
     )
-    from broker.protocol.schema.alter_partition import AlterPartitionRequest
+    from squall.broker.protocol.schema.alter_partition import AlterPartitionRequest
 
     requests: list[tuple[int, Any]] = [
         (ApiKey.CREATE_TOPICS, a_topic("t")),

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from broker.cluster.image import RECOVERING, PartitionImage
-from broker.cluster.replay import changed
-from broker.controller.elections import Election, PartitionChange
-from broker.protocol.ids import NO_NODE
+from squall.broker.cluster.image import RECOVERING, PartitionImage
+from squall.broker.cluster.replay import changed
+from squall.broker.controller.elections import Election, PartitionChange
+from squall.broker.protocol.ids import NO_NODE
 
 TOPIC = b"t" * 16
 

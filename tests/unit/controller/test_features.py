@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from broker.cluster.feed import UnsupportedFeature
-from broker.cluster.image import (
+from squall.broker.cluster.feed import UnsupportedFeature
+from squall.broker.cluster.image import (
     BROKER_RESOURCE,
     CLUSTER_DEFAULT,
     ELR_FEATURE,
@@ -16,15 +16,19 @@ from broker.cluster.image import (
     TOPIC_RESOURCE,
     ClusterImage,
 )
-from broker.cluster.snapshot import records_of, restored
-from broker.config import BrokerConfig, ConfigError
-from broker.controller.controller import Controller
-from broker.controller.features import FEATURES, check_supported
-from broker.protocol.apis import ApiKey
-from broker.protocol.errors import ErrorCode
-from broker.protocol.schema import incremental_alter_configs as configs_wire
-from broker.protocol.schema import update_features as wire
-from broker.protocol.schema.metadata_records import FeatureLevelRecord, RegisterBrokerRecord, UserScramCredentialRecord
+from squall.broker.cluster.snapshot import records_of, restored
+from squall.broker.config import BrokerConfig, ConfigError
+from squall.broker.controller.controller import Controller
+from squall.broker.controller.features import FEATURES, check_supported
+from squall.broker.protocol.apis import ApiKey
+from squall.broker.protocol.errors import ErrorCode
+from squall.broker.protocol.schema import incremental_alter_configs as configs_wire
+from squall.broker.protocol.schema import update_features as wire
+from squall.broker.protocol.schema.metadata_records import (
+    FeatureLevelRecord,
+    RegisterBrokerRecord,
+    UserScramCredentialRecord,
+)
 from tests.support.brokers.controller_harness import ControllerHarness
 
 UPGRADE, SAFE, UNSAFE = 1, 2, 3

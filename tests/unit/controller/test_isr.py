@@ -8,11 +8,11 @@ from itertools import combinations
 
 import pytest
 
-from broker.cluster.image import RECOVERING
-from broker.protocol.apis import ApiKey
-from broker.protocol.errors import ErrorCode
-from broker.protocol.schema import alter_partition as wire
-from broker.protocol.schema.metadata_records import PartitionChangeRecord
+from squall.broker.cluster.image import RECOVERING
+from squall.broker.protocol.apis import ApiKey
+from squall.broker.protocol.errors import ErrorCode
+from squall.broker.protocol.schema import alter_partition as wire
+from squall.broker.protocol.schema.metadata_records import PartitionChangeRecord
 from tests.support.brokers.controller_harness import ControllerHarness, broker_state
 
 UNKNOWN = b"?" * 16
@@ -213,8 +213,8 @@ def test_an_isr_that_completes_a_reassignment_may_cost_the_sender_its_leadership
     moving = PartitionChangeRecord(
         topic_id=topic_id, partition_id=0, replicas=[1, 2, 3], adding_replicas=[3], removing_replicas=[1]
     )
-    from broker.cluster.replay import Write
-    from broker.controller.decision import Decision
+    from squall.broker.cluster.replay import Write
+    from squall.broker.controller.decision import Decision
 
     harness.commit(Decision(None, (Write(moving, 2),)))
     assert harness.alter("t", [1, 2, 3]).error_code == ErrorCode.NEW_LEADER_ELECTED

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from broker.cluster.image import RECOVERING, TOPIC_RESOURCE
-from broker.protocol.apis import ApiKey
-from broker.protocol.errors import ErrorCode
-from broker.protocol.ids import NO_NODE
-from broker.protocol.schema import elect_leaders as wire
-from broker.protocol.schema.allocate_producer_ids import AllocateProducerIdsRequest
-from broker.protocol.schema.incremental_alter_configs import (
+from squall.broker.cluster.image import RECOVERING, TOPIC_RESOURCE
+from squall.broker.protocol.apis import ApiKey
+from squall.broker.protocol.errors import ErrorCode
+from squall.broker.protocol.ids import NO_NODE
+from squall.broker.protocol.schema import elect_leaders as wire
+from squall.broker.protocol.schema.allocate_producer_ids import AllocateProducerIdsRequest
+from squall.broker.protocol.schema.incremental_alter_configs import (
     AlterableConfig,
     AlterConfigsResource,
     IncrementalAlterConfigsRequest,

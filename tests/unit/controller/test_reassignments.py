@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from broker.cluster.image import RECOVERING
-from broker.protocol.apis import ApiKey
-from broker.protocol.errors import ErrorCode
-from broker.protocol.ids import NO_NODE
-from broker.protocol.schema import alter_partition_reassignments as wire
-from broker.protocol.schema import list_partition_reassignments as list_wire
+from squall.broker.cluster.image import RECOVERING
+from squall.broker.protocol.apis import ApiKey
+from squall.broker.protocol.errors import ErrorCode
+from squall.broker.protocol.ids import NO_NODE
+from squall.broker.protocol.schema import alter_partition_reassignments as wire
+from squall.broker.protocol.schema import list_partition_reassignments as list_wire
 from tests.support.brokers.controller_harness import ControllerHarness
 
 

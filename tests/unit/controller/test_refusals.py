@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from broker.controller.decision import Refused
-from broker.protocol.errors import LONGEST_MESSAGE, ErrorCode
+from squall.broker.controller.decision import Refused
+from squall.broker.protocol.errors import LONGEST_MESSAGE, ErrorCode
 
 
 def test_a_message_quotes_no_more_of_a_name_than_a_topic_may_have() -> None:

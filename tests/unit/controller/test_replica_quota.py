@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from broker.protocol.apis import ApiKey
-from broker.protocol.errors import ErrorCode
-from broker.protocol.schema import create_topics as create_wire
+from squall.broker.protocol.apis import ApiKey
+from squall.broker.protocol.errors import ErrorCode
+from squall.broker.protocol.schema import create_topics as create_wire
 from tests.support.brokers.controller_harness import ControllerHarness
 from tests.unit.controller.test_reassignments import move
 from tests.unit.controller.test_topics import assigned, grow, outcome

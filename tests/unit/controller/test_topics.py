@@ -7,13 +7,13 @@ from typing import Any
 
 import pytest
 
-from broker.cluster.image import TOPIC_RESOURCE
-from broker.protocol.apis import ApiKey
-from broker.protocol.errors import ErrorCode
-from broker.protocol.schema import create_partitions as partitions_wire
-from broker.protocol.schema import create_topics as create_wire
-from broker.protocol.schema import delete_topics as delete_wire
-from broker.protocol.schema.metadata_records import ConfigRecord, PartitionRecord, TopicRecord
+from squall.broker.cluster.image import TOPIC_RESOURCE
+from squall.broker.protocol.apis import ApiKey
+from squall.broker.protocol.errors import ErrorCode
+from squall.broker.protocol.schema import create_partitions as partitions_wire
+from squall.broker.protocol.schema import create_topics as create_wire
+from squall.broker.protocol.schema import delete_topics as delete_wire
+from squall.broker.protocol.schema.metadata_records import ConfigRecord, PartitionRecord, TopicRecord
 from tests.support.brokers.controller_harness import ControllerHarness
 
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from broker.coordinators.groups.consumer.answers import Beaten, ConsumerDescribed
-from broker.coordinators.groups.consumer.facts import ConsumerBeat, ConsumerDescribe, Place
-from broker.coordinators.groups.consumer.group import ConsumerGroup
-from broker.coordinators.groups.values import Commit, Committed, FetchOffsets, Settings
-from broker.protocol.errors import ErrorCode
+from squall.broker.coordinators.groups.consumer.answers import Beaten, ConsumerDescribed
+from squall.broker.coordinators.groups.consumer.facts import ConsumerBeat, ConsumerDescribe, Place
+from squall.broker.coordinators.groups.consumer.group import ConsumerGroup
+from squall.broker.coordinators.groups.values import Commit, Committed, FetchOffsets, Settings
+from squall.broker.protocol.errors import ErrorCode
 from tests.unit.coordinators.group_harness import GroupHarness
 
 A, B = bytes(15) + b"a", bytes(15) + b"b"

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
-from broker.coordinators.groups.classic import ClassicGroup
-from broker.coordinators.groups.consumer.topics import Known
-from broker.coordinators.groups.ledger import Ledger
-from broker.coordinators.groups.shard import Shard
-from broker.coordinators.groups.values import (
+from squall.broker.coordinators.groups.classic import ClassicGroup
+from squall.broker.coordinators.groups.consumer.topics import Known
+from squall.broker.coordinators.groups.ledger import Ledger
+from squall.broker.coordinators.groups.shard import Shard
+from squall.broker.coordinators.groups.values import (
     Answer,
     Append,
     Beat,
@@ -27,10 +27,10 @@ from broker.coordinators.groups.values import (
     Synced,
     Written,
 )
-from broker.protocol.coordinator_frame import encode_versioned
-from broker.protocol.errors import ErrorCode
-from broker.protocol.schema.consumer_protocol import ConsumerProtocolSubscription
-from broker.protocol.wire import ZERO_UUID
+from squall.broker.protocol.coordinator_frame import encode_versioned
+from squall.broker.protocol.errors import ErrorCode
+from squall.broker.protocol.schema.consumer_protocol import ConsumerProtocolSubscription
+from squall.broker.protocol.wire import ZERO_UUID
 
 WALL_MS = 1_700_000_000_000
 QUICK = Settings(initial_delay_ms=0)

@@ -6,8 +6,8 @@ from dataclasses import replace
 
 import pytest
 
-from broker.coordinators.groups.values import Describe, GroupWritten, Leave, Moment, Settings, State, Sync
-from broker.protocol.errors import ErrorCode
+from squall.broker.coordinators.groups.values import Describe, GroupWritten, Leave, Moment, Settings, State, Sync
+from squall.broker.protocol.errors import ErrorCode
 from tests.unit.coordinators.group_harness import REBALANCE_MS, SESSION_MS, GroupHarness, Join, subscription
 
 # ------------------------------------------------------------------------------------------------------------- joining

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from broker.coordinators.groups.consumer.facts import LEAVES, LEAVES_FOR_NOW
-from broker.coordinators.groups.values import State
-from broker.protocol.errors import ErrorCode
+from squall.broker.coordinators.groups.consumer.facts import LEAVES, LEAVES_FOR_NOW
+from squall.broker.coordinators.groups.values import State
+from squall.broker.protocol.errors import ErrorCode
 from tests.unit.coordinators.consumer_harness import A, B, Consumer, ConsumerHarness, places
 
 OK = ErrorCode.NONE

@@ -6,9 +6,9 @@ from dataclasses import replace
 
 import pytest
 
-from broker.coordinators.groups import records
-from broker.coordinators.groups.consumer.facts import LEAVES, LEAVES_FOR_NOW, ConsumerBeat, MemberState
-from broker.coordinators.groups.values import (
+from squall.broker.coordinators.groups import records
+from squall.broker.coordinators.groups.consumer.facts import LEAVES, LEAVES_FOR_NOW, ConsumerBeat, MemberState
+from squall.broker.coordinators.groups.values import (
     Commit,
     Committed,
     DeleteGroup,
@@ -20,7 +20,7 @@ from broker.coordinators.groups.values import (
     State,
     TxnCommit,
 )
-from broker.protocol.errors import ErrorCode
+from squall.broker.protocol.errors import ErrorCode
 from tests.unit.coordinators.consumer_harness import (
     PATIENT,
     REBALANCE_MS,

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from broker.coordinators.groups.consumer.facts import Subscribed
-from broker.coordinators.groups.values import DeleteGroup
-from broker.protocol.errors import ErrorCode
+from squall.broker.coordinators.groups.consumer.facts import Subscribed
+from squall.broker.coordinators.groups.values import DeleteGroup
+from squall.broker.protocol.errors import ErrorCode
 from tests.unit.coordinators.consumer_harness import Consumer, ConsumerHarness
 
 

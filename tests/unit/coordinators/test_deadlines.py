@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from broker.coordinators.groups.classic import ClassicGroup
-from broker.coordinators.groups.deadlines import OF_PLACE, OVERTAKEN_MAX, Deadlines
-from broker.coordinators.groups.values import Join, Leave, Moment
+from squall.broker.coordinators.groups.classic import ClassicGroup
+from squall.broker.coordinators.groups.deadlines import OF_PLACE, OVERTAKEN_MAX, Deadlines
+from squall.broker.coordinators.groups.values import Join, Leave, Moment
 from tests.unit.coordinators.group_harness import SESSION_MS, GroupHarness
 
 IDS = st.sampled_from("abc")

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from broker.coordinators.transactions.shard import Shard
-from broker.coordinators.transactions.values import (
+from squall.broker.coordinators.transactions.shard import Shard
+from squall.broker.coordinators.transactions.values import (
     V1,
     V2,
     EndTransaction,
@@ -17,7 +17,7 @@ from broker.coordinators.transactions.values import (
     Transaction,
     Written,
 )
-from broker.protocol.errors import ErrorCode
+from squall.broker.protocol.errors import ErrorCode
 
 PID, EPOCH, NOW = 7, 5, 1_000
 E, O, PC, PA, CC, CA = tuple(State)[:6]  # noqa: E741

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from broker.coordinators.groups import records
-from broker.coordinators.groups.values import (
+from squall.broker.coordinators.groups import records
+from squall.broker.coordinators.groups.values import (
     Commit,
     Committed,
     DeleteGroup,
@@ -22,7 +22,7 @@ from broker.coordinators.groups.values import (
     TxnCommit,
     Written,
 )
-from broker.protocol.errors import ErrorCode
+from squall.broker.protocol.errors import ErrorCode
 from tests.unit.coordinators.group_harness import T0, T1, WALL_MS, GroupHarness
 
 WEEK_MS = 7 * 24 * 3_600_000

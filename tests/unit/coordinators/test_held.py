@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from broker.coordinators.groups.held import AGAIN_AFTER_MS
-from broker.coordinators.groups.values import Settings, State
-from broker.protocol.errors import ErrorCode
+from squall.broker.coordinators.groups.held import AGAIN_AFTER_MS
+from squall.broker.coordinators.groups.values import Settings, State
+from squall.broker.protocol.errors import ErrorCode
 from tests.unit.coordinators.group_harness import REBALANCE_MS, SESSION_MS, GroupHarness
 
 KIB = 1 << 10

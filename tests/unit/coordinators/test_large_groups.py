@@ -6,11 +6,11 @@ from dataclasses import replace
 
 import pytest
 
-from broker.coordinators.groups import records
-from broker.coordinators.groups.consumer.facts import LEAVES, Targeted
-from broker.coordinators.groups.values import Append, Leave, Settings
-from broker.protocol.errors import ErrorCode
-from broker.replicas.coordinators.coordinator_log import OF_A_BATCH, OF_A_RECORD, batches
+from squall.broker.coordinators.groups import records
+from squall.broker.coordinators.groups.consumer.facts import LEAVES, Targeted
+from squall.broker.coordinators.groups.values import Append, Leave, Settings
+from squall.broker.protocol.errors import ErrorCode
+from squall.broker.replicas.coordinators.coordinator_log import OF_A_BATCH, OF_A_RECORD, batches
 from tests.unit.coordinators.consumer_harness import SESSION_MS, A, Consumer, ConsumerHarness, places
 from tests.unit.coordinators.group_harness import subscription
 from tests.unit.coordinators.test_mixed_groups import MixedHarness, Old
@@ -111,7 +111,7 @@ def test_many_expressions_are_written_down_in_several_heartbeats(
     harness: SmallLog, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A new topic that each of a thousand long expressions matched was too much for one batch."""
-    monkeypatch.setattr("broker.coordinators.groups.consumer.coordination.MOST_CHARACTERS_OF_KEYS", 1000)
+    monkeypatch.setattr("squall.broker.coordinators.groups.consumer.coordination.MOST_CHARACTERS_OF_KEYS", 1000)
     one, others = Consumer("m1"), [Consumer(f"n{n}", topics=()) for n in range(25)]
     harness.enter(one)
     for n, other in enumerate(others):

@@ -6,10 +6,10 @@ import random
 
 import pytest
 
-from broker.coordinators.groups.consumer import coordination, matching
-from broker.coordinators.groups.consumer.matching import Matching
-from broker.coordinators.groups.consumer.topics import Known
-from broker.coordinators.patterns import Pattern
+from squall.broker.coordinators.groups.consumer import coordination, matching
+from squall.broker.coordinators.groups.consumer.matching import Matching
+from squall.broker.coordinators.groups.consumer.topics import Known
+from squall.broker.coordinators.patterns import Pattern
 from tests.support.effort import stride
 from tests.unit.coordinators.consumer_harness import A, Consumer, ConsumerHarness, places
 

@@ -6,14 +6,14 @@ from dataclasses import dataclass
 
 import pytest
 
-from broker.coordinators.groups import records
-from broker.coordinators.groups.consumer import embedded
-from broker.coordinators.groups.consumer.facts import LEAVES
-from broker.coordinators.groups.consumer.group import by_topic
-from broker.coordinators.groups.values import Beat, Commit, Committed, Leave, Settings, State, Sync, Synced
-from broker.protocol.coordinator_frame import encode_versioned
-from broker.protocol.errors import ErrorCode
-from broker.protocol.schema.consumer_protocol import (
+from squall.broker.coordinators.groups import records
+from squall.broker.coordinators.groups.consumer import embedded
+from squall.broker.coordinators.groups.consumer.facts import LEAVES
+from squall.broker.coordinators.groups.consumer.group import by_topic
+from squall.broker.coordinators.groups.values import Beat, Commit, Committed, Leave, Settings, State, Sync, Synced
+from squall.broker.protocol.coordinator_frame import encode_versioned
+from squall.broker.protocol.errors import ErrorCode
+from squall.broker.protocol.schema.consumer_protocol import (
     ConsumerProtocolAssignment,
     ConsumerProtocolAssignmentTopicPartition,
     ConsumerProtocolSubscription,
@@ -184,7 +184,7 @@ def test_what_a_cooperative_member_may_still_read_waits_for_it_when_its_group_is
 
 
 def _rejoined(harness: MixedHarness, old: Old):  # type: ignore[no-untyped-def]
-    from broker.coordinators.groups.values import Join
+    from squall.broker.coordinators.groups.values import Join
 
     said = (("range", harness.said(old)),)
     return Join("g", old.member_id, None, old.name, "/h", SESSION_MS, REBALANCE_MS, "consumer", said, "")

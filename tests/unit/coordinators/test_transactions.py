@@ -6,9 +6,9 @@ from dataclasses import replace
 
 import pytest
 
-from broker.coordinators.transactions import records
-from broker.coordinators.transactions.shard import Shard
-from broker.coordinators.transactions.values import (
+from squall.broker.coordinators.transactions import records
+from squall.broker.coordinators.transactions.shard import Shard
+from squall.broker.coordinators.transactions.values import (
     LEGAL,
     V1,
     V2,
@@ -28,7 +28,7 @@ from broker.coordinators.transactions.values import (
     VerifyPartitions,
     Written,
 )
-from broker.protocol.errors import ErrorCode, MalformedFrame
+from squall.broker.protocol.errors import ErrorCode, MalformedFrame
 
 PID, EPOCH, NOW, TIMEOUT = 7, 5, 1_000_000, 60_000
 AT_REST = (State.EMPTY, State.COMPLETE_COMMIT, State.COMPLETE_ABORT)

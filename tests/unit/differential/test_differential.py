@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from broker.net.served import FORWARDED, SERVED
-from broker.protocol.apis import APIS, ApiKey
-from broker.protocol.schema.end_txn import EndTxnRequest
-from broker.protocol.schema.init_producer_id import InitProducerIdResponse
-from broker.protocol.schema.metadata import MetadataRequest
+from squall.broker.net.served import FORWARDED, SERVED
+from squall.broker.protocol.apis import APIS, ApiKey
+from squall.broker.protocol.schema.end_txn import EndTxnRequest
+from squall.broker.protocol.schema.init_producer_id import InitProducerIdResponse
+from squall.broker.protocol.schema.metadata import MetadataRequest
 from tests.differential import asks, compare, fields, report, sequences, table
 from tests.differential.__main__ import _parser, chosen, main
 from tests.differential.answers import ABSENT, Symbols, differences

@@ -7,9 +7,9 @@ import sys
 import threading
 from collections.abc import Sequence
 
-from chaos.drivers.library import FAIL, INFO, OK, Answer, Impossible, Order, Place, ReadRecord
-from chaos.drivers.transactors.outcomes import IN_DOUBT, INIT, REFUSED, RESUMED, Weighed
-from workloads import payload
+from squall.chaos.drivers.library import FAIL, INFO, OK, Answer, Impossible, Order, Place, ReadRecord
+from squall.chaos.drivers.transactors.outcomes import IN_DOUBT, INIT, REFUSED, RESUMED, Weighed
+from squall.workloads import payload
 
 version = "0-scripted"
 

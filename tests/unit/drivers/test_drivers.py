@@ -14,20 +14,20 @@ import msgspec
 import pytest
 import trio
 
-from broker.real_env import RealEnv
-from chaos.drivers import host
-from chaos.drivers.frames import Unframed, frame
-from chaos.drivers.host import CLIENT_ENDED, LibraryDriver, LibraryProducer, heard
-from chaos.drivers.library import Order
-from chaos.errors import HarnessError
-from chaos.plans.plan import PlanError, make_plan
-from workloads.appends import Appends
-from workloads.client.outcomes import Outcome, Status
-from workloads.client.settings import ProducerSettings
-from workloads.counters import Counters
-from workloads.libraries import Assigned, Read, ReaderTask, Sought, Troubled, read_by, record
-from workloads.live_readers import LiveReaders
-from workloads.recorder import Recorder
+from squall.broker.real_env import RealEnv
+from squall.chaos.drivers import host
+from squall.chaos.drivers.frames import Unframed, frame
+from squall.chaos.drivers.host import CLIENT_ENDED, LibraryDriver, LibraryProducer, heard
+from squall.chaos.drivers.library import Order
+from squall.chaos.errors import HarnessError
+from squall.chaos.plans.plan import PlanError, make_plan
+from squall.workloads.appends import Appends
+from squall.workloads.client.outcomes import Outcome, Status
+from squall.workloads.client.settings import ProducerSettings
+from squall.workloads.counters import Counters
+from squall.workloads.libraries import Assigned, Read, ReaderTask, Sought, Troubled, read_by, record
+from squall.workloads.live_readers import LiveReaders
+from squall.workloads.recorder import Recorder
 
 PLACE = ("t", 0)
 
@@ -37,8 +37,8 @@ def driver(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> LibraryDriver:
     """One whose library is `scripted_library`."""
     here = str(Path(__file__).parent)
     start = subprocess.Popen
-    into = f"import sys; sys.path.insert(0, {here!r}); sys.argv = ['chaos.drivers', *sys.argv[1:]]; "
-    into += "import scripted_library, chaos.drivers.__main__ as m; m.load = lambda name: scripted_library; m.main()"
+    into = f"import sys; sys.path.insert(0, {here!r}); sys.argv = ['squall.chaos.drivers', *sys.argv[1:]]; "
+    into += "import scripted_library, squall.chaos.drivers.__main__ as m; m.load = lambda name: scripted_library; m.main()"
 
     def scripted(command: list[str], **more: Any) -> Any:
         at = command.index("-m")
@@ -212,9 +212,9 @@ def test_a_library_that_is_not_installed_is_refused_by_its_name(monkeypatch: pyt
 
 
 def test_a_driver_reads_nothing_but_frames_from_its_process() -> None:
-    """`python -m chaos.drivers` with a client that does not exist ends in one frame that says so."""
+    """`python -m squall.chaos.drivers` with a client that does not exist ends in one frame that says so."""
     order = msgspec.json.encode(Order("nobody", "producer", "x:1")).decode()
-    command = [sys.executable, "-P", "-m", "chaos.drivers", order]
+    command = [sys.executable, "-P", "-m", "squall.chaos.drivers", order]
     environment = {**os.environ, "PYTHONPATH": str(Path(host.__file__).parents[2])}
     done = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, timeout=60, env=environment)
     ((kind, why),) = list(Unframed().feed(done.stdout))

@@ -17,8 +17,8 @@ with warnings.catch_warnings():
     warnings.simplefilter("ignore")  # of the library itself
     import kafka.errors
 
-from chaos.drivers.transactors import with_aiokafka, with_confluent, with_kafka_python
-from chaos.drivers.transactors.outcomes import ABORT, BEGIN, CALLS, COMMIT, HAND, INIT, SEND, Then, Weighed
+from squall.chaos.drivers.transactors import with_aiokafka, with_confluent, with_kafka_python
+from squall.chaos.drivers.transactors.outcomes import ABORT, BEGIN, CALLS, COMMIT, HAND, INIT, SEND, Then, Weighed
 
 OK, FAIL, INFO = 0, 1, 2
 ENDS = (COMMIT, ABORT)

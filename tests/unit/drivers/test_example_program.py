@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 from confluent_kafka import Message
 
-from chaos.drivers.library import OK
-from chaos.drivers.lines import Lines
+from squall.chaos.drivers.library import OK
+from squall.chaos.drivers.lines import Lines
 
 PROGRAM = Path(__file__).parents[3] / "docs/examples/my_producer.py"
 

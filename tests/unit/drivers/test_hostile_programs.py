@@ -9,11 +9,11 @@ from pathlib import Path
 
 import pytest
 
-from chaos.drivers import process
-from chaos.drivers.lines import MAX_ERROR_CHARS, MAX_LINE_BYTES, Lines
-from chaos.drivers.process import CLIENT_ENDED
+from squall.chaos.drivers import process
+from squall.chaos.drivers.lines import MAX_ERROR_CHARS, MAX_LINE_BYTES, Lines
+from squall.chaos.drivers.process import CLIENT_ENDED
+from squall.workloads.client.outcomes import Outcome, Status
 from tests.unit.drivers.test_programs import PLACE, READY, driver, sent, trouble_of
-from workloads.client.outcomes import Outcome, Status
 
 
 def asked() -> Lines:
@@ -78,8 +78,8 @@ def test_what_comes_in_pieces_is_what_comes_whole() -> None:
 
 @pytest.fixture
 def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("chaos.drivers.host.FINISH_SLACK_S", -0.9)
-    monkeypatch.setattr("chaos.drivers.host.SILENT_EVERY_S", 0.05)
+    monkeypatch.setattr("squall.chaos.drivers.host.FINISH_SLACK_S", -0.9)
+    monkeypatch.setattr("squall.chaos.drivers.host.SILENT_EVERY_S", 0.05)
     monkeypatch.setattr(process, "END_S", 0.2)
 
 
@@ -129,7 +129,7 @@ async def test_an_answer_that_comes_too_late_counts_for_nothing(tmp_path: Path) 
 async def test_who_fills_the_disk_with_its_standard_error_is_trouble(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("chaos.drivers.host.SILENT_EVERY_S", 0.05)
+    monkeypatch.setattr("squall.chaos.drivers.host.SILENT_EVERY_S", 0.05)
     monkeypatch.setattr(process, "MAX_LOG_BYTES", 1 << 20)
     flood = "while True: os.write(2, b'e' * 65536)\n"
     assert "wrote more than 1 MiB to its standard error" in await trouble_of(driver(tmp_path, READY + flood), b"x")

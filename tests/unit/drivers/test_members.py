@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
-from chaos.drivers.library import FAIL, INFO, OK, Order, Place, ReadRecord
-from chaos.drivers.members.contract import Hearing, Kept, Who
-from chaos.drivers.members.member import CHANGED, OTHER_MEMBER, Member
-from chaos.drivers.members.with_confluent import who_of
+from squall.chaos.drivers.library import FAIL, INFO, OK, Order, Place, ReadRecord
+from squall.chaos.drivers.members.contract import Hearing, Kept, Who
+from squall.chaos.drivers.members.member import CHANGED, OTHER_MEMBER, Member
+from squall.chaos.drivers.members.with_confluent import who_of
 
 PLACE, OTHER = ("t", 0), ("t", 1)
 

@@ -14,17 +14,17 @@ from typing import Any
 import pytest
 import trio
 
-from chaos.drivers.program import ProgramDriver, ProgramRefused
-from chaos.drivers.program_member import ProgramMember, Reports
-from workloads import payload
-from workloads.client.cluster import Place
-from workloads.client.groups.membership import MemberSettings
-from workloads.client.groups.offsets import CommitEnd
-from workloads.client.outcomes import Outcome, Status
-from workloads.command import Command
-from workloads.command.scenario import OUTPUT, TOPIC
-from workloads.group_notes import Identity
-from workloads.libraries import (
+from squall.chaos.drivers.program import ProgramDriver, ProgramRefused
+from squall.chaos.drivers.program_member import ProgramMember, Reports
+from squall.workloads import payload
+from squall.workloads.client.cluster import Place
+from squall.workloads.client.groups.membership import MemberSettings
+from squall.workloads.client.groups.offsets import CommitEnd
+from squall.workloads.client.outcomes import Outcome, Status
+from squall.workloads.command import Command
+from squall.workloads.command.scenario import OUTPUT, TOPIC
+from squall.workloads.group_notes import Identity
+from squall.workloads.libraries import (
     Assembled,
     Began,
     CommitBegan,
@@ -239,7 +239,7 @@ class Pipe:
         self._written = written
 
     def drain(self) -> list[list[Any]] | None:
-        from chaos.drivers.member_lines import MemberLines
+        from squall.chaos.drivers.member_lines import MemberLines
 
         return [["m", MemberLines.decoder.decode(json.dumps(each))] for each in self._written()]
 

@@ -12,21 +12,21 @@ from typing import Any
 import pytest
 import trio
 
-from chaos.commands.run import plan_of
-from chaos.drivers import process, program
-from chaos.drivers.host import LibraryProducer
-from chaos.drivers.lines import Lines
-from chaos.drivers.process import CLIENT_ENDED
-from chaos.drivers.program import ProgramDriver, ProgramRefused, program_of
-from chaos.errors import HarnessError, Refused
-from chaos.plans.plan import PlanError, make_plan
-from chaos.runs.real import lacks
-from chaos.runtimes.real.proc import run_state
-from workloads import payload
-from workloads.client.outcomes import Outcome, Status
-from workloads.command import Command
-from workloads.command.scenario import TOPIC
-from workloads.libraries import Assigned, Read, Troubled
+from squall.chaos.commands.run import plan_of
+from squall.chaos.drivers import process, program
+from squall.chaos.drivers.host import LibraryProducer
+from squall.chaos.drivers.lines import Lines
+from squall.chaos.drivers.process import CLIENT_ENDED
+from squall.chaos.drivers.program import ProgramDriver, ProgramRefused, program_of
+from squall.chaos.errors import HarnessError, Refused
+from squall.chaos.plans.plan import PlanError, make_plan
+from squall.chaos.runs.real import lacks
+from squall.chaos.runtimes.real.proc import run_state
+from squall.workloads import payload
+from squall.workloads.client.outcomes import Outcome, Status
+from squall.workloads.command import Command
+from squall.workloads.command.scenario import TOPIC
+from squall.workloads.libraries import Assigned, Read, Troubled
 
 PLACE = (TOPIC, 0)
 SPEAKS = """
@@ -169,8 +169,8 @@ async def test_what_a_dying_program_had_is_in_doubt_and_it_takes_no_more(tmp_pat
 async def test_a_silent_program_is_ended_and_what_it_had_is_in_doubt(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("chaos.drivers.host.FINISH_SLACK_S", -0.9)
-    monkeypatch.setattr("chaos.drivers.host.SILENT_EVERY_S", 0.05)
+    monkeypatch.setattr("squall.chaos.drivers.host.FINISH_SLACK_S", -0.9)
+    monkeypatch.setattr("squall.chaos.drivers.host.SILENT_EVERY_S", 0.05)
     of = driver(tmp_path, READY + "for line in lines: pass\nimport time\ntime.sleep(100)\n")
     (outcome,) = await sent(of, b"x", until=lambda producer: bool(producer.retired))
     assert outcome == Outcome(Status.INFO, -1, -1, CLIENT_ENDED)

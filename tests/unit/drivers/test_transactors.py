@@ -11,17 +11,17 @@ from typing import Any
 import pytest
 import trio
 
-from chaos.drivers.host import LibraryDriver
-from chaos.drivers.process import CLIENT_ENDED
-from chaos.drivers.reading import at
-from chaos.drivers.transactors import calls, host
-from chaos.drivers.transactors.calls import Calls
-from chaos.drivers.transactors.host import LibraryTransactor
-from chaos.drivers.transactors.outcomes import IN_DOUBT, REFUSED, RESUMED, Weighed
-from workloads.appends import Appends
-from workloads.client.outcomes import Outcome, Status
-from workloads.client.transactions import Ended, Identity, NotDone
-from workloads.libraries import Assigned, Read, Sought, TransactorTask, Troubled
+from squall.chaos.drivers.host import LibraryDriver
+from squall.chaos.drivers.process import CLIENT_ENDED
+from squall.chaos.drivers.reading import at
+from squall.chaos.drivers.transactors import calls, host
+from squall.chaos.drivers.transactors.calls import Calls
+from squall.chaos.drivers.transactors.host import LibraryTransactor
+from squall.chaos.drivers.transactors.outcomes import IN_DOUBT, REFUSED, RESUMED, Weighed
+from squall.workloads.appends import Appends
+from squall.workloads.client.outcomes import Outcome, Status
+from squall.workloads.client.transactions import Ended, Identity, NotDone
+from squall.workloads.libraries import Assigned, Read, Sought, TransactorTask, Troubled
 
 OK, FAIL, INFO = 0, 1, 2
 PLACE = ("t", 0)
@@ -108,8 +108,8 @@ def driver(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> LibraryDriver:
     """One whose library is `scripted_library`."""
     here = str(Path(__file__).parent)
     start = subprocess.Popen
-    into = f"import sys; sys.path.insert(0, {here!r}); sys.argv = ['chaos.drivers', *sys.argv[1:]]; "
-    into += "import scripted_library, chaos.drivers.__main__ as m; "
+    into = f"import sys; sys.path.insert(0, {here!r}); sys.argv = ['squall.chaos.drivers', *sys.argv[1:]]; "
+    into += "import scripted_library, squall.chaos.drivers.__main__ as m; "
     into += "m.transactors.load = m.load = lambda name: scripted_library; m.main()"
 
     def scripted(command: list[str], **more: Any) -> Any:

@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from chaos.drivers import with_confluent
-from chaos.drivers.library import OK, Order, ReadRecord
-from workloads.payload import NOT_KNOWN
+from squall.chaos.drivers import with_confluent
+from squall.chaos.drivers.library import OK, Order, ReadRecord
+from squall.workloads.payload import NOT_KNOWN
 
 
 def order() -> Order:

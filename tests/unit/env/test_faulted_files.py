@@ -14,11 +14,11 @@ from random import Random
 
 import pytest
 
-from broker.faulted.files import FaultedFs
-from broker.faulted.losses import lose_power
-from broker.faulted.orders import Crash, FaultOrder, Orders, OrdersError, parse_orders
-from broker.faulted.tally import count_of, head_of, read_tally
-from broker.real_env import RealFs
+from squall.broker.faulted.files import FaultedFs
+from squall.broker.faulted.losses import lose_power
+from squall.broker.faulted.orders import Crash, FaultOrder, Orders, OrdersError, parse_orders
+from squall.broker.faulted.tally import count_of, head_of, read_tally
+from squall.broker.real_env import RealFs
 from tests.unit.log.test_file_systems import life
 
 
@@ -205,7 +205,7 @@ def test_a_control_file_that_cannot_be_followed_is_named(text: str) -> None:
 def test_the_process_ends_just_before_the_nth_write(disk: Disk) -> None:
     disk.order(Orders(serial=1, crash=Crash(1, "write", 3)))
     program = f"""
-from broker.faulted.files import FaultedFs
+from squall.broker.faulted.files import FaultedFs
 file = FaultedFs({str(disk.faults)!r}, [{str(disk.data)!r}], 1).open({disk.path("f")!r}, create=True)
 for n in range(9):
     file.append(b"x")

@@ -7,9 +7,9 @@ from random import Random
 
 import pytest
 
-from broker.env import Fs
-from broker.real_env import RealFs
-from chaos.runtimes.sim.disk import Disk
+from squall.broker.env import Fs
+from squall.broker.real_env import RealFs
+from squall.chaos.runtimes.sim.disk import Disk
 from tests.support.disks.memory_fs import MemoryFs
 
 

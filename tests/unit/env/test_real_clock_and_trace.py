@@ -11,9 +11,9 @@ from pathlib import Path
 import pytest
 import trio
 
-from broker.env import Env
-from broker.real_clock import CLOCK_LOOK_INTERVAL_S, RealClock
-from broker.real_env import RealEnv
+from squall.broker.env import Env
+from squall.broker.real_clock import CLOCK_LOOK_INTERVAL_S, RealClock
+from squall.broker.real_env import RealEnv
 
 
 class FakeTime:

@@ -8,12 +8,12 @@ from pathlib import Path
 
 import pytest
 
-from broker import real_env
-from broker.env import Fs
-from broker.log.config import LogConfig
-from broker.log.log import Log
-from broker.log.recovery import load
-from broker.real_env import RealFile, RealFs
+from squall.broker import real_env
+from squall.broker.env import Fs
+from squall.broker.log.config import LogConfig
+from squall.broker.log.log import Log
+from squall.broker.log.recovery import load
+from squall.broker.real_env import RealFile, RealFs
 from tests.support.disks.batches import batch
 
 

@@ -10,8 +10,8 @@ import pytest
 import trio
 import trio.testing
 
-from broker.env import Env, LinkClosed, Listener, Transport
-from broker.real_env import MAX_PIECES, RealEnv
+from squall.broker.env import Env, LinkClosed, Listener, Transport
+from squall.broker.real_env import MAX_PIECES, RealEnv
 
 pytestmark = pytest.mark.trio
 

@@ -9,10 +9,10 @@ import pytest
 import trio
 import trio.testing
 
-from broker.env import NodeDead, Signal
-from broker.signals import EventSignal
-from chaos.runtimes.sim.env import SimEnv
-from chaos.runtimes.sim.world import World
+from squall.broker.env import NodeDead, Signal
+from squall.broker.signals import EventSignal
+from squall.chaos.runtimes.sim.env import SimEnv
+from squall.chaos.runtimes.sim.world import World
 
 Story = Callable[[Signal], Awaitable[None]]
 

@@ -6,8 +6,8 @@ from typing import Any
 
 import trio
 
-from broker.turn_meter import TurnMeter
-from broker.work import DONE
+from squall.broker.turn_meter import TurnMeter
+from squall.broker.work import DONE
 
 
 class Clock:

@@ -11,12 +11,12 @@ import pytest
 import trio
 import trio.testing
 
-from broker.real_env import RealEnv
-from chaos.faults.nemesis import Nemesis
-from chaos.faults.targets import ClusterView
-from chaos.faults.vocabulary import make_fault
-from chaos.runs.papers import MemoryPapers
-from chaos.runtimes.contract import (
+from squall.broker.real_env import RealEnv
+from squall.chaos.faults.nemesis import Nemesis
+from squall.chaos.faults.targets import ClusterView
+from squall.chaos.faults.vocabulary import make_fault
+from squall.chaos.runs.papers import MemoryPapers
+from squall.chaos.runtimes.contract import (
     GONE,
     ClockWord,
     FailWrites,
@@ -29,7 +29,7 @@ from chaos.runtimes.contract import (
     SlowDisk,
     Stream,
 )
-from workloads.client import admin
+from squall.workloads.client import admin
 
 VIEW = ClusterView((1, 2, 3), 1, {"t-0": 2}, {"t-0": (1, 2, 3)}, {"t-0": (1, 2, 3)})
 MOVED = ClusterView((1, 2, 3), 1, {"t-0": 2}, {"t-0": (1, 2, 3)}, {"t-0": (2, 3, 1)})

@@ -11,9 +11,9 @@ import pytest
 import trio
 import trio.testing
 
-from chaos.faults.acts import topics as acts
-from workloads.client.new_topic import NewTopic
-from workloads.control import Desk
+from squall.chaos.faults.acts import topics as acts
+from squall.workloads.client.new_topic import NewTopic
+from squall.workloads.control import Desk
 
 
 async def test_who_alters_the_same_setting_waits_for_its_turn(

@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 
-from chaos.faults.audit import audit
-from chaos.faults.kind import Kind
-from chaos.faults.kinds import KINDS
-from checkers import fault_traits
-from checkers.nemesis_log import SCHEMA
+from squall.chaos.faults.audit import audit
+from squall.chaos.faults.kind import Kind
+from squall.chaos.faults.kinds import KINDS
+from squall.checkers import fault_traits
+from squall.checkers.nemesis_log import SCHEMA
 
 Line = dict[str, Any]
 

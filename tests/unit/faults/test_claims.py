@@ -8,10 +8,10 @@ import pytest
 import trio
 import trio.testing
 
-from chaos.errors import HarnessError
-from chaos.faults.kind import Fault
-from chaos.faults.vocabulary import make_fault
-from chaos.runtimes.contract import Link, NodeState, Probe
+from squall.chaos.errors import HarnessError
+from squall.chaos.faults.kind import Fault
+from squall.chaos.faults.vocabulary import make_fault
+from squall.chaos.runtimes.contract import Link, NodeState, Probe
 from tests.unit.faults.test_acts import World as FailingWorld
 from tests.unit.faults.test_nemesis import World, played
 

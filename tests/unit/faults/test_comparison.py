@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from chaos.errors import HarnessError
-from chaos.faults.acts.worse_links import ROUNDS, Measured, Proof, slower
-from chaos.runtimes.contract import NOISE_MS, Latency, Probe
+from squall.chaos.errors import HarnessError
+from squall.chaos.faults.acts.worse_links import ROUNDS, Measured, Proof, slower
+from squall.chaos.runtimes.contract import NOISE_MS, Latency, Probe
 
 NOBODY: frozenset[int] = frozenset()
 

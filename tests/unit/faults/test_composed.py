@@ -8,11 +8,11 @@ import pytest
 import trio
 import trio.testing
 
-from chaos.errors import HarnessError
-from chaos.faults.kind import Fault, FaultError
-from chaos.faults.kinds import KINDS
-from chaos.faults.vocabulary import make_fault
-from chaos.runtimes.contract import Link, NodeState, Probe
+from squall.chaos.errors import HarnessError
+from squall.chaos.faults.kind import Fault, FaultError
+from squall.chaos.faults.kinds import KINDS
+from squall.chaos.faults.vocabulary import make_fault
+from squall.chaos.runtimes.contract import Link, NodeState, Probe
 from tests.unit.faults.test_nemesis import World, played
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from chaos.faults.proofs import wrong_way
+from squall.chaos.faults.proofs import wrong_way
 
 
 @pytest.mark.parametrize(

@@ -10,15 +10,15 @@ import pytest
 import trio
 import trio.testing
 
-from chaos.faults.kind import Fault
-from chaos.faults.kinds import KINDS
-from chaos.faults.nemesis import Nemesis
-from chaos.faults.vocabulary import make_fault
-from chaos.runs.papers import MemoryPapers
-from chaos.runtimes.contract import Link, NodeState, Probe
+from squall.chaos.faults.kind import Fault
+from squall.chaos.faults.kinds import KINDS
+from squall.chaos.faults.nemesis import Nemesis
+from squall.chaos.faults.vocabulary import make_fault
+from squall.chaos.runs.papers import MemoryPapers
+from squall.chaos.runtimes.contract import Link, NodeState, Probe
+from squall.workloads.client import admin
+from squall.workloads.client.connection import RequestFailed
 from tests.unit.faults.test_acts import VIEW, Asked, Quorum, VirtualEnv, World, played
-from workloads.client import admin
-from workloads.client.connection import RequestFailed
 
 
 async def second_of(runtime: Any, faults: list[Fault]) -> dict[str, Any]:

@@ -11,16 +11,16 @@ import pytest
 import trio
 import trio.testing
 
-from broker.real_env import RealEnv
-from chaos.errors import HarnessError
-from chaos.faults.kind import Fault
-from chaos.faults.nemesis import Nemesis
-from chaos.faults.targets import ClusterView
-from chaos.faults.vocabulary import make_fault
-from chaos.runs.papers import MemoryPapers
-from chaos.runtimes.contract import GONE, Link, NodeState, Probe
-from workloads.client import admin
-from workloads.client.connection import RequestFailed
+from squall.broker.real_env import RealEnv
+from squall.chaos.errors import HarnessError
+from squall.chaos.faults.kind import Fault
+from squall.chaos.faults.nemesis import Nemesis
+from squall.chaos.faults.targets import ClusterView
+from squall.chaos.faults.vocabulary import make_fault
+from squall.chaos.runs.papers import MemoryPapers
+from squall.chaos.runtimes.contract import GONE, Link, NodeState, Probe
+from squall.workloads.client import admin
+from squall.workloads.client.connection import RequestFailed
 
 VIEW = ClusterView((1, 2, 3), 1, {"t-0": 2}, {"t-0": (1, 2, 3)}, {"t-0": (1, 2, 3)})
 

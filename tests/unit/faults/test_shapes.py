@@ -6,12 +6,12 @@ from typing import Any
 
 import pytest
 
-from chaos.faults.kind import FaultError
-from chaos.faults.shapes import links_of, partition_cuts
-from chaos.faults.vocabulary import make_fault
-from chaos.plans.plan import PlanError, make_plan
-from chaos.runtimes.contract import Cut, Link, Manner, Stream
-from chaos.runtimes.layout import links
+from squall.chaos.faults.kind import FaultError
+from squall.chaos.faults.shapes import links_of, partition_cuts
+from squall.chaos.faults.vocabulary import make_fault
+from squall.chaos.plans.plan import PlanError, make_plan
+from squall.chaos.runtimes.contract import Cut, Link, Manner, Stream
+from squall.chaos.runtimes.layout import links
 
 
 def cuts_of(shape: str, targets: list[int], nodes: int, manner: str = "refuse", side: str = "peers") -> dict[Link, Cut]:

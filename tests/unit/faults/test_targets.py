@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from chaos.faults.framed import framed_links
-from chaos.faults.shapes import asked_over, links_of, partition_cuts
-from chaos.faults.targets import (
+from squall.chaos.faults.framed import framed_links
+from squall.chaos.faults.shapes import asked_over, links_of, partition_cuts
+from squall.chaos.faults.targets import (
     BUT,
     CLIENT_TARGETS,
     LINK_TARGET,
@@ -23,11 +23,11 @@ from chaos.faults.targets import (
     link_of,
     resolve,
 )
-from chaos.faults.vocabulary import make_fault
-from chaos.plans.plan import PlanError, make_plan
-from chaos.runtimes.contract import Cut, Link, Manner, Stream
-from chaos.runtimes.layout import links, zone_names
-from workloads.registry import SCENARIOS
+from squall.chaos.faults.vocabulary import make_fault
+from squall.chaos.plans.plan import PlanError, make_plan
+from squall.chaos.runtimes.contract import Cut, Link, Manner, Stream
+from squall.chaos.runtimes.layout import links, zone_names
+from squall.workloads.registry import SCENARIOS
 
 NODES = (1, 2, 3)
 LINKS = links(NODES, zone_names(1))

@@ -8,21 +8,21 @@ from typing import Any
 
 import pytest
 
-from broker.protocol.header import encode_request
-from broker.protocol.schema.fetch import FetchRequest, FetchTopic
-from broker.protocol.schema.offset_for_leader_epoch import OffsetForLeaderEpochRequest
-from chaos.faults.acts.links import frames
-from chaos.faults.acts.traffic import frames_of
-from chaos.faults.framed import framed_links
-from chaos.faults.kind import Choice
-from chaos.faults.kinds import KINDS
-from chaos.faults.kinds.protocol import OF_GROUPS
-from chaos.faults.vocabulary import make_fault
-from chaos.plans.plan import PlanError, make_plan
-from chaos.runtimes.contract import Cut, FrameAct, Manner, Stream
-from chaos.runtimes.layout import links, zone_names
-from chaos.runtimes.real.inquiry import probe_frames, traffic_frame
-from chaos.runtimes.wire.frames import FETCH, METADATA_FETCH, METADATA_TOPIC, METADATA_TOPIC_ID, TRAFFIC, Traffic
+from squall.broker.protocol.header import encode_request
+from squall.broker.protocol.schema.fetch import FetchRequest, FetchTopic
+from squall.broker.protocol.schema.offset_for_leader_epoch import OffsetForLeaderEpochRequest
+from squall.chaos.faults.acts.links import frames
+from squall.chaos.faults.acts.traffic import frames_of
+from squall.chaos.faults.framed import framed_links
+from squall.chaos.faults.kind import Choice
+from squall.chaos.faults.kinds import KINDS
+from squall.chaos.faults.kinds.protocol import OF_GROUPS
+from squall.chaos.faults.vocabulary import make_fault
+from squall.chaos.plans.plan import PlanError, make_plan
+from squall.chaos.runtimes.contract import Cut, FrameAct, Manner, Stream
+from squall.chaos.runtimes.layout import links, zone_names
+from squall.chaos.runtimes.real.inquiry import probe_frames, traffic_frame
+from squall.chaos.runtimes.wire.frames import FETCH, METADATA_FETCH, METADATA_TOPIC, METADATA_TOPIC_ID, TRAFFIC, Traffic
 from tests.unit.runtimes.test_conversation import Heard
 
 LINKS = links((1, 2, 3), zone_names(1))

@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from chaos.faults.kind import FaultError
-from chaos.faults.targets import ClusterView, Coordinated
-from chaos.faults.triggers import (
+from squall.chaos.faults.kind import FaultError
+from squall.chaos.faults.targets import ClusterView, Coordinated
+from squall.chaos.faults.triggers import (
     OF_GROUPS,
     After,
     Compared,
@@ -22,7 +22,7 @@ from chaos.faults.triggers import (
     parse,
     seen_of,
 )
-from chaos.plans.plan import Plan, PlanError, make_plan, read_plan, with_schedule, write_plan
+from squall.chaos.plans.plan import Plan, PlanError, make_plan, read_plan, with_schedule, write_plan
 
 VIEW = ClusterView((1, 2, 3), 3, {"t-0": 2}, {"t-0": (1, 2)}, {"t-0": (1, 2, 3)})
 

@@ -8,21 +8,21 @@ import pytest
 import trio
 import trio.testing
 
-from chaos.errors import HarnessError
-from chaos.faults.kind import Fault
-from chaos.faults.nemesis import Nemesis
-from chaos.faults.pace import WHOLE_WITHIN_S
-from chaos.faults.stage import Played
-from chaos.faults.targets import ClusterView
-from chaos.faults.vocabulary import make_fault
-from chaos.runs.papers import MemoryPapers
-from chaos.runtimes.contract import Link, NodeState, Probe
+from squall.chaos.errors import HarnessError
+from squall.chaos.faults.kind import Fault
+from squall.chaos.faults.nemesis import Nemesis
+from squall.chaos.faults.pace import WHOLE_WITHIN_S
+from squall.chaos.faults.stage import Played
+from squall.chaos.faults.targets import ClusterView
+from squall.chaos.faults.vocabulary import make_fault
+from squall.chaos.runs.papers import MemoryPapers
+from squall.chaos.runtimes.contract import Link, NodeState, Probe
+from squall.workloads.client import admin
+from squall.workloads.client.connection import RequestFailed, UnsupportedApi
 from tests.unit.faults.test_acts import ELECTED, MOVED, VIEW, Asked, VirtualEnv
 from tests.unit.faults.test_acts import World as Acting
 from tests.unit.faults.test_acts import played as acted
 from tests.unit.faults.test_nemesis import World, played
-from workloads.client import admin
-from workloads.client.connection import RequestFailed, UnsupportedApi
 
 SLOW, FAST = Probe(True, 200.0), Probe(True, 0.5)
 REFUSED, SILENT = Probe(False, 0.5, "refused"), Probe(False, 700.0, "timed out")

@@ -7,14 +7,14 @@ from typing import Any
 
 import pytest
 
-from chaos.faults.framed import framed_links
-from chaos.faults.kind import FaultError
-from chaos.faults.kinds import KINDS
-from chaos.faults.shapes import links_of, partition_cuts
-from chaos.faults.targets import zone_of
-from chaos.faults.vocabulary import make_fault
-from chaos.plans.plan import PlanError, make_plan, read_plan, with_schedule, write_plan
-from chaos.runtimes.layout import check_zones, links, zone_names
+from squall.chaos.faults.framed import framed_links
+from squall.chaos.faults.kind import FaultError
+from squall.chaos.faults.kinds import KINDS
+from squall.chaos.faults.shapes import links_of, partition_cuts
+from squall.chaos.faults.targets import zone_of
+from squall.chaos.faults.vocabulary import make_fault
+from squall.chaos.plans.plan import PlanError, make_plan, read_plan, with_schedule, write_plan
+from squall.chaos.runtimes.layout import check_zones, links, zone_names
 
 NODES = (1, 2, 3)
 EVERY_LINK = links(NODES, zone_names(2))

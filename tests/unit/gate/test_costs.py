@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from chaos.errors import Refused
+from squall.chaos.errors import Refused
 from tests.support.gate import costs
 from tests.support.gate.costs import Cost
 from tests.support.gate.results import Result

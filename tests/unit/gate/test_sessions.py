@@ -8,7 +8,7 @@ from tempfile import mkdtemp
 
 import pytest
 
-from chaos.errors import Refused
+from squall.chaos.errors import Refused
 from tests.support.gate import costs, results
 from tests.support.gate.__main__ import Session
 from tests.support.gate.costs import ROOT, Cost

@@ -7,8 +7,8 @@ from struct import pack_into
 import pytest
 from crc32c import crc32c
 
-from broker.log.config import LogConfig
-from broker.log.scan import CorruptRecords, UnexpectedOffset
+from squall.broker.log.config import LogConfig
+from squall.broker.log.scan import CorruptRecords, UnexpectedOffset
 from tests.support.disks.batches import NEWEST, batch, marker
 from tests.support.disks.memory_fs import MemoryFs
 from tests.support.disks.small_log import open_log, stable_offset, stored_batches

@@ -8,10 +8,10 @@ from struct import pack_into
 import pytest
 from crc32c import crc32c
 
-from broker.log.config import LogConfig
-from broker.log.log import Log
-from broker.protocol.errors import ErrorCode
-from broker.protocol.records import HEADER_SIZE, Record, check_crc, decode_records, encode_batch, read_header
+from squall.broker.log.config import LogConfig
+from squall.broker.log.log import Log
+from squall.broker.protocol.errors import ErrorCode
+from squall.broker.protocol.records import HEADER_SIZE, Record, check_crc, decode_records, encode_batch, read_header
 from tests.support.disks.batches import NEWEST, batch, marker
 from tests.support.disks.memory_fs import MemoryFs
 from tests.support.disks.small_log import open_log, stable_offset

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from broker.log.epochs import EpochCache
+from squall.broker.log.epochs import EpochCache
 from tests.support.disks.memory_fs import MemoryFs
 
 

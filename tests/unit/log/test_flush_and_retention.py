@@ -8,9 +8,9 @@ from struct import pack_into
 import pytest
 from crc32c import crc32c
 
-from broker.log.config import LogConfig
-from broker.log.log import Log
-from broker.protocol.records import Record, encode_batch
+from squall.broker.log.config import LogConfig
+from squall.broker.log.log import Log
+from squall.broker.protocol.records import Record, encode_batch
 from tests.support.disks.batches import batch
 from tests.support.disks.memory_fs import MemoryFs
 from tests.support.disks.small_log import DIRECTORY, open_log, small_chunks, stored_batches

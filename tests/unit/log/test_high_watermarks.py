@@ -6,9 +6,9 @@ from random import Random
 
 import pytest
 
-from broker.log.config import LogConfig
-from broker.log.log import Log
-from broker.log.manager import LogManager
+from squall.broker.log.config import LogConfig
+from squall.broker.log.log import Log
+from squall.broker.log.manager import LogManager
 from tests.support.disks.batches import batch
 from tests.support.disks.memory_fs import Crashed, MemoryFs
 from tests.support.effort import examples

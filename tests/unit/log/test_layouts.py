@@ -6,15 +6,15 @@ from random import Random
 
 from crc32c import crc32c
 
-from broker.log import checkpoints
-from broker.log.config import LogConfig
-from broker.log.epochs import EpochCache
-from broker.log.indexes import AbortedTxn
-from broker.log.log import Log
-from broker.log.manager import LogManager
-from broker.log.producer_rules import Producer, Sent
-from broker.log.producers import ProducerStates
-from broker.log.recovery import load
+from squall.broker.log import checkpoints
+from squall.broker.log.config import LogConfig
+from squall.broker.log.epochs import EpochCache
+from squall.broker.log.indexes import AbortedTxn
+from squall.broker.log.log import Log
+from squall.broker.log.manager import LogManager
+from squall.broker.log.producer_rules import Producer, Sent
+from squall.broker.log.producers import ProducerStates
+from squall.broker.log.recovery import load
 from tests.support.disks.batches import batch, marker
 from tests.support.disks.memory_fs import MemoryFs
 

@@ -7,8 +7,8 @@ from struct import pack_into
 
 import pytest
 
-from broker.log.config import LogConfig
-from broker.log.log import Log
+from squall.broker.log.config import LogConfig
+from squall.broker.log.log import Log
 from tests.support.disks.batches import NEWEST, batch, marker
 from tests.support.disks.memory_fs import Inode, MemoryFs
 from tests.support.disks.small_log import (

@@ -6,11 +6,11 @@ import tracemalloc
 
 import pytest
 
-from broker.log.indexes import READ_ENTRIES
-from broker.log.log import Log
-from broker.log.markers import Marker
-from broker.log.producers import ProducerStates
-from broker.protocol.records import read_header
+from squall.broker.log.indexes import READ_ENTRIES
+from squall.broker.log.log import Log
+from squall.broker.log.markers import Marker
+from squall.broker.log.producers import ProducerStates
+from squall.broker.protocol.records import read_header
 from tests.support.disks.batches import batch, marker
 from tests.support.disks.memory_fs import MemoryFs
 from tests.support.disks.small_log import open_log, stable_offset

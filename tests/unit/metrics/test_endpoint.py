@@ -10,8 +10,8 @@ import pytest
 import trio
 import trio.testing
 
-from broker.metrics import endpoint, http
-from broker.metrics.endpoint import MetricsEndpoint
+from squall.broker.metrics import endpoint, http
+from squall.broker.metrics.endpoint import MetricsEndpoint
 from tests.support.brokers.memory_env import FakeEnv, MemoryNetwork, MemoryTransport
 
 PORT = 9404

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from broker.net.request_metrics import MOST_LOOKED_AT, RequestMetrics
-from broker.protocol.errors import ErrorCode
-from broker.protocol.schema.list_offsets import (
+from squall.broker.net.request_metrics import MOST_LOOKED_AT, RequestMetrics
+from squall.broker.protocol.errors import ErrorCode
+from squall.broker.protocol.schema.list_offsets import (
     ListOffsetsPartitionResponse,
     ListOffsetsResponse,
     ListOffsetsTopicResponse,

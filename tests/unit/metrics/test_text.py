@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from prometheus_client.openmetrics.parser import text_string_to_metric_families
 
-from broker.metrics.text import Family, exposition
+from squall.broker.metrics.text import Family, exposition
 
 
 def read(*families: Family) -> dict[str, Any]:

@@ -7,21 +7,21 @@ from typing import Any
 
 import pytest
 
-from broker.control.kraft.quorum_storage import QuorumStorage
-from broker.controller import brokers, elections, leaders
-from broker.controller import isr as controller_isr
-from broker.controller.decision import Refused
-from broker.controller.elections import Election
-from broker.log import recovery
-from broker.log.checkpoints import EpochEntry
-from broker.log.epochs import EpochCache
-from broker.log.manager import LogManager
-from broker.protocol.errors import ErrorCode
-from broker.quorum.leadership import Leadership
-from broker.quorum.settings import QuorumSettings
-from broker.quorum.state import QuorumState
-from broker.replication import RestartAt, TruncateTo
-from chaos.mutants import find
+from squall.broker.control.kraft.quorum_storage import QuorumStorage
+from squall.broker.controller import brokers, elections, leaders
+from squall.broker.controller import isr as controller_isr
+from squall.broker.controller.decision import Refused
+from squall.broker.controller.elections import Election
+from squall.broker.log import recovery
+from squall.broker.log.checkpoints import EpochEntry
+from squall.broker.log.epochs import EpochCache
+from squall.broker.log.manager import LogManager
+from squall.broker.protocol.errors import ErrorCode
+from squall.broker.quorum.leadership import Leadership
+from squall.broker.quorum.settings import QuorumSettings
+from squall.broker.quorum.state import QuorumState
+from squall.broker.replication import RestartAt, TruncateTo
+from squall.chaos.mutants import find
 from tests.support.disks.batches import NEWEST, batch
 from tests.support.disks.list_log import ListLog
 from tests.support.disks.memory_fs import MemoryFs

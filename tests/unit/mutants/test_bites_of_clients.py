@@ -7,16 +7,16 @@ from typing import Any
 
 import pytest
 
-from broker.apis import produce
-from broker.apis.produce import ProduceApi
-from broker.log import log as log_module
-from broker.log import scan
-from broker.log.durability import Durability
-from broker.log.producer_rules import Producer, ProducerRules, Sent
-from broker.log.producers import ProducerStates
-from broker.protocol.errors import ErrorCode
-from broker.replicas.waiters import AppendQueue, AwaitedAppend, ProduceResult
-from chaos.mutants import find
+from squall.broker.apis import produce
+from squall.broker.apis.produce import ProduceApi
+from squall.broker.log import log as log_module
+from squall.broker.log import scan
+from squall.broker.log.durability import Durability
+from squall.broker.log.producer_rules import Producer, ProducerRules, Sent
+from squall.broker.log.producers import ProducerStates
+from squall.broker.protocol.errors import ErrorCode
+from squall.broker.replicas.waiters import AppendQueue, AwaitedAppend, ProduceResult
+from squall.chaos.mutants import find
 from tests.support.disks.batches import batch
 from tests.support.disks.memory_fs import MemoryFs
 from tests.support.disks.small_log import open_log
@@ -169,8 +169,8 @@ def test_68_a_lone_leader_commits_nothing() -> None:
 
 
 def test_71_writes_down_what_is_not_durable() -> None:
-    from broker.log.checkpoints import RECOVERY_POINTS
-    from broker.log.manager import LogManager
+    from squall.broker.log.checkpoints import RECOVERY_POINTS
+    from squall.broker.log.manager import LogManager
 
     log: Any = Fields(log_end_offset=9, recovery_point=2)
     fs = MemoryFs()

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from broker.coordinators.transactions.shard import Shard
-from broker.coordinators.transactions.values import (
+from squall.broker.coordinators.transactions.shard import Shard
+from squall.broker.coordinators.transactions.values import (
     MAX_EPOCH,
     V2,
     AddPartitions,
@@ -20,11 +20,11 @@ from broker.coordinators.transactions.values import (
     Transaction,
     Written,
 )
-from broker.log.markers import Marker
-from broker.log.producer_rules import EndedTxn, Verification
-from broker.protocol.errors import ErrorCode
-from broker.replicas.coordinators import coordinator_log
-from chaos.mutants import find
+from squall.broker.log.markers import Marker
+from squall.broker.log.producer_rules import EndedTxn, Verification
+from squall.broker.protocol.errors import ErrorCode
+from squall.broker.replicas.coordinators import coordinator_log
+from squall.chaos.mutants import find
 from tests.support.disks.batches import NEWEST, batch, marker
 from tests.support.disks.memory_fs import MemoryFs
 from tests.support.disks.small_log import open_log

@@ -7,11 +7,11 @@ from dataclasses import dataclass, replace
 
 import pytest
 
-from chaos.commands.hunt import seen_by_clients
-from chaos.errors import HarnessError
-from chaos.mutants import MUTANTS, find
-from chaos.mutants.hunt import FEW_STEPS, Failed, Hunted, Shrink, alarms, hunt
-from chaos.mutants.table import (
+from squall.chaos.commands.hunt import seen_by_clients
+from squall.chaos.errors import HarnessError
+from squall.chaos.mutants import MUTANTS, find
+from squall.chaos.mutants.hunt import FEW_STEPS, Failed, Hunted, Shrink, alarms, hunt
+from squall.chaos.mutants.table import (
     COLUMNS,
     HISTORY,
     MUTANTS_BEGIN,
@@ -24,7 +24,7 @@ from chaos.mutants.table import (
     replaced,
     results_table,
 )
-from chaos.plans.plan import Plan, make_plan, write_plan
+from squall.chaos.plans.plan import Plan, make_plan, write_plan
 from tests.architecture.source import ROOT
 
 

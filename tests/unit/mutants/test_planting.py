@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 
-from chaos.errors import Refused
-from chaos.mutants import MUTANTS, Mutant, find, select
-from chaos.plans.plan import write_plan
-from chaos.runtimes.sim.invariants.table import INVARIANTS
-from chaos.runtimes.sim.invariants.watch import Watch
+from squall.chaos.errors import Refused
+from squall.chaos.mutants import MUTANTS, Mutant, find, select
+from squall.chaos.plans.plan import write_plan
+from squall.chaos.runtimes.sim.invariants.table import INVARIANTS
+from squall.chaos.runtimes.sim.invariants.watch import Watch
 
 EACH = pytest.mark.parametrize("mutant", MUTANTS.values(), ids=lambda m: f"{m.id}-{m.name}")
 assert Watch  # With it all invariants are entered.

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from functools import cache
 
-from chaos.mutants.hunt import sound
-from chaos.mutants.registry import MUTANTS
-from chaos.mutants.swarm import SHARE, drawn_plan
-from chaos.plans.plan import Plan
-from chaos.plans.swarm import swarm_plan
+from squall.chaos.mutants.hunt import sound
+from squall.chaos.mutants.registry import MUTANTS
+from squall.chaos.mutants.swarm import SHARE, drawn_plan
+from squall.chaos.plans.plan import Plan
+from squall.chaos.plans.swarm import swarm_plan
 from tests.support.effort import examples
 
 SEEDS = range(examples(400, least=150))

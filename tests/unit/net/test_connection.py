@@ -7,8 +7,8 @@ from typing import Any
 import trio
 import trio.testing
 
-from broker.log.slices import FileSlice
-from broker.net.connection import Connection, Slot
+from squall.broker.log.slices import FileSlice
+from squall.broker.net.connection import Connection, Slot
 from tests.support.brokers.in_memory import answers
 from tests.support.brokers.memory_env import MemoryTransport, Pipe
 from tests.support.disks.memory_fs import MemoryFs

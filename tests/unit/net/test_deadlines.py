@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from broker.net.deadlines import TICK_MS, Timers
+from squall.broker.net.deadlines import TICK_MS, Timers
 
 
 class Parked:

@@ -10,13 +10,13 @@ import pytest
 import trio
 import trio.testing
 
-from broker.net.connection import Connection, Slot
-from broker.net.later import Later
-from broker.net.server import Route
-from broker.protocol.apis import ApiKey
-from broker.protocol.header import encode_request
-from broker.protocol.schema.metadata import MetadataRequest
-from broker.protocol.schema.produce import PartitionProduceData, ProduceRequest, TopicProduceData
+from squall.broker.net.connection import Connection, Slot
+from squall.broker.net.later import Later
+from squall.broker.net.server import Route
+from squall.broker.protocol.apis import ApiKey
+from squall.broker.protocol.header import encode_request
+from squall.broker.protocol.schema.metadata import MetadataRequest
+from squall.broker.protocol.schema.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from tests.support.brokers.in_memory import LISTENER, MemoryBroker
 from tests.support.brokers.memory_env import MemoryTransport, Pipe
 

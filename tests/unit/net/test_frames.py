@@ -10,9 +10,9 @@ import pytest
 import trio
 import trio.testing
 
-from broker.env import LinkClosed
-from broker.net.frames import LARGE, SMALL, Frames, ReceiveMemory
-from broker.protocol.errors import MalformedFrame
+from squall.broker.env import LinkClosed
+from squall.broker.net.frames import LARGE, SMALL, Frames, ReceiveMemory
+from squall.broker.protocol.errors import MalformedFrame
 from tests.support.brokers.memory_env import FakeEnv, MemoryTransport, Pipe
 
 

@@ -9,7 +9,7 @@ import pytest
 import trio
 import trio.testing
 
-from broker.cluster.settings import with_altered
+from squall.broker.cluster.settings import with_altered
 from tests.support.brokers.in_memory import MemoryBroker
 from tests.support.brokers.memory_env import MemoryTransport
 

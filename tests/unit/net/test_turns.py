@@ -9,13 +9,13 @@ import pytest
 import trio
 import trio.testing
 
-from broker.net.connection import Slot
-from broker.net.later import Later
-from broker.net.server import Route
-from broker.net.turns import BUDGET_S, give_way
-from broker.protocol.apis import ApiKey
-from broker.protocol.header import encode_request
-from broker.protocol.schema.metadata import MetadataRequest
+from squall.broker.net.connection import Slot
+from squall.broker.net.later import Later
+from squall.broker.net.server import Route
+from squall.broker.net.turns import BUDGET_S, give_way
+from squall.broker.protocol.apis import ApiKey
+from squall.broker.protocol.header import encode_request
+from squall.broker.protocol.schema.metadata import MetadataRequest
 from tests.support.brokers.in_memory import MemoryBroker
 from tests.support.brokers.memory_env import Pipe
 

@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from broker.log.slices import FileSlice
-from broker.net.connection import Connection
-from broker.protocol.apis import ApiKey
+from squall.broker.log.slices import FileSlice
+from squall.broker.net.connection import Connection
+from squall.broker.protocol.apis import ApiKey
 from tests.support.brokers.in_memory import LISTENER, MemoryBroker
 from tests.support.disks.memory_fs import MemoryFs
 

@@ -13,7 +13,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from chaos.errors import Refused
+from squall.chaos.errors import Refused
 from tests.night import __main__ as night
 from tests.night import collecting
 from tests.night.parts import EVERYTHING, PARTS, SEEDS, Part
@@ -483,7 +483,7 @@ def test_a_store_that_cannot_be_written_is_refused_and_the_night_goes_on(
 
 
 def test_every_part_is_a_command_that_there_is(tmp_path: Path) -> None:
-    from chaos import cli
+    from squall.chaos import cli
 
     for each in PARTS.values():
         program, *words = each.command(Folder(tmp_path / "tests-n1"), HEAD)

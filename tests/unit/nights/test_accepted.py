@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from chaos import cli
-from chaos.nights.accepted import FILE, AcceptedError, read_accepted
+from squall.chaos import cli
+from squall.chaos.nights.accepted import FILE, AcceptedError, read_accepted
 
 ENTRY = """
 [[accepted]]

@@ -6,11 +6,11 @@ from dataclasses import replace
 
 import pytest
 
-from chaos.nights.budget import MIB, PAGES_BYTES, Costs, forecast, spent_s
-from chaos.nights.items import Item, plan_night
-from chaos.nights.matrix import make_matrix, read_matrix
-from chaos.typed import PROGRAM
-from checkers.nights.results import Attempt
+from squall.chaos.nights.budget import MIB, PAGES_BYTES, Costs, forecast, spent_s
+from squall.chaos.nights.items import Item, plan_night
+from squall.chaos.nights.matrix import make_matrix, read_matrix
+from squall.chaos.typed import PROGRAM
+from squall.checkers.nights.results import Attempt
 
 
 def items(**axes: object) -> tuple[Item, ...]:

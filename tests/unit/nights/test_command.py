@@ -12,20 +12,20 @@ from xml.etree import ElementTree
 import pytest
 import tomli_w
 
-from chaos import cli
-from chaos.commands import durability, night_end, nightly
-from chaos.nights import opening
-from chaos.nights.accepted import Accepted
-from chaos.nights.budget import Costs
-from chaos.nights.directory import NightDirectory, nights_beside
-from chaos.nights.matrix import make_matrix, read_matrix
-from chaos.nights.opening import Opened
-from chaos.nights.plugin import case_of
-from chaos.screen import console
-from chaos.toolchain import allure
-from checkers.nights.night import read_night
-from checkers.nights.results import Attempt
-from reports.nights.standing import standings
+from squall.chaos import cli
+from squall.chaos.commands import durability, night_end, nightly
+from squall.chaos.nights import opening
+from squall.chaos.nights.accepted import Accepted
+from squall.chaos.nights.budget import Costs
+from squall.chaos.nights.directory import NightDirectory, nights_beside
+from squall.chaos.nights.matrix import make_matrix, read_matrix
+from squall.chaos.nights.opening import Opened
+from squall.chaos.nights.plugin import case_of
+from squall.chaos.screen import console
+from squall.chaos.toolchain import allure
+from squall.checkers.nights.night import read_night
+from squall.checkers.nights.results import Attempt
+from squall.reports.nights.standing import standings
 from tests.support.nights.rows import finding
 from tests.unit.nights.test_player import flags, night, played
 

@@ -9,15 +9,15 @@ from pathlib import Path
 
 import pytest
 
-from chaos.commands import night_end
-from chaos.errors import Refused
-from chaos.nights import allure_results, full_disk, session
-from chaos.nights.budget import Costs
-from chaos.nights.directory import NightDirectory
-from chaos.nights.evidence import Evidence
-from chaos.nights.opening import Opened
-from chaos.nights.player import Player
-from checkers.nights.results import Attempt, by_item
+from squall.chaos.commands import night_end
+from squall.chaos.errors import Refused
+from squall.chaos.nights import allure_results, full_disk, session
+from squall.chaos.nights.budget import Costs
+from squall.chaos.nights.directory import NightDirectory
+from squall.chaos.nights.evidence import Evidence
+from squall.chaos.nights.opening import Opened
+from squall.chaos.nights.player import Player
+from squall.checkers.nights.results import Attempt, by_item
 from tests.unit.nights.test_player import flags, night, played
 
 FULL = OSError(errno.ENOSPC, "No space left on device")

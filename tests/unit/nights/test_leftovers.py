@@ -7,12 +7,12 @@ from typing import Any
 
 import pytest
 
-from chaos.nights import leftovers
-from chaos.runtimes.docker import labels
-from chaos.runtimes.docker.labels import Leftover
-from chaos.runtimes.real.processes import registry
-from chaos.runtimes.real.processes.registry import Found
-from chaos.toolchain.engine import EngineError
+from squall.chaos.nights import leftovers
+from squall.chaos.runtimes.docker import labels
+from squall.chaos.runtimes.docker.labels import Leftover
+from squall.chaos.runtimes.real.processes import registry
+from squall.chaos.runtimes.real.processes.registry import Found
+from squall.chaos.toolchain.engine import EngineError
 
 
 class Engine:

@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from chaos.nights import machine
-from chaos.nights.items import Item, plan_night
-from chaos.nights.machine import lacking
-from chaos.nights.matrix import MatrixError, make_matrix
+from squall.chaos.nights import machine
+from squall.chaos.nights.items import Item, plan_night
+from squall.chaos.nights.machine import lacking
+from squall.chaos.nights.matrix import MatrixError, make_matrix
 
 
 @pytest.fixture(autouse=True)
@@ -39,7 +39,7 @@ def test_a_program_under_test_that_is_not_there_is_said(tmp_path: Path, monkeypa
 
 def test_a_library_that_a_program_needs_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
     found = importlib.util.find_spec
-    monkeypatch.setattr("chaos.drivers.host.find_spec", lambda name: None if name == "aiokafka" else found(name))
+    monkeypatch.setattr("squall.chaos.drivers.host.find_spec", lambda name: None if name == "aiokafka" else found(name))
     assert "needs the package aiokafka" in lacking(item("sh", "aiokafka"), "")
 
 

@@ -8,12 +8,12 @@ from pathlib import Path
 
 import pytest
 
-from chaos.nights.budget import MIB, Costs, forecast
-from chaos.nights.items import plan_night
-from chaos.nights.matrix import MatrixError, make_matrix, plain, read_matrix, seconds, varied, write_matrix
-from chaos.nights.order import in_order
-from chaos.typed import PROGRAM
-from workloads.registry import SCENARIOS
+from squall.chaos.nights.budget import MIB, Costs, forecast
+from squall.chaos.nights.items import plan_night
+from squall.chaos.nights.matrix import MatrixError, make_matrix, plain, read_matrix, seconds, varied, write_matrix
+from squall.chaos.nights.order import in_order
+from squall.chaos.typed import PROGRAM
+from squall.workloads.registry import SCENARIOS
 
 WHOLE = """\
 budget = "20m"

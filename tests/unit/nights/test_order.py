@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from chaos.nights.items import Item, plan_night
-from chaos.nights.matrix import make_matrix
-from chaos.nights.order import DOUBTFUL, WELL, history_of, in_order
-from checkers.nights.results import Attempt
+from squall.chaos.nights.items import Item, plan_night
+from squall.chaos.nights.matrix import make_matrix
+from squall.chaos.nights.order import DOUBTFUL, WELL, history_of, in_order
+from squall.checkers.nights.results import Attempt
 
 
 def items(seeds: int = 2) -> tuple[Item, ...]:

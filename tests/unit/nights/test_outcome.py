@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from chaos.nights.items import Item, plan_night
-from chaos.nights.matrix import make_matrix
-from chaos.nights.outcome import Outcome, by_configuration, markdown, text
-from checkers.nights.results import Attempt, by_item
+from squall.chaos.nights.items import Item, plan_night
+from squall.chaos.nights.matrix import make_matrix
+from squall.chaos.nights.outcome import Outcome, by_configuration, markdown, text
+from squall.checkers.nights.results import Attempt, by_item
 
 
 def night() -> Outcome:

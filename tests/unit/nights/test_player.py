@@ -11,14 +11,14 @@ from typing import Any
 import pytest
 from rich.console import Console
 
-from chaos.commands import nightly
-from chaos.nights.budget import Costs
-from chaos.nights.directory import NightDirectory
-from chaos.nights.items import Item, plan_night
-from chaos.nights.matrix import Matrix, make_matrix
-from chaos.nights.outcome import Outcome
-from chaos.nights.player import Limits, Player, judged
-from checkers.nights.results import Attempt, by_item, parse
+from squall.chaos.commands import nightly
+from squall.chaos.nights.budget import Costs
+from squall.chaos.nights.directory import NightDirectory
+from squall.chaos.nights.items import Item, plan_night
+from squall.chaos.nights.matrix import Matrix, make_matrix
+from squall.chaos.nights.outcome import Outcome
+from squall.chaos.nights.player import Limits, Player, judged
+from squall.checkers.nights.results import Attempt, by_item, parse
 
 SCRIPT = """
 import json, pathlib, sys

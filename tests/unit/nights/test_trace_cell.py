@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from checkers.history import conversion
+from squall.checkers.history import conversion
 from tests.support.histories.anomaly_cases import PLANTS
 from tests.support.histories.builder import GeneratedHistory, generate, merged
 from tests.support.nights import oracle

@@ -7,7 +7,7 @@ from typing import Any
 import trio
 import trio.testing
 
-from broker.node import Node, by_period
+from squall.broker.node import Node, by_period
 
 
 class Lifecycle:

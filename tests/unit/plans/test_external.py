@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from chaos.errors import Refused
-from chaos.plans.plan import PlanError, make_plan, read_plan, with_schedule, write_plan
-from chaos.toolchain.compose_file import FILES, FOLDER, NODE, ONE_OFF, SERVICE, brokers_of
+from squall.chaos.errors import Refused
+from squall.chaos.plans.plan import PlanError, make_plan, read_plan, with_schedule, write_plan
+from squall.chaos.toolchain.compose_file import FILES, FOLDER, NODE, ONE_OFF, SERVICE, brokers_of
 
 THERE: dict[str, Any] = {
     "runtime": "external",

@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 
-from broker.protocol.records import HEADER_SIZE
-from chaos.faults.kind import HOLDING, SIDES, Fault, LandingGround
-from chaos.faults.kinds import KINDS
-from chaos.plans.landing import NEEDING, in_the_way, landing
-from chaos.plans.swarm import TIME_S, swarm_plan
+from squall.broker.protocol.records import HEADER_SIZE
+from squall.chaos.faults.kind import HOLDING, SIDES, Fault, LandingGround
+from squall.chaos.faults.kinds import KINDS
+from squall.chaos.plans.landing import NEEDING, in_the_way, landing
+from squall.chaos.plans.swarm import TIME_S, swarm_plan
 
 GROUND = LandingGround(nodes=3, replicas=3, flushes=False)
 

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from chaos import cli
-from chaos.plans.lines import with_line
-from chaos.plans.plan import PlanError, make_plan, read_plan, write_plan
+from squall.chaos import cli
+from squall.chaos.plans.lines import with_line
+from squall.chaos.plans.plan import PlanError, make_plan, read_plan, write_plan
 
 WRONG = """\
 seed = 3

@@ -11,16 +11,16 @@ from typing import Any
 
 import pytest
 
-from chaos.faults.kind import FaultError
-from chaos.faults.kinds import KINDS
-from chaos.faults.targets import ClusterView, Unresolved, resolve
-from chaos.faults.vocabulary import make_fault
-from chaos.plans.mistakes import beyond_limits
-from chaos.plans.plan import PlanError, make_plan, read_plan, with_schedule, write_plan
-from chaos.plans.schedule import make_schedule, parse_kinds
-from chaos.plans.swarm import swarm_plan
-from checkers.history.seal import plan_seal
-from workloads.registry import SCENARIOS
+from squall.chaos.faults.kind import FaultError
+from squall.chaos.faults.kinds import KINDS
+from squall.chaos.faults.targets import ClusterView, Unresolved, resolve
+from squall.chaos.faults.vocabulary import make_fault
+from squall.chaos.plans.mistakes import beyond_limits
+from squall.chaos.plans.plan import PlanError, make_plan, read_plan, with_schedule, write_plan
+from squall.chaos.plans.schedule import make_schedule, parse_kinds
+from squall.chaos.plans.swarm import swarm_plan
+from squall.checkers.history.seal import plan_seal
+from squall.workloads.registry import SCENARIOS
 
 VIEW = ClusterView(
     nodes=(1, 2, 3),

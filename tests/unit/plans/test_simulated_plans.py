@@ -6,15 +6,15 @@ from pathlib import Path
 
 import pytest
 
-from chaos.faults.kind import SHAPES, SIDES
-from chaos.faults.kinds import KINDS
-from chaos.plans import swarm
-from chaos.plans.operations import concrete, drawn, of_the_run
-from chaos.plans.plan import PlanError, make_plan, read_plan, with_schedule, write_plan
-from chaos.plans.swarm import NEWER, swarm_plan
-from chaos.runs.rare_paths import PATHS, count, impossible
-from workloads.agenda import Handover
-from workloads.registry import SCENARIOS
+from squall.chaos.faults.kind import SHAPES, SIDES
+from squall.chaos.faults.kinds import KINDS
+from squall.chaos.plans import swarm
+from squall.chaos.plans.operations import concrete, drawn, of_the_run
+from squall.chaos.plans.plan import PlanError, make_plan, read_plan, with_schedule, write_plan
+from squall.chaos.plans.swarm import NEWER, swarm_plan
+from squall.chaos.runs.rare_paths import PATHS, count, impossible
+from squall.workloads.agenda import Handover
+from squall.workloads.registry import SCENARIOS
 
 SIM = {"runtime": "sim"}
 ONE = [1.5, 0, "appends-0", 2, 312]

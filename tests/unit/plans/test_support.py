@@ -7,10 +7,10 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from chaos.commands.faults import command
-from chaos.faults.kind import RUNTIMES
-from chaos.faults.kinds import KINDS
-from chaos.plans import support
+from squall.chaos.commands.faults import command
+from squall.chaos.faults.kind import RUNTIMES
+from squall.chaos.faults.kinds import KINDS
+from squall.chaos.plans import support
 
 PAGE = Path(__file__).parents[3] / "docs" / "faults.md"
 

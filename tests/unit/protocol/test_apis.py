@@ -9,10 +9,10 @@ import pytest
 from kio.schema.errors import ErrorCode as KioErrorCode
 from kio.schema.index import api_key_map
 
-from broker.protocol import apis, errors, header
-from broker.protocol.apis import APIS, ApiKey
-from broker.protocol.codegen.from_kio import kio_classes
-from broker.protocol.errors import ErrorCode, MalformedFrame
+from squall.broker.protocol import apis, errors, header
+from squall.broker.protocol.apis import APIS, ApiKey
+from squall.broker.protocol.codegen.from_kio import kio_classes
+from squall.broker.protocol.errors import ErrorCode, MalformedFrame
 
 
 @pytest.mark.parametrize("api", APIS.values(), ids=lambda api: api.name)
@@ -51,8 +51,8 @@ def test_produce_is_listed_from_version_0_and_served_from_3() -> None:
 
 def test_importing_the_table_imports_no_message_class() -> None:
     code = (
-        "import sys; import broker.protocol.apis, broker.protocol.header, broker.protocol.hot, broker.protocol.records;"
-        "loaded = [m for m in sys.modules if m.startswith('broker.protocol.schema') or m in ('kio', 'cramjam')];"
+        "import sys; import squall.broker.protocol.apis, squall.broker.protocol.header, squall.broker.protocol.hot, squall.broker.protocol.records;"
+        "loaded = [m for m in sys.modules if m.startswith('squall.broker.protocol.schema') or m in ('kio', 'cramjam')];"
         "sys.exit(str(loaded) if loaded else 0)"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)

@@ -10,10 +10,10 @@ from typing import Any
 
 import pytest
 
-from broker.protocol import schema
-from broker.protocol.codegen.build import modules
-from broker.protocol.codegen.facts import IGNORABLE, LEFT_OUT
-from broker.protocol.codegen.source import snake
+from squall.broker.protocol import schema
+from squall.broker.protocol.codegen.build import modules
+from squall.broker.protocol.codegen.facts import IGNORABLE, LEFT_OUT
+from squall.broker.protocol.codegen.source import snake
 from tests.property.protocol.kio_messages import Subject, subjects
 
 FOLDER = Path(schema.__file__).parent
@@ -23,7 +23,7 @@ def test_the_generated_modules_are_up_to_date() -> None:
     wanted = modules()
     assert {path.name for path in FOLDER.glob("*.py")} == set(wanted)
     stale = [name for name, text in wanted.items() if (FOLDER / name).read_text() != text]
-    assert not stale, "run: python -m broker.protocol.codegen"
+    assert not stale, "run: python -m squall.broker.protocol.codegen"
 
 
 def test_every_generated_module_names_the_license() -> None:

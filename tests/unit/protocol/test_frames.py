@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from broker.protocol import coordinator_frame, metadata_frame
-from broker.protocol.errors import MalformedFrame
-from broker.protocol.schema import consumer_protocol, control_records, group_records, metadata_records
-from broker.protocol.schema import transaction_records as txn
-from broker.protocol.wire import Message
+from squall.broker.protocol import coordinator_frame, metadata_frame
+from squall.broker.protocol.errors import MalformedFrame
+from squall.broker.protocol.schema import consumer_protocol, control_records, group_records, metadata_records
+from squall.broker.protocol.schema import transaction_records as txn
+from squall.broker.protocol.wire import Message
 
 TOPIC_ID = bytes(range(16))
 

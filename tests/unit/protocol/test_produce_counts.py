@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from broker.protocol.hot import ProduceIn
-from broker.protocol.produce_counts import EVENT, LONGEST_NAME, MOST_SETTINGS, ProduceCounts
+from squall.broker.protocol.hot import ProduceIn
+from squall.broker.protocol.produce_counts import EVENT, LONGEST_NAME, MOST_SETTINGS, ProduceCounts
 from tests.support.brokers.in_memory import MemoryBroker
 from tests.support.disks.batches import batch
 

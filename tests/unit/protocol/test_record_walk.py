@@ -6,11 +6,11 @@ from struct import pack_into
 
 import pytest
 
-from broker.protocol import record_walk
-from broker.protocol.compression import compress
-from broker.protocol.errors import MalformedFrame
-from broker.protocol.record_walk import record_since
-from broker.protocol.records import HEADER_SIZE, Record, encode_batch, read_header
+from squall.broker.protocol import record_walk
+from squall.broker.protocol.compression import compress
+from squall.broker.protocol.errors import MalformedFrame
+from squall.broker.protocol.record_walk import record_since
+from squall.broker.protocol.records import HEADER_SIZE, Record, encode_batch, read_header
 from tests.support.brokers.bombs import many_records
 
 CODECS = range(5)

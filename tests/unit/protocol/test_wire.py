@@ -6,12 +6,12 @@ from collections.abc import Callable
 
 import pytest
 
-from broker.protocol import hot, wire
-from broker.protocol.errors import MalformedFrame
-from broker.protocol.schema import alter_partition, fetch, metadata, produce, vote
-from broker.protocol.schema.describe_groups import DescribeGroupsRequest
-from broker.protocol.schema.heartbeat import HeartbeatRequest
-from broker.protocol.schema.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse
+from squall.broker.protocol import hot, wire
+from squall.broker.protocol.errors import MalformedFrame
+from squall.broker.protocol.schema import alter_partition, fetch, metadata, produce, vote
+from squall.broker.protocol.schema.describe_groups import DescribeGroupsRequest
+from squall.broker.protocol.schema.heartbeat import HeartbeatRequest
+from squall.broker.protocol.schema.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse
 
 
 @pytest.mark.parametrize("value", (0, 1, 127, 128, 300, 16383, 16384, (1 << 31) - 1, (1 << 32) - 1))

@@ -5,14 +5,14 @@ from __future__ import annotations
 import random
 from typing import TypeVar
 
-from broker.protocol.errors import ErrorCode
-from broker.quorum.effects import Ready
-from broker.quorum.election import Role
-from broker.quorum.messages import Fetch, FetchReply, Message, Reply, Request, Span, Vote, VoteReply
-from broker.quorum.raft import Raft
-from broker.quorum.settings import QuorumSettings
-from broker.quorum.shape import LogShape
-from broker.quorum.state import QuorumState
+from squall.broker.protocol.errors import ErrorCode
+from squall.broker.quorum.effects import Ready
+from squall.broker.quorum.election import Role
+from squall.broker.quorum.messages import Fetch, FetchReply, Message, Reply, Request, Span, Vote, VoteReply
+from squall.broker.quorum.raft import Raft
+from squall.broker.quorum.settings import QuorumSettings
+from squall.broker.quorum.shape import LogShape
+from squall.broker.quorum.state import QuorumState
 
 T = TypeVar("T")
 NOTHING = Ready(None, (), (), ())

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from broker.protocol.errors import ErrorCode
-from broker.protocol.ids import NO_NODE
-from broker.quorum.effects import AppendLeaderChange, AppendOwn
-from broker.quorum.election import Role
-from broker.quorum.messages import BeginEpoch, BeginEpochReply, Diverging, EndEpoch, Fetch, FetchReply
-from broker.quorum.raft import Raft
-from broker.quorum.state import QuorumState
+from squall.broker.protocol.errors import ErrorCode
+from squall.broker.protocol.ids import NO_NODE
+from squall.broker.quorum.effects import AppendLeaderChange, AppendOwn
+from squall.broker.quorum.election import Role
+from squall.broker.quorum.messages import BeginEpoch, BeginEpochReply, Diverging, EndEpoch, Fetch, FetchReply
+from squall.broker.quorum.raft import Raft
+from squall.broker.quorum.state import QuorumState
 from tests.unit.quorum.cores import OK, asked, core, fetch, lead, ready, said, tell
 
 

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import pytest
 
-from broker.protocol.errors import ErrorCode
-from broker.protocol.ids import NO_NODE
-from broker.quorum.effects import AppendFetched, Truncate
-from broker.quorum.election import Role
-from broker.quorum.messages import BeginEpoch, Diverging, EndEpoch, Fetch, FetchReply, Message, Span, Vote
-from broker.quorum.raft import Raft
-from broker.quorum.state import QuorumState
+from squall.broker.protocol.errors import ErrorCode
+from squall.broker.protocol.ids import NO_NODE
+from squall.broker.quorum.effects import AppendFetched, Truncate
+from squall.broker.quorum.election import Role
+from squall.broker.quorum.messages import BeginEpoch, Diverging, EndEpoch, Fetch, FetchReply, Message, Span, Vote
+from squall.broker.quorum.raft import Raft
+from squall.broker.quorum.state import QuorumState
 from tests.unit.quorum.cores import OK, asked, core, ready, records, said, tell
 
 

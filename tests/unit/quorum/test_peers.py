@@ -10,13 +10,13 @@ import pytest
 import trio
 import trio.testing
 
-from broker.control.forwarder import Forwarder
-from broker.control.port import NoController
-from broker.env import LinkClosed
-from broker.net.peers import PeerClient, PeerTimeout, Unreachable
-from broker.protocol.apis import ApiKey
-from broker.protocol.header import decode_request_header, encode_response_header
-from broker.protocol.schema.broker_heartbeat import BrokerHeartbeatRequest, BrokerHeartbeatResponse
+from squall.broker.control.forwarder import Forwarder
+from squall.broker.control.port import NoController
+from squall.broker.env import LinkClosed
+from squall.broker.net.peers import PeerClient, PeerTimeout, Unreachable
+from squall.broker.protocol.apis import ApiKey
+from squall.broker.protocol.header import decode_request_header, encode_response_header
+from squall.broker.protocol.schema.broker_heartbeat import BrokerHeartbeatRequest, BrokerHeartbeatResponse
 from tests.support.brokers.memory_env import FakeEnv, MemoryTransport, Pipe
 
 VERSION = 1

@@ -6,9 +6,9 @@ import itertools
 
 import pytest
 
-from broker.quorum.election import LEGAL, Role, Tally
-from broker.quorum.settings import QuorumSettings
-from broker.quorum.state import DamagedQuorumState, QuorumState
+from squall.broker.quorum.election import LEGAL, Role, Tally
+from squall.broker.quorum.settings import QuorumSettings
+from squall.broker.quorum.state import DamagedQuorumState, QuorumState
 from tests.unit.quorum.cores import core
 
 U, P, C, L, F, R = Role.UNATTACHED, Role.PROSPECTIVE, Role.CANDIDATE, Role.LEADER, Role.FOLLOWER, Role.RESIGNED

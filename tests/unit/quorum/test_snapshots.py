@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from broker.protocol.errors import ErrorCode
-from broker.quorum.effects import InstallSnapshot, Ready, WriteSnapshot
-from broker.quorum.messages import (
+from squall.broker.protocol.errors import ErrorCode
+from squall.broker.quorum.effects import InstallSnapshot, Ready, WriteSnapshot
+from squall.broker.quorum.messages import (
     BeginEpoch,
     Fetch,
     FetchReply,
@@ -18,8 +18,8 @@ from broker.quorum.messages import (
     Vote,
     VoteReply,
 )
-from broker.quorum.raft import Raft
-from broker.quorum.shape import LogShape
+from squall.broker.quorum.raft import Raft
+from squall.broker.quorum.shape import LogShape
 from tests.unit.quorum.cores import OK, core, fetch, lead, ready, said, tell
 
 TEN = SnapshotId(10, 3)

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from broker.protocol.errors import ErrorCode
-from broker.protocol.ids import NO_NODE
-from broker.quorum.election import Role
-from broker.quorum.messages import BeginEpoch, EndEpoch, Fetch, FetchReply, Vote, VoteReply
-from broker.quorum.raft import Raft
-from broker.quorum.state import MAX_EPOCH, QuorumState
+from squall.broker.protocol.errors import ErrorCode
+from squall.broker.protocol.ids import NO_NODE
+from squall.broker.quorum.election import Role
+from squall.broker.quorum.messages import BeginEpoch, EndEpoch, Fetch, FetchReply, Vote, VoteReply
+from squall.broker.quorum.raft import Raft
+from squall.broker.quorum.state import MAX_EPOCH, QuorumState
 from tests.unit.quorum.cores import OK, asked, core, lead, ready, records, said, stand, tell
 
 

@@ -9,18 +9,18 @@ from typing import Any
 import trio
 import trio.testing
 
-from broker.apis.offsets import EARLIEST
-from broker.protocol.apis import ApiKey
-from broker.protocol.errors import ErrorCode
-from broker.protocol.header import decode_request_header, encode_response_header
-from broker.protocol.hot import FetchIn, FetchPartOut, decode_fetch, encode_fetch_response
-from broker.protocol.schema.list_offsets import (
+from squall.broker.apis.offsets import EARLIEST
+from squall.broker.protocol.apis import ApiKey
+from squall.broker.protocol.errors import ErrorCode
+from squall.broker.protocol.header import decode_request_header, encode_response_header
+from squall.broker.protocol.hot import FetchIn, FetchPartOut, decode_fetch, encode_fetch_response
+from squall.broker.protocol.schema.list_offsets import (
     ListOffsetsPartitionResponse,
     ListOffsetsResponse,
     ListOffsetsTopicResponse,
 )
-from broker.replicas.fetcher import AGAIN_MS, SHORT_WAIT_MS, Fetcher, Fetchers
-from broker.replicas.hosted import Hosted
+from squall.broker.replicas.fetcher import AGAIN_MS, SHORT_WAIT_MS, Fetcher, Fetchers
+from squall.broker.replicas.hosted import Hosted
 from tests.support.brokers.in_memory import IDS, MemoryBroker
 from tests.support.brokers.memory_env import FakeEnv, MemoryTransport, Pipe
 from tests.support.disks.batches import batch

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from broker.replicas.fetcher_session import FetcherSession, Following, PartKey
+from squall.broker.replicas.fetcher_session import FetcherSession, Following, PartKey
 from tests.support.brokers.in_memory import IDS, MemoryBroker
 from tests.support.disks.batches import NEWEST, batch
 

@@ -11,9 +11,9 @@ import pytest
 import trio
 import trio.testing
 
-from broker.apis.offsets import LATEST
-from broker.protocol.errors import ErrorCode
-from broker.replicas.hosted import Hosted
+from squall.broker.apis.offsets import LATEST
+from squall.broker.protocol.errors import ErrorCode
+from squall.broker.replicas.hosted import Hosted
 from tests.support.brokers.in_memory import MemoryBroker, answers, fetched, listed, produced
 from tests.support.disks.batches import NEWEST, batch
 

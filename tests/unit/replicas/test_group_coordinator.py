@@ -9,9 +9,9 @@ import pytest
 import trio
 import trio.testing
 
-from broker.cluster.image import GROUP_RESOURCE
-from broker.coordinators.groups.consumer.facts import ConsumerBeat
-from broker.coordinators.groups.values import (
+from squall.broker.cluster.image import GROUP_RESOURCE
+from squall.broker.coordinators.groups.consumer.facts import ConsumerBeat
+from squall.broker.coordinators.groups.values import (
     Answer,
     Commit,
     Committed,
@@ -19,11 +19,11 @@ from broker.coordinators.groups.values import (
     DeleteOffsets,
     Sync,
 )
-from broker.protocol.errors import ErrorCode
-from broker.protocol.wire import LONGEST_STRING
-from broker.replicas.coordinators import group_coordinator
-from broker.replicas.coordinators.coordinator_log import error_for_clients
-from broker.replicas.coordinators.group_coordinator import TOPIC
+from squall.broker.protocol.errors import ErrorCode
+from squall.broker.protocol.wire import LONGEST_STRING
+from squall.broker.replicas.coordinators import group_coordinator
+from squall.broker.replicas.coordinators.coordinator_log import error_for_clients
+from squall.broker.replicas.coordinators.group_coordinator import TOPIC
 from tests.support.brokers.coordinators import FETCH, JOIN, PID, T0, GroupBroker, commit, in_transaction, told
 from tests.support.brokers.in_memory import answers as answered
 from tests.support.brokers.in_memory import marked, produced

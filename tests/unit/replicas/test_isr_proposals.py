@@ -10,11 +10,11 @@ import pytest
 import trio
 import trio.testing
 
-from broker.control.port import IsrAnswer, IsrConfirmed, IsrProposal, IsrRejected, RequestRefused
-from broker.protocol.errors import ErrorCode
-from broker.replicas import isr_proposals
-from broker.replicas.hosted import Hosted
-from broker.replicas.isr_proposals import IsrProposals
+from squall.broker.control.port import IsrAnswer, IsrConfirmed, IsrProposal, IsrRejected, RequestRefused
+from squall.broker.protocol.errors import ErrorCode
+from squall.broker.replicas import isr_proposals
+from squall.broker.replicas.hosted import Hosted
+from squall.broker.replicas.isr_proposals import IsrProposals
 from tests.support.brokers.in_memory import IDS, MemoryBroker, answers
 from tests.support.brokers.memory_env import FakeEnv
 

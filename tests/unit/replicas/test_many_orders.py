@@ -6,8 +6,8 @@ from typing import Any
 
 import trio
 
-from broker.cluster.image import ImageDelta, PartitionImage, Topic
-from broker.replicas.turns import LONGEST_TURN_S, MADE_IN_A_TURN, Turns
+from squall.broker.cluster.image import ImageDelta, PartitionImage, Topic
+from squall.broker.replicas.turns import LONGEST_TURN_S, MADE_IN_A_TURN, Turns
 from tests.support.brokers.in_memory import IDS, MemoryBroker
 
 MANY = 3 * MADE_IN_A_TURN + 1

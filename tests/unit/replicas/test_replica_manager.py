@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from broker.cluster.image import BROKER_RESOURCE, TOPIC_RESOURCE, ImageDelta, PartitionImage
-from broker.protocol.errors import ErrorCode
-from broker.replicas.hosted import Hosted
-from broker.replication.values import ProposeIsr, TruncateTo
+from squall.broker.cluster.image import BROKER_RESOURCE, TOPIC_RESOURCE, ImageDelta, PartitionImage
+from squall.broker.protocol.errors import ErrorCode
+from squall.broker.replicas.hosted import Hosted
+from squall.broker.replication.values import ProposeIsr, TruncateTo
 from tests.support.brokers.in_memory import EPOCHS, MemoryBroker, answers, produced
 from tests.support.disks.batches import NEWEST, batch
 

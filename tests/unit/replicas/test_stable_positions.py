@@ -8,10 +8,10 @@ import pytest
 import trio
 import trio.testing
 
-from broker.coordinators.groups.values import Answer, Commit, Committed, FetchOffsets
-from broker.protocol.errors import ErrorCode
-from broker.replicas.coordinators import group_coordinator
-from broker.replicas.coordinators.group_coordinator import TOPIC
+from squall.broker.coordinators.groups.values import Answer, Commit, Committed, FetchOffsets
+from squall.broker.protocol.errors import ErrorCode
+from squall.broker.replicas.coordinators import group_coordinator
+from squall.broker.replicas.coordinators.group_coordinator import TOPIC
 from tests.support.brokers.coordinators import FETCH, T0, GroupBroker, commit, told
 from tests.support.brokers.in_memory import answers as answered
 

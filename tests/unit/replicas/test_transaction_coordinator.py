@@ -8,7 +8,7 @@ import pytest
 import trio
 import trio.testing
 
-from broker.coordinators.transactions.values import (
+from squall.broker.coordinators.transactions.values import (
     V2,
     AddPartitions,
     Answer,
@@ -18,9 +18,9 @@ from broker.coordinators.transactions.values import (
     Request,
     State,
 )
-from broker.protocol.errors import ErrorCode
-from broker.replicas.coordinators import marker_sender, transaction_coordinator
-from broker.replicas.coordinators.transaction_coordinator import TOPIC
+from squall.broker.protocol.errors import ErrorCode
+from squall.broker.replicas.coordinators import marker_sender, transaction_coordinator
+from squall.broker.replicas.coordinators.transaction_coordinator import TOPIC
 from tests.support.brokers.coordinators import TransactionBroker
 from tests.support.brokers.in_memory import produced
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from broker.protocol.errors import ErrorCode
-from broker.replicas.waiters import AppendQueue, AwaitedAppend, ProduceResult, give_up
+from squall.broker.protocol.errors import ErrorCode
+from squall.broker.replicas.waiters import AppendQueue, AwaitedAppend, ProduceResult, give_up
 
 LOST = int(ErrorCode.NOT_LEADER_OR_FOLLOWER)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from broker.replication import BrokerView
+from squall.broker.replication import BrokerView
 from tests.support.replication.partitions import VIEW, fetched, leader
 
 

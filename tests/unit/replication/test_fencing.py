@@ -4,8 +4,16 @@ from __future__ import annotations
 
 import pytest
 
-from broker.protocol.errors import ErrorCode
-from broker.replication import NO_EFFECTS, NO_EPOCH, FetchRefused, IsrChanged, LeaderAndIsr, Partition, ProposeIsr
+from squall.broker.protocol.errors import ErrorCode
+from squall.broker.replication import (
+    NO_EFFECTS,
+    NO_EPOCH,
+    FetchRefused,
+    IsrChanged,
+    LeaderAndIsr,
+    Partition,
+    ProposeIsr,
+)
 from tests.support.replication.partitions import LAG_MS, any_of, fetched, follower, idle, leader, only, state
 
 

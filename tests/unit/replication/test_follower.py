@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from broker.protocol.errors import MalformedFrame
-from broker.replication import NO_EFFECTS, AdvanceLogStart, RestartAt, TruncateTo
+from squall.broker.protocol.errors import MalformedFrame
+from squall.broker.replication import NO_EFFECTS, AdvanceLogStart, RestartAt, TruncateTo
 from tests.support.disks.list_log import ListLog
 from tests.support.replication.partitions import any_of, follower, only
 

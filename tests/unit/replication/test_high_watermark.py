@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from broker.protocol.errors import ErrorCode
-from broker.replication import NO_EFFECTS, BrokerView, HighWatermarkMoved, ProposeIsr
+from squall.broker.protocol.errors import ErrorCode
+from squall.broker.replication import NO_EFFECTS, BrokerView, HighWatermarkMoved, ProposeIsr
 from tests.support.replication.partitions import LAG_MS, VIEW, any_of, fetched, leader, only, settings, state
 
 

@@ -6,7 +6,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from broker.replication import NO_EFFECTS
+from squall.broker.replication import NO_EFFECTS
 from tests.support.replication.partitions import fetched, leader
 
 ROOT = Path(__file__).parents[3]

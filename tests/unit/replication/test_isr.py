@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from broker.replication import NO_EFFECTS, BrokerView, IsrChanged, Partition, ProposeIsr
+from squall.broker.replication import NO_EFFECTS, BrokerView, IsrChanged, Partition, ProposeIsr
 from tests.support.replication.partitions import LAG_MS, VIEW, any_of, fetched, idle, leader, only, settings, state
 
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from broker.protocol.errors import ErrorCode
-from broker.replication import NO_EFFECTS, IsrChanged, Partition, ProposeIsr, RetryIsr
+from squall.broker.protocol.errors import ErrorCode
+from squall.broker.replication import NO_EFFECTS, IsrChanged, Partition, ProposeIsr, RetryIsr
 from tests.support.replication.partitions import LAG_MS, fetched, leader, only, state
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from broker.replication import (
+from squall.broker.replication import (
     NO_EFFECTS,
     AssignEpoch,
     HighWatermarkMoved,

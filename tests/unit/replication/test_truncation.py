@@ -5,8 +5,8 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from broker.config.broker import BROKER_SETTINGS
-from broker.replication import (
+from squall.broker.config.broker import BROKER_SETTINGS
+from squall.broker.replication import (
     BY_EPOCH,
     NO_EFFECTS,
     TRUNCATION_RULES,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from broker.replication import LeadershipLost, ProposeIsr
+from squall.broker.replication import LeadershipLost, ProposeIsr
 from tests.support.replication.partitions import LAG_MS, fetched, idle, leader, only, settings, state
 
 

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from checkers.anomalies.registry import FOUND
-from reports import figure
+from squall.checkers.anomalies.registry import FOUND
+from squall.reports import figure
 from tests.support.histories.nemesis_lines import spoken
 
 S = 1_000_000_000

@@ -8,12 +8,12 @@ from pathlib import Path
 
 import pytest
 
-from reports import outputs, owners
-from reports.answers import Answer
-from reports.explained import explained
-from reports.page import render
-from reports.run_files import read_run
-from reports.telling import Telling, tellings_of
+from squall.reports import outputs, owners
+from squall.reports.answers import Answer
+from squall.reports.explained import explained
+from squall.reports.page import render
+from squall.reports.run_files import read_run
+from squall.reports.telling import Telling, tellings_of
 from tests.support.histories import anomaly_runs
 from tests.support.histories.anomaly_runs import NAMES
 from tests.support.histories.kafka_lines import LOSS, write_logs

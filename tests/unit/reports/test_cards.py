@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from reports.cards import with_names
+from squall.reports.cards import with_names
 
 HEAD = '<thead><tr><th>check</th><th class="n">p50, <b>ms</b> &amp; more</th></tr></thead>'
 

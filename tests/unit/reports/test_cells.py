@@ -10,12 +10,12 @@ from typing import Any
 import pytest
 from rich.console import Console
 
-from checkers.guarantees import SAFE_EXPECTED
-from reports.checks import checks_of
-from reports.explained import explained
-from reports.page import render
-from reports.run_files import read_run
-from reports.terminal import summary
+from squall.checkers.guarantees import SAFE_EXPECTED
+from squall.reports.checks import checks_of
+from squall.reports.explained import explained
+from squall.reports.page import render
+from squall.reports.run_files import read_run
+from squall.reports.terminal import summary
 
 CELL = {"row": "acks=all, min ISR 1", "under": "W1", "source": "KIP-966: <ELR>"}
 

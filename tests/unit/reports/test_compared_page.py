@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from chaos import cli
-from reports.compared_page import differences
+from squall.chaos import cli
+from squall.reports.compared_page import differences
 from tests.unit.reports.test_shelf import put
 
 

@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 from matplotlib.figure import Figure
 
-from reports import figure
-from reports.page import render
-from reports.run_files import read_run
-from reports.samples import Samples
+from squall.reports import figure
+from squall.reports.page import render
+from squall.reports.run_files import read_run
+from squall.reports.samples import Samples
 
 
 @pytest.fixture

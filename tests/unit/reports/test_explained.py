@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from chaos import cli
-from chaos.commands.explain import command
+from squall.chaos import cli
+from squall.chaos.commands.explain import command
 from tests.unit.reports.conftest import LOST
 
 

@@ -8,9 +8,9 @@ from zipfile import ZipFile
 
 import pytest
 
-from chaos import cli
-from reports.export import suspects, write_zip
-from reports.run_files import read_run
+from squall.chaos import cli
+from squall.reports.export import suspects, write_zip
+from squall.reports.run_files import read_run
 from tests.unit.reports.conftest import RUN
 
 
@@ -84,7 +84,7 @@ def test_what_looks_like_a_secret_is_named_before_anything_is_packed(
 def test_a_zip_that_takes_the_place_of_a_file_says_so(
     run_dir: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("checkers.history.conversion.convert_once", lambda path: None)
+    monkeypatch.setattr("squall.checkers.history.conversion.convert_once", lambda path: None)
     for replaced in (False, True):
         assert cli.run(["export", str(run_dir), "--out", str(tmp_path / "a.zip")]) == 0
         assert (", in place of an earlier file" in capsys.readouterr().out) is replaced

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from reports.fault_words import evidence_text, fault_rows, whom
-from reports.run_files import RunFiles
+from squall.reports.fault_words import evidence_text, fault_rows, whom
+from squall.reports.run_files import RunFiles
 from tests.support.histories.nemesis_lines import spoken
 
 WHOLE, SLOW = {"ok": True, "round_trip_ms": 1.2, "error": None}, {"ok": True, "round_trip_ms": 320.4, "error": None}

@@ -6,8 +6,8 @@ import itertools
 
 import pytest
 
-from reports.fault_words import LONGEST_LABEL, FaultRow
-from reports.figure import AXIS_IN, _fault_rows
+from squall.reports.fault_words import LONGEST_LABEL, FaultRow
+from squall.reports.figure import AXIS_IN, _fault_rows
 
 LETTER_IN = 0.065
 """Of the labels' font, on average."""

@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 
-from reports.explained import explained
-from reports.fault_words import evidence_text
-from reports.lanes import broker_lanes, partition_lanes
-from reports.page import render
-from reports.run_files import read_run
+from squall.reports.explained import explained
+from squall.reports.fault_words import evidence_text
+from squall.reports.lanes import broker_lanes, partition_lanes
+from squall.reports.page import render
+from squall.reports.run_files import read_run
 from tests.support.histories.nemesis_lines import spoken
 from tests.unit.reports.conftest import TOPIC, S, at, write_lines
 

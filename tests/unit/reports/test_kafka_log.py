@@ -7,11 +7,11 @@ from random import Random
 
 import pytest
 
-from checkers import kafka_log
-from reports.explained import explained
-from reports.lanes import broker_lanes, partition_lanes, terms
-from reports.page import render
-from reports.run_files import read_run
+from squall.checkers import kafka_log
+from squall.reports.explained import explained
+from squall.reports.lanes import broker_lanes, partition_lanes, terms
+from squall.reports.page import render
+from squall.reports.run_files import read_run
 from tests.support.histories import kafka_lines
 from tests.support.histories.kafka_lines import CHANGE, LOSS, write_logs
 from tests.unit.reports.test_foreign_brokers import as_kafka

@@ -6,13 +6,13 @@ import json
 from pathlib import Path
 from typing import Any
 
-from checkers.anomalies.registry import CATALOG, FOUND
-from reports.checks import FAILED, checks_of, sentence
-from reports.junit import write_junit
-from reports.meaning import broken
-from reports.page import render
-from reports.run_files import read_run
-from reports.stories import Line, causes_of
+from squall.checkers.anomalies.registry import CATALOG, FOUND
+from squall.reports.checks import FAILED, checks_of, sentence
+from squall.reports.junit import write_junit
+from squall.reports.meaning import broken
+from squall.reports.page import render
+from squall.reports.run_files import read_run
+from squall.reports.stories import Line, causes_of
 
 
 def found(name: str, count: int, partitions: dict[str, int], permitted: bool = False) -> dict[str, Any]:

@@ -5,13 +5,13 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-from reports.members import Members, answers_of, lines_of, members_of, processed_by_programs
-from reports.problems import Problem
-from reports.raw_files import raw_files
-from reports.run_files import RunFiles
-from reports.spacetime import draw
-from reports.story import Story, stories_of, text_of
-from reports.telling import tellings_about
+from squall.reports.members import Members, answers_of, lines_of, members_of, processed_by_programs
+from squall.reports.problems import Problem
+from squall.reports.raw_files import raw_files
+from squall.reports.run_files import RunFiles
+from squall.reports.spacetime import draw
+from squall.reports.story import Story, stories_of, text_of
+from squall.reports.telling import tellings_about
 from tests.support.histories.group_history import GroupHistory
 
 

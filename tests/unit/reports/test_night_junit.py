@@ -5,8 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 from xml.etree import ElementTree
 
-from reports.figure import standalone
-from reports.junit import NightCase, add_checks, tolerate
+from squall.reports.figure import standalone
+from squall.reports.junit import NightCase, add_checks, tolerate
 
 NIGHT = """<testsuites><testsuite name="squall nightly">
 <testcase classname="squall.sim appends" name="kill-seed1" time="0.1"/>

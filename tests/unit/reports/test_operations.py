@@ -11,11 +11,11 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from reports import operations_section
-from reports.operations import COLOURS
-from reports.operations_read import read_operations
-from reports.page import render
-from reports.run_files import read_run
+from squall.reports import operations_section
+from squall.reports.operations import COLOURS
+from squall.reports.operations_read import read_operations
+from squall.reports.page import render
+from squall.reports.run_files import read_run
 from tests.unit.reports.conftest import LOST, at
 
 SEND, READ, EMPTY = 0, 1, 2

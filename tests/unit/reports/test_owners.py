@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from reports.owners import sentences_of
-from reports.problems import Problem
-from reports.run_files import RunFiles
+from squall.reports.owners import sentences_of
+from squall.reports.problems import Problem
+from squall.reports.run_files import RunFiles
 from tests.support.histories.group_history import GroupHistory
 from tests.support.histories.nemesis_lines import fault_line
 

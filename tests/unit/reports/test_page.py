@@ -11,9 +11,9 @@ from typing import Any
 
 import pytest
 
-from chaos.commands.night_evidence import evidence_of
-from reports import figure
-from reports.page import render
+from squall.chaos.commands.night_evidence import evidence_of
+from squall.reports import figure
+from squall.reports.page import render
 from tests.support.effort import stride
 
 FILES = (

@@ -14,18 +14,18 @@ import pytest
 from click.testing import CliRunner
 from rich.console import Console
 
-from chaos.commands.conclusion import conclude
-from chaos.commands.runs import command
-from chaos.runs.directory import RunDirectory
-from reports import checks
-from reports.explained import listing
-from reports.junit import write_junit
-from reports.page import render
-from reports.run_files import read_run
-from reports.runs_page import render as render_runs
-from reports.shelf import one, shelf
-from reports.telling import tellings_of
-from reports.terminal import summary
+from squall.chaos.commands.conclusion import conclude
+from squall.chaos.commands.runs import command
+from squall.chaos.runs.directory import RunDirectory
+from squall.reports import checks
+from squall.reports.explained import listing
+from squall.reports.junit import write_junit
+from squall.reports.page import render
+from squall.reports.run_files import read_run
+from squall.reports.runs_page import render as render_runs
+from squall.reports.shelf import one, shelf
+from squall.reports.telling import tellings_of
+from squall.reports.terminal import summary
 
 LINE = "28 of 90 acknowledged records lost (31 %): acks=1 permits it"
 WHY = "only the leader had the record, and another replica leads now"

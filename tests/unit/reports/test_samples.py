@@ -5,10 +5,10 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from checkers.history.tables import SEND
-from checkers.measures import measure
-from checkers.metrics import GAP, context_of
-from reports import samples
+from squall.checkers.history.tables import SEND
+from squall.checkers.measures import measure
+from squall.checkers.metrics import GAP, context_of
+from squall.reports import samples
 from tests.support.histories.builder import HistoryBuilder
 from tests.support.histories.waiting_writes import add_writes, drawn_writes
 

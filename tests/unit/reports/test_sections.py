@@ -11,18 +11,18 @@ from typing import Any
 import pytest
 from rich.console import Console
 
-from checkers.measures import measure
-from checkers.metrics import context_of, shape
-from reports.page import render
-from reports.run_files import read_run
-from reports.sections.of_run import section_of
-from reports.sections.of_transactions import in_figures
-from reports.sections.on_terminal import drawn
-from reports.sections.strip import strip_svg
-from reports.terminal import summary
+from squall.checkers.measures import measure
+from squall.checkers.metrics import context_of, shape
+from squall.reports.page import render
+from squall.reports.run_files import read_run
+from squall.reports.sections.of_run import section_of
+from squall.reports.sections.of_transactions import in_figures
+from squall.reports.sections.on_terminal import drawn
+from squall.reports.sections.strip import strip_svg
+from squall.reports.terminal import summary
+from squall.workloads.registry import DEFAULT, SCENARIOS
+from squall.workloads.section import Lane, Rows, Section, Span, Strip
 from tests.support.histories.builder import HistoryBuilder
-from workloads.registry import DEFAULT, SCENARIOS
-from workloads.section import Lane, Rows, Section, Span, Strip
 
 STRIP = Strip(
     "who was there",

@@ -7,13 +7,13 @@ from pathlib import Path
 
 import pytest
 
-from checkers.sent import BROKERS, ProduceRequests, SentSettings
-from reports.answers import answers_of
-from reports.page import render
-from reports.run_files import read_run
-from reports.sent_words import Asked, asked_of, differences, sent_sentences
-from reports.story import stories_of, story_of, text_of
-from reports.story_facts import facts_of
+from squall.checkers.sent import BROKERS, ProduceRequests, SentSettings
+from squall.reports.answers import answers_of
+from squall.reports.page import render
+from squall.reports.run_files import read_run
+from squall.reports.sent_words import Asked, asked_of, differences, sent_sentences
+from squall.reports.story import stories_of, story_of, text_of
+from squall.reports.story_facts import facts_of
 from tests.support.histories.story_script import facts_of_script
 from tests.unit.reports.conftest import event, write_lines
 

@@ -11,10 +11,10 @@ from typing import Any
 import pytest
 from click.testing import CliRunner
 
-from chaos import cli
-from chaos.commands.runs import command
-from reports.runs_page import render
-from reports.shelf import NO_VERDICT, compared, shelf, to_remove
+from squall.chaos import cli
+from squall.chaos.commands.runs import command
+from squall.reports.runs_page import render
+from squall.reports.shelf import NO_VERDICT, compared, shelf, to_remove
 from tests.unit.reports.conftest import PLAN
 
 NOW = datetime(2026, 7, 20, tzinfo=UTC)

@@ -9,16 +9,16 @@ from pathlib import Path
 
 import pytest
 
-from reports import page as page_module
-from reports import story_facts
-from reports.page import render
-from reports.problems import Problem, problems_of
-from reports.run_files import read_run
-from reports.spacetime import draw
-from reports.spacetime_layout import lay_out
-from reports.story import decimals, stories_of, story_of, text_of
-from reports.story_facts import facts_of
-from reports.story_logs import Logs, ReplicaView
+from squall.reports import page as page_module
+from squall.reports import story_facts
+from squall.reports.page import render
+from squall.reports.problems import Problem, problems_of
+from squall.reports.run_files import read_run
+from squall.reports.spacetime import draw
+from squall.reports.spacetime_layout import lay_out
+from squall.reports.story import decimals, stories_of, story_of, text_of
+from squall.reports.story_facts import facts_of
+from squall.reports.story_logs import Logs, ReplicaView
 from tests.support.histories.story_script import facts_of_script
 from tests.unit.reports.conftest import LOST, TOPIC, at, event, write_lines
 

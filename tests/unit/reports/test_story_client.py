@@ -8,16 +8,16 @@ from typing import Any
 
 import pytest
 
-from checkers.anomalies import stuck
-from reports.explained import explained
-from reports.meaning import unavailable_to
-from reports.page import render
-from reports.problems import Problem
-from reports.run_files import read_run
-from reports.shelf import shelf
-from reports.story import stories_of
-from reports.story_client import lines_of, standstill_of
-from reports.story_facts import Facts
+from squall.checkers.anomalies import stuck
+from squall.reports.explained import explained
+from squall.reports.meaning import unavailable_to
+from squall.reports.page import render
+from squall.reports.problems import Problem
+from squall.reports.run_files import read_run
+from squall.reports.shelf import shelf
+from squall.reports.story import stories_of
+from squall.reports.story_client import lines_of, standstill_of
+from squall.reports.story_facts import Facts
 from tests.support.histories.story_script import facts_of_script
 from tests.unit.reports.conftest import LOSS, METRICS, TOPIC, VALID, at, write_json
 from tests.unit.reports.test_words import told

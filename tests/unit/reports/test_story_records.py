@@ -7,16 +7,16 @@ from pathlib import Path
 
 import pytest
 
-from reports import stories
-from reports.answers import answers_of
-from reports.lanes import terms
-from reports.problems import Problem
-from reports.run_files import read_run
-from reports.story import chosen, stories_of, story_of, text_of
-from reports.story_facts import Position
-from reports.story_moments import MUST, TURN, Moment, Placed
-from reports.story_reads import Polled
-from reports.story_records import named_records, with_names
+from squall.reports import stories
+from squall.reports.answers import answers_of
+from squall.reports.lanes import terms
+from squall.reports.problems import Problem
+from squall.reports.run_files import read_run
+from squall.reports.story import chosen, stories_of, story_of, text_of
+from squall.reports.story_facts import Position
+from squall.reports.story_moments import MUST, TURN, Moment, Placed
+from squall.reports.story_reads import Polled
+from squall.reports.story_records import named_records, with_names
 from tests.support.histories.story_script import facts_of_script
 from tests.unit.reports.conftest import LOST, TOPIC, at
 

@@ -8,15 +8,15 @@ from pathlib import Path
 
 import pytest
 
-from checkers.history.tables import INFO
-from reports import page as page_module
-from reports.page import render
-from reports.run_files import read_run
-from reports.transactions import overview, section
-from reports.transactions.facts import Transactions, Txn
-from reports.transactions.moments import moments_of
-from reports.transactions.outcomes import looked_at, outcome_of, sentence_of, visible_at
-from reports.transactions.reading import transactions_of
+from squall.checkers.history.tables import INFO
+from squall.reports import page as page_module
+from squall.reports.page import render
+from squall.reports.run_files import read_run
+from squall.reports.transactions import overview, section
+from squall.reports.transactions.facts import Transactions, Txn
+from squall.reports.transactions.moments import moments_of
+from squall.reports.transactions.outcomes import looked_at, outcome_of, sentence_of, visible_at
+from squall.reports.transactions.reading import transactions_of
 from tests.support.histories.txn_run import TxnRun
 
 

@@ -10,12 +10,12 @@ from pathlib import Path
 
 import pytest
 
-from checkers.history.tables import OK
-from reports.page import render
-from reports.run_files import read_run
-from reports.telling import Telling, tellings_of
-from reports.transactions.logs import PartitionLog
-from reports.transactions.reading import transactions_of
+from squall.checkers.history.tables import OK
+from squall.reports.page import render
+from squall.reports.run_files import read_run
+from squall.reports.telling import Telling, tellings_of
+from squall.reports.transactions.logs import PartitionLog
+from squall.reports.transactions.reading import transactions_of
 from tests.support.histories.builder import Other
 from tests.support.histories.txn_run import TxnRun
 

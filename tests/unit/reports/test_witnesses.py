@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
-from reports.explained import explained
-from reports.page import page_of
-from reports.problems import problems_of
-from reports.run_files import read_run
+from squall.reports.explained import explained
+from squall.reports.page import page_of
+from squall.reports.problems import problems_of
+from squall.reports.run_files import read_run
 from tests.support.histories.story_script import run_script
 from tests.unit.reports.conftest import LOSS, LOST, TOPIC, event, leads
 

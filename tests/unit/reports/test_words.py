@@ -13,15 +13,15 @@ from xml.etree import ElementTree
 import pytest
 from rich.console import Console
 
-from chaos.screen import WIDE
-from checkers.anomalies.registry import FOUND
-from reports import checks
-from reports.fault_words import evidence_text, fault_rows
-from reports.junit import write_junit
-from reports.lanes import Span, broker_lanes, partition_lanes, terms
-from reports.page import render
-from reports.run_files import RunFiles, read_run
-from reports.terminal import summary
+from squall.chaos.screen import WIDE
+from squall.checkers.anomalies.registry import FOUND
+from squall.reports import checks
+from squall.reports.fault_words import evidence_text, fault_rows
+from squall.reports.junit import write_junit
+from squall.reports.lanes import Span, broker_lanes, partition_lanes, terms
+from squall.reports.page import render
+from squall.reports.run_files import RunFiles, read_run
+from squall.reports.terminal import summary
 from tests.support.histories.nemesis_lines import spoken
 
 S = 1_000_000_000

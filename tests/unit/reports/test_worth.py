@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
-from reports.checks import checks_of
-from reports.fault_words import fault_rows
-from reports.run_files import read_run
-from reports.worth import answers_of
+from squall.reports.checks import checks_of
+from squall.reports.fault_words import fault_rows
+from squall.reports.run_files import read_run
+from squall.reports.worth import answers_of
 
 
 def told(run_dir: Path, **verdict: Any) -> dict[str, str]:

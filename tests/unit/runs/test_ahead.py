@@ -11,12 +11,12 @@ from pathlib import Path
 
 import pytest
 
-from chaos.runs import ahead
-from chaos.runs.ahead import Ahead, start_ahead
-from chaos.runs.directory import RunDirectory
-from chaos.runtimes.real.proc import run_state
-from chaos.toolchain.java import Java
-from checkers.stages import READY, line_of
+from squall.chaos.runs import ahead
+from squall.chaos.runs.ahead import Ahead, start_ahead
+from squall.chaos.runs.directory import RunDirectory
+from squall.chaos.runtimes.real.proc import run_state
+from squall.chaos.toolchain.java import Java
+from squall.checkers.stages import READY, line_of
 
 WAITS = f"""
 import subprocess, sys

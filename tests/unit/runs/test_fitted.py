@@ -9,12 +9,12 @@ from typing import Any
 import pytest
 import trio.testing
 
-from chaos.faults.nemesis import Nemesis
-from chaos.faults.pace import PROBE_AT_MOST_S, PROBE_TIMEOUT_S, longer_s
-from chaos.plans.plan import Plan, make_plan, proven_here, read_plan, with_schedule
-from chaos.runs.fitted import fitted
-from chaos.runs.papers import PLAN, MemoryPapers
-from chaos.runtimes.contract import Link, Probe
+from squall.chaos.faults.nemesis import Nemesis
+from squall.chaos.faults.pace import PROBE_AT_MOST_S, PROBE_TIMEOUT_S, longer_s
+from squall.chaos.plans.plan import Plan, make_plan, proven_here, read_plan, with_schedule
+from squall.chaos.runs.fitted import fitted
+from squall.chaos.runs.papers import PLAN, MemoryPapers
+from squall.chaos.runtimes.contract import Link, Probe
 from tests.unit.faults.test_nemesis import Asked, VirtualEnv, World
 
 LINKS = ("partition", "latency")

@@ -9,14 +9,14 @@ from typing import Any
 import pytest
 from rich.console import Console
 
-from chaos import cli
-from chaos.plans.plan import make_plan, write_plan
-from chaos.runs import judgement, real
-from chaos.runs.directory import RunDirectory
-from chaos.runs.spark import HERE, Spark
-from checkers import analysis
-from checkers.history import conversion
-from reports import page
+from squall.chaos import cli
+from squall.chaos.plans.plan import make_plan, write_plan
+from squall.chaos.runs import judgement, real
+from squall.chaos.runs.directory import RunDirectory
+from squall.chaos.runs.spark import HERE, Spark
+from squall.checkers import analysis
+from squall.checkers.history import conversion
+from squall.reports import page
 from tests.support.histories.builder import HistoryBuilder
 
 

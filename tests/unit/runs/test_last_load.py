@@ -8,18 +8,18 @@ import pytest
 import trio
 from trio.testing import MockClock
 
-from chaos.plans.plan import with_schedule
-from chaos.plans.schedule import DEFAULT_KINDS
-from chaos.runs.last_load import MARGIN_S, outlast, write_beside
-from checkers.anomalies.stuck import liveness
-from checkers.measures import measure
-from checkers.metrics import Limits, context_of
-from checkers.nemesis_log import parse_faults
+from squall.chaos.plans.plan import with_schedule
+from squall.chaos.plans.schedule import DEFAULT_KINDS
+from squall.chaos.runs.last_load import MARGIN_S, outlast, write_beside
+from squall.checkers.anomalies.stuck import liveness
+from squall.checkers.measures import measure
+from squall.checkers.metrics import Limits, context_of
+from squall.checkers.nemesis_log import parse_faults
+from squall.workloads.afterwards import Written
+from squall.workloads.client.cluster import Place
 from tests.support.brokers.memory_env import FakeEnv
 from tests.support.histories.builder import HistoryBuilder
 from tests.support.histories.nemesis_lines import fault_line
-from workloads.afterwards import Written
-from workloads.client.cluster import Place
 
 """Nobody connects."""
 

@@ -8,7 +8,7 @@ import pytest
 import trio
 import trio.testing
 
-from chaos.runtimes.contract import NodeState
+from squall.chaos.runtimes.contract import NodeState
 from tests.unit.faults.test_acts import World, played
 
 

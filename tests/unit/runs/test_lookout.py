@@ -8,8 +8,8 @@ from dataclasses import replace
 import trio
 import trio.testing
 
-from chaos.faults.targets import ClusterView
-from chaos.runs.lookout import FRESH_S, PATIENCE_S, Answer, lookout, merged
+from squall.chaos.faults.targets import ClusterView
+from squall.chaos.runs.lookout import FRESH_S, PATIENCE_S, Answer, lookout, merged
 
 SILENT_S = 1.5
 

@@ -11,11 +11,11 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from chaos.runs import judgement
-from chaos.runs.directory import RunDirectory
-from chaos.runs.meanwhile import Meanwhile
-from chaos.toolchain.java import Java
-from checkers.stages import LOOK
+from squall.chaos.runs import judgement
+from squall.chaos.runs.directory import RunDirectory
+from squall.chaos.runs.meanwhile import Meanwhile
+from squall.chaos.toolchain.java import Java
+from squall.checkers.stages import LOOK
 from tests.support.histories.builder import HistoryBuilder
 
 LIMIT_S = 30

@@ -15,17 +15,17 @@ import pytest
 from prometheus_client.openmetrics.parser import text_string_to_metric_families
 from rich.console import Console
 
-from chaos.errors import Refused
-from chaos.faults.nemesis import Coming
-from chaos.faults.stage import Played
-from chaos.faults.targets import ClusterView
-from chaos.faults.vocabulary import make_fault
-from chaos.runs import exporter as module
-from chaos.runs.exporter import HOST, Exporter, serving
-from chaos.runs.metrics import CONTENT_TYPE, PHASES, exposition, state_of
-from chaos.runs.progress import Progress
-from chaos.runs.sight import Phase, Sight
-from workloads.counters import Counters
+from squall.chaos.errors import Refused
+from squall.chaos.faults.nemesis import Coming
+from squall.chaos.faults.stage import Played
+from squall.chaos.faults.targets import ClusterView
+from squall.chaos.faults.vocabulary import make_fault
+from squall.chaos.runs import exporter as module
+from squall.chaos.runs.exporter import HOST, Exporter, serving
+from squall.chaos.runs.metrics import CONTENT_TYPE, PHASES, exposition, state_of
+from squall.chaos.runs.progress import Progress
+from squall.chaos.runs.sight import Phase, Sight
+from squall.workloads.counters import Counters
 
 ROOT = Path(__file__).parents[3]
 BOARD = ROOT / "compose/metrics/boards/squall.json"

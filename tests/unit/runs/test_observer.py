@@ -9,13 +9,13 @@ import pytest
 import trio
 from trio.testing import MockClock
 
-from broker.protocol.apis import ApiKey
-from broker.protocol.schema.metadata import MetadataRequest
-from chaos.faults.targets import ClusterView
-from chaos.runs.observer import Observer
+from squall.broker.protocol.apis import ApiKey
+from squall.broker.protocol.schema.metadata import MetadataRequest
+from squall.chaos.faults.targets import ClusterView
+from squall.chaos.runs.observer import Observer
+from squall.workloads.client.settings import ClientSettings
 from tests.support.brokers.memory_env import FakeEnv
 from tests.support.clusters.fake_cluster import FakeCluster, Withhold
-from workloads.client.settings import ClientSettings
 
 LIVED_S = ClientSettings().metadata_max_age_ms / 1000 + 1
 

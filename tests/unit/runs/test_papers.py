@@ -6,8 +6,8 @@ import json
 from pathlib import Path
 from typing import Any
 
-from chaos.runs.directory import RunDirectory
-from chaos.runs.papers import DirectoryPapers, MemoryPapers, Papers, export
+from squall.chaos.runs.directory import RunDirectory
+from squall.chaos.runs.papers import DirectoryPapers, MemoryPapers, Papers, export
 from tests.support.disks.memory_fs import MemoryFs
 
 INFO = {"schema": 1, "run": "r"}

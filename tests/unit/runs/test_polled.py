@@ -7,7 +7,7 @@ from typing import Any
 import trio
 import trio.testing
 
-from chaos.runs.polled import EVERY_S, Polled, keep_polled
+from squall.chaos.runs.polled import EVERY_S, Polled, keep_polled
 from tests.unit.runs.test_lookout import answer, says, silent
 
 

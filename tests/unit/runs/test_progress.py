@@ -10,15 +10,15 @@ from typing import Any
 import pytest
 from rich.console import Console
 
-from chaos.faults.kind import Fault
-from chaos.faults.kinds import KINDS
-from chaos.faults.nemesis import Coming
-from chaos.faults.stage import Played
-from chaos.runs import progress as module
-from chaos.runs.metrics import PHASES
-from chaos.runs.progress import Progress, next_words
-from chaos.runs.sight import Phase
-from workloads.counters import Counters
+from squall.chaos.faults.kind import Fault
+from squall.chaos.faults.kinds import KINDS
+from squall.chaos.faults.nemesis import Coming
+from squall.chaos.faults.stage import Played
+from squall.chaos.runs import progress as module
+from squall.chaos.runs.metrics import PHASES
+from squall.chaos.runs.progress import Progress, next_words
+from squall.chaos.runs.sight import Phase
+from squall.workloads.counters import Counters
 
 
 def fault(action: str, at_s: float = 0.0, when: str = "") -> Fault:

@@ -6,10 +6,10 @@ from typing import Any, cast
 
 import pytest
 
-from chaos.runs import readers_behind
-from chaos.runs.readers_behind import with_records_left
-from workloads.client.admin import Listed
-from workloads.live_readers import Behind
+from squall.chaos.runs import readers_behind
+from squall.chaos.runs.readers_behind import with_records_left
+from squall.workloads.client.admin import Listed
+from squall.workloads.live_readers import Behind
 
 CLIENT = cast(Any, None)
 

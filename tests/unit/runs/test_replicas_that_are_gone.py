@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from chaos.plans.plan import make_plan, write_plan
-from chaos.runs.directory import RunDirectory
-from chaos.runs.judgement import CHANGED, compare_replicas
-from checkers.history import conversion
-from checkers.verdict import judge
+from squall.chaos.plans.plan import make_plan, write_plan
+from squall.chaos.runs.directory import RunDirectory
+from squall.chaos.runs.judgement import CHANGED, compare_replicas
+from squall.checkers.history import conversion
+from squall.checkers.verdict import judge
 from tests.support.histories.builder import HistoryBuilder
 from tests.unit.checkers.anomalies.test_replica_divergence import LOG, replica
 

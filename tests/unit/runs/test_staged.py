@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from chaos.runs.staged import FIRST, run_staged
-from checkers.stages import line_of
+from squall.chaos.runs.staged import FIRST, run_staged
+from squall.checkers.stages import line_of
 
 TELLS = f"""
 import sys

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from chaos.runs.judgement import of_standstills
-from chaos.runs.standstills import AWAKE_S, STILL_S, ClockPair, still
+from squall.chaos.runs.judgement import of_standstills
+from squall.chaos.runs.standstills import AWAKE_S, STILL_S, ClockPair, still
 
 BEGAN = ClockPair(1_000, 5_000)
 

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from broker.protocol.apis import ApiKey, request_class
-from broker.protocol.schema.api_versions import ApiVersion, ApiVersionsResponse, FinalizedFeatureKey
-from chaos.faults.vocabulary import make_fault
-from chaos.plans.plan import PlanError, make_plan
-from chaos.runs.target_facts import compare, in_vain, understood
+from squall.broker.protocol.apis import ApiKey, request_class
+from squall.broker.protocol.schema.api_versions import ApiVersion, ApiVersionsResponse, FinalizedFeatureKey
+from squall.chaos.faults.vocabulary import make_fault
+from squall.chaos.plans.plan import PlanError, make_plan
+from squall.chaos.runs.target_facts import compare, in_vain, understood
 
 
 def speaks(*keys: ApiKey, high: int = 99) -> ApiVersionsResponse:

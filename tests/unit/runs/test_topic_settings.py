@@ -9,12 +9,12 @@ import pytest
 import trio
 from trio.testing import MockClock
 
-from chaos.plans.plan import make_plan
-from chaos.runs import topic_settings
-from chaos.runs.topic_settings import NAMES, asked, planned
+from squall.chaos.plans.plan import make_plan
+from squall.chaos.runs import topic_settings
+from squall.chaos.runs.topic_settings import NAMES, asked, planned
+from squall.workloads.client.connection import RequestFailed, UnsupportedApi
 from tests.support.brokers.memory_env import FakeEnv
 from tests.support.clusters.fake_cluster import FakeCluster
-from workloads.client.connection import RequestFailed, UnsupportedApi
 
 ALL = dict.fromkeys(NAMES, "1")
 

@@ -6,12 +6,12 @@ from pathlib import Path
 
 import pytest
 
-from chaos.drivers import host
-from chaos.errors import Refused
-from chaos.plans.plan import make_plan
-from chaos.runs import real
-from chaos.toolchain.cache import Say
-from checkers.engines import REFERENCE
+from squall.chaos.drivers import host
+from squall.chaos.errors import Refused
+from squall.chaos.plans.plan import make_plan
+from squall.chaos.runs import real
+from squall.chaos.toolchain.cache import Say
+from squall.checkers.engines import REFERENCE
 
 
 @pytest.fixture

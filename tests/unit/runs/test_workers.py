@@ -8,8 +8,8 @@ from multiprocessing.connection import Connection
 
 import pytest
 
-from chaos.runs import workers
-from chaos.runs.workers import SHARE, forked
+from squall.chaos.runs import workers
+from squall.chaos.runs.workers import SHARE, forked
 
 
 def died(task: int, why: str) -> tuple[int, str]:

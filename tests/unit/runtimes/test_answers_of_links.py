@@ -6,52 +6,52 @@ from typing import Any
 
 import pytest
 
-from broker.protocol.errors import ErrorCode
-from broker.protocol.header import decode_response_header, encode_request
-from broker.protocol.schema.add_offsets_to_txn import AddOffsetsToTxnRequest, AddOffsetsToTxnResponse
-from broker.protocol.schema.add_partitions_to_txn import (
+from squall.broker.protocol.errors import ErrorCode
+from squall.broker.protocol.header import decode_response_header, encode_request
+from squall.broker.protocol.schema.add_offsets_to_txn import AddOffsetsToTxnRequest, AddOffsetsToTxnResponse
+from squall.broker.protocol.schema.add_partitions_to_txn import (
     AddPartitionsToTxnRequest,
     AddPartitionsToTxnResponse,
     AddPartitionsToTxnTopic,
     AddPartitionsToTxnTransaction,
 )
-from broker.protocol.schema.consumer_group_heartbeat import (
+from squall.broker.protocol.schema.consumer_group_heartbeat import (
     ConsumerGroupHeartbeatRequest,
     ConsumerGroupHeartbeatResponse,
 )
-from broker.protocol.schema.end_txn import EndTxnRequest, EndTxnResponse
-from broker.protocol.schema.heartbeat import HeartbeatRequest, HeartbeatResponse
-from broker.protocol.schema.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
-from broker.protocol.schema.join_group import JoinGroupRequest, JoinGroupResponse
-from broker.protocol.schema.leave_group import LeaveGroupRequest, LeaveGroupResponse, MemberIdentity
-from broker.protocol.schema.offset_commit import (
+from squall.broker.protocol.schema.end_txn import EndTxnRequest, EndTxnResponse
+from squall.broker.protocol.schema.heartbeat import HeartbeatRequest, HeartbeatResponse
+from squall.broker.protocol.schema.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
+from squall.broker.protocol.schema.join_group import JoinGroupRequest, JoinGroupResponse
+from squall.broker.protocol.schema.leave_group import LeaveGroupRequest, LeaveGroupResponse, MemberIdentity
+from squall.broker.protocol.schema.offset_commit import (
     OffsetCommitRequest,
     OffsetCommitRequestPartition,
     OffsetCommitRequestTopic,
     OffsetCommitResponse,
 )
-from broker.protocol.schema.offset_fetch import (
+from squall.broker.protocol.schema.offset_fetch import (
     OffsetFetchRequest,
     OffsetFetchRequestGroup,
     OffsetFetchRequestTopic,
     OffsetFetchRequestTopics,
     OffsetFetchResponse,
 )
-from broker.protocol.schema.sync_group import SyncGroupRequest, SyncGroupResponse
-from broker.protocol.schema.txn_offset_commit import (
+from squall.broker.protocol.schema.sync_group import SyncGroupRequest, SyncGroupResponse
+from squall.broker.protocol.schema.txn_offset_commit import (
     TxnOffsetCommitRequest,
     TxnOffsetCommitRequestPartition,
     TxnOffsetCommitRequestTopic,
     TxnOffsetCommitResponse,
 )
-from broker.protocol.schema.write_txn_markers import (
+from squall.broker.protocol.schema.write_txn_markers import (
     WritableTxnMarker,
     WritableTxnMarkerTopic,
     WriteTxnMarkersRequest,
     WriteTxnMarkersResponse,
 )
-from broker.protocol.wire import Message
-from chaos.runtimes.wire.frames import SIZE, error_answer
+from squall.broker.protocol.wire import Message
+from squall.chaos.runtimes.wire.frames import SIZE, error_answer
 
 ERROR = int(ErrorCode.NOT_COORDINATOR)
 

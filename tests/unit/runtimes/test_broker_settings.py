@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from broker.config import BROKER_SETTINGS
-from chaos.runtimes.broker_settings import INTERNAL, fitted, notes, too_high
+from squall.broker.config import BROKER_SETTINGS
+from squall.chaos.runtimes.broker_settings import INTERNAL, fitted, notes, too_high
 
 OFFSETS, TXN_FACTOR = "offsets.topic.replication.factor", "transaction.state.log.replication.factor"
 TXN_MIN_ISR = "transaction.state.log.min.isr"

@@ -9,12 +9,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from broker.protocol.errors import ErrorCode
-from broker.protocol.header import encode_request, encode_response_header
-from broker.protocol.schema.end_txn import EndTxnRequest, EndTxnResponse
-from chaos.runtimes.contract import FrameAct, Frames, Stream
-from chaos.runtimes.real.frame_relay import On
-from chaos.runtimes.wire.conversation import LINGER_S, Conversation, OnLink, Struck, strike
+from squall.broker.protocol.errors import ErrorCode
+from squall.broker.protocol.header import encode_request, encode_response_header
+from squall.broker.protocol.schema.end_txn import EndTxnRequest, EndTxnResponse
+from squall.chaos.runtimes.contract import FrameAct, Frames, Stream
+from squall.chaos.runtimes.real.frame_relay import On
+from squall.chaos.runtimes.wire.conversation import LINGER_S, Conversation, OnLink, Struck, strike
 
 PRODUCE, FETCH, END_TXN = 0, 1, 26
 

@@ -9,11 +9,11 @@ from pathlib import Path
 
 import pytest
 
-from broker.config import BrokerConfig, parse_properties
-from chaos.runtimes.contract import Link
-from chaos.runtimes.docker import addresses, labels, watch
-from chaos.runtimes.docker.addresses import free_ranges, of_networks, place, routed
-from chaos.runtimes.layout import properties_text
+from squall.broker.config import BrokerConfig, parse_properties
+from squall.chaos.runtimes.contract import Link
+from squall.chaos.runtimes.docker import addresses, labels, watch
+from squall.chaos.runtimes.docker.addresses import free_ranges, of_networks, place, routed
+from squall.chaos.runtimes.layout import properties_text
 
 NODES = (1, 2, 3)
 

@@ -7,8 +7,8 @@ import socket
 import pytest
 import trio
 
-from broker.protocol.errors import MalformedFrame
-from chaos.runtimes.real.inquiry import ask, probe, visible_brokers
+from squall.broker.protocol.errors import MalformedFrame
+from squall.chaos.runtimes.real.inquiry import ask, probe, visible_brokers
 
 APIS = bytes.fromhex("0000000a 00000001 0000 00000000")
 """An ApiVersions answer of version 0: correlation id 1, no error, no APIs."""
@@ -62,13 +62,13 @@ async def test_a_listener_that_never_accepts_times_out_after_the_time_given(auto
 async def test_an_answer_that_lies_about_its_length_is_malformed(nursery: trio.Nursery) -> None:
     port = await answering(nursery, bytes.fromhex("0000000a 00000001 0000 7fffffff"))
     with pytest.raises(MalformedFrame):
-        from broker.protocol.schema.api_versions import ApiVersionsRequest
+        from squall.broker.protocol.schema.api_versions import ApiVersionsRequest
 
         await ask("127.0.0.1", port, ApiVersionsRequest(), 0)
 
 
 async def test_brokers_are_those_that_metadata_names(nursery: trio.Nursery) -> None:
-    from broker.protocol.schema.metadata import MetadataResponse, MetadataResponseBroker
+    from squall.broker.protocol.schema.metadata import MetadataResponse, MetadataResponseBroker
 
     brokers = [MetadataResponseBroker(node_id=node, host="h", port=1) for node in (3, 1)]
     body = bytes.fromhex("00000001 00") + MetadataResponse(brokers=brokers).encode(12)

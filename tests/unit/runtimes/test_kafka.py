@@ -7,16 +7,16 @@ from random import Random
 
 import pytest
 
-from chaos.errors import HarnessError, Refused
-from chaos.runtimes.contract import Act, Link, Probe
-from chaos.runtimes.kafka.layout import CONTROLLER, KafkaLayout, link_host
-from chaos.runtimes.kafka.program import LogWords
-from chaos.runtimes.kafka.runtime import KafkaRuntime, KafkaSoftware, kafka_settings
-from chaos.runtimes.layout import links
-from chaos.runtimes.real.blueprint import blueprint
-from chaos.runtimes.real.links import one_of
-from chaos.runtimes.real.processes.ports import free_ports
-from chaos.toolchain.kafka import ApacheKafka
+from squall.chaos.errors import HarnessError, Refused
+from squall.chaos.runtimes.contract import Act, Link, Probe
+from squall.chaos.runtimes.kafka.layout import CONTROLLER, KafkaLayout, link_host
+from squall.chaos.runtimes.kafka.program import LogWords
+from squall.chaos.runtimes.kafka.runtime import KafkaRuntime, KafkaSoftware, kafka_settings
+from squall.chaos.runtimes.layout import links
+from squall.chaos.runtimes.real.blueprint import blueprint
+from squall.chaos.runtimes.real.links import one_of
+from squall.chaos.runtimes.real.processes.ports import free_ports
+from squall.chaos.toolchain.kafka import ApacheKafka
 
 NODES, ZONES = (1, 2, 3), ("CLIENT",)
 HOME = "127.0.0.1"

@@ -7,12 +7,12 @@ import socket
 
 import pytest
 
-from broker.config import BrokerConfig, parse_properties
-from chaos.errors import HarnessError, Refused
-from chaos.runtimes import layout
-from chaos.runtimes.contract import Link
-from chaos.runtimes.layout import Layout
-from chaos.runtimes.real.processes import ports
+from squall.broker.config import BrokerConfig, parse_properties
+from squall.chaos.errors import HarnessError, Refused
+from squall.chaos.runtimes import layout
+from squall.chaos.runtimes.contract import Link
+from squall.chaos.runtimes.layout import Layout
+from squall.chaos.runtimes.real.processes import ports
 
 NODES, ZONES = (1, 2, 3), ("CLIENT", "ZONE_B")
 HOST = "127.0.0.1"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from chaos.runtimes.lost_records import LostRecords
+from squall.chaos.runtimes.lost_records import LostRecords
 from tests.support.disks.batches import batch
 
 

@@ -7,13 +7,13 @@ from random import Random
 
 import pytest
 
-from broker.faulted.files import FaultedFs
-from chaos.errors import HarnessError
-from chaos.faults.vocabulary import make_fault
-from chaos.plans.schedule import likely
-from chaos.runtimes.contract import FailWrites, Quota, SlowDisk
-from chaos.runtimes.real.bit_rot import rot
-from chaos.runtimes.real.orders import NodeFaults
+from squall.broker.faulted.files import FaultedFs
+from squall.chaos.errors import HarnessError
+from squall.chaos.faults.vocabulary import make_fault
+from squall.chaos.plans.schedule import likely
+from squall.chaos.runtimes.contract import FailWrites, Quota, SlowDisk
+from squall.chaos.runtimes.real.bit_rot import rot
+from squall.chaos.runtimes.real.orders import NodeFaults
 
 
 @pytest.fixture

@@ -9,9 +9,9 @@ from subprocess import PIPE
 
 import pytest
 
-from chaos.runtimes.real import proc
-from chaos.runtimes.real.processes import registry
-from chaos.runtimes.real.trace_tail import TraceTail
+from squall.chaos.runtimes.real import proc
+from squall.chaos.runtimes.real.processes import registry
+from squall.chaos.runtimes.real.trace_tail import TraceTail
 
 
 def test_a_process_is_itself_and_a_dead_one_is_nobody() -> None:

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from chaos.errors import HarnessError
-from chaos.runtimes.contract import (
+from squall.chaos.errors import HarnessError
+from squall.chaos.runtimes.contract import (
     Bandwidth,
     Cut,
     Latency,
@@ -20,8 +20,8 @@ from chaos.runtimes.contract import (
     SlowClose,
     Stream,
 )
-from chaos.runtimes.real.proxied_links import ProxiedLinks, toxic
-from chaos.runtimes.real.toxiproxy_transport import ToxiproxyError
+from squall.chaos.runtimes.real.proxied_links import ProxiedLinks, toxic
+from squall.chaos.runtimes.real.toxiproxy_transport import ToxiproxyError
 
 LINK = Link(1, 2)
 

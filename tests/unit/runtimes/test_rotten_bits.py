@@ -7,10 +7,10 @@ from random import Random
 
 import pytest
 
-from broker.protocol.records import HEADER, Record, check_crc, encode_batch
-from chaos.runtimes.real.bit_rot import rot
-from chaos.runtimes.rotting import rotten_bits
-from chaos.runtimes.sim.disk import Disk
+from squall.broker.protocol.records import HEADER, Record, check_crc, encode_batch
+from squall.chaos.runtimes.real.bit_rot import rot
+from squall.chaos.runtimes.rotting import rotten_bits
+from squall.chaos.runtimes.sim.disk import Disk
 
 NAME = f"t-0/{0:020}.log"
 

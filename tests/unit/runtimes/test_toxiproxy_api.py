@@ -16,10 +16,10 @@ import toxiproxy.server
 from toxiproxy import Proxy
 from toxiproxy.toxic import Toxic
 
-from chaos.errors import HarnessError
-from chaos.runtimes.real import toxiproxy_transport
-from chaos.runtimes.real.toxiproxy_api import ToxiproxyApi
-from chaos.runtimes.real.toxiproxy_transport import ToxiproxyError
+from squall.chaos.errors import HarnessError
+from squall.chaos.runtimes.real import toxiproxy_transport
+from squall.chaos.runtimes.real.toxiproxy_api import ToxiproxyApi
+from squall.chaos.runtimes.real.toxiproxy_transport import ToxiproxyError
 
 VERSION = (200, b'{"version":"2.12.0"}')
 MADE = {"name": "p", "listen": "127.0.0.1:1", "upstream": "127.0.0.1:2", "enabled": True, "toxics": []}
@@ -247,7 +247,7 @@ def test_a_connection_that_was_idle_for_long_is_opened_anew(
 ) -> None:
     """Toxiproxy ends a connection that was idle for a minute: the first fault after that would have no answer."""
     now = [time.monotonic()]
-    monkeypatch.setattr("chaos.runtimes.real.toxiproxy_transport.time.monotonic", lambda: now[0])
+    monkeypatch.setattr("squall.chaos.runtimes.real.toxiproxy_transport.time.monotonic", lambda: now[0])
     server.answers += [VERSION] * 3
     api.version()
     api.version()

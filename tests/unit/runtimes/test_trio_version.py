@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from chaos.errors import Refused
-from chaos.runtimes.sim.passes import ANY_TRIO, TRIO, check_trio
+from squall.chaos.errors import Refused
+from squall.chaos.runtimes.sim.passes import ANY_TRIO, TRIO, check_trio
 
 ROOT = Path(__file__).resolve().parents[3]
 

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from chaos.mutants import table as mutants_table
-from chaos.mutants.hunt import Hunted
+from squall.chaos.mutants import table as mutants_table
+from squall.chaos.mutants.hunt import Hunted
 from tests.shown import __main__ as shown
 from tests.shown import batches, table
 from tests.shown.table import Sitting, Table, add, read

@@ -104,7 +104,7 @@ def test_a_row_that_is_wrong_ends_with_1_and_an_order_for_nothing_with_3(
 
 @pytest.mark.parametrize("group", SETS)
 def test_each_set_is_a_command_of_the_program(group: str) -> None:
-    from chaos.commands.run import command
+    from squall.chaos.commands.run import command
 
     (case,) = runs_of(group, 1, 7)
     context = command.make_context("run", [*case.arguments[1:]])

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import pytest
 
-from chaos.shrinking.ddmin import ddmin, split
+from squall.chaos.shrinking.ddmin import ddmin, split
 
 
 def counting(needed: set[int]) -> tuple[list[tuple[int, ...]], object]:

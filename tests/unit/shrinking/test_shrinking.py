@@ -7,13 +7,13 @@ from typing import Any
 
 import pytest
 
-from chaos.commands.hunt import shrinker
-from chaos.commands.run import plan_of
-from chaos.plans.plan import Plan, make_plan, write_plan
-from chaos.runs.result import Failure
-from chaos.shrinking.plain_numbers import plainer, plainness
-from chaos.shrinking.search import OutOfBudget, Search
-from chaos.shrinking.shrinker import shrink
+from squall.chaos.commands.hunt import shrinker
+from squall.chaos.commands.run import plan_of
+from squall.chaos.plans.plan import Plan, make_plan, write_plan
+from squall.chaos.runs.result import Failure
+from squall.chaos.shrinking.plain_numbers import plainer, plainness
+from squall.chaos.shrinking.search import OutOfBudget, Search
+from squall.chaos.shrinking.shrinker import shrink
 
 FAULTS = [
     {"at_s": 1.234, "duration_s": 2.345, "action": "kill", "target": "random", "params": {}},

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from chaos.errors import Refused
-from chaos.toolchain.allure import make_page, without_counter
+from squall.chaos.errors import Refused
+from squall.chaos.toolchain.allure import make_page, without_counter
 
 PAGE = """<body><script src="data:x"></script>
     <script async src="https://www.googletagmanager.com/gtag/js?id=G-1"></script>

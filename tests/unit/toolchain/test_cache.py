@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from chaos.errors import HarnessError
-from chaos.toolchain import cache
+from squall.chaos.errors import HarnessError
+from squall.chaos.toolchain import cache
 
 
 @pytest.fixture(autouse=True)

@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from chaos.errors import HarnessError
-from chaos.toolchain import class_archive
-from chaos.toolchain.java import Java
+from squall.chaos.errors import HarnessError
+from squall.chaos.toolchain import class_archive
+from squall.chaos.toolchain.java import Java
 
 SEVENTEEN = Java(Path("/opt/java-17"), 17, "java.runtime.version = 17.0.15+6")
 
@@ -41,7 +41,7 @@ def _in_place_of_the_jvms(monkeypatch: pytest.MonkeyPatch, before: Callable[[], 
     def run(command: list[str], **_: object) -> str:
         before()
         commands.append(command)
-        if "spark_analysis.class_list" in command:
+        if "squall.spark_analysis.class_list" in command:
             Path(command[4]).write_text("java/lang/Object\n")
             return ""
         options = command[command.index("--driver-java-options") + 1].split()

@@ -9,9 +9,9 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from chaos.errors import Refused
-from chaos.toolchain import engine
-from chaos.toolchain.engine import check, find_engine, host_name
+from squall.chaos.errors import Refused
+from squall.chaos.toolchain import engine
+from squall.chaos.toolchain.engine import check, find_engine, host_name
 
 FINE: dict[str, Any] = {"ServerVersion": "28.0", "OSType": "linux", "MemoryLimit": True, "CpuCfsQuota": True}
 

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from chaos.errors import Refused
-from chaos.toolchain import engine_lacks
-from chaos.toolchain.lacks import Lack, one_line, refuse
+from squall.chaos.errors import Refused
+from squall.chaos.toolchain import engine_lacks
+from squall.chaos.toolchain.lacks import Lack, one_line, refuse
 
 
 def test_everything_that_an_ordinary_user_lacks_for_containers_is_told_at_once(

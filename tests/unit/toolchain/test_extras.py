@@ -11,11 +11,11 @@ from pathlib import Path
 
 import pytest
 
-from chaos import cli
-from chaos.plans.plan import make_plan
-from chaos.runs.real import lacks
-from chaos.toolchain import extras, places
-from checkers.engines import REFERENCE
+from squall.chaos import cli
+from squall.chaos.plans.plan import make_plan
+from squall.chaos.runs.real import lacks
+from squall.chaos.toolchain import extras, places
+from squall.checkers.engines import REFERENCE
 from tests.architecture.source import PACKAGES, ROOT
 
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
@@ -95,7 +95,7 @@ def test_a_command_that_lacks_a_package_names_the_extra(
     def lacks_it(*_: object) -> None:
         raise ModuleNotFoundError(f"No module named {module!r}", name=module)
 
-    monkeypatch.setattr("chaos.cli.Commands.get_command", lacks_it)
+    monkeypatch.setattr("squall.chaos.cli.Commands.get_command", lacks_it)
     assert cli.run(["faults"]) == 3
     assert f"pip install 'squall[{extra}]'" in capsys.readouterr().err
 
@@ -107,7 +107,7 @@ def test_a_module_that_no_extra_brings_is_a_failure_of_ours(
         raise ModuleNotFoundError("No module named 'chaos.nothing'", name="chaos.nothing")
 
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr("chaos.cli.Commands.get_command", lacks_it)
+    monkeypatch.setattr("squall.chaos.cli.Commands.get_command", lacks_it)
     assert cli.run(["faults"]) == 2
     assert "a failure inside Squall" in capsys.readouterr().err
 

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from chaos.errors import HarnessError, Refused
-from chaos.toolchain import java, toxiproxy
+from squall.chaos.errors import HarnessError, Refused
+from squall.chaos.toolchain import java, toxiproxy
 
 
 @pytest.fixture

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from chaos.errors import Refused
-from chaos.toolchain import kafka
-from chaos.toolchain.cache import cache_folder
+from squall.chaos.errors import Refused
+from squall.chaos.toolchain import kafka
+from squall.chaos.toolchain.cache import cache_folder
 
 
 @pytest.fixture

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from chaos.toolchain import base_image, images
+from squall.chaos.toolchain import base_image, images
 
 ROOT = Path(__file__).resolve().parents[3]
 

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from chaos.toolchain import interpreter
-from chaos.toolchain.interpreter import BEST, NEWEST, NO_VENV, OLDEST, SLOWER, UNTRIED, is_optimised, rank
+from squall.chaos.toolchain import interpreter
+from squall.chaos.toolchain.interpreter import BEST, NEWEST, NO_VENV, OLDEST, SLOWER, UNTRIED, is_optimised, rank
 
 ROOT = Path(__file__).resolve().parents[3]
 

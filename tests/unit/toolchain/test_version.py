@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from chaos import __version__, cli
-from chaos.toolchain import places, version
+from squall.chaos import __version__, cli
+from squall.chaos.toolchain import places, version
 
 
 @pytest.fixture

@@ -6,8 +6,8 @@ import random
 
 import pytest
 
-from broker.protocol.errors import ErrorCode
-from workloads.client.accumulator import (
+from squall.broker.protocol.errors import ErrorCode
+from squall.workloads.client.accumulator import (
     MAX_SEQUENCE,
     Accumulator,
     Batch,
@@ -17,8 +17,8 @@ from workloads.client.accumulator import (
     ProducerRetired,
     Settled,
 )
-from workloads.client.outcomes import Status
-from workloads.client.settings import ProducerSettings
+from squall.workloads.client.outcomes import Status
+from squall.workloads.client.settings import ProducerSettings
 
 ROUTE = 1
 

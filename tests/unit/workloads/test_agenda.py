@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from workloads.agenda import Drawn, Given, Handover
+from squall.workloads.agenda import Drawn, Given, Handover
 
 
 class Clock:

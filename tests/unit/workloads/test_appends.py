@@ -14,19 +14,19 @@ import trio
 from pydantic import ValidationError
 from trio.testing import MockClock
 
-from broker.protocol.apis import ApiKey
-from chaos.draws import rng_for
-from checkers.history.tables import FAIL, INFO, OK, POLL, SEND
+from squall.broker.protocol.apis import ApiKey
+from squall.chaos.draws import rng_for
+from squall.checkers.history.tables import FAIL, INFO, OK, POLL, SEND
+from squall.workloads.agenda import BURST_S, in_burst
+from squall.workloads.appends import Appends
+from squall.workloads.counters import Counters
+from squall.workloads.final_reads import BOTH_ISOLATIONS
+from squall.workloads.libraries import Zone
+from squall.workloads.recorder import Recorder
+from squall.workloads.scenario import Scenario, WorkloadFailed
+from squall.workloads.topics import make_topics
 from tests.support.clusters.driven import DrivenCluster
 from tests.support.clusters.fake_cluster import Break, Withhold
-from workloads.agenda import BURST_S, in_burst
-from workloads.appends import Appends
-from workloads.counters import Counters
-from workloads.final_reads import BOTH_ISOLATIONS
-from workloads.libraries import Zone
-from workloads.recorder import Recorder
-from workloads.scenario import Scenario, WorkloadFailed
-from workloads.topics import make_topics
 
 SETTINGS = Appends(
     topics=2,
@@ -143,7 +143,7 @@ async def test_a_process_in_doubt_is_replaced_and_never_used_again(tmp_path: Pat
 async def test_an_outage_fills_bounded_buffers_and_then_records_are_skipped(
     tmp_path: Path, clock: MockClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("workloads.appends.scenario.BUFFER_BYTES", 20_000)
+    monkeypatch.setattr("squall.workloads.appends.scenario.BUFFER_BYTES", 20_000)
     run = Run(tmp_path, Appends(rate=500, min_bytes=500, max_bytes=500, producers=2))
     most = [0]
 

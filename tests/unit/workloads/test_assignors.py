@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from workloads.client.groups.assignors import (
+from squall.workloads.client.groups.assignors import (
     ASSIGNORS,
     Applicant,
     Assignment,

@@ -10,14 +10,14 @@ import pytest
 import trio
 from trio.testing import MockClock
 
-from broker.protocol.apis import ApiKey
-from broker.protocol.schema.describe_cluster import DescribeClusterRequest, DescribeClusterResponse
-from broker.protocol.schema.metadata import MetadataRequest
+from squall.broker.protocol.apis import ApiKey
+from squall.broker.protocol.schema.describe_cluster import DescribeClusterRequest, DescribeClusterResponse
+from squall.broker.protocol.schema.metadata import MetadataRequest
+from squall.workloads.client.client import AnotherCluster, Client
+from squall.workloads.client.connection import RequestFailed
+from squall.workloads.client.settings import ClientSettings
 from tests.support.brokers.memory_env import FakeEnv
 from tests.support.clusters.fake_cluster import Break, FakeCluster, Withhold
-from workloads.client.client import AnotherCluster, Client
-from workloads.client.connection import RequestFailed
-from workloads.client.settings import ClientSettings
 
 SETTINGS = ClientSettings(request_timeout_ms=5000, control_timeout_ms=1000, connect_timeout_ms=1000)
 

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from broker.protocol.errors import ErrorCode
-from broker.protocol.schema.metadata import (
+from squall.broker.protocol.errors import ErrorCode
+from squall.broker.protocol.schema.metadata import (
     MetadataResponse,
     MetadataResponseBroker,
     MetadataResponsePartition,
     MetadataResponseTopic,
 )
-from broker.protocol.wire import ZERO_UUID
-from workloads.client.cluster import ClusterView, Leader
+from squall.broker.protocol.wire import ZERO_UUID
+from squall.workloads.client.cluster import ClusterView, Leader
 
 ID, OTHER_ID = b"1" * 16, b"2" * 16
 NODES = [MetadataResponseBroker(node, f"node-{node}", 9092) for node in (1, 2, 3)]

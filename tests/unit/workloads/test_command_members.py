@@ -9,20 +9,20 @@ from typing import Any
 import pytest
 from pydantic import ValidationError
 
-from broker.real_env import RealEnv
-from checkers.anomalies.registry import find_all
-from checkers.history.parser import parse
-from checkers.history.tables import INFO, OK, History
-from workloads import payload
-from workloads.client.cluster import Place
-from workloads.client.outcomes import Outcome, Status
-from workloads.command import Command
-from workloads.command.member import ProgramSubscriber
-from workloads.command.scenario import OUTPUT, TOPIC
-from workloads.counters import Counters
-from workloads.group_notes import Identity
-from workloads.libraries import Began, CommitBegan, CommitEnded, GaveUp, OfMember, Part, Read, Zone
-from workloads.recorder import Got, ReadOutcome, Recorder
+from squall.broker.real_env import RealEnv
+from squall.checkers.anomalies.registry import find_all
+from squall.checkers.history.parser import parse
+from squall.checkers.history.tables import INFO, OK, History
+from squall.workloads import payload
+from squall.workloads.client.cluster import Place
+from squall.workloads.client.outcomes import Outcome, Status
+from squall.workloads.command import Command
+from squall.workloads.command.member import ProgramSubscriber
+from squall.workloads.command.scenario import OUTPUT, TOPIC
+from squall.workloads.counters import Counters
+from squall.workloads.group_notes import Identity
+from squall.workloads.libraries import Began, CommitBegan, CommitEnded, GaveUp, OfMember, Part, Read, Zone
+from squall.workloads.recorder import Got, ReadOutcome, Recorder
 
 WHO, PLACE, OUT = Identity("m"), (TOPIC, 0), (OUTPUT, 0)
 

@@ -9,14 +9,14 @@ import pytest
 import trio
 from trio.testing import MockClock
 
-from broker.protocol.apis import ApiKey
-from broker.protocol.errors import ErrorCode
-from broker.protocol.schema.api_versions import ApiVersionsResponse
-from broker.protocol.schema.metadata import MetadataRequest, MetadataResponse
+from squall.broker.protocol.apis import ApiKey
+from squall.broker.protocol.errors import ErrorCode
+from squall.broker.protocol.schema.api_versions import ApiVersionsResponse
+from squall.broker.protocol.schema.metadata import MetadataRequest, MetadataResponse
+from squall.workloads.client.connection import Connection, RequestFailed, UnsupportedApi
+from squall.workloads.client.settings import ClientSettings
 from tests.support.brokers.memory_env import FakeEnv
 from tests.support.clusters.fake_cluster import Break, Delay, FakeCluster, Raw, Seen, Withhold, framed
-from workloads.client.connection import Connection, RequestFailed, UnsupportedApi
-from workloads.client.settings import ClientSettings
 
 SETTINGS = ClientSettings(request_timeout_ms=5000)
 VERSION = 12

@@ -9,19 +9,19 @@ import pytest
 import trio
 from trio.testing import MockClock
 
-from broker.protocol.apis import ApiKey
-from broker.protocol.errors import ErrorCode
-from broker.protocol.records import encode_batch
-from broker.protocol.schema.fetch import FetchResponse
-from broker.protocol.timestamps import EARLIEST, LATEST
+from squall.broker.protocol.apis import ApiKey
+from squall.broker.protocol.errors import ErrorCode
+from squall.broker.protocol.records import encode_batch
+from squall.broker.protocol.schema.fetch import FetchResponse
+from squall.broker.protocol.timestamps import EARLIEST, LATEST
+from squall.workloads.client.admin import Listed, create_topics, list_offsets
+from squall.workloads.client.client import Client
+from squall.workloads.client.cluster import Place
+from squall.workloads.client.connection import RequestFailed
+from squall.workloads.client.consumer import Consumer, Polled, ReadEvent
+from squall.workloads.client.new_topic import NewTopic
+from squall.workloads.client.settings import ClientSettings, ConsumerSettings
 from tests.support.clusters.fake_cluster import Break, Delay, FakeCluster, Raw, Seen, Withhold
-from workloads.client.admin import Listed, create_topics, list_offsets
-from workloads.client.client import Client
-from workloads.client.cluster import Place
-from workloads.client.connection import RequestFailed
-from workloads.client.consumer import Consumer, Polled, ReadEvent
-from workloads.client.new_topic import NewTopic
-from workloads.client.settings import ClientSettings, ConsumerSettings
 
 CLIENT = ClientSettings(request_timeout_ms=5000, control_timeout_ms=1000, connect_timeout_ms=1000)
 T0, T1, T2 = ("t", 0), ("t", 1), ("t", 2)

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import pytest
 
-from broker.protocol.errors import ErrorCode
-from broker.protocol.schema.consumer_group_heartbeat import (
+from squall.broker.protocol.errors import ErrorCode
+from squall.broker.protocol.schema.consumer_group_heartbeat import (
     Assignment,
     ConsumerGroupHeartbeatResponse,
     ConsumerGroupHeartbeatResponseTopicPartitions,
 )
-from workloads.client.groups.consumer_membership import ConsumerMembership
-from workloads.client.groups.membership import CONSUMER, NO_GENERATION, Change, Heed, MemberSettings
-from workloads.client.settings import SettingsError
+from squall.workloads.client.groups.consumer_membership import ConsumerMembership
+from squall.workloads.client.groups.membership import CONSUMER, NO_GENERATION, Change, Heed, MemberSettings
+from squall.workloads.client.settings import SettingsError
 
 T = "t"
 ID, OTHER = b"t" * 16, b"u" * 16

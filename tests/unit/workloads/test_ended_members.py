@@ -9,10 +9,10 @@ import pytest
 import trio
 import trio.testing
 
-from broker.real_env import RealEnv
-from workloads.client.groups.coordination import Coordination
-from workloads.client.groups.members import member_of
-from workloads.client.groups.membership import CLASSIC, CONSUMER, MemberSettings
+from squall.broker.real_env import RealEnv
+from squall.workloads.client.groups.coordination import Coordination
+from squall.workloads.client.groups.members import member_of
+from squall.workloads.client.groups.membership import CLASSIC, CONSUMER, MemberSettings
 
 
 @pytest.mark.parametrize("protocol", [CLASSIC, CONSUMER])

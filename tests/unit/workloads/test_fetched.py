@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from broker.protocol.records import encode_batch
-from workloads.client.fetched import Damage, read_records
-from workloads.payload import NOT_KNOWN
+from squall.broker.protocol.records import encode_batch
+from squall.workloads.client.fetched import Damage, read_records
+from squall.workloads.payload import NOT_KNOWN
 
 ABORT, COMMIT = b"\0\0\0\0", b"\0\0\0\1"
 VALUE = b"\0\0\0\0\0\0"

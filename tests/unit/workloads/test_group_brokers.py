@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from broker.coordinators.groups import records
-from broker.coordinators.groups.consumer.facts import Reached, Subscribed, Targeted
-from broker.coordinators.groups.values import GroupRecord, GroupWritten, MemberRecord
-from broker.protocol.records import Record, encode_batch
-from workloads.group_brokers import SEGMENTS
-from workloads.groups.scenario import GROUP
+from squall.broker.coordinators.groups import records
+from squall.broker.coordinators.groups.consumer.facts import Reached, Subscribed, Targeted
+from squall.broker.coordinators.groups.values import GroupRecord, GroupWritten, MemberRecord
+from squall.broker.protocol.records import Record, encode_batch
+from squall.workloads.group_brokers import SEGMENTS
+from squall.workloads.groups.scenario import GROUP
 
 MOST_MEMBERS = 8
 """A swarm's group has four, and as many more that have crashed and are not given up yet."""

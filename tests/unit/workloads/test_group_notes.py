@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
-from broker.real_env import RealEnv
-from workloads.client.outcomes import Status
-from workloads.group_notes import Beat, GroupNotes, Identity
-from workloads.recorder import Recorder
+from squall.broker.real_env import RealEnv
+from squall.workloads.client.outcomes import Status
+from squall.workloads.group_notes import Beat, GroupNotes, Identity
+from squall.workloads.recorder import Recorder
 
 WHO = Identity("m-1", 3)
 HERE = {"g": "g-0", "m": "m-1", "gen": 3, "inst": "i-0"}

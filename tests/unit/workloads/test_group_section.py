@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
-from checkers.measured_groups import measure_groups
-from reports.sections.on_terminal import GRAVITY, MARKS, STYLES, drawn
-from reports.sections.strip import COLOURS, HEIGHTS, OPACITY
+from squall.checkers.measured_groups import measure_groups
+from squall.reports.sections.on_terminal import GRAVITY, MARKS, STYLES, drawn
+from squall.reports.sections.strip import COLOURS, HEIGHTS, OPACITY
+from squall.workloads.group_section import MARK_S, MOST_LANES, section_of
+from squall.workloads.section import Span
 from tests.support.histories.builder import MS, HistoryBuilder
 from tests.support.histories.group_history import GroupHistory
-from workloads.group_section import MARK_S, MOST_LANES, section_of
-from workloads.section import Span
 
 
 def figures(h: HistoryBuilder) -> dict[str, Any]:

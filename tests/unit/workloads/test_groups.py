@@ -8,12 +8,12 @@ from typing import Any
 
 import pytest
 
-from broker.config import BrokerConfig
-from chaos.plans.operations import concrete
-from chaos.plans.plan import PlanError, make_plan, read_plan, write_plan
-from chaos.plans.swarm import swarm_plan
-from workloads.groups import GroupsLoad
-from workloads.groups.acts import (
+from squall.broker.config import BrokerConfig
+from squall.chaos.plans.operations import concrete
+from squall.chaos.plans.plan import PlanError, make_plan, read_plan, write_plan
+from squall.chaos.plans.swarm import swarm_plan
+from squall.workloads.groups import GroupsLoad
+from squall.workloads.groups.acts import (
     HALT,
     OF_ALL,
     OF_MEMBERS,

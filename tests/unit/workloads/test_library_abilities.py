@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 from pydantic import ValidationError
 
-from workloads.groups import GroupsLoad
-from workloads.pipeline import PipelineLoad
-from workloads.semantics import SemanticsLoad
+from squall.workloads.groups import GroupsLoad
+from squall.workloads.pipeline import PipelineLoad
+from squall.workloads.semantics import SemanticsLoad
 
 
 @pytest.mark.parametrize(

@@ -6,8 +6,8 @@ import pytest
 import trio
 from trio.testing import MockClock
 
+from squall.workloads.live_readers import LiveReaders
 from tests.support.brokers.memory_env import FakeEnv
-from workloads.live_readers import LiveReaders
 
 HERE, THERE = ("t", 0), ("t", 1)
 """Nobody connects."""

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from broker.protocol.errors import ErrorCode
-from broker.protocol.schema.join_group import JoinGroupResponse, JoinGroupResponseMember
-from broker.protocol.schema.sync_group import SyncGroupResponse
-from workloads.client.groups.assignors import Applicant, applicant, assigned, assignment, subscription
-from workloads.client.groups.membership import Change, Heed, MemberSettings, Membership
-from workloads.client.settings import SettingsError
+from squall.broker.protocol.errors import ErrorCode
+from squall.broker.protocol.schema.join_group import JoinGroupResponse, JoinGroupResponseMember
+from squall.broker.protocol.schema.sync_group import SyncGroupResponse
+from squall.workloads.client.groups.assignors import Applicant, applicant, assigned, assignment, subscription
+from squall.workloads.client.groups.membership import Change, Heed, MemberSettings, Membership
+from squall.workloads.client.settings import SettingsError
 
 T = "t"
 

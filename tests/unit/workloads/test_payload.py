@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from broker.protocol.records import encode_batch
-from workloads import payload
+from squall.broker.protocol.records import encode_batch
+from squall.workloads import payload
 
 KEY = b"key-7"
 HEADERS: list[tuple[str, bytes | None]] = [("h", b"1"), ("none", None)]

@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from chaos.plans.operations import concrete
-from chaos.plans.plan import PlanError, make_plan
-from workloads.pipeline.steps import CRASHES, OF_INSTANCES, PAUSE, SEND, Step
+from squall.chaos.plans.operations import concrete
+from squall.chaos.plans.plan import PlanError, make_plan
+from squall.workloads.pipeline.steps import CRASHES, OF_INSTANCES, PAUSE, SEND, Step
 
 LOAD = {
     "name": "pipeline", "rate": 4, "instances": 2, "partitions": 2, "poll_pause_ms": 200, "session_timeout_ms": 1500,

@@ -9,22 +9,22 @@ import pytest
 import trio
 from trio.testing import MockClock
 
-from broker.protocol.apis import ApiKey
-from broker.protocol.errors import ErrorCode
-from broker.protocol.records import decode_records, read_header
-from broker.protocol.schema.metadata import MetadataRequest
-from broker.protocol.schema.produce import (
+from squall.broker.protocol.apis import ApiKey
+from squall.broker.protocol.errors import ErrorCode
+from squall.broker.protocol.records import decode_records, read_header
+from squall.broker.protocol.schema.metadata import MetadataRequest
+from squall.broker.protocol.schema.produce import (
     PartitionProduceResponse,
     ProduceRequest,
     ProduceResponse,
     TopicProduceResponse,
 )
+from squall.workloads.client.accumulator import BufferFull, ProducerRetired
+from squall.workloads.client.client import Client
+from squall.workloads.client.outcomes import Outcome, Status
+from squall.workloads.client.producer import Producer
+from squall.workloads.client.settings import ClientSettings, ProducerSettings
 from tests.support.clusters.fake_cluster import Break, Delay, FakeCluster, Raw, Seen, Withhold
-from workloads.client.accumulator import BufferFull, ProducerRetired
-from workloads.client.client import Client
-from workloads.client.outcomes import Outcome, Status
-from workloads.client.producer import Producer
-from workloads.client.settings import ClientSettings, ProducerSettings
 
 CLIENT = ClientSettings(request_timeout_ms=5000, control_timeout_ms=1000, connect_timeout_ms=1000)
 PRODUCER = ProducerSettings(linger_ms=5, delivery_timeout_ms=20_000)

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from workloads.payload import NOT_KNOWN
-from workloads.read_times import KEPT, ReadTimes
+from squall.workloads.payload import NOT_KNOWN
+from squall.workloads.read_times import KEPT, ReadTimes
 
 
 def test_the_first_record_that_is_late_enough_counts() -> None:

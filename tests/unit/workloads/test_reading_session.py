@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from broker.protocol.fetch_sessions import FINAL_EPOCH, INITIAL_EPOCH
-from workloads.client.reading_session import Bounds, Named, ReadingSession
+from squall.broker.protocol.fetch_sessions import FINAL_EPOCH, INITIAL_EPOCH
+from squall.workloads.client.reading_session import Bounds, Named, ReadingSession
 
 ID = bytes(16)
 A, B = ("t", 0), ("t", 1)

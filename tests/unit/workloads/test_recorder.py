@@ -9,12 +9,12 @@ from zlib import crc32
 
 import pytest
 
-from broker.real_env import RealEnv
-from checkers.history.parser import parse
-from checkers.history.tables import COMMIT, INFO, NOT_ENDED, POLL, SEND
-from checkers.history.values import SEQUENCE_BITS
-from workloads.client.outcomes import Status
-from workloads.recorder import GATHER_BYTES, Bad, Got, ReadOutcome, Recorder
+from squall.broker.real_env import RealEnv
+from squall.checkers.history.parser import parse
+from squall.checkers.history.tables import COMMIT, INFO, NOT_ENDED, POLL, SEND
+from squall.checkers.history.values import SEQUENCE_BITS
+from squall.workloads.client.outcomes import Status
+from squall.workloads.recorder import GATHER_BYTES, Bad, Got, ReadOutcome, Recorder
 
 
 @pytest.fixture

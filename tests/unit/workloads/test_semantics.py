@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from workloads.semantics.section import kept, section_of
+from squall.workloads.semantics.section import kept, section_of
 
 MOST, LEAST, EXACTLY = "at most once", "at least once", "exactly once"
 

@@ -10,14 +10,14 @@ import pytest
 import trio
 from trio.testing import MockClock
 
-from chaos.plans.operations import concrete
-from chaos.plans.plan import PlanError, make_plan, read_plan, write_plan
-from chaos.plans.swarm import swarm_plan
-from checkers.history.tables import EMPTY_POLL, OK, POLL, SEND, History, PlayedFault
+from squall.chaos.plans.operations import concrete
+from squall.chaos.plans.plan import PlanError, make_plan, read_plan, write_plan
+from squall.chaos.plans.swarm import swarm_plan
+from squall.checkers.history.tables import EMPTY_POLL, OK, POLL, SEND, History, PlayedFault
+from squall.workloads.steady import Steady
+from squall.workloads.steady.availability import Gap, gaps, measure
+from squall.workloads.steady.section import section_of as made
 from tests.support.clusters.driven import DrivenCluster
-from workloads.steady import Steady
-from workloads.steady.availability import Gap, gaps, measure
-from workloads.steady.section import section_of as made
 
 S = 1_000_000_000
 

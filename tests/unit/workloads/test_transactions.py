@@ -10,16 +10,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from chaos.commands.run import plan_of
-from chaos.draws import rng_for
-from chaos.plans.operations import concrete
-from chaos.plans.plan import PlanError, make_plan, read_plan, write_plan
-from chaos.plans.swarm import swarm_plan
-from checkers.plan_facts import facts_of
-from workloads.group_brokers import FACTOR as OFFSETS_FACTOR
-from workloads.transactions import TransactionsLoad
-from workloads.transactions.brokers import FACTOR
-from workloads.transactions.operations import Step, Transaction, steps_of, text_of
+from squall.chaos.commands.run import plan_of
+from squall.chaos.draws import rng_for
+from squall.chaos.plans.operations import concrete
+from squall.chaos.plans.plan import PlanError, make_plan, read_plan, write_plan
+from squall.chaos.plans.swarm import swarm_plan
+from squall.checkers.plan_facts import facts_of
+from squall.workloads.group_brokers import FACTOR as OFFSETS_FACTOR
+from squall.workloads.transactions import TransactionsLoad
+from squall.workloads.transactions.brokers import FACTOR
+from squall.workloads.transactions.operations import Step, Transaction, steps_of, text_of
 
 LOAD = {"name": "transactions", "rate": 6, "producers": 2, "aborts": 0.3}
 

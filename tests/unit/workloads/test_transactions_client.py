@@ -10,21 +10,21 @@ import pytest
 import trio
 from trio.testing import MockClock
 
-from broker.protocol.apis import APIS, ApiKey
-from broker.protocol.errors import ErrorCode, name_of
-from broker.protocol.schema.add_partitions_to_txn import (
+from squall.broker.protocol.apis import APIS, ApiKey
+from squall.broker.protocol.errors import ErrorCode, name_of
+from squall.broker.protocol.schema.add_partitions_to_txn import (
     AddPartitionsToTxnPartitionResult,
     AddPartitionsToTxnResponse,
     AddPartitionsToTxnTopicResult,
 )
-from broker.protocol.schema.api_versions import ApiVersion, ApiVersionsResponse, FinalizedFeatureKey
-from broker.protocol.schema.end_txn import EndTxnResponse
-from broker.protocol.schema.find_coordinator import FindCoordinatorResponse
-from broker.protocol.schema.init_producer_id import InitProducerIdResponse
+from squall.broker.protocol.schema.api_versions import ApiVersion, ApiVersionsResponse, FinalizedFeatureKey
+from squall.broker.protocol.schema.end_txn import EndTxnResponse
+from squall.broker.protocol.schema.find_coordinator import FindCoordinatorResponse
+from squall.broker.protocol.schema.init_producer_id import InitProducerIdResponse
+from squall.workloads.client.outcomes import Status
+from squall.workloads.client.settings import ClientSettings
+from squall.workloads.client.transactions import Answer, Ended, GaveUp, Refused, Transactions, meaning
 from tests.support.clusters.fake_cluster import Break, FakeCluster, Seen, Withhold
-from workloads.client.outcomes import Status
-from workloads.client.settings import ClientSettings
-from workloads.client.transactions import Answer, Ended, GaveUp, Refused, Transactions, meaning
 
 SETTINGS = ClientSettings(request_timeout_ms=1000, control_timeout_ms=1000, connect_timeout_ms=1000)
 LIMIT_S = 8.0

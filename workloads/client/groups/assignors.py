@@ -10,15 +10,15 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from broker.protocol.coordinator_frame import decode_versioned, encode_versioned
-from broker.protocol.errors import MalformedFrame
-from broker.protocol.schema.consumer_protocol import (
+from squall.broker.protocol.coordinator_frame import decode_versioned, encode_versioned
+from squall.broker.protocol.errors import MalformedFrame
+from squall.broker.protocol.schema.consumer_protocol import (
     ConsumerProtocolAssignment,
     ConsumerProtocolAssignmentTopicPartition,
     ConsumerProtocolSubscription,
     ConsumerProtocolSubscriptionTopicPartition,
 )
-from workloads.client.cluster import Place
+from squall.workloads.client.cluster import Place
 
 SUBSCRIPTION_VERSION, ASSIGNMENT_VERSION = 2, 1
 """Of what is written: the version of a subscription that has its owner's generation (KIP-792)."""

@@ -11,16 +11,16 @@ from base64 import urlsafe_b64encode
 
 import trio
 
-from broker.protocol.errors import ErrorCode
-from broker.protocol.schema.consumer_group_heartbeat import ConsumerGroupHeartbeatResponse
-from workloads.client.client import Client
-from workloads.client.cluster import Place
-from workloads.client.connection import RequestFailed, UnsupportedApi
-from workloads.client.groups.consumer_membership import ConsumerMembership
-from workloads.client.groups.member import CLOSE, LEAVE_LIMIT_S, POLL_INTERVAL
-from workloads.client.groups.membered import Listener, Membered
-from workloads.client.groups.membership import NO_GENERATION, Heed, MemberSettings
-from workloads.client.groups.offsets import Sender
+from squall.broker.protocol.errors import ErrorCode
+from squall.broker.protocol.schema.consumer_group_heartbeat import ConsumerGroupHeartbeatResponse
+from squall.workloads.client.client import Client
+from squall.workloads.client.cluster import Place
+from squall.workloads.client.connection import RequestFailed, UnsupportedApi
+from squall.workloads.client.groups.consumer_membership import ConsumerMembership
+from squall.workloads.client.groups.member import CLOSE, LEAVE_LIMIT_S, POLL_INTERVAL
+from squall.workloads.client.groups.membered import Listener, Membered
+from squall.workloads.client.groups.membership import NO_GENERATION, Heed, MemberSettings
+from squall.workloads.client.groups.offsets import Sender
 
 OWN_IDS = 1
 """The version of ConsumerGroupHeartbeat whose members make their own ids (KIP-1082)."""

@@ -9,15 +9,15 @@ from __future__ import annotations
 from collections.abc import Callable, Collection
 from typing import NamedTuple
 
-from broker.protocol.errors import ErrorCode, name_of
-from broker.protocol.schema.consumer_group_heartbeat import (
+from squall.broker.protocol.errors import ErrorCode, name_of
+from squall.broker.protocol.schema.consumer_group_heartbeat import (
     ConsumerGroupHeartbeatRequest,
     ConsumerGroupHeartbeatRequestTopicPartitions,
     ConsumerGroupHeartbeatResponse,
 )
-from workloads.client.cluster import Place
-from workloads.client.groups.assignors import by_topic
-from workloads.client.groups.membership import NO_GENERATION, START, Change, Heed, MemberSettings
+from squall.workloads.client.cluster import Place
+from squall.workloads.client.groups.assignors import by_topic
+from squall.workloads.client.groups.membership import NO_GENERATION, START, Change, Heed, MemberSettings
 
 JOINS, LEAVES, LEAVES_FOR_NOW = 0, -1, -2
 """Member epochs of heartbeats that are none: a static member that leaves will be back."""

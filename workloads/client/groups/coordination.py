@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import TypeVar
 
-from broker.protocol.errors import ErrorCode
-from broker.protocol.schema.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
-from broker.protocol.wire import Message
-from workloads.client.client import Client
-from workloads.client.connection import RequestFailed, UnsupportedApi
+from squall.broker.protocol.errors import ErrorCode
+from squall.broker.protocol.schema.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
+from squall.broker.protocol.wire import Message
+from squall.workloads.client.client import Client
+from squall.workloads.client.connection import RequestFailed, UnsupportedApi
 
 R = TypeVar("R", bound=Message)
 

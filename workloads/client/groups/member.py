@@ -11,17 +11,17 @@ from collections.abc import Sequence
 
 import trio
 
-from broker.protocol.errors import ErrorCode
-from broker.protocol.schema.heartbeat import HeartbeatResponse
-from broker.protocol.schema.join_group import JoinGroupResponse
-from broker.protocol.schema.leave_group import LeaveGroupResponse
-from broker.protocol.schema.sync_group import SyncGroupResponse
-from workloads.client.client import Client
-from workloads.client.cluster import Place
-from workloads.client.connection import RequestFailed, UnsupportedApi
-from workloads.client.groups.membered import Listener, Membered
-from workloads.client.groups.membership import NO_GENERATION, NO_MEMBER, Heed, MemberSettings, Membership
-from workloads.client.groups.offsets import Sender
+from squall.broker.protocol.errors import ErrorCode
+from squall.broker.protocol.schema.heartbeat import HeartbeatResponse
+from squall.broker.protocol.schema.join_group import JoinGroupResponse
+from squall.broker.protocol.schema.leave_group import LeaveGroupResponse
+from squall.broker.protocol.schema.sync_group import SyncGroupResponse
+from squall.workloads.client.client import Client
+from squall.workloads.client.cluster import Place
+from squall.workloads.client.connection import RequestFailed, UnsupportedApi
+from squall.workloads.client.groups.membered import Listener, Membered
+from squall.workloads.client.groups.membership import NO_GENERATION, NO_MEMBER, Heed, MemberSettings, Membership
+from squall.workloads.client.groups.offsets import Sender
 
 JOIN_VERSION, SYNC_VERSION, BEAT_VERSION, LEAVE_VERSION = 9, 5, 4, 5
 JOIN_LATER_S = 5.0

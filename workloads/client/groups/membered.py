@@ -7,11 +7,11 @@ from typing import Generic, Protocol, TypeVar
 
 import trio
 
-from workloads.client.client import Client
-from workloads.client.cluster import Place
-from workloads.client.groups.coordination import Coordination
-from workloads.client.groups.membership import MemberSettings
-from workloads.client.groups.offsets import Sender
+from squall.workloads.client.client import Client
+from squall.workloads.client.cluster import Place
+from squall.workloads.client.groups.coordination import Coordination
+from squall.workloads.client.groups.membership import MemberSettings
+from squall.workloads.client.groups.offsets import Sender
 
 
 class Listener(Protocol):

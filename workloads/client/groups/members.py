@@ -7,14 +7,14 @@ from typing import Protocol
 
 import trio
 
-from workloads.client.client import Client
-from workloads.client.cluster import Place
-from workloads.client.groups.consumer_member import ConsumerMember
-from workloads.client.groups.coordination import Coordination
-from workloads.client.groups.member import CLOSE, GroupMember
-from workloads.client.groups.membered import Listener
-from workloads.client.groups.membership import CONSUMER, MemberSettings
-from workloads.client.groups.offsets import Sender
+from squall.workloads.client.client import Client
+from squall.workloads.client.cluster import Place
+from squall.workloads.client.groups.consumer_member import ConsumerMember
+from squall.workloads.client.groups.coordination import Coordination
+from squall.workloads.client.groups.member import CLOSE, GroupMember
+from squall.workloads.client.groups.membered import Listener
+from squall.workloads.client.groups.membership import CONSUMER, MemberSettings
+from squall.workloads.client.groups.offsets import Sender
 
 
 class Member(Protocol):

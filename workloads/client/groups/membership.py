@@ -10,14 +10,14 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from enum import Enum
 
-from broker.protocol.errors import ErrorCode, MalformedFrame, name_of
-from broker.protocol.schema.heartbeat import HeartbeatRequest
-from broker.protocol.schema.join_group import JoinGroupRequest, JoinGroupRequestProtocol, JoinGroupResponse
-from broker.protocol.schema.leave_group import LeaveGroupRequest, MemberIdentity
-from broker.protocol.schema.sync_group import SyncGroupRequest, SyncGroupRequestAssignment, SyncGroupResponse
-from workloads.client.cluster import Place
-from workloads.client.groups.assignors import ASSIGNORS, Counts, applicant, assigned, assignment, subscription
-from workloads.client.settings import SettingsError
+from squall.broker.protocol.errors import ErrorCode, MalformedFrame, name_of
+from squall.broker.protocol.schema.heartbeat import HeartbeatRequest
+from squall.broker.protocol.schema.join_group import JoinGroupRequest, JoinGroupRequestProtocol, JoinGroupResponse
+from squall.broker.protocol.schema.leave_group import LeaveGroupRequest, MemberIdentity
+from squall.broker.protocol.schema.sync_group import SyncGroupRequest, SyncGroupRequestAssignment, SyncGroupResponse
+from squall.workloads.client.cluster import Place
+from squall.workloads.client.groups.assignors import ASSIGNORS, Counts, applicant, assigned, assignment, subscription
+from squall.workloads.client.settings import SettingsError
 
 CLASSIC = "classic"
 CONSUMER = "consumer"

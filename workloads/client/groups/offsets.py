@@ -6,24 +6,24 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from broker.protocol.errors import ErrorCode, name_of
-from broker.protocol.schema.offset_commit import (
+from squall.broker.protocol.errors import ErrorCode, name_of
+from squall.broker.protocol.schema.offset_commit import (
     OffsetCommitRequest,
     OffsetCommitRequestPartition,
     OffsetCommitRequestTopic,
     OffsetCommitResponse,
 )
-from broker.protocol.schema.offset_fetch import (
+from squall.broker.protocol.schema.offset_fetch import (
     OffsetFetchRequest,
     OffsetFetchRequestGroup,
     OffsetFetchRequestTopics,
     OffsetFetchResponse,
 )
-from workloads.client.cluster import Place
-from workloads.client.connection import RequestFailed, UnsupportedApi
-from workloads.client.groups.assignors import by_topic
-from workloads.client.groups.coordination import Coordination
-from workloads.client.outcomes import TIMED_OUT, Status
+from squall.workloads.client.cluster import Place
+from squall.workloads.client.connection import RequestFailed, UnsupportedApi
+from squall.workloads.client.groups.assignors import by_topic
+from squall.workloads.client.groups.coordination import Coordination
+from squall.workloads.client.outcomes import TIMED_OUT, Status
 
 BY_NAME = 9
 """The last version of both requests that names topics."""

@@ -4,20 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from broker.protocol.errors import ErrorCode, name_of
-from broker.protocol.schema.txn_offset_commit import (
+from squall.broker.protocol.errors import ErrorCode, name_of
+from squall.broker.protocol.schema.txn_offset_commit import (
     TxnOffsetCommitRequest,
     TxnOffsetCommitRequestPartition,
     TxnOffsetCommitRequestTopic,
     TxnOffsetCommitResponse,
 )
-from workloads.client.cluster import Place
-from workloads.client.connection import RequestFailed, UnsupportedApi
-from workloads.client.groups.assignors import by_topic
-from workloads.client.groups.coordination import Coordination
-from workloads.client.groups.offsets import DOUBTFUL, ELSEWHERE, NOT_YET, CommitEnd, Sender, metadata_of, worst
-from workloads.client.outcomes import TIMED_OUT, Status
-from workloads.client.transactions import Identity
+from squall.workloads.client.cluster import Place
+from squall.workloads.client.connection import RequestFailed, UnsupportedApi
+from squall.workloads.client.groups.assignors import by_topic
+from squall.workloads.client.groups.coordination import Coordination
+from squall.workloads.client.groups.offsets import DOUBTFUL, ELSEWHERE, NOT_YET, CommitEnd, Sender, metadata_of, worst
+from squall.workloads.client.outcomes import TIMED_OUT, Status
+from squall.workloads.client.transactions import Identity
 
 V1_COMMIT, V2_COMMIT = 4, 5
 """The versions of either generation of transactions."""

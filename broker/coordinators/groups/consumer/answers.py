@@ -5,12 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from broker.coordinators.groups.values import NO_MEMBER, Answer, Joined, State
-from broker.protocol.errors import ErrorCode
+from squall.broker.coordinators.groups.values import NO_MEMBER, Answer, Joined, State
+from squall.broker.protocol.errors import ErrorCode
 
 if TYPE_CHECKING:
-    from broker.coordinators.groups.consumer.facts import Current, Place, Subscription
-    from broker.coordinators.groups.values import Join
+    from squall.broker.coordinators.groups.consumer.facts import Current, Place, Subscription
+    from squall.broker.coordinators.groups.values import Join
 
 
 @dataclass(frozen=True, slots=True)

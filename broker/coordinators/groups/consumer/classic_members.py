@@ -14,11 +14,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from broker.coordinators.groups.consumer import embedded
-from broker.coordinators.groups.consumer.facts import JOINS, Classic, ConsumerBeat, GroupEpoch, MemberState
-from broker.coordinators.groups.consumer.migration import common_protocols
-from broker.coordinators.groups.rules import CONSUMER, refusal
-from broker.coordinators.groups.values import (
+from squall.broker.coordinators.groups.consumer import embedded
+from squall.broker.coordinators.groups.consumer.facts import JOINS, Classic, ConsumerBeat, GroupEpoch, MemberState
+from squall.broker.coordinators.groups.consumer.migration import common_protocols
+from squall.broker.coordinators.groups.rules import CONSUMER, refusal
+from squall.broker.coordinators.groups.values import (
     NO_MEMBER,
     Answer,
     Append,
@@ -30,12 +30,12 @@ from broker.coordinators.groups.values import (
     Synced,
     Token,
 )
-from broker.protocol.errors import ErrorCode, MalformedFrame
+from squall.broker.protocol.errors import ErrorCode, MalformedFrame
 
 if TYPE_CHECKING:
-    from broker.coordinators.groups.consumer.coordination import ConsumerCoordination
-    from broker.coordinators.groups.consumer.group import ConsumerGroup
-    from broker.coordinators.groups.values import Beat, Join, Leave, Moment, Sync
+    from squall.broker.coordinators.groups.consumer.coordination import ConsumerCoordination
+    from squall.broker.coordinators.groups.consumer.group import ConsumerGroup
+    from squall.broker.coordinators.groups.values import Beat, Join, Leave, Moment, Sync
 
 
 def join(of: ConsumerCoordination, group: ConsumerGroup, request: Join, token: Token, now: Moment) -> list[Effect]:

@@ -9,9 +9,9 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
-from broker.coordinators.groups.consumer.answers import Beaten, ConsumerDescribed, DescribedMember, generation_of
-from broker.coordinators.groups.consumer.assignors import ASSIGNORS, Wants
-from broker.coordinators.groups.consumer.facts import (
+from squall.broker.coordinators.groups.consumer.answers import Beaten, ConsumerDescribed, DescribedMember, generation_of
+from squall.broker.coordinators.groups.consumer.assignors import ASSIGNORS, Wants
+from squall.broker.coordinators.groups.consumer.facts import (
     JOINS,
     LEAVES_FOR_NOW,
     ConsumerBeat,
@@ -25,15 +25,21 @@ from broker.coordinators.groups.consumer.facts import (
     Targeted,
     TargetEpoch,
 )
-from broker.coordinators.groups.consumer.group import ConsumerGroup
-from broker.coordinators.groups.consumer.matching import Matching
-from broker.coordinators.groups.consumer.migration import DISABLED, DOWNWARDS, UPWARDS, downgraded, is_of_classics
-from broker.coordinators.groups.consumer.reconciliation import Reconciliation
-from broker.coordinators.groups.consumer.rules import ConsumerRules, leaves, wrong_with
-from broker.coordinators.groups.consumer.sessions import Sessions
-from broker.coordinators.groups.consumer.sizes import as_many_as_fit, of_downgrade, of_names, of_removal
-from broker.coordinators.groups.consumer.topics import metadata_hash
-from broker.coordinators.groups.values import (
+from squall.broker.coordinators.groups.consumer.group import ConsumerGroup
+from squall.broker.coordinators.groups.consumer.matching import Matching
+from squall.broker.coordinators.groups.consumer.migration import (
+    DISABLED,
+    DOWNWARDS,
+    UPWARDS,
+    downgraded,
+    is_of_classics,
+)
+from squall.broker.coordinators.groups.consumer.reconciliation import Reconciliation
+from squall.broker.coordinators.groups.consumer.rules import ConsumerRules, leaves, wrong_with
+from squall.broker.coordinators.groups.consumer.sessions import Sessions
+from squall.broker.coordinators.groups.consumer.sizes import as_many_as_fit, of_downgrade, of_names, of_removal
+from squall.broker.coordinators.groups.consumer.topics import metadata_hash
+from squall.broker.coordinators.groups.values import (
     Answer,
     Append,
     Effect,
@@ -46,16 +52,16 @@ from broker.coordinators.groups.values import (
     Token,
     Written,
 )
-from broker.coordinators.patterns import BadPattern
-from broker.protocol.errors import ErrorCode
+from squall.broker.coordinators.patterns import BadPattern
+from squall.broker.protocol.errors import ErrorCode
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from broker.coordinators.groups.consumer.facts import Classic, ConsumerDescribe, Place
-    from broker.coordinators.groups.consumer.topics import Topics
-    from broker.coordinators.groups.ledger import Ledger
-    from broker.coordinators.groups.values import Join
+    from squall.broker.coordinators.groups.consumer.facts import Classic, ConsumerDescribe, Place
+    from squall.broker.coordinators.groups.consumer.topics import Topics
+    from squall.broker.coordinators.groups.ledger import Ledger
+    from squall.broker.coordinators.groups.values import Join
 
 MOST_CHARACTERS_MATCHED: Final = 100_000
 """Of topics' names, for all expressions but the first that a heartbeat writes: the log takes a batch of one MiB."""

@@ -4,17 +4,17 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from broker.coordinators.groups.consumer.group import by_topic
-from broker.protocol.coordinator_frame import decode_versioned, encode_versioned
-from broker.protocol.schema.consumer_protocol import (
+from squall.broker.coordinators.groups.consumer.group import by_topic
+from squall.broker.protocol.coordinator_frame import decode_versioned, encode_versioned
+from squall.broker.protocol.schema.consumer_protocol import (
     ConsumerProtocolAssignment,
     ConsumerProtocolAssignmentTopicPartition,
     ConsumerProtocolSubscription,
 )
 
 if TYPE_CHECKING:
-    from broker.coordinators.groups.consumer.facts import Place
-    from broker.coordinators.groups.consumer.topics import Topics
+    from squall.broker.coordinators.groups.consumer.facts import Place
+    from squall.broker.coordinators.groups.consumer.topics import Topics
 
 
 class Wanted(NamedTuple):

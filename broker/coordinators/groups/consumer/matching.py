@@ -9,13 +9,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from broker.coordinators.patterns import BadPattern, Pattern
+from squall.broker.coordinators.patterns import BadPattern, Pattern
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-    from broker.coordinators.groups.consumer.topics import Topics
-    from broker.coordinators.patterns import Search
+    from squall.broker.coordinators.groups.consumer.topics import Topics
+    from squall.broker.coordinators.patterns import Search
 
 MOST_KEPT: Final = 100
 """Compiled expressions."""

@@ -9,8 +9,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from broker.coordinators.groups.consumer import embedded
-from broker.coordinators.groups.consumer.facts import (
+from squall.broker.coordinators.groups.consumer import embedded
+from squall.broker.coordinators.groups.consumer.facts import (
     Classic,
     ConsumerWritten,
     Current,
@@ -23,16 +23,16 @@ from broker.coordinators.groups.consumer.facts import (
     Targeted,
     TargetEpoch,
 )
-from broker.coordinators.groups.consumer.topics import metadata_hash
-from broker.coordinators.groups.rules import CONSUMER
-from broker.coordinators.groups.values import GroupRecord, GroupWritten, MemberRecord, Moment, Written
-from broker.protocol.errors import MalformedFrame
+from squall.broker.coordinators.groups.consumer.topics import metadata_hash
+from squall.broker.coordinators.groups.rules import CONSUMER
+from squall.broker.coordinators.groups.values import GroupRecord, GroupWritten, MemberRecord, Moment, Written
+from squall.broker.protocol.errors import MalformedFrame
 
 if TYPE_CHECKING:
-    from broker.coordinators.groups.classic import ClassicGroup
-    from broker.coordinators.groups.consumer.facts import Place
-    from broker.coordinators.groups.consumer.group import ConsumerGroup
-    from broker.coordinators.groups.consumer.topics import Topics
+    from squall.broker.coordinators.groups.classic import ClassicGroup
+    from squall.broker.coordinators.groups.consumer.facts import Place
+    from squall.broker.coordinators.groups.consumer.group import ConsumerGroup
+    from squall.broker.coordinators.groups.consumer.topics import Topics
 
 UPWARDS, DOWNWARDS = ("bidirectional", "upgrade"), ("bidirectional", "downgrade")
 """Policies that allow it."""

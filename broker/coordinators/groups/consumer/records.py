@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from broker.coordinators.groups.consumer.facts import (
+from squall.broker.coordinators.groups.consumer.facts import (
     Classic,
     ConsumerWritten,
     Current,
@@ -20,14 +20,14 @@ from broker.coordinators.groups.consumer.facts import (
     Targeted,
     TargetEpoch,
 )
-from broker.coordinators.groups.consumer.group import by_topic
-from broker.protocol.coordinator_frame import encode_key, encode_versioned
-from broker.protocol.schema import group_records as wire
+from squall.broker.coordinators.groups.consumer.group import by_topic
+from squall.broker.protocol.coordinator_frame import encode_key, encode_versioned
+from squall.broker.protocol.schema import group_records as wire
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from broker.protocol.wire import Message
+    from squall.broker.protocol.wire import Message
 
 VERSION = 0
 """Of all values."""

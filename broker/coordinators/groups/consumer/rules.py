@@ -8,13 +8,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from broker.coordinators.groups.consumer.facts import JOINS, LEAVES, LEAVES_FOR_NOW, ConsumerBeat, Place
-from broker.coordinators.groups.values import NO_MEMBER, Commit, State, TxnCommit
-from broker.protocol.errors import ErrorCode
+from squall.broker.coordinators.groups.consumer.facts import JOINS, LEAVES, LEAVES_FOR_NOW, ConsumerBeat, Place
+from squall.broker.coordinators.groups.values import NO_MEMBER, Commit, State, TxnCommit
+from squall.broker.protocol.errors import ErrorCode
 
 if TYPE_CHECKING:
-    from broker.coordinators.groups.consumer.group import ConsumerGroup
-    from broker.coordinators.groups.values import FetchOffsets
+    from squall.broker.coordinators.groups.consumer.group import ConsumerGroup
+    from squall.broker.coordinators.groups.values import FetchOffsets
 
 EPOCHS_FROM = 9
 """First version of OffsetCommit whose clients know member epochs."""

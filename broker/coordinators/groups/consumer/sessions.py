@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from broker.coordinators.groups.consumer.facts import MemberState
+from squall.broker.coordinators.groups.consumer.facts import MemberState
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from broker.coordinators.groups.consumer.group import ConsumerGroup
+    from squall.broker.coordinators.groups.consumer.group import ConsumerGroup
 
 AGAIN_MS = 500
 """A member whose end could not be written down is looked at again after this."""

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from broker.coordinators.groups.consumer.group import by_topic
-from broker.coordinators.groups.consumer.migration import common_protocols
+from squall.broker.coordinators.groups.consumer.group import by_topic
+from squall.broker.coordinators.groups.consumer.migration import common_protocols
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from broker.coordinators.groups.consumer.facts import Subscription
-    from broker.coordinators.groups.consumer.group import ConsumerGroup
-    from broker.coordinators.groups.consumer.topics import Topics
+    from squall.broker.coordinators.groups.consumer.facts import Subscription
+    from squall.broker.coordinators.groups.consumer.group import ConsumerGroup
+    from squall.broker.coordinators.groups.consumer.topics import Topics
 
 OF_A_BATCH: Final = 200
 """With the records of which a group has one each."""

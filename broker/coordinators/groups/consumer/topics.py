@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Protocol
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-    from broker.cluster.image import ClusterImage
+    from squall.broker.cluster.image import ClusterImage
 
 NO_TOPICS = 0
 """The hash where no topic exists."""

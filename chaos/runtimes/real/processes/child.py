@@ -12,9 +12,9 @@ from pathlib import Path
 
 import trio
 
-from chaos.errors import HarnessError
-from chaos.runtimes.real.proc import run_state
-from chaos.runtimes.real.processes.registry import MARK, Registration
+from squall.chaos.errors import HarnessError
+from squall.chaos.runtimes.real.proc import run_state
+from squall.chaos.runtimes.real.processes.registry import MARK, Registration
 
 PACKAGES = Path(__file__).resolve().parents[4]
 """Where the packages of this project stand: brokers import theirs from here."""

@@ -7,7 +7,7 @@ import socket
 from collections.abc import Collection
 from pathlib import Path
 
-from chaos.errors import HarnessError
+from squall.chaos.errors import HarnessError
 
 LOOPBACK = "127.0.0.1"
 LOWEST, HIGHEST = 10_000, 65_535

@@ -11,17 +11,17 @@ from pathlib import Path
 
 import trio
 
-from chaos.errors import HarnessError
-from chaos.runtimes.contract import Evidence, Frames, Link, LinkFault
-from chaos.runtimes.layout import proxy_name, shown
-from chaos.runtimes.real.framed_links import FramedLinks, Routes, led_through, routes_text
-from chaos.runtimes.real.processes.child import PACKAGES, POLL_S, Child, start
-from chaos.runtimes.real.processes.ports import LOOPBACK, free_ports
-from chaos.runtimes.real.processes.registry import Registration, claimed_ports, locked
-from chaos.runtimes.real.proxied_links import ProxiedLinks
-from chaos.runtimes.real.toxiproxy_api import ToxiproxyApi
-from chaos.runtimes.real.toxiproxy_transport import ToxiproxyError
-from checkers.sent import RELAY_FILE
+from squall.chaos.errors import HarnessError
+from squall.chaos.runtimes.contract import Evidence, Frames, Link, LinkFault
+from squall.chaos.runtimes.layout import proxy_name, shown
+from squall.chaos.runtimes.real.framed_links import FramedLinks, Routes, led_through, routes_text
+from squall.chaos.runtimes.real.processes.child import PACKAGES, POLL_S, Child, start
+from squall.chaos.runtimes.real.processes.ports import LOOPBACK, free_ports
+from squall.chaos.runtimes.real.processes.registry import Registration, claimed_ports, locked
+from squall.chaos.runtimes.real.proxied_links import ProxiedLinks
+from squall.chaos.runtimes.real.toxiproxy_api import ToxiproxyApi
+from squall.chaos.runtimes.real.toxiproxy_transport import ToxiproxyError
+from squall.checkers.sent import RELAY_FILE
 
 READY_S = 10.0
 END_S = 2.0
@@ -159,7 +159,7 @@ async def _start_relay(
     control = (LOOPBACK, ports[-1])
     routes = log.with_suffix(".json")
     routes.write_text(routes_text(control, [way for ways in through for way in ways], log.with_name(RELAY_FILE)))
-    command = [sys.executable, "-P", "-m", "chaos.runtimes.real.frame_relay", str(routes)]
+    command = [sys.executable, "-P", "-m", "squall.chaos.runtimes.real.frame_relay", str(routes)]
     path = {"PYTHONPATH": os.pathsep.join(filter(None, (str(PACKAGES), os.environ.get("PYTHONPATH"))))}
     child = start("frame relay", command, log=log, registration=registration, env=path)
     links = FramedLinks(control, framed)

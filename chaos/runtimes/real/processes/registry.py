@@ -16,8 +16,8 @@ from pathlib import Path
 
 import msgspec
 
-from chaos.runtimes.real.proc import ProcessId, environment, identify, is_alive, namespace
-from chaos.toolchain.cache import cache_folder
+from squall.chaos.runtimes.real.proc import ProcessId, environment, identify, is_alive, namespace
+from squall.chaos.toolchain.cache import cache_folder
 
 MARK = "SQUALL_RUN"
 """Environment variable of every process of a run; its value is the run's id."""

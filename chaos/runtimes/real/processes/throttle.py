@@ -12,7 +12,7 @@ import threading
 import time
 from dataclasses import dataclass
 
-from chaos.runtimes.real.proc import run_state
+from squall.chaos.runtimes.real.proc import run_state
 
 PERIOD_S = 0.1
 TICKS_PER_S = os.sysconf("SC_CLK_TCK")

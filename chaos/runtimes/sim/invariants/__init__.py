@@ -4,7 +4,7 @@ Every invariant is a small pure function with its definition and its source in t
 the world; `Known` is what it knows of a partition, above all the ledger of committed batches.
 """
 
-from chaos.runtimes.sim.invariants import (
+from squall.chaos.runtimes.sim.invariants import (
     acks,
     commitment,
     decisions,
@@ -17,10 +17,10 @@ from chaos.runtimes.sim.invariants import (
     replicas,
     transactions,
 )
-from chaos.runtimes.sim.invariants.promise import Promise
-from chaos.runtimes.sim.invariants.table import INVARIANTS, Invariant, When
-from chaos.runtimes.sim.invariants.violation import Violation
-from chaos.runtimes.sim.invariants.watch import Watch
+from squall.chaos.runtimes.sim.invariants.promise import Promise
+from squall.chaos.runtimes.sim.invariants.table import INVARIANTS, Invariant, When
+from squall.chaos.runtimes.sim.invariants.violation import Violation
+from squall.chaos.runtimes.sim.invariants.watch import Watch
 
 ROOMS = (acks, commitment, decisions, derived, groups, metadata, one_order, producers, reads, replicas, transactions)
 """Whoever is imported has entered its invariants into the table."""

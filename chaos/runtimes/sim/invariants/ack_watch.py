@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any, Protocol
 
-from chaos.runtimes.sim.invariants import sight
-from chaos.runtimes.sim.invariants.acks import Ack
-from chaos.runtimes.sim.invariants.durable import durable_end
+from squall.chaos.runtimes.sim.invariants import sight
+from squall.chaos.runtimes.sim.invariants.acks import Ack
+from squall.chaos.runtimes.sim.invariants.durable import durable_end
 
 if TYPE_CHECKING:
-    from chaos.runtimes.sim.invariants.known import Known
+    from squall.chaos.runtimes.sim.invariants.known import Known
 
 
 class Seen(Protocol):

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from chaos.runtimes.sim.invariants.table import When, invariant
+from squall.chaos.runtimes.sim.invariants.table import When, invariant
 
 if TYPE_CHECKING:
-    from chaos.runtimes.sim.invariants.known import Known
+    from squall.chaos.runtimes.sim.invariants.known import Known
 
 
 class Ack(NamedTuple):

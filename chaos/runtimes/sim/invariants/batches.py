@@ -7,10 +7,10 @@ from collections.abc import Iterable, Iterator, Sequence
 from operator import attrgetter
 from typing import Final, NamedTuple
 
-from chaos.runtimes.sim.invariants.group_journal import GroupJournal
-from chaos.runtimes.sim.invariants.headers import Batch, read
-from chaos.runtimes.sim.invariants.journal import Journal
-from chaos.runtimes.sim.invariants.log_replay import LogReplay
+from squall.chaos.runtimes.sim.invariants.group_journal import GroupJournal
+from squall.chaos.runtimes.sim.invariants.headers import Batch, read
+from squall.chaos.runtimes.sim.invariants.journal import Journal
+from squall.chaos.runtimes.sim.invariants.log_replay import LogReplay
 
 
 class Written(NamedTuple):

@@ -5,17 +5,17 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from chaos.runtimes.sim.invariants.derived import epochs_of, indexed, wrong_in
-from chaos.runtimes.sim.invariants.known import STANDING, Lost, Read
-from chaos.runtimes.sim.invariants.producers import Producer
-from chaos.runtimes.sim.invariants.table import Invariant, When, entered
+from squall.chaos.runtimes.sim.invariants.derived import epochs_of, indexed, wrong_in
+from squall.chaos.runtimes.sim.invariants.known import STANDING, Lost, Read
+from squall.chaos.runtimes.sim.invariants.producers import Producer
+from squall.chaos.runtimes.sim.invariants.table import Invariant, When, entered
 
 if TYPE_CHECKING:
-    from broker.cluster.image import PartitionImage
-    from broker.log.log import Log
-    from chaos.runtimes.sim.invariants.acks import Ack
-    from chaos.runtimes.sim.invariants.batches import Batch, Copy, Written
-    from chaos.runtimes.sim.invariants.known import Known, View
+    from squall.broker.cluster.image import PartitionImage
+    from squall.broker.log.log import Log
+    from squall.chaos.runtimes.sim.invariants.acks import Ack
+    from squall.chaos.runtimes.sim.invariants.batches import Batch, Copy, Written
+    from squall.chaos.runtimes.sim.invariants.known import Known, View
 
 Report = Callable[[Invariant, str, "int | None", "Known | None", Mapping[str, Any]], None]
 """Takes the invariant, what is wrong, the node, the partition, and more details."""

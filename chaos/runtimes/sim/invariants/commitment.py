@@ -8,12 +8,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from chaos.runtimes.sim.invariants.table import When, invariant
+from squall.chaos.runtimes.sim.invariants.table import When, invariant
 
 if TYPE_CHECKING:
-    from broker.cluster.image import PartitionImage
-    from chaos.runtimes.sim.invariants.batches import Written
-    from chaos.runtimes.sim.invariants.known import Known, View
+    from squall.broker.cluster.image import PartitionImage
+    from squall.chaos.runtimes.sim.invariants.batches import Written
+    from squall.chaos.runtimes.sim.invariants.known import Known, View
 
 
 def lacks(known: Known, node: int) -> str:

@@ -15,19 +15,19 @@ from types import ModuleType
 from typing import TYPE_CHECKING, Any, Final
 from weakref import WeakKeyDictionary
 
-from broker.apis import asking, committed_offsets, consumer_groups, groups, transactions, txn_offsets
-from broker.apis.produce import ProduceApi
-from broker.controller.controller import Controller
-from broker.net.served import FORWARDED
-from broker.net.server import Server
-from broker.protocol.apis import ApiKey
-from broker.replicas.coordinators.producer_ids import ProducerIds
-from broker.replicas.replica_manager import ReplicaManager
-from chaos.runtimes.sim.invariants.one_order import Effect
+from squall.broker.apis import asking, committed_offsets, consumer_groups, groups, transactions, txn_offsets
+from squall.broker.apis.produce import ProduceApi
+from squall.broker.controller.controller import Controller
+from squall.broker.net.served import FORWARDED
+from squall.broker.net.server import Server
+from squall.broker.protocol.apis import ApiKey
+from squall.broker.replicas.coordinators.producer_ids import ProducerIds
+from squall.broker.replicas.replica_manager import ReplicaManager
+from squall.chaos.runtimes.sim.invariants.one_order import Effect
 
 if TYPE_CHECKING:
-    from broker.net.connection import Connection
-    from chaos.runtimes.sim.invariants.known import Asked
+    from squall.broker.net.connection import Connection
+    from squall.chaos.runtimes.sim.invariants.known import Asked
 
 BY_ANSWER: Final = frozenset({*FORWARDED, ApiKey.LIST_OFFSETS})
 """What a client asks of these may take effect, or look, at any time until it is answered."""

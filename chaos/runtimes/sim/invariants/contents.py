@@ -6,7 +6,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 if TYPE_CHECKING:
-    from broker.cluster.image import Broker, PartitionImage
+    from squall.broker.cluster.image import Broker, PartitionImage
 
 NOT_KNOWN: Final = -1
 """The offset at which a broker was registered, or a feature changed, where no log has the record."""

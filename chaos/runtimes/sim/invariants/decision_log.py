@@ -9,12 +9,12 @@ from collections.abc import Callable, Iterable
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar
 
-from broker.cluster.image import TOPIC_RESOURCE, Broker, PartitionImage, Topic
-from broker.protocol.schema import metadata_records as records
-from chaos.runtimes.sim.invariants.contents import NOT_KNOWN
+from squall.broker.cluster.image import TOPIC_RESOURCE, Broker, PartitionImage, Topic
+from squall.broker.protocol.schema import metadata_records as records
+from squall.chaos.runtimes.sim.invariants.contents import NOT_KNOWN
 
 if TYPE_CHECKING:
-    from broker.cluster.image import ClusterImage
+    from squall.broker.cluster.image import ClusterImage
 
 T = TypeVar("T")
 LEADER_STAYS: Final = -2

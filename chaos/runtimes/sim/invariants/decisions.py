@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from chaos.runtimes.sim.invariants.contents import NOT_KNOWN, Contents
-from chaos.runtimes.sim.invariants.state_words import of_image
-from chaos.runtimes.sim.invariants.table import When, invariant
+from squall.chaos.runtimes.sim.invariants.contents import NOT_KNOWN, Contents
+from squall.chaos.runtimes.sim.invariants.state_words import of_image
+from squall.chaos.runtimes.sim.invariants.table import When, invariant
 
 if TYPE_CHECKING:
-    from broker.cluster.image import PartitionImage
-    from chaos.runtimes.sim.invariants.known import Known
+    from squall.broker.cluster.image import PartitionImage
+    from squall.chaos.runtimes.sim.invariants.known import Known
 
 STATE = "Vanlightly, KIP-966: ValidControllerState"
 

@@ -6,17 +6,17 @@ from bisect import bisect_right
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from broker.log.checkpoints import LOG_STARTS
-from broker.log.segment import INDEX, LOG, TIME_INDEX, file_name
-from broker.protocol.records import HEADER, HEADER_SIZE, LENGTH_OVERHEAD
-from chaos.runtimes.sim.invariants.durable import offsets_in
-from chaos.runtimes.sim.invariants.sight import entries_of, peek
-from chaos.runtimes.sim.invariants.table import When, invariant
+from squall.broker.log.checkpoints import LOG_STARTS
+from squall.broker.log.segment import INDEX, LOG, TIME_INDEX, file_name
+from squall.broker.protocol.records import HEADER, HEADER_SIZE, LENGTH_OVERHEAD
+from squall.chaos.runtimes.sim.invariants.durable import offsets_in
+from squall.chaos.runtimes.sim.invariants.sight import entries_of, peek
+from squall.chaos.runtimes.sim.invariants.table import When, invariant
 
 if TYPE_CHECKING:
-    from broker.log.log import Log
-    from broker.log.segment import Segment
-    from chaos.runtimes.sim.invariants.headers import Batch
+    from squall.broker.log.log import Log
+    from squall.broker.log.segment import Segment
+    from squall.chaos.runtimes.sim.invariants.headers import Batch
 
 
 class Row(NamedTuple):

@@ -6,15 +6,15 @@ from bisect import bisect_right
 from math import inf
 from typing import TYPE_CHECKING, Any
 
-from broker.control.kraft.snapshot_store import id_of
-from broker.log.checkpoints import RECOVERY_POINTS
-from broker.log.segment import LOG, file_name
-from chaos.runtimes.sim.disk_names import FileNode, Folder
-from chaos.runtimes.sim.invariants.batches import read
+from squall.broker.control.kraft.snapshot_store import id_of
+from squall.broker.log.checkpoints import RECOVERY_POINTS
+from squall.broker.log.segment import LOG, file_name
+from squall.chaos.runtimes.sim.disk_names import FileNode, Folder
+from squall.chaos.runtimes.sim.invariants.batches import read
 
 if TYPE_CHECKING:
-    from broker.log.log import Log
-    from chaos.runtimes.sim.disk_content import Content
+    from squall.broker.log.log import Log
+    from squall.chaos.runtimes.sim.disk_content import Content
 
 
 def durable_end(log: Log, disk: Any) -> int:

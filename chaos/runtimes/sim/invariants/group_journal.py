@@ -6,11 +6,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
-from broker.protocol.coordinator_frame import decode_group_record, decode_versioned
-from broker.protocol.errors import MalformedFrame
-from broker.protocol.records import HEADER, BatchHeader, decode_batch
-from broker.protocol.schema.consumer_protocol import ConsumerProtocolAssignment
-from broker.protocol.schema.group_records import (
+from squall.broker.protocol.coordinator_frame import decode_group_record, decode_versioned
+from squall.broker.protocol.errors import MalformedFrame
+from squall.broker.protocol.records import HEADER, BatchHeader, decode_batch
+from squall.broker.protocol.schema.consumer_protocol import ConsumerProtocolAssignment
+from squall.broker.protocol.schema.group_records import (
     ConsumerGroupCurrentMemberAssignmentKey,
     ConsumerGroupCurrentMemberAssignmentValue,
     GroupMetadataKey,
@@ -18,7 +18,7 @@ from broker.protocol.schema.group_records import (
     OffsetCommitKey,
     OffsetCommitValue,
 )
-from chaos.runtimes.sim.invariants.headers import Batch
+from squall.chaos.runtimes.sim.invariants.headers import Batch
 
 Place = tuple[str | bytes, int]
 """Of a topic by its name, or, where members epochs are spoken of (KIP-848), by its id."""

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
-from chaos.runtimes.sim.invariants import sight
-from chaos.runtimes.sim.invariants.group_words import records_of
-from chaos.runtimes.sim.invariants.table import When, entered
+from squall.chaos.runtimes.sim.invariants import sight
+from squall.chaos.runtimes.sim.invariants.group_words import records_of
+from squall.chaos.runtimes.sim.invariants.table import When, entered
 
 if TYPE_CHECKING:
-    from chaos.runtimes.sim.invariants.books import Report
-    from chaos.runtimes.sim.invariants.group_journal import GroupJournal
-    from chaos.runtimes.sim.invariants.known import Known
+    from squall.chaos.runtimes.sim.invariants.books import Report
+    from squall.chaos.runtimes.sim.invariants.group_journal import GroupJournal
+    from squall.chaos.runtimes.sim.invariants.known import Known
 
 GROUPS_LOG: Final = "__consumer_offsets"
 

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 if TYPE_CHECKING:
-    from chaos.runtimes.sim.invariants.group_journal import Books, Generation, Position, Positions
+    from squall.chaos.runtimes.sim.invariants.group_journal import Books, Generation, Position, Positions
 
 SHORT = 40
 """Letters of a value that are said at most."""

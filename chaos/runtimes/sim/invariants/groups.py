@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
-from chaos.runtimes.sim.invariants.group_words import difference
-from chaos.runtimes.sim.invariants.table import When, invariant
+from squall.chaos.runtimes.sim.invariants.group_words import difference
+from squall.chaos.runtimes.sim.invariants.table import When, invariant
 
 if TYPE_CHECKING:
-    from chaos.runtimes.sim.invariants.group_journal import Books, Owned, Place, Positions
+    from squall.chaos.runtimes.sim.invariants.group_journal import Books, Owned, Place, Positions
 
 
 @invariant("group-state-is-a-replay", When.GROUPS, "KIP-98, KIP-848: a coordinator knows what its log says")

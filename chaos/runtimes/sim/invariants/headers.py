@@ -9,9 +9,9 @@ from typing import NamedTuple
 
 from crc32c import crc32c
 
-from broker.env import Buffer
-from broker.protocol.errors import MalformedFrame
-from broker.protocol.records import (
+from squall.broker.env import Buffer
+from squall.broker.protocol.errors import MalformedFrame
+from squall.broker.protocol.records import (
     CONTROL_BIT,
     CRC_FROM,
     HEADER,

@@ -8,19 +8,19 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from broker.protocol.errors import MalformedFrame
-from chaos.runtimes.sim.invariants import sight
-from chaos.runtimes.sim.invariants.contents import Leveled
-from chaos.runtimes.sim.invariants.decision_log import Decided, DecisionLog
-from chaos.runtimes.sim.invariants.durable import snapshot_ends
-from chaos.runtimes.sim.invariants.table import When, entered
+from squall.broker.protocol.errors import MalformedFrame
+from squall.chaos.runtimes.sim.invariants import sight
+from squall.chaos.runtimes.sim.invariants.contents import Leveled
+from squall.chaos.runtimes.sim.invariants.decision_log import Decided, DecisionLog
+from squall.chaos.runtimes.sim.invariants.durable import snapshot_ends
+from squall.chaos.runtimes.sim.invariants.table import When, entered
 
 if TYPE_CHECKING:
-    from broker.cluster.image import ClusterImage
-    from broker.log.log import Log
-    from chaos.runtimes.sim.invariants.books import Report
-    from chaos.runtimes.sim.invariants.contents import Contents
-    from chaos.runtimes.sim.invariants.known import Cluster
+    from squall.broker.cluster.image import ClusterImage
+    from squall.broker.log.log import Log
+    from squall.chaos.runtimes.sim.invariants.books import Report
+    from squall.chaos.runtimes.sim.invariants.contents import Contents
+    from squall.chaos.runtimes.sim.invariants.known import Cluster
 
 MOST_IMAGES = 4096
 """Offsets for which the cluster is kept as its records had it, to compare images with."""

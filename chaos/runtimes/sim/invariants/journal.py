@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from broker.protocol.coordinator_frame import decode_transaction_record
-from broker.protocol.errors import MalformedFrame
-from broker.protocol.records import HEADER, BatchHeader, decode_batch
-from broker.protocol.schema.transaction_records import TransactionLogKey, TransactionLogValue
-from chaos.runtimes.sim.invariants.headers import Batch
+from squall.broker.protocol.coordinator_frame import decode_transaction_record
+from squall.broker.protocol.errors import MalformedFrame
+from squall.broker.protocol.records import HEADER, BatchHeader, decode_batch
+from squall.broker.protocol.schema.transaction_records import TransactionLogKey, TransactionLogValue
+from squall.chaos.runtimes.sim.invariants.headers import Batch
 
 Place = tuple[str, int]
 PREPARE_COMMIT, PREPARE_ABORT, COMPLETE_COMMIT, COMPLETE_ABORT = 2, 3, 4, 5

@@ -6,15 +6,15 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from chaos.runtimes.sim.invariants.batches import Copy, Ledger, Written, are_alike
-from chaos.runtimes.sim.invariants.journal import Decoded
-from chaos.runtimes.sim.invariants.log_replay import LogReplay
-from chaos.runtimes.sim.invariants.producers import Producer
-from chaos.runtimes.sim.invariants.promise import Promise
+from squall.chaos.runtimes.sim.invariants.batches import Copy, Ledger, Written, are_alike
+from squall.chaos.runtimes.sim.invariants.journal import Decoded
+from squall.chaos.runtimes.sim.invariants.log_replay import LogReplay
+from squall.chaos.runtimes.sim.invariants.producers import Producer
+from squall.chaos.runtimes.sim.invariants.promise import Promise
 
 if TYPE_CHECKING:
-    from broker.cluster.image import Broker, PartitionImage
-    from broker.replication import Partition
+    from squall.broker.cluster.image import Broker, PartitionImage
+    from squall.broker.replication import Partition
 
 RECOVERING: Final = 1
 """`PartitionImage.leader_recovery_state` of a leader from outside the ISR."""

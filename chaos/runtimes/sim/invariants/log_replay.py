@@ -10,8 +10,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
-from broker.protocol.records import CONTROL_BIT, TRANSACTIONAL_BIT
-from chaos.runtimes.sim.invariants.headers import Batch
+from squall.broker.protocol.records import CONTROL_BIT, TRANSACTIONAL_BIT
+from squall.chaos.runtimes.sim.invariants.headers import Batch
 
 WINDOW: Final = 5
 """Newest batches of a producer that are known again: Kafka's ProducerStateEntry.NUM_BATCHES_TO_RETAIN."""

@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from broker.protocol.ids import NO_NODE
-from chaos.runtimes.sim.invariants.batches import Copy, Ledger, are_alike
-from chaos.runtimes.sim.invariants.table import When, invariant
+from squall.broker.protocol.ids import NO_NODE
+from squall.chaos.runtimes.sim.invariants.batches import Copy, Ledger, are_alike
+from squall.chaos.runtimes.sim.invariants.table import When, invariant
 
 
 class Seat(NamedTuple):

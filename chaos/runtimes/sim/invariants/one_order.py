@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from broker.protocol.apis import ApiKey
-from chaos.runtimes.sim.invariants.table import When, invariant
+from squall.broker.protocol.apis import ApiKey
+from squall.chaos.runtimes.sim.invariants.table import When, invariant
 
 
 class Effect(NamedTuple):

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from chaos.runtimes.sim.invariants.table import When, invariant
+from squall.chaos.runtimes.sim.invariants.table import When, invariant
 
 if TYPE_CHECKING:
-    from chaos.runtimes.sim.invariants.batches import Batch
+    from squall.chaos.runtimes.sim.invariants.batches import Batch
 
 SEQUENCES: Final = 2**31
 """Sequences wrap from the one before this to 0."""

@@ -1,4 +1,6 @@
-"""What a configuration promises: what an invariant may demand depends on it. The matrix is `checkers.guarantees`."""
+"""What a configuration promises: what an invariant may demand depends on it. The matrix is
+`squall.checkers.guarantees`.
+"""
 
 from __future__ import annotations
 

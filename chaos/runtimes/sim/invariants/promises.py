@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from broker.cluster.image import TOPIC_RESOURCE
-from broker.cluster.settings import altered_settings, with_altered
-from broker.config.topic import topic_config
-from broker.controller.elections import elr_enabled
-from chaos.runtimes.sim.invariants.promise import Promise
+from squall.broker.cluster.image import TOPIC_RESOURCE
+from squall.broker.cluster.settings import altered_settings, with_altered
+from squall.broker.config.topic import topic_config
+from squall.broker.controller.elections import elr_enabled
+from squall.chaos.runtimes.sim.invariants.promise import Promise
 
 if TYPE_CHECKING:
-    from broker.cluster.image import ClusterImage
-    from broker.config import BrokerConfig
-    from chaos.runtimes.sim.invariants.decision_log import DecisionLog
+    from squall.broker.cluster.image import ClusterImage
+    from squall.broker.config import BrokerConfig
+    from squall.chaos.runtimes.sim.invariants.decision_log import DecisionLog
 
 
 class Promises:

@@ -4,20 +4,20 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from broker.control.kraft.quorum_storage import STATE_FILE
-from broker.protocol.ids import NO_NODE
-from chaos.runtimes.sim.invariants import sight
-from chaos.runtimes.sim.invariants.batches import Copy
-from chaos.runtimes.sim.invariants.derived import epochs_of, indexed, wrong_in
-from chaos.runtimes.sim.invariants.durable import durable_end, newest_snapshot_end, snapshot_ends
-from chaos.runtimes.sim.invariants.metadata import Quorum
-from chaos.runtimes.sim.invariants.table import INVARIANTS, When, entered
+from squall.broker.control.kraft.quorum_storage import STATE_FILE
+from squall.broker.protocol.ids import NO_NODE
+from squall.chaos.runtimes.sim.invariants import sight
+from squall.chaos.runtimes.sim.invariants.batches import Copy
+from squall.chaos.runtimes.sim.invariants.derived import epochs_of, indexed, wrong_in
+from squall.chaos.runtimes.sim.invariants.durable import durable_end, newest_snapshot_end, snapshot_ends
+from squall.chaos.runtimes.sim.invariants.metadata import Quorum
+from squall.chaos.runtimes.sim.invariants.table import INVARIANTS, When, entered
 
 if TYPE_CHECKING:
-    from broker.log.log import Log
-    from chaos.runtimes.sim.invariants.batches import Written
-    from chaos.runtimes.sim.invariants.books import Report
-    from chaos.runtimes.sim.invariants.metadata import Seat
+    from squall.broker.log.log import Log
+    from squall.chaos.runtimes.sim.invariants.batches import Written
+    from squall.chaos.runtimes.sim.invariants.books import Report
+    from squall.chaos.runtimes.sim.invariants.metadata import Seat
 
 FORGOTTEN = (0, NO_NODE, NO_NODE)
 """What a node without a quorum-state file starts with."""

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from chaos.runtimes.sim.invariants.known import FOLLOWER
-from chaos.runtimes.sim.invariants.table import When, invariant
+from squall.chaos.runtimes.sim.invariants.known import FOLLOWER
+from squall.chaos.runtimes.sim.invariants.table import When, invariant
 
 if TYPE_CHECKING:
-    from chaos.runtimes.sim.invariants.known import Known, View
+    from squall.chaos.runtimes.sim.invariants.known import Known, View
 
 OWN = "Kafka: Partition and ReplicaManager; no specification says it"
 

@@ -11,35 +11,35 @@ from collections.abc import Iterable, Iterator, Mapping
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Protocol
 
-from broker.cluster.names import METADATA_TOPIC
-from broker.env import Buffer
-from broker.log.checkpoints import LEADER_EPOCHS
-from broker.log.segment import ABORTED_INDEX, LOG, file_name
-from broker.protocol.metadata_frame import decode_metadata_record
-from broker.protocol.records import HEADER, BatchHeader, decode_batch
-from broker.quorum.state import DamagedQuorumState, QuorumState
-from chaos.runtimes.sim.invariants.batches import AnyJournal, Batch, Copy, read
-from chaos.runtimes.sim.invariants.contents import Contents, Leveled
-from chaos.runtimes.sim.invariants.group_journal import Books, Generation, Member, Position
-from chaos.runtimes.sim.invariants.journal import Entry
-from chaos.runtimes.sim.invariants.known import FOLLOWER, IDLE, LEADER, View
-from chaos.runtimes.sim.invariants.log_replay import Ended, Sender, Sent
-from chaos.runtimes.sim.invariants.metadata import Seat
-from chaos.runtimes.sim.invariants.transactions import Remembered
+from squall.broker.cluster.names import METADATA_TOPIC
+from squall.broker.env import Buffer
+from squall.broker.log.checkpoints import LEADER_EPOCHS
+from squall.broker.log.segment import ABORTED_INDEX, LOG, file_name
+from squall.broker.protocol.metadata_frame import decode_metadata_record
+from squall.broker.protocol.records import HEADER, BatchHeader, decode_batch
+from squall.broker.quorum.state import DamagedQuorumState, QuorumState
+from squall.chaos.runtimes.sim.invariants.batches import AnyJournal, Batch, Copy, read
+from squall.chaos.runtimes.sim.invariants.contents import Contents, Leveled
+from squall.chaos.runtimes.sim.invariants.group_journal import Books, Generation, Member, Position
+from squall.chaos.runtimes.sim.invariants.journal import Entry
+from squall.chaos.runtimes.sim.invariants.known import FOLLOWER, IDLE, LEADER, View
+from squall.chaos.runtimes.sim.invariants.log_replay import Ended, Sender, Sent
+from squall.chaos.runtimes.sim.invariants.metadata import Seat
+from squall.chaos.runtimes.sim.invariants.transactions import Remembered
 
 if TYPE_CHECKING:
-    from broker.cluster.image import ClusterImage
-    from broker.control.kraft.metadata_quorum import MetadataQuorum, QuorumSnapshot
-    from broker.coordinators.groups.ledger import Ledger
-    from broker.coordinators.groups.values import Committed, GroupRecord, TopicPartition
-    from broker.coordinators.transactions.shard import Shard
-    from broker.coordinators.transactions.values import Transaction
-    from broker.log.indexes import EntryFile
-    from broker.log.log import Log
-    from broker.log.producer_rules import Producer
-    from broker.replicas.hosted import Hosted
-    from broker.replication import Partition
-    from chaos.runtimes.sim.invariants.decision_log import DecisionLog
+    from squall.broker.cluster.image import ClusterImage
+    from squall.broker.control.kraft.metadata_quorum import MetadataQuorum, QuorumSnapshot
+    from squall.broker.coordinators.groups.ledger import Ledger
+    from squall.broker.coordinators.groups.values import Committed, GroupRecord, TopicPartition
+    from squall.broker.coordinators.transactions.shard import Shard
+    from squall.broker.coordinators.transactions.values import Transaction
+    from squall.broker.log.indexes import EntryFile
+    from squall.broker.log.log import Log
+    from squall.broker.log.producer_rules import Producer
+    from squall.broker.replicas.hosted import Hosted
+    from squall.broker.replication import Partition
+    from squall.chaos.runtimes.sim.invariants.decision_log import DecisionLog
 
 
 _new = tuple.__new__
@@ -71,7 +71,7 @@ class SimNode(Protocol):
 
     @property
     def node(self) -> Any:
-        """The `broker.node.Node` that runs; None while it is down."""
+        """The `squall.broker.node.Node` that runs; None while it is down."""
 
     @property
     def env(self) -> Any:

@@ -6,14 +6,14 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import fields
 from typing import TYPE_CHECKING, Any
 
-from broker.coordinators.transactions.values import STATE_NAMES, State
-from chaos.runtimes.sim.invariants.group_words import NAMES, short
+from squall.broker.coordinators.transactions.values import STATE_NAMES, State
+from squall.chaos.runtimes.sim.invariants.group_words import NAMES, short
 
 if TYPE_CHECKING:
-    from broker.cluster.image import Broker, PartitionImage
-    from chaos.runtimes.sim.invariants.contents import Contents
-    from chaos.runtimes.sim.invariants.journal import Entry, Place
-    from chaos.runtimes.sim.invariants.log_replay import Sender, Sent
+    from squall.broker.cluster.image import Broker, PartitionImage
+    from squall.chaos.runtimes.sim.invariants.contents import Contents
+    from squall.chaos.runtimes.sim.invariants.journal import Entry, Place
+    from squall.chaos.runtimes.sim.invariants.log_replay import Sender, Sent
 
 Words = tuple[str, str, str]
 """What differs, what is known of it, and what a replay of the log gives."""

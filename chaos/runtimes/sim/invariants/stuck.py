@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from chaos.runtimes.sim.invariants.known import Cluster, Known
+    from squall.chaos.runtimes.sim.invariants.known import Cluster, Known
 
 
 def what_lacks(nodes: Mapping[int, Any], partitions: Iterable[Known], cluster: Cluster) -> list[str]:

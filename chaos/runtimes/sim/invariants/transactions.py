@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
-from chaos.runtimes.sim.invariants.log_replay import Ended, Marked, Sender
-from chaos.runtimes.sim.invariants.state_words import of_id, of_open, of_producer
-from chaos.runtimes.sim.invariants.table import When, invariant
+from squall.chaos.runtimes.sim.invariants.log_replay import Ended, Marked, Sender
+from squall.chaos.runtimes.sim.invariants.state_words import of_id, of_open, of_producer
+from squall.chaos.runtimes.sim.invariants.table import When, invariant
 
 if TYPE_CHECKING:
-    from chaos.runtimes.sim.invariants.journal import Entry, Place
-    from chaos.runtimes.sim.invariants.known import Known, View
+    from squall.chaos.runtimes.sim.invariants.journal import Entry, Place
+    from squall.chaos.runtimes.sim.invariants.known import Known, View
 
 
 class Remembered(NamedTuple):

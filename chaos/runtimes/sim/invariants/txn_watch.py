@@ -5,20 +5,20 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any, Final
 
-from chaos.runtimes.sim.invariants import sight
-from chaos.runtimes.sim.invariants.group_journal import GroupJournal
-from chaos.runtimes.sim.invariants.group_watch import GROUPS_LOG
-from chaos.runtimes.sim.invariants.journal import COMPLETED, PREPARED, Journal
-from chaos.runtimes.sim.invariants.log_replay import Marked
-from chaos.runtimes.sim.invariants.table import When, entered
-from chaos.runtimes.sim.invariants.transactions import Owner, Prepared, Remembered
+from squall.chaos.runtimes.sim.invariants import sight
+from squall.chaos.runtimes.sim.invariants.group_journal import GroupJournal
+from squall.chaos.runtimes.sim.invariants.group_watch import GROUPS_LOG
+from squall.chaos.runtimes.sim.invariants.journal import COMPLETED, PREPARED, Journal
+from squall.chaos.runtimes.sim.invariants.log_replay import Marked
+from squall.chaos.runtimes.sim.invariants.table import When, entered
+from squall.chaos.runtimes.sim.invariants.transactions import Owner, Prepared, Remembered
 
 if TYPE_CHECKING:
-    from chaos.runtimes.sim.invariants.batches import AnyJournal, Batch, Copy
-    from chaos.runtimes.sim.invariants.books import Report
-    from chaos.runtimes.sim.invariants.journal import Entry, Place, Step
-    from chaos.runtimes.sim.invariants.known import Known
-    from chaos.runtimes.sim.invariants.log_replay import LogReplay
+    from squall.chaos.runtimes.sim.invariants.batches import AnyJournal, Batch, Copy
+    from squall.chaos.runtimes.sim.invariants.books import Report
+    from squall.chaos.runtimes.sim.invariants.journal import Entry, Place, Step
+    from squall.chaos.runtimes.sim.invariants.known import Known
+    from squall.chaos.runtimes.sim.invariants.log_replay import LogReplay
 
 COORDINATORS_LOG: Final = "__transaction_state"
 NEVER_FORGOTTEN_MS: Final = 86_400_000

@@ -12,33 +12,33 @@ from dataclasses import asdict
 from math import inf
 from typing import TYPE_CHECKING, Any, Protocol
 
-from chaos.runtimes.sim.invariants import sight
-from chaos.runtimes.sim.invariants.ack_watch import ack_of
-from chaos.runtimes.sim.invariants.batches import Copy
-from chaos.runtimes.sim.invariants.books import Change, Judge
-from chaos.runtimes.sim.invariants.derived import kept_start
-from chaos.runtimes.sim.invariants.durable import durable_end, recovery_points
-from chaos.runtimes.sim.invariants.group_journal import GroupJournal
-from chaos.runtimes.sim.invariants.group_watch import GroupWatch
-from chaos.runtimes.sim.invariants.image_watch import ImageWatch
-from chaos.runtimes.sim.invariants.journal import Journal
-from chaos.runtimes.sim.invariants.known import Cluster, Known
-from chaos.runtimes.sim.invariants.promises import Promises
-from chaos.runtimes.sim.invariants.quorum_watch import QuorumWatch
-from chaos.runtimes.sim.invariants.stuck import what_lacks
-from chaos.runtimes.sim.invariants.table import INVARIANTS, Invariant, When, entered
-from chaos.runtimes.sim.invariants.txn_watch import COORDINATORS_LOG, TransactionWatch, journal_of
-from chaos.runtimes.sim.invariants.violation import Violation
-from chaos.runtimes.sim.invariants.watched import Glance, Node, Place, Replica, Replicas
+from squall.chaos.runtimes.sim.invariants import sight
+from squall.chaos.runtimes.sim.invariants.ack_watch import ack_of
+from squall.chaos.runtimes.sim.invariants.batches import Copy
+from squall.chaos.runtimes.sim.invariants.books import Change, Judge
+from squall.chaos.runtimes.sim.invariants.derived import kept_start
+from squall.chaos.runtimes.sim.invariants.durable import durable_end, recovery_points
+from squall.chaos.runtimes.sim.invariants.group_journal import GroupJournal
+from squall.chaos.runtimes.sim.invariants.group_watch import GroupWatch
+from squall.chaos.runtimes.sim.invariants.image_watch import ImageWatch
+from squall.chaos.runtimes.sim.invariants.journal import Journal
+from squall.chaos.runtimes.sim.invariants.known import Cluster, Known
+from squall.chaos.runtimes.sim.invariants.promises import Promises
+from squall.chaos.runtimes.sim.invariants.quorum_watch import QuorumWatch
+from squall.chaos.runtimes.sim.invariants.stuck import what_lacks
+from squall.chaos.runtimes.sim.invariants.table import INVARIANTS, Invariant, When, entered
+from squall.chaos.runtimes.sim.invariants.txn_watch import COORDINATORS_LOG, TransactionWatch, journal_of
+from squall.chaos.runtimes.sim.invariants.violation import Violation
+from squall.chaos.runtimes.sim.invariants.watched import Glance, Node, Place, Replica, Replicas
 
 if TYPE_CHECKING:
-    from broker.cluster.image import ClusterImage
-    from broker.config import BrokerConfig
-    from chaos.runtimes.sim.invariants.connections import Connections
-    from chaos.runtimes.sim.invariants.decision_log import Decided, DecisionLog
-    from chaos.runtimes.sim.invariants.known import View
-    from chaos.runtimes.sim.invariants.one_order import Effect
-    from chaos.runtimes.sim.invariants.promise import Promise
+    from squall.broker.cluster.image import ClusterImage
+    from squall.broker.config import BrokerConfig
+    from squall.chaos.runtimes.sim.invariants.connections import Connections
+    from squall.chaos.runtimes.sim.invariants.decision_log import Decided, DecisionLog
+    from squall.chaos.runtimes.sim.invariants.known import View
+    from squall.chaos.runtimes.sim.invariants.one_order import Effect
+    from squall.chaos.runtimes.sim.invariants.promise import Promise
 
 WHOLE_EVERY = 64
 """Looks between two after which every replica is compared, whether somebody wrote to it or not."""

@@ -6,15 +6,15 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from math import inf
 from typing import TYPE_CHECKING, Any
 
-from chaos.runtimes.sim.invariants import sight
-from chaos.runtimes.sim.invariants.batches import Copy
-from chaos.runtimes.sim.invariants.group_journal import GroupJournal
-from chaos.runtimes.sim.invariants.journal import Journal
-from chaos.runtimes.sim.invariants.known import Known
+from squall.chaos.runtimes.sim.invariants import sight
+from squall.chaos.runtimes.sim.invariants.batches import Copy
+from squall.chaos.runtimes.sim.invariants.group_journal import GroupJournal
+from squall.chaos.runtimes.sim.invariants.journal import Journal
+from squall.chaos.runtimes.sim.invariants.known import Known
 
 if TYPE_CHECKING:
-    from broker.replicas.hosted import Hosted
-    from chaos.runtimes.sim.invariants.known import View
+    from squall.broker.replicas.hosted import Hosted
+    from squall.chaos.runtimes.sim.invariants.known import View
 
 Place = tuple[bytes, int]
 Glance = tuple[Any, int, int]

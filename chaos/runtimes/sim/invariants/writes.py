@@ -12,10 +12,10 @@ from contextlib import contextmanager
 from types import MemberDescriptorType
 from typing import Any, Final
 
-from broker.log.durability import Durability
-from broker.log.log import Log
-from broker.replication.partition import Partition
-from broker.replication.replica import Replica
+from squall.broker.log.durability import Durability
+from squall.broker.log.log import Log
+from squall.broker.replication.partition import Partition
+from squall.broker.replication.replica import Replica
 
 OF_STATE: Final = frozenset({"high_watermark", "log_end_offset", "partition_epoch", "maximal_isr", "isr", "is_leader"})
 """What is watched of a replica's state machine."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from checkers.history.tables import FAIL, INFO
+from squall.checkers.history.tables import FAIL, INFO
 from tests.support.histories.builder import GeneratedHistory, HistoryBuilder, transacted
 from tests.support.histories.case import Cases
 from tests.support.histories.late_ends import REQUEST_TIMEOUT_MS, Second, in_a_row

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from checkers.history.tables import FAIL, INFO
+from squall.checkers.history.tables import FAIL, INFO
 from tests.support.histories.builder import GeneratedHistory
 from tests.support.histories.case import Cases
 from tests.support.histories.group_history import GroupHistory

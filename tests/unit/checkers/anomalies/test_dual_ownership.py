@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from checkers.history.tables import FAIL, OK
+from squall.checkers.history.tables import FAIL, OK
 from tests.support.histories.builder import MS, GeneratedHistory
 from tests.support.histories.case import Cases
 from tests.support.histories.group_history import GroupHistory

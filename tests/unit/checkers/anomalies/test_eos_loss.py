@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from checkers.history.tables import INFO, OK
+from squall.checkers.history.tables import INFO, OK
 from tests.support.histories.builder import GeneratedHistory
 from tests.support.histories.case import Cases
 from tests.support.histories.group_history import GroupHistory

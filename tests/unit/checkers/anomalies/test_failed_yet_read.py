@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from checkers.history.tables import FAIL
+from squall.checkers.history.tables import FAIL
 from tests.support.histories.builder import GeneratedHistory, HistoryBuilder
 from tests.support.histories.case import Cases
 from tests.support.histories.spoilers import acked

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from checkers.anomalies.hanging_txn import LOOKED_FOR_EVERY_MS
-from checkers.history.values import AFTER_HEALING
+from squall.checkers.anomalies.hanging_txn import LOOKED_FOR_EVERY_MS
+from squall.checkers.history.values import AFTER_HEALING
 from tests.support.histories.builder import MS, GeneratedHistory, HistoryBuilder, transacted
 from tests.support.histories.case import Cases
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from checkers.history.tables import OK
+from squall.checkers.history.tables import OK
 from tests.support.histories.builder import MS, GeneratedHistory, HistoryBuilder, transacted
 from tests.support.histories.case import LOST, SKIPPED, UNSEEN, Cases
 from tests.support.histories.spoilers import acked, drop

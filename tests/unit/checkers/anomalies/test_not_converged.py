@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from checkers import run_facts
-from checkers.anomalies import not_converged
+from squall.checkers import run_facts
+from squall.checkers.anomalies import not_converged
 
 
 def write(run_dir: Path, info: Any) -> None:

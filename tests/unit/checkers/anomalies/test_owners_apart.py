@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from checkers import nemesis_log
-from checkers.anomalies.registry import find_all
-from checkers.history import conversion
-from checkers.history.parser import parse
-from checkers.in_memory import judge_bytes
+from squall.checkers import nemesis_log
+from squall.checkers.anomalies.registry import find_all
+from squall.checkers.history import conversion
+from squall.checkers.history.parser import parse
+from squall.checkers.in_memory import judge_bytes
 from tests.support.histories.builder import MS
 from tests.support.histories.group_history import GroupHistory
 from tests.support.histories.nemesis_lines import fault_line

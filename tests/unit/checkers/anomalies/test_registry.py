@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 
-import checkers.anomalies
-from checkers.anomalies.anomaly import Check, Need
-from checkers.anomalies.registry import (
+import squall.checkers.anomalies
+from squall.checkers.anomalies.anomaly import Check, Need
+from squall.checkers.anomalies.registry import (
     CATALOG,
     CHECKS,
     FOUND,
@@ -23,10 +23,10 @@ from checkers.anomalies.registry import (
     not_run,
     ran_on_little,
 )
-from checkers.history.conversion import convert, read_conversion
-from checkers.history.group_activity import Activity, MemberActivity, from_json
-from checkers.history.group_tables import FROM_RESET, GroupCommit, Hold
-from checkers.history.tables import (
+from squall.checkers.history.conversion import convert, read_conversion
+from squall.checkers.history.group_activity import Activity, MemberActivity, from_json
+from squall.checkers.history.group_tables import FROM_RESET, GroupCommit, Hold
+from squall.checkers.history.tables import (
     EMPTY_POLL,
     FAIL,
     OK,
@@ -40,7 +40,7 @@ from checkers.history.tables import (
     Table,
     Told,
 )
-from checkers.history.values import AFTER_HEALING
+from squall.checkers.history.values import AFTER_HEALING
 from tests.support.histories.anomaly_cases import CASES, cases_of
 from tests.support.histories.builder import HistoryBuilder
 
@@ -50,7 +50,7 @@ each_check = pytest.mark.parametrize("check", IN_HISTORY, ids=list(BY_NAME))
 
 
 def test_the_registry_lists_every_module_that_has_a_check() -> None:
-    (folder,) = checkers.anomalies.__path__
+    (folder,) = squall.checkers.anomalies.__path__
     modules = {path.stem for path in Path(folder).glob("*.py") if "\nCHECK = " in path.read_text()}
     assert modules == {check.name for check in CHECKS}
     assert len(CATALOG) == sum(len(check.anomalies) for check in CHECKS), "no name twice"
@@ -66,7 +66,7 @@ def test_every_anomaly_says_what_it_is_and_where_that_is_written(anomaly: object
 
 @each_check
 def test_every_finder_has_a_query_of_its_name(check: Check) -> None:
-    assert import_module(f"spark_analysis.queries.{check.name}").query
+    assert import_module(f"squall.spark_analysis.queries.{check.name}").query
 
 
 @each_check

@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from broker.protocol.records import encode_batch
-from checkers.anomalies import replica_divergence
-from checkers.anomalies.replica_divergence import (
+from squall.broker.protocol.records import encode_batch
+from squall.checkers.anomalies import replica_divergence
+from squall.checkers.anomalies.replica_divergence import (
     CONTENT,
     DAMAGED,
     EPOCH,
@@ -22,7 +22,7 @@ from checkers.anomalies.replica_divergence import (
     compare_run,
     read_offsets,
 )
-from checkers.history.tables import Partition
+from squall.checkers.history.tables import Partition
 
 DELETE = Partition(3, "t", 0, "delete", -1)
 COMPACT = Partition(3, "t", 0, "compact", -1)

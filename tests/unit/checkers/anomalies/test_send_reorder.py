@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from checkers.anomalies.registry import find_all
-from checkers.findings import findings_of
-from checkers.history.tables import OK
+from squall.checkers.anomalies.registry import find_all
+from squall.checkers.findings import findings_of
+from squall.checkers.history.tables import OK
 from tests.support.histories.builder import GeneratedHistory, HistoryBuilder
 from tests.support.histories.case import Cases
 from tests.support.histories.spoilers import acked, same_stream, swap

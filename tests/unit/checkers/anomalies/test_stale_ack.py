@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from checkers.history.tables import OK
+from squall.checkers.history.tables import OK
 from tests.support.histories.builder import GeneratedHistory, HistoryBuilder
 from tests.support.histories.case import UNSEEN, Cases
 from tests.support.histories.spoilers import acked, swap

@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from checkers.anomalies.stuck import Afterwards, afterwards, liveness, read
-from checkers.history.tables import Partition, Process
-from checkers.metrics import FRESH_GAP, HEALED_GAP, OVERALL, READER_GAP, Limits, Measure
+from squall.checkers.anomalies.stuck import Afterwards, afterwards, liveness, read
+from squall.checkers.history.tables import Partition, Process
+from squall.checkers.metrics import FRESH_GAP, HEALED_GAP, OVERALL, READER_GAP, Limits, Measure
 
 
 @pytest.mark.parametrize(("seconds", "stuck"), [(None, 0), (0.5, 2), (2.0, 0)])

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from checkers.anomalies.stuck_group import REBALANCES, SESSIONS
-from checkers.history.values import AFTER_HEALING
+from squall.checkers.anomalies.stuck_group import REBALANCES, SESSIONS
+from squall.checkers.history.values import AFTER_HEALING
 from tests.support.histories.builder import MS, GeneratedHistory
 from tests.support.histories.case import Cases
 from tests.support.histories.group_history import GroupHistory

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from checkers.anomalies.registry import find_all
-from checkers.findings import findings_of
+from squall.checkers.anomalies.registry import find_all
+from squall.checkers.findings import findings_of
 from tests.support.histories.builder import GeneratedHistory, HistoryBuilder
 from tests.support.histories.case import Cases
 

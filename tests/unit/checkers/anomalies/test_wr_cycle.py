@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from checkers.anomalies.registry import find_all
-from checkers.history.tables import INFO
+from squall.checkers.anomalies.registry import find_all
+from squall.checkers.history.tables import INFO
 from tests.support.histories.builder import GeneratedHistory, HistoryBuilder
 from tests.support.histories.case import Cases
 

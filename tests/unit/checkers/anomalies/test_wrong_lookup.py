@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from checkers.anomalies.registry import Counted, find_all
+from squall.checkers.anomalies.registry import Counted, find_all
 from tests.support.histories.builder import GeneratedHistory, HistoryBuilder
 from tests.support.histories.case import Cases
 

@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 
-from checkers.anomalies.registry import find_all
-from checkers.findings import Witness
-from checkers.history import conversion
-from checkers.history.parser import parse
-from checkers.history.tables import EMPTY_POLL, FAIL, INFO, OK, POLL, SEND, FinalRead, History, Row, Told
+from squall.checkers.anomalies.registry import find_all
+from squall.checkers.findings import Witness
+from squall.checkers.history import conversion
+from squall.checkers.history.parser import parse
+from squall.checkers.history.tables import EMPTY_POLL, FAIL, INFO, OK, POLL, SEND, FinalRead, History, Row, Told
 from tests.support.effort import stride
 from tests.support.histories.builder import HistoryBuilder, generate
 from tests.support.histories.nemesis_lines import NEMESIS, fault_line
@@ -341,7 +341,7 @@ def test_when_a_topic_was_deleted_comes_back(tmp_path: Path) -> None:
 
 def test_a_long_history_is_written_in_pieces(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     lines = generate(2).lines()
-    monkeypatch.setattr("checkers.history.parser.DRAIN_ROWS", 50)
+    monkeypatch.setattr("squall.checkers.history.parser.DRAIN_ROWS", 50)
     conversion.convert(write(tmp_path, lines))
     kept, _ = conversion.load(tmp_path)
     assert kept.records.data == parse(lines).records.data

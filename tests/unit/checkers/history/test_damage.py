@@ -12,9 +12,9 @@ from zlib import crc32
 
 import pytest
 
-from checkers.history.seal import NOTE
-from checkers.in_memory import Judgement, judge_bytes
-from checkers.verdict import INVALID, UNKNOWN, VALID
+from squall.checkers.history.seal import NOTE
+from squall.checkers.in_memory import Judgement, judge_bytes
+from squall.checkers.verdict import INVALID, UNKNOWN, VALID
 from tests.support.effort import stride
 from tests.support.histories.builder import MS, HistoryBuilder, generate
 from tests.support.histories.nemesis_lines import NEMESIS

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from checkers.history.parser import parse
-from checkers.history.partition import ANY, Partition
-from checkers.nemesis_log import FOREVER, parse_faults, skew_ms
-from checkers.plan_facts import facts_of
+from squall.checkers.history.parser import parse
+from squall.checkers.history.partition import ANY, Partition
+from squall.checkers.nemesis_log import FOREVER, parse_faults, skew_ms
+from squall.checkers.plan_facts import facts_of
 from tests.support.histories.builder import MS, HistoryBuilder
 from tests.support.histories.nemesis_lines import fault_line
 from tests.unit.checkers.anomalies.test_loss import KAFKAS, LASTS_MS, retired

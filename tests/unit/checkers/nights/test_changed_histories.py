@@ -7,13 +7,13 @@ from pathlib import Path
 
 import pytest
 
-from checkers import nemesis_log
-from checkers.history import conversion, seal
-from checkers.nights import store
-from checkers.nights.facts import facts_of_night
-from checkers.nights.night import Night, read_night
-from reports.run_files import read_run
-from spark_analysis.nights import tables
+from squall.checkers import nemesis_log
+from squall.checkers.history import conversion, seal
+from squall.checkers.nights import store
+from squall.checkers.nights.facts import facts_of_night
+from squall.checkers.nights.night import Night, read_night
+from squall.reports.run_files import read_run
+from squall.spark_analysis.nights import tables
 from tests.support.histories.builder import generate
 from tests.support.histories.nemesis_lines import fault_line
 from tests.support.nights.files import NightFiles

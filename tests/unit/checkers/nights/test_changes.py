@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 
-from checkers.nights.changes import Change, changes
+from squall.checkers.nights.changes import Change, changes
 
 
 def test_a_step_is_a_change_at_its_first_night() -> None:

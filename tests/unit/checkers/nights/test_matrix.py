@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
-from checkers.nights.facts import facts_of_night
-from checkers.nights.matrix import changes, expectations, forbidden, said
-from checkers.nights.night import read_night
-from reports import shelf
+from squall.checkers.nights.facts import facts_of_night
+from squall.checkers.nights.matrix import changes, expectations, forbidden, said
+from squall.checkers.nights.night import read_night
+from squall.reports import shelf
 from tests.support.nights.files import NightFiles
 
 LOST = {"anomalies": [{"name": "lost-write", "permitted": True}, {"name": "duplicate", "permitted": False}]}

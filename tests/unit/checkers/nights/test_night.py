@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from checkers.nights.facts import configuration, facts_of_night
-from checkers.nights.night import NoNight, read_night
+from squall.checkers.nights.facts import configuration, facts_of_night
+from squall.checkers.nights.night import NoNight, read_night
 from tests.support.histories.nemesis_lines import fault_line
 from tests.support.nights.files import NightFiles
 
@@ -138,7 +138,7 @@ def test_a_configuration_is_named_by_what_durability_depends_on(axes: dict[str, 
 
 
 def test_what_is_in_a_night_decides_whether_it_is_collected_again(tmp_path: Path) -> None:
-    from checkers.nights.store import digest_of
+    from squall.checkers.nights.store import digest_of
 
     files = NightFiles(tmp_path / "n1")
     run = files.add("one", judged={})

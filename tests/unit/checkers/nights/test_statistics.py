@@ -6,7 +6,7 @@ import random
 
 import pytest
 
-from checkers.nights.statistics import bucket_of, middle_of, percentile_of, wilson
+from squall.checkers.nights.statistics import bucket_of, middle_of, percentile_of, wilson
 
 
 @pytest.mark.parametrize(

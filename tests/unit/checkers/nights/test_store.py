@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from checkers.nights import store
-from checkers.nights.store import Collection
+from squall.checkers.nights import store
+from squall.checkers.nights.store import Collection
 
 NOW = datetime(2026, 7, 4, 5, tzinfo=UTC)
 

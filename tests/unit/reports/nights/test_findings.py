@@ -7,10 +7,10 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from checkers.nights.facts import Facts
-from checkers.nights.results import Attempt
-from reports.nights.findings import findings_of, fingerprint, general
-from reports.nights.standing import BROKEN, NO_CAUSE
+from squall.checkers.nights.facts import Facts
+from squall.checkers.nights.results import Attempt
+from squall.reports.nights.findings import findings_of, fingerprint, general
+from squall.reports.nights.standing import BROKEN, NO_CAUSE
 from tests.support.nights.files import BEGAN
 from tests.unit.reports.conftest import KILL, TOPIC, at
 

@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 
-from reports import checkout
-from reports.nights import figures, page
-from reports.nights.configurations import page_of
-from reports.nights.report import report_of
+from squall.reports import checkout
+from squall.reports.nights import figures, page
+from squall.reports.nights.configurations import page_of
+from squall.reports.nights.report import report_of
 from tests.support.nights.rows import cell, finding, losing, night, run, tables
 
 Rows = list[dict[str, Any]]

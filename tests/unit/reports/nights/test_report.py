@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from reports.nights.report import Report, report_of
+from squall.reports.nights.report import Report, report_of
 from tests.support.nights.rows import cell, finding, losing, night, run, tables
 
 

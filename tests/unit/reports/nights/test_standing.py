@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from reports.nights.standing import BROKEN, KNOWN, NEW, cards, places_tested, ran_again, standings
+from squall.reports.nights.standing import BROKEN, KNOWN, NEW, cards, places_tested, ran_again, standings
 from tests.support.nights.rows import finding, run
 
 

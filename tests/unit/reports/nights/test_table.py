@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from reports.nights.table import amount, cells_of, duration, share
+from squall.reports.nights.table import amount, cells_of, duration, share
 from tests.support.nights.rows import cell, losing
 
 

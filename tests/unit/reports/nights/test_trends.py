@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from reports.nights.trends import trends_of
+from squall.reports.nights.trends import trends_of
 from tests.support.nights.rows import finding, night, run
 
 NAMES = [f"n{number}" for number in range(1, 8)]

@@ -7,8 +7,8 @@ from random import Random
 
 import pytest
 
-from broker.env import File, Fs, NodeDead
-from chaos.runtimes.sim.disk import Disk
+from squall.broker.env import File, Fs, NodeDead
+from squall.chaos.runtimes.sim.disk import Disk
 
 SEEDS = 200
 

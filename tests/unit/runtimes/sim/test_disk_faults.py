@@ -8,10 +8,10 @@ from random import Random
 
 import pytest
 
-from broker.env import Fs
-from chaos.errors import HarnessError
-from chaos.runtimes.contract import FailWrites, Quota, SlowDisk
-from chaos.runtimes.sim.disk import Disk
+from squall.broker.env import Fs
+from squall.chaos.errors import HarnessError
+from squall.chaos.runtimes.contract import FailWrites, Quota, SlowDisk
+from squall.chaos.runtimes.sim.disk import Disk
 
 
 def no_gate(op: str, path: str) -> None:

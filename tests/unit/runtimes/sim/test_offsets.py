@@ -5,7 +5,7 @@ from __future__ import annotations
 from types import SimpleNamespace
 from typing import Any
 
-from chaos.runtimes.sim.offsets import Offsets
+from squall.chaos.runtimes.sim.offsets import Offsets
 
 
 class World:

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from chaos.runtimes.contract import Bandwidth, Slicer, Stream
-from chaos.runtimes.sim.wires import Wire
+from squall.chaos.runtimes.contract import Bandwidth, Slicer, Stream
+from squall.chaos.runtimes.sim.wires import Wire
 
 
 def sliced(size: int, *slicers: Slicer) -> tuple[list[int], list[float]]:

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from chaos.runtimes.sim.world import World
+from squall.chaos.runtimes.sim.world import World
 
 HEAD = {"t": 1012.25, "w": 1767225612250, "n": "broker-1", "i": 1, "e": "told"}
 

@@ -7,9 +7,9 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from chaos.runtimes.sim.invariants.ack_watch import ack_of
-from chaos.runtimes.sim.invariants.acks import acknowledged_is_durable
-from chaos.runtimes.sim.invariants.known import Known
+from squall.chaos.runtimes.sim.invariants.ack_watch import ack_of
+from squall.chaos.runtimes.sim.invariants.acks import acknowledged_is_durable
+from squall.chaos.runtimes.sim.invariants.known import Known
 from tests.support.clusters.known_partitions import decision, known, one, run
 
 

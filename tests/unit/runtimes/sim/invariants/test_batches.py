@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from chaos.runtimes.sim.invariants.batches import Batch, Copy, Ledger
+from squall.chaos.runtimes.sim.invariants.batches import Batch, Copy, Ledger
 from tests.support.clusters.known_partitions import one, run
 
 OWN = (one(2, mark=7), one(3, mark=7))

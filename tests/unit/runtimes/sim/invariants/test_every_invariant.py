@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from chaos.runtimes.sim.invariants import INVARIANTS
+from squall.chaos.runtimes.sim.invariants import INVARIANTS
 from tests.support.clusters.invariant_cases import CASES
 from tests.support.clusters.quorum_cases import Arguments
 

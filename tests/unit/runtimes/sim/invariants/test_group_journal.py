@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from broker.coordinators.groups import records
-from broker.coordinators.groups.consumer.facts import Current, Reached
-from broker.coordinators.groups.ledger import Ledger
-from broker.coordinators.groups.values import (
+from squall.broker.coordinators.groups import records
+from squall.broker.coordinators.groups.consumer.facts import Current, Reached
+from squall.broker.coordinators.groups.ledger import Ledger
+from squall.broker.coordinators.groups.values import (
     Committed,
     GroupRecord,
     GroupWritten,
@@ -13,12 +13,12 @@ from broker.coordinators.groups.values import (
     OffsetWritten,
     Written,
 )
-from broker.protocol.records import Record, encode_batch
-from chaos.runtimes.sim.invariants.group_journal import GroupJournal, Owned
-from chaos.runtimes.sim.invariants.headers import Marker
-from chaos.runtimes.sim.invariants.sight import group_books, groups_of
+from squall.broker.protocol.records import Record, encode_batch
+from squall.chaos.runtimes.sim.invariants.group_journal import GroupJournal, Owned
+from squall.chaos.runtimes.sim.invariants.headers import Marker
+from squall.chaos.runtimes.sim.invariants.sight import group_books, groups_of
+from squall.workloads.client.groups.assignors import assignment
 from tests.support.clusters.known_partitions import one
-from workloads.client.groups.assignors import assignment
 
 TRANSACTIONAL, CONTROL = 0x10, 0x30
 PLACE, OTHER = ("t", 0), ("t", 1)

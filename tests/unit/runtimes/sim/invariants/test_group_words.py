@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from chaos.runtimes.sim.invariants.group_journal import Books
-from chaos.runtimes.sim.invariants.group_words import difference, records_of
+from squall.chaos.runtimes.sim.invariants.group_journal import Books
+from squall.chaos.runtimes.sim.invariants.group_words import difference, records_of
 from tests.support.clusters.group_cases import AT, GENERATION, GROUPS, OTHER, PLACE, books
 
 LOG = books()["g"]

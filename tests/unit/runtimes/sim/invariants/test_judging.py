@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from chaos.runtimes.sim.invariants import Promise
-from chaos.runtimes.sim.invariants.acks import Ack
-from chaos.runtimes.sim.invariants.batches import Copy
-from chaos.runtimes.sim.invariants.books import Judge
-from chaos.runtimes.sim.invariants.known import FOLLOWER, Known, View
-from chaos.runtimes.sim.invariants.table import When
+from squall.chaos.runtimes.sim.invariants import Promise
+from squall.chaos.runtimes.sim.invariants.acks import Ack
+from squall.chaos.runtimes.sim.invariants.batches import Copy
+from squall.chaos.runtimes.sim.invariants.books import Judge
+from squall.chaos.runtimes.sim.invariants.known import FOLLOWER, Known, View
+from squall.chaos.runtimes.sim.invariants.table import When
 from tests.support.clusters.known_partitions import decision, known, run, view
 
 

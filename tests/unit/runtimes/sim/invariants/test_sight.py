@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from broker.quorum.state import QuorumState
-from chaos.runtimes.sim.invariants.sight import durable_state
+from squall.broker.quorum.state import QuorumState
+from squall.chaos.runtimes.sim.invariants.sight import durable_state
 
 
 def disk_with(text: bytes) -> Any:

@@ -7,13 +7,13 @@ from typing import Any
 
 import pytest
 
-from broker.cluster.image import Broker, PartitionImage
-from chaos.runtimes.sim.invariants.contents import Contents
-from chaos.runtimes.sim.invariants.decisions import image_is_a_replay
-from chaos.runtimes.sim.invariants.journal import COMPLETE_COMMIT, PREPARE_COMMIT, Entry
-from chaos.runtimes.sim.invariants.log_replay import Sender, Sent
-from chaos.runtimes.sim.invariants.state_words import of_id, of_image, of_open, of_producer
-from chaos.runtimes.sim.invariants.transactions import coordinator_state_is_a_replay, producer_state_is_a_replay
+from squall.broker.cluster.image import Broker, PartitionImage
+from squall.chaos.runtimes.sim.invariants.contents import Contents
+from squall.chaos.runtimes.sim.invariants.decisions import image_is_a_replay
+from squall.chaos.runtimes.sim.invariants.journal import COMPLETE_COMMIT, PREPARE_COMMIT, Entry
+from squall.chaos.runtimes.sim.invariants.log_replay import Sender, Sent
+from squall.chaos.runtimes.sim.invariants.state_words import of_id, of_image, of_open, of_producer
+from squall.chaos.runtimes.sim.invariants.transactions import coordinator_state_is_a_replay, producer_state_is_a_replay
 from tests.support.clusters.derived_cases import DERIVED
 from tests.support.clusters.txn_cases import TXNS
 

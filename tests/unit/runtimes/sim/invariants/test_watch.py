@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from chaos.runtimes.sim.invariants import Promise, Watch, sight
+from squall.chaos.runtimes.sim.invariants import Promise, Watch, sight
 from tests.support.clusters.watched_world import TOPIC_ID, WatchedWorld
 from tests.support.disks.batches import NEWEST, batch
 

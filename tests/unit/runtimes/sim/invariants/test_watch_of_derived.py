@@ -6,13 +6,13 @@ from dataclasses import replace
 
 import pytest
 
-from broker.cluster import replay
-from broker.cluster.image import ClusterImage
-from broker.cluster.kept import KEEP
-from broker.log.segment import INDEX, TIME_INDEX
-from broker.protocol.schema import metadata_records as records
-from chaos.runtimes.sim.invariants import sight
-from chaos.runtimes.sim.invariants.decision_log import SAYS, DecisionLog
+from squall.broker.cluster import replay
+from squall.broker.cluster.image import ClusterImage
+from squall.broker.cluster.kept import KEEP
+from squall.broker.log.segment import INDEX, TIME_INDEX
+from squall.broker.protocol.schema import metadata_records as records
+from squall.chaos.runtimes.sim.invariants import sight
+from squall.chaos.runtimes.sim.invariants.decision_log import SAYS, DecisionLog
 from tests.support.clusters.watched_world import WatchedWorld
 
 

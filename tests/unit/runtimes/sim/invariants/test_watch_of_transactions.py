@@ -9,15 +9,15 @@ from typing import Any
 
 import pytest
 
-from broker.coordinators.transactions import records
-from broker.coordinators.transactions.shard import Shard
-from broker.coordinators.transactions.values import V2, Settings, State, Transaction, Written
-from broker.protocol.records import Record, encode_batch
-from chaos.runtimes.sim.invariants.batches import Batch, Copy
-from chaos.runtimes.sim.invariants.journal import Journal
-from chaos.runtimes.sim.invariants.known import Known
-from chaos.runtimes.sim.invariants.log_replay import LogReplay
-from chaos.runtimes.sim.invariants.txn_watch import COORDINATORS_LOG, TransactionWatch
+from squall.broker.coordinators.transactions import records
+from squall.broker.coordinators.transactions.shard import Shard
+from squall.broker.coordinators.transactions.values import V2, Settings, State, Transaction, Written
+from squall.broker.protocol.records import Record, encode_batch
+from squall.chaos.runtimes.sim.invariants.batches import Batch, Copy
+from squall.chaos.runtimes.sim.invariants.journal import Journal
+from squall.chaos.runtimes.sim.invariants.known import Known
+from squall.chaos.runtimes.sim.invariants.log_replay import LogReplay
+from squall.chaos.runtimes.sim.invariants.txn_watch import COORDINATORS_LOG, TransactionWatch
 from tests.support.clusters.known_partitions import one
 from tests.support.clusters.txn_cases import data, mark
 from tests.support.clusters.watched_world import TOPIC_ID, FakeNode, WatchedWorld

@@ -8,16 +8,16 @@ from typing import Any
 
 import pytest
 
-from broker.log.config import LogConfig
-from broker.log.durability import Durability
-from broker.log.log import Log
-from broker.replication.partition import Partition
-from broker.replication.replica import Replica as Follower
-from broker.replication.values import ReplicationSettings
-from chaos.runtimes.sim.invariants.batches import Copy
-from chaos.runtimes.sim.invariants.known import Belief
-from chaos.runtimes.sim.invariants.watched import Node, Replica, Replicas
-from chaos.runtimes.sim.invariants.writes import BELIEVED, OF_LOG, OF_STATE, noted
+from squall.broker.log.config import LogConfig
+from squall.broker.log.durability import Durability
+from squall.broker.log.log import Log
+from squall.broker.replication.partition import Partition
+from squall.broker.replication.replica import Replica as Follower
+from squall.broker.replication.values import ReplicationSettings
+from squall.chaos.runtimes.sim.invariants.batches import Copy
+from squall.chaos.runtimes.sim.invariants.known import Belief
+from squall.chaos.runtimes.sim.invariants.watched import Node, Replica, Replicas
+from squall.chaos.runtimes.sim.invariants.writes import BELIEVED, OF_LOG, OF_STATE, noted
 from tests.support.clusters.known_partitions import known
 
 
