@@ -20,6 +20,7 @@ from bench.failover import KINDS, failover
 from bench.launch import Traced
 from bench.launch import measure as measure_launch
 from bench.pairs import Figures, Slice
+from squall.chaos.toolchain.sources import package_in
 
 ROOT = Path(__file__).resolve().parents[1]
 SIZES = (1024, 100)
@@ -190,8 +191,9 @@ def command(side: Side, words: Sequence[str]) -> tuple[float, float]:
     env = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"} | places
     files = ["--runs", str(side.folder / "runs")] if words[0] in ("run", "sim") and "--help" not in words else []
     used, began = _used_s(), time.monotonic()
+    program = "squall.chaos" if package_in(side.root)[0] == "squall.broker" else "chaos"
     done = subprocess.run(
-        [sys.executable, "-P", "-m", "squall.chaos", *words, *files], env=env, cwd=side.folder, capture_output=True
+        [sys.executable, "-P", "-m", program, *words, *files], env=env, cwd=side.folder, capture_output=True
     )
     took = time.monotonic() - began
     if done.returncode not in KNOWN_CODES:

@@ -17,6 +17,7 @@ from squall.chaos.errors import Refused
 from squall.chaos.runtimes.real.processes.ports import free_ports
 from squall.chaos.runtimes.real.processes.registry import claimed_ports
 from squall.chaos.toolchain.kafka import apache_kafka
+from squall.chaos.toolchain.sources import package_in
 
 NODES = (1, 2, 3)
 TICKS = os.sysconf("SC_CLK_TCK")
@@ -161,8 +162,9 @@ class Squall(Cluster):
         }
 
     def command(self, node: int, config: Path) -> list[str]:
-        """`python -m squall.broker`."""
-        return [sys.executable, "-P", "-m", "squall.broker", "--config", str(config)]
+        """`python -m squall.broker`; `broker` of a checkout from before there was one package."""
+        module = "squall.broker" if self._root is None else package_in(self._root)[0]
+        return [sys.executable, "-P", "-m", module, "--config", str(config)]
 
 
 class Kafka(Cluster):

@@ -130,7 +130,7 @@ def page_of(run_dir: Path, place: str = "") -> str:
 def environment() -> jinja2.Environment:
     """Where templates come from, and the filters that they use."""
     environment = jinja2.Environment(
-        loader=jinja2.PackageLoader("reports"),
+        loader=jinja2.PackageLoader("squall.reports"),
         autoescape=True,
         undefined=jinja2.StrictUndefined,
         trim_blocks=True,

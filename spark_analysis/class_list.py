@@ -17,7 +17,8 @@ from squall.spark_analysis.short_history import write_short_history
 
 def main(arguments: list[str] | None = None) -> int:
     """Returns the exit code; argparse ends the program itself on wrong usage."""
-    parser = argparse.ArgumentParser(prog="python -m squall.spark_analysis.class_list", description=__doc__.split("\n")[0])
+    description = __doc__.split("\n")[0]
+    parser = argparse.ArgumentParser(prog="python -m squall.spark_analysis.class_list", description=description)
     parser.add_argument("file", type=Path)
     parser.add_argument("--java-home", type=Path, required=True, metavar="DIR")
     given = parser.parse_args(arguments)

@@ -11,6 +11,7 @@ from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any, NoReturn
 
 import click
@@ -19,10 +20,18 @@ from squall.chaos.toolchain.cache import locked
 
 ROOT = Path(__file__).resolve().parents[2]
 
+LAYERS = """
+from importlib.machinery import ModuleSpec
+from importlinter.cli import lint_imports_command as run
+import squall
+# import-linter takes packages that are at the top, or in a namespace.
+squall.__spec__ = ModuleSpec("squall", None, is_package=True)
+run(["--no-cache"])
+"""
 CHECKS: dict[str, list[str]] = {
     "ruff": ["-m", "ruff", "check", "--quiet", "."],
-    "layers": ["-c", "from importlinter.cli import lint_imports_command as run; run(['--no-cache'])"],
-    "mypy": ["-m", "mypy", "--no-error-summary"],
+    "layers": ["-c", LAYERS],
+    "mypy": ["-m", "mypy", "--no-error-summary", "--config-file", str(ROOT / "pyproject.toml")],
 }
 
 
@@ -152,10 +161,10 @@ def lint() -> list[str]:
 
 def _passes(name: str, arguments: list[str]) -> bool:
     began = time.monotonic()
-    with _cached(name) as cached:
+    with _prepared(name) as (folder, options):
         done = subprocess.run(
-            [sys.executable, *arguments, *cached],
-            cwd=ROOT,
+            [sys.executable, *arguments, *options],
+            cwd=folder,
             env=_environment(),
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
@@ -168,17 +177,19 @@ def _passes(name: str, arguments: list[str]) -> bool:
 
 
 @contextmanager
-def _cached(name: str) -> Iterator[list[str]]:
-    """Yield the options by which all checkouts of a user share mypy's cache, so that a fresh clone has one.
+def _prepared(name: str) -> Iterator[tuple[Path, list[str]]]:
+    """Yield the folder in which a check runs, and more options.
 
-    mypy takes from it what it has of a file with the same content, wherever that file stands. Two that write at the
-    same time would wait 5 s at each module.
+    mypy finds modules by the names of folders: its folder has a link `squall` to the checkout. All checkouts of a user
+    share its cache, so that a fresh clone has one. mypy takes from it what it has of a file with the same content,
+    wherever that file stands. Two that write at the same time would wait 5 s at each module.
     """
     if name != "mypy":
-        yield []
+        yield ROOT, []
         return
-    with locked("mypy") as folder:
-        yield ["--cache-dir", str(folder)]
+    with locked("mypy") as cache, TemporaryDirectory(prefix="squall-mypy-") as folder:
+        Path(folder, "squall").symlink_to(ROOT)
+        yield Path(folder), ["--cache-dir", str(cache)]
 
 
 def _environment() -> dict[str, str]:

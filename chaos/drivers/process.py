@@ -19,6 +19,7 @@ from squall.chaos.drivers.frames import Unframed
 from squall.chaos.drivers.library import Order
 from squall.chaos.errors import HarnessError
 from squall.chaos.runtimes.real.processes.child import TETHER, tail
+from squall.chaos.toolchain.places import PACKAGES
 
 UP_S = 60.0
 SLOW_S = 5.0
@@ -33,7 +34,6 @@ MAX_LOG_BYTES = 256 << 20
 """What all programs of a run may write to standard error."""
 CLIENT_ENDED = "CLIENT_ENDED"
 """A driver's process ended, or was ended, before it reported the outcome of a record or of a call."""
-PACKAGES = Path(__file__).resolve().parents[2]
 
 
 def once(text: str) -> str:

@@ -37,7 +37,7 @@ class Replaced:
 
     def __str__(self) -> str:
         owner = self.owner.__name__ if isinstance(self.owner, ModuleType) else _path(self.owner)
-        return f"{owner.removeprefix('broker.')}.{self.name}"
+        return f"{owner.removeprefix('squall.').removeprefix('broker.')}.{self.name}"
 
 
 def _path(owner: type[Any]) -> str:

@@ -27,7 +27,8 @@ from squall.chaos.nights.directory import NightDirectory, bytes_of, thin
 from squall.chaos.nights.full_disk import blamed, is_full
 from squall.chaos.nights.items import Item
 from squall.chaos.nights.matrix import Matrix, plain
-from squall.chaos.runtimes.real.processes.child import PACKAGES, TETHER
+from squall.chaos.runtimes.real.processes.child import TETHER
+from squall.chaos.toolchain.places import PACKAGES
 from squall.checkers.losses import permitted_loss
 from squall.checkers.nights.matrix import Expectation, expectations, forbidden
 from squall.checkers.nights.results import INVALID, NO_VERDICT, UNKNOWN, VALID, Attempt

@@ -35,7 +35,6 @@ from squall.chaos.runtimes.external.runtime import ExternalRuntime
 from squall.chaos.runtimes.kafka.runtime import KafkaRuntime, kafka_settings
 from squall.chaos.runtimes.layout import ZONE, links, zone_names
 from squall.chaos.runtimes.process.runtime import ProcessRuntime
-from squall.chaos.runtimes.real.processes.child import PACKAGES
 from squall.chaos.toolchain.cache import Say
 from squall.chaos.toolchain.class_archive import class_archive
 from squall.chaos.toolchain.compose_file import FILES, brokers_of
@@ -46,6 +45,7 @@ from squall.chaos.toolchain.images import ensure_images, second_image
 from squall.chaos.toolchain.java import java
 from squall.chaos.toolchain.kafka import apache_kafka, kafka_lacks, second_kafka
 from squall.chaos.toolchain.lacks import Lack, refuse
+from squall.chaos.toolchain.places import PACKAGES
 from squall.chaos.toolchain.sources import second_version
 from squall.chaos.toolchain.toxiproxy import toxiproxy_server
 from squall.chaos.typed import lasting, typed

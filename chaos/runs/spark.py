@@ -33,6 +33,7 @@ def command_of(run_dir: Path, java: Java, archive: Path | None, spark: Spark = H
     `archive`: of Spark's classes, if there is one.
     """
     tether = (sys.executable, "-I", "-S", str(TETHER), str(os.getpid()))
-    command = [*tether, sys.executable, "-P", "-m", "squall.spark_analysis", str(run_dir), "--java-home", str(java.home)]
-    command += ["--master", spark.master, *(f"--conf={name}={value}" for name, value in spark.conf.items())]
+    command = [*tether, sys.executable, "-P", "-m", "squall.spark_analysis", str(run_dir)]
+    command += ["--java-home", str(java.home), "--master", spark.master]
+    command += [f"--conf={name}={value}" for name, value in spark.conf.items()]
     return command if archive is None else [*command, "--class-archive", str(archive)]

@@ -20,12 +20,13 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from squall.chaos import __version__
+import squall
 from squall.chaos.errors import Refused
 from squall.chaos.toolchain.base_image import base_image
 from squall.chaos.toolchain.cache import Say, cache_folder, installed, run
 from squall.chaos.toolchain.engine import Engine
-from squall.chaos.toolchain.places import ROOT, shared
-from squall.chaos.toolchain.sources import second_version
+from squall.chaos.toolchain.places import PACKAGES, ROOT, shared
+from squall.chaos.toolchain.sources import package_in, second_version
 from squall.chaos.toolchain.toxiproxy import toxiproxy_server
 
 COMPOSE = shared("compose")
@@ -38,6 +39,8 @@ RELAY = (
 )
 """The relay's modules of the harness."""
 STANDALONE = "squall/broker:latest"
+FORMER = b'import runpy\n\nrunpy.run_module("broker", run_name="__main__", alter_sys=True)\n'
+"""What `python -m squall.broker` runs in the image of a checkout that knows its broker as `broker`."""
 KEPT_S = 24 * 3600
 """Images made of former sources stay for so long: another checkout may be about to start them."""
 SAY_EACH_S = 5.0
@@ -63,7 +66,7 @@ def ensure_images(engine: Engine, say: Say) -> Images:
     """
     with _one_at_a_time():
         base, base_id = base_image(engine, say)
-        broker = _broker(engine, base, base_id, ROOT, say)
+        broker = _broker(engine, base, base_id, PACKAGES, say)
         server = toxiproxy_server(say)
         files = {"Dockerfile": _read(COMPOSE / "toxiproxy/Dockerfile"), "toxiproxy-server": server.read_bytes()}
         toxiproxy = _named("toxiproxy", (base_id, *_texts(files)))
@@ -96,7 +99,7 @@ def second_image(engine: Engine, given: str, images: Images, say: Say, *, hurt: 
     """
     if Path(given).is_dir():
         with _one_at_a_time():
-            name = _broker(engine, *base_image(engine, say), second_version(given, ROOT, hurt=hurt), say)
+            name = _broker(engine, *base_image(engine, say), second_version(given, PACKAGES, hurt=hurt), say)
     else:
         name = given if ":" in given.rpartition("/")[2] else f"{given}:latest"
         if engine.image(name) is None and not engine.pull(name):
@@ -130,16 +133,19 @@ def _broker_files(root: Path) -> dict[str, bytes]:
     checkout the broker is of, what it is built with is this one's.
     """
     files = {name: _read(COMPOSE / "broker" / name) for name in ("Dockerfile", *PINNED)}
-    for path in sorted((root / "broker").rglob("*.py")):
+    module, package = package_in(root)
+    into = f"app/{module.replace('.', '/')}"
+    for path in sorted(package.rglob("*.py")):
         if "codegen" not in path.parts:
-            files[f"app/{path.relative_to(root).as_posix()}"] = path.read_bytes()
-    return files
+            files[f"{into}/{path.relative_to(package).as_posix()}"] = path.read_bytes()
+    files["app/squall/__init__.py"] = _read(Path(str(squall.__file__)))
+    return files | ({"app/squall/broker.py": FORMER} if module == "broker" else {})
 
 
 def _relay_files() -> dict[str, bytes]:
     """By path in the build's context: the relay, and what of the harness it imports."""
     files = {"Dockerfile": _read(COMPOSE / "relay/Dockerfile")}
-    return files | {f"app/chaos/{path}": _read(ROOT / "chaos" / path) for path in RELAY}
+    return files | {f"app/squall/chaos/{path}": _read(ROOT / "chaos" / path) for path in RELAY}
 
 
 def _wheels(engine: Engine, base: str, say: Say) -> dict[str, bytes]:

@@ -9,7 +9,7 @@ import subprocess
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
-"""The folder of the packages: a checkout, or site-packages."""
+"""Where `squall.broker` and so on have their folders: a checkout, or `squall/` in site-packages."""
 SHARED = ROOT / "chaos" / "shared"
 """Where a wheel has them."""
 COMMIT_OF_WHEEL, COMMIT_OF_SDIST = SHARED / "commit", ROOT / "COMMIT"
@@ -41,3 +41,7 @@ def commit() -> str:
         return subprocess.run(command, capture_output=True, text=True, timeout=30).stdout.strip()
     except (OSError, subprocess.TimeoutExpired):
         return ""
+
+
+PACKAGES = ROOT if is_checkout() else ROOT.parent
+"""What PYTHONPATH names for a process that is to import this Squall: a checkout (its squall.py), or site-packages."""

@@ -21,17 +21,28 @@ def digest_of(package: Path) -> str:
     return found.hexdigest()[:16]
 
 
+def package_in(folder: Path) -> tuple[str, Path]:
+    """(module, folder) of the package of brokers in a checkout, or in a folder of installed packages.
+
+    The module is `broker` in a checkout of former days, in which it was a package by itself.
+    """
+    if (folder / "squall").is_dir():
+        return "squall.broker", folder / "squall" / "broker"
+    return "squall.broker" if (folder / "squall.py").is_file() else "broker", folder / "broker"
+
+
 def second_version(given: str, first: Path, *, hurt: bool = False) -> Path:
-    """The checkout that --upgrade-to names. Refused if it holds no broker, or the same broker as `first`.
+    """The folder that --upgrade-to names: see `package_in`. Refused if it holds no broker, or the same as `first`.
 
     hurt: its broker must report changes of its files in the same way as `first` does, see `_layout`.
     """
     folder = Path(given).absolute()
-    if not (folder / "broker" / "__main__.py").is_file():
+    _, package = package_in(folder)
+    if not (package / "__main__.py").is_file():
         raise Refused(f"--upgrade-to {given}: there is no broker/__main__.py: a checkout of Squall is wanted")
-    if digest_of(folder / "broker") == digest_of(first / "broker"):
+    if digest_of(package) == digest_of(package_in(first)[1]):
         raise Refused(f"--upgrade-to {given}: its broker is this one, file by file: another version is wanted")
-    if hurt and _layout(folder) != _layout(first):
+    if hurt and _layout(package) != _layout(package_in(first)[1]):
         raise Refused(
             f"--upgrade-to {given}: its broker's files cannot be hurt as this one's (broker/faulted): "
             "leave out power_loss, crash_at, disk and damage"
@@ -39,8 +50,8 @@ def second_version(given: str, first: Path, *, hurt: bool = False) -> Path:
     return folder
 
 
-def _layout(folder: Path) -> str | None:
-    """How a checkout's broker reports what was done to its files; None if it has no file faults."""
-    tally = folder / "broker" / "faulted" / "tally.py"
+def _layout(package: Path) -> str | None:
+    """How a broker reports what was done to its files; None if it has no file faults."""
+    tally = package / "faulted" / "tally.py"
     found = MAGIC.search(tally.read_text()) if tally.is_file() else None
     return found[1] if found else None

@@ -19,7 +19,7 @@ def imports() -> Mapping[str, frozenset[str]]:
 
 def _module(path: str) -> str:
     parts = PurePosixPath(path).with_suffix("").parts
-    return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
+    return ".".join(("squall", *(parts[:-1] if parts[-1] == "__init__" else parts)))
 
 
 def _named(source: Source, known: Mapping[str, Source]) -> Iterator[str]:

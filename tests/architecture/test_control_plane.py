@@ -23,7 +23,7 @@ def test_one_place_in_the_broker_names_a_plane_types_included() -> None:
     found = [
         f"{module} -> {imported}"
         for module, others in sorted(imports().items())
-        if module.startswith("broker.") and not _of_plane(module) and module != COMPOSITION
+        if module.startswith("squall.broker.") and not _of_plane(module) and module != COMPOSITION
         for imported in sorted(others)
         if _of_plane(imported) and KNOWN.get(module) != imported
     ]

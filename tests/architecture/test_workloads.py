@@ -46,7 +46,7 @@ def test_no_module_of_chaos_names_a_workload() -> None:
 
 
 def test_each_folder_holds_one_scenario_whose_name_is_the_folders() -> None:
-    assert [f"workloads.{name}" for name in SCENARIOS] == list(FOLDERS)
+    assert [f"squall.workloads.{name}" for name in SCENARIOS] == list(FOLDERS)
     folders = {path.parent.name for path in (ROOT / "workloads").glob("*/scenario.py")}
     assert folders == set(SCENARIOS)
     assert all(issubclass(each, Scenario) for each in SCENARIOS.values())

@@ -34,7 +34,7 @@ class Removal:
     @property
     def module_name(self) -> str:
         """As an import statement names it."""
-        return self.module.removesuffix(".py").replace("/", ".")
+        return f"squall.{self.module.removesuffix('.py').replace('/', '.')}"
 
     @property
     def place(self) -> str:

@@ -12,6 +12,7 @@ from squall.chaos.runtimes.real.processes.child import PACKAGES
 def broker_with(folder: Path, module: str, change: Callable[[str], str]) -> Path:
     """Return `folder`, now a checkout for `--upgrade-to`: the text of broker/`module` is what `change` makes of it."""
     shutil.copytree(PACKAGES / "broker", folder / "broker", ignore=shutil.ignore_patterns("__pycache__"))
+    shutil.copy(PACKAGES / "squall.py", folder)
     path = folder / "broker" / module
     before = path.read_text()
     after = change(before)

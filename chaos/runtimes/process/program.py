@@ -15,9 +15,9 @@ from squall.chaos.runtimes.layout import properties_text
 from squall.chaos.runtimes.real.node_folder import NodeFolder
 from squall.chaos.runtimes.real.orders import NodeFaults
 from squall.chaos.runtimes.real.proc import environment
-from squall.chaos.runtimes.real.processes.child import PACKAGES
 from squall.chaos.runtimes.real.trace_tail import Leave, TraceTail
-from squall.chaos.toolchain.sources import digest_of
+from squall.chaos.toolchain.places import PACKAGES
+from squall.chaos.toolchain.sources import digest_of, package_in
 
 BROKER = (sys.executable, "-P", "-m", "squall.broker")
 
@@ -61,8 +61,8 @@ class Program(Protocol):
 
 
 class OurProgram:
-    """A Squall broker. hurt: its files can lose power and fail, as in `squall.broker.faulted`. second: a folder with
-    the package `broker`, the version that it can be upgraded to.
+    """A Squall broker. hurt: its files can lose power and fail, as in `squall.broker.faulted`. second: the version that
+    it can be upgraded to, a folder as `squall.chaos.toolchain.sources.package_in` wants it.
     """
 
     def __init__(
@@ -95,7 +95,9 @@ class OurProgram:
     def command(self) -> list[str]:
         """As `Program.command`."""
         faults = ["--faults", str(self.faults.folder)] if self.faults is not None else []
-        return [*self._program, "--config", str(self._files.config), *faults]
+        module, _ = package_in(self._packages)
+        program = self._program if module == BROKER[-1] else (*BROKER[:-1], module)
+        return [*program, "--config", str(self._files.config), *faults]
 
     def environment(self) -> Mapping[str, str]:
         """As `Program.environment`."""
@@ -108,7 +110,7 @@ class OurProgram:
     async def software(self, pid: int, came_up: Evidence) -> Evidence:
         """As `Program.software`: whose files the kernel says that it was started with."""
         folder = Path(environment(pid)["PYTHONPATH"])
-        runs = await trio.to_thread.run_sync(digest_of, folder / "broker")
+        runs = await trio.to_thread.run_sync(digest_of, package_in(folder)[1])
         return {"runs": runs, "by": "its process's PYTHONPATH: a digest of the files there", "folder": str(folder)}
 
     def upgrade(self) -> Evidence:

@@ -12,8 +12,8 @@ import trio
 from squall.broker.protocol.schema.api_versions import ApiVersionsRequest
 from squall.chaos.errors import Refused
 from squall.chaos.runtimes.contract import Act, Evidence, NodeState, Runtime
-from squall.chaos.runtimes.real.processes.child import PACKAGES
 from squall.chaos.toolchain.images import second_image
+from squall.chaos.toolchain.places import PACKAGES
 from squall.chaos.toolchain.sources import second_version
 from tests.live.contract.client import OneClient
 from tests.live.contract.conftest import our_broker, our_contained_broker

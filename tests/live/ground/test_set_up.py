@@ -14,7 +14,7 @@ import pytest
 
 ROOT = Path(__file__).resolve().parents[3]
 SETTING_UP, INSTALLING = "setting up .venv", "installing"
-NEEDED = ("squall", "chaos/toolchain/interpreter.py", "chaos/standard_streams.py")
+NEEDED = ("squall", "squall.py", "chaos/toolchain/interpreter.py", "chaos/standard_streams.py")
 
 
 @pytest.fixture(scope="module")
@@ -38,7 +38,7 @@ def checkout(folder: Path) -> Path:
     for name in NEEDED:
         shutil.copy(ROOT / name, folder / name)
     (folder / "chaos/__init__.py").touch()
-    (folder / "chaos/__main__.py").write_text("import chaos, sys; print(chaos.__file__, *sys.argv[1:])")
+    (folder / "chaos/__main__.py").write_text("import squall.chaos, sys; print(squall.chaos.__file__, *sys.argv[1:])")
     for name in ("requirements.txt", "requirements-clients.txt", "requirements-dev.txt"):
         (folder / name).write_text("# nothing\n")
     return folder
@@ -79,7 +79,7 @@ def test_a_set_up_whose_words_nobody_reads_or_stores_goes_on(full: bool, tmp_pat
 
 
 def test_what_stands_in_the_current_folder_does_not_shadow_the_program(ready: Path, tmp_path: Path) -> None:
-    (tmp_path / "chaos.py").write_text("raise SystemExit(9)")
+    (tmp_path / "squall.py").write_text("raise SystemExit(9)")
     assert run(ready, "x", cwd=tmp_path).stdout == f"{ready}/chaos/__init__.py x\n"
 
 

@@ -32,9 +32,10 @@ exec sleep 600
 """
     )
     program.chmod(0o755)
-    command = [sys.executable, "-P", "-m", "squall.spark_analysis", str(tmp_path), "--java-home", str(tmp_path / "java")]
+    command = [sys.executable, "-P", "-m", "squall.spark_analysis", str(tmp_path)]
+    command += ["--java-home", str(tmp_path / "java"), "--start-limit", "3"]
     said = subprocess.run(
-        [*command, "--start-limit", "3"], env={**os.environ, "PYTHONPATH": str(ROOT)}, capture_output=True, text=True
+        command, env={**os.environ, "PYTHONPATH": str(ROOT)}, capture_output=True, text=True
     )
     assert said.returncode == 1
     assert "Spark has not started within 3 s" in said.stderr

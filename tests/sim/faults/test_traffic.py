@@ -47,7 +47,8 @@ def test_without_replication_followers_leave_the_isr_and_without_controllers_bro
 
 
 def test_a_world_that_swallows_the_cut_proves_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("squall.chaos.faults.acts.traffic.frames_of", lambda cut, traffic: frames_of(cut, OTHER[traffic]))
+    frames = "squall.chaos.faults.acts.traffic.frames_of"
+    monkeypatch.setattr(frames, lambda cut, traffic: frames_of(cut, OTHER[traffic]))
     result, line = simulated("replication")
     assert result.verdict == "unknown"
     assert line["error"] == "a request that was cut got its answer"

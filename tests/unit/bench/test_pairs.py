@@ -104,4 +104,5 @@ def test_all_pairs_of_checkouts_have_addresses_of_their_own(tmp_path: Path) -> N
     clusters = [Squall(tmp_path), Squall(tmp_path, root=tmp_path)]
     assert clusters[0].environ() is None
     assert (clusters[1].environ() or {})["PYTHONPATH"] == str(tmp_path)
+    assert [cluster.command(1, tmp_path)[3] for cluster in clusters] == ["squall.broker", "broker"], "of a former one"
     assert all(one.name == other.name for one, other in combinations(clusters, 2))

@@ -27,7 +27,8 @@ def test_every_module_of_commands_is_in_the_table() -> None:
     # What commands share, and what none of them is by itself.
     shared = {"__init__", "completions", "conclusion", "durability", "grouped", "night_end", "night_evidence"}
     shared |= {"engines", "json_output", "outputs", "run_output"}
-    modules = {f"squall.chaos.commands.{p.stem}" for p in (ROOT / "chaos/commands").glob("*.py") if p.stem not in shared}
+    stems = {path.stem for path in (ROOT / "chaos/commands").glob("*.py")}
+    modules = {f"squall.chaos.commands.{stem}" for stem in stems - shared}
     assert modules == {module for module, _ in cli.COMMANDS.values()}
 
 

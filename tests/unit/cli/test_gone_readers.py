@@ -78,8 +78,8 @@ def test_what_runs_as_another_module_goes_on_too(tmp_path: Path) -> None:
 
 
 def test_the_descriptor_of_a_closed_stream_is_given_to_no_file(tmp_path: Path) -> None:
-    words = 'import os; from squall.chaos.standard_streams import outlive_readers; outlive_readers(); print("a", flush=True); '
-    words += 'os._exit(os.open("a file", os.O_CREAT))'
+    words = "import os; from squall.chaos.standard_streams import outlive_readers; outlive_readers(); "
+    words += 'print("a", flush=True); os._exit(os.open("a file", os.O_CREAT))'
     command = ["sh", "-c", 'exec "$0" "$@" >&- 2>&-', sys.executable, "-c", words]
     done = subprocess.run(command, cwd=tmp_path, env={**os.environ, "PYTHONPATH": str(ROOT)})
     assert done.returncode == 3

@@ -38,7 +38,8 @@ def driver(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> LibraryDriver:
     here = str(Path(__file__).parent)
     start = subprocess.Popen
     into = f"import sys; sys.path.insert(0, {here!r}); sys.argv = ['squall.chaos.drivers', *sys.argv[1:]]; "
-    into += "import scripted_library, squall.chaos.drivers.__main__ as m; m.load = lambda name: scripted_library; m.main()"
+    into += "import scripted_library, squall.chaos.drivers.__main__ as m; "
+    into += "m.load = lambda name: scripted_library; m.main()"
 
     def scripted(command: list[str], **more: Any) -> Any:
         at = command.index("-m")

@@ -51,7 +51,7 @@ def test_produce_is_listed_from_version_0_and_served_from_3() -> None:
 
 def test_importing_the_table_imports_no_message_class() -> None:
     code = (
-        "import sys; import squall.broker.protocol.apis, squall.broker.protocol.header, squall.broker.protocol.hot, squall.broker.protocol.records;"
+        "import sys; from squall.broker.protocol import apis, header, hot, records;"
         "loaded = [m for m in sys.modules if m.startswith('squall.broker.protocol.schema') or m in ('kio', 'cramjam')];"
         "sys.exit(str(loaded) if loaded else 0)"
     )

@@ -44,7 +44,7 @@ def imported() -> dict[str, str]:
                     names = [node.module]
                 for name in names:
                     found.setdefault(name.partition(".")[0], str(path.relative_to(ROOT)))
-    ours = {*PACKAGES, *sys.stdlib_module_names, "__future__", "_typeshed"}  # the last is of type checkers alone
+    ours = {"squall", *sys.stdlib_module_names, "__future__", "_typeshed"}  # the last is of type checkers alone
     return {name: where for name, where in found.items() if name not in ours}
 
 
@@ -104,7 +104,7 @@ def test_a_module_that_no_extra_brings_is_a_failure_of_ours(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
     def lacks_it(*_: object) -> None:
-        raise ModuleNotFoundError("No module named 'chaos.nothing'", name="chaos.nothing")
+        raise ModuleNotFoundError("No module named 'squall.chaos.nothing'", name="squall.chaos.nothing")
 
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr("squall.chaos.cli.Commands.get_command", lacks_it)
@@ -129,4 +129,5 @@ def test_recipes_and_plans_are_found_in_a_checkout_and_in_a_wheel(monkeypatch: p
     monkeypatch.setattr(places, "is_checkout", lambda: False)
     assert places.shared("compose") == ROOT / "chaos/shared/compose"
     included = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["hatch"]["build"]["targets"]["wheel"]
-    assert included["force-include"] == {"compose": "chaos/shared/compose", "plans": "chaos/shared/plans"}
+    kept = {path: inside for path, inside in included["force-include"].items() if path != "squall.py"}
+    assert kept == {name: f"chaos/shared/{name}" for name in ("compose", "plans")}

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import io
 import re
+import subprocess
+import sys
 import tarfile
 from pathlib import Path
 
@@ -28,8 +30,21 @@ def test_a_brokers_image_holds_the_versions_that_are_tested_here() -> None:
 
 def test_a_brokers_image_holds_the_broker_and_no_harness() -> None:
     files = images._broker_files(images.ROOT)
-    assert "app/broker/__main__.py" in files
+    assert {"app/squall/__init__.py", "app/squall/broker/__main__.py"} <= files.keys()
     assert not [name for name in files if "codegen" in name or "chaos" in name]
+
+
+def test_an_image_of_a_former_checkout_runs_its_broker_by_todays_command(tmp_path: Path) -> None:
+    (tmp_path / "broker").mkdir()
+    (tmp_path / "broker/__init__.py").touch()
+    (tmp_path / "broker/__main__.py").write_text("print('former', __name__)")
+    for name, data in images._broker_files(tmp_path).items():
+        path = tmp_path / "image" / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(data)
+    command = [sys.executable, "-P", "-m", "squall.broker"]
+    done = subprocess.run(command, env={"PYTHONPATH": str(tmp_path / "image/app")}, capture_output=True, text=True)
+    assert (done.stdout, done.stderr) == ("former __main__\n", "")
 
 
 def test_the_same_files_make_the_same_archive_and_programs_can_be_run() -> None:

@@ -16,8 +16,6 @@ from squall.chaos.errors import HarnessError
 from squall.chaos.runtimes.real.proc import run_state
 from squall.chaos.runtimes.real.processes.registry import MARK, Registration
 
-PACKAGES = Path(__file__).resolve().parents[4]
-"""Where the packages of this project stand: brokers import theirs from here."""
 TETHER = Path(__file__).with_name("tether.py")
 POLL_S = 0.005
 LAST_WORDS_BYTES = 2000

@@ -15,12 +15,13 @@ from squall.chaos.errors import HarnessError
 from squall.chaos.runtimes.contract import Evidence, Frames, Link, LinkFault
 from squall.chaos.runtimes.layout import proxy_name, shown
 from squall.chaos.runtimes.real.framed_links import FramedLinks, Routes, led_through, routes_text
-from squall.chaos.runtimes.real.processes.child import PACKAGES, POLL_S, Child, start
+from squall.chaos.runtimes.real.processes.child import POLL_S, Child, start
 from squall.chaos.runtimes.real.processes.ports import LOOPBACK, free_ports
 from squall.chaos.runtimes.real.processes.registry import Registration, claimed_ports, locked
 from squall.chaos.runtimes.real.proxied_links import ProxiedLinks
 from squall.chaos.runtimes.real.toxiproxy_api import ToxiproxyApi
 from squall.chaos.runtimes.real.toxiproxy_transport import ToxiproxyError
+from squall.chaos.toolchain.places import PACKAGES
 from squall.checkers.sent import RELAY_FILE
 
 READY_S = 10.0
