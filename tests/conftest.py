@@ -13,6 +13,7 @@ from tests.support import lacks, patience
 from tests.support.effort import THOROUGH, examples
 from tests.support.gate import bounds, costs, rules
 from tests.support.gate.lanes import stage_of
+from tests.support.two_names import with_two_names
 
 TESTS = Path(__file__).parent
 WHENS = {"gate", "night", "quiet"}
@@ -56,6 +57,13 @@ def no_terminal() -> Iterator[None]:
         for name in ("COLUMNS", "LINES", "NO_COLOR", "FORCE_COLOR", "CLICOLOR", "CLICOLOR_FORCE", "TTY_COMPATIBLE"):
             patch.delenv(name, raising=False)
         yield
+
+
+@pytest.fixture(scope="session", autouse=True)
+def one_name() -> Iterator[None]:
+    """No session loads a module under two names: what one of them defines is not what the other one defines."""
+    yield
+    assert not (twice := with_two_names()), "\n".join(twice)
 
 
 @pytest.hookimpl(wrapper=True)

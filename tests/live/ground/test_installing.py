@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from squall.chaos.toolchain.cache import cache_folder
 from squall.chaos.toolchain.places import commit
 from tests.support.lacks import skip_without
 
@@ -24,10 +25,7 @@ class Installed:
         self.folder, self.home = folder / "venv", folder / "home"
         self.home.mkdir()
         venv.create(self.folder, with_pip=True, symlinks=True)
-        done = self.python("-m", "pip", "install", "--quiet", "--disable-pip-version-check", str(ROOT), path=True)
-        if "No matching distribution" in done.stderr or "Failed to establish a new connection" in done.stderr:
-            skip_without("a package index", "a network that pip reaches")
-        assert done.returncode == 0, done.stderr
+        self.pip(str(ROOT))
 
     def python(self, *arguments: str, path: bool = False) -> subprocess.CompletedProcess[str]:
         """The environment's Python. path: with what is on PATH here; else there is no Java, for there is nothing."""
@@ -43,7 +41,14 @@ class Installed:
 
     def packages(self) -> Path:
         """Where it is installed."""
-        return Path(self.python("-c", "import chaos; print(chaos.__path__[0])").stdout.strip()).parent
+        return Path(self.python("-c", "import squall; print(squall.__path__[0])").stdout.strip()).parent
+
+    def pip(self, *words: str) -> None:
+        """Install something. Skips the test where no index is reached."""
+        done = self.python("-m", "pip", "install", "--quiet", "--disable-pip-version-check", *words, path=True)
+        if "No matching distribution" in done.stderr or "Failed to establish a new connection" in done.stderr:
+            skip_without("a package index", "a network that pip reaches")
+        assert done.returncode == 0, done.stderr
 
 
 @pytest.fixture(scope="module")
@@ -112,13 +117,23 @@ def test_client_libraries_are_installed_by_the_command_that_a_run_without_them_n
 
 
 def test_recipes_and_plans_came_with_it_and_tests_did_not(installed: Installed) -> None:
-    shared = installed.packages() / "chaos/shared"
+    shared = installed.packages() / "squall/chaos/shared"
     recipes = {path.relative_to(shared / "compose") for path in (shared / "compose").rglob("*") if path.is_file()}
     recipes = {path for path in recipes if "__pycache__" not in path.parts}  # pip compiles what is Python
     ours = {path.relative_to(ROOT / "compose") for path in (ROOT / "compose").rglob("*") if path.is_file()}
     assert recipes == {path for path in ours if "__pycache__" not in path.parts}
     assert (shared / "plans/nightly.toml").read_bytes() == (ROOT / "plans/nightly.toml").read_bytes()
-    assert not (installed.packages() / "tests").exists()
+    assert not (installed.packages() / "squall/tests").exists()
+
+
+def test_it_is_one_package_and_its_interface_is_that_of_a_checkout(installed: Installed) -> None:
+    asks = "from importlib.metadata import files; print(*{str(path).partition('/')[0] for path in files('squall')})"
+    assert set(installed.python("-c", asks).stdout.split()) == {"..", "squall", "squall-0.1.0.dist-info"}
+    assert len(list((installed.packages() / "squall").glob("*.py"))) == 3, "__init__, fixture, spark"
+    asks = "import sys, squall.fixture as f; print(f.cluster.__module__, 'pytest' in sys.modules)"
+    assert installed.python("-c", asks).stdout.split() == ["squall.chaos.fixture.handle", "False"]
+    lacks = installed.python("-c", "import squall.spark").stderr
+    assert "No module named 'pyarrow'" in lacks or not lacks, lacks
 
 
 def test_it_knows_its_commit_and_says_what_is_not_here(installed: Installed) -> None:
@@ -129,6 +144,49 @@ def test_it_knows_its_commit_and_says_what_is_not_here(installed: Installed) -> 
 
 def test_pytest_finds_the_fixture_by_itself(installed: Installed) -> None:
     asks = "from importlib.metadata import entry_points as found; print(found(group='pytest11')['squall'].value)"
-    assert installed.python("-c", asks).stdout.strip() == "squall.chaos.fixture.plugin"
-    asks = "import sys, squall.chaos.fixture; print('trio' in sys.modules)"
+    assert installed.python("-c", asks).stdout.strip() == "squall.fixture"
+    asks = "import sys, squall.fixture; print('trio' in sys.modules)"
     assert installed.python("-c", asks).stdout.strip() == "False", "a session that does not use it pays nothing"
+
+
+THEIRS = ("chaos", "broker", "reports", "tests/chaos")
+"""Folders of a project, each with a module of its own."""
+TEST = """
+import os, sys
+import broker.mine, chaos.mine, reports.mine
+import pytest
+
+def test_their_own_modules_are_theirs():
+    assert (broker.mine.WHOSE, chaos.mine.WHOSE, reports.mine.WHOSE) == ("broker", "chaos", "reports")
+
+@pytest.mark.squall_cluster(nodes=1)
+def test_our_fixture_is_there(squall_cluster):
+    squall_cluster.create_topic("orders", replication_factor=1, min_insync_replicas="1")
+    assert squall_cluster.leader("orders") == 1
+    import squall.broker.env
+    assert squall.broker.env.__file__ != broker.mine.__file__
+
+def test_no_file_has_two_names():
+    files = [os.path.realpath(each.__file__) for name, each in sys.modules.items()
+             if "/site-packages/squall/" in (getattr(each, "__file__", None) or "")]
+    assert files and len(files) == len(set(files))
+"""
+
+
+@pytest.mark.night("makes an environment with pip: minutes")
+@pytest.mark.parametrize("words", [(), ("-n", "1"), ("-p", "no:squall", "-k", "not fixture and not two_names")])
+def test_a_project_with_folders_of_the_same_names_runs_its_tests_beside_ours(
+    installed: Installed, words: tuple[str, ...], tmp_path: Path
+) -> None:
+    installed.pip("toxiproxy-python", "docker", "allure-pytest", "pytest", "pytest-xdist", "pytest-asyncio", "pytest-trio")
+    for folder in THEIRS:
+        (tmp_path / folder).mkdir(parents=True)
+        (tmp_path / folder / "__init__.py").touch()
+        (tmp_path / folder / "mine.py").write_text(f"WHOSE = {folder!r}\n")
+    (tmp_path / "tests/__init__.py").touch()
+    (tmp_path / "tests/chaos/test_theirs.py").write_text("def test_it():\n    assert True\n")
+    (tmp_path / "tests/test_theirs.py").write_text(TEST)
+    command = [installed.folder / "bin/python", "-m", "pytest", "-q", "-W", "error::pytest.PytestAssertRewriteWarning"]
+    environment = {**os.environ, "SQUALL_CACHE": str(cache_folder())}
+    done = subprocess.run([*command, *words], capture_output=True, text=True, env=environment, cwd=tmp_path)
+    assert done.returncode == 0, done.stdout + done.stderr

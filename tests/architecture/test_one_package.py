@@ -1,0 +1,95 @@
+"""Squall is one import package: nothing imports `broker` by itself, and no module has two names."""
+
+from __future__ import annotations
+
+import ast
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+
+import squall
+import squall.chaos.fixture.handle
+import squall.fixture
+import squall.spark
+from squall.spark_analysis import jobs
+from tests.architecture.source import PACKAGES, ROOT, Source, sources
+from tests.support.two_names import with_two_names
+
+
+def bare(source: Source) -> Iterator[str]:
+    """Imports of a package by itself, and `-m` of one."""
+    for node in source.nodes:
+        match node:
+            case ast.Import(names=names):
+                named = [alias.name for alias in names]
+            case ast.ImportFrom(module=str(module), level=0):
+                named = [module]
+            case ast.List(elts=words) | ast.Tuple(elts=words):
+                texts = [each.value if isinstance(each, ast.Constant) else None for each in words]
+                named = [str(word) for option, word in zip(texts, texts[1:], strict=False) if option == "-m"]
+            case _:
+                continue
+        yield from (f"{source.where(node)}: {name}" for name in named if name.partition(".")[0] in PACKAGES)
+
+
+def parsed(text: str) -> Source:
+    return Source("x.py", text, ast.parse(text))
+
+
+def test_nothing_imports_or_runs_a_package_by_itself() -> None:
+    loose = [parsed((ROOT / name).read_text()) for name in ("fixture.py", "spark.py", "squall.py")]
+    found = [line for source in (*sources(*PACKAGES, "tests", "bench", "docs"), *loose) for line in bare(source)]
+    assert not found, "squall. is missing:\n" + "\n".join(found)
+
+
+@pytest.mark.parametrize(
+    ("code", "found"),
+    [
+        ("import broker", True),
+        ("import os, checkers.anomalies", True),
+        ("from chaos.runs import real", True),
+        ("def late():\n    from reports import page", True),
+        ('call = ["python", "-P", "-m", "chaos", "run"]', True),
+        ('call = ("-m", "broker.protocol.codegen")', True),
+        ("import squall.broker", False),
+        ("from squall import reports", False),
+        ("from brokers import reports", False),
+        ("from . import broker", False),
+        ('call = ["-m", "squall.chaos", "broker"]', False),
+    ],
+)
+def test_the_finder_of_bare_names_finds_them_and_nothing_else(code: str, found: bool) -> None:
+    assert any(bare(parsed(code))) == found
+
+
+def test_a_module_with_two_names_is_seen() -> None:
+    """What tests/conftest.py asks at the end of each session."""
+    twin = ModuleType("broker.env")
+    twin.__file__ = str(ROOT / "broker/env.py")
+    other = ModuleType("squall.broker.env")
+    other.__file__ = twin.__file__
+    (line,) = with_two_names([("broker.env", twin), ("squall.broker.env", other), ("__main__", twin)])
+    assert line.startswith("broker.env, squall.broker.env: ")
+    assert not with_two_names([("squall.broker.env", other), ("__main__", twin)])
+
+
+def test_the_folders_are_found_where_the_package_is(tmp_path: Path) -> None:
+    """By a link, as in .venv, and by PYTHONPATH; and by neither is `broker` a module beside `squall.broker`."""
+    assert Path(squall.__path__[0]) == ROOT
+    (tmp_path / "squall.py").symlink_to(ROOT / "squall.py")
+    script = "import squall.broker, importlib.util as u; print(squall.broker.__file__, u.find_spec('broker'))"
+    # -I -S: neither the environment of this test nor the folder in which it runs.
+    command = [sys.executable, "-I", "-S", "-c", f"import sys; sys.path.append({str(tmp_path)!r}); {script}"]
+    done = subprocess.run(command, capture_output=True, text=True)
+    assert (done.stdout, done.stderr) == (f"{ROOT}/broker/__init__.py None\n", "")
+
+
+def test_the_interface_is_what_the_pages_say() -> None:
+    assert squall.fixture.cluster is squall.chaos.fixture.handle.cluster
+    assert squall.spark.analyse is jobs.analyse
+    assert "from squall.fixture import cluster" in (ROOT / "docs/fixture.md").read_text()
+    assert "from squall.spark import analyse" in (ROOT / "docs/run.md").read_text()
