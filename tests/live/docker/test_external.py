@@ -33,7 +33,7 @@ NAMES = {1: "alpha", 2: "beta", 3: "gamma"}
 SERVICE = """
   {name}:
     image: squall-broker:latest
-    command: ["python", "-P", "-m", "broker", "--config", "/broker.properties"]
+    command: ["python", "-P", "-m", "squall.broker", "--config", "/broker.properties"]
     labels: {{{label}: "{node}"}}
     init: true
     volumes: ["{folder}/{name}.properties:/broker.properties:ro"]
