@@ -19,8 +19,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from squall.chaos import __version__
 import squall
+from squall.chaos import __version__
 from squall.chaos.errors import Refused
 from squall.chaos.toolchain.base_image import base_image
 from squall.chaos.toolchain.cache import Say, cache_folder, installed, run

@@ -178,7 +178,7 @@ def test_no_file_has_two_names():
 def test_a_project_with_folders_of_the_same_names_runs_its_tests_beside_ours(
     installed: Installed, words: tuple[str, ...], tmp_path: Path
 ) -> None:
-    installed.pip("toxiproxy-python", "docker", "allure-pytest", "pytest", "pytest-xdist", "pytest-asyncio", "pytest-trio")
+    installed.pip(f"{ROOT}[run]", "pytest-xdist", "pytest-asyncio", "pytest-trio")
     for folder in THEIRS:
         (tmp_path / folder).mkdir(parents=True)
         (tmp_path / folder / "__init__.py").touch()
