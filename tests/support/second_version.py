@@ -6,7 +6,7 @@ import shutil
 from collections.abc import Callable
 from pathlib import Path
 
-from squall.chaos.runtimes.real.processes.child import PACKAGES
+from squall.chaos.toolchain.places import PACKAGES
 
 
 def broker_with(folder: Path, module: str, change: Callable[[str], str]) -> Path:
