@@ -24,7 +24,7 @@ from squall.checkers.findings import SCHEMA, Finding, findings_of, to_json
 from squall.checkers.history.conversion import FOLDER, read_lines
 from squall.checkers.history.tables import PRODUCER, History, PlayedFault, Process
 from squall.checkers.measures import measure
-from squall.checkers.metrics import CALM_GAP, READER_GAP, Context, Limits, Measure
+from squall.checkers.metrics import CALM_GAP, CALM_READER_GAP, Context, Limits, Measure
 from squall.checkers.plan_facts import BadPlan, read_plan
 
 FINDINGS, METRICS, SERIES, ANOMALIES = "findings.json", "metrics.json", "series.json", "anomalies"
@@ -97,11 +97,9 @@ def of_measures(
     writes = any(each.proc in foreign and each.role == PRODUCER for each in processes)
 
     def judged(each: Measure) -> bool:
-        if each.name == READER_GAP:
-            return context.healed_ns >= 0 or each.a not in foreign
         if each.name == CALM_GAP:
             return not writes
-        return each.name not in stuck.OF_ONE or each.a not in foreign
+        return each.name not in (*stuck.OF_ONE, CALM_READER_GAP) or each.a not in foreign
 
     return [*stuck.liveness(filter(judged, measures), limits), *wrong_offset.unplaced(measures, processes)]
 

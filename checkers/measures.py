@@ -18,6 +18,7 @@ from squall.checkers.metrics import (
     ALWAYS,
     CALM,
     CALM_GAP,
+    CALM_READER_GAP,
     FAULT_GAP,
     FAULTY,
     FINAL_READ,
@@ -58,7 +59,7 @@ def measure(history: History, context: Context) -> list[Measure]:
         *_latencies(sends, context),
         *_gaps(sends, after, context),
         *_recoveries(sends, context.faults),
-        *_reader_gaps(told, history.processes, waiting_for(history.holds.rows()), context.judged_ns),
+        *_reader_gaps(told, history.processes, waiting_for(history.holds.rows()), context),
         *_by_second(sends, told, context.origin_ns),
         *_spread(STALE, _ages(told)),
         *_spread(LAG, _lags(told)),
@@ -148,16 +149,14 @@ def _recoveries(sends: list[Row], faults: Iterable[PlayedFault]) -> Iterator[Mea
 
 
 def _reader_gaps(
-    told: list[Told], processes: Iterable[Process], held: Mapping[Place, Sequence[Wait]], healed: int
+    told: list[Told], processes: Iterable[Process], held: Mapping[Place, Sequence[Wait]], context: Context
 ) -> Iterator[Measure]:
     """Progress is an answer with records, or one that says that there are none to be had, unless somebody had heard
     otherwise of the same leader epoch before: in one epoch, ends only go forward.
 
-    From healing, or from when the reader began, until it was last heard of. A member of a group waits only for what it
-    owns, each time anew. A producer that polls in its transactions does that when it has some, and nobody waits for it.
+    From when the reader began until it was last heard of. A member of a group waits only for what it owns, each time
+    anew. A producer that polls in its transactions does that when it has some, and nobody waits for it.
     """
-    if healed < 0:
-        return
     knows = _ends_of_epochs(told)
     last = {process.proc: process.last_t for process in processes if process.role != PRODUCER}
     points: dict[tuple[int, int, Wait], list[int]] = {}
@@ -173,11 +172,14 @@ def _reader_gaps(
             times.append(each.t1)
     gaps: dict[Place, list[Gap]] = {}
     for (proc, part, wait), (began, *progress) in points.items():
-        begin, end = max(began, healed), min(last[proc], wait[1])
-        if end > begin:
-            times = sorted(t for t in progress if begin < t < end)
-            gaps.setdefault((proc, part), []).extend(pairwise([begin, *times, end]))
-    yield from (Measure(READER_GAP, *place, longest(each)) for place, each in gaps.items())
+        if (end := min(last[proc], wait[1])) > began:
+            times = sorted(t for t in progress if began < t < end)
+            gaps.setdefault((proc, part), []).extend(pairwise([began, *times, end]))
+    for place, waited in gaps.items():
+        if healed := within(waited, context.healed_ns, FOREVER) if context.healed_ns >= 0 else []:
+            yield Measure(READER_GAP, *place, longest(healed))
+        if calm := [gap for begin, end in context.between for gap in within(waited, begin, end)]:
+            yield Measure(CALM_READER_GAP, *place, longest(calm))
 
 
 def _ends_of_epochs(told: list[Told]) -> Callable[[Told], bool]:

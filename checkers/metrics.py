@@ -27,7 +27,7 @@ OVERALL = -1
 
 LATENCY, GAP, FAULT_GAP = "latency", "gap", "fault gap"
 HEALED_GAP, FRESH_GAP, CALM_GAP = "healed gap", "fresh gap", "calm gap"
-RECOVERY, READER_GAP, ACKED = "recovery", "reader gap", "acked"
+RECOVERY, READER_GAP, CALM_READER_GAP, ACKED = "recovery", "reader gap", "calm reader gap", "acked"
 OUTCOMES, FINAL_READ, UNPLACED = "outcomes", "final read", "unplaced"
 SENDS, READS, SECOND = "sends", "reads", "latency by second"
 STALE, LAG = "stale", "lag"
@@ -82,6 +82,7 @@ class Measure(NamedTuple):
     | fault gap | fault id | partition | the longest gap that overlaps the fault |
     | recovery | fault id | partition | from its begin to the first acknowledgement of a send while on; -1: none |
     | reader gap | process | partition | longest time since the last fault ended without progress, its begin |
+    | calm reader gap | the same | the same | the same before and between faults; all of it where no fault began |
     | sends | second | status | how many ended in that second of the run |
     | reads | second | 0 | how many records were received in it |
     | stale | process or ALL | partition or ALL | count, p50, p99, p99.9, max of the age of polls, see below |
@@ -169,13 +170,6 @@ class Context:
     def healed_ns(self) -> int:
         """When the last fault ended; -1 where there was none."""
         return max((fault.ended for fault in self.faults), default=-1)
-
-    @property
-    def judged_ns(self) -> int:
-        """From when on nothing excuses that nothing succeeds: when the last fault ended, or the run's begin where no
-        fault ever began. -1: never.
-        """
-        return self.healed_ns if any(fault.began >= 0 for fault in self.faults) else self.origin_ns
 
     @property
     def between(self) -> list[tuple[int, int]]:

@@ -210,10 +210,10 @@ READERS = """
     from (
       select proc, part, owned, explode(concat(array(begin, till), filter(progress, t -> t > begin and t < till))) t
       from (
-        select proc, part, owned, greatest(min(t0), {healed}) begin,
+        select proc, part, owned, min(t0) begin,
                if(min(held_till) < try_element_at({last_heard}, proc), min(held_till),
                   try_element_at({last_heard}, proc)) till,
-               collect_list(if(st = 0 and t1 > {healed} and (records > 0 or ended and coalesce(known > t0, true)),
+               collect_list(if(st = 0 and (records > 0 or ended and coalesce(known > t0, true)),
                                t1, null)) progress
         from (
           select *, min(t) over (partition by part, epoch, iso
@@ -240,14 +240,14 @@ HELD = """
 _HEALED = "element_at(array('healed gap', 'reader gap', 'producer gap', 'transaction gap'), int(reader + 1))"
 
 HEALED_GAPS = f""",
-      array(if(till > {{healed}}{{whose}}, {_gap(_HEALED, "a", "b", "greatest(since, {healed})")}, null))"""
+      array(if(till > {{healed}}, {_gap(_HEALED, "a", "b", "greatest(since, {healed})")}, null))"""
 
 CALM_GAPS = """,
       transform(
-        filter({between}, span -> reader <> 1 and till > span.began and since < span.ended),
+        filter({between}, span -> till > span.began and since < span.ended),
         span -> named_struct(
-          'name', element_at(array('calm gap', '', 'producer gap', 'transaction gap'), int(reader + 1)),
-          'a', int(a), 'b', 0, 'since', greatest(since, span.began), 'till', least(till, span.ended)))"""
+          'name', element_at(array('calm gap', 'calm reader gap', 'producer gap', 'transaction gap'), int(reader + 1)),
+          'a', int(a), 'b', int(b), 'since', greatest(since, span.began), 'till', least(till, span.ended)))"""
 
 FRESH_GAPS = f""",
       transform(slice(filter(coalesce(fresh, array()), t -> t >= greatest(since, {{healed}}) and t < till), 1, 1),
@@ -280,15 +280,15 @@ def statements(context: Context, processes: Sequence[Process], holds: Iterable[H
         transactions=TRANSACTIONS if context.transactions else "",
         recoveries=RECOVERIES.format(faults=faults) if faults else "",
     )
-    healed = f"{context.judged_ns}L"
     readers = more = fresh = ""
-    if context.judged_ns >= 0:
-        more = HEALED_GAPS.format(healed=healed, whose="" if context.healed_ns >= 0 else " and reader = 1")
-        if context.afterwards and context.healed_ns >= 0:
+    if context.healed_ns >= 0:
+        healed = f"{context.healed_ns}L"
+        more = HEALED_GAPS.format(healed=healed)
+        if context.afterwards:
             more, fresh = more + FRESH_GAPS.format(healed=healed), FRESH.format(after=wrote_after)
-        if reading := [process for process in processes if process.role != PRODUCER]:
-            last_heard = ", ".join(f"{process.proc}, {process.last_t}L" for process in reading)
-            readers = READERS.format(healed=healed, last_heard=f"map({last_heard})", **_owned(holds))
+    if reading := [process for process in processes if process.role != PRODUCER]:
+        last_heard = ", ".join(f"{process.proc}, {process.last_t}L" for process in reading)
+        readers = READERS.format(last_heard=f"map({last_heard})", **_owned(holds))
     if between := context.between:
         more += CALM_GAPS.format(between=_spans(between))
     if faults:

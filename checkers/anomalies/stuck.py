@@ -21,6 +21,7 @@ from squall.checkers.findings import Finding, Witness, findings_of
 from squall.checkers.history.tables import Partition, Process
 from squall.checkers.metrics import (
     CALM_GAP,
+    CALM_READER_GAP,
     FRESH_GAP,
     HEALED_GAP,
     OVERALL,
@@ -59,12 +60,12 @@ ANOMALIES = (
     Anomaly(
         CONSUMER,
         Family.LIVENESS,
-        "a reader makes no progress for longer than the plan allows, after healing",
+        "a reader makes no progress for longer than the plan allows, after healing or while no fault is on",
         source="the plan's limit `stuck_s`",
         other="for how many ns",
         needs=(Need.READS,),
-        meaning="readers got nothing for too long after all faults had ended",
-        meaning_of_one="reader got nothing for too long after all faults had ended",
+        meaning="readers got nothing for too long, and no fault was on",
+        meaning_of_one="reader got nothing for too long, and no fault was on",
         counts="processes",
     ),
 )
@@ -82,7 +83,7 @@ def liveness(measures: Iterable[Measure], limits: Limits) -> list[Finding]:
     found: list[Witness] = []
     of_one: list[Witness] = []
     for measure in taken:
-        if measure.name == READER_GAP:
+        if measure.name in (READER_GAP, CALM_READER_GAP):
             found += _longer(CONSUMER, "", measure.b, measure.a, measure.numbers[0], limits.stuck_consumer_s)
         elif measure.name == FRESH_GAP:
             found += _longer(PRODUCER, CLIENT, measure.a, -1, measure.numbers[0], limits.stuck_producer_s)

@@ -9,46 +9,25 @@ import pytest
 from squall.checkers.anomalies.stuck import liveness
 from squall.checkers.history.tables import FAIL, INFO, OK
 from squall.checkers.history.values import AFTER_HEALING
-from squall.checkers.measures import measure
 from squall.checkers.metrics import (
     CALM_GAP,
     FRESH_GAP,
     HEALED_GAP,
     OVERALL,
-    READER_GAP,
     Context,
     Limits,
-    Measure,
     TxnEnd,
-    context_of,
     series,
     shape,
 )
-from squall.checkers.nemesis_log import parse_faults
 from tests.support.histories.builder import HistoryBuilder, transacted
-from tests.support.histories.group_history import GroupHistory
 from tests.support.histories.nemesis_lines import MS, fault_line
+from tests.support.histories.timed import measured, poll_at, send_at
 from tests.support.histories.waiting_writes import Write, add_writes
-
-
-def measured(h: HistoryBuilder, *nemesis: bytes) -> tuple[list[Measure], Context]:
-    kept = h.history()
-    faults, _ = parse_faults(nemesis)
-    context = context_of(kept, faults)
-    return measure(kept, context), context
 
 
 def metrics(h: HistoryBuilder, *nemesis: bytes) -> dict[str, Any]:
     return shape(*measured(h, *nemesis))
-
-
-def send_at(h: HistoryBuilder, proc: int, begin_ms: int, end_ms: int | None, off: int = 0, part: int = 0) -> None:
-    """A send handed over and acknowledged at these times; never acknowledged where the second is None."""
-    h.now = (begin_ms - 1) * MS
-    send = h.send(proc, part)
-    if end_ms is not None:
-        h.now = (end_ms - 1) * MS
-        h.ok(send, off)
 
 
 def test_latency_is_from_hand_over_to_acknowledgement_with_and_without_faults() -> None:
@@ -196,122 +175,6 @@ def test_without_a_fault_and_between_two_a_gap_counts_too() -> None:
     # From the first one on a fault is always on: then only what lies before it counts.
     touching = fault_line(began_ms=500, ended_ms=20_000), fault_line(1, began_ms=20_000, ended_ms=40_000)
     assert calm_gaps(h, *touching) == [(10 * MS, 100 * MS)]
-
-
-def test_without_a_fault_a_reader_that_gets_nothing_is_stuck() -> None:
-    h = HistoryBuilder()
-    reader = h.reader()
-    send_at(h, h.producer(), 100, 110)
-    poll_at(h, reader, 120, 0, 1)
-    poll_at(h, reader, 30_000, 0, 1)
-    [(length, _)] = reader_gap(h)
-    assert length > 29_000 * MS
-
-
-def reader_gap(h: HistoryBuilder, *nemesis: bytes) -> list[tuple[float, ...]]:
-    return [each.numbers for each in measured(h, *nemesis)[0] if each.name == READER_GAP]
-
-
-def poll_at(h: HistoryBuilder, reader: int, ms: int, position: int, hw: int) -> None:
-    h.now = (ms - 2) * MS
-    h.poll(reader, [], at=position, position=position, hw=hw)
-
-
-def test_a_reader_that_is_behind_and_gets_nothing_is_stuck() -> None:
-    h = HistoryBuilder()
-    reader = h.reader()
-    for ms in (100, 200, 300, 400):
-        poll_at(h, reader, ms, 3, 9)
-    assert reader_gap(h, fault_line(began_ms=50, ended_ms=150)) == [(250 * MS, 150 * MS)]
-
-
-@pytest.mark.parametrize(("until_ms", "longest_ms"), [(250, 100), (390, 240)])
-def test_a_member_waits_only_for_what_it_owns(until_ms: int, longest_ms: int) -> None:
-    h = GroupHistory()
-    member = h.member()
-    h.now = 99 * MS
-    h.assigned(member, {0: 3})
-    for ms in range(110, until_ms, 20):
-        poll_at(h, member, ms, 3, 9)
-    h.now = until_ms * MS - 1 * MS
-    h.revoked(member, [0], h.now)
-    h.now = 1998 * MS
-    h.assigned(member, {0: 3})
-    poll_at(h, member, 2010, 3, 9)
-    poll_at(h, member, 2090, 9, 9)
-    assert reader_gap(h, fault_line(began_ms=50, ended_ms=150))[0][0] == longest_ms * MS
-
-
-def test_a_producer_that_polls_in_its_transactions_is_no_reader_that_could_be_stuck() -> None:
-    h = HistoryBuilder()
-    producer = h.producer()
-    for ms in (100, 200, 300, 400):
-        poll_at(h, producer, ms, 3, 9)
-    assert not reader_gap(h, fault_line(began_ms=50, ended_ms=150))
-
-
-def test_a_reader_at_the_end_is_not_stuck() -> None:
-    h = HistoryBuilder()
-    reader = h.reader()
-    for ms in (100, 200, 300, 400):
-        poll_at(h, reader, ms, 9, 9)
-    assert reader_gap(h, fault_line(began_ms=50, ended_ms=150)) == [(100 * MS, 200 * MS)]
-
-
-def test_a_reader_that_is_told_of_an_end_that_others_know_to_be_passed_is_stuck() -> None:
-    h = HistoryBuilder()
-    reader, other = h.reader(), h.reader()
-    poll_at(h, reader, 160, 3, 3)
-    poll_at(h, other, 190, 9, 9)
-    for ms in (200, 300, 400):
-        poll_at(h, reader, ms, 3, 3)
-    assert reader_gap(h, fault_line(began_ms=50, ended_ms=150))[0] == (240 * MS, 160 * MS)
-
-
-@pytest.mark.parametrize("isolation", [0, 1])
-def test_another_leader_epoch_may_have_lost_what_an_earlier_one_told_of(isolation: int) -> None:
-    h = HistoryBuilder()
-    reader, other = h.reader(isolation=isolation), h.reader()
-    poll_at(h, reader, 160, 3, 3)
-    poll_at(h, other, 190, 9, 9)
-    for ms in (200, 300, 400):
-        h.now = (ms - 2) * MS
-        h.poll(reader, [], at=3, position=3, hw=3, epoch=1)
-    assert reader_gap(h, fault_line(began_ms=50, ended_ms=150))[0] == (100 * MS, 200 * MS)
-
-
-def test_what_is_not_stable_is_no_business_of_a_read_committed_reader() -> None:
-    h = HistoryBuilder()
-    reader, other = h.reader(isolation=1), h.reader()
-    h.now = 158 * MS
-    h.poll(other, [], at=9, position=9, hw=9, lso=3)
-    for ms in (200, 300, 400):
-        h.now = (ms - 2) * MS
-        h.poll(reader, [], at=3, position=3, hw=9, lso=3)
-    assert reader_gap(h, fault_line(began_ms=50, ended_ms=150))[0] == (100 * MS, 200 * MS)
-
-
-def test_a_reader_without_answers_is_stuck_until_it_was_last_heard_of() -> None:
-    h = HistoryBuilder()
-    reader = h.reader()
-    poll_at(h, reader, 100, 9, 9)
-    h.now = 499 * MS
-    h.event("poll_errors", p=reader)
-    assert reader_gap(h, fault_line(began_ms=50, ended_ms=150)) == [(350 * MS, 150 * MS)]
-
-
-def test_a_reader_that_began_later_is_measured_from_then() -> None:
-    h = HistoryBuilder()
-    reader = h.reader()
-    poll_at(h, reader, 400, 9, 9)
-    poll_at(h, reader, 450, 9, 9)
-    assert reader_gap(h, fault_line(began_ms=50, ended_ms=150)) == [(50 * MS, 400 * MS)]
-
-
-def test_final_readers_are_not_measured() -> None:
-    h = HistoryBuilder()
-    h.final([(0, h.sent(h.producer(), 0))])
-    assert reader_gap(h) == reader_gap(h, fault_line(began_ms=1, ended_ms=2)) == []
 
 
 def test_a_poll_is_as_old_as_what_somebody_knew_to_stand_behind_it_when_it_began() -> None:

@@ -1,0 +1,30 @@
+"""Sends and polls at given times, in ms of a history, and what is measured of them."""
+
+from __future__ import annotations
+
+from squall.checkers.measures import measure
+from squall.checkers.metrics import Context, Measure, context_of
+from squall.checkers.nemesis_log import parse_faults
+from tests.support.histories.builder import HistoryBuilder
+from tests.support.histories.nemesis_lines import MS
+
+
+def measured(h: HistoryBuilder, *nemesis: bytes) -> tuple[list[Measure], Context]:
+    kept = h.history()
+    faults, _ = parse_faults(nemesis)
+    context = context_of(kept, faults)
+    return measure(kept, context), context
+
+
+def send_at(h: HistoryBuilder, proc: int, begin_ms: int, end_ms: int | None, off: int = 0, part: int = 0) -> None:
+    """A send handed over and acknowledged at these times; never acknowledged where the second is None."""
+    h.now = (begin_ms - 1) * MS
+    send = h.send(proc, part)
+    if end_ms is not None:
+        h.now = (end_ms - 1) * MS
+        h.ok(send, off)
+
+
+def poll_at(h: HistoryBuilder, reader: int, ms: int, position: int, hw: int) -> None:
+    h.now = (ms - 2) * MS
+    h.poll(reader, [], at=position, position=position, hw=hw)
