@@ -89,19 +89,23 @@ class _Member(ConsumerRebalanceListener):  # type: ignore[misc]
         return Who(coordinator.member_id, coordinator.generation)
 
     def poll(self, within_s: float) -> Sequence[ReadRecord]:
-        """As `Grouped.poll`. What it brought is told before anything else can come in this loop. While a generation
-        begins, it is not asked for records: it would wait for the end of that, whatever time it has.
+        """As `Grouped.poll`. What it brought is reported before anything else can come in this loop. While a generation
+        begins, it is not asked for records: it would wait for the end of that, whatever time it has. But it must know
+        that somebody waits for records: after max.poll.interval.ms without, it does not join again.
         """
 
         async def one() -> None:
             loop = asyncio.get_running_loop()
             until = loop.time() + within_s
             while loop.time() < until:
-                if not self._consumer._subscription.reassignment_in_progress:
-                    fetched = await self._consumer.getmany(timeout_ms=0, max_records=500)
-                    if fetched:
-                        self._hearing.tell(_read(fetched))
-                        return
+                if self._consumer._subscription.reassignment_in_progress:
+                    with self._consumer._subscription.fetch_context():
+                        await asyncio.sleep(PAUSE_S)
+                    continue
+                fetched = await self._consumer.getmany(timeout_ms=0, max_records=500)
+                if fetched:
+                    self._hearing.tell(_read(fetched))
+                    return
                 await asyncio.sleep(PAUSE_S)
 
         try:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -55,6 +56,62 @@ def committed(history: History) -> list[GroupCommit]:
     return [commit for commit in history.commits.rows() if commit.proc in members and commit.st == OK]
 
 
+class Play:
+    """A load of groups, as far as it is: what its members read, hold and committed."""
+
+    def __init__(self, recorder: Recorder, path: Path, counters: Counters, controls: Controls) -> None:
+        self._recorder, self._path, self._counters, self.controls = recorder, path, counters, controls
+
+    async def until_read(self, more: int) -> None:
+        """By members, or by the reader beside them: all of it is read twice."""
+        goal = self._counters.read + more
+        with trio.fail_after(LIMIT_S):
+            while self._counters.read < goal:
+                await trio.sleep(0.05)
+
+    def so_far(self) -> History:
+        self._recorder.flush()
+        with self._path.open("rb") as lines:
+            return parse(lines)
+
+    async def until_held(self, handle: Handle, how: int = HELD, times: int = 1) -> None:
+        """The last process of this member has so many holds that ended so: one that has nothing yet loses nothing."""
+        with trio.fail_after(LIMIT_S):
+            while times > sum(
+                hold.proc == handle.processes[-1] and hold.how == how for hold in self.so_far().holds.rows()
+            ):
+                await trio.sleep(0.2)
+
+    async def until_committed(self, partitions: int) -> None:
+        """A position of each partition: on a busy machine members may have read a lot before they commit."""
+        with trio.fail_after(LIMIT_S):
+            while {commit.part for commit in committed(self.so_far())} != set(range(partitions)):
+                await trio.sleep(0.2)
+
+
+async def played(
+    scenario: GroupsLoad, brokers: Brokers, tmp_path: Path, body: Callable[[Play], Awaitable[None]]
+) -> History:
+    """The history of a load while which `body` runs."""
+    env, counters, stop = RealEnv("harness"), Counters(), trio.Event()
+    path = tmp_path / "history.jsonl"
+    recorder = Recorder(env, str(path), "run-1")
+    bootstrap = ",".join(f"{host}:{port}" for host, port in brokers.bootstrap)
+    driver = LibraryDriver(scenario.client, bootstrap, scenario.needs(), tmp_path / "clients.log")
+    traffic = scenario.traffic()
+    controls = Controls(traffic.producers, traffic.readers)
+    around = Surroundings(env, [Zone("", brokers.bootstrap, driver)], recorder, counters, stop, controls)
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(scenario.run, around)
+        await body(Play(recorder, path, counters, controls))
+        stop.set()
+        around.readers.may_end.set()
+    await scenario.final_reads(env, brokers.bootstrap, recorder, counters, 60, "")
+    recorder.close()
+    with path.open("rb") as lines:
+        return parse(lines)
+
+
 @pytest.mark.parametrize(
     ("client", "protocol"),
     [
@@ -70,58 +127,22 @@ async def test_a_library_keeps_its_partitions_through_the_death_of_its_coordinat
     """One of its members is killed as well; what that had goes to the others."""
     scenario = GroupsLoad(client=client, group_protocol=protocol, rate=20, churn=0, session_timeout_ms=scaled_ms(6_000),
                           max_poll_interval_ms=scaled_ms(10_000))  # fmt: skip
-    env, counters, stop = RealEnv("harness"), Counters(), trio.Event()
-    path = tmp_path / "history.jsonl"
-    recorder = Recorder(env, str(path), "run-1")
-    bootstrap = ",".join(f"{host}:{port}" for host, port in brokers.bootstrap)
-    driver = LibraryDriver(client, bootstrap, scenario.needs(), tmp_path / "clients.log")
-    traffic = scenario.traffic()
-    controls = Controls(traffic.producers, traffic.readers)
-    around = Surroundings(env, [Zone("", brokers.bootstrap, driver)], recorder, counters, stop, controls)
 
-    async def until_read(more: int) -> None:
-        """By members, or by the reader beside them: all of it is read twice."""
-        goal = counters.read + more
-        with trio.fail_after(LIMIT_S):
-            while counters.read < goal:
-                await trio.sleep(0.05)
-
-    def so_far() -> History:
-        recorder.flush()
-        with path.open("rb") as lines:
-            return parse(lines)
-
-    async def until_held(handle: Handle) -> None:
-        """By a process of this member: one that has nothing yet loses nothing."""
-        with trio.fail_after(LIMIT_S):
-            while not any(hold.proc == handle.processes[-1] and hold.how == HELD for hold in so_far().holds.rows()):
-                await trio.sleep(0.2)
-
-    async def until_committed() -> None:
-        """A position of each partition: on a busy machine members may have read a lot before they commit."""
-        with trio.fail_after(LIMIT_S):
-            while {commit.part for commit in committed(so_far())} != set(range(scenario.partitions)):
-                await trio.sleep(0.2)
-
-    async with trio.open_nursery() as nursery:
-        nursery.start_soon(scenario.run, around)
-        await until_read(200)
-        coordinator = coordinator_of(bootstrap)
+    async def body(play: Play) -> None:
+        await play.until_read(200)
+        coordinator = coordinator_of(",".join(f"{host}:{port}" for host, port in brokers.bootstrap))
         brokers.kill(coordinator)
-        await until_read(200)
-        await until_held(controls.readers[1])
-        controls.readers[1].crash(0)
+        await play.until_read(200)
+        member = play.controls.readers[1]
+        await play.until_held(member)
+        member.crash(0)
         brokers.start(coordinator)
-        await until_read(200)
-        controls.readers[1].replace(0)
-        await until_read(200)
-        await until_committed()
-        stop.set()
-        around.readers.may_end.set()
-    await scenario.final_reads(env, brokers.bootstrap, recorder, counters, 60, "")
-    recorder.close()
-    with path.open("rb") as lines:
-        history = parse(lines)
+        await play.until_read(200)
+        member.replace(0)
+        await play.until_read(200)
+        await play.until_committed(scenario.partitions)
+
+    history = await played(scenario, brokers, tmp_path, body)
     assert history.problem is None, history.problem
     members = members_of(history)
     assert {each.client for each in history.processes if each.proc in members} == {client}
@@ -134,3 +155,23 @@ async def test_a_library_keeps_its_partitions_through_the_death_of_its_coordinat
     assert {commit.part for commit in committed(history)} == set(range(scenario.partitions))
     assert [fetch for fetch in history.fetches.rows() if fetch.proc in members]
     assert find_all(history) == []
+
+
+async def test_a_member_that_was_away_for_longer_than_it_may_between_polls_comes_back(
+    brokers: Brokers, tmp_path: Path
+) -> None:
+    """Of libraries that leave by themselves, aiokafka alone says so while nobody polls."""
+    scenario = GroupsLoad(client="aiokafka", rate=20, churn=0, session_timeout_ms=scaled_ms(6_000),
+                          max_poll_interval_ms=scaled_ms(2_000))  # fmt: skip
+
+    async def body(play: Play) -> None:
+        member = play.controls.readers[1]
+        await play.until_read(100)
+        await play.until_held(member)
+        member.hold(0)
+        await play.until_held(member, LOST)
+        member.let_go(0)
+        await play.until_held(member)
+        await play.until_read(100)
+
+    assert find_all(await played(scenario, brokers, tmp_path, body)) == []
