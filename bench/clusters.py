@@ -13,6 +13,7 @@ from collections.abc import Sequence
 from contextlib import ExitStack
 from pathlib import Path
 
+from squall.broker.overriding import override
 from squall.chaos.errors import Refused
 from squall.chaos.runtimes.real.processes.ports import free_ports
 from squall.chaos.runtimes.real.processes.registry import claimed_ports
@@ -237,8 +238,9 @@ class Prototype(Cluster):
         self._files, self._base = files, _row_of_ports(len(self.nodes))
         self.ports = {node: self._base + index for index, node in enumerate(self.nodes)}
 
+    @override
     def start(self) -> None:
-        """As `Cluster.start`, and wait until all listen: one that is asked before ends."""
+        """Start the nodes, and wait until all listen: a prototype ends if it gets a request before."""
         super().start()
         deadline = time.monotonic() + PATIENCE_S
         for port in self.ports.values():

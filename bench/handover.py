@@ -17,6 +17,7 @@ from typing import Any, Protocol
 import confluent_kafka
 from confluent_kafka import Producer
 
+from squall.broker.overriding import override
 from squall.chaos.errors import Refused
 
 RUN = 1000
@@ -48,7 +49,7 @@ class Handing(Protocol):
     """Records handed over so far."""
 
 
-class ByPython:
+class ByPython(Handing):
     """Through confluent-kafka."""
 
     def __init__(self, settings: dict[str, Any], topic: str, payload: bytes) -> None:
@@ -61,8 +62,9 @@ class ByPython:
         room = settings["queue.buffering.max.kbytes"] * 1024 // len(payload)
         self._most = min(room, settings["queue.buffering.max.messages"]) - RUN
 
+    @override
     def hand(self, partition: int, *, once: bool = False) -> bool:
-        """As `Handing.hand`. The queue is asked first: for each record that it refused an exception would be made."""
+        """Hand over a run. The queue's length is checked first: each refused record would cost an exception."""
         if len(self._producer) > self._most:
             return False
         run = self._run[:1] if once else self._run
@@ -70,16 +72,17 @@ class ByPython:
         self.taken += taken
         return bool(taken == len(run))
 
+    @override
     def poll(self, seconds: float) -> None:
-        """As `Handing.poll`."""
         self._producer.poll(seconds)
 
+    @override
     def flush(self, seconds: float) -> bool:
-        """As `Handing.flush`."""
         return not self._producer.flush(seconds)
 
+    @override
     def close(self) -> None:
-        """As `Handing.close`: its end is the object's."""
+        """Do nothing: it ends with the object."""
 
 
 class _Message(ctypes.Structure):
@@ -125,7 +128,7 @@ def _library() -> ctypes.CDLL:
     return library
 
 
-class InC:
+class InC(Handing):
     """Through librdkafka itself."""
 
     def __init__(self, settings: dict[str, Any], topic: str, payload: bytes) -> None:
@@ -149,22 +152,22 @@ class InC:
         for message in self._run:
             message.payload, message.length = ctypes.addressof(self._payload), len(payload)
 
+    @override
     def hand(self, partition: int, *, once: bool = False) -> bool:
-        """As `Handing.hand`."""
         asked = 1 if once else RUN
         taken = self._lib.rd_kafka_produce_batch(self._topic, partition, _COPY, self._run, asked)
         self.taken += taken
         return bool(taken == asked)
 
+    @override
     def poll(self, seconds: float) -> None:
-        """As `Handing.poll`."""
         self._lib.rd_kafka_poll(self._producer, int(seconds * 1000))
 
+    @override
     def flush(self, seconds: float) -> bool:
-        """As `Handing.flush`."""
         return not self._lib.rd_kafka_flush(self._producer, int(seconds * 1000))
 
+    @override
     def close(self) -> None:
-        """As `Handing.close`."""
         self._lib.rd_kafka_topic_destroy(self._topic)
         self._lib.rd_kafka_destroy(self._producer)

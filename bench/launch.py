@@ -14,6 +14,7 @@ from typing import Any
 
 from bench.client import first_ack
 from bench.clusters import Squall
+from squall.broker.overriding import override
 
 STEPS: Mapping[str, tuple[str, bool]] = {
     "s until the first broker has its modules": ("node_started", False),
@@ -34,12 +35,12 @@ class Traced(Squall):
         super().__init__(folder, root=root)
         self._compiled = compiled
 
+    @override
     def settings(self, node: int) -> dict[str, str]:
-        """As `Squall`'s."""
         return {**super().settings(node), "squall.trace.path": str(self.trace(node))}
 
+    @override
     def environ(self) -> dict[str, str]:
-        """As `Squall`'s."""
         kept = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
         own = {} if self._root is None else {"PYTHONPATH": str(self._root)}
         return {**kept, "PYTHONPYCACHEPREFIX": str(self._compiled), **own}

@@ -244,7 +244,7 @@ class _Trail:
         return int(came[0]) if len(came) == 1 else -1
 
     def positions(self, begin: float) -> Iterator[Position]:
-        """As `again`, for the moments of a story, whose seconds count from `begin`."""
+        """Yield what `again` yields, for the moments of a story, whose seconds count from `begin`."""
         name, commits = self.names.get(self.part, f"partition {self.part}"), set()
         for told, commit in self.again():
             newer = integer(mapping(commit["at"]).get(str(self.part)))

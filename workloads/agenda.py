@@ -8,6 +8,7 @@ from operator import attrgetter
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from squall.broker.env import Env
+from squall.broker.overriding import override
 
 if TYPE_CHECKING:
     from squall.workloads.client.cluster import Place
@@ -50,7 +51,7 @@ class Agenda(Protocol):
         """Give up what is too late to be made up for. How many."""
 
 
-class Drawn:
+class Drawn(Agenda):
     """Records at a rate, from the Env's random stream: `interval_s` apart, the first one within `first_within_s`.
 
     `burst_interval_s`: in bursts they are no further apart.
@@ -72,14 +73,14 @@ class Drawn:
         self._began, self._burst_interval_s = env.mono(), min(interval_s, burst_interval_s)
         self.due_at = self._began + self._random() * first_within_s
 
+    @override
     def take(self) -> tuple[str, int, int]:
-        """As `Agenda.take`."""
         self.due_at += self._burst_interval_s if in_burst(self.due_at - self._began) else self._interval_s
         topic, partition = self._places[int(self._random() * len(self._places))]
         return topic, partition, self._smallest + int(self._random() * self._spread)
 
+    @override
     def skip(self, now: float) -> int:
-        """As `Agenda.skip`."""
         behind = now - self.due_at - BEHIND_LIMIT_S
         if behind <= 0:
             return 0
@@ -88,7 +89,7 @@ class Drawn:
         return skipped
 
 
-class Given:
+class Given(Agenda):
     """Chosen records at chosen times. None is skipped: what could not be handed over in time is handed over late."""
 
     def __init__(self, operations: Iterable[Handover], producer: int, began: float) -> None:
@@ -103,13 +104,13 @@ class Given:
         self._next = next(self._left, None)
         self.due_at = math.inf if self._next is None else self._began + self._next.at_s
 
+    @override
     def take(self) -> tuple[str, int, int]:
-        """As `Agenda.take`."""
         assert self._next is not None, "nothing is due"
         _, _, topic, partition, size = self._next
         self._advance()
         return topic, partition, size
 
+    @override
     def skip(self, now: float) -> int:
-        """As `Agenda.skip`."""
         return 0

@@ -14,6 +14,7 @@ from typing import ClassVar
 import trio
 
 from squall.broker.env import Env
+from squall.broker.overriding import override
 from squall.workloads.client.cluster import Place
 from squall.workloads.client.groups.offsets import CommitEnd
 from squall.workloads.client.outcomes import Status
@@ -28,6 +29,7 @@ from squall.workloads.libraries import (
     Driver,
     GaveUp,
     Grouped,
+    Hearing,
     Known,
     Lost,
     MemberTask,
@@ -54,7 +56,7 @@ Start = Callable[[trio.Nursery], Awaitable[Grouped]]
 CRASH = "crash"
 
 
-class LibrarySubscriber:
+class LibrarySubscriber(Hearing):
     """One process. `run` keeps it; the application then calls `poll` until it is `out`."""
 
     POLLS_BY_ITSELF: ClassVar[bool] = False
@@ -94,7 +96,7 @@ class LibrarySubscriber:
         """As `Subscriber.fencings`."""
 
     def declare(self, role: str, about: Mapping[str, object], process: int | None = None) -> int:
-        """As `Subscriber.declare`."""
+        """Become a recorded process and return its number; `process`: the number of one that was declared already."""
         member, driver = self._settings.member, self._driver
         told = {**about, **about_member(self._settings)}
         self.process = (
@@ -121,12 +123,12 @@ class LibrarySubscriber:
 
     @property
     def is_member(self) -> bool:
-        """As `Subscriber.is_member`."""
+        """Return whether it is a member now, as far as it knows."""
         return self.was_member and self._who.generation >= 0 and not self.out
 
     @property
     def out(self) -> str:
-        """As `Subscriber.out`."""
+        """Return the error that ended its membership for good; empty while it may continue."""
         gone = self._grouped is not None and self._grouped.ended and not self._over
         return self._out or (GONE if gone else "")
 
@@ -137,12 +139,12 @@ class LibrarySubscriber:
         return [] if self._grouped is None else await self._grouped.poll()
 
     async def commit_if_due(self) -> None:
-        """As `Subscriber.commit_if_due`."""
+        """Commit if `commit_every_ms` has passed since the last commit."""
         if self._env.mono() >= self._commit_at:
             await self.commit(MANUAL)
 
     async def commit(self, why: str, only: Collection[Place] | None = None) -> CommitEnd | None:
-        """As `Subscriber.commit`."""
+        """Commit its positions, of `only` these partitions. Return None if there is nothing to commit."""
         self._commit_at = self._env.mono() + self._settings.commit_every_ms / 1000
         offsets = self._uncommitted(self.positions if only is None else only)
         if not offsets or not self._settings.commits:
@@ -161,7 +163,7 @@ class LibrarySubscriber:
         return end
 
     async def rewind(self) -> None:
-        """As `Subscriber.rewind`."""
+        """Go back to the committed offsets of the group."""
         if self._grouped is not None:
             self._held |= self.positions
             self.positions.clear()
@@ -174,20 +176,20 @@ class LibrarySubscriber:
             self._over = True
 
     def stands_still(self, what: str, for_ms: int) -> None:
-        """As `Subscriber.stands_still`."""
+        """Record that the load pauses it from now on. what: as in `GroupNotes.still`."""
         self.notes.still(self._who, what, for_ms)
         self._recorder.flush()
 
     def halt(self, *, still: bool) -> None:
-        """As `Subscriber.halt`: all threads of the process, those of the library as well."""
+        """Pause all threads of the process, the library's own included, or let them continue."""
         if self._grouped is not None:
             self._grouped.halt(still=still)
 
     def hear(self) -> None:
-        """As `Subscriber.hear`: whatever its library has told is told."""
+        """Do nothing: all events of its library are recorded as they arrive."""
 
     def crashed(self) -> None:
-        """As `Subscriber.crashed`."""
+        """Record that the process ended without a word, and lost what it held."""
         if self._grouped is not None:
             self._grouped.kill()
         if self._op >= 0:
@@ -202,8 +204,8 @@ class LibrarySubscriber:
 
     # ---------------------------------------------------------------------------------- what its library tells it
 
+    @override
     def heard(self, said: OfMember) -> None:
-        """As `Hearing.heard`."""
         if self._over:
             return
         match said:
@@ -252,8 +254,8 @@ class LibrarySubscriber:
             case _:
                 record(said, self._recorder, self._counters, self.process)
 
+    @override
     def giving(self, who: Identity, at: Mapping[Place, int]) -> Mapping[Place, int]:
-        """As `Hearing.giving`."""
         self._is(who)
         offsets = self._uncommitted(at)
         if self._over or not offsets or not self._settings.commits or who.generation < 0:
@@ -261,8 +263,8 @@ class LibrarySubscriber:
         self._wanted, self._op = offsets, self.notes.begin_commit(who, offsets, ON_REVOCATION)
         return offsets
 
+    @override
     def kept(self, end: CommitEnd) -> None:
-        """As `Hearing.kept`."""
         if self._op >= 0:
             self._ended(self._op, self._wanted, end)
             self._op = -1
@@ -276,7 +278,7 @@ class LibrarySubscriber:
 
     @property
     def known_as(self) -> InGroup:
-        """As `Subscriber.known_as`."""
+        """Return the member id that its coordinator knows now."""
         member = self._settings.member
         return InGroup(member.group, self._who.member_id, member.instance, bool(self._held or self.positions))
 

@@ -61,9 +61,8 @@ class RecordedReader:
     async def list_offsets(
         self, places: Sequence[Place], timestamp: int, timeout_s: float, isolation: int | None = None
     ) -> dict[Place, Listed]:
-        """As `admin.list_offsets`, one recorded operation for each partition. `isolation`: the reader's, if None.
-
-        `led` of an earliest offset: as `Listed.led_epoch`.
+        """Ask for offsets (`admin.list_offsets`) as one recorded operation for each partition. `isolation`: the
+        reader's, if None. `Listed.led_epoch` of an earliest offset is recorded as `led`.
         """
         isolation = self._isolation if isolation is None else isolation
         which = {LATEST: "lso" if isolation else "latest", EARLIEST: "earliest"}.get(timestamp, "timestamp")

@@ -11,10 +11,12 @@ from dataclasses import dataclass
 import trio
 
 from squall.broker.env import Env
+from squall.broker.overriding import override
 from squall.broker.protocol.timestamps import EARLIEST
 from squall.workloads.client.client import Client
 from squall.workloads.client.cluster import Place
 from squall.workloads.client.consumer import Polled
+from squall.workloads.client.groups.membered import Listener
 from squall.workloads.client.groups.members import member_of
 from squall.workloads.client.groups.membership import CLASSIC, MemberSettings
 from squall.workloads.client.groups.offsets import CommitEnd, Sender, commit, fetch, metadata_of
@@ -56,7 +58,7 @@ class SubscriberSettings:
     """It commits; else somebody commits for it, and says when what its polls returned is dealt with."""
 
 
-class Subscriber:
+class Subscriber(Listener):
     """One process. `run` keeps its connections; the application then calls `poll` until it is `out`."""
 
     def __init__(
@@ -210,38 +212,38 @@ class Subscriber:
 
     # ---------------------------------------------------------------------------------- what the group tells it
 
+    @override
     def rejoining(self, why: str) -> None:
-        """As `Listener.rejoining`."""
         self.notes.rejoining(self._who(), why)
         self._recorder.flush()
 
+    @override
     def joined(self, places: Sequence[Place], *, leader: bool) -> None:
-        """As `Listener.joined`."""
         known = [place for place in places if place in self._recorder.partitions]
         self.was_member = True
         self.notes.joined(self._who(), self.member.assignor, known, leader=leader, beat=self._beat())
         self._recorder.flush()
 
+    @override
     async def revoking(self, places: Collection[Place]) -> None:
-        """As `Listener.revoking`."""
         await self.commit(ON_REVOCATION, places)
 
+    @override
     def revoked(self, places: Collection[Place]) -> None:
-        """As `Listener.revoked`."""
         left_at = self._drop(places)
         if left_at:
             self.notes.revoked(self._who(), left_at, self._beat())
             self._recorder.flush()
 
+    @override
     def lost(self, places: Collection[Place], why: str) -> None:
-        """As `Listener.lost`."""
         left_at = self._drop(places)
         if left_at:
             self.notes.lost(self._who(), left_at, self._beat(), why)
             self._recorder.flush()
 
+    @override
     def left(self, who: Sender, why: str, error: str) -> None:
-        """As `Listener.left`."""
         self.notes.left(Identity(who.member_id, who.generation), why, error)
         self._recorder.flush()
 

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal
 from pydantic import Field
 
 from squall.broker.env import Env
+from squall.broker.overriding import override
 from squall.workloads.agenda import Agenda, Drawn, Given, Handover
 from squall.workloads.appends import draws
 from squall.workloads.appends.renumbered import by_one_producer, on_one_topic
@@ -97,8 +98,8 @@ class Appends(Scenario):
         description="How long a fetch waits for --fetch-min-bytes.",
     )
 
+    @override
     def contradictions(self) -> list[str]:
-        """As `Scenario.contradictions`."""
         found = super().contradictions()
         if self.min_bytes > self.max_bytes:
             found.append(f"min_bytes {self.min_bytes} is above max_bytes {self.max_bytes}")
@@ -118,25 +119,26 @@ class Appends(Scenario):
             )
         return found
 
+    @override
     def topic_list(self) -> tuple[NewTopic, ...]:
-        """As `Scenario.topic_list`."""
         names = (TOPIC.format(number) for number in range(self.topics))
         return tuple(NewTopic(name, self.partitions, self.replication_factor, self.topic_configs()) for name in names)
 
+    @override
     def traffic(self) -> Traffic:
-        """As `Scenario.traffic`."""
         mean_bytes = (self.min_bytes + self.max_bytes) / 2
         return Traffic(self.producers, self.readers, self.rate, self.acks, self.max_in_flight, mean_bytes)
 
+    @override
     def held_s(self) -> float:
-        """As `Scenario.held_s`: a reader that takes its time over a poll asks for nothing meanwhile, and a broker waits
-        for the bytes that it wants. A record waits for others of its batch. A lost request comes before either.
+        """Return the base limit plus the longer of two waits, in seconds: pauses between polls and fetch.max.wait, or
+        linger. A reader that pauses after a poll fetches nothing meanwhile; a swallowed request comes before either.
         """
         waits_ms = self.fetch_max_wait_ms if self.fetch_min_bytes > 1 else 0
         return super().held_s() + max(POLLS_TO_READ * self.poll_pause_ms + waits_ms, self.linger_ms) / 1000
 
+    @override
     def needs(self, operations: Sequence[Operation] = ()) -> Needs:
-        """As `Scenario.needs`."""
         largest = max([self.max_bytes, *(each.bytes for each in operations)])
         return Needs(self.producer_settings(), self.request_timeout_ms, largest, self.poll_pause_ms)
 
@@ -168,22 +170,22 @@ class Appends(Scenario):
             if reader in (number % self.readers, (number + 1) % self.readers)
         ]
 
+    @override
     def drawn(self, stream: Stream, begin_s: float, end_s: float) -> tuple[Handover, ...]:
-        """As `Scenario.drawn`."""
         sizes = (self.min_bytes, self.max_bytes)
         return draws.operations(stream, self.producers, self.rate, self.places(), sizes, begin_s, end_s, self.burst)
 
+    @override
     def wrong(self, operation: Operation) -> str:
-        """As `Scenario.wrong`."""
         return wrong_handover(operation, self.producers, self.partitions, self.topic_names())
 
     @classmethod
+    @override
     def drawn_settings(cls, stream: Stream, ground: SwarmGround) -> Table:
-        """As `Scenario.drawn_settings`."""
         return {"name": "appends", **draws.settings(stream, ground)}
 
+    @override
     async def run(self, around: Surroundings) -> None:
-        """As `Scenario.run`."""
         import trio
 
         from squall.workloads.sender import Sender, SenderSettings

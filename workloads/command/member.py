@@ -6,18 +6,29 @@ from collections.abc import Collection, Mapping
 from functools import partial
 from typing import Any
 
+from squall.broker.overriding import override
 from squall.workloads import payload
 from squall.workloads.client.cluster import Place
 from squall.workloads.client.groups.offsets import CommitEnd
 from squall.workloads.client.outcomes import Outcome, Status
-from squall.workloads.libraries import Began, CommitBegan, CommitEnded, GaveUp, Lost, OfMember, Read, ToWrite
+from squall.workloads.libraries import (
+    Began,
+    CommitBegan,
+    CommitEnded,
+    GaveUp,
+    Lost,
+    OfMember,
+    ProgramHearing,
+    Read,
+    ToWrite,
+)
 from squall.workloads.library_subscriber import GONE, LibrarySubscriber
 from squall.workloads.subscriber import MANUAL
 
 KEYS = 64
 
 
-class ProgramSubscriber(LibrarySubscriber):
+class ProgramSubscriber(LibrarySubscriber, ProgramHearing):
     """One process, which polls and commits when it wants.
 
     outputs: partitions that it writes to. commits: when it commits where it stands, as `squall.checkers.guarantees`
@@ -33,17 +44,19 @@ class ProgramSubscriber(LibrarySubscriber):
         """Commits under way, by the program's numbers."""
         self._sequence = 0
 
+    @override
     def declare(self, role: str, about: Mapping[str, object], process: int | None = None) -> int:
-        """As `Subscriber.declare`. A process that writes outputs is a producer."""
+        """Become a recorded process and return its number. A process that writes outputs is a producer."""
         writes = bool(self._outputs)
         return super().declare("producer" if writes else role, {**about, **(self._about if writes else {})}, process)
 
+    @override
     async def commit(self, why: str, only: Collection[Place] | None = None) -> CommitEnd | None:
-        """As `Subscriber.commit`: its own."""
+        """Do nothing: the program commits by itself."""
         return None
 
+    @override
     def heard(self, said: OfMember) -> None:
-        """As `Hearing.heard`."""
         match said:
             case CommitBegan(who, number, at):
                 self._commits[number] = self.notes.begin_commit(who, at, MANUAL), at
@@ -57,8 +70,9 @@ class ProgramSubscriber(LibrarySubscriber):
                 if isinstance(said, Read):
                     self._moved({each.place: each.position for each in said.parts})
 
+    @override
     def crashed(self) -> None:
-        """As `Subscriber.crashed`. Commits that were under way are in doubt."""
+        """Record the end of the process. Commits that were under way are in doubt."""
         super().crashed()
         for op, at in self._commits.values():
             self._ended(op, at, CommitEnd(Status.INFO, GONE, unanswered=-1))
@@ -66,12 +80,12 @@ class ProgramSubscriber(LibrarySubscriber):
 
     # ------------------------------------------------------------------------------------------ of ProgramHearing
 
+    @override
     def has(self, place: Place) -> bool:
-        """As `ProgramHearing.has`."""
         return place in self._recorder.partitions
 
+    @override
     def output(self, place: Place, source: int) -> ToWrite | None:
-        """As `ProgramHearing.output`."""
         if place not in self._outputs:
             return None
         sequence = self._sequence

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from pydantic import Field
 
+from squall.broker.overriding import override
 from squall.workloads.agenda import Agenda, Drawn, Given, Handover
 from squall.workloads.client.new_topic import NewTopic
 from squall.workloads.client.settings import ProducerSettings
@@ -89,8 +90,8 @@ class Command(Scenario):
     linger_ms: int = Field(5, ge=0, le=60_000, description="How long a producer waits to fill a batch.")
     poll_pause_ms: int = Field(20, ge=0, le=60_000, description="Pause after each poll, in ms.")
 
+    @override
     def contradictions(self) -> list[str]:
-        """As `Scenario.contradictions`."""
         found = super().contradictions()
         if self.client != "squall":
             found.append(f"client {self.client}: the program brings its own; what it leaves is done by squall's")
@@ -105,8 +106,8 @@ class Command(Scenario):
             found.append(f"outputs {self.outputs}: of --role member only")
         return found
 
+    @override
     def topic_list(self) -> tuple[NewTopic, ...]:
-        """As `Scenario.topic_list`."""
         names = (TOPIC,) if self.outputs == "none" else (TOPIC, OUTPUT)
         return tuple(NewTopic(each, self.partitions, self.replication_factor, self.topic_configs()) for each in names)
 
@@ -114,8 +115,9 @@ class Command(Scenario):
         """The partitions that producers write to."""
         return [place for place in self.places() if place[0] == TOPIC]
 
+    @override
     def traffic(self) -> Traffic:
-        """As `Scenario.traffic`. Members come before the readers of no group."""
+        """Return its traffic. Members come before the readers that are in no group."""
         load = (self.rate, self.acks, self.max_in_flight, self.record_bytes)
         if self.role != MEMBER:
             return Traffic(self.producers, self.readers, *load)
@@ -123,26 +125,31 @@ class Command(Scenario):
         readers = self.members + self.readers
         return Traffic(self.producers, readers, *load, groups=(GROUP,), asked=(COMMITS,), members=members)
 
+    @override
     def held_s(self) -> float:
-        """As `Scenario.held_s`: a reader that takes its time over a poll asks for nothing meanwhile. A silent member is
-        given up, and then a rebalance waits for those that poll nothing.
+        """Return the base limit, or what pauses of readers, linger and, for members, session and poll time-outs add up
+        to if that is longer. Seconds. A silent member is removed only after its session, and then a rebalance waits
+        for members that do not poll.
         """
         kept_ms = self.session_timeout_ms + self.max_poll_interval_ms if self.role == MEMBER else 0
         own_ms = max(kept_ms + POLLS_TO_READ * self.poll_pause_ms, self.linger_ms)
         return max(super().held_s(), own_ms / 1000)
 
+    @override
     def broker_limits(self) -> tuple[BrokerLimit, ...]:
-        """As `Scenario.broker_limits`. The program decides for which protocol it asks."""
+        """Return the base limits, and the session limits of classic groups: the program decides for which protocol it
+        asks.
+        """
         found = super().broker_limits()
         return (*found, *session_limits(("classic",), self.session_timeout_ms)) if self.role == MEMBER else found
 
     @classmethod
+    @override
     def suited_brokers(cls, table: Table) -> dict[str, str]:
-        """As `Scenario.suited_brokers`."""
         return dict(SUITED_TO_GROUPS) if table.get("role") == MEMBER else {}
 
+    @override
     def needs(self, operations: Sequence[Operation] = ()) -> Needs:
-        """As `Scenario.needs`."""
         largest = max([self.record_bytes, *(each.bytes for each in operations)])
         settings = ProducerSettings(
             acks=self.acks,
@@ -155,8 +162,9 @@ class Command(Scenario):
         needs = Needs(settings, self.request_timeout_ms, largest, self.poll_pause_ms)
         return needs._replace(program=self.command, directory=self.directory)
 
+    @override
     def drawn(self, stream: Stream, begin_s: float, end_s: float) -> tuple[Handover, ...]:
-        """As `Scenario.drawn`: each producer's a fixed time apart."""
+        """Return each producer's records, a fixed time apart."""
         interval_s, found = self.producers / self.rate, []
         for producer in range(self.producers):
             random = stream("operations", producer).random
@@ -167,17 +175,18 @@ class Command(Scenario):
                     found.append(Handover(at_s, producer, TOPIC, partition, self.record_bytes))
         return tuple(sorted(found))
 
+    @override
     def wrong(self, operation: Operation) -> str:
-        """As `Scenario.wrong`."""
         return wrong_handover(operation, self.producers, self.partitions, [TOPIC])
 
     @classmethod
+    @override
     def drawn_settings(cls, stream: Stream, ground: SwarmGround) -> Table:
-        """As `Scenario.drawn_settings`. A swarm is simulated, and this workload is not: nothing is drawn."""
+        """Return no settings: a swarm is simulated, and this workload cannot be."""
         return {"name": "command"}
 
+    @override
     async def run(self, around: Surroundings) -> None:
-        """As `Scenario.run`."""
         import trio
 
         from squall.workloads.sender import Sender, SenderSettings
@@ -243,10 +252,11 @@ class Command(Scenario):
         consumer = ConsumerSettings(isolation=1)
         return SubscriberSettings(member, self.client_settings(), consumer, False, 0, 0, commits=False)
 
+    @override
     async def final_reads(
         self, env: Env, bootstrap: Sequence[Address], recorder: Recorder, counters: Counters, limit_s: float, zone: str
     ) -> list[FinalRead]:
-        """As `Scenario.final_reads`, and asks where the group stands."""
+        """Run the base class's final reads, and fetch the group's committed offsets."""
         if self.role == MEMBER:
             from squall.workloads.group_standing import ask_where_it_stands
 
@@ -254,12 +264,13 @@ class Command(Scenario):
             await ask_where_it_stands(env, bootstrap, recorder, settings, GROUP, self.inputs(), limit_s, zone)
         return await super().final_reads(env, bootstrap, recorder, counters, limit_s, zone)
 
+    @override
     def meant_for(self) -> tuple[str, ...]:
-        """As `Scenario.meant_for`: a member that says nothing of what it does shows nothing."""
+        """Return the anomalies that it is meant to show: none if no member reports what it does."""
         return ("commit-ahead",) if self.role == MEMBER else ()
 
+    @override
     def measured(self, history: Callable[[], History], faults: Sequence[PlayedFault]) -> Mapping[str, Any]:
-        """As `Scenario.measured`."""
         if self.role != MEMBER:
             return {}
         from squall.checkers.measured_groups import measure_groups
@@ -267,8 +278,8 @@ class Command(Scenario):
         return measure_groups(history(), faults)
 
     @classmethod
+    @override
     def section(cls, figures: Mapping[str, Any]) -> Section | None:
-        """As `Scenario.section`."""
         return section_of(figures) if figures else None
 
 

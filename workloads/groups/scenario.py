@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from pydantic import Field, model_validator
 
+from squall.broker.overriding import override
 from squall.workloads.client.new_topic import NewTopic
 from squall.workloads.client.settings import ProducerSettings
 from squall.workloads.group_brokers import (
@@ -126,8 +127,8 @@ class GroupsLoad(Scenario):
     )
     poll_pause_ms: int = Field(20, ge=0, le=60_000, description="Pause after each poll, in ms.")
 
+    @override
     def contradictions(self) -> list[str]:
-        """As `Scenario.contradictions`."""
         found = super().contradictions()
         found += self._not_of_libraries()
         most_ms = min(self.max_poll_interval_ms * 3 // 4, self.session_timeout_ms)
@@ -163,27 +164,29 @@ class GroupsLoad(Scenario):
         """A library that lacks the default assignor has another default."""
         return {**default_assignor(given), **given} if isinstance(given, dict) else given
 
+    @override
     def held_s(self) -> float:
-        """As `Scenario.held_s`: a silent member is given up, and then a rebalance waits for those that poll nothing. A
-        member gives up, joins, and begins to read in polls of its own, with a pause between any two. Pauses far below a
-        second do not matter.
+        """Return the session and poll time-outs plus whole seconds of pauses between polls, at least the base limit.
+        Seconds. A silent member is removed only after its session, and then a rebalance waits for members that do
+        not poll. Each member gives up, joins and begins to read in polls of its own, with a pause between any two.
         """
         pauses_s = POLLS_TO_READ * self.poll_pause_ms // 1000
         return max(super().held_s(), (self.session_timeout_ms + self.max_poll_interval_ms) / 1000 + pauses_s)
 
+    @override
     def broker_limits(self) -> tuple[BrokerLimit, ...]:
-        """As `Scenario.broker_limits`."""
         both = self.conversions or self.group_protocol == MIXED
         protocols = ("classic", "consumer") if both else (self.group_protocol,)
         metadata = (METADATA,) if self.client == OURS else ()
         return (*super().broker_limits(), *session_limits(protocols, self.session_timeout_ms), *metadata)
 
+    @override
     def topic_list(self) -> tuple[NewTopic, ...]:
-        """As `Scenario.topic_list`."""
         return (NewTopic(TOPIC, self.partitions, self.replication_factor, self.topic_configs()),)
 
+    @override
     def traffic(self) -> Traffic:
-        """As `Scenario.traffic`. The reader of no group is the last one."""
+        """Return its traffic. The reader that is in no group is the last one."""
         settings = self.producer_settings()
         readers, in_flight = self.members + 1, settings.max_in_flight
         return Traffic(
@@ -200,17 +203,17 @@ class GroupsLoad(Scenario):
         )
 
     @classmethod
+    @override
     def suited_brokers(cls, table: Table) -> dict[str, str]:
-        """As `Scenario.suited_brokers`."""
         return {**sessions_asked_by(table, cls.model_fields["session_timeout_ms"].default), **expiry_asked_by(table)}
 
     @classmethod
+    @override
     def drawn_brokers(cls, stream: Stream, table: Table) -> dict[str, str]:
-        """As `Scenario.drawn_brokers`."""
         return {**drawn_of_groups(stream("brokers of groups"), table), **cls.suited_brokers(table)}
 
+    @override
     def needs(self, operations: Sequence[Operation] = ()) -> Needs:
-        """As `Scenario.needs`."""
         largest = max([self.record_bytes, *(each.bytes for each in operations)])
         return Needs(self.producer_settings(), self.request_timeout_ms, largest, self.poll_pause_ms)
 
@@ -264,8 +267,8 @@ class GroupsLoad(Scenario):
             self.away_s * 1000,
         )
 
+    @override
     def drawn(self, stream: Stream, begin_s: float, end_s: float) -> tuple[Act, ...]:
-        """As `Scenario.drawn`."""
         draw, found = self.draw(), list[Act]()
         for producer in range(self.producers):
             found += draw.records(stream("operations", producer), producer, begin_s, end_s)
@@ -274,13 +277,13 @@ class GroupsLoad(Scenario):
         found += draw.of_all(stream("all members"), begin_s, end_s)
         return tuple(sorted(found))
 
+    @override
     def wrong(self, operation: Operation) -> str:
-        """As `Scenario.wrong`."""
         return acts.wrong(operation, self.draw(), (MIN_BYTES, MAX_BYTES))
 
     @classmethod
+    @override
     def drawn_settings(cls, stream: Stream, ground: SwarmGround) -> Table:
-        """As `Scenario.drawn_settings`."""
         rng = stream("workload")
         replicas = rng.choice([n for n in (1, 2, 3, 3, 3) if n <= ground.nodes])
         table: dict[str, Any] = {
@@ -317,8 +320,8 @@ class GroupsLoad(Scenario):
             table[what if table.get("group_protocol") != MIXED else "deletions"] = often
         return table
 
+    @override
     async def run(self, around: Surroundings) -> None:
-        """As `Scenario.run`."""
         import trio
 
         from squall.workloads.group_progress import Progress
@@ -375,23 +378,24 @@ class GroupsLoad(Scenario):
         mine = [each for each in around.operations if each.do == SEND]
         return Given([Handover(each.at_s, each.who, TOPIC, each.number, each.bytes) for each in mine], number, began)
 
+    @override
     async def final_reads(
         self, env: Env, bootstrap: Sequence[Address], recorder: Recorder, counters: Counters, limit_s: float, zone: str
     ) -> list[FinalRead]:
-        """As `Scenario.final_reads`, and asks where the group stands."""
+        """Run the base class's final reads, and fetch the group's committed offsets."""
         from squall.workloads.group_standing import ask_where_it_stands
 
         client = self.client_settings()
         await ask_where_it_stands(env, bootstrap, recorder, client, GROUP, self.places(), limit_s, zone)
         return await super().final_reads(env, bootstrap, recorder, counters, limit_s, zone)
 
+    @override
     def measured(self, history: Callable[[], History], faults: Sequence[PlayedFault]) -> Mapping[str, Any]:
-        """As `Scenario.measured`."""
         from squall.checkers.measured_groups import measure_groups
 
         return measure_groups(history(), faults)
 
     @classmethod
+    @override
     def section(cls, figures: Mapping[str, Any]) -> Section | None:
-        """As `Scenario.section`."""
         return section_of(figures)

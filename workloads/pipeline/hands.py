@@ -8,6 +8,7 @@ from typing import NamedTuple, Protocol
 import trio
 
 from squall.broker.env import Env
+from squall.broker.overriding import override
 from squall.workloads import payload
 from squall.workloads.client.client import Client
 from squall.workloads.client.cluster import Place
@@ -98,13 +99,13 @@ class Hands(Protocol):
         """The same in a transaction that is under way, `txn` in the history. Raises NotDone."""
 
 
-class OwnHands:
+class OwnHands(Hands):
     """Our own client."""
 
     def __init__(self, tools: Tools, process: int) -> None:
         self._tools = tools
         env, zone = tools.env, tools.zone
-        self.subscriber = Subscriber(env, zone, tools.recorder, tools.counters, tools.subscriber, tools.moved)
+        self._subscriber = Subscriber(env, zone, tools.recorder, tools.counters, tools.subscriber, tools.moved)
         self.subscriber.declare("producer", {}, process)
         self._client = Client(env, zone.bootstrap, tools.subscriber.client, cluster_id=zone.cluster_id)
         self._client.track(tools.topics)
@@ -117,28 +118,38 @@ class OwnHands:
             tools.producer.delivery_timeout_ms / 1000,
             generation=tools.generation or 1,
         )
-        self.transacting = OwnProducer(self._writer, self.transactions)
+        self._transacting = OwnProducer(self._writer, self.transactions)
         # Offsets in transactions are the producer's, as in Kafka's client: a broker that takes its time over them keeps
         # no heartbeat waiting, and no goodbye.
         self._offsets = Coordination(self._client, tools.subscriber.member.group)
 
     @property
+    @override
+    def subscriber(self) -> Subscriber:
+        return self._subscriber
+
+    @property
+    @override
+    def transacting(self) -> OwnProducer:
+        return self._transacting
+
+    @property
+    @override
     def retired(self) -> str:
-        """As `Hands.retired`."""
         return self._writer.retired
 
+    @override
     def send(
         self, place: Place, key: bytes | None, value: bytes, timestamp_ms: int, on_outcome: Callable[[Outcome], None], /
     ) -> None:
-        """As `Hands.send`."""
         self._writer.send(*place, key, value, [], timestamp_ms, on_outcome)
 
+    @override
     async def flushed(self) -> None:
-        """As `Hands.flushed`."""
         await self._writer.flushed()
 
+    @override
     async def run(self, live: Callable[[], Awaitable[None]]) -> None:
-        """As `Hands.run`."""
         async with trio.open_nursery() as nursery:
             await nursery.start(self.subscriber.run)
             await nursery.start(self._client.run)
@@ -146,19 +157,19 @@ class OwnHands:
             await live()
             nursery.cancel_scope.cancel()
 
+    @override
     async def poll(self) -> Inputs:
-        """As `Hands.poll`."""
         polled = await self.subscriber.poll()
         values = [(got.place, value) for got in polled.fetched for value in values_of(got)]
         at = {got.place: got.position for got in polled.fetched if got.records}
         return Inputs(values, at, self.subscriber.member.who)
 
+    @override
     async def rewind(self) -> None:
-        """As `Hands.rewind`."""
         self.subscriber.rewind()
 
+    @override
     async def commit(self, at: Mapping[Place, int], who: Sender) -> CommitEnd:
-        """As `Hands.commit`."""
         member, notes = self.subscriber.member, self.subscriber.notes
         identity, metadata = Identity(who.member_id, who.generation), metadata_of(at)
         op = notes.begin_commit(identity, at, "manual", metadata=metadata)
@@ -171,8 +182,8 @@ class OwnHands:
             member.heed(end.code)
         return end
 
+    @override
     async def commit_in(self, txn: int, at: Mapping[Place, int], who: Sender) -> CommitEnd:
-        """As `Hands.commit_in`."""
         subscriber, identity = self.subscriber, self.transacting.identity
         member, metadata = Identity(who.member_id, who.generation), metadata_of(at)
         op = subscriber.notes.begin_commit(member, at, "manual", metadata=metadata, txn=txn, producer=identity)
@@ -198,13 +209,13 @@ class OwnHands:
         return end
 
 
-class LibraryHands:
+class LibraryHands(Hands):
     """A library's consumer and its producer, in one process."""
 
     def __init__(self, tools: Tools, driver: Driver, process: int) -> None:
         self._tools, self._driver = tools, driver
         of = (tools.env, tools.zone, driver, tools.recorder, tools.counters, tools.subscriber, tools.moved)
-        self.subscriber = LibrarySubscriber(*of, start=self._start)
+        self._subscriber = LibrarySubscriber(*of, start=self._start)
         self.subscriber.declare("producer", {}, process)
         self._producer: Composing | None = None
 
@@ -221,35 +232,42 @@ class LibraryHands:
         return made.member
 
     @property
+    @override
+    def subscriber(self) -> LibrarySubscriber:
+        return self._subscriber
+
+    @property
+    @override
     def transacting(self) -> Composing:
-        """As `Hands.transacting`."""
         assert self._producer is not None, "its process has not begun"
         return self._producer
 
     @property
+    @override
     def retired(self) -> str:
-        """As `Hands.retired`."""
         return self.transacting.retired
 
+    @override
     def send(
         self, place: Place, key: bytes | None, value: bytes, timestamp_ms: int, on_outcome: Callable[[Outcome], None], /
     ) -> None:
-        """As `Hands.send`."""
         self.transacting.send(place, key, value, timestamp_ms, on_outcome)
 
+    @override
     async def flushed(self) -> None:
-        """As `Hands.flushed`."""
         await self.transacting.flushed()
 
+    @override
     async def run(self, live: Callable[[], Awaitable[None]]) -> None:
-        """As `Hands.run`. Its process ends with it."""
+        """Run the process while `live` runs: it ends with it."""
         async with trio.open_nursery() as nursery:
             await nursery.start(self.subscriber.run)
             await live()
             nursery.cancel_scope.cancel()
 
+    @override
     async def poll(self) -> Inputs:
-        """As `Hands.poll`. Of partitions that a callback took away meanwhile nothing is dealt with."""
+        """Poll once. Records of partitions that a callback took away meanwhile are left out."""
         polled, own = await self.subscriber.poll(), self.subscriber.positions
         parts = [part for read in polled for part in read.parts if part.records and part.place in own]
         values = [(part.place, value) for part in parts for _, value in part.records if value >= 0]
@@ -257,16 +275,17 @@ class LibraryHands:
         sender = Sender(who.member_id, who.generation, self._tools.subscriber.member.instance)
         return Inputs(values, {part.place: part.position for part in parts}, sender)
 
+    @override
     async def rewind(self) -> None:
-        """As `Hands.rewind`."""
         await self.subscriber.rewind()
 
+    @override
     async def commit(self, at: Mapping[Place, int], who: Sender) -> CommitEnd:
-        """As `Hands.commit`."""
         return await self.subscriber.commit_as(Identity(who.member_id, who.generation), at)
 
+    @override
     async def commit_in(self, txn: int, at: Mapping[Place, int], who: Sender) -> CommitEnd:
-        """As `Hands.commit_in`. Its library also says to the coordinator of transactions which group that is."""
+        """Commit in the transaction. The library also tells the transaction coordinator which group that is."""
         member, notes = Identity(who.member_id, who.generation), self.subscriber.notes
         op = notes.begin_commit(member, at, "manual", txn=txn, producer=self.transacting.identity)
         self._tools.recorder.flush()

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple
 
 from pydantic import Field, model_validator
 
+from squall.broker.overriding import override
 from squall.workloads.client.new_topic import NewTopic
 from squall.workloads.client.settings import ProducerSettings
 from squall.workloads.group_brokers import (
@@ -113,8 +114,8 @@ class InstancesLoad(Scenario):
     )
     poll_pause_ms: int = Field(20, ge=0, le=60_000, description="Pause after each poll, in ms.")
 
+    @override
     def contradictions(self) -> list[str]:
-        """As `Scenario.contradictions`."""
         found = super().contradictions()
         found += not_as_member(
             self.client,
@@ -135,23 +136,24 @@ class InstancesLoad(Scenario):
         """Client libraries speak V1, also on a cluster that has V2, and the plan says so."""
         return {"generation": 1, **given} if isinstance(given, dict) and given.get("client", OURS) != OURS else given
 
+    @override
     def held_s(self) -> float:
-        """As `Scenario.held_s`: a silent member is given up, and then a rebalance waits for those that poll nothing. A
-        transaction of an instance that is gone holds readers of its output back meanwhile. Then a reader takes its time
-        over a poll.
+        """Return the longer of a member's and a transaction's time-out plus whole seconds of pauses between polls, at
+        least the base limit. Seconds. A silent member is removed only after its session, and then a rebalance waits
+        for members that do not poll; the open transaction of an instance that is gone blocks readers of its output.
         """
         kept_ms = max(self.session_timeout_ms + self.max_poll_interval_ms, self.transaction_timeout_ms)
         return max(super().held_s(), kept_ms / 1000 + POLLS_TO_READ * self.poll_pause_ms // 1000)
 
+    @override
     def broker_limits(self) -> tuple[BrokerLimit, ...]:
-        """As `Scenario.broker_limits`."""
         found = (*super().broker_limits(), *session_limits((self.group_protocol,), self.session_timeout_ms))
         if any(each.transactional for each in self.APPLICATIONS):
             found += (brokers.timeout_limit(self.transaction_timeout_ms),)
         return (*found, METADATA) if self.client == OURS else found
 
+    @override
     def topic_list(self) -> tuple[NewTopic, ...]:
-        """As `Scenario.topic_list`."""
         common = (self.partitions, self.replication_factor, self.topic_configs())
         names = (self.INPUT, *(each.output for each in self.APPLICATIONS))
         return tuple(NewTopic(name, *common) for name in names)
@@ -160,8 +162,9 @@ class InstancesLoad(Scenario):
         """The partitions of the input."""
         return [place for place in self.places() if place[0] == self.INPUT]
 
+    @override
     def traffic(self) -> Traffic:
-        """As `Scenario.traffic`. Instances come behind the producers of inputs, one application after the other."""
+        """Return its traffic. Instances come after the producers of inputs, one application after the other."""
         settings, applications = self.producer_settings(), self.APPLICATIONS
         writing = any(each.transactional for each in applications)
         return Traffic(
@@ -179,7 +182,7 @@ class InstancesLoad(Scenario):
         )
 
     def _asked(self) -> tuple[str, ...]:
-        """As `Traffic.asked`."""
+        """Return the names of the requests that its clients send."""
         commits = dict.fromkeys(TXN_COMMITS if each.transactional else COMMITS for each in self.APPLICATIONS)
         return often_asked(self.group_protocol, *commits)
 
@@ -201,19 +204,19 @@ class InstancesLoad(Scenario):
         return self.producers + application * self.instances + instance
 
     @classmethod
+    @override
     def suited_brokers(cls, table: Table) -> dict[str, str]:
-        """As `Scenario.suited_brokers`."""
         return sessions_asked_by(table, cls.model_fields["session_timeout_ms"].default)
 
     @classmethod
+    @override
     def drawn_brokers(cls, stream: Stream, table: Table) -> dict[str, str]:
-        """As `Scenario.drawn_brokers`."""
         rng = stream("brokers of pipelines")
         drawn = {**brokers.drawn(rng, table), **drawn_of_groups(rng, table)}
         return {**drawn, **cls.suited_brokers(table)}
 
+    @override
     def needs(self, operations: Sequence[Operation] = ()) -> Needs:
-        """As `Scenario.needs`."""
         largest = max([self.record_bytes, *(each.bytes for each in operations)])
         return Needs(self.producer_settings(), self.request_timeout_ms, largest, self.poll_pause_ms)
 
@@ -234,8 +237,8 @@ class InstancesLoad(Scenario):
             self.session_timeout_ms,
         )
 
+    @override
     def drawn(self, stream: Stream, begin_s: float, end_s: float) -> tuple[Step, ...]:
-        """As `Scenario.drawn`."""
         draw, found = self.draw(), list[Step]()
         for producer in range(self.producers):
             found += draw.records(stream("operations", producer), producer, begin_s, end_s)
@@ -243,13 +246,13 @@ class InstancesLoad(Scenario):
             found += draw.steps(stream("instances", instance), instance, begin_s, end_s)
         return tuple(sorted(found))
 
+    @override
     def wrong(self, operation: Operation) -> str:
-        """As `Scenario.wrong`."""
         return steps.wrong(operation, self.draw(), (MIN_BYTES, MAX_BYTES))
 
     @classmethod
+    @override
     def drawn_settings(cls, stream: Stream, ground: SwarmGround) -> Table:
-        """As `Scenario.drawn_settings`."""
         rng = stream("workload")
         replicas = rng.choice([n for n in (1, 2, 3, 3, 3) if n <= ground.nodes])
         return {
@@ -303,8 +306,8 @@ class InstancesLoad(Scenario):
             self.record_bytes,
         )
 
+    @override
     async def run(self, around: Surroundings) -> None:
-        """As `Scenario.run`."""
         import trio
 
         from squall.workloads.sender import Sender, SenderSettings
@@ -361,10 +364,11 @@ class InstancesLoad(Scenario):
         given = [Handover(each.at_s, each.who, self.INPUT, each.number, each.bytes) for each in mine]
         return Given(given, number, began)
 
+    @override
     async def final_reads(
         self, env: Env, bootstrap: Sequence[Address], recorder: Recorder, counters: Counters, limit_s: float, zone: str
     ) -> list[FinalRead]:
-        """As `Scenario.final_reads`, and asks where the groups stand."""
+        """Run the base class's final reads, and fetch the groups' committed offsets."""
         from squall.workloads.group_standing import ask_where_it_stands
 
         client = self.client_settings()
@@ -384,19 +388,19 @@ class PipelineLoad(InstancesLoad):
     name: Literal["pipeline"] = "pipeline"
 
     @classmethod
+    @override
     def lives(cls, application: Application) -> Lives:
-        """As `InstancesLoad.lives`."""
         from squall.workloads.pipeline.transactional import TransactionalLife
 
         return TransactionalLife
 
+    @override
     def measured(self, history: Callable[[], History], faults: Sequence[PlayedFault]) -> Mapping[str, Any]:
-        """As `Scenario.measured`."""
         from squall.checkers.measured_groups import measure_groups
 
         return measure_groups(history(), faults)
 
     @classmethod
+    @override
     def section(cls, figures: Mapping[str, Any]) -> Section | None:
-        """As `Scenario.section`."""
         return section_of(figures)

@@ -9,6 +9,7 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Mapping, Sequence
 
+from squall.broker.overriding import override
 from squall.workloads.client.cluster import Place
 from squall.workloads.client.groups.offsets import CommitEnd, Sender
 from squall.workloads.client.outcomes import Status
@@ -57,8 +58,8 @@ class AtMostOnce(PlainLife):
 
     commits = "before"
 
+    @override
     async def _deal_with(self, inputs: Inputs, at: Mapping[Place, int], who: Sender, due: Step | None) -> None:
-        """As `Life._deal_with`."""
         if due is not None and due.do == ABORT:
             await self._hands.rewind()
             return
@@ -77,8 +78,8 @@ class AtLeastOnce(PlainLife):
 
     commits = "after"
 
+    @override
     async def _deal_with(self, inputs: Inputs, at: Mapping[Place, int], who: Sender, due: Step | None) -> None:
-        """As `Life._deal_with`."""
         done = await self._write(inputs, due)
         await self._halts(due)
         if done and (due is None or due.do != ABORT):

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from pydantic import Field
 
+from squall.broker.overriding import override
 from squall.workloads.pipeline.scenario import Application, InstancesLoad
 from squall.workloads.semantics.section import section_of
 
@@ -34,8 +35,8 @@ class SemanticsLoad(InstancesLoad):
     )
 
     @classmethod
+    @override
     def lives(cls, application: Application) -> Lives:
-        """As `InstancesLoad.lives`."""
         from squall.workloads.pipeline.transactional import TransactionalLife
         from squall.workloads.semantics.plain import AtLeastOnce, AtMostOnce
 
@@ -46,8 +47,8 @@ class SemanticsLoad(InstancesLoad):
         }
         return found[application]
 
+    @override
     def measured(self, history: Callable[[], History], faults: Sequence[PlayedFault]) -> Mapping[str, Any]:
-        """As `Scenario.measured`."""
         from squall.checkers.measured_groups import measure_groups
         from squall.checkers.measured_outputs import measure_outputs
 
@@ -59,6 +60,6 @@ class SemanticsLoad(InstancesLoad):
         return {"applications": told, "groups": theirs} if told else {}
 
     @classmethod
+    @override
     def section(cls, figures: Mapping[str, Any]) -> Section | None:
-        """As `Scenario.section`."""
         return section_of(figures)

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple
 
 from pydantic import Field
 
+from squall.broker.overriding import override
 from squall.workloads.agenda import Agenda, Drawn, Given, Handover
 from squall.workloads.client.new_topic import NewTopic
 from squall.workloads.client.settings import ProducerSettings
@@ -52,38 +53,39 @@ class Steady(Scenario):
     record_bytes: int = Field(200, ge=MIN_BYTES, le=MAX_BYTES, description="Size of each record.")
     poll_pause_ms: int = Field(20, ge=0, le=200, description="Pause after each poll, in ms.")
 
+    @override
     def topic_list(self) -> tuple[NewTopic, ...]:
-        """As `Scenario.topic_list`."""
         return (NewTopic(TOPIC, 1, self.replication_factor, self.topic_configs()),)
 
+    @override
     def traffic(self) -> Traffic:
-        """As `Scenario.traffic`."""
         settings = self._producer()
         return Traffic(1, 1, self.rate, settings.acks, settings.max_in_flight, self.record_bytes)
 
+    @override
     def needs(self, operations: Sequence[Operation] = ()) -> Needs:
-        """As `Scenario.needs`."""
         largest = max([self.record_bytes, *(each.bytes for each in operations)])
         return Needs(self._producer(), self.request_timeout_ms, largest, self.poll_pause_ms)
 
     def _producer(self) -> ProducerSettings:
         return ProducerSettings(linger_ms=0, delivery_timeout_ms=self.delivery_timeout_ms)
 
+    @override
     def drawn(self, stream: Stream, begin_s: float, end_s: float) -> tuple[Tick, ...]:
-        """As `Scenario.drawn`: a fixed time apart."""
+        """Return each producer's records, a fixed time apart."""
         phase = stream("operations").random()
         times = (
             round(begin_s + (number + phase) / self.rate, 4) for number in range(int((end_s - begin_s) * self.rate))
         )
         return tuple(Tick(at_s, self.record_bytes) for at_s in times if at_s < end_s)
 
+    @override
     def wrong(self, operation: Operation) -> str:
-        """As `Scenario.wrong`."""
         return wrong_size(operation.bytes)
 
     @classmethod
+    @override
     def drawn_settings(cls, stream: Stream, ground: SwarmGround) -> Table:
-        """As `Scenario.drawn_settings`."""
         rng = stream("workload")
         replicas = rng.choice([n for n in (1, 2, 3, 3, 3) if n <= ground.nodes])
         return {
@@ -96,8 +98,8 @@ class Steady(Scenario):
             "topic_settings": {"flush.messages": "1"} if ground.hurts_fsyncs and rng.random() < 0.25 else {},
         }
 
+    @override
     async def run(self, around: Surroundings) -> None:
-        """As `Scenario.run`."""
         import trio
 
         from squall.workloads.sender import Sender, SenderSettings
@@ -123,13 +125,14 @@ class Steady(Scenario):
             return Drawn(around.own("agenda"), self.places(), sizes, 1 / self.rate, TICK_S)
         return Given([Handover(each.at_s, 0, TOPIC, 0, each.bytes) for each in around.operations], 0, began)
 
+    @override
     def measured(self, history: Callable[[], History], faults: Sequence[PlayedFault]) -> Mapping[str, Any]:
-        """As `Scenario.measured`: availability."""
+        """Return the figures of availability."""
         from squall.workloads.steady.availability import measure
 
         return measure(history(), faults, self.rate)
 
     @classmethod
+    @override
     def section(cls, figures: Mapping[str, Any]) -> Section | None:
-        """As `Scenario.section`."""
         return section_of(figures)

@@ -74,10 +74,10 @@ class LibraryPolling:
         self._producer, self._recorder, self._counters, self._process = producer, recorder, counters, process
 
     async def poll(self, txn: int) -> None:
-        """As `Polling.poll`."""
+        """Poll once inside this transaction."""
         for said in await self._producer.poll():
             record(said, self._recorder, self._counters, self._process, txn)
         self._recorder.flush()
 
     def close(self) -> None:
-        """As `Polling.close`: it ends with its producer."""
+        """Do nothing: it ends with its producer."""

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from pydantic import Field, model_validator
 
+from squall.broker.overriding import override
 from squall.workloads.client.new_topic import NewTopic
 from squall.workloads.client.settings import ProducerSettings
 from squall.workloads.needs import Needs
@@ -85,21 +86,21 @@ class TransactionsLoad(Scenario):
             return {"generation": 1, **given}
         return given
 
+    @override
     def contradictions(self) -> list[str]:
-        """As `Scenario.contradictions`."""
         found = super().contradictions()
         if self.client != "squall" and self.generation != 1:
             found.append(f"client {self.client} speaks generation 1 of transactions only: generation = 1")
         return found
 
+    @override
     def topic_list(self) -> tuple[NewTopic, ...]:
-        """As `Scenario.topic_list`."""
         own = NewTopic(TOPIC, self.partitions, self.replication_factor, self.topic_configs())
         beside = NewTopic(plain.TOPIC, 1, self.replication_factor, self.topic_configs())
         return (own, beside) if self.plain_rate else (own,)
 
+    @override
     def traffic(self) -> Traffic:
-        """As `Scenario.traffic`."""
         settings = self.producer_settings()
         return Traffic(
             self.producers + bool(self.plain_rate),
@@ -113,12 +114,12 @@ class TransactionsLoad(Scenario):
         )
 
     @classmethod
+    @override
     def drawn_brokers(cls, stream: Stream, table: Table) -> dict[str, str]:
-        """As `Scenario.drawn_brokers`."""
         return brokers.drawn(stream("brokers of transactions"), table)
 
+    @override
     def needs(self, operations: Sequence[Operation] = ()) -> Needs:
-        """As `Scenario.needs`."""
         largest = max([self.record_bytes, *(each.bytes for each in operations)])
         return Needs(self.producer_settings(), self.request_timeout_ms, largest, self.poll_pause_ms)
 
@@ -126,12 +127,15 @@ class TransactionsLoad(Scenario):
         """Of each producer, but for its transactional id."""
         return ProducerSettings(linger_ms=0, delivery_timeout_ms=self.delivery_timeout_ms)
 
+    @override
     def held_s(self) -> float:
-        """As `Scenario.held_s`: an open transaction of a dead producer holds readers back until its time-out."""
+        """Return the transaction time-out, at least the base limit, in seconds: an open transaction of a dead producer
+        blocks readers until then.
+        """
         return max(super().held_s(), self.transaction_timeout_ms / 1000)
 
+    @override
     def broker_limits(self) -> tuple[BrokerLimit, ...]:
-        """As `Scenario.broker_limits`."""
         return (*super().broker_limits(), brokers.timeout_limit(self.transaction_timeout_ms))
 
     def level(self, number: int) -> int:
@@ -144,8 +148,8 @@ class TransactionsLoad(Scenario):
         timeout_ms = self.transaction_timeout_ms
         return Draw(self.rate, self.producers, self.partitions, self.record_bytes, self.aborts, timeout_ms)
 
+    @override
     def drawn(self, stream: Stream, begin_s: float, end_s: float) -> tuple[Transaction, ...]:
-        """As `Scenario.drawn`."""
         found, draw = [], self.draw()
         for producer in range(self.producers):
             rng, at_s = stream("operations", producer), begin_s
@@ -155,8 +159,8 @@ class TransactionsLoad(Scenario):
             found += plain.drawn(stream("operations", "plain"), self.plain_rate, self.record_bytes, begin_s, end_s)
         return tuple(sorted(found))
 
+    @override
     def wrong(self, operation: Operation) -> str:
-        """As `Scenario.wrong`."""
         one = operation
         if one.end == plain.PLAIN and MIN_BYTES <= one.bytes <= MAX_BYTES:
             return plain.wrong(one, bool(self.plain_rate))
@@ -172,13 +176,13 @@ class TransactionsLoad(Scenario):
         return wrong_steps(one.steps, self.partitions)
 
     @classmethod
+    @override
     def lesser(cls, operation: list[Any]) -> Iterator[list[Any]]:
-        """As `Scenario.lesser`."""
         return lesser(operation)
 
     @classmethod
+    @override
     def drawn_settings(cls, stream: Stream, ground: SwarmGround) -> Table:
-        """As `Scenario.drawn_settings`."""
         rng = stream("workload")
         replicas = rng.choice([n for n in (1, 2, 3, 3, 3) if n <= ground.nodes])
         return {
@@ -198,8 +202,8 @@ class TransactionsLoad(Scenario):
             "topic_settings": {"flush.messages": "1"} if ground.hurts_fsyncs and rng.random() < 0.25 else {},
         }
 
+    @override
     async def run(self, around: Surroundings) -> None:
-        """As `Scenario.run`."""
         import trio
 
         from squall.workloads.tail import tail

@@ -49,12 +49,12 @@ class ConsumerMember(Membered[ConsumerMembership]):
 
     @property
     def asks_as(self) -> Sender | None:
-        """As `Member.asks_as`: an epoch that is not its newest is refused."""
+        """Return its member id and epoch: an OffsetFetch with an older epoch is refused."""
         return self.who
 
     @property
     def assignor(self) -> str:
-        """As `Member.assignor`."""
+        """Return the name of the assignor that the coordinator runs for this group."""
         return self.settings.server_assignor
 
     # --------------------------------------------------------------------------------------- the application's task
@@ -101,7 +101,7 @@ class ConsumerMember(Membered[ConsumerMembership]):
         self._told = self.core.generation, places
 
     def heed(self, code: int) -> None:
-        """As `Member.heed`: the next heartbeat, at once, says what is true."""
+        """Send the next heartbeat at once if this error says that the member's epoch is outdated."""
         if code in _OUTDATED:
             self._wake.set()
 

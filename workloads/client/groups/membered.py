@@ -70,36 +70,38 @@ class Membered(Generic[C]):
 
     @property
     def who(self) -> Sender:
-        """As `Member.who`. In a consumer group the generation is its member epoch."""
+        """Return the id and generation that its coordinator knows. In a consumer group the generation is its member
+        epoch.
+        """
         return Sender(self.core.member_id, self.core.generation, self.settings.instance)
 
     @property
     def owned(self) -> Sequence[Place]:
-        """As `Member.owned`."""
+        """Return the partitions that it may read, as far as it knows."""
         return self.core.owned
 
     @property
     def has_lost(self) -> bool:
-        """As `Member.has_lost`."""
+        """Return whether its partitions belong to others by now and `hear` has yet to report that."""
         return self.core.has_lost
 
     @property
     def out(self) -> str:
-        """As `Member.out`."""
+        """Return the error that ended its membership for good; empty while it may continue."""
         return self.core.out
 
     @property
     def must_join(self) -> bool:
-        """As `Member.must_join`."""
+        """Return whether its generation is over: another one begins, or has begun without it."""
         return bool(self.core.rejoin or self.core.out)
 
     def halt(self, *, still: bool) -> None:
-        """As `Member.halt`."""
+        """Pause the whole process, heartbeats included, or let it continue."""
         self._halted = still
         self._wake.set()
 
     def hear(self) -> None:
-        """As `Member.hear`. `keep_up` does this, too; there is none after a membership's end."""
+        """Report lost partitions to the listener. `keep_up` does it, too, but not after a membership's end."""
         if self.core.has_lost:
             places, self.core.owned = self.core.owned, ()
             self._listener.lost(places, self.core.out or self.core.rejoin)
