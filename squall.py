@@ -6,6 +6,10 @@ the launcher has the name. So this module says itself where they are. In a wheel
 `squall/__init__.py`, and they are beside it: the same line is right there. See ARCHITECTURE.md, "One import package".
 """
 
+# Rejected: a package in `.venv` that names the checkout (a copy of the checkout would import the original); a link
+# `squall` to the checkout in site-packages (modules get paths below `.venv`, and the link leads in a circle); hatch's
+# editable install (it refuses paths that change a prefix).
+
 import os
 
 __path__ = [os.path.dirname(os.path.realpath(__file__))]

@@ -7,6 +7,9 @@ acknowledged: a leader that is cut off goes on until it hears of its successor.
 Our brokers tell of it in their traces, Apache Kafka in its log, and clusters that others run when they are asked.
 """
 
+# Leaders that a trace shows only after the last final read explain nothing: brokers that stop at a run's end hand
+# their partitions over.
+
 from __future__ import annotations
 
 import json

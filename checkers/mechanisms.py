@@ -4,6 +4,9 @@ A configuration permits a finding where its mechanism explains that very record.
 speak for one (`squall.checkers.signs`).
 """
 
+# Configuration and class of faults alone are not enough: a program that acknowledged what it never sent was valid at
+# acks=1. Nor is any change of leaders: a leader of a later epoch that starts above a record cannot have taken it.
+
 from __future__ import annotations
 
 from dataclasses import dataclass

@@ -5,6 +5,9 @@ quickly and the serial collector for small histories, no web interface, few part
 that is mapped instead of read out of jars; the numbers behind each choice are in ARCHITECTURE.md.
 """
 
+# Rejected: DuckDB (faster on one machine, but no cluster), and hand-written passes alone. On 1 M records C1 and the
+# serial collector take 10 s instead of 17 to 22.
+
 from __future__ import annotations
 
 import os

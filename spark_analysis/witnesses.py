@@ -4,6 +4,9 @@ A history may show more witnesses than the driver can hold. Few of them come to 
 writes the files, counts, and picks those at `squall.checkers.findings.places_kept`: by operation, then by the rest.
 """
 
+# Up to 50,000 witnesses come to the driver as they are: one job for an ordinary run. The driver's memory has a bound,
+# and no count is an estimate. Rejected: four jobs always; a table of all witnesses in the driver.
+
 from __future__ import annotations
 
 import shutil

@@ -4,6 +4,9 @@ For control planes that publish their decisions as images, as KRaft does. A plan
 itself, as ZooKeeper's does (LeaderAndIsr, StopReplica), does not need this module.
 """
 
+# A broker takes up its replicas once its image holds the registration of its own incarnation. If it acted on each
+# replayed record it would lead again in epochs that are over.
+
 from __future__ import annotations
 
 from collections.abc import Iterator

@@ -7,6 +7,10 @@ first acceptable replica leads, alone in the ISR and RECOVERING; otherwise nobod
 replicas the last member of an ISR is never removed: it alone is known to hold every committed record.
 """
 
+# Eligible leader replicas are on in new clusters, as in Kafka since 4.1. Even so a power loss of the last in-sync
+# replica counts as one of all replicas: a kill is an unclean stop too and ends the eligibility of the killed replica,
+# and in the end the last known leader leads with what it had synced.
+
 from __future__ import annotations
 
 from dataclasses import dataclass

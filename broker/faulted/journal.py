@@ -8,6 +8,9 @@ the page cache does, so that SIGKILL loses nothing, at whatever moment and from 
 A file's journal has the name of its inode: renaming the file needs no word about it.
 """
 
+# Rejected: unsynced bytes in the broker's memory. Each end of the process would be a power loss then. With a journal,
+# `sendfile` and reads are the real ones.
+
 from __future__ import annotations
 
 import os

@@ -8,6 +8,11 @@ else those of a wide topic would end Fetch after Fetch until all are made. A res
 partitions that still follow the same leader in the same epoch, and whose log end has not moved since the request.
 """
 
+# Rejected: answering parked fetches on the leader when partitions are added (it races with the follower's metadata);
+# keeping the newest bytes in memory for followers (no gain); a timer that delays their fetches (more latency, the
+# same CPU). Followers keep a fetch session: without, seven idle topics of 6 partitions raised the brokers' CPU from
+# 0.65 to 0.91 cores at 1,000 records/s, and p50 from 5.7 to 7.2 ms.
+
 from __future__ import annotations
 
 import math

@@ -3,6 +3,9 @@
 Nothing here uses a thread: a tethered process ends with the thread that started it, and that is the main one.
 """
 
+# A run that crashes, or that cannot be stopped, takes no other with it; after `kill -9` of the night no run is left.
+# Rejected: runs inside pytest's process.
+
 from __future__ import annotations
 
 import errno

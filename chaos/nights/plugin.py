@@ -5,6 +5,9 @@ over when its turn comes. A run that ended in an earlier session of the night is
 is on record, so that JUnit and Allure always show the whole night.
 """
 
+# Rejected: pytest-xdist, whose workers know nothing of each other's budget; collecting only what is left after a
+# resumption, and merging reports.
+
 from __future__ import annotations
 
 from collections.abc import Callable, Generator, Iterator, Sequence

@@ -1,5 +1,8 @@
 """The parts of a plan as data, each checked by itself. `squall.chaos.plans.plan` says what they are together."""
 
+# Brokers try to register for ten minutes before they give up: faults can prevent an election for longer than Kafka's
+# 60 s, and an exit by a setting is no finding.
+
 from __future__ import annotations
 
 from collections.abc import Mapping

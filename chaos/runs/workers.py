@@ -4,6 +4,9 @@ A worker gets its share of the tasks with the fork, sends each result through a 
 or a thread, memory that nobody collects goes with its process, and a worker that dies takes one task with it.
 """
 
+# Rejected: `multiprocessing.Pool`. Spawned processes load all modules again, which costs as much as a seed; it forks
+# from a thread; and a worker that is killed leaves it waiting.
+
 from __future__ import annotations
 
 import os

@@ -6,6 +6,8 @@ JVM itself checks that an archive was made for it and for these jars, and starts
 check the rest of the file: `squall.chaos.runs.judgement` judges again without an archive where a JVM crashed.
 """
 
+# Rejected: an archive on top of the JDK's own (-XX:ArchiveClassesAtExit). It was 0.05 slower.
+
 from __future__ import annotations
 
 import hashlib

@@ -3,6 +3,9 @@
 Large tables stay in log order: sorted otherwise, the same rows take more than twice the space.
 """
 
+# pyarrow is imported in the functions that write: it imports numpy, whose threads spin for a while and disturb
+# measurements.
+
 from __future__ import annotations
 
 import json

@@ -5,6 +5,10 @@ Only `replay` and `end_transaction` change it, with the records and markers of t
 any time what its log says, whoever fills it.
 """
 
+# The record of a committed offset has its topic's id, and the image decides at each fetch, deletion and load whether
+# the topic is still there. Rejected: tombstones alone. They are written in turns, and a coordinator that loads after
+# the deletion would serve the offset.
+
 from __future__ import annotations
 
 from dataclasses import replace

@@ -10,6 +10,8 @@ Determinism: trio's scheduler shuffles each batch of tasks with a generator of i
 generator is seeded here. All this is private to trio, which is why trio is pinned, and why tests hold it to trio's own.
 """
 
+# Rejected: a kernel of our own instead of trio's. The broker is built of nurseries and cancel scopes.
+
 from __future__ import annotations
 
 import os

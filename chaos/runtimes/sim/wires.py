@@ -1,5 +1,9 @@
 """A wire: the directed pair of hosts between which connections are opened, and the faults on it."""
 
+# The frames of a connection are followed only if the plan has protocol faults or messages are recorded: following
+# them costs a twentieth of each run. Rejected: from the first such fault on, which may begin in the middle of a
+# frame.
+
 from __future__ import annotations
 
 from collections.abc import Iterator

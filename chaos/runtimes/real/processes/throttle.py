@@ -4,6 +4,8 @@ No privilege and no control group is needed for it; as a quota does, it holds al
 harness beats time, so that a busy event loop does not; it holds the process by a descriptor, never by a number.
 """
 
+# Rejected: a quota of a control group. Often no user may write one, and a node with little to do would not be slower.
+
 from __future__ import annotations
 
 import os

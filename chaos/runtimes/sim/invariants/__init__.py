@@ -4,6 +4,9 @@ Every invariant is a small pure function with its definition and its source in t
 the world; `Known` is what it knows of a partition, above all the ledger of committed batches.
 """
 
+# Invariants read the broker's own fields: the broker needs no hooks, and an error shows at the event that caused it.
+# Rejected: hooks in the broker; checks at the end of a run.
+
 from squall.chaos.runtimes.sim.invariants import (
     acks,
     commitment,
