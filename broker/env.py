@@ -109,7 +109,8 @@ class Fs(Protocol):
 
 
 class Transport(Protocol):
-    """One end of a connection, built for few copies and few wake-ups: see ARCHITECTURE.md, "The hot path".
+    """One end of a connection, built for few copies and few wake-ups: not `trio.abc.Stream`, for the hot path needs
+    `recv_into` with a kept buffer, a `send` that takes what fits now, and `send_file`.
 
     Non-blocking calls never wait; the two waits never move data. All raise LinkClosed once the link has ended.
     """

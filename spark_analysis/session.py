@@ -2,7 +2,7 @@
 
 Starting costs more than reading a small history: class loading and compiling, not data. Hence a compiler that starts
 quickly and the serial collector for small histories, no web interface, few partitions, and an archive of the classes
-that is mapped instead of read out of jars; the numbers behind each choice are in ARCHITECTURE.md.
+that is mapped instead of read out of jars.
 """
 
 # Rejected: DuckDB (faster on one machine, but no cluster), and hand-written passes alone. On 1 M records C1 and the

@@ -1,8 +1,8 @@
 """Length-prefixed frames from a link: one `recv_into` per wake-up, into one buffer that is used again and again.
 
-Growing buffers and joining pieces cost 30 to 45 % of throughput where this was measured (ARCHITECTURE.md, "The hot
-path"); so a connection keeps one buffer, small at first, larger once a larger frame comes, and complete frames are
-handed out as views into it. A view is valid until the next `burst`.
+Growing buffers and joining pieces cost 30 to 45 % of throughput where this was measured; so a connection keeps one
+buffer, small at first, larger once a larger frame comes, and complete frames are handed out as views into it. A view is
+valid until the next `burst`.
 
 A frame's announced length is never believed before its bytes arrive: the buffer doubles each time they have filled it.
 Once such a frame is complete, its connection gets a large buffer. What all connections hold beyond their first small
