@@ -5,8 +5,8 @@ quickly and the serial collector for small histories, no web interface, few part
 that is mapped instead of read out of jars.
 """
 
-# Rejected: DuckDB (faster on one machine, but no cluster), and hand-written passes alone. On 1 M records C1 and the
-# serial collector take 10 s instead of 17 to 22.
+# Rejected: DuckDB (faster on one machine, but no cluster), and hand-written passes alone. On 1 M records this
+# compiler and the serial collector take 10 s instead of 17 to 22.
 
 from __future__ import annotations
 
