@@ -89,7 +89,7 @@ class _Writing:
 
 @dataclass(frozen=True, slots=True)
 class Written:
-    """What came of it."""
+    """Holds the outcome of these writes."""
 
     offsets: Mapping[Place, int]
     """Of the acknowledged records: readers have to come behind them."""

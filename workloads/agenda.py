@@ -1,4 +1,4 @@
-"""What a producer hands over next, and when: drawn at a rate, or given."""
+"""Decides what a producer hands over next, and when: drawn at a rate, or given."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ BURST_EVERY_S, BURST_S = 4.0, 0.5
 
 
 def in_burst(since_s: float) -> bool:
-    """Whether there is a burst so long after the load began, in a load that has bursts."""
+    """Return whether a load that has bursts has one `since_s` seconds after it began."""
     return since_s % BURST_EVERY_S < BURST_S
 
 

@@ -1,4 +1,4 @@
-"""Where in a log a reader begins: at its start, in its middle, or at its end."""
+"""Chooses where in a log a reader begins: at its start, in its middle, or at its end."""
 
 from __future__ import annotations
 

@@ -1,11 +1,11 @@
-"""What happens to a workload's clients from outside: one crashes, or stands still. For whoever injects faults.
+"""Crashes and pauses a workload's clients from outside, for fault injection.
 
 A client is one of the workload's producers or readers; a producer's processes follow one another. A crash takes the
-process that is handing records over, without a close: what it had not heard of stays without an outcome. Standing still
-is the application's: nothing is handed over or polled, while its library's connections live on, as in a long garbage
-collection of a program whose network thread is not held. A zombie stands still inside a transaction, until another
-process has taken over its transactional id, and goes on as if nothing had happened. A client that is a member of a
-group may get a double: a second process with its instance id.
+process that is handing records over, without a close: records without an answer stay without an outcome. A pause is the
+application's: nothing is handed over or polled, while its library's connections live on, as in a long garbage
+collection of a program whose network thread keeps running. A zombie pauses inside a transaction until another process
+has taken over its transactional id, and continues as if nothing had happened. A client that is a member of a group may
+get a duplicate: a second process with its instance id.
 """
 
 from __future__ import annotations
@@ -188,7 +188,9 @@ class Handle:
 
     @property
     def is_haunted(self) -> bool:
-        """Whether a zombie stands still whose successor has done nothing yet: it should not wait for anything."""
+        """Return whether a zombie is paused and its successor has done nothing yet: the successor should not wait for
+        anything.
+        """
         return any(haunt.zombie >= 0 and not haunt.transactions for haunt in self._haunts.values())
 
     async def summoned(self, end: trio.Event) -> None:
@@ -269,7 +271,7 @@ class Handle:
 
 @dataclass(frozen=True, slots=True)
 class Desk:
-    """What an administrator needs who changes topics while they are used: judging has to know what was asked for."""
+    """Records the topic changes that an administrator requests while topics are used: the checkers need them."""
 
     topics: Sequence[NewTopic]
     """The workload's."""

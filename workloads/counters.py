@@ -1,4 +1,4 @@
-"""What a workload has done so far, for whoever watches it."""
+"""Counts what a workload has done so far."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ LATENCY_BOUNDS_S = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0
 
 @dataclass(slots=True)
 class Latencies:
-    """How long acknowledged sends took, from hand-over to acknowledgement."""
+    """Holds the latencies of acknowledged sends, from hand-over to acknowledgement."""
 
     counts: list[int] = field(default_factory=lambda: [0] * (len(LATENCY_BOUNDS_S) + 1))
     """By bucket: each send is in one of them."""

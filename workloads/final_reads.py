@@ -42,7 +42,7 @@ class Missing:
 
 @dataclass(slots=True)
 class FinalRead:
-    """How one fresh reader fared."""
+    """Holds the result of one fresh reader."""
 
     process: int
     round: int

@@ -62,8 +62,8 @@ def expiry_asked_by(table: Mapping[str, Any]) -> dict[str, str]:
 
 
 def often_asked(protocol: str, *commits: str, both: bool = False) -> tuple[str, ...]:
-    """What members of such a group ask their coordinator again and again. Nothing else of a group with both protocols:
-    which one it has is a matter of time.
+    """Return the requests that members of such a group send to their coordinator again and again. For a group with both
+    protocols only the common ones: which protocol it has depends on timing.
     """
     return commits if both else (HEARTBEATS[protocol], *commits)
 

@@ -1,4 +1,4 @@
-"""What a member of a group writes into the history: what it owned and when, what it committed, where it begins.
+"""Writes the history of a member of a group: what it owned and when, what it committed, where it begins.
 
 Line formats are the contract with `squall.checkers.history` (docs/run-directory.md). One `GroupNotes` belongs to one
 process.
@@ -18,7 +18,7 @@ NO_GENERATION = -1
 
 
 class Identity(NamedTuple):
-    """Who a member is, as its coordinator knows it."""
+    """Identifies a member, as its coordinator knows it."""
 
     member_id: str = ""
     generation: int = NO_GENERATION
@@ -120,7 +120,9 @@ class GroupNotes:
         return self.recorder.invoke(self.process, "fetch_offsets", fields, began_ns)
 
     def fetched(self, op: int, offsets: Mapping[Place, int], metadata: Mapping[Place, str], error: str) -> None:
-        """Where it stands; -1: nothing is committed. `error`: why nothing was told, for any partition."""
+        """Record the fetched offsets; -1: nothing is committed. `error`: why a partition has no answer, for any
+        partition.
+        """
         if error:
             self.recorder.complete(op, Status.FAIL, error)
             return

@@ -1,4 +1,4 @@
-"""What workloads with a group share: what a client is to do and when, and how far the group has come."""
+"""Shares what workloads with a group need: what a client is to do and when, and the progress of the group."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ class Timed(Protocol):
 
     @property
     def at_s(self) -> float:
-        """When it is due."""
+        """Return when it is due, in seconds."""
 
 
 T = TypeVar("T", bound=Timed)
 
 
 class Agenda(Generic[T]):
-    """What one client is to do, in order of time. `began`: when the run did, by env.mono()."""
+    """Orders by time what one client is to do. `began`: when the run did, by env.mono()."""
 
     def __init__(self, coming: Iterator[T], began: float, *, late: bool) -> None:
         """late: what came due long ago is done all the same."""
@@ -35,7 +35,7 @@ class Agenda(Generic[T]):
 
     @property
     def due_at(self) -> float:
-        """When the next one is due, by env.mono(); infinite where there are no more."""
+        """Return when the next one is due, by env.mono(); infinite if there are no more."""
         return math.inf if self._next is None else self._began + self._next.at_s
 
     def take(self) -> T:
@@ -56,7 +56,7 @@ class Agenda(Generic[T]):
 
 @dataclass(slots=True)
 class Progress:
-    """How far the group has come, whoever of it read: what the harness waits for once all is healed."""
+    """Tracks how far the group has read, by any member: the harness waits for it after all faults are healed."""
 
     around: Surroundings
     places: list[Place]

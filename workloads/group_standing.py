@@ -1,4 +1,4 @@
-"""Where a group stands once all is healed, as a fresh client is told."""
+"""Fetches the committed offsets of a group with a fresh client after all faults are healed."""
 
 from __future__ import annotations
 

@@ -24,16 +24,14 @@ from squall.workloads.recorder import Bad, Got, ReadOutcome, Recorder
 
 
 class Sending(Protocol):
-    """What a workload asks of a producer: `squall.workloads.client.producer.Producer` has it, and so has a
-    library's.
-    """
+    """Sends single records for a workload: `squall.workloads.client.producer.Producer` is one, so is a library's."""
 
     @property
     def retired(self) -> str:
         """Why it takes no more records; empty while it takes some."""
 
     def takes(self, size: int) -> bool:
-        """Whether a record of this size finds room now."""
+        """Return whether a record of this size finds room now."""
 
     def send(
         self,
@@ -117,7 +115,7 @@ class Transacting(Protocol):
 
 
 class Part(NamedTuple):
-    """What a poll brought of one partition."""
+    """Holds what a poll returned of one partition."""
 
     place: Place
     position: int
@@ -160,7 +158,9 @@ class Reading(Protocol):
     """A reader that polls by itself."""
 
     async def next(self) -> Assigned | Read | Sought | Troubled | None:
-        """What it did next. None once it has ended because it was asked to; WorkloadFailed where it was not."""
+        """Return its next event. None once it has ended because `finish` was called; raises WorkloadFailed if it ended
+        by itself.
+        """
 
     def finish(self) -> None:
         """Have it end."""
@@ -174,7 +174,7 @@ class PollingTransacting(Transacting, Protocol):
 
 
 class TransactorTask(NamedTuple):
-    """What a transactional producer is to be, and what its polls read."""
+    """Configures a transactional producer, and what its polls read."""
 
     transactional_id: str
     timeout_ms: int
@@ -263,7 +263,7 @@ OfMember = (
 
 
 class Hearing(Protocol):
-    """Whose member it is."""
+    """Receives what a member of a group does."""
 
     def heard(self, said: OfMember) -> None:
         """It did this, or was told this."""
@@ -284,7 +284,7 @@ class ToWrite(NamedTuple):
 
 
 class ProgramHearing(Hearing, Protocol):
-    """Whose member it is that polls and commits by itself."""
+    """Receives what a member does that polls and commits by itself."""
 
     def has(self, place: Place) -> bool:
         """Return whether the run has this partition."""
@@ -301,7 +301,7 @@ class Grouped(Protocol):
         """Its process is gone."""
 
     async def poll(self) -> Sequence[Read]:
-        """What one poll brought. All of it was told before."""
+        """Return what one poll brought. The listener has heard all of it before."""
 
     async def commit(self, who: Member, offsets: Mapping[Place, int]) -> CommitEnd:
         """Commit as this member. FAIL where it is another one."""
@@ -320,7 +320,7 @@ class Grouped(Protocol):
 
 
 class MemberTask(NamedTuple):
-    """What a member of a group is to be."""
+    """Configures a member of a group."""
 
     settings: MemberSettings
     isolation: int
@@ -334,7 +334,7 @@ class Composing(Transacting, Protocol):
 
 
 class InstanceTask(NamedTuple):
-    """What a process is to be that reads as a member of a group, and writes."""
+    """Configures a process that reads as a member of a group, and writes."""
 
     settings: MemberSettings
     isolation: int
@@ -399,7 +399,7 @@ class Zone(NamedTuple):
 
 
 class ReaderTask(NamedTuple):
-    """What one of the workload's readers is to do."""
+    """Assigns one of the workload's readers its partitions."""
 
     number: int
     places: Sequence[Place]
@@ -433,7 +433,7 @@ async def read_by(
 
 
 def _positions(said: Assigned | Read | Sought | Troubled) -> Mapping[Place, int]:
-    """Where a reader is after what it did, for the partitions that it was about."""
+    """Return the positions of a reader after this event, for the partitions that it was about."""
     match said:
         case Assigned(at):
             return at

@@ -1,4 +1,4 @@
-"""What client libraries can do as members of groups, each in the version that is pinned here. Pure."""
+"""Says what client libraries can do as members of groups, each in the version that is pinned here. Pure."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def default_assignor(given: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def speaks_both(client: str) -> bool:
-    """Whether it has both protocols of groups."""
+    """Return whether it has both group protocols."""
     return client not in ABILITIES or ABILITIES[client].consumer_groups
 
 
@@ -51,7 +51,7 @@ def assignor_of(client: str) -> str:
 
 
 def unfenced(client: str) -> list[str]:
-    """What this library cannot do as one of several instances that commit offsets in transactions."""
+    """Return what this library cannot do as one of several instances that commit offsets in transactions."""
     if client not in ABILITIES or ABILITIES[client].fenced_offsets:
         return []
     why = "in transactions it commits offsets as nobody's member, so its group fences no instance that lost partitions"
@@ -59,7 +59,7 @@ def unfenced(client: str) -> list[str]:
 
 
 def not_as_member(client: str, protocol: str, assignor: str, session_ms: int, poll_ms: int) -> list[str]:
-    """What this library cannot do, a sentence for each; empty for our own client."""
+    """Return what this library cannot do, a sentence for each; empty for our own client."""
     ability = ABILITIES.get(client)
     if ability is None:
         return []

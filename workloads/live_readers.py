@@ -73,7 +73,7 @@ class LiveReaders:
         self._readers.pop(process, None)
 
     def moved(self, process: int, positions: Mapping[Place, int]) -> None:
-        """Where an assignment, a poll or a seek has left a reader, for the partitions that it was about."""
+        """Note the positions of a reader after an assignment, a poll or a seek, for these partitions."""
         reader = self._readers[process]
         for place, position in positions.items():
             if position > reader.positions.get(place, NOWHERE):

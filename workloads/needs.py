@@ -1,4 +1,4 @@
-"""What a workload's client libraries must do."""
+"""Defines what a workload's client libraries must do."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from squall.workloads.client.settings import ProducerSettings
 
 
 class Needs(NamedTuple):
-    """What a scenario asks of a library, whichever it is."""
+    """Lists what a scenario requires of a library, whichever it is."""
 
     producer: ProducerSettings
     request_timeout_ms: int

@@ -76,7 +76,7 @@ async def write_to(
 
 
 class _Written:
-    """What became of the records. Those without an outcome when the time is over have none, ever."""
+    """Holds the outcomes of the records. Those without an outcome when the time is over never get one."""
 
     def __init__(self, recorder: Recorder) -> None:
         self._recorder = recorder

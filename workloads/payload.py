@@ -1,9 +1,9 @@
-"""What a record's value field holds: a globally unique value that proves itself.
+"""Encodes a record's value field: a globally unique value that proves itself.
 
-Layout, big-endian: magic `SQ1`, value u64, CRC-32C u32, timestamp i64 (ms; -1: not promised), key length u16 (0xFFFF
-where there is no key), the key again, padding up to the workload's record size. The CRC covers all of these and the
-headers. So a reader who knows nothing of what was sent sees damage to any of them, a key or header of another record,
-and a timestamp that is not the sender's.
+Layout, big-endian: magic `SQ1`, value u64, CRC-32C u32, timestamp i64 (ms; -1: not promised), key length u16 (0xFFFF if
+there is no key), the key again, padding up to the workload's record size. The CRC covers all of these and the headers.
+So a reader that knows nothing of what was sent sees damage to any of them, a key or header of another record, and a
+timestamp that is not the sender's.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ _PADDING = _make_padding()
 
 
 class Verified(NamedTuple):
-    """What a payload says."""
+    """Holds what a payload says."""
 
     value: int
     """The value, or -1 where the payload does not verify."""
@@ -91,7 +91,7 @@ def size_of(headers: Headers) -> int:
 
 
 def beginning(value: int) -> bytes:
-    """What the payload of `value`, and of no other value, begins with."""
+    """Return the bytes with which the payload of `value`, and of no other value, begins."""
     return MAGIC + _VALUE.pack(value)
 
 

@@ -43,7 +43,7 @@ _NOT_SENT = b'{"e":"c","op":%d,"st":%d,"t":%d,"off":-1,"ts":-1,"err":%s}\n'
 
 
 class Got(NamedTuple):
-    """What one poll returned of one partition. Field order is the history's."""
+    """Holds what one poll returned of one partition. Field order is the history's."""
 
     part: int
     position: int
@@ -67,7 +67,7 @@ class Bad(NamedTuple):
 
 @dataclass(slots=True)
 class ReadOutcome:
-    """How a poll or a final read ended."""
+    """Says how a poll or a final read ended."""
 
     status: Status = Status.OK
     got: Sequence[Got] = ()
@@ -125,9 +125,9 @@ class Recorder:
 
     @property
     def contents(self) -> dict[str, Any]:
-        """What the history holds so far, for run.json: how many operations of each name ended ok, fail and info (those
-        under way are info), how many processes there are, each partition as it was declared, and the `declared_seal` of
-        all that was declared.
+        """Return what the history holds so far, for run.json: how many operations of each name ended ok, fail and info
+        (those under way are info), how many processes there are, each partition as it was declared, and the
+        `declared_seal` of all that was declared.
         """
         return {
             "outcomes": {

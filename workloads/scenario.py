@@ -74,7 +74,7 @@ class WorkloadFailed(Exception):
 
 
 class Traffic(NamedTuple):
-    """What faults, invariants and swarms have to know of a load."""
+    """Describes a load for faults, invariants and swarms."""
 
     producers: int
     """Logical ones; each is one process after the other."""
@@ -117,7 +117,7 @@ class BrokerLimit(NamedTuple):
 
 
 class SwarmGround(NamedTuple):
-    """What a swarm has drawn before it draws a workload's settings."""
+    """Holds what a swarm has drawn before it draws a workload's settings."""
 
     nodes: int
     hurts_fsyncs: bool
@@ -134,7 +134,7 @@ def _live_readers() -> LiveReaders:
 
 @dataclass(slots=True)
 class Surroundings:
-    """Where a scenario runs.
+    """Gives a scenario its environment.
 
     `zones` take turns: the first producer and the first reader are of the first one, and so on. `envs` gives each
     producer and reader, by name, an Env of its own, so that what one draws does not change what another draws.
@@ -264,11 +264,11 @@ class Scenario(BaseModel, ABC):
 
     @abstractmethod
     def traffic(self) -> Traffic:
-        """What others have to know of its load."""
+        """Return what faults, invariants and swarms have to know of its load."""
 
     @abstractmethod
     def needs(self, operations: Sequence[Operation] = ()) -> Needs:
-        """What its client libraries must do. `operations`: those that a plan gives."""
+        """Return what its client libraries must do. `operations`: those that a plan gives."""
 
     def topic_names(self) -> list[str]:
         """Of its topics."""
@@ -293,9 +293,9 @@ class Scenario(BaseModel, ABC):
         return dict(cls.BROKERS)
 
     def held_s(self) -> float:
-        """How long a sound cluster may keep its producers and live readers waiting, because of their own pauses and
-        time-outs, or because members or transactions of clients that are gone keep partitions until a time-out.
-        Seconds. By itself: until a request that a fault has swallowed is sent again.
+        """Return how long a sound cluster may keep its producers and live readers waiting, in seconds: because of their
+        own pauses and time-outs, or because members or transactions of clients that are gone keep partitions until a
+        time-out. By itself: until a request that a fault has swallowed is sent again.
         """
         return self.request_timeout_ms / 1000
 
@@ -370,7 +370,7 @@ class Scenario(BaseModel, ABC):
 
     @classmethod
     def section(cls, figures: Mapping[str, Any]) -> Section | None:
-        """What page and terminal show of `measured`."""
+        """Return what page and terminal show of `measured`."""
         return None
 
 

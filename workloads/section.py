@@ -48,7 +48,7 @@ class Rows(NamedTuple):
 
 
 class Section(NamedTuple):
-    """What a scenario has to say of a run."""
+    """Holds the section of a scenario on the page and the terminal."""
 
     title: str
     sentence: str

@@ -1,4 +1,4 @@
-"""What the workloads that send single records have in common: settings that contradict each other, wrong operations."""
+"""Checks what workloads that send single records have in common: contradicting settings, wrong operations."""
 
 from __future__ import annotations
 

@@ -125,13 +125,13 @@ class Subscriber(Listener):
 
     @property
     def positions(self) -> dict[Place, int]:
-        """Where it stands in what it reads."""
+        """Return its positions in the partitions that it reads."""
         return dict(self.reader.consumer.positions)
 
     # --------------------------------------------------------------------------------------------- what it does
 
     async def poll(self) -> Polled:
-        """What Kafka's `poll` does: keep up with the group, commit if that is due, and read."""
+        """Do what Kafka's `poll` does: keep up with the group, commit if that is due, and read."""
         await self.member.keep_up()
         if self._settings.auto_commit and self._env.mono() >= self._commit_at:
             await self.commit(AUTO)
@@ -285,7 +285,7 @@ class Subscriber(Listener):
         self._recorder.flush()
 
     async def _standing(self, places: Sequence[Place]) -> dict[Place, int]:
-        """Where the group stands in these; -1: nowhere yet. Nothing where that is not known."""
+        """Fetch the group's committed offsets of these partitions; -1: none committed. Empty if they are not known."""
         who = self.member.who
         op = self.notes.begin_fetch(self._who(), places, stable=True)
         found = await fetch(
@@ -318,7 +318,7 @@ def fencing_among(*errors: str) -> list[str]:
 
 
 def about_member(settings: SubscriberSettings) -> dict[str, object]:
-    """What the history says of a member's process."""
+    """Return what the history says of a member's process."""
     member = settings.member
     return {
         "group": member.group,

@@ -121,7 +121,7 @@ async def _read(
 
 
 class _Turns:
-    """Where a reader begins, and when it begins again."""
+    """Decides where a reader begins, and when it begins again."""
 
     def __init__(
         self, env: Env, reader: RecordedReader, readers: LiveReaders, beginnings: Sequence[Beginning], again_s: float

@@ -1,4 +1,4 @@
-"""What a seed draws for `appends`: the operations of a load, and the settings that a swarm gives it."""
+"""Draws `appends` from a seed: the operations of a load, and the settings that a swarm gives it."""
 
 from __future__ import annotations
 
@@ -112,7 +112,7 @@ def _of_segments(segment_bytes: str) -> dict[str, Any]:
 
 
 def _of_clients(stream: Stream, drawn: Mapping[str, Any]) -> dict[str, Any]:
-    """How Kafka's own clients behave, each in some seeds."""
+    """Draw settings of clients that behave as Kafka's own, each in some seeds."""
     found: dict[str, Any] = {}
     if stream("bursts").random() < BURST_SHARE:
         # In between there is less, so that the seed costs hardly more.

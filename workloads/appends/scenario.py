@@ -167,7 +167,9 @@ class Appends(Scenario):
         )
 
     def assignment(self, reader: int) -> list[Place]:
-        """What a reader reads: each partition has a reader, and a second one where there are several readers."""
+        """Return the partitions of a reader: each partition has a reader, and a second one if there are several
+        readers.
+        """
         return [
             place
             for number, place in enumerate(self.places())
@@ -215,7 +217,7 @@ class Appends(Scenario):
         around.recorder.flush()
 
     def _agenda(self, env: Env, around: Surroundings, number: int, began: float) -> Agenda:
-        """What one producer has to hand over."""
+        """Return the records that one producer has to hand over."""
         if around.operations is not None:
             return Given(around.operations, number, began)
         from squall.workloads.sender import TICK_S

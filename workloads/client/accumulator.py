@@ -183,7 +183,7 @@ class Accumulator:
         return not self._busy
 
     def takes(self, size: int) -> bool:
-        """Whether a record that takes `size` bytes in a batch would be queued. The first one always is."""
+        """Return whether a record that takes `size` bytes in a batch would be queued. The first one always is."""
         fits = not self.buffered_bytes or self.buffered_bytes + size <= self._settings.buffer_bytes
         return fits and not self.retired
 
@@ -313,7 +313,7 @@ class Accumulator:
             lane.hold_until_ms = 0
 
     def next_look_ms(self, now_ms: int) -> int | None:
-        """When something becomes sendable or expires by time alone."""
+        """Return the time at which a batch becomes sendable or expires if no record arrives. None: never."""
         looks: list[int] = []
         for lane in self._busy.values():
             if lane.waiting:

@@ -268,7 +268,7 @@ async def alter_partition_reassignments(
 async def list_partition_reassignments(
     client: Client, places: Sequence[Place] | None = None, *, timeout_ms: int = 10_000
 ) -> dict[Place, Moving]:
-    """Which of these partitions (None: of all) are on their way to other brokers. Raises RequestFailed."""
+    """Return which of these partitions (None: of all) are being reassigned to other brokers. Raises RequestFailed."""
     asked = None
     if places is not None:
         kind = moving_wire.ListPartitionReassignmentsTopics

@@ -97,7 +97,7 @@ class Client:
             self.refresh_soon()
 
     def refresh_soon(self) -> None:
-        """What is known turned out to be stale: ask for metadata."""
+        """Ask for metadata: what is known turned out to be stale."""
         self._stale.set()
 
     async def refreshed(self) -> None:

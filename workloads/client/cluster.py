@@ -1,7 +1,7 @@
-"""What a client knows of the cluster: nodes, topics, leaders (P1). Pure: answers in, changes out.
+"""Keeps a client's view of the cluster: nodes, topics, leaders (P1). Pure: answers in, changes out.
 
 Knowledge of a partition only moves forward, by leader epoch: metadata from a broker that lags behind never undoes what
-a newer answer or a leader's own word (KIP-951) told, unless the topic was made anew (another topic id).
+a newer answer or the leader itself (KIP-951) said, unless the topic was made anew (another topic id).
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ Place = tuple[str, int]
 
 
 class Leader(NamedTuple):
-    """Who leads a partition."""
+    """Names the leader of a partition."""
 
     node_id: int
     """-1: nobody, as far as known."""

@@ -109,7 +109,7 @@ class Connection:
 
     @property
     def peer(self) -> str:
-        """Where it leads, "host:port"."""
+        """Return the address that it leads to, "host:port"."""
         return self._link.peer
 
     @property
@@ -207,7 +207,7 @@ class Connection:
         return result
 
     def next_deadline(self) -> float | None:
-        """When the next outstanding request's time is up, by env.mono()."""
+        """Return the deadline of the next outstanding request, by env.mono(); None if there is none."""
         return min((waiting.deadline for waiting in self._outstanding), default=None)
 
     def expire(self, now: float) -> None:

@@ -43,7 +43,7 @@ LOG_TRUNCATED = "LOG_TRUNCATED"
 
 
 class Fetched(NamedTuple):
-    """What a poll brought of one partition: possibly nothing, but the broker answered."""
+    """Holds the records of one partition that a poll returned: possibly none, but the broker answered."""
 
     place: Place
     position: int
@@ -154,7 +154,7 @@ class Consumer:
         self._parts.pop(place, None)
 
     async def poll(self, limit_s: float) -> Polled:
-        """What has come since the last poll, or comes first; empty after `limit_s` without anything."""
+        """Return what has arrived since the last poll, or arrives first; empty if nothing arrives within `limit_s`."""
         give_up_at = self._env.mono() + limit_s
         while not self._polled:
             now = self._env.mono()

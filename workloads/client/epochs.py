@@ -1,4 +1,4 @@
-"""Where the epochs of a partition's leaders start, as the leader of now answers (KIP-101, KIP-320)."""
+"""Asks where the epochs of a partition's leaders start, as the current leader answers (KIP-101, KIP-320)."""
 
 from __future__ import annotations
 

@@ -24,7 +24,7 @@ class Damage(NamedTuple):
 
 
 class ReadRecords(NamedTuple):
-    """What was in a partition's part of a Fetch response."""
+    """Holds the records of one partition's part of a Fetch response."""
 
     records: list[Record]
     """Their timestamps are NOT_KNOWN if the leader set them (LogAppendTime)."""
@@ -84,7 +84,7 @@ def _visible_records(header: BatchHeader, batch: memoryview, position: int, dama
 
 
 class _Aborted:
-    """Which transactions are open and will turn out aborted, at the place read so far."""
+    """Tracks which transactions are open and will turn out aborted, at the offset read so far."""
 
     def __init__(self, aborted: Sequence[tuple[int, int]]) -> None:
         self._coming = sorted(aborted, key=lambda one: one[1], reverse=True)

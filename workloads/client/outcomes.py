@@ -1,4 +1,4 @@
-"""What is known about a record once its producer is done with it, and what each Produce error says about that.
+"""Defines what is known about a record once its producer is done with it, and what each Produce error says about that.
 
 Errors are indefinite unless listed here as definite: a code that proves that the attempt it answers appended nothing.
 """
@@ -12,7 +12,7 @@ from squall.broker.protocol.errors import ErrorCode
 
 
 class Status(IntEnum):
-    """How an operation ended."""
+    """Says how an operation ended."""
 
     OK = 0
     FAIL = 1
@@ -22,7 +22,7 @@ class Status(IntEnum):
 
 
 class Outcome(NamedTuple):
-    """How one record ended."""
+    """Says how one record ended."""
 
     status: Status
     offset: int
@@ -49,7 +49,7 @@ PRODUCER_STOPPED = "PRODUCER_STOPPED"
 
 
 class Meaning(Enum):
-    """What an error in a Produce response says about the attempt that it answers."""
+    """Names what an error in a Produce response says about the attempt that it answers."""
 
     REFUSED = "appended nothing, and would not if tried again"
     NOT_NOW = "appended nothing, may if tried again"
@@ -120,13 +120,14 @@ STALE_METADATA = frozenset(
 
 
 def may_be_deposed(code: int, attempts: int) -> bool:
-    """Whether a leader that answers so to a batch's attempt of this number may be cut off from the others.
+    """Return whether a leader may be cut off from the others if it answers the attempt of this number with this code.
 
-    They may have elected another one, of which it cannot know. So its producer asks somebody else who leads.
+    The others may have elected a new leader, of which it cannot know. So its producer asks another broker for the
+    leader.
     """
     return code == ErrorCode.REQUEST_TIMED_OUT or (code == ErrorCode.NOT_ENOUGH_REPLICAS and attempts > 1)
 
 
 def meaning(code: int) -> Meaning:
-    """What a Produce error means. Codes that are not listed may mean anything: END_IN_DOUBT."""
+    """Return the meaning of a Produce error. A code that is not listed may mean anything: END_IN_DOUBT."""
     return _MEANINGS.get(code, Meaning.END_IN_DOUBT)

@@ -113,7 +113,7 @@ class Producer:
         return self._accumulator.idle
 
     def takes(self, size: int) -> bool:
-        """Whether a record of `size` bytes, key and headers included, would be taken now."""
+        """Return whether a record of `size` bytes, key and headers included, would be taken now."""
         return self._accumulator.takes(size + RECORD_MARGIN)
 
     def send(

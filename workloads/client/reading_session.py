@@ -23,7 +23,7 @@ Asked = tuple[int, int, bytes]
 
 
 class Bounds(NamedTuple):
-    """What a broker said of a partition: high watermark, last stable offset and log start."""
+    """Holds the high watermark, last stable offset and log start of a partition, as a broker last reported them."""
 
     high_watermark: int
     last_stable_offset: int
@@ -31,7 +31,7 @@ class Bounds(NamedTuple):
 
 
 class Named(NamedTuple):
-    """What a request says."""
+    """Lists what a Fetch request names."""
 
     session_id: int
     epoch: int
@@ -58,7 +58,7 @@ class ReadingSession:
         self._told = {}
 
     def name(self, wanted: Mapping[Place, Asked]) -> Named:
-        """What the broker does not know yet of what is to be read now."""
+        """Return what the broker does not know yet of the partitions that are to be read now."""
         if not self._wanted:
             return Named(0, FINAL_EPOCH, wanted, {})
         before, self._asked = self._asked, dict(wanted)
@@ -80,14 +80,14 @@ class ReadingSession:
         return False
 
     def told(self, place: Place, bounds: Bounds | None) -> None:
-        """What an answer that belongs to the session said of a partition; None: an error."""
+        """Note what an answer of the session reported of a partition; None: an error."""
         if bounds is None:
             self._told.pop(place, None)
         elif self._epoch != INITIAL_EPOCH:
             self._told[place] = bounds
 
     def unchanged(self, place: Place) -> Bounds | None:
-        """What an answer to an incremental request means for a partition that it leaves out: what the broker said of it
-        last still holds, and it has nothing for this reader (KIP-227). None where the session was told nothing of it.
+        """Return the bounds of a partition that an incremental answer leaves out: those that the broker last reported
+        still hold, and it has no records for this reader (KIP-227). None if the session has none.
         """
         return self._told.get(place)

@@ -37,7 +37,7 @@ V2_LEVEL = 2
 
 
 class Answer(Enum):
-    """What a coordinator's error says about the request that it answers."""
+    """Names what a coordinator's error says about the request that it answers."""
 
     REFUSED = "not done, and would not be if asked again"
     NOT_YET = "not done, may be if asked again"
@@ -70,12 +70,12 @@ _MEANINGS: dict[int, Answer] = {
 
 
 def meaning(code: int) -> Answer:
-    """What a coordinator's error means. Codes that are not listed may mean anything: END_IN_DOUBT."""
+    """Return the meaning of a coordinator's error. A code that is not listed may mean anything: END_IN_DOUBT."""
     return _MEANINGS.get(code, Answer.END_IN_DOUBT)
 
 
 class NotDone(Exception):
-    """What a transactional producer was asked for did not succeed; `name`: the last error's.
+    """Raised if a transactional producer's request did not succeed; `name`: the last error's.
 
     `doubt`: an attempt of the same request may have been done all the same.
     """
@@ -100,14 +100,14 @@ class GaveUp(NotDone):
 
 
 class Identity(NamedTuple):
-    """What a producer writes with."""
+    """Holds the producer id and epoch that a producer writes with."""
 
     producer_id: int
     epoch: int
 
 
 class Ended(NamedTuple):
-    """How the request for an end came out. OK: as asked. FAIL: definitely not. INFO: nobody knows."""
+    """Holds the outcome of EndTxn. OK: as requested. FAIL: definitely not. INFO: unknown."""
 
     status: Status
     error: str
@@ -267,7 +267,7 @@ class Transactions:
         raise GaveUp(doubt=doubt or asking)
 
     def _weigh(self, code: int, doubt: bool) -> bool:
-        """Whether an attempt so answered may have been done. `doubt`: an earlier one may. Raises Refused."""
+        """Return whether an attempt with this error may have been done. `doubt`: an earlier one may. Raises Refused."""
         match meaning(code):
             case Answer.REFUSED:
                 raise Refused(code, doubt=doubt)

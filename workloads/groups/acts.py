@@ -1,4 +1,4 @@
-"""What producers and members do in `groups`, and how a seed draws it."""
+"""Defines what producers and members do in `groups`, and draws it from a seed."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ class Act(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Draw:
-    """How a load is drawn."""
+    """Holds the settings by which a load is drawn."""
 
     rate: int
     """Records a second, all producers together."""
@@ -82,7 +82,7 @@ class Draw:
             at_s += ms / 1000
 
     def of_all(self, rng: Random, begin_s: float, end_s: float) -> Iterator[Act]:
-        """What the first member has all of them do."""
+        """Draw what the first member has all members do."""
         if self.away_ms and (at_s := begin_s + RECESS_AT_S) < end_s:
             yield Act(round(at_s, 4), 0, RECESS, self.away_ms, 0)
         rate = self.conversions + self.deletions
@@ -105,7 +105,7 @@ class Draw:
 
 
 def is_static(wanted: bool, member: int) -> bool:
-    """Whether the member of this number has an instance id, where static members are wanted."""
+    """Return whether the member of this number has an instance id, if static members are wanted."""
     return wanted and member > 0
 
 

@@ -1,7 +1,7 @@
-"""What all members of `groups` share: times in which none of them is there, and which protocol the group has then.
+"""Pauses all members of `groups` at once, and chooses the protocol that the group has afterwards.
 
-A group that has no members may be deleted, goes over to the other protocol with its next member, and its offsets may
-expire. Nothing of that can happen while anybody is in it.
+A group that has no members may be deleted, switches to the other protocol with its next member, and its offsets may
+expire. Nothing of that can happen while it has a member.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ class Recess:
         self.until = until
 
     def converts(self) -> None:
-        """Who comes again speaks the other protocol."""
+        """Make members that come back speak the other protocol."""
         self.protocol = CLASSIC if self.protocol == CONSUMER else CONSUMER
 
 

@@ -147,7 +147,7 @@ class GroupsLoad(Scenario):
         return found
 
     def _not_of_libraries(self) -> list[str]:
-        """What the library that plays the members cannot do."""
+        """Return what the library that runs the members cannot do, a sentence for each."""
         found = not_as_member(
             self.client, self.group_protocol, self.assignor, self.session_timeout_ms, self.max_poll_interval_ms
         )
@@ -251,7 +251,7 @@ class GroupsLoad(Scenario):
         )
 
     def draw(self) -> Draw:
-        """How its load is drawn."""
+        """Return the settings by which its load is drawn."""
         return Draw(
             self.rate,
             self.producers,
@@ -354,7 +354,7 @@ class GroupsLoad(Scenario):
         around.recorder.flush()
 
     def _acts(self, env: Env, around: Surroundings, number: int, began: float) -> Agenda[Act]:
-        """What one member is to do."""
+        """Return what one member is to do."""
         from squall.workloads.group_progress import Agenda
 
         given = around.operations
@@ -368,7 +368,7 @@ class GroupsLoad(Scenario):
         return Agenda(coming, began, late=given is not None)
 
     def _records(self, env: Env, around: Surroundings, number: int, began: float) -> Records:
-        """What one producer has to hand over."""
+        """Return the records that one producer has to hand over."""
         from squall.workloads.agenda import Drawn, Given, Handover
         from squall.workloads.sender import TICK_S
 

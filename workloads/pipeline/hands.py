@@ -1,4 +1,4 @@
-"""What a process of an instance works with: a member of its group and a producer, our own or a library's."""
+"""Gives a process of an instance its clients: a member of its group and a producer, our own or a library's."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ COMMIT_LIMIT_S = 5.0
 
 
 class Inputs(NamedTuple):
-    """What a poll brought."""
+    """Holds the inputs that a poll returned."""
 
     values: Sequence[tuple[Place, int]]
     """Where each stands, and its value."""
@@ -44,7 +44,7 @@ class Inputs(NamedTuple):
 
 
 class Tools(NamedTuple):
-    """What hands are made of."""
+    """Holds what the clients are made of."""
 
     env: Env
     zone: Zone
@@ -296,6 +296,6 @@ class LibraryHands(Hands):
 
 
 def values_of(fetched: Fetched) -> list[int]:
-    """What verified of one partition's records."""
+    """Return the values of one partition's records that verified."""
     told = [payload.verify(value, key, headers, sent_ms) for _, sent_ms, key, value, headers in fetched.records]
     return [value for value, _ in told if value >= 0]

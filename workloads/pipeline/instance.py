@@ -24,7 +24,7 @@ LAST_LIMIT_S = 3.0
 
 
 class Lives(Protocol):
-    """What its processes are."""
+    """Makes the processes of an instance."""
 
     def __call__(
         self,

@@ -157,7 +157,7 @@ class Life(ABC):
             self.subscriber.halt(still=False)
 
     def _output(self, place: Place) -> Place:
-        """Where an output goes whose input stands there."""
+        """Return the output partition of an input partition."""
         return self._settings.outputs[place[1] % len(self._settings.outputs)]
 
     def _send(self, place: Place, source: int, outcomes: list[Status], txn: int = -1) -> None:
@@ -194,5 +194,5 @@ class Life(ABC):
 
 
 def is_crash(due: Step | None, step: str) -> bool:
-    """Whether that is what is due, and the process is gone behind that step."""
+    """Return whether a crash is due after this step."""
     return due is not None and due.do == f"crash {step}"

@@ -225,7 +225,7 @@ class InstancesLoad(Scenario):
         return ProducerSettings(linger_ms=0, delivery_timeout_ms=self.delivery_timeout_ms)
 
     def draw(self) -> Draw:
-        """How its load is drawn."""
+        """Return the settings by which its load is drawn."""
         return Draw(
             self.rate,
             self.producers,
@@ -276,7 +276,7 @@ class InstancesLoad(Scenario):
     @classmethod
     @abstractmethod
     def lives(cls, application: Application) -> Lives:
-        """What the processes of its instances are."""
+        """Return what makes the processes of its instances."""
 
     def instance_settings(self, application: Application) -> InstanceSettings:
         """Of each of its instances."""
@@ -345,7 +345,7 @@ class InstancesLoad(Scenario):
                 nursery.start_soon(Instance(env, around, lives, settings, number, handle, agenda, progress).run)
 
     def _steps(self, around: Surroundings, number: int) -> Iterator[Step]:
-        """What the instances of this number are to do."""
+        """Yield what the instances of this number are to do."""
         given = around.operations
         if given is None:
             rng = around.own(f"producer-{self.producers + number}").rng
@@ -353,7 +353,7 @@ class InstancesLoad(Scenario):
         return iter(sorted(each for each in given if each.do != SEND and each.who == number))
 
     def _records(self, env: Env, around: Surroundings, number: int, began: float) -> Records:
-        """What one producer has to hand over."""
+        """Return the records that one producer has to hand over."""
         from squall.workloads.agenda import Drawn, Given, Handover
         from squall.workloads.sender import TICK_S
 

@@ -1,4 +1,4 @@
-"""What producers and instances of a pipeline do, and how a seed draws it."""
+"""Defines what producers and instances of a pipeline do, and draws it from a seed."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ class Step(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Draw:
-    """How a load is drawn."""
+    """Holds the settings by which a load is drawn."""
 
     rate: int
     """Inputs a second, all producers together."""

@@ -189,8 +189,8 @@ class TransactionalLife(Life):
         at: Mapping[Place, int],
         who: Sender,
     ) -> bool:
-        """What a zombie does once it is awake, but for the end: outputs of all other inputs, and the offsets. Whether
-        all was done.
+        """Do what a zombie does once it is awake, but for the end: send the outputs of all other inputs, and the
+        offsets. Return whether all was done.
         """
         for place, source in inputs[1:]:
             if self._producer.retired:

@@ -1,4 +1,4 @@
-"""What each application promises, lost and doubled, as page and terminal show it. Pure."""
+"""Shows on page and terminal what each application promises, and its lost and duplicated outputs. Pure."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def section_of(figures: Mapping[str, Any]) -> Section | None:
 
 
 def kept(name: str, application: Mapping[str, Any]) -> bool | None:
-    """Whether it did what it promises; None where no final read could show that, or where there was no input."""
+    """Return whether the application kept its promise; None if no final read could show that, or without any input."""
     if any(application[each] for each in FORBIDDEN[name]):
         return False
     # `lost` is null where not all outputs were read: then not all doubled ones were seen either.

@@ -30,11 +30,11 @@ class Gap(NamedTuple):
 
     @property
     def length(self) -> int:
-        """How long nothing succeeded."""
+        """Return how long nothing succeeded."""
         return self.end - self.begin
 
     def meets(self, begin: int, end: int) -> bool:
-        """Whether they have a moment in common."""
+        """Return whether both have a moment in common."""
         return self.begin < end and begin < self.end
 
 
@@ -96,7 +96,7 @@ def measure(history: History, faults: Sequence[PlayedFault], rate: float) -> dic
 
 
 def _on(fault: PlayedFault, end: int) -> tuple[int, int]:
-    """When it was on; one without an end until the load's."""
+    """Return when the fault was on; one without an end lasts until the load's end."""
     return fault.began, fault.ended if fault.ended >= 0 else max(end, fault.began)
 
 

@@ -1,4 +1,4 @@
-"""What a transactional producer does next, and when: drawn at a rate, or given."""
+"""Decides what a transactional producer does next, and when: drawn at a rate, or given."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class Agenda:
 
     @property
     def due_at(self) -> float:
-        """When the next one is due, by env.mono(); infinite where there are no more."""
+        """Return when the next one is due, by env.mono(); infinite if there are no more."""
         return math.inf if self._next is None else self._began + self._next.at_s
 
     def take(self) -> Transaction:

@@ -1,4 +1,4 @@
-"""What a transactional producer does: one transaction after the other, and how a seed draws them."""
+"""Defines what a transactional producer does, one transaction after the other, and draws it from a seed."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ class Transaction(NamedTuple):
 
     @property
     def partitions(self) -> list[int]:
-        """Where its records go, in order. ValueError as `steps_of`."""
+        """Return the partitions that its records go to, in order. Raises ValueError as `steps_of` does."""
         return [step.number for step in steps_of(self.steps) if step.do == SEND]
 
 
@@ -103,7 +103,7 @@ def lesser(operation: list[Any]) -> Iterator[list[Any]]:
 
 @dataclass(frozen=True, slots=True)
 class Draw:
-    """How transactions are drawn."""
+    """Holds the settings by which transactions are drawn."""
 
     rate: int
     """Transactions a second, all producers together."""

@@ -29,7 +29,7 @@ KEYS = 64
 
 @dataclass(slots=True)
 class Notes:
-    """Where a process writes down what it did."""
+    """Holds what a process records its operations with."""
 
     recorder: Recorder
     counters: Counters
@@ -130,7 +130,7 @@ class Process:
     async def _send_late(
         self, txn: int, haunt: Haunt, places: Sequence[Place], size: int, outcomes: list[Status]
     ) -> None:
-        """What a zombie sends once it is awake: first where it has sent already. Raises NotDone."""
+        """Send what a zombie sends once it is awake: first where it has sent already. Raises NotDone."""
         for place in places:
             await self._producer.enlist(place)
             if self._producer.retired:

@@ -144,7 +144,7 @@ class TransactionsLoad(Scenario):
         return levels[number % len(levels)]
 
     def draw(self) -> Draw:
-        """How its transactions are drawn."""
+        """Return the settings by which its transactions are drawn."""
         timeout_ms = self.transaction_timeout_ms
         return Draw(self.rate, self.producers, self.partitions, self.record_bytes, self.aborts, timeout_ms)
 

@@ -209,7 +209,7 @@ class Writer:
             self._handle.ended_one()
 
     def _of_a_successor(self) -> Transaction:
-        """What the successor of a zombie does first, whatever is due: one record, committed."""
+        """Return what the successor of a zombie does first, whatever is due: one record, committed."""
         number, draw = self._number, self._settings.draw
         return Transaction(0.0, number, f"{SEND} {number % len(self._settings.places)}", draw.record_bytes, COMMIT)
 

@@ -1,7 +1,7 @@
-"""Who gets which partitions: a group leader's assignors, and what members tell each other. Pure.
+"""Assigns partitions as a group leader's assignors do, and encodes what members send each other. Pure.
 
-All of them treat static members by their instance id, so that one that comes back under another member id gets what
-it had.
+All of them treat static members by their instance id, so that one that comes back under another member id gets what it
+had.
 """
 
 from __future__ import annotations
@@ -93,7 +93,7 @@ def cooperative_sticky(members: Sequence[Applicant], counts: Counts) -> Assignme
 
 
 def sticky(members: Sequence[Applicant], counts: Counts) -> Assignment:
-    """Where `cooperative_sticky` is heading."""
+    """Return the assignment that `cooperative_sticky` reaches in the end."""
     found: Assignment = {member.member_id: [] for member in members}
     takers = {member.member_id: member.topics for member in sorted(members, key=_order)}
     rank = {member_id: number for number, member_id in enumerate(takers)}
@@ -125,7 +125,9 @@ def _improving(found: Assignment, takers: Mapping[str, Sequence[str]]) -> tuple[
 
 
 def _owners(members: Sequence[Applicant], counts: Counts) -> dict[Place, str]:
-    """Who has what, by the newest generation that claims it. What two of the same generation claim is nobody's."""
+    """Return the owner of each partition, by the newest generation that claims it; none if two of one generation claim
+    it.
+    """
     claims: dict[Place, list[tuple[int, str]]] = {}
     for member in members:
         for place in member.owned:
@@ -172,7 +174,7 @@ ASSIGNORS = {
 
 
 def subscription(topics: Sequence[str], owned: Sequence[Place], generation: int) -> bytes:
-    """What a member says when it joins."""
+    """Encode the subscription that a member sends when it joins."""
     parts = [ConsumerProtocolSubscriptionTopicPartition(topic, indexes) for topic, indexes in by_topic(owned).items()]
     said = ConsumerProtocolSubscription(sorted(topics), None, parts, generation)
     return encode_versioned(said, SUBSCRIPTION_VERSION)
@@ -189,13 +191,13 @@ def applicant(member_id: str, instance: str | None, metadata: bytes) -> Applican
 
 
 def assignment(places: Sequence[Place]) -> bytes:
-    """What the leader says that a member gets."""
+    """Encode the assignment that the leader sends for a member."""
     parts = [ConsumerProtocolAssignmentTopicPartition(topic, indexes) for topic, indexes in by_topic(places).items()]
     return encode_versioned(ConsumerProtocolAssignment(parts), ASSIGNMENT_VERSION)
 
 
 def assigned(told: bytes) -> list[Place]:
-    """What a member was told that it gets; nothing where nobody said anything. Raises MalformedFrame."""
+    """Decode the assignment of a member; empty bytes mean no partitions. Raises MalformedFrame."""
     if not told:
         return []
     said = decode_versioned(ConsumerProtocolAssignment, told)

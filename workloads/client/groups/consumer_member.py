@@ -165,7 +165,7 @@ class ConsumerMember(Membered[ConsumerMembership]):
         self._listener.left(who, why, error)
 
     async def _beat(self) -> bool:
-        """Whether the coordinator has taken it as one of its group's."""
+        """Send a heartbeat, and return whether the coordinator accepted it as one of a member's."""
         core, sent = self.core, self._env.mono()
         asked, request = core.asked(), core.beat_request()
         self._asked_in = core.life

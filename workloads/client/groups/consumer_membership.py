@@ -1,7 +1,8 @@
-"""What a member of a consumer group knows, what its next heartbeat says, and what answers mean (P6, KIP-848). Pure.
+"""Decides as a member of a consumer group: what it knows, what its next heartbeat says, what answers mean (P6,
+KIP-848). Pure.
 
 `ConsumerMember` is its edge: it sends what this says, and brings back the answers. The coordinator assigns. A member
-gives up what is no more its own, says so in its next heartbeat, and gets what others have given up in an answer.
+gives up what is no longer its own, says so in its next heartbeat, and gets what others have given up in an answer.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ NameOf = Callable[[bytes], str | None]
 
 
 class Asked(NamedTuple):
-    """What a heartbeat that is under way said, for its answer."""
+    """Records what a heartbeat that is under way said, for its answer."""
 
     life: int
     owned: tuple[Place, ...]
@@ -65,7 +66,7 @@ class ConsumerMembership:
 
     @property
     def has_lost(self) -> bool:
-        """What it owns is not its own any more: it is of no epoch."""
+        """Return whether its partitions are not its own any more: it has no valid member epoch."""
         return self.generation == NO_GENERATION and bool(self.owned)
 
     @property
@@ -164,14 +165,14 @@ class ConsumerMembership:
     # -------------------------------------------------------------------------------------------- reconciliation
 
     def assigned(self, name: NameOf) -> tuple[Place, ...]:
-        """What it is to own, in order, as far as the topics' names are known."""
+        """Return the partitions that it is to own, in order, as far as the topics' names are known."""
         for topic_id, _ in self._target:
             if topic_id not in self._names and (found := name(topic_id)) is not None:
                 self._names[topic_id] = found
         return tuple(sorted((self._names[topic], index) for topic, index in self._target if topic in self._names))
 
     def change(self, name: NameOf) -> Change:
-        """What it has to give up first, and what it may read then."""
+        """Return what it has to give up first, and what it may read then."""
         wanted = self.assigned(name)
         added = tuple(place for place in wanted if place not in self.owned)
         return Change(added, tuple(place for place in self.owned if place not in wanted))

@@ -41,12 +41,12 @@ class GroupMember(Membered[Membership]):
 
     @property
     def asks_as(self) -> Sender | None:
-        """Who asks where a classic group stands is not checked."""
+        """Return None: the coordinator of a classic group does not check who fetches offsets."""
         return None
 
     @property
     def assignor(self) -> str:
-        """Who assigned what it owns: the group has chosen."""
+        """Return the assignor that the group has chosen."""
         return self.core.protocol
 
     # --------------------------------------------------------------------------------------- the application's task
@@ -204,7 +204,7 @@ class GroupMember(Membered[Membership]):
         self._listener.left(who, why, error)
 
     async def _beat(self) -> bool:
-        """Whether there was an answer."""
+        """Send a heartbeat, and return whether there was an answer."""
         sent, asked = self._env.mono(), (self.core.member_id, self.core.generation)
         try:
             answer = await self.coordination.ask(self.core.beat_request(), HeartbeatResponse, BEAT_VERSION)

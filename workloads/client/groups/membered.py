@@ -1,4 +1,4 @@
-"""What a member of a group is, whichever protocol it speaks with its coordinator."""
+"""Implements the part of a group's member that is the same for both protocols."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class Listener(Protocol):
 
 
 class Core(Protocol):
-    """What both protocols know of a membership."""
+    """Describes the state that a membership has in both protocols."""
 
     member_id: str
     generation: int
@@ -48,7 +48,7 @@ class Core(Protocol):
 
     @property
     def has_lost(self) -> bool:
-        """What it owns is not its own any more, and its application does not know."""
+        """Return whether its partitions are not its own any more, and its application does not know yet."""
 
 
 C = TypeVar("C", bound=Core)

@@ -18,7 +18,7 @@ from squall.workloads.client.groups.offsets import Sender
 
 
 class Member(Protocol):
-    """What an application has of its membership. Run `run` in a nursery; call `keep_up` before each poll."""
+    """Offers an application its membership. Run `run` in a nursery; call `keep_up` before each poll."""
 
     coordination: Coordination
     beat_sent: float
@@ -35,15 +35,15 @@ class Member(Protocol):
 
     @property
     def assignor(self) -> str:
-        """Who assigned what it owns."""
+        """Return the name of the assignor that assigned what it owns."""
 
     @property
     def owned(self) -> Sequence[Place]:
-        """What it may read, as far as it knows."""
+        """Return the partitions that it may read, as far as it knows."""
 
     @property
     def has_lost(self) -> bool:
-        """What it owns is not its own any more, and `hear` has yet to say so."""
+        """Return whether its partitions are not its own any more, and `hear` has yet to report that."""
 
     @property
     def out(self) -> str:
@@ -51,7 +51,7 @@ class Member(Protocol):
 
     @property
     def must_join(self) -> bool:
-        """What it does for its generation is of no use any more: another one begins, or has begun without it."""
+        """Return whether its generation is over: another one begins, or has begun without it."""
 
     def halt(self, *, still: bool) -> None:
         """The whole process stands still, heartbeats included; or goes on."""

@@ -1,4 +1,4 @@
-"""What a member of a classic group knows, what it asks next, and what each answer means for it (P6). Pure.
+"""Decides as a member of a classic group: what it knows, what it asks next, what each answer means for it (P6). Pure.
 
 `GroupMember` is its edge: it sends what this says, and brings back the answers. Errors mean what KIP-345, KIP-394 and
 KIP-429 say, and what Kafka's own consumer makes of them.
@@ -68,7 +68,7 @@ class MemberSettings:
 
 
 class Heed(Enum):
-    """What a member does about an answer."""
+    """Names what a member does about an answer."""
 
     GO_ON = "it is as it should be"
     AGAIN = "ask the same again, in a while"
@@ -82,7 +82,7 @@ _GROUPLESS = (ErrorCode.COORDINATOR_NOT_AVAILABLE, ErrorCode.NOT_COORDINATOR)
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """What a new generation changes for a member."""
+    """Lists what a new generation changes for a member."""
 
     added: tuple[Place, ...]
     removed: tuple[Place, ...]
@@ -106,7 +106,7 @@ class Membership:
 
     @property
     def has_lost(self) -> bool:
-        """What it owns is not its own any more: it is of no generation."""
+        """Return whether its partitions are not its own any more: it is in no generation."""
         return self.generation == NO_GENERATION and bool(self.owned)
 
     def reset(self, why: str, *, keep_id: bool = False) -> None:

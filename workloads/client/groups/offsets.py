@@ -1,4 +1,4 @@
-"""Where a group stands: OffsetCommit and OffsetFetch, exact about outcomes (P5)."""
+"""Commits and fetches a group's offsets (OffsetCommit, OffsetFetch), exact about outcomes (P5)."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ ELSEWHERE = frozenset({ErrorCode.COORDINATOR_NOT_AVAILABLE, ErrorCode.NOT_COORDI
 
 
 class Sender(NamedTuple):
-    """Who commits. Of somebody who is no member: without an id, of generation -1."""
+    """Identifies the member that commits. A client that is no member has no id, and generation -1."""
 
     member_id: str = ""
     generation: int = -1
@@ -53,7 +53,7 @@ class Sender(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class CommitEnd:
-    """How a commit came out. OK: all of it is committed. FAIL: what is in `errors` definitely is not."""
+    """Holds the outcome of a commit. OK: all of it is committed. FAIL: what is in `errors` definitely is not."""
 
     status: Status
     error: str = ""
@@ -67,7 +67,7 @@ class CommitEnd:
 
 @dataclass(frozen=True, slots=True)
 class Standing:
-    """What a group has committed, or why that is not known."""
+    """Holds the committed offsets of a group, or why they are not known."""
 
     offsets: Mapping[Place, int] = field(default_factory=dict)
     """-1: nothing."""
@@ -175,9 +175,9 @@ async def fetch(
     who: Sender | None = None,
     gone: Callable[[], bool] = lambda: False,
 ) -> Standing:
-    """What the group has committed of these partitions. `stable`: not while a transaction may change it.
+    """Fetch the group's committed offsets of these partitions. `stable`: not while a transaction may change them.
 
-    `who`: a member of a group of the newer protocol, whose epoch is checked; nobody else's is.
+    `who`: a member of a consumer group (KIP-848), whose epoch is checked; no other member's is.
     """
     client, failures, error = coordination.client, 0, TIMED_OUT
     topics = [OffsetFetchRequestTopics(topic, partition_indexes=indexes) for topic, indexes in by_topic(places).items()]
@@ -208,7 +208,7 @@ async def fetch(
 
 
 def _told(answer: OffsetFetchResponse) -> tuple[Standing, int]:
-    """What the one group's answer says, and the error that counts."""
+    """Return the offsets of the one group of an answer, and the error that counts."""
     (group,) = answer.groups
     parts = {(topic.name, part.partition_index): part for topic in group.topics for part in topic.partitions}
     codes = [part.error_code for part in parts.values() if part.error_code != ErrorCode.NONE]
