@@ -16,6 +16,7 @@ def main() -> int:
     parser.add_argument("ids", nargs="*", help="mechanisms (R2) or single removals (R2.0); all without any")
     parser.add_argument("--jobs", type=int, default=2, help="how many run side by side (default: 2)")
     parser.add_argument("--docs", action="store_true", help="write docs/mechanisms.md anew, and run nothing")
+    parser.add_argument("--show", action="store_true", help="print the rules and their tests, and run nothing")
     asked = parser.parse_args()
     if asked.docs:
         Path(page.PAGE).write_text(page.text())
@@ -25,6 +26,9 @@ def main() -> int:
     except KeyError as error:
         sys.stderr.write(f"squall: {error.args[0]}\n")
         return USAGE
+    if asked.show:
+        _say("\n".join(page.rules(asked.ids)))
+        return 0
     began = time.monotonic()
     outcomes = runner.run_all(asked.ids, asked.jobs, _say)
     return _sum_up(outcomes, time.monotonic() - began)

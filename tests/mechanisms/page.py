@@ -6,7 +6,7 @@ import ast
 import io
 import re
 import tokenize
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from functools import cache
 
 from tests.architecture.source import PACKAGES, ROOT, Source, sources
@@ -38,16 +38,18 @@ REMOVALS = """
     ./squall test --rules            # every rule, in some minutes
     ./squall test --rules R4 C2.0    # all rules of one mechanism, and one single rule
 
-This check takes each rule below out of the broker in turn, and runs the tests of its mechanism. At least one of these
+This check takes each rule of each mechanism out of the broker in turn, and runs the tests of its mechanism. At least one of these
 tests must fail, and each of them must fail without at least one rule. Otherwise the exit code is 1. A rule is taken out
-while its module is imported, in a process of its own. The files of the broker stay as they are.
+while its module is imported, in a process of its own. The files of the broker stay as they are. This command prints each
+mechanism's rules, what a broker without one does, and the tests that notice:
 
+    ./squall test --rules --show R4
 """
 
 
 def text() -> str:
     """The whole page."""
-    return HEAD + "".join(_table()) + REMOVALS + "".join(_sections())
+    return HEAD + "".join(_table()) + REMOVALS
 
 
 def _table() -> Iterator[str]:
@@ -58,17 +60,22 @@ def _table() -> Iterator[str]:
         yield f"| {mechanism.id} | {mechanism.rule} | {where} | {mechanism.source} |\n"
 
 
-def _sections() -> Iterator[str]:
+def rules(selected: Collection[str]) -> Iterator[str]:
+    """Yield lines: each rule of these ids (all, if there are none), where it is taken out, and the tests that notice."""
     for mechanism in MECHANISMS.values():
-        yield f"### {mechanism.id}\n\n{mechanism.rule}\n\n"
-        yield "| | a broker that ... | taken out of |\n| --- | --- | --- |\n"
-        for number, removal in enumerate(mechanism.removals):
-            where = f"`{removal.module}`" + (f": `{removal.function}`" if removal.function else "")
-            yield f"| {mechanism.id}.{number} | {removal.without} | {where} |\n"
-        yield "\n"
-        for file, names in mechanism.tests.items():
-            yield f"- `{file}`: {', '.join(f'`{name}`' for name in names)}\n"
-        yield "\n"
+        ids = [f"{mechanism.id}.{number}" for number in range(len(mechanism.removals))]
+        shown = [pair for pair in zip(ids, mechanism.removals, strict=True) if _is_among(pair[0], selected)]
+        if shown:
+            yield f"{mechanism.id}  {mechanism.rule}"
+        for name, removal in shown:
+            where = removal.module + (f": {removal.function}" if removal.function else "")
+            yield f"  {name}  a broker that {removal.without} ({where})"
+        for file, names in mechanism.tests.items() if shown else ():
+            yield f"  {file}: {', '.join(names)}"
+
+
+def _is_among(removal: str, selected: Collection[str]) -> bool:
+    return not selected or removal in selected or removal.partition(".")[0] in selected
 
 
 @cache
