@@ -19,7 +19,7 @@ from squall.chaos.mutants import find, select
 from squall.chaos.mutants.hunt import FEW_STEPS, Failed, Hunted, Run, Shrink, alarms, hunt
 from squall.chaos.mutants.mutant import ON_DISKS
 from squall.chaos.mutants.swarm import drawn_plan
-from squall.chaos.mutants.table import HISTORY, OWN, SWARM, write_docs
+from squall.chaos.mutants.table import HISTORY, OWN, SWARM, planted, write_docs
 from squall.chaos.plans.plan import Plan
 from squall.chaos.screen import console
 from squall.chaos.standard_streams import outlive_readers
@@ -59,6 +59,7 @@ Examples:
   squall hunt --mutants 1 --controls 50      and 50 plans that a sound broker has to stand
   squall hunt --mutants 31 --swarm           without a plan of its own: what the swarm draws
   squall hunt --checks history               by what clients see alone, as with containers
+  squall hunt --mutants all --list           what each planted bug is, and its source
   squall sim --plan runs/hunt/14.toml --mutant 14 one of the found plans again
 
 \b
@@ -91,6 +92,7 @@ Exit codes: 0 every one is found and a sound broker silent, 1 not so, 3 usage.""
                    "clients see, and each bug must cause one of the anomalies that its row names.")  # fmt: skip
 @click.option("--out", type=click.Path(path_type=Path, file_okay=False), default=Path("runs/hunt"), show_default=True,
               help="Folder for the plans that found a bug.")  # fmt: skip
+@click.option("--list", "lists", is_flag=True, help="Print what these bugs are, and hunt nothing.")
 @click.option(
     "--docs",
     type=click.Path(path_type=Path, exists=True),
@@ -109,12 +111,16 @@ def command(
     swarm: bool,
     checks: str,
     out: Path,
+    lists: bool,
     docs: Path | None,
 ) -> int:
     """Plant known bugs, one at a time, and find each of them; a sound broker has to stay silent under the same plans.
 
     Every plan runs in the simulator. What finds a bug is written to a plan that `squall sim --mutant ID` runs again.
     """
+    if lists:
+        click.echo("\n".join(line for mutant in select(names) for line in planted(mutant)))
+        return 0
     shrink_s = shrink_budget if shrinks else 0.0
     orders = [
         Order(m.id, first, seeds, budget_s, shrink_s, more, controls, swarm, checks == HISTORY)

@@ -83,8 +83,8 @@ def command(
     With --again, where at most three tests failed, these run once more when everything else is done, each time alone.
     Those that pass then are reported as FLAKY. That says where to look, and excuses nothing: the exit code stays 1.
 
-    With --rules no other test runs. Arguments then name mechanisms or single rules; --jobs N runs N side by side, --show
-    prints the rules and runs nothing.
+    With --rules no other test runs. Arguments then name mechanisms or single rules; --jobs N runs N side by side.
+    --show prints the rules and runs nothing.
 
     With --night, --all is one part of several: known bugs are planted, fresh seeds simulated, runs in containers and
     with foreign libraries played, the README's commands called on fresh machines. It ends with a page, and can go on

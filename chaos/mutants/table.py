@@ -1,8 +1,8 @@
-"""docs/mutants.md: its tables, made from the registry and from what hunts have found."""
+"""Makes the table of docs/mutants.md from what hunts have found, and says what each mutant is."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -12,7 +12,6 @@ if TYPE_CHECKING:
     from squall.chaos.mutants.hunt import Hunted
     from squall.chaos.mutants.mutant import Mutant
 
-MUTANTS_BEGIN, MUTANTS_END = "<!-- mutants: made by chaos/mutants/table.py -->", "<!-- end of mutants -->"
 RESULTS_BEGIN, RESULTS_END = "<!-- results: made by squall hunt --docs -->", "<!-- end of results -->"
 
 OWN, HISTORY, SWARM = "own", "history", "swarm"
@@ -28,20 +27,13 @@ COLUMNS = {
 NOT_HUNTED = "-"
 
 
-def mutants_table() -> str:
-    """Every mutant: what it does wrong, where that was published, which rules it replaces, what provokes it."""
-    rows = [
-        (
-            m.id,
-            m.name,
-            m.title,
-            m.source,
-            "a setting" if m.is_setting else ", ".join(f"`{r}`" for r in m.replaces),
-            ", ".join(m.faults) or "none",
-        )
-        for m in MUTANTS.values()
-    ]
-    return _markdown(("#", "name", "the broker ...", "source", "replaces", "faults"), rows)
+def planted(mutant: Mutant) -> Iterator[str]:
+    """Yield lines about one mutant: what its broker does wrong, its source, what it replaces, its plan's faults."""
+    replaced_rules = "a setting" if mutant.is_setting else ", ".join(map(str, mutant.replaces))
+    yield f"{mutant.id}  {mutant.name}: the broker {mutant.title}"
+    yield f"  source: {mutant.source}"
+    yield f"  replaces: {replaced_rules}"
+    yield f"  faults: {', '.join(mutant.faults) or 'none'}"
 
 
 def results_table(found: Sequence[Hunted], before: str = "", *, which: str = OWN) -> str:
@@ -76,8 +68,8 @@ def _result(h: Hunted, mutant: Mutant, which: str) -> Sequence[str]:
 
 
 def write_docs(page: Path, found: Sequence[Hunted], which: str = OWN) -> None:
-    """Put the table of mutants and that of these results into the page, in place of those that are there."""
-    text = replaced(page.read_text(), MUTANTS_BEGIN, MUTANTS_END, mutants_table())
+    """Put these results into the page's table, in place of those of the same mutants and kind of hunt."""
+    text = page.read_text()
     before = text.partition(RESULTS_BEGIN)[2].partition(RESULTS_END)[0]
     page.write_text(replaced(text, RESULTS_BEGIN, RESULTS_END, results_table(found, before, which=which)))
 

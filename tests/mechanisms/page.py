@@ -38,10 +38,10 @@ REMOVALS = """
     ./squall test --rules            # every rule, in some minutes
     ./squall test --rules R4 C2.0    # all rules of one mechanism, and one single rule
 
-This check takes each rule of each mechanism out of the broker in turn, and runs the tests of its mechanism. At least one of these
-tests must fail, and each of them must fail without at least one rule. Otherwise the exit code is 1. A rule is taken out
-while its module is imported, in a process of its own. The files of the broker stay as they are. This command prints each
-mechanism's rules, what a broker without one does, and the tests that notice:
+This check takes each rule of each mechanism out of the broker in turn, and runs the tests of its mechanism. At least
+one of these tests must fail, and each of them must fail without at least one rule. Otherwise the exit code is 1. A rule
+is taken out while its module is imported, in a process of its own. The files of the broker stay as they are. This
+command prints the rules of a mechanism, what a broker without one does, and the tests that notice:
 
     ./squall test --rules --show R4
 """
@@ -61,7 +61,7 @@ def _table() -> Iterator[str]:
 
 
 def rules(selected: Collection[str]) -> Iterator[str]:
-    """Yield lines: each rule of these ids (all, if there are none), where it is taken out, and the tests that notice."""
+    """Yield lines: each rule of these ids (of all, if none is given), where it is taken out, the tests that notice."""
     for mechanism in MECHANISMS.values():
         ids = [f"{mechanism.id}.{number}" for number in range(len(mechanism.removals))]
         shown = [pair for pair in zip(ids, mechanism.removals, strict=True) if _is_among(pair[0], selected)]

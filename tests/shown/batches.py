@@ -114,8 +114,7 @@ def show_mutants(names: str, budget_s: float, of: Sitting, docs: Path, say: Say)
     say(f"hunts of {names}, at most {budget_s:.0f} CPU seconds each")
     with tempfile.TemporaryDirectory(prefix="squall-shown-") as folder:
         page = Path(folder) / "page.md"
-        marks = (mutants_table.MUTANTS_BEGIN, mutants_table.MUTANTS_END)
-        page.write_text("\n".join((*marks, mutants_table.RESULTS_BEGIN, mutants_table.RESULTS_END)))
+        page.write_text(f"{mutants_table.RESULTS_BEGIN}\n{mutants_table.RESULTS_END}")
         words = ("hunt", "--mutants", names, "--budget", str(budget_s), "--jobs", "2")
         called = Called(SQUALL, *words, "--out", f"{folder}/plans", "--docs", str(page))
         add(MUTANTS, mutant_rows(page.read_text()), of, docs)
