@@ -1,4 +1,4 @@
-"""When a process that simulates collects garbage: between two simulations or not at all, never during one."""
+"""Decides when a process that simulates collects garbage: between two simulations or not at all, never during one."""
 
 # After a simulation the collector would walk over the whole result; half a gigabyte costs less than a collection for
 # each seed. So a batch collects nothing, and its processes end after 25 seeds.
@@ -34,8 +34,8 @@ def garbage_waits() -> Iterator[None]:
 
 @contextmanager
 def garbage_stays() -> Iterator[None]:
-    """As `garbage_waits`, and between simulations too: for processes that end before memory runs out. They collect as
-    others do from `ROOM_MIB` on.
+    """Keep garbage uncollected between simulations, too, and otherwise do as `garbage_waits`. It is for processes that
+    end before memory runs out. From `ROOM_MIB` on they collect between simulations after all.
     """
     global _stays
     before, _stays = _stays, True

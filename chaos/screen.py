@@ -1,4 +1,4 @@
-"""Where commands print: a terminal as wide as it is, and lines without an end everywhere else."""
+"""Makes the consoles that commands print on. A terminal keeps its own width; everywhere else lines are not wrapped."""
 
 from __future__ import annotations
 

@@ -27,7 +27,7 @@ def here(line: str) -> str:
 
 
 def typed(*words: str | Path) -> str:
-    """As `lasting`, for this folder."""
+    """Return a command as somebody in this folder types it: `lasting`, with its paths shortened by `here`."""
     return here(lasting(*words))
 
 

@@ -24,7 +24,7 @@ class Seconds(click.FloatRange):
         super().__init__(least, 600)
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
-        """As `click.FloatRange`, which lets pass what is no number."""
+        """Convert as `click.FloatRange` does, and refuse "nan", which that accepts."""
         number = float(super().convert(value, param, ctx))
         if math.isnan(number):
             self.fail("nan is no number of seconds", param, ctx)

@@ -37,7 +37,7 @@ def command(dry_run: bool, images: bool) -> int:
 
 
 class Tidied:
-    """What was found, and saying so."""
+    """Counts the leftovers of runs that `squall clean` finds, and prints a line for each."""
 
     def __init__(self, dry_run: bool) -> None:
         self.dry_run = dry_run

@@ -42,7 +42,7 @@ def command(shell: str) -> int:
 
 
 def lines_of(shell: str) -> str:
-    """What a shell reads. Prints a warning where bash is older than click can do with."""
+    """Return the script that the shell sources. It prints a warning if bash is older than click supports."""
     completer = get_completion_class(shell)
     assert completer is not None, shell
     text = completer(click.Command("squall"), {}, "squall", VARIABLE).source()

@@ -1,6 +1,7 @@
-"""What a shell may offer for a word that is half typed: kinds of faults, mutants, workloads, plans, runs, findings.
+"""Completes a half-typed word in a shell: kinds of faults, mutants, workloads, plans, runs, findings.
 
-Each is asked for at the press of a key: nothing here starts anything, and what cannot be read offers nothing.
+The shell calls a completer each time the completion key is pressed. So no completer starts anything, and one that
+cannot read its source offers nothing.
 """
 
 from __future__ import annotations
@@ -66,7 +67,7 @@ def runs(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[Co
 
 
 def findings(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem[str]]:
-    """What was found in the run that stands before."""
+    """Offer the names of the anomalies found in the run that the command line already names, else in the latest run."""
     run = ctx.params.get("run") or RUNS / LATEST
     try:
         found = json.loads((Path(run) / "verdict.json").read_text())["anomalies"]

@@ -1,4 +1,6 @@
-"""What `squall report --nightly` and the end of a night do: collect a night into the store, and make its page."""
+"""Collects a night into the store of nights and makes its page, for `squall report --nightly` and at the end of a
+night.
+"""
 
 from __future__ import annotations
 
@@ -28,7 +30,7 @@ Say = Callable[[str], None]
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """Which nights and runs the table is over. All together: the night itself."""
+    """Selects the nights and runs that the durability table covers. With all defaults it is the night itself."""
 
     nights: int | None = None
     """The last so many."""

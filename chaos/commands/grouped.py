@@ -11,8 +11,8 @@ REST = "Other options"
 
 
 def just_one(ctx: click.Context, param: click.Parameter, given: tuple[str, ...]) -> str | None:
-    """What an option with `multiple` was given; None for nothing. UsageError where it was given twice: without this,
-    the last one silently wins.
+    """Return the value of an option declared with `multiple`, or None if it was not given. UsageError if it was given
+    twice: click would silently take the last one.
     """
     if len(given) > 1:
         raise click.UsageError(

@@ -33,7 +33,7 @@ ALL = "all"
 
 @dataclass(frozen=True, slots=True)
 class Order:
-    """What one process is to do."""
+    """Describes the work of one hunting process: a mutant, a range of seeds and budgets."""
 
     mutant: str
     first: int
@@ -200,8 +200,8 @@ def simulated(*, history: bool = False) -> Run:
 
 
 def seen_by_clients(result: SimResult, expected: Sequence[str]) -> Failed | None:
-    """What the history shows, an expected anomaly before any other; or how the cluster ended. A broken invariant says
-    nothing here, nor do replicas that differ: no client can ask for either.
+    """Return the failure that clients can see: an anomaly in the history, an expected one first, else how the cluster
+    ended. Broken invariants and differing replicas do not count, because no client can ask for either.
     """
     from squall.chaos.runs.result import Failure
 

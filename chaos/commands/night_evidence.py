@@ -1,4 +1,4 @@
-"""What the runs of a night show, read from their directories for JUnit and Allure."""
+"""Reads the evidence for JUnit and Allure from the run directories of a night."""
 
 from __future__ import annotations
 

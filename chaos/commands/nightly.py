@@ -348,7 +348,7 @@ def _forecast(opened: Opened, chosen: Sequence[Item], flags: dict[str, Any], don
 
 
 def _list(directory: NightDirectory, opened: Opened, chosen: Sequence[Item], flags: dict[str, Any]) -> int:
-    """What would run, in its order."""
+    """Print the runs that would be started, in their order, and return the exit code."""
     from rich import box
     from rich.table import Table
 

@@ -112,7 +112,9 @@ def same_again(what: Recorded, say: Console) -> int:
 
 
 def first_difference(path: Path, result: SimResult) -> Iterator[str]:
-    """Where a node's recorded trace and the new one part, with what stands before."""
+    """Yield lines that show where a node's recorded trace and the new one first differ, after the equal lines before
+    it.
+    """
     for name in sorted(result.files):
         if not name.endswith("trace.jsonl"):
             continue

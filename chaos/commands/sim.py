@@ -277,7 +277,7 @@ def _spark(path: Path, say: Console) -> None:
 
 
 class _Tally:
-    """What a batch has come to so far."""
+    """Counts the results of a batch of seeds so far."""
 
     def __init__(self, total: int) -> None:
         self.total, self.done = total, 0
@@ -312,7 +312,7 @@ class _Tally:
         return len(self.unknown) / self.done if self.done else 0.0
 
     def rate(self) -> str:
-        """How far, and how fast."""
+        """Return the progress and the speed of the batch in words."""
         took_s = max(time.monotonic() - self.began, 1e-9)
         speed = self.sim_s / self.cpu_s if self.cpu_s else 0.0
         words = f"{self.done}/{self.total} seeds, {self.done / took_s:.2f}/s, {speed:.0f} virtual s a CPU second"
@@ -421,7 +421,7 @@ def _page(path: Path, say: Console) -> None:
 
 
 def _say_unknown(tally: _Tally, most: float) -> None:
-    """How many seeds have no verdict, the reasons by how often they came, and a few seeds to look at."""
+    """Print how many seeds have no verdict, the reasons by frequency, and a few of these seeds to look at."""
 
     if not tally.unknown:
         return

@@ -89,7 +89,7 @@ def command(run: Path, expect: str | None, engine: str, **flags: Any) -> int:
 
 
 def spark_of(flags: Mapping[str, Any]) -> Spark:
-    """Where and how Spark runs, as the flags ask for it. click.UsageError for a setting without a value."""
+    """Return where and how Spark runs, according to the flags. click.UsageError for a setting without a value."""
     conf = {name: str(flags[flag]) for flag, name in SETTINGS.items() if flags.get(flag) is not None}
     for setting in flags["spark_set"]:
         name, equals, value = setting.partition("=")

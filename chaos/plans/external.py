@@ -1,4 +1,4 @@
-"""What a plan may do to a cluster that somebody else runs: only what clients and administrators can do.
+"""Defines what a plan may do to a cluster that somebody else runs: only what clients and administrators can do.
 
 With a compose file a plan may also kill, stop and pause the cluster's containers.
 """
@@ -31,8 +31,8 @@ def check_external(fault: Fault, *, compose: str, client: str) -> None:
 
 
 def drawn_kinds(compose: str, client: str) -> tuple[str, ...]:
-    """What a seed draws from where a plan names nothing: what is asked for, what is done to links of our own client,
-    and with a compose file also what is done to containers.
+    """Return the kinds that a seed draws if a plan names none: administrators' requests, faults on links of our own
+    client, and with a compose file also faults on containers.
     """
     drawn = [kind for kind in KINDS.values() if kind.draw.on_strangers]
     signalled = [kind.name for kind in drawn if Trait.BY_SIGNAL in kind.traits]

@@ -26,7 +26,7 @@ WAITS_S = 12.0
 
 
 def protocol_of(table: Mapping[str, Any]) -> str:
-    """What members of these settings speak, as long as they are not converted."""
+    """Return the group protocol that members use with these settings, until their group is converted."""
     return str(table.get("group_protocol", CLASSIC))
 
 
@@ -79,7 +79,7 @@ def slow_loads(rng: Random, groups: Sequence[str], table: Mapping[str, Any]) -> 
 
 
 def late_joins(rng: Random, groups: Sequence[str], table: Mapping[str, Any]) -> Scene:
-    """What members ask in a rebalance is late, is doubled, or gets lost on its way."""
+    """Delay, duplicate or drop members' requests on their way during a rebalance."""
     staged, at_s = Staged(), 2.0
     for _ in range(3):
         act = rng.choice(({"act": "delay", "delay_ms": rng.randint(300, 1500)}, {"act": "drop"}, {"act": "duplicate"}))

@@ -42,5 +42,7 @@ def _apart(seed: int, faults: list[Fault], nodes: int) -> tuple[Fault, ...]:
 
 
 def in_the_way(one: Fault, other: Fault) -> bool:
-    """Whether one fault holds down a node that the other needs, or both would bend the same clock."""
+    """Return whether the faults conflict: one holds down a node that the other needs, or both would change the same
+    clock.
+    """
     return bool(one.traits & NEEDING and other.traits & NEEDING) and one.overlaps(other, COMES_BACK_S)

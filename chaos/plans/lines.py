@@ -1,4 +1,4 @@
-"""Where in a plan's file something stands that is wrong. Pure."""
+"""Finds the line of a plan's file that holds a mistake. Pure."""
 
 from __future__ import annotations
 
@@ -17,7 +17,9 @@ Where = tuple[str, ...]
 
 
 def with_line(text: str, wrong: str) -> str:
-    """What is wrong with the plan `text`, after the line where it stands; as it is where that is not found."""
+    """Return the mistake `wrong` of the plan `text` with its line number in front, or unchanged if the line is not
+    found.
+    """
     line = _line_of(text, wrong)
     return f"line {line}: {wrong}" if line else wrong
 

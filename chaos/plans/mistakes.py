@@ -167,7 +167,7 @@ def _limits(plan: PlanParts) -> Found:
 
 
 def beyond_limits(plan: PlanParts) -> str:
-    """What is wrong with the limits of a recorded plan, which is run as it stands; empty: nothing."""
+    """Return what is wrong with the limits of a recorded plan, which is run unchanged. Empty if nothing is."""
     return next(iter(_limits(plan)), "")
 
 
@@ -205,7 +205,7 @@ def _made(number: int, planned: FaultPlan) -> Fault:
 def _of_fault(
     plan: PlanParts, number: int, planned: FaultPlan, *, alone: bool = False, others_known: bool = True
 ) -> list[str]:
-    """What is wrong with a fault. alone: by itself, whatever the plan around it is."""
+    """Return what is wrong with a fault. alone: check it by itself, whatever the plan around it is."""
     here = f"fault {number} ({planned.action})"
     wrong: list[str] = []
     try:
@@ -232,7 +232,7 @@ def _of_fault(
 
 
 def _of_clients(plan: PlanParts, here: str, planned: FaultPlan) -> list[str]:
-    """What is wrong with a fault that hits a client."""
+    """Return what is wrong with a fault that hits a client."""
     traffic, kind = plan.workload.traffic(), KINDS.get(planned.action)
     transactional = kind is not None and Trait.NEEDS_TRANSACTIONS in kind.traits and bool(traffic.zombies)
     named = kind is not None and Trait.NEEDS_INSTANCE_IDS in kind.traits and bool(traffic.named)
@@ -281,7 +281,7 @@ def _impossible(plan: PlanParts, fault: Fault) -> Iterable[str]:
 
 
 def _waiting(plan: PlanParts, number: int, planned: FaultPlan) -> list[str]:
-    """What is wrong with the condition that a fault waits for."""
+    """Return what is wrong with the condition that a fault waits for."""
     here = f"fault {number} ({planned.action})"
     if planned.when is None:
         return [] if planned.within_s is None else [

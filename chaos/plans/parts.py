@@ -74,7 +74,7 @@ class ClusterPlan(_Part):
 
 
 class LimitsPlan(_Part):
-    """How long each step may take after everything is healed, in seconds."""
+    """Limits how long each step may take after everything is healed, in seconds."""
 
     converge_s: float = Field(30, gt=0, le=3600, description="How long ISRs may take to be full after healing.")
     """Until every ISR is full and every broker is back."""

@@ -125,8 +125,8 @@ def proven_here(plan: Plan, probe_ms: float) -> Plan:
 
 
 def not_drawn(plan: Plan, kinds: tuple[str, ...]) -> str:
-    """Which of the kinds that were asked for the plan has no fault of, and the load that has room for all; empty where
-    it has one of each.
+    """Return which of the requested kinds have no fault in the plan, and the length of load that has room for all.
+    Empty if each kind has one.
     """
     missing = [name for name in kinds if name not in {fault.action for fault in plan.faults}]
     if not missing:
@@ -156,7 +156,7 @@ def make_plan(values: Mapping[str, Any], *, as_recorded: bool = False) -> Plan:
 
 
 def _lines(error: ValidationError) -> list[str]:
-    """What pydantic found, a sentence for each thing."""
+    """Return what pydantic found, one sentence for each mistake."""
     found = []
     for each in error.errors():
         where = f"{'.'.join(_where(each['loc']))}: " if each["loc"] else ""
@@ -165,7 +165,7 @@ def _lines(error: ValidationError) -> list[str]:
 
 
 def _beside(values: Mapping[str, Any], error: ValidationError) -> list[str]:
-    """What is wrong with the parts of a plan that can be read, where others cannot."""
+    """Return what is wrong with the readable parts of a plan of which other parts cannot be read."""
     places = [each["loc"] for each in error.errors() if each["loc"]]
     if not places:
         return []  # all parts could be read, so that they were looked at together
@@ -182,7 +182,7 @@ def _beside(values: Mapping[str, Any], error: ValidationError) -> list[str]:
 
 
 def _beside_fields(number: int, fault: Any) -> list[str]:
-    """What is wrong with the action and the target of a fault that cannot be read as a whole."""
+    """Return what is wrong with the action and the target of a fault that cannot be read as a whole."""
     found = []
     action, target = (fault.get(name) for name in ("action", "target")) if isinstance(fault, Mapping) else (None, None)
     if isinstance(action, str):
@@ -201,7 +201,9 @@ def _told(check: Callable[[str, str], object], here: str, given: str) -> list[st
 
 
 def _beside_settings(table: Any, places: list[tuple[int | str, ...]]) -> list[str]:
-    """What a workload's settings contradict, where others of them cannot be read: these have their defaults."""
+    """Return the contradictions among a workload's readable settings. Those that cannot be read count as their
+    defaults.
+    """
     unread = {str(loc[2]) for loc in places if loc[0] == "workload" and len(loc) > 2}
     scenario = SCENARIOS.get(which_workload(table) or "")
     if scenario is None or not unread:

@@ -102,7 +102,8 @@ def room_for_all(seed: int, kinds: Sequence[str], restart_s: float) -> int:
 
 
 def _without_end(seed: int, kinds: Sequence[str], restart_s: float) -> Iterator[tuple[float, Fault]]:
-    """What the seed draws for a load without an end. With each fault, when it begins before that is rounded."""
+    """Yield the faults that the seed draws for a load without an end, each with its begin in seconds before rounding.
+    """
     rng = rng_for(seed, "schedule")
     at_s = FIRST_AT_S + rng.random()
     order: list[str] = []

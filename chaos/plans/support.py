@@ -1,5 +1,4 @@
-"""What can be broken where: each action on each runtime, what it needs there, and which of its needs this machine
-lacks.
+"""Says which action each runtime supports, what the action needs there, and which of its needs this machine lacks.
 
 docs/faults.md holds, between its markers, the table that `table()` makes of the registry.
 """
@@ -64,9 +63,7 @@ COMPOSE = Need("--compose FILE", _nothing)
 
 
 def possible(kind: Kind, runtime: str) -> str:
-    """Whether a runtime can play the kind: "yes", with a word on what it lacks compared with other runtimes; or "" for
-    no.
-    """
+    """Return "yes" if the runtime can play the kind, a few words if it can do so only in part, or "" if it cannot."""
     if runtime not in kind.worlds:
         return ""
     if runtime == "external" and Trait.BY_SIGNAL in kind.traits:

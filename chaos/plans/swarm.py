@@ -65,7 +65,7 @@ def _scene(seed: int, table: Mapping[str, Any]) -> Scene | None:
 
 
 def workload_of(seed: int) -> str:
-    """What the clients of a seed do: most seeds have the default, and the others what has a share of its own."""
+    """Pick the workload for a seed: usually the default, otherwise one drawn by its `SWARM_SHARE`."""
     draw = rng_for(seed, "swarm", "which workload").random()
     for name, scenario in SCENARIOS.items():
         if draw < scenario.SWARM_SHARE:
@@ -115,7 +115,9 @@ def _drawn(seed: int, time_s: float | None, scenario: type[Scenario]) -> dict[st
 
 
 def _closes_after(topic: Mapping[str, str], load: Mapping[str, Any]) -> float:
-    """How many records a partition needs, and some more, to fill a segment of the size that the seed gives it."""
+    """Return about how many records fill a segment of a partition, with a margin; infinite if segments are of default
+    size.
+    """
     if "segment.bytes" not in topic or "min_bytes" not in load:
         return inf
     mean: float = (load["min_bytes"] + load["max_bytes"]) / 2
@@ -230,7 +232,7 @@ def _of_transactions(seed: int, scenario: type[Scenario]) -> tuple[str, ...]:
 
 
 def _has_links(kind: Kind, nodes: int) -> bool:
-    """Whether the cluster has enough brokers for the kind's default parameters."""
+    """Return whether the cluster has enough brokers for the kind's default parameters."""
     return kind.needs_nodes(kind.defaults) <= nodes
 
 

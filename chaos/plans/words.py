@@ -1,4 +1,4 @@
-"""What pydantic finds wrong with a value, in words for people who write plans. Pure."""
+"""Puts what pydantic finds wrong with a value into words for people who write plans. Pure."""
 
 from __future__ import annotations
 
