@@ -18,8 +18,8 @@ from squall.checkers.nemesis_log import FILE, SCHEMA
 
 
 def audit(lines: Iterable[bytes]) -> list[str]:
-    """What is wrong, with file and line. Early lines, which name no schema, lack what is compared here. A line that is
-    no line of a fault ends this without a word: whoever reads the file says so.
+    """Return what is wrong in the lines, with file and line. Lines of old files, which name no schema, lack what is
+    compared here. At a line that cannot be read the audit ends without an error: the reader of the file reports it.
     """
     found: list[str] = []
     for number, raw in enumerate(lines, start=1):

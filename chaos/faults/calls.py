@@ -39,8 +39,8 @@ def hit_by_calls(fault: Fault, site: Site) -> Fault:
 
 
 def many_records(fault: Fault, site: Site) -> bool:
-    """Whether a node gets many more records during the fault than must pass before it strikes. If requests, writes or
-    fsyncs are few, the fault hits the first one instead of a later one.
+    """Return whether a node gets many more records during the fault than must pass before it strikes. If requests,
+    writes or fsyncs are few, the fault hits the first one instead of a later one.
     """
     expected = site.ground.rate * fault.duration_s / site.ground.nodes
     return expected >= PLENTY * float(fault.params["nth"])

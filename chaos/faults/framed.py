@@ -1,4 +1,4 @@
-"""Which links need a relay that knows frames, for the faults of a plan that hit frames. Pure."""
+"""Finds the links that need a relay that knows frames, for the faults of a plan that hit frames. Pure."""
 
 from __future__ import annotations
 

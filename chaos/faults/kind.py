@@ -1,6 +1,6 @@
-"""What a kind of fault is, and what one fault of that kind is.
+"""Defines a kind of fault, and one fault of that kind.
 
-The rest of Squall asks a `Kind` about its traits, and never compares its name. Each kind stands in one file of
+The rest of Squall asks a kind about its traits, and never compares its name. Each kind is defined in one file of
 `chaos/faults/kinds/`. The file says how a seed draws it, what must be true for it to land, how the nemesis plays it,
 and how its evidence reads in words.
 """
@@ -217,21 +217,22 @@ class Fault:
         return self.kind.traits | self.kind.more_traits(self.params)
 
     def overlaps(self, other: Fault, longer_s: float = 0.0) -> bool:
-        """Whether both faults are on at the same moment, or would be if each lasted `longer_s` longer."""
+        """Return whether both faults are on at the same moment, or would be if each lasted `longer_s` seconds longer.
+        """
         since, until = other.at_s, other.at_s + other.duration_s + longer_s
         return self.at_s <= until and since <= self.at_s + self.duration_s + longer_s
 
 
 @dataclass(frozen=True, slots=True)
 class Site:
-    """Where a drawn fault should land: the cluster, and all drawn faults, this fault among them."""
+    """Describes where a drawn fault must land: the cluster, and all drawn faults, this fault among them."""
 
     seed: int
     ground: LandingGround
     faults: Sequence[Fault]
 
     def is_held(self, fault: Fault) -> bool:
-        """Whether another fault holds a node during this one."""
+        """Return whether another fault holds a node during this one."""
         return any(other.traits & HOLDING and fault.overlaps(other) for other in self.faults)
 
 
@@ -290,7 +291,7 @@ def listed(params: Params) -> str:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Draw:
-    """How a seed draws faults of this kind."""
+    """Defines how a seed draws faults of this kind."""
 
     params: Callable[[Random], dict[str, Any]] = no_params
     target: Callable[[Random, Params], str | None] | None = None

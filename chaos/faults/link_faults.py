@@ -1,4 +1,6 @@
-"""What all faults of links share: their duration and side, the number of brokers that they need, and their words."""
+"""Defines what all faults of links share: their duration and side, the number of brokers that they need, and their
+words.
+"""
 
 from __future__ import annotations
 
@@ -39,7 +41,7 @@ def off_peers(params: Params) -> dict[str, Any]:
 
 
 def hit_by(name: str) -> Any:
-    """What is done to a node by such a fault, in words."""
+    """Return the function that says in words what such a fault does to a node."""
 
     def done(params: Params, node: int, links: Sequence[str]) -> str:
         return f"hit by {name.replace('_', ' ')}{listed(params)}"

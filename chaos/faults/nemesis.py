@@ -158,7 +158,7 @@ class Nemesis:
         raise HarnessError(f"{fault.when!r} did not come true within {fault.within_s:g} s")
 
     def _look(self, part: triggers.Condition, view: ClusterView | None) -> tuple[int | str | None, bool]:
-        """What is seen of one part of a condition, and whether it is true of that."""
+        """Return what is seen of one part of a condition, and whether that part is true."""
         if isinstance(part, triggers.After):
             other = next(each for each in self.played if each.fault.id == part.fault)
             at = other.ended if part.ended else other.began

@@ -1,4 +1,4 @@
-"""How patient the nemesis is. In seconds."""
+"""Defines the time-outs and pauses of the nemesis, in seconds."""
 
 PROBE_TIMEOUT_S = 0.7
 """A probe may take so many seconds where probes are quick, or were not measured."""

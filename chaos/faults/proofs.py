@@ -1,7 +1,7 @@
-"""What a landed fault's evidence looks like, as it stands in nemesis.jsonl. Pure.
+"""Checks the evidence of a landed fault, as nemesis.jsonl has it. Pure.
 
-Each kind of fault says what it must find in its evidence: what the nemesis looked at before it called the fault landed.
-Whoever judges a run looks again, so that a line that merely has some evidence proves nothing.
+Each kind of fault says what it must find in its evidence: what the nemesis looked at before it counted the fault as
+landed. The judge of a run looks again, so that a line that merely has some evidence proves nothing.
 """
 
 from __future__ import annotations
@@ -17,7 +17,8 @@ Proves = Callable[[Json, Mapping[str, Any], Sequence[Any]], str]
 
 
 def _came_back(up: Sequence[Json], count: int) -> bool:
-    """As `Stage.came_back`: every node is up again, or is still held down by another fault."""
+    """Return whether every node is up again, or is still held down by another fault, as in `came_back` of the nemesis.
+    """
     ready = [integer(each.get("ready_ns")) > 0 or each.get("state") == NodeState.DOWN for each in up]
     return len(ready) == count and all(ready)
 
@@ -35,10 +36,10 @@ answered it, so that it left without.
 
 
 def left_as_asked(told: Mapping[str, Any], proof: str) -> bool:
-    """Whether a node went down as its fault promises. `proof`: what its evidence must say.
+    """Return whether a node went down as its fault promises. `proof`: what its evidence must say.
 
-    SIGTERM promises that a broker leaves by itself, in good order. A controller that it cannot reach cannot let it go;
-    one that answers, and does not let it go, is none of this fault's.
+    SIGTERM promises that a broker shuts down by itself, in good order. A controller that it cannot reach cannot release
+    it. If a controller answers, and does not release it, this fault is not the cause.
     """
     return bool(told.get(proof) or (proof == CONTROLLED and told.get(ALONE)))
 
@@ -61,7 +62,7 @@ def taken_down(proof: str) -> Proves:
 
 
 def lost_power(seen: Json, params: Mapping[str, Any], hit: Sequence[Any]) -> str:
-    """What was pending on each node's disk; who was in sync; who came back."""
+    """Return what is missing: the pending bytes on each node's disk, the in-sync nodes, or a node that came back."""
     nodes = mapping(mapping(seen.get("lost")).get("nodes"))
     if any(integer(mapping(nodes.get(str(node))).get("bytes_pending")) < 0 for node in hit) or not hit:
         return "it does not say of every node what was pending on its disk"
@@ -119,7 +120,7 @@ def held(seen: Json, params: Mapping[str, Any], hit: Sequence[Any]) -> str:
 
 
 def _idle(first: Json, last: Json) -> bool:
-    """Whether a process did nothing between two looks, by what the world can count of it."""
+    """Return whether a process did nothing between two looks, by what the runtime can count of it."""
     grown = [(grew, most) for name, most in DONE.items() if (grew := _growth(first, last, name)) is not None]
     return bool(grown) and all(0 <= grew <= most for grew, most in grown)
 
@@ -130,7 +131,8 @@ def _growth(first: Json, last: Json, name: str) -> float | None:
 
 
 def did_meanwhile(looks: object) -> str | None:
-    """What the processes did between their first and their last look, in words. None: there were no two looks."""
+    """Return what the processes did between their first and their last look, in words. None: there were no two looks.
+    """
     seen = [objects(each) for each in looks] if isinstance(looks, (list, tuple)) else []
     if len(seen) < 2:
         return None
@@ -156,7 +158,7 @@ def restarted(seen: Json, params: Mapping[str, Any], hit: Sequence[Any]) -> str:
 
 
 def upgraded(seen: Json, params: Mapping[str, Any], hit: Sequence[Any]) -> str:
-    """As `restarted`, and each node runs something else than before."""
+    """Return what is missing for `restarted`, or that a node runs the same software as before."""
     pairs = [
         (mapping(step.get("was")).get("runs"), mapping(step.get("is")).get("runs"))
         for step in objects(seen.get("steps"))
@@ -239,7 +241,7 @@ def _measured(links: Sequence[str], proven: Sequence[str], measured: Mapping[str
 
 
 def struck(seen: Json, params: Mapping[str, Any], hit: Sequence[Any]) -> str:
-    """How often it struck over each of its links: at least once over all."""
+    """Return "" if the evidence counts the strikes over each link, and at least one over all; else what is missing."""
     hits = [integer(each) for each in seen.get("hits") or ()] if isinstance(seen.get("hits"), list) else []
     sound = len(hits) == len(texts(seen.get("links"))) and all(each >= 0 for each in hits)
     return "" if sound and sum(hits) > 0 else "it does not say how often it struck over which links"
@@ -267,7 +269,7 @@ def led_anew(seen: Json, params: Mapping[str, Any], hit: Sequence[Any]) -> str:
 
 
 def changed_topics(seen: Json, params: Mapping[str, Any], hit: Sequence[Any]) -> str:
-    """What an administrator asked for, as it was carried out."""
+    """Return what is missing to show that the administrator's request was carried out."""
     match params.get("how"):
         case "churn" | "remake":
             ids = texts(seen.get("ids"))
@@ -342,7 +344,7 @@ def told_of_a_twin(seen: Json, params: Mapping[str, Any], hit: Sequence[Any]) ->
 
 
 def bent(seen: Json, params: Mapping[str, Any], hit: Sequence[Any]) -> str:
-    """What each node's own trace shows of its clock."""
+    """Return "" if each node's own trace shows the wrong clock; else what is missing."""
     said = mapping(seen.get("said"))
     shown = [mapping(said.get(str(node))).get("off") is True for node in hit]
     if not shown or not all(shown):
@@ -352,7 +354,7 @@ def bent(seen: Json, params: Mapping[str, Any], hit: Sequence[Any]) -> str:
 
 
 def slowed(tolerance: float) -> Proves:
-    """How often each node was held, and for how much of the time it ran: its share, and `tolerance` more."""
+    """Return the check that each node was held, and ran for no more than its share of the time plus `tolerance`."""
 
     def missing(seen: Json, params: Mapping[str, Any], hit: Sequence[Any]) -> str:
         most = (number(params.get("share")) or 0.0) + tolerance
@@ -364,6 +366,8 @@ def slowed(tolerance: float) -> Proves:
 
 
 def disk_struck(seen: Json, params: Mapping[str, Any], hit: Sequence[Any]) -> str:
-    """How many calls it hit on each node's disk: at least one."""
+    """Return "" if the evidence counts the calls that were hit on each node's disk, and at least one over all; else
+    what is missing.
+    """
     hits = [integer(each.get("hits"), 0) for each in objects(seen.get("healed"))]
     return "" if len(hits) == len(hit) and sum(hits) > 0 else "it does not say how many calls it hit"

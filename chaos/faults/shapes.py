@@ -1,4 +1,4 @@
-"""Which links a fault is put on: from whom, to whom, and in which shape. Pure."""
+"""Chooses the links that a fault is put on: their two ends and the shape of the cut. Pure."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def asked_over(params: Mapping[str, Any], targets: Sequence[Hit], links: Sequenc
 def partition_cuts(
     params: Mapping[str, Any], targets: Sequence[Hit], nodes: Sequence[int], links: Sequence[Link]
 ) -> list[tuple[Link, Cut]]:
-    """Which links a partition cuts, and how.
+    """Return the links that a partition cuts, and how each is cut.
 
     A TCP connection carries bytes both ways, so "no byte from A reaches B" cuts the requests of A's connections to B
     and the answers on B's connections to A. REFUSE knows no direction: a one-way refusal ends A's connections to B.

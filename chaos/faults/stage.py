@@ -1,4 +1,4 @@
-"""What all acts of the nemesis share: the fault being played, the runtime, the clock, and probes of links."""
+"""Holds what all acts of the nemesis share: the fault being played, the runtime, the clock, and probes of links."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ class Played:
 
     @property
     def hit(self) -> tuple[Hit, ...]:
-        """What a fault of links is on: brokers' links, those of a zone's clients, or one link."""
+        """Targets whose links this fault affects: broker ids, a client zone, or one link."""
         if self.link is not None:
             return (self.link,)
         return (self.zone,) if self.zone else self.resolved
@@ -90,7 +90,7 @@ class Played:
 
 
 class Cluster(Protocol):
-    """What the cluster says of itself (`squall.chaos.runs.observer.Observer`)."""
+    """Reports the cluster's state (`squall.chaos.runs.observer.Observer`)."""
 
     client: Client
 
@@ -102,7 +102,7 @@ class Cluster(Protocol):
 
 
 class Stage:
-    """Where faults are played, and who knows which fault holds which node or link.
+    """Holds what faults are played on, and records which fault holds which node or link.
 
     record: writes one line of nemesis.jsonl.
     """
@@ -205,7 +205,7 @@ class Stage:
             raise Unresolved(f"an fsync of node {which} has failed: of the metadata there may be no other durable copy")
 
     def is_turning(self, node: int) -> bool:
-        """Whether a fault is starting the node or taking it down at this moment."""
+        """Return whether a fault is starting the node or taking it down at this moment."""
         return node in self._starting or node in self._leaving
 
     def holders(self, p: Played, node: int, state: NodeState) -> dict[int, str]:
@@ -300,7 +300,7 @@ class Stage:
 
     @staticmethod
     def came_back(up: Sequence[Any]) -> bool:
-        """Whether every node is up again, or is still held down by another fault."""
+        """Return whether every node is up again, or is still held down by another fault."""
         return all(each.get("ready_ns") or each.get("state") == NodeState.DOWN for each in up)
 
     @asynccontextmanager
@@ -422,7 +422,7 @@ class Stage:
         return frozenset(on_link | set(self.others(p, link.target)))
 
     def any_on(self, p: Played) -> bool:
-        """Whether any other fault is on, at a node or at a link."""
+        """Return whether any other fault is on, at a node or at a link."""
         on = [number for claims in self._claims.values() for number in claims]
         on += [number for names in self._on_links.values() for number in names.values()]
         return any(number != p.fault.id for number in on)
@@ -437,7 +437,7 @@ class Stage:
             self._proving.subtract(links)
 
     def is_proving(self, links: Sequence[Link]) -> bool:
-        """Whether some fault is about to show itself on one of these links, or its end."""
+        """Return whether some fault is about to show its effect, or its end, on one of these links."""
         return any(self._proving[link] for link in links)
 
     async def probe(self, link: Link) -> Probe:
@@ -479,7 +479,9 @@ class Stage:
 
 
 class Patience:
-    """How long a fault waits for what it needs: a short while, counted anew as long as other faults are in its way."""
+    """Limits how long a fault waits for what it needs: a short while, counted anew as long as other faults are in its
+    way.
+    """
 
     def __init__(self, in_the_way: Callable[[], bool], within_s: float = WHOLE_WITHIN_S) -> None:
         self._in_the_way, self._within_s = in_the_way, within_s
@@ -487,7 +489,7 @@ class Patience:
         self._at_most = self._until + BEHIND_OTHERS_S
 
     def is_over(self) -> bool:
-        """Whether it is time to give up. Ask after each look."""
+        """Return whether it is time to give up. Call it after each look."""
         now = trio.current_time()
         if self._in_the_way():
             self._until = min(now + self._within_s, self._at_most)

@@ -1,4 +1,6 @@
-"""Who is hit: the names of targets. A name is resolved when a fault begins, from the cluster's answer just then."""
+"""Resolves the names of targets to the nodes or clients that are hit. A name is resolved when a fault begins, from the
+cluster's answer just then.
+"""
 
 from __future__ import annotations
 
@@ -57,7 +59,7 @@ class ClusterView:
 
 
 class Clients(NamedTuple):
-    """How many clients a workload has."""
+    """Counts a workload's clients, and numbers those that only some faults can hit."""
 
     producers: int
     readers: int
@@ -69,7 +71,7 @@ class Clients(NamedTuple):
 
 
 class Coordinated(NamedTuple):
-    """What brokers coordinate of a workload."""
+    """Names what brokers coordinate for a workload: transactional ids and groups."""
 
     ids: Sequence[str] = ()
     """Its transactional ids."""
@@ -93,7 +95,7 @@ class Unresolved(Exception):
 
 
 def of_clients(target: str) -> bool:
-    """Whether a target is one of the workload's clients."""
+    """Return whether a target is one of the workload's clients."""
     return target.partition(":")[0] in CLIENT_TARGETS
 
 
@@ -236,7 +238,7 @@ def coordinated_names(targets: Iterable[str], names: Sequence[str]) -> tuple[str
 
 
 def minority_size(nodes: int) -> int:
-    """How many nodes may fail while a majority still runs."""
+    """Return how many nodes may fail while a majority still runs."""
     return (nodes - 1) // 2
 
 

@@ -62,7 +62,7 @@ class Compared:
     number: int
 
     def holds(self, seen: int) -> bool:
-        """Whether the comparison is true for the number that was seen."""
+        """Return whether the comparison is true for the number that was seen."""
         return OPERATORS[self.op](seen, self.number)
 
 
@@ -91,7 +91,7 @@ class InState:
         return f"{self.of}:{self.id}"
 
     def holds(self, seen: str | None) -> bool:
-        """Whether this is true of the state that was seen. None: nobody knows it, so nothing is true of it."""
+        """Return whether this is true of the state that was seen. Nothing is true of None, the unknown state."""
         return seen is not None and (seen == self.state) != self.is_not
 
 
@@ -135,7 +135,7 @@ def _part(here: str, when: str, text: str) -> Condition:
 
 @dataclass(frozen=True, slots=True)
 class PlanScope:
-    """What a plan contains: what its conditions may name."""
+    """Describes a plan, as far as its conditions may name parts of it."""
 
     faults: int
     places: Sequence[str]
@@ -148,14 +148,18 @@ class PlanScope:
 
 
 def uncounted(runtime: str, target: str) -> str:
-    """As `PlanScope.uncounted`: our own broker counts them, wherever we start it."""
+    """Return why calls of this cluster cannot be counted. Empty: its brokers are our own, and count them wherever they
+    run.
+    """
     if runtime == "external":
         return "somebody else's brokers do not count their calls"
     return "" if target == "squall" else "only Squall's own broker counts its calls"
 
 
 def counts_calls(when: str) -> bool:
-    """Whether this `when`, already checked, needs brokers to count their calls. Empty: the fault waits for nothing."""
+    """Return whether this `when`, already checked, needs brokers to count their calls. An empty one needs nothing: the
+    fault waits for nothing.
+    """
     parts = parse("when", when) if when else ()
     return any(isinstance(part, Compared) and part.subject in OF_CALLS for part in parts)
 
@@ -194,7 +198,7 @@ def _impossible(condition: Condition, itself: int, scope: PlanScope) -> str:
 
 
 def looks_at_cluster(condition: Condition) -> bool:
-    """Whether brokers must be asked: for a leader, an ISR or the controller."""
+    """Return whether brokers must be asked for a leader, an ISR or the controller."""
     return isinstance(condition, InState) or (isinstance(condition, Compared) and condition.subject not in OF_CALLS)
 
 
@@ -207,7 +211,7 @@ def described_names(whens: Iterable[str]) -> tuple[str, ...]:
 
 
 def poll_s(parts: Sequence[Condition]) -> float:
-    """How long after one look the next one is due."""
+    """Return the seconds between one look and the next."""
     return SOON_S if any(isinstance(part, InState) for part in parts) else POLL_S
 
 

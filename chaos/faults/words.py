@@ -105,7 +105,7 @@ def steps_in_turn(seen: Json) -> str:
 
 
 def cut_and_healed(seen: Json) -> str:
-    """How many probes over the links failed during the cut, and how many were answered after it."""
+    """Say how many probes over the links failed during the cut, and how many were answered after it."""
     during = [probe for when in ("during", "middle", "last") for probe in objects(seen.get(when))]
     healed = objects(seen.get("after"))
     silent = [probe for probe in during if not probe.get("ok")]
@@ -129,7 +129,7 @@ def round_trips(seen: Json) -> str:
 
 
 def how_they_ended(seen: Json) -> str:
-    """How the connections over the links ended, and after how long."""
+    """Say how the connections over the links ended, and after how long."""
     during = objects(seen.get("during"))
     how = ", ".join(dict.fromkeys(str(probe.get("error")) for probe in during))
     took = trips([{**probe, "ok": True} for probe in during])
@@ -137,7 +137,7 @@ def how_they_ended(seen: Json) -> str:
 
 
 def counted(seen: Json) -> str:
-    """How often a fault struck that counts each time it strikes."""
+    """Say how often a fault struck that counts each strike."""
     hits = [each for each in seen.get("hits") or () if isinstance(each, int)]
     words = f"It struck {sum(hits)} times over links {arrows(seen.get('links'))}."
     return " ".join([words, *map(_struck, objects(seen.get("struck")))])

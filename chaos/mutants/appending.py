@@ -18,7 +18,7 @@ _SOUND = ProduceApi._append
 
 @dataclass(frozen=True, slots=True)
 class Append:
-    """What `ProduceApi._append` is called with."""
+    """Holds the arguments of a call of `ProduceApi._append`."""
 
     api: ProduceApi
     h: Hosted

@@ -82,7 +82,7 @@ def group_plan(
 
 
 def records(seed: int, table: Mapping[str, Any], until_s: float, to: Sequence[int]) -> list[list[Any]]:
-    """What producers send, one partition after the other, with times that depend on the seed."""
+    """Return the records that producers send, to one partition after the other, at times that depend on the seed."""
     to = to or range(table["partitions"])
     rng = Random(repr((seed, "hunt", "records")))
     found: list[list[Any]] = []

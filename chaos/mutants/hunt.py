@@ -29,7 +29,7 @@ class Failed(Protocol):
 
     @property
     def name(self) -> str:
-        """Which one."""
+        """Name of the invariant, anomaly or other check that failed."""
 
 
 Run = Callable[[Plan, str | None], Failed | None]
@@ -68,7 +68,7 @@ class Hunted:
 
     @property
     def is_expected(self) -> bool:
-        """Whether one of the mutant's own checks found it."""
+        """Return whether one of the mutant's own checks found it."""
         return self.check.partition(" ")[2] in find(self.mutant).expected
 
     @property
@@ -86,7 +86,7 @@ class Hunted:
 
     @property
     def is_well(self) -> bool:
-        """Whether the mutant was found, or is known to be masked, and no false alarm came up."""
+        """Return whether the mutant was found, or is known to be masked, and no false alarm came up."""
         return (self.seed is not None or bool(find(self.mutant).masked)) and not self.false_alarms
 
 

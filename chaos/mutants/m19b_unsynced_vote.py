@@ -27,8 +27,8 @@ def plan(seed: int) -> Plan:
 
 
 def seen_plan(seed: int) -> Plan:
-    """As `plan`, for longer: of a vote that was not synced a broker may find half, and does not start. Without a second
-    voter nobody can be elected any more.
+    """Return `plan` for longer. A broker may find half of a vote that was not synced, and then does not start; without
+    a second voter no leader can be elected any more.
     """
     rng = draw(seed, "19b: seen")
     at_s, faults = 0.5, []

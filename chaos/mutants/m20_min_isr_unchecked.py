@@ -21,7 +21,7 @@ def plan(seed: int) -> Plan:
 
 
 def seen_plan(seed: int) -> Plan:
-    """What the lone leader acknowledged, the next one does not have."""
+    """Return a plan under which the next leader lacks what the lone leader acknowledged."""
     return alone_by_a_cut(seed, "20")
 
 

@@ -9,7 +9,7 @@ from squall.chaos.plans.plan import Plan
 
 
 def committed_offset(self: Leadership, own_synced_offset: int) -> int:
-    """What a majority holds, of whatever epoch."""
+    """Return the offset that a majority holds, of whatever epoch."""
     ends = sorted([own_synced_offset, *(replica.end_offset for replica in self.voters.values())], reverse=True)
     return max(0, ends[self._settings.majority - 1])
 

@@ -10,7 +10,7 @@ from squall.chaos.plans.plan import Plan
 
 
 def is_undecided(self: ProducerRules, ended: EndedTxn, high_watermark: int) -> bool:
-    """What has ended has ended."""
+    """Take a transaction for decided although its marker is not replicated yet."""
     return False
 
 

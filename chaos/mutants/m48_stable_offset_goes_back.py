@@ -13,7 +13,7 @@ _SOUND = Rules.last_stable_offset
 
 
 def last_stable_offset(self: Partition, first_unstable_offset: int | None) -> int:
-    """Where the log begins, until something of this leader's own epoch is committed."""
+    """Return the log's start until something of this leader's own epoch is committed."""
     if 0 < self.epoch_start_offset and self.high_watermark <= self.epoch_start_offset:
         return self.log_start_offset
     return _SOUND(self, first_unstable_offset)

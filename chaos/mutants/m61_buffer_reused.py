@@ -17,7 +17,9 @@ _LAST: WeakKeyDictionary[ProduceApi, tuple[Hosted, int, bytes]] = WeakKeyDiction
 
 
 def mixed_up(append: Append) -> Appended:
-    """What comes for another partition in the same millisecond is not what came. Its CRC is right all the same."""
+    """Append the previous batch in place of one for another partition in the same millisecond. Its CRC is right all the
+    same.
+    """
     if append.records is not None:
         last = _LAST.get(append.api)
         _LAST[append.api] = (append.h, append.now_ms, bytes(append.records))

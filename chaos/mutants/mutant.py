@@ -1,6 +1,6 @@
-"""What a planted bug is: rules of the broker that others replace for a while, and how it is hunted.
+"""Defines a planted bug: rules of the broker that others replace for a while, and how it is hunted.
 
-Every mutant is a defect that some released broker had, or a setting that somebody claimed to be safe. The broker knows
+Every mutant is a defect that some released broker had, or a setting that was claimed to be safe. The broker knows
 nothing of them: `planted` puts other functions in the place of its rules and takes them away again.
 """
 
@@ -81,7 +81,8 @@ class Mutant:
 
     @property
     def anomalies(self) -> tuple[str, ...]:
-        """What clients must see of it: those of `expected` that are neither invariants nor of the brokers' files."""
+        """Anomalies that clients must see: those of `expected` that are neither invariants nor of the brokers' files.
+        """
         return tuple(name for name in self.expected if name in CATALOG and name not in ON_DISKS)
 
     @property

@@ -42,7 +42,7 @@ def cut_from_controller(at_s: float, duration_s: float, broker: int) -> Values:
 
 
 def late_fetches(at_s: float, duration_s: float, follower: int, leader: int, late_ms: int, stream: str) -> Values:
-    """What a follower asks a leader ("there"), or is answered ("back"), comes late."""
+    """Delay a follower's fetches on their way to a leader ("there"), or the responses ("back")."""
     return _late(at_s, duration_s, f"link:{follower}->{leader}", late_ms, "Fetch", stream, "replication")
 
 
@@ -79,7 +79,7 @@ def seen_plan(
     workload: Mapping[str, Any] | None = None,
     **plan: Any,
 ) -> Plan:
-    """As `hunt_plan`, with brokers and partitions enough, and held to no loss."""
+    """Return `hunt_plan` with brokers and partitions enough, held to no loss."""
     return hunt_plan(
         seed,
         faults,

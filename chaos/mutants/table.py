@@ -37,7 +37,8 @@ def planted(mutant: Mutant) -> Iterator[str]:
 
 
 def results_table(found: Sequence[Hunted], before: str = "", *, which: str = OWN) -> str:
-    """What these hunts came to, in the columns of their kind. All other columns and rows stay as they were."""
+    """Return the table with the results of these hunts, in the columns of their kind. All other columns and rows stay.
+    """
     rows = {row[0]: row for line in before.splitlines() if (row := _cells(line))[0] in MUTANTS}
     for h in found:
         mutant = MUTANTS[h.mutant]

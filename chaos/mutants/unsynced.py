@@ -6,7 +6,9 @@ from squall.broker.env import Fs
 
 
 def replace_unsynced(fs: Fs, path: str, data: bytes) -> None:
-    """As `checkpoints.replace_file` does it, but without any fsync: after a power loss anything may be there."""
+    """Replace a file as `checkpoints.replace_file` does, but without any fsync: after a power loss it may hold
+    anything.
+    """
     temporary = path + ".tmp"
     file = fs.open(temporary, create=True, truncate=True)
     try:

@@ -33,7 +33,7 @@ CATEGORIES = [
 
 
 def mark(node: pytest.Item, item: Item) -> None:
-    """Where it stands in Allure's tree of suites, and its tags."""
+    """Set the item's place in Allure's tree of suites, and its tags."""
     suites = {"parentSuite": f"{item.cell['target']}/{item.runtime}", "suite": item.cell["workload"]}
     suites |= {"subSuite": item.configuration, "feature": item.configuration, "story": item.mix}
     for kind, word in suites.items():
@@ -116,7 +116,7 @@ def _reporter(config: pytest.Config) -> Any:
 
 
 def surroundings(folder: Path, night: Mapping[str, Any]) -> None:
-    """What Allure shows beside the results: the machine and the commit, categories of failures, who ran it."""
+    """Write what Allure shows beside the results: the machine and the commit, categories of failures, the executor."""
     folder.mkdir(parents=True, exist_ok=True)
     machine = night.get("machine") if isinstance(night.get("machine"), dict) else {}
     told = {

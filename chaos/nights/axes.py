@@ -192,7 +192,8 @@ def _plain(name: str, value: str) -> Any:
 
 
 def flags_of(cell: Cell) -> tuple[str, ...]:
-    """What `squall run` or `squall sim` gets for a configuration: what is as it always is, is left out."""
+    """Return the flags of `squall run` or `squall sim` for a configuration. Values that are the default are left out.
+    """
     told: list[str] = []
     for name, value in cell.items():
         if name == "runtime" and value in ("sim", "process"):
@@ -203,7 +204,7 @@ def flags_of(cell: Cell) -> tuple[str, ...]:
 
 
 def usual(cell: Cell, name: str) -> str:
-    """What this axis is where nobody names it, and all else is as in the cell."""
+    """Return this axis' default value if all other axes are as in the cell."""
     return _default(AXES[name], {each: value for each, value in cell.items() if each != name}, cell["workload"])
 
 

@@ -1,4 +1,4 @@
-"""How long runs take, how much they leave on disk, and what still fits into a night. Pure."""
+"""Forecasts how long runs take, how much they leave on disk, and what still fits into a night. Pure."""
 
 from __future__ import annotations
 
@@ -65,13 +65,13 @@ def cores(item: Item) -> int:
 
 
 def limit_s(item: Item) -> float:
-    """What one run may take: far more than any that goes well."""
+    """Return the seconds that one run may take: far more than any run that goes well."""
     fixed, each_s = _LIMIT_S
     return fixed + each_s * item.time_s
 
 
 class Costs:
-    """What runs cost, learnt from those that have ended."""
+    """Learns the cost of runs, in seconds and bytes, from those that have ended."""
 
     def __init__(self, known: Iterable[tuple[Item, Attempt]] = ()) -> None:
         self.report = False
@@ -111,7 +111,7 @@ class Costs:
         return cost
 
     def whole_bytes(self, item: Item) -> float:
-        """What stays of such a run if it is kept whole: the most that was seen, else what usually stays."""
+        """Return the bytes of such a run if it is kept whole: the most that was seen, else what usually stays."""
         place = _place(item)
         usual = _KAFKA_WHOLE_MIB if item.cell["target"] == "kafka" else _WHOLE_MIB.get(item.runtime, _OTHER_WHOLE_MIB)
         return self._whole.get(place, usual * MIB)
@@ -150,7 +150,8 @@ def _kinds(item: Item) -> tuple[tuple[str, ...], ...]:
 
 @dataclass(frozen=True, slots=True)
 class Forecast:
-    """What a night will come to; bytes: rather too many. `left_out`: items without time or room, and why."""
+    """Holds the expected cost of a night; `bytes` is rather too high. `left_out`: items without time or room, and why.
+    """
 
     seconds: float
     bytes: float
@@ -163,8 +164,8 @@ class Forecast:
 def forecast(
     items: Sequence[Item], costs: Costs, budget_s: float | None, keep_bytes: int, slots: int, done: int = 0
 ) -> Forecast:
-    """What fits into a night of `budget_s` seconds, in this order, with its report, which is also of the runs that are
-    `done`. slots: process runs side by side.
+    """Return the forecast of what fits into a night of `budget_s` seconds, in this order, with its report, which is
+    also of the runs that are `done`. slots: process runs side by side.
     """
     spent = used = planned = enough = 0.0
     plays: list[Item] = []

@@ -62,7 +62,7 @@ class NightDirectory:
 
     @property
     def logs(self) -> Path:
-        """What each run printed."""
+        """Folder of what each run printed."""
         return self.path / "said"
 
     @property
@@ -108,7 +108,7 @@ class NightDirectory:
             raise Refused(f"{self.night}: its items cannot be read: {error}") from None
 
     def attempts(self) -> list[Attempt]:
-        """What has ended so far."""
+        """Return the attempts that have ended so far."""
         return parse(self.results.read_text(errors="replace"))[0] if self.results.exists() else []
 
     def report_s(self) -> float | None:

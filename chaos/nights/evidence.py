@@ -1,4 +1,4 @@
-"""What a run directory shows of a run, as JUnit and Allure tell it. Who reads run directories makes it. Pure."""
+"""Holds what a run directory shows of a run, for JUnit and Allure. Readers of run directories fill it in. Pure."""
 
 from __future__ import annotations
 

@@ -25,7 +25,7 @@ RESERVE_BYTES = 4 << 20
 
 
 def is_full(error: BaseException | None) -> bool:
-    """Whether an error, or what it came of, is a disk without room."""
+    """Return whether an error, or one that caused it, is a disk without room."""
     while error is not None:
         if isinstance(error, BaseExceptionGroup) and any(map(is_full, error.exceptions)):
             return True
@@ -36,7 +36,7 @@ def is_full(error: BaseException | None) -> bool:
 
 
 def blamed(why: str, folder: Path) -> bool:
-    """Whether a run below `folder` that proves nothing, for the reason `why`, failed for want of room."""
+    """Return whether a run below `folder` that proves nothing, for the reason `why`, failed for want of room."""
     return any(word in why for word in (*WORDS, TOO_SMALL)) or free_bytes(folder) < LOW_BYTES
 
 
@@ -59,5 +59,5 @@ def give_back(folder: Path) -> None:
 
 
 def sentence(folder: Path) -> str:
-    """What a person is told."""
+    """Return the sentence that the user sees."""
     return f"the disk of {folder} is full, {free_bytes(folder) >> 20} MiB are free"

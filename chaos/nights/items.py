@@ -38,7 +38,7 @@ class Item:
 
     @property
     def runtime(self) -> str:
-        """Where its brokers run."""
+        """Runtime of its brokers."""
         return self.cell["runtime"]
 
     @property

@@ -1,4 +1,4 @@
-"""What a killed session of a night has left running: ended before the night goes on, and nothing else is touched."""
+"""Ends what a killed session of a night has left running, before the night is resumed. Nothing else is touched."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What this machine lacks for a run of a matrix. Nothing is fetched and nothing is built here."""
+"""Finds what this machine lacks for a run of a matrix. Nothing is fetched and nothing is built here."""
 
 from __future__ import annotations
 

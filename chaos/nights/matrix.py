@@ -82,7 +82,7 @@ class Exclude(_Part):
 
 
 class Expect(_Part):
-    """What must not be found where these values are, though the configuration may permit it."""
+    """Forbids findings in the cells that have these values, though the configuration may permit them."""
 
     where: dict[str, Values] = Field(default_factory=dict)
     never: tuple[str, ...] = Field(min_length=1)
@@ -129,7 +129,7 @@ class Matrix(_Part):
 
 
 def meets(where: Mapping[str, tuple[Any, ...]], cell: Mapping[str, str]) -> bool:
-    """Whether a cell has one of the values of each axis."""
+    """Return whether a cell has one of the values of each axis."""
     return all(cell.get(axis) in [word(axis, each) for each in values] for axis, values in where.items())
 
 

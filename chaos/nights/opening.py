@@ -1,4 +1,4 @@
-"""How a night begins: what it plans, what of it this machine cannot run, and in which order it plays the rest."""
+"""Begins a night: plans its items, leaves out what this machine cannot run, and orders the rest."""
 
 from __future__ import annotations
 
@@ -161,7 +161,9 @@ def resume(directory: NightDirectory, matrix: Matrix) -> Opened:
 
 
 def ended(directory: NightDirectory) -> list[Attempt]:
-    """What has ended so far, with all that the night forbids of it: results.jsonl alone does not decide that."""
+    """Return the attempts that have ended so far, with all findings that the night forbids: results.jsonl alone does
+    not decide that.
+    """
     from squall.checkers.nights.facts import with_unexpected  # with pyarrow
 
     night = read_night(directory.path)
@@ -170,7 +172,9 @@ def ended(directory: NightDirectory) -> list[Attempt]:
 
 
 def note_resumption(directory: NightDirectory, missing: Matrix | None) -> list[str]:
-    """What is different now, in sentences. missing: the matrix, if its file is to be written again."""
+    """Record what has changed since the night began, and return it as sentences. missing: the matrix, if its file must
+    be written again.
+    """
     told = [note_commit(directory)]
     if missing is not None:
         write_whole(directory.matrix, write_matrix(missing))
@@ -189,7 +193,7 @@ def note_commit(directory: NightDirectory) -> str:
 
 
 def machine() -> dict[str, Any]:
-    """What figures of this night depend on."""
+    """Return the facts of the machine that the figures of this night depend on."""
     memory = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
     return {
         "cores": len(os.sched_getaffinity(0)),

@@ -24,7 +24,7 @@ def in_order(items: Sequence[Item], history: Mapping[str, int]) -> list[Item]:
 
 
 def history_of(nights: Iterable[tuple[Sequence[Item], Sequence[Attempt]]]) -> dict[str, int]:
-    """What the last night that ran a configuration says of it. `nights`: the newest first."""
+    """Return for each configuration how it did in the last night that ran it. `nights`: the newest first."""
     found: dict[str, int] = {}
     for items, attempts in nights:
         of_item = {each.item: each.configuration for each in items}

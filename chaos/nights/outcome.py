@@ -1,4 +1,4 @@
-"""What a night came to: counts, the exit code, and the same as Markdown and as plain text."""
+"""Sums up a night: counts, the exit code, and the same as Markdown and as plain text."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ class Outcome:
 
     @property
     def retried(self) -> int:
-        """How many attempts were made again."""
+        """Number of attempts that were repeated."""
         return sum(max(0, len(each) - 1) for each in self.attempts.values())
 
     @property
@@ -105,7 +105,7 @@ class Outcome:
 
     @property
     def gaps(self) -> list[str]:
-        """What of the plan this night says nothing of, a sentence each; empty where everything was played."""
+        """Parts of the plan that this night did not cover, a sentence each; empty if everything was played."""
         if not self.unplayed:
             return []
         names = {item.configuration for item in self.items}
@@ -159,7 +159,7 @@ def markdown(outcome: Outcome, page: str = "") -> str:
 
 
 def _loud(outcome: Outcome) -> Iterator[str]:
-    """What nobody may overlook beside the first sentence."""
+    """Yield the sentences that the reader must not overlook, beside the first one."""
     for each in (*outcome.contradicted, *outcome.gaps):
         yield from ("", f"**{each}**")
 
@@ -223,7 +223,7 @@ def _run(item: Item) -> str:
 
 
 def found(attempt: Attempt) -> str:
-    """What an attempt found, in words."""
+    """Return the findings of an attempt, in words."""
     return "; ".join(filter(None, (attempt.why, forbidden(attempt.unexpected) if attempt.unexpected else "")))
 
 

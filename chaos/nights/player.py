@@ -60,7 +60,7 @@ class _Child:
 
 @dataclass(slots=True)
 class Limits:
-    """What a night may take."""
+    """Limits what a night may take: time, disk and runs side by side."""
 
     budget_s: float | None
     keep_bytes: int
@@ -108,7 +108,7 @@ class Player:
         self._expected = expectations(plain(self.matrix))
 
     def done(self, item: Item) -> bool:
-        """Whether it needs no further attempt."""
+        """Return whether the item needs no further attempt."""
         return finished(self.attempts.get(item.item, ()), self.matrix.retries, repeats=item.runtime == "sim")
 
     def elapsed_s(self) -> float:
@@ -116,7 +116,7 @@ class Player:
         return self.spent_s + time.monotonic() - self._clock
 
     def under_way(self) -> list[Item]:
-        """What runs now."""
+        """Return the items that run now."""
         return [child.item for child in self._children]
 
     def result(self, item: Item) -> list[Attempt] | None:
@@ -212,7 +212,7 @@ class Player:
         return budget.no_room(cost, self.elapsed_s(), used, limits.budget_s, limits.keep_bytes, report_s)
 
     def kept_bytes(self) -> int:
-        """What the night has on disk, with the pages of all that was begun, which come to it."""
+        """Return the bytes of the night on disk, with the pages still to come of all runs that were begun."""
         runs = sum(each.bytes for attempts in self.attempts.values() for each in attempts)
         return runs + max(budget.PAGES_BYTES * len(self._begun()), self.directory.beside_bytes())
 
@@ -298,7 +298,7 @@ class Player:
                 child.popen.kill()
 
     def limit_s(self, item: Item) -> float:
-        """What a run may take."""
+        """Return the seconds that a run may take."""
         return self.limits.run_s if self.limits.run_s is not None else budget.limit_s(item)
 
     def _attempt(self, child: _Child) -> Attempt:
@@ -339,14 +339,14 @@ class Player:
 
 
 def finished(attempts: Sequence[Attempt], retries: int, *, repeats: bool) -> bool:
-    """Whether an item needs no further attempt. `repeats`: it would end the same, as a simulation does."""
+    """Return whether an item needs no further attempt. `repeats`: it would end the same, as a simulation does."""
     if not attempts:
         return False
     return attempts[-1].verdict != UNKNOWN or repeats or len(attempts) > retries
 
 
 def label(item: Item, number: int) -> str:
-    """What the run directory of an attempt is called, behind its time."""
+    """Return the name of an attempt's run directory, without the time in front."""
     return item.item if number == 1 else f"{item.item}.again{number}"
 
 

@@ -125,13 +125,13 @@ class RunItem(pytest.Item):
         allure_results.tell(self, self.planned, attempt, evidence, len(self.attempts or ()))
 
     def runtest(self) -> None:
-        """What it found. Finding where that is not permitted."""
+        """Raise Finding if an attempt found what is not permitted."""
         for each in self.attempts or ():
             if each.fails:
                 raise Finding(found(each))
 
     def repr_failure(self, excinfo: pytest.ExceptionInfo[BaseException], style: Any = None) -> str:
-        """What it found, and how to repeat it; of an error of ours all that Python knows."""
+        """Return what it found, and how to repeat it; for an error of ours the whole traceback."""
         if not isinstance(excinfo.value, Finding | Unproven):
             return str(super().repr_failure(excinfo))
         run = self.attempts[-1].run if self.attempts else ""
@@ -139,7 +139,7 @@ class RunItem(pytest.Item):
         return "\n".join(filter(None, (str(excinfo.value), run, self.story)))
 
     def reportinfo(self) -> tuple[Path, None, str]:
-        """Where pytest says that it stands."""
+        """Return the place that pytest reports for the item."""
         return self.path, None, f"{self.planned.configuration} {self.name}"
 
 

@@ -104,7 +104,7 @@ async def _accepted(stage: Stage, p: Played, how: str) -> tuple[ClusterView, dic
 
 
 def _is_over(stage: Stage, p: Played, waiting: Patience) -> bool:
-    """Whether no further request may be made."""
+    """Return whether it is too late for a further request."""
     return stage.left_s(p) <= AGAIN_S and waiting.is_over()
 
 
@@ -158,22 +158,22 @@ async def _rearrange(stage: Stage, p: Played, view: ClusterView) -> dict[Place, 
 
 
 def _is_led(how: str, name: str, before: ClusterView, seen: ClusterView) -> bool:
-    """Whether a partition is led as the election asked: by its first replica; if unclean, by any broker."""
+    """Return whether a partition is led as the election asked: by its first replica; if unclean, by any broker."""
     leader = seen.leaders.get(name, -1)
     return leader >= 0 if how == "unclean" else leader in before.replicas.get(name, ())[:1]
 
 
 def _elected(how: str, said: Mapping[str, str], before: ClusterView, led: set[str]) -> bool:
-    """Whether some partition was led as asked after the answers, and was not before. If the controller says that a
-    partition needed no election, it is enough that it was led as asked. Later changes of leader are the business of
-    other faults.
+    """Return whether some partition was led as asked after the answers, and was not before. If the controller says that
+    a partition needed no election, it is enough that it was led as asked. Later changes of leader are the business
+    of other faults.
     """
     return any(error == NOT_NEEDED or not _is_led(how, name, before, before) for name, error in said.items()
                if error in ("", NOT_NEEDED) and name in led)  # fmt: skip
 
 
 def _is_moved(p: Played, places: Sequence[str], before: ClusterView, after: ClusterView) -> bool:
-    """Whether the replicas are those that the request asked for."""
+    """Return whether the replicas are those that the request asked for."""
     how, holds = p.fault.params["how"], [set(p.resolved) <= set(after.replicas.get(name, ())) for name in places]
     if how == "move":
         return any(before.replicas.get(name) != after.replicas.get(name) for name in places)

@@ -120,7 +120,7 @@ async def _in_the_middle(stage: Stage, p: Played, links: Sequence[Link], ways: W
 
 
 def frames(params: Mapping[str, Any]) -> Frames:
-    """Which frames to hit and what to do to them, from the parameters."""
+    """Return which frames to hit and what to do to them, from the parameters."""
     api, side = int(ApiKey[api_constant(params["api"])]), params["side"]
     also: tuple[int, ...] = ()
     if api == FETCH and side != Traffic.REPLICATION:  # what fetches the metadata log is a Fetch, too

@@ -51,7 +51,7 @@ async def members_of(stage: Stage, group: str) -> frozenset[str] | None:
 
 
 async def listed(stage: Stage, group: str, member_id: str) -> bool | None:
-    """Whether the group's coordinator knows a member of this id; None: nobody answers that just now."""
+    """Return whether the group's coordinator knows a member of this id. None: no coordinator answers just now."""
     known = await members_of(stage, group)
     return None if known is None else member_id in known
 

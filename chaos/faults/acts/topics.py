@@ -1,8 +1,8 @@
-"""What an administrator does to topics while they are used: makes, deletes and makes them again, adds partitions,
+"""Does to topics what an administrator does while they are used: creates, deletes and recreates them, adds partitions,
 alters settings, deletes records.
 
-Each request stands in the history before it is sent, where judging depends on it. It is repeated until it is accepted,
-also after the fault's time: another fault may have the controller, or the leader, for a while.
+If judging depends on a request, the history has it before it is sent. It is repeated until it is accepted, also after
+the fault's time: another fault may have the controller, or the leader, for a while.
 """
 
 from __future__ import annotations

@@ -22,16 +22,16 @@ class TellingTraffic(Protocol):
     """A world whose brokers' links can be asked about one kind of traffic."""
 
     async def probe_traffic(self, link: Link, traffic: Traffic, *, timeout_s: float = 1.0) -> Probe:
-        """As `Runtime.probe`, with a request that counts as this traffic, and that changes nothing."""
+        """Probe a link as `Runtime.probe` does, with a request that counts as this traffic and changes nothing."""
 
 
 def tells_traffic(runtime: object) -> TypeGuard[TellingTraffic]:
-    """Whether a world is one. Why not by `isinstance`: see `counts_calls`."""
+    """Return whether a runtime can be asked so. `counts_calls` says why this is no `isinstance`."""
     return hasattr(runtime, "probe_traffic")
 
 
 def frames_of(cut: Cut, traffic: Traffic) -> Frames:
-    """What a cut does to the requests of one traffic; to their answers, if the cut is of these."""
+    """Return what a cut does to the requests of one traffic, or to their responses if it cuts those."""
     first, *rest = TRAFFIC[traffic]
     act = FrameAct.RESET if cut.manner is Manner.REFUSE else FrameAct.DROP
     stream = Stream.BACK if cut.stream is Stream.BACK else Stream.THERE
@@ -89,7 +89,7 @@ async def cut_traffic(stage: Stage, p: Played, cuts: Sequence[tuple[Link, Cut]],
 def _wrong(
     during: Sequence[Probe], other: dict[Link, Probe], after: Sequence[Probe], alone: Sequence[Link]
 ) -> str | None:
-    """What speaks against the cut. None: it is proven."""
+    """Return what contradicts the cut. None: it is proven."""
     if not alone:
         return "other faults came to its targets as it began: nobody knows which of them silenced these links"
     if any(probe.ok for probe in during):

@@ -48,7 +48,7 @@ Tell = Callable[[Probe], bool]
 
 @dataclass(frozen=True, slots=True)
 class Proof:
-    """How a fault of a link is measured, and which measurements prove it."""
+    """Defines how a fault of a link is measured, and which measurements prove it."""
 
     fault: LinkFault
     measure: Measure
@@ -89,7 +89,9 @@ class Measured:
 def _against(
     proof: Proof, quiet: Sequence[tuple[frozenset[int], Probe]], during: Sequence[tuple[frozenset[int], Probe]]
 ) -> bool | None:
-    """Whether measurements without the fault, and those with it in the same company or in less, show the fault."""
+    """Return whether the measurements show the fault. Those with it are compared with those without it that were taken
+    while the same other faults were on, or more of them. None: there is nothing to compare.
+    """
     shown = None
     for company in dict.fromkeys(company for company, _ in quiet):
         without = [probe for others, probe in quiet if others == company]
@@ -193,8 +195,8 @@ async def worse(stage: Stage, p: Played, proof: Proof) -> None:
 
 
 async def _compared(stage: Stage, p: Played, proof: Proof, seen: Mapping[Link, Measured]) -> list[bool | None]:
-    """What each link proves. If nothing can be compared, because other faults were on before and after but not with it,
-    the links are measured once more after those have ended.
+    """Return for each link whether it shows the fault. If nothing can be compared, because other faults were on before
+    and after but not with it, the links are measured once more after those have ended.
     """
     waiting = patience(stage, p, list(seen))
     while True:
@@ -211,7 +213,9 @@ NOTHING: Mapping[Link, float] = {}
 
 
 def patience(stage: Stage, p: Played, links: Sequence[Link]) -> Patience:
-    """How long a fault waits for its links to answer: those that others have silenced cannot be seen to fall silent."""
+    """Return how long a fault waits for its links to answer: a link that another fault has silenced cannot be seen to
+    fall silent.
+    """
     return Patience(lambda: any(stage.company(p, link) for link in links), whole_within_s(stage.probe_timeout_s))
 
 
@@ -325,7 +329,7 @@ async def answering(stage: Stage, p: Played, links: Sequence[Link]) -> list[Link
 
 
 async def _while_down(stage: Stage, links: Sequence[Link], down_s: float) -> int:
-    """How many links answered while they were cut, at the beginning or just before the end of this time."""
+    """Return how many links answered while they were cut, at the beginning or just before the end of this time."""
     until, look_s = trio.current_time() + down_s, min(stage.probe_timeout_s, 0.4 * down_s)
     first = await stage.probes(links, look_s)
     await trio.sleep_until(until - look_s)

@@ -32,7 +32,7 @@ async def play(stage: Stage, p: Played) -> None:
 
 
 def tell(seen: Json) -> str:
-    """Which files, and where in them."""
+    """Name the files, and where in them bits were flipped."""
     rotten = [each for each in objects(seen.get("rotten")) if each.get("path")]
     told = (f"{each['path']} at byte {each.get('offset')}" for each in rotten)
     return f"Flipped: {', '.join(told) or 'nothing'}."

@@ -92,7 +92,7 @@ def check_target(target: str, params: Params) -> str:
 
 
 def tell(seen: Json) -> str:
-    """Which process followed; or how many operations came before, during and after the pause."""
+    """Name the process that followed; or count the operations before, during and after the pause."""
     who = str(seen.get("client")).capitalize()
     if "process" in seen:
         return f"{who}: process {seen.get('process')} was gone, process {seen.get('followed_by')} followed."

@@ -81,9 +81,9 @@ def _bender(stage: Stage, how: str) -> Callable[[int, float, float], Awaitable[E
 
 
 def clock_evidence(words: Sequence[ClockWord], offset_ms: float, rate: float) -> dict[str, Any]:
-    """What a node's words prove: how many it said, what it showed first and last while it was away, how often it came
-    away or back, `undone`: how often it had another order after its first one, and `off`: that most of what it showed
-    is what it was told, and not the true time.
+    """Return what a node's traced clock proves: how many lines it wrote, its first and last offset while it was wrong,
+    and how often it became wrong or right. `undone`: how often it had another setting after the fault's. `off`: most
+    of its readings match the fault's setting and not the true time.
     """
     away: list[float] = []
     matches, since, undone = 0, 0, 0
@@ -120,7 +120,7 @@ def refuse(params: Params, setting: Setting) -> str:
 
 
 def tell(seen: Json) -> str:
-    """What each broker's trace shows."""
+    """Describe what each broker's trace shows of its clock."""
     words = []
     for node, each in mapping(seen.get("said")).items():
         told = mapping(each)

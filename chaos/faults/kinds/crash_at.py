@@ -54,7 +54,7 @@ def drawn(rng: Random) -> dict[str, Any]:
 
 
 def tell(seen: Json) -> str:
-    """Where it was killed, and when its successor was ready."""
+    """Say where the broker was killed, and when its successor was ready."""
     down = mapping(seen.get("down"))
     if not down.get("gone"):
         return f"It came to no {down.get('nth')}. {down.get('op')}."

@@ -84,7 +84,7 @@ def _lacking(p: Played, node: int) -> list[str]:
 
 
 def tell(seen: Json) -> str:
-    """Which file, and what is left of it."""
+    """Name the file, and say what is left of it."""
     done = mapping(seen.get("damaged"))
     if not done.get("path"):
         return "There was nothing to damage."

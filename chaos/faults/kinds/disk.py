@@ -49,7 +49,7 @@ async def play(stage: Stage, p: Played) -> None:
 
 
 def _at_its_crash_point(stage: Stage, p: Played, node: int) -> bool:
-    """Whether a `crash_at`, which also makes a node end by itself, may have ended this node."""
+    """Return whether a `crash_at`, which also makes a node end by itself, may have ended this node."""
     return bool(stage.others(p, node, Trait.ENDS_BY_ITSELF).keys() - stage.others_alike(p, node).keys())
 
 
@@ -68,7 +68,7 @@ def more_traits(params: Params) -> frozenset[Trait]:
 
 
 def tell(seen: Json) -> str:
-    """How many calls, and when brokers that ended were ready again."""
+    """Count the calls that were hit, and say when brokers that ended were ready again."""
     hits = [each.get("hits") for each in objects(seen.get("healed"))]
     words = f"{sum(each for each in hits if isinstance(each, int))} calls were hit."
     return " ".join([words, *came_back(seen.get("started"))])

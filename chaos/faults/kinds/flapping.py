@@ -21,7 +21,7 @@ async def play(stage: Stage, p: Played) -> None:
 
 
 def tell(seen: Json) -> str:
-    """How many probes were answered while links were cut, and between."""
+    """Count the probes that were answered while links were cut, and between."""
     turns = objects(seen.get("turns"))
     down, up = (sum(integer(turn.get(key)) for turn in turns) for key in ("down", "up"))
     of = sum(integer(turn.get("of")) for turn in turns)

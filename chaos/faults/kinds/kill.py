@@ -20,7 +20,7 @@ async def play(stage: Stage, p: Played) -> None:
 
 
 def tell(seen: Json) -> str:
-    """When each process was gone, and when its successor was ready."""
+    """Say when each process was gone, and when its successor was ready."""
     words = []
     for act in objects(seen.get("down")):
         if "found" in act:

@@ -80,7 +80,7 @@ def of_strangers(params: Params, external: bool) -> dict[str, Any]:
 
 
 def tell(seen: Json) -> str:
-    """What the controller answered, and who led before and after."""
+    """Say what the controller answered, and which brokers led before and after."""
     before, after = mapping(seen.get("before")), mapping(seen.get("after"))
     words = []
     if "controller" in before:

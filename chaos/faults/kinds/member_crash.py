@@ -117,7 +117,7 @@ def aimed(rng: Random, params: Params) -> str:
 
 
 def tell(seen: Json) -> str:
-    """Who was gone, what the coordinator said of it just then and later, and who followed."""
+    """Name the member that crashed, its states at the coordinator just then and later, and its successor."""
     who = str(seen.get("client")).capitalize()
     process, group = seen.get("process"), seen.get("group")
     if not seen.get("listed"):

@@ -74,7 +74,7 @@ def aimed(rng: Random, params: Params) -> str:
 
 
 def tell(seen: Json) -> str:
-    """Who had the instance id, who came with it, and what each was told."""
+    """Name the member that had the instance id, the one that joined with the same id, and the answer to each."""
     who = str(seen.get("client")).capitalize()
     joined = f"process {seen.get('second')} joined with the instance id of process {seen.get('first')}"
     errors: dict[object, list[str]] = {seen.get("first"): [], seen.get("second"): []}

@@ -88,7 +88,7 @@ def called(params: Params) -> str:
 
 
 def done(params: Params, node: int, links: Sequence[str]) -> str:
-    """Which brokers do not hear the node any more, or which brokers the node does not hear."""
+    """Name the brokers that do not hear the node any more, or those that the node does not hear."""
     pairs = [tuple(each.split("->")) for each in links if each.count("->") == 1]
     sends = {target for source, target in pairs if source == str(node)}
     hears = {source for source, target in pairs if target == str(node)}

@@ -75,7 +75,7 @@ async def _held_already(stage: Stage, node: int) -> dict[str, Any]:
 
 
 def tell(seen: Json) -> str:
-    """Who says that each was held, and how it was found afterwards."""
+    """Name the witness that each node was held, and describe how the node was found afterwards."""
     words = []
     for act in objects(seen.get("paused")):
         probe = mapping(act.get("probe"))
@@ -95,8 +95,8 @@ def tell(seen: Json) -> str:
 
 
 def _held(act: Json) -> str:
-    """Who says that a node was held: the kernel of a process, the engine of a container, whose group it freezes, or
-    the simulator. A node that another fault held already is shown by its silence alone.
+    """Name the witness that a node was held: the kernel for a process, the engine for a container, whose group it
+    freezes, or the simulator. For a node that another fault held already only its silence is evidence.
     """
     if act.get("joined"):
         return "Another fault held it already"

@@ -61,7 +61,7 @@ def lands(fault: Fault, site: Site) -> Fault:
 
 
 def tell(seen: Json) -> str:
-    """How much of its pending data each broker lost."""
+    """Say how much of its pending data each broker lost."""
     words = []
     for node, lost in mapping(mapping(seen.get("lost")).get("nodes")).items():
         told = mapping(lost)

@@ -182,7 +182,7 @@ def coordinated(rng: Random, fault: Fault) -> Fault:
 
 
 def of_groups(rng: Random, fault: Fault, asked: Sequence[str]) -> Fault:
-    """What members ask again and again, to whichever broker coordinates their group."""
+    """Hit an API that members call again and again, at whichever broker coordinates their group."""
     api = rng.choice(asked)
     act, error = rng.choice(("drop", "delay", "duplicate", "error")), rng.choice(OF_GROUPS[api])
     drawn = {"api": api, "act": act, "stream": "there", "nth": 1, "error": error, "side": "both"}

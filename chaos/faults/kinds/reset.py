@@ -33,7 +33,7 @@ def lands(fault: Fault, site: Site) -> Fault:
 
 
 def tell(seen: Json) -> str:
-    """How many, and how often."""
+    """Count the connections that were reset, and how often."""
     told = [each.get("reset") for each in objects(seen.get("resets"))]
     known = [each for each in told if isinstance(each, int)]
     count = f"{sum(known)} connections" if known else "The connections there were"

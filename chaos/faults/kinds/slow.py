@@ -37,7 +37,7 @@ async def play(stage: Stage, p: Played) -> None:
 
 
 def tell(seen: Json) -> str:
-    """How often it was held, and what it had all the same."""
+    """Say how often each node was held, and how much CPU it had all the same."""
     words = []
     for act in objects(seen.get("healed")):
         cpu = number(act.get("cpu_share"))

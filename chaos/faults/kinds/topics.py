@@ -58,7 +58,7 @@ def _alters(params: Params) -> bool:
 
 
 def tell(seen: Json) -> str:
-    """What was asked for, and what came of it."""
+    """Describe the requests, and what came of them."""
     topic, told = seen.get("topic"), [str(each) for each in texts(seen.get("acknowledged"))]
     if "ids" in seen:
         made = len(texts(seen.get("ids")))

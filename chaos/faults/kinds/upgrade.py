@@ -14,8 +14,8 @@ if TYPE_CHECKING:
 
 
 async def play(stage: Stage, p: Played) -> None:
-    """As `rolling`, and each comes up as the second version. What it is before and after is not ours to say: the
-    machine or the engine says what runs, the broker what it speaks.
+    """Restart the brokers one by one as `rolling` does, each as the second version. Its version before and after is not
+    taken from the plan: the machine or the engine says what runs, the broker what it supports.
     """
     from squall.chaos.faults.acts.nodes import one_by_one
 

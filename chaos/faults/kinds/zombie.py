@@ -79,7 +79,9 @@ def aimed(rng: Random, params: Params) -> str:
 
 
 def tell(seen: Json) -> str:
-    """Who stood still and who followed; what the successors did meanwhile, and what the zombie tried then."""
+    """Name the process that was stopped and its successors, and describe what the successors did meanwhile and what the
+    zombie tried afterwards.
+    """
     who, zombie = str(seen.get("client")).capitalize(), seen.get("zombie")
     stood = f"{who}: process {zombie} stood still inside a transaction; process {seen.get('followed_by')} took over"
     stood += f" its transactional id, and ended {seen.get('ended')} of its own."
