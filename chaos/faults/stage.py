@@ -479,9 +479,7 @@ class Stage:
 
 
 class Patience:
-    """Limits how long a fault waits for what it needs: a short while, counted anew as long as other faults are in its
-    way.
-    """
+    """Limits how long a fault waits: a short while, counted anew as long as other faults are in its way."""
 
     def __init__(self, in_the_way: Callable[[], bool], within_s: float = WHOLE_WITHIN_S) -> None:
         self._in_the_way, self._within_s = in_the_way, within_s
