@@ -13,6 +13,7 @@ from typing import Any, Protocol
 from zlib import crc32
 
 from squall.broker.env import Fs
+from squall.broker.overriding import override
 from squall.chaos.runs.directory import RunDirectory
 
 PLAN, INFO, HISTORY, NEMESIS = "plan.toml", "run.json", "history.jsonl", "nemesis.jsonl"
@@ -43,7 +44,7 @@ class Papers(Protocol):
         """Nothing more is written but run.json. Idempotent."""
 
 
-class DirectoryPapers:
+class DirectoryPapers(Papers):
     """Papers in a run directory, written as they come: a killed harness loses at most a line."""
 
     def __init__(self, directory: RunDirectory) -> None:
@@ -52,32 +53,32 @@ class DirectoryPapers:
         self._nemesis = directory.nemesis.open("a", encoding="utf-8")
         self.nemesis_crc = 0
 
+    @override
     def plan(self, text: str) -> None:
-        """As `Papers.plan`."""
         self._directory.plan.write_text(text)
 
+    @override
     def info(self, info: dict[str, Any]) -> None:
-        """As `Papers.info`."""
         self._directory.write_info(info)
 
+    @override
     def fault(self, line: dict[str, Any]) -> None:
-        """As `Papers.fault`."""
         text = fault_line(line)
         self._nemesis.write(text)
         self._nemesis.flush()
         self.nemesis_crc = crc32(text.encode(), self.nemesis_crc)
 
+    @override
     def polled(self, line: dict[str, Any]) -> None:
-        """As `Papers.polled`."""
         with self._directory.polled.open("a", encoding="utf-8") as file:
             file.write(fault_line(line))
 
+    @override
     def close(self) -> None:
-        """As `Papers.close`."""
         self._nemesis.close()
 
 
-class MemoryPapers:
+class MemoryPapers(Papers):
     """Papers in memory. `files` is what would be in the run directory, once the history was taken in."""
 
     history = "/history.jsonl"
@@ -90,24 +91,27 @@ class MemoryPapers:
         self._info: dict[str, Any] = {}
         self.history_bytes = b""
 
+    @override
     def plan(self, text: str) -> None:
-        """As `Papers.plan`."""
         self._plan = text
 
+    @override
     def info(self, info: dict[str, Any]) -> None:
-        """As `Papers.info`. Encoded only when the files are asked for."""
+        """Keep run.json's content. It is encoded only when the files are asked for."""
         self._info = info
 
+    @override
     def fault(self, line: dict[str, Any]) -> None:
-        """As `Papers.fault`."""
         self.faults.append(fault_line(line))
         self.nemesis_crc = crc32(self.faults[-1].encode(), self.nemesis_crc)
 
+    @override
     def polled(self, line: dict[str, Any]) -> None:
-        """As `Papers.polled`: no simulated cluster is somebody else's."""
+        """Do nothing: a simulated cluster is always Squall's own, so it is not polled."""
 
+    @override
     def close(self) -> None:
-        """As `Papers.close`."""
+        pass
 
     def take_history(self, fs: Fs) -> None:
         """Take in what the recorder wrote; none where the run did not come so far."""

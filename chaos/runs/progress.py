@@ -17,6 +17,7 @@ from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
+from squall.broker.overriding import override
 from squall.chaos import screen
 from squall.chaos.faults.nemesis import Coming
 from squall.chaos.faults.stage import Played
@@ -55,7 +56,7 @@ class Watching(Protocol):
         """Something to know of the run."""
 
 
-class Nobody:
+class Nobody(Watching):
     """Nobody watches: a simulation is over before anybody could."""
 
     view_every_s: float | None = None
@@ -63,15 +64,16 @@ class Nobody:
     def __init__(self) -> None:
         self.sight = Sight()
 
+    @override
     def phase(self, name: str, lasts_s: float | None = None) -> AbstractContextManager[None]:
-        """As `Watching.phase`."""
         return nullcontext()
 
+    @override
     def say(self, line: str) -> None:
-        """As `Watching.say`."""
+        pass
 
 
-class Progress:
+class Progress(Watching):
     """One run's display. `title`: what is going on, and of which run. `then`: what follows the last known phase."""
 
     def __init__(self, title: str, console: Console | None = None, *, then: Sequence[str] = ()) -> None:
@@ -101,8 +103,9 @@ class Progress:
         finally:
             phase.ended = time.monotonic()
 
+    @override
     def say(self, line: str) -> None:
-        """As `Watching.say`: it stays on the terminal."""
+        """Show a line that stays on the terminal."""
         self.console.print(line, highlight=False)
 
     @contextmanager

@@ -14,6 +14,7 @@ from typing import Any
 
 import trio
 
+from squall.broker.overriding import override
 from squall.chaos.errors import HarnessError, traceback_of, trouble_of
 from squall.chaos.faults.audit import audit
 from squall.chaos.faults.kind import Trait
@@ -188,8 +189,8 @@ class _Papers(MemoryPapers):
         self._faults = {fault.id: fault for fault in plan.timeline()}
         self._damaged = damaged
 
+    @override
     def fault(self, line: dict[str, Any]) -> None:
-        """As `Papers.fault`."""
         super().fault(line)
         fault = self._faults[line["id"]]
         if line["began"] is not None and fault.traits & {Trait.DAMAGES_FILES, Trait.FORGETS_SYNCS}:

@@ -7,9 +7,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Protocol
 
+from squall.broker.overriding import override
 from squall.chaos.errors import HarnessError
 from squall.chaos.runtimes.contract import Evidence
 from squall.chaos.runtimes.docker.container import Container
+from squall.chaos.runtimes.real.cpus import Cpus
 
 
 @dataclass(slots=True)
@@ -75,22 +77,24 @@ class Slowed(Protocol):
         """Its container."""
 
 
-class QuotaCpus:
+class QuotaCpus(Cpus):
     """As `squall.chaos.runtimes.real.cpus.Cpus`."""
 
     def __init__(self, nodes: Mapping[int, Slowed]) -> None:
         self._nodes = nodes
 
+    @override
     async def slow(self, name: str, node: int, share: float) -> Evidence:
-        """As `Cpus.slow`."""
         found = self._nodes[node]
         if name in found.quota.shares:
             raise HarnessError(f"broker {node} already has a fault named {name}")
         await found.quota.change(found.container, name, share)
         return {"by": "CPU quota", "share": share, "began_ns": time.monotonic_ns()}
 
+    @override
     async def heal(self, name: str, node: int) -> Evidence:
-        """As `Cpus.heal`. stops: periods in which the quota ran out.
+        """Remove the limit of this name. Evidence as in the contract; `stops` counts the periods in which the quota ran
+        out.
 
         A quota reports only the CPU time used, and not how long it let a broker run. So `ran_share` is `cpu_share`.
         """
@@ -100,8 +104,8 @@ class QuotaCpus:
         told: Evidence = {"stops": measured.stops, "ran_share": share, "cpu_share": share}
         return {**told, "ended_ns": time.monotonic_ns()}
 
+    @override
     async def heal_all(self) -> None:
-        """As `Cpus.heal_all`."""
         for node in self._nodes.values():
             for name in list(node.quota.shares):
                 await node.quota.change(node.container, name, None)

@@ -14,10 +14,11 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
+from squall.broker.overriding import override
 from squall.chaos.errors import Refused
 from squall.chaos.runtimes.contract import ClockWord, Evidence
 from squall.chaos.runtimes.real.brokers import Brokers
-from squall.chaos.runtimes.real.clocks import FileClocks
+from squall.chaos.runtimes.real.clocks import Clocks, FileClocks
 from squall.chaos.runtimes.real.node_folder import NodeFolder
 from squall.chaos.toolchain.engine import Engine, EngineError
 from squall.chaos.toolchain.images import LABEL
@@ -80,7 +81,7 @@ class FakeTime:
         return next((offset for since, offset in reversed(self._ordered) if since <= t_ns), 0.0)
 
 
-class FakedClocks:
+class FakedClocks(Clocks):
     """`squall.chaos.runtimes.real.clocks.Clocks` for brokers behind libfaketime. Their own clock files still work
     too.
     """
@@ -94,24 +95,26 @@ class FakedClocks:
         self._faked[node] = FakeTime(files.path)
         self._faked[node].order(0)
 
+    @override
     def bend(self, node: int, offset_ms: float, rate: float) -> Evidence:
-        """As `Clocks.bend`."""
         return self._own.bend(node, offset_ms, rate)
 
+    @override
     def fake(self, node: int, offset_ms: float) -> Evidence:
-        """As `Clocks.fake`. The broker's own clock file bends nothing here; it only makes the broker report its time.
+        """Bend a broker's clock by libfaketime. The broker's own clock file bends nothing here; it only makes the
+        broker report its time.
         """
         asked_ns = time.monotonic_ns()
         self._faked[node].order(offset_ms)
         self._own.bend(node, TELLING_MS if offset_ms else 0, 1.0)
         return {"offset_ms": offset_ms, "rate": 1.0, "by": "libfaketime", "asked_ns": asked_ns}
 
+    @override
     def words(self, node: int) -> Sequence[ClockWord]:
-        """As `Clocks.words`."""
         return self._faked[node].meant(self._own.words(node))
 
+    @override
     def heal(self) -> None:
-        """As `Clocks.heal`."""
         for faked in self._faked.values():
             faked.order(0)
         self._own.heal()

@@ -7,6 +7,7 @@ import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+from squall.broker.overriding import override
 from squall.chaos.errors import HarnessError, Refused
 from squall.chaos.runtimes.contract import GONE, Evidence, NodeExit, NodeState
 from squall.chaos.runtimes.docker.container import Container, ended_badly, last_words, told, until
@@ -14,6 +15,7 @@ from squall.chaos.runtimes.docker.cpu_quota import Quota
 from squall.chaos.runtimes.docker.faketime import FILE, before_program
 from squall.chaos.runtimes.docker.watch import Watch
 from squall.chaos.runtimes.layout import Address, properties_text
+from squall.chaos.runtimes.real.brokers import BrokerNode
 from squall.chaos.runtimes.real.inquiry import probe
 from squall.chaos.runtimes.real.node_folder import NodeFolder
 from squall.chaos.runtimes.real.orders import NodeFaults
@@ -26,7 +28,7 @@ SIGNAL_TIMEOUT_S = 10.0
 PAUSE_PROBE_S = 0.1
 
 
-class Node:
+class Node(BrokerNode):
     """A broker's folder on this machine and its container, which is kept over all incarnations.
 
     The broker keeps all its files in this folder, which host and container share: settings, trace, printed output,
@@ -52,7 +54,7 @@ class Node:
         self.id, self.files = node, files
         self.state = NodeState.DOWN
         self.exits: list[NodeExit] = []
-        self.faults = NodeFaults(files.faults) if hurt else None
+        self._faults = NodeFaults(files.faults) if hurt else None
         self.crash_number = 0
         """The crash that was ordered last: it is no exit of the broker's own."""
         self.quota = Quota(cpus)
@@ -63,6 +65,11 @@ class Node:
         self._container: Container | None = None
         self._pid = 0
         self._tail: TraceTail | None = None
+
+    @property
+    @override
+    def faults(self) -> NodeFaults | None:
+        return self._faults
 
     @property
     def container(self) -> Container:
@@ -111,13 +118,14 @@ class Node:
             )
         return time.monotonic_ns()
 
+    @override
     async def software(self) -> Evidence:
-        """As `Runtime.software`, without `speaks`."""
         self.must_be(NodeState.RUNNING)
         return {"runs": await self.container.image(), "by": "the engine: the image of its container"}
 
+    @override
     async def upgrade(self) -> Evidence:
-        """As `Runtime.upgrade_node`: makes another container on the same folder."""
+        """Make another container on the same folder, from the image of the second version."""
         self.must_be(NodeState.DOWN)
         if self._second is None:
             raise Refused("there is no second image to upgrade to")
@@ -127,8 +135,8 @@ class Node:
             await self._container.set_cpus(min(self.quota.shares.values()))
         return {"from": before, "to": self._second}
 
+    @override
     async def kill(self) -> Evidence:
-        """As `Runtime.kill`."""
         asked_ns = time.monotonic_ns()
         await self.strike()
         return await self.gone(asked_ns)
@@ -160,8 +168,8 @@ class Node:
         if await self.container.died(0.2) is None and (await self.container.settled(frozen=True))["Paused"]:
             await self.container.unpause()
 
+    @override
     async def stop(self, grace_s: float) -> Evidence:
-        """As `Runtime.stop_node`."""
         self.must_be(NodeState.RUNNING)
         await self.quota.end(self.container)
         tail = TraceTail(self.files.trace)
@@ -184,8 +192,9 @@ class Node:
             **times,
         }
 
+    @override
     async def pause(self) -> Evidence:
-        """As `Runtime.pause`. The engine freezes all processes of a container; `engine` is the engine's word for this.
+        """Freeze all processes of the container. Evidence: as in the contract; `engine` is the engine's word for this.
         """
         self.must_be(NodeState.RUNNING)
         asked_ns = time.monotonic_ns()
@@ -198,8 +207,8 @@ class Node:
         told: Evidence = {"pid": self._pid, "container": self.container.name, "state": "T", "engine": state["Status"]}
         return {**told, "asked_ns": asked_ns, "paused_ns": paused_ns, "probe": silence.evidence()}
 
+    @override
     async def resume(self) -> Evidence:
-        """As `Runtime.resume`."""
         self.must_be(NodeState.PAUSED)
         asked_ns = time.monotonic_ns()
         state = await self.container.settled(frozen=True)
@@ -212,8 +221,11 @@ class Node:
         told: Evidence = {"pid": self._pid, "container": self.container.name, "found": found, "state": "R"}
         return {**told, "engine": state["Status"], "asked_ns": asked_ns, "resumed_ns": time.monotonic_ns()}
 
+    @override
     async def activity(self) -> Evidence:
-        """As `Runtime.activity`: the engine tells the container's state, and the CPU time of its control group."""
+        """Measure what the broker has done: the engine reports the container's state, and the CPU time of its control
+        group.
+        """
         told: Evidence = {"node": self.id, "t_ns": time.monotonic_ns()}
         state = await self.container.state()
         if not state["Running"]:

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import trio
 
+from squall.broker.overriding import override
 from squall.chaos.errors import HarnessError, Refused
 from squall.chaos.runtimes.contract import Evidence, Frames, Link, LinkFault, Loss
 from squall.chaos.runtimes.docker.addresses import API_PORT
@@ -14,6 +15,7 @@ from squall.chaos.runtimes.docker.losses import Losses
 from squall.chaos.runtimes.docker.relay import Relay
 from squall.chaos.runtimes.layout import proxy_name, shown
 from squall.chaos.runtimes.real.framed_links import Routes
+from squall.chaos.runtimes.real.links import LinkProxies
 from squall.chaos.runtimes.real.proxied_links import ProxiedLinks
 from squall.chaos.runtimes.real.toxiproxy_api import ToxiproxyApi
 from squall.chaos.runtimes.real.toxiproxy_transport import ToxiproxyError
@@ -28,7 +30,7 @@ def command(host: str) -> list[str]:
     return ["sh", "-c", redirected, "sh", "toxiproxy-server", "-host", host, "-port", str(API_PORT)]
 
 
-class Proxies:
+class Proxies(LinkProxies):
     """Toxiproxy and its links, for trio: each call waits in a thread."""
 
     def __init__(
@@ -51,8 +53,11 @@ class Proxies:
         wanted = [(proxy_name(link), shown(listen), shown(to)) for link, (listen, to) in self._routes.items()]
         await trio.to_thread.run_sync(self._api.populate, wanted)
 
+    @override
     async def add(self, name: str, link: Link, fault: LinkFault) -> None:
-        """As `ProxiedLinks.add`, and also Loss; protocol faults as in `FramedLinks.add`."""
+        """Put a fault on a link: Loss on its packets, protocol faults by `FramedLinks.add`, all others by
+        `ProxiedLinks.add`.
+        """
         self._check()
         if isinstance(fault, Frames) and self._relay is not None:
             await self._relay.links.add(name, link, fault)
@@ -64,8 +69,11 @@ class Proxies:
             return
         await trio.to_thread.run_sync(self._links.add, name, link, fault)
 
+    @override
     async def remove(self, name: str, link: Link) -> Evidence:
-        """As `ProxiedLinks.remove`. Returns how many packets a Loss lost; of protocol faults `FramedLinks.remove`."""
+        """Take a fault off a link. Returns how many packets a Loss lost; for protocol faults, what `FramedLinks.remove`
+        returns.
+        """
         self._check()
         if self._relay is not None and self._relay.links.has(name, link):
             return await self._relay.links.remove(name, link)
@@ -74,8 +82,8 @@ class Proxies:
         await trio.to_thread.run_sync(self._links.remove, name, link)
         return {}
 
+    @override
     async def reset(self) -> None:
-        """As `ProxiedLinks.reset`."""
         self._check()
         if self._relay is not None:
             await self._relay.links.reset()
@@ -86,8 +94,8 @@ class Proxies:
         """Whether the link has a fault now."""
         return self._links.hurt(link)
 
+    @override
     def troubles(self) -> tuple[str, ...]:
-        """As `Runtime.troubles`."""
         try:
             self._check()
         except HarnessError as trouble:

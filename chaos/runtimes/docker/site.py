@@ -14,6 +14,7 @@ from pathlib import Path
 
 import trio
 
+from squall.broker.overriding import override
 from squall.chaos.errors import HarnessError, Refused
 from squall.chaos.runtimes.contract import Evidence, Link, NodeState
 from squall.chaos.runtimes.docker import labels, relay
@@ -41,6 +42,7 @@ from squall.chaos.runtimes.real.blueprint import Blueprint
 from squall.chaos.runtimes.real.brokers import Nodes
 from squall.chaos.runtimes.real.framed_links import Routes
 from squall.chaos.runtimes.real.links import LinkProxies
+from squall.chaos.runtimes.real.runtime import Site
 from squall.chaos.toolchain.cache import Say
 from squall.chaos.toolchain.engine import ContainerSpec, Engine, EngineError, Mount
 from squall.chaos.toolchain.images import Images
@@ -74,7 +76,7 @@ class Fitting:
     volume_bytes: int = 0
 
 
-class Containers:
+class Containers(Site):
     """`squall.chaos.runtimes.real.runtime.Site`."""
 
     def __init__(self, plan: Blueprint, engine: Engine, images: Images, fitting: Fitting, *, say: Say) -> None:
@@ -91,8 +93,8 @@ class Containers:
         self._proxies: Proxies | None = None
         self._has_data = False
 
+    @override
     async def make(self) -> tuple[Layout, LinkProxies | None]:
-        """As `Site.make`."""
         plan = self._plan
         if self.faked is not None:
             await in_thread(check_image, self._engine, self._images.broker)
@@ -108,13 +110,13 @@ class Containers:
         await self._make_containers(network, layout, watch)
         return layout, self._proxies
 
+    @override
     async def start_node(self, node: int, ready_s: float) -> Evidence:
-        """As `Site.start_node`."""
         found = self.brokers[node]
         return {**await found.launch(), "ready_ns": await found.wait_ready(ready_s)}
 
+    @override
     async def bring_up(self, nodes: Sequence[int], ready_s: float) -> None:
-        """As `Site.bring_up`."""
         troubles: list[HarnessError] = []
 
         async def up(each: Node) -> None:
@@ -132,8 +134,9 @@ class Containers:
             raise troubles[0]
         self._has_data = True
 
+    @override
     async def end(self) -> None:
-        """As `Site.end`. First copies what the volumes hold into the nodes' folders."""
+        """End everything that was made, after copying the volumes' content into the nodes' folders."""
         try:
             if self._has_data:
                 await self._bring_home()

@@ -15,6 +15,7 @@ from typing import Literal, NoReturn
 import trio
 
 from squall.broker.env import Env
+from squall.broker.overriding import override
 from squall.broker.protocol.errors import MalformedFrame
 from squall.broker.protocol.schema.metadata import MetadataRequest
 from squall.broker.real_env import RealEnv, RealTransport
@@ -31,6 +32,7 @@ from squall.chaos.runtimes.contract import (
     NodeExit,
     NodeState,
     Probe,
+    Runtime,
 )
 from squall.chaos.runtimes.external.container import TheirContainer
 from squall.chaos.runtimes.layout import Address, addresses, shown
@@ -86,12 +88,12 @@ class ProxiedEnv(RealEnv):
         super().__init__(node)
         self._proxies = proxies
 
+    @override
     async def connect(self, host: str, port: int) -> RealTransport:
-        """As `Env.connect`."""
         return await super().connect(*self._proxies.get((host, port), (host, port)))
 
 
-class ExternalRuntime:
+class ExternalRuntime(Runtime):
     """`squall.chaos.runtimes.contract.Runtime` for a cluster given by its bootstrap servers.
 
     nodes: its broker ids when the plan was made. containers: broker id -> container, for the brokers that a plan may
@@ -124,9 +126,9 @@ class ExternalRuntime:
         self._advertised: dict[int, Address] = {}
         self._listening: dict[int, Address] = {}
 
+    @override
     async def start(self) -> None:
-        """As `Runtime.start`: makes Squall's proxies only. Refused if the cluster is not the one that was planned for.
-        """
+        """Make Squall's proxies only. Refused if the cluster is not the one that was planned for."""
         server = await trio.to_thread.run_sync(toxiproxy_server, self._say)
         found = await discover(self._bootstrap)
         if set(found) != set(self.nodes):
@@ -156,8 +158,9 @@ class ExternalRuntime:
             raise
         self._links = Links(lambda link: (self._listening[link.target],), self._proxies)
 
+    @override
     async def stop(self) -> None:
-        """As `Runtime.stop`: leaves the cluster as it was found, and undoes only what the run made or changed."""
+        """Leave the cluster as it was found: undo only what the run made or changed."""
         if self._registration is None:
             return
         with trio.CancelScope(shield=True):
@@ -200,80 +203,84 @@ class ExternalRuntime:
         if left:
             self._say(f"these topics of the run are left: {', '.join(left)} ({next(iter(left.values()))})")
 
+    @override
     def env(self, name: str) -> Env:
-        """As `Runtime.env`."""
         return ProxiedEnv(name, {self._advertised[node]: self._listening[node] for node in self._advertised})
 
+    @override
     def bootstrap(self, zone: str) -> str:
-        """As `Runtime.bootstrap`: the advertised addresses; Squall's clients are led to the proxies."""
+        """Return the advertised addresses. Squall's clients are led to the proxies."""
         if zone not in self.zones:
             raise Refused(f"there is no zone {zone!r}: what brokers of others say to each other is out of reach")
         return ",".join(shown(self._advertised[node]) for node in self.nodes)
 
+    @override
     def links(self) -> tuple[Link, ...]:
-        """As `Runtime.links`: only links of clients."""
+        """Return the links of clients. Links between brokers are out of reach."""
         return tuple(Link(zone, node) for zone in self.zones for node in self.nodes)
 
+    @override
     def state(self, node: int) -> NodeState:
-        """As `Runtime.state`. The state of a broker whose container is unknown cannot be told."""
+        """Return the last observed state. The state of a broker whose container is unknown cannot be observed."""
         return self._theirs[node].state if node in self._theirs else NodeState.RUNNING
 
+    @override
     def exits(self) -> tuple[NodeExit, ...]:
-        """As `Runtime.exits`: for brokers with known containers, as of the last look at each."""
+        """Return unasked exits of brokers with known containers, as of the last look at each."""
         return tuple(gone for each in self._theirs.values() for gone in each.exits)
 
+    @override
     def troubles(self) -> tuple[str, ...]:
-        """As `Runtime.troubles`."""
         return self._links.troubles() if self._links is not None else ()
 
+    @override
     async def kill(self, node: int) -> Evidence:
-        """As `Runtime.kill`."""
         return await self._container(node).kill()
 
+    @override
     async def stop_node(self, node: int, *, grace_s: float = 30.0) -> Evidence:
-        """As `Runtime.stop_node`."""
         return await self._container(node).stop(grace_s)
 
+    @override
     async def start_node(self, node: int) -> Evidence:
-        """As `Runtime.start_node`."""
         return await self._container(node).start()
 
+    @override
     async def pause(self, node: int) -> Evidence:
-        """As `Runtime.pause`."""
         return await self._container(node).pause()
 
+    @override
     async def resume(self, node: int) -> Evidence:
-        """As `Runtime.resume`."""
         return await self._container(node).resume()
 
+    @override
     async def activity(self, node: int) -> Evidence:
-        """As `Runtime.activity`."""
         return await self._container(node).activity()
 
+    @override
     async def fault_link(self, name: str, link: Link, fault: LinkFault) -> Evidence:
-        """As `Runtime.fault_link`."""
         return await self._linked().fault(name, link, fault)
 
+    @override
     async def heal_link(self, name: str, link: Link) -> Evidence:
-        """As `Runtime.heal_link`."""
         return await self._linked().heal(name, link)
 
+    @override
     async def reset_links(self, links: Sequence[Link]) -> Evidence:
-        """As `Links.reset`."""
         return await self._linked().reset(links)
 
+    @override
     async def probe(self, link: Link, *, timeout_s: float = 1.0, pad_bytes: int = 0) -> Probe:
-        """As `Runtime.probe`."""
         return await self._linked().probe(link, timeout_s, pad_bytes)
 
+    @override
     async def ending(
         self, link: Link, *, timeout_s: float = 1.0, spoil: bool = False, opened: Callable[[], None] = lambda: None
     ) -> Probe:
-        """As `Runtime.ending`."""
         return await self._linked().ending(link, timeout_s, spoil, opened)
 
+    @override
     async def heal(self) -> Evidence:
-        """As `Runtime.heal`."""
         await self._linked().heal_all()
         for each in self._theirs.values():
             await each.poll()
@@ -288,52 +295,57 @@ class ExternalRuntime:
         told: Evidence = {"resumed": resumed, "started": down, "links": len(self.links())}
         return {**told, "failed": [str(link) for link in failed]}
 
+    @override
     def files(self) -> Mapping[str, bytes]:
-        """As `Runtime.files`: empty, the brokers' files are out of reach."""
+        """Return nothing: the brokers' files are out of reach."""
         return {}
 
+    @override
     def trace_path(self, node: int) -> Path:
-        """As `Runtime.trace_path`: there is none."""
+        """Return where a trace would be: the cluster writes none."""
         return self._folder / "nodes" / str(node) / "trace.jsonl"
 
+    @override
     def log_path(self, node: int) -> Path:
-        """As `Runtime.log_path`: whoever runs the broker has its log."""
+        """Return where a log would be: the brokers' own logs are out of reach."""
         return self._folder / "nodes" / str(node) / "broker.log"
 
+    @override
     def data_path(self, node: int) -> Path:
-        """As `Runtime.data_path`: out of reach."""
+        """Return where data would be: the brokers' own data is out of reach."""
         return self._folder / "nodes" / str(node) / "data"
 
+    @override
     async def set_clock(self, node: int, offset_ms: float, *, rate: float = 1.0) -> Evidence:
-        """As `Runtime.set_clock`."""
         _refuse("clock that can be bent", f"node {node}")
 
+    @override
     async def slow_cpu(self, name: str, node: int, share: float) -> Evidence:
-        """As `Runtime.slow_cpu`."""
         _refuse("CPU that can be slowed", f"node {node}")
 
+    @override
     async def heal_cpu(self, name: str, node: int) -> Evidence:
-        """As `Runtime.heal_cpu`."""
         _refuse("CPU that can be slowed", f"node {node}")
 
+    @override
     def clock_words(self, node: int) -> Sequence[ClockWord]:
-        """As `Runtime.clock_words`: none, the cluster writes no trace."""
+        """Return nothing: the cluster writes no trace."""
         return ()
 
+    @override
     async def power_loss(self, nodes: Sequence[int]) -> Evidence:
-        """As `Runtime.power_loss`."""
         _refuse("power that can be cut", f"nodes {list(nodes)}")
 
+    @override
     async def crash_at(self, node: int, op: CrashOp, nth: int, *, within_s: float) -> Evidence:
-        """As `Runtime.crash_at`."""
         _refuse("crash points", f"node {node}")
 
+    @override
     async def fault_disk(self, name: str, node: int, fault: DiskFault) -> Evidence:
-        """As `Runtime.fault_disk`."""
         _refuse("disk that can be hurt", f"node {node}")
 
+    @override
     async def heal_disk(self, name: str, node: int) -> Evidence:
-        """As `Runtime.heal_disk`."""
         _refuse("disk that can be hurt", f"node {node}")
 
     async def software(self, node: int) -> Evidence:
@@ -344,14 +356,14 @@ class ExternalRuntime:
         """Refused: Squall does not upgrade somebody else's broker."""
         _refuse("version that is ours to change", f"node {node}")
 
+    @override
     async def rot(
         self, node: int, *, path_glob: str = "*.log", bits: int = 1, where: Literal["checked", "epoch"] = "checked"
     ) -> Evidence:
-        """As `Runtime.rot`."""
         _refuse("disk that can be hurt", f"node {node}")
 
+    @override
     async def damage(self, node: int, how: Literal["tail", "file"], *, size: int = 1000) -> Evidence:
-        """As `Runtime.damage`."""
         _refuse("disk that can be hurt", f"node {node}")
 
     def _container(self, node: int) -> TheirContainer:

@@ -15,6 +15,7 @@ import socket
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from squall.broker.overriding import override
 from squall.chaos.runtimes.contract import Link
 from squall.chaos.runtimes.layout import INTERNAL, Address, Layout, shown
 
@@ -50,8 +51,9 @@ class KafkaLayout(Layout):
         between = [link for link in self.links() if isinstance(link.source, int)]
         return [first, {link: (self.control(link), self.direct[CONTROLLER, link.target]) for link in between}]
 
+    @override
     def ways(self, link: Link) -> tuple[Address, ...]:
-        """As `Layout.ways`: of links between nodes two."""
+        """Return the addresses that a link's source dials: two for a link between nodes."""
         first = (self.address(link),)
         return (*first, self.control(link)) if isinstance(link.source, int) else first
 

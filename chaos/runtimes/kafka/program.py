@@ -8,10 +8,11 @@ from pathlib import Path
 
 import trio
 
+from squall.broker.overriding import override
 from squall.chaos.errors import HarnessError, Refused
 from squall.chaos.runtimes.contract import Evidence
 from squall.chaos.runtimes.layout import properties_text
-from squall.chaos.runtimes.process.program import Words
+from squall.chaos.runtimes.process.program import Program, Words
 from squall.chaos.runtimes.real.node_folder import NodeFolder
 from squall.chaos.runtimes.real.orders import NodeFaults
 from squall.chaos.runtimes.real.processes.child import tail
@@ -52,7 +53,7 @@ STARTED = "Kafka Server started"
 LEAVING = ("Beginning controlled shutdown", "The controller has asked us to exit controlled shutdown")
 
 
-class LogWords:
+class LogWords(Words):
     """A node's log lines since this object was made (`squall.chaos.runtimes.process.program.Words`)."""
 
     def __init__(self, log: Path) -> None:
@@ -61,8 +62,9 @@ class LogWords:
         self._epoch: int | None = None
         self._version: str | None = None
 
+    @override
     def ready(self, incarnation: int) -> Evidence | None:
-        """As `Words.ready`: the broker epoch that the controller gave this incarnation, which no other one ever has."""
+        """Return the broker epoch that the controller gave this incarnation; no other incarnation ever has it."""
         for line in self._lines():
             if found := REGISTERED.search(line):
                 self._epoch = int(found[1])
@@ -76,8 +78,9 @@ class LogWords:
                 return {"broker_epoch": self._epoch, "version": self._version, "seen_in": self._log.name}
         return None
 
+    @override
     def left(self, code: int) -> Leave:
-        """As `Words.left`. That its controller did not answer, Kafka does not say in so many words."""
+        """Return how the broker left. Kafka's log does not report explicitly that the controller did not answer."""
         lines = self._lines()
         said = [words for words in LEAVING if any(words in line for line in lines)]
         return Leave(code == TERMINATED and LEAVING[-1] in said, False, said)
@@ -94,7 +97,7 @@ class LogWords:
         return whole.decode(errors="replace").splitlines()
 
 
-class KafkaProgram:
+class KafkaProgram(Program):
     """A `squall.chaos.runtimes.process.program.Program` that runs a JVM. hosts: the text of its hosts file."""
 
     faults: NodeFaults | None = None
@@ -113,18 +116,18 @@ class KafkaProgram:
         self._kafka, self._second = kafka, second
         self._hosts = hosts
 
+    @override
     async def prepare(self) -> None:
-        """As `Program.prepare`."""
         await trio.to_thread.run_sync(self._format)
 
+    @override
     def configure(self, incarnation: int) -> None:
-        """As `Program.configure`."""
         (self._files.path / "hosts").write_text(self._hosts)
         (self._files.path / "log4j2.properties").write_text(_LOG4J)
         self._files.config.write_text(properties_text({**self._settings, "log.dirs": self._files.data}))
 
+    @override
     def command(self) -> list[str]:
-        """As `Program.command`."""
         config = str(self._files.config)
         return self._kafka.command("kafka.Kafka", [config], flags=[*JVM_FLAGS, *self._properties()])
 
@@ -132,16 +135,19 @@ class KafkaProgram:
         """Nothing."""
         return {}
 
+    @override
     def words(self) -> Words:
-        """As `Program.words`: its log."""
+        """Begin to read its log."""
         return LogWords(self._files.log)
 
+    @override
     async def software(self, pid: int, came_up: Evidence) -> Evidence:
-        """As `Program.software`: what it called itself when it started."""
+        """Return the version that it logged when it started."""
         return {"runs": came_up.get("version"), "by": f"its own {self._files.log.name}"}
 
+    @override
     def upgrade(self) -> Evidence:
-        """As `Program.upgrade`. Its metadata.version stays what it was formatted with."""
+        """Switch to the second version. Its metadata.version stays what it was formatted with."""
         if self._second is None:
             raise Refused("there is no second Apache Kafka to upgrade to")
         before, self._kafka = self._kafka, self._second

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+from squall.broker.overriding import override
 from squall.chaos.errors import Refused
 from squall.chaos.runtimes.broker_settings import fitted
 from squall.chaos.runtimes.contract import Act, Link
@@ -14,7 +15,7 @@ from squall.chaos.runtimes.layout import INTERNAL, Layout
 from squall.chaos.runtimes.process.cpu_share import ThrottledCpus
 from squall.chaos.runtimes.process.program import Program
 from squall.chaos.runtimes.process.runtime import ACTS
-from squall.chaos.runtimes.process.site import Claim, Processes, client_addresses
+from squall.chaos.runtimes.process.site import Claim, Processes, Software, client_addresses
 from squall.chaos.runtimes.real.blueprint import Blueprint, blueprint
 from squall.chaos.runtimes.real.clocks import NoClocks
 from squall.chaos.runtimes.real.runtime import RealRuntime
@@ -27,7 +28,7 @@ SHARE = {"share.coordinator.state.topic.replication.factor": 3, "share.coordinat
 """Kafka's defaults for the log of share groups, which only its brokers have."""
 
 
-class KafkaSoftware:
+class KafkaSoftware(Software):
     """`squall.chaos.runtimes.process.site.Software`: KRaft nodes, each broker and controller as in a Squall cluster.
     Kafka itself refuses invalid settings.
     """
@@ -44,8 +45,8 @@ class KafkaSoftware:
         self._kafka, self._second = kafka, second
         self._proxied, self._client_port, self._client_host = proxied, client_port, client_host
 
+    @override
     def place(self, plan: Blueprint, claim: Claim) -> Layout:
-        """As `Software.place`."""
         listeners = [(name, node) for name in (INTERNAL, CONTROLLER, *plan.zones) for node in plan.nodes]
         proxied = plan.links() if self._proxied else ()
         outer = [link for link in proxied if not isinstance(link.source, int)]
@@ -57,8 +58,8 @@ class KafkaSoftware:
                 proxies[link] = (link_host(link), direct[INTERNAL, link.target][1])
         return KafkaLayout(plan.nodes, plan.controllers, plan.zones, direct, proxies)
 
+    @override
     def program(self, plan: Blueprint, node: int, layout: Layout) -> Program:
-        """As `Software.program`."""
         assert isinstance(layout, KafkaLayout), "as this placed it"
         settings = {**plan.settings, **layout.settings(node)}
         return KafkaProgram(

@@ -7,19 +7,21 @@ from collections.abc import Mapping
 
 import trio
 
+from squall.broker.overriding import override
 from squall.chaos.errors import HarnessError
 from squall.chaos.runtimes.contract import Evidence
 from squall.chaos.runtimes.process.node import Node
+from squall.chaos.runtimes.real.cpus import Cpus
 
 
-class ThrottledCpus:
+class ThrottledCpus(Cpus):
     """As `squall.chaos.runtimes.real.cpus.Cpus`: the harness sends SIGSTOP and SIGCONT in turn, ten times a second."""
 
     def __init__(self, nodes: Mapping[int, Node]) -> None:
         self._nodes = nodes
 
+    @override
     async def slow(self, name: str, node: int, share: float) -> Evidence:
-        """As `Cpus.slow`."""
         found = self._nodes[node]
         if name in found.slowed:
             raise HarnessError(f"broker {node} already has a fault named {name}")
@@ -27,8 +29,8 @@ class ThrottledCpus:
         await trio.to_thread.run_sync(found.throttle)
         return {"by": "SIGSTOP and SIGCONT", "share": share, "began_ns": time.monotonic_ns()}
 
+    @override
     async def heal(self, name: str, node: int) -> Evidence:
-        """As `Cpus.heal`."""
         found = self._nodes[node]
         found.slowed.pop(name, None)
         measured = await trio.to_thread.run_sync(found.throttle)
@@ -40,8 +42,8 @@ class ThrottledCpus:
             "ended_ns": time.monotonic_ns(),
         }
 
+    @override
     async def heal_all(self) -> None:
-        """As `Cpus.heal_all`."""
         for node in self._nodes.values():
             node.slowed.clear()
             await trio.to_thread.run_sync(node.throttle)

@@ -7,9 +7,11 @@ import time
 
 import trio
 
+from squall.broker.overriding import override
 from squall.chaos.errors import HarnessError
 from squall.chaos.runtimes.contract import GONE, Evidence, NodeExit, NodeState
 from squall.chaos.runtimes.process.program import Program, Words
+from squall.chaos.runtimes.real.brokers import BrokerNode
 from squall.chaos.runtimes.real.inquiry import probe
 from squall.chaos.runtimes.real.node_folder import NodeFolder
 from squall.chaos.runtimes.real.orders import NodeFaults
@@ -23,7 +25,7 @@ SIGNAL_TIMEOUT_S = 5.0
 PAUSE_PROBE_S = 0.1
 
 
-class Node:
+class Node(BrokerNode):
     """A broker's folder and, while it runs, its process. Each start in this folder is one incarnation."""
 
     def __init__(
@@ -45,8 +47,8 @@ class Node:
         self._words: Words | None = None
 
     @property
+    @override
     def faults(self) -> NodeFaults | None:
-        """The orders to its disk. None if it was started without disk faults."""
         return self.program.faults
 
     def launch(self) -> Evidence:
@@ -94,18 +96,18 @@ class Node:
             )
         return time.monotonic_ns()
 
+    @override
     async def software(self) -> Evidence:
-        """As `Runtime.software`, without `speaks`."""
         self.must_be(NodeState.RUNNING)
         return await self.program.software(self._running().pid, self.came_up)
 
+    @override
     async def upgrade(self) -> Evidence:
-        """As `Runtime.upgrade_node`."""
         self.must_be(NodeState.DOWN)
         return self.program.upgrade()
 
+    @override
     async def kill(self) -> Evidence:
-        """As `Runtime.kill`."""
         asked_ns = time.monotonic_ns()
         await self.strike()
         return await self.gone(asked_ns)
@@ -124,8 +126,8 @@ class Node:
         self._down()
         return {"pid": child.pid, "gone": True, "code": code, "asked_ns": asked_ns, "ended_ns": time.monotonic_ns()}
 
+    @override
     async def stop(self, grace_s: float) -> Evidence:
-        """As `Runtime.stop_node`."""
         self.must_be(NodeState.RUNNING)
         child, words = self._running(), self.program.words()
         asked_ns = time.monotonic_ns()
@@ -145,8 +147,8 @@ class Node:
             **ended,
         }
 
+    @override
     async def pause(self) -> Evidence:
-        """As `Runtime.pause`."""
         self.must_be(NodeState.RUNNING)
         child = self._running()
         asked_ns = time.monotonic_ns()
@@ -162,8 +164,8 @@ class Node:
         times: Evidence = {"asked_ns": asked_ns, "paused_ns": paused_ns}
         return {"pid": child.pid, "state": state, **times, "probe": silence.evidence()}
 
+    @override
     async def resume(self) -> Evidence:
-        """As `Runtime.resume`."""
         self.must_be(NodeState.PAUSED)
         child = self._running()
         asked_ns, found = time.monotonic_ns(), run_state(child.pid)
@@ -175,8 +177,11 @@ class Node:
         times: Evidence = {"asked_ns": asked_ns, "resumed_ns": time.monotonic_ns()}
         return {"pid": child.pid, "found": found, "state": state, **times}
 
+    @override
     async def activity(self) -> Evidence:
-        """As `Runtime.activity`, from /proc/PID/stat. There is no process if nothing answers at its port either."""
+        """Measure what the broker has done, from /proc/PID/stat. There is no process if nothing answers at its port
+        either.
+        """
         self.poll()
         told: Evidence = {"node": self.id, "t_ns": time.monotonic_ns()}
         if self._child is None:

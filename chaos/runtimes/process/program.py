@@ -9,6 +9,7 @@ from typing import Protocol
 
 import trio
 
+from squall.broker.overriding import override
 from squall.chaos.errors import Refused
 from squall.chaos.runtimes.contract import Evidence
 from squall.chaos.runtimes.layout import properties_text
@@ -60,7 +61,7 @@ class Program(Protocol):
         """As `Runtime.upgrade_node`, of one that is down."""
 
 
-class OurProgram:
+class OurProgram(Program):
     """A Squall broker. hurt: its files can lose power and fail, as in `squall.broker.faulted`. second: the version that
     it can be upgraded to, a folder as `squall.chaos.toolchain.sources.package_in` wants it.
     """
@@ -81,8 +82,8 @@ class OurProgram:
     async def prepare(self) -> None:
         """Nothing to prepare."""
 
+    @override
     def configure(self, incarnation: int) -> None:
-        """As `Program.configure`."""
         settings: dict[str, str | Path] = {
             **self._settings,
             "log.dirs": self._files.data,
@@ -92,46 +93,48 @@ class OurProgram:
         }
         self._files.config.write_text(properties_text(settings))
 
+    @override
     def command(self) -> list[str]:
-        """As `Program.command`."""
         faults = ["--faults", str(self.faults.folder)] if self.faults is not None else []
         module, _ = package_in(self._packages)
         program = self._program if module == BROKER[-1] else (*BROKER[:-1], module)
         return [*program, "--config", str(self._files.config), *faults]
 
+    @override
     def environment(self) -> Mapping[str, str]:
-        """As `Program.environment`."""
         return {"PYTHONPATH": str(self._packages), "PYTHONUNBUFFERED": "1"}
 
+    @override
     def words(self) -> Words:
-        """As `Program.words`: its trace."""
+        """Begin to read its trace."""
         return TraceWords(self._files.trace)
 
+    @override
     async def software(self, pid: int, came_up: Evidence) -> Evidence:
-        """As `Program.software`: whose files the kernel says that it was started with."""
+        """Return a digest of the program's files: of those that, by the kernel's report, it was started with."""
         folder = Path(environment(pid)["PYTHONPATH"])
         runs = await trio.to_thread.run_sync(digest_of, package_in(folder)[1])
         return {"runs": runs, "by": "its process's PYTHONPATH: a digest of the files there", "folder": str(folder)}
 
+    @override
     def upgrade(self) -> Evidence:
-        """As `Program.upgrade`."""
         if self._second is None:
             raise Refused("there is no second version to upgrade to")
         before, self._packages = self._packages, self._second
         return {"from": str(before), "to": str(self._packages)}
 
 
-class TraceWords:
+class TraceWords(Words):
     """The reports of a Squall broker: its trace."""
 
     def __init__(self, trace: Path) -> None:
         self._tail = TraceTail(trace)
 
+    @override
     def ready(self, incarnation: int) -> Evidence | None:
-        """As `Words.ready`."""
         came = any(event["e"] == "node_ready" and event["i"] == incarnation for event in self._tail.events())
         return {} if came else None
 
+    @override
     def left(self, code: int) -> Leave:
-        """As `Words.left`."""
         return self._tail.leave(code)

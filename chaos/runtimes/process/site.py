@@ -11,6 +11,7 @@ from typing import Protocol
 
 import trio
 
+from squall.broker.overriding import override
 from squall.chaos.errors import Refused
 from squall.chaos.runtimes.contract import Evidence, Link, NodeState
 from squall.chaos.runtimes.layout import INTERNAL, Address, Layout
@@ -22,6 +23,7 @@ from squall.chaos.runtimes.real.links import LinkProxies
 from squall.chaos.runtimes.real.processes.ports import LOOPBACK, free_ports, is_free
 from squall.chaos.runtimes.real.processes.proxies import Proxies
 from squall.chaos.runtimes.real.processes.registry import Registration, claimed_ports, locked
+from squall.chaos.runtimes.real.runtime import Site
 from squall.chaos.toolchain.cache import Say
 from squall.chaos.toolchain.toxiproxy import toxiproxy_server
 
@@ -39,7 +41,7 @@ class Software(Protocol):
         """The program of one node."""
 
 
-class OurSoftware:
+class OurSoftware(Software):
     """This project's broker. proxied: False connects brokers and clients directly. client_port: the port of the first
     zone's first listener, the others follow; by default all ports are chosen. client_host: a name of this machine, for
     these. program, hurt, second: as in `OurProgram`.
@@ -58,8 +60,8 @@ class OurSoftware:
         self._proxied, self._client_port, self._client_host = proxied, client_port, client_host
         self._program, self._hurt, self._second = program, hurt, second
 
+    @override
     def place(self, plan: Blueprint, claim: Claim) -> Layout:
-        """As `Software.place`."""
         listeners = [(name, node) for name in (INTERNAL, *plan.zones) for node in plan.nodes]
         proxied = plan.links() if self._proxied else ()
         here = claim(len(listeners) + len(proxied))
@@ -70,13 +72,13 @@ class OurSoftware:
             plan.check_brokers_settings(layout)
         return layout
 
+    @override
     def program(self, plan: Blueprint, node: int, layout: Layout) -> Program:
-        """As `Software.program`."""
         settings = {**plan.settings, **layout.settings(node), "squall.cluster.id": plan.cluster_id()}
         return OurProgram(plan.files(node), settings, program=self._program, hurt=self._hurt, second=self._second)
 
 
-class Processes:
+class Processes(Site):
     """`squall.chaos.runtimes.real.runtime.Site`. framed: links with a frame-aware relay. proxied: whether there is a
     Toxiproxy; without it, no link can carry a fault.
     """
@@ -98,8 +100,8 @@ class Processes:
         """Where Toxiproxy's interface listens."""
         return self._api
 
+    @override
     async def make(self) -> tuple[Layout, LinkProxies | None]:
-        """As `Site.make`."""
         plan = self._plan
         server = await trio.to_thread.run_sync(toxiproxy_server, self._say) if self._proxied else None
         registration = Registration(f"{plan.folder.name}-{os.getpid()}-{os.urandom(4).hex()}", plan.folder)
@@ -124,20 +126,20 @@ class Processes:
                 nursery.start_soon(each.program.prepare)
         return layout, self._proxies
 
+    @override
     async def start_node(self, node: int, ready_s: float) -> Evidence:
-        """As `Site.start_node`."""
         found = self.brokers[node]
         return {**found.launch(), "ready_ns": await found.wait_ready(ready_s), **found.came_up}
 
+    @override
     async def bring_up(self, nodes: Sequence[int], ready_s: float) -> None:
-        """As `Site.bring_up`."""
         for node in nodes:
             self.brokers[node].launch()
         for node in nodes:
             await self.brokers[node].wait_ready(ready_s)
 
+    @override
     async def end(self) -> None:
-        """As `Site.end`."""
         for each in self.brokers.values():
             each.poll()
             if each.state is not NodeState.DOWN:

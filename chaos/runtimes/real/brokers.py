@@ -22,16 +22,14 @@ class BrokerNode(Protocol):
     id: int
     files: NodeFolder
     exits: list[NodeExit]
+    state: NodeState
+    """The state observed last."""
     crash_number: int
     """The crash that was ordered last: it is no exit of the broker's own."""
 
     @property
     def faults(self) -> NodeFaults | None:
         """The orders to its disk. None if it was started without disk faults."""
-
-    @property
-    def state(self) -> NodeState:
-        """The state observed last."""
 
     def poll(self) -> None:
         """Notice whether it ended unasked."""

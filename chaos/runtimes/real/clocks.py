@@ -6,6 +6,7 @@ import time
 from collections.abc import Sequence
 from typing import NoReturn, Protocol
 
+from squall.broker.overriding import override
 from squall.chaos.errors import Refused
 from squall.chaos.runtimes.contract import ClockWord, Evidence
 from squall.chaos.runtimes.real.brokers import Brokers
@@ -28,15 +29,15 @@ class Clocks(Protocol):
         """True every clock."""
 
 
-class FileClocks:
+class FileClocks(Clocks):
     """Clocks of brokers that read their offset from a file, at most every 50 ms, and trace it."""
 
     def __init__(self, brokers: Brokers) -> None:
         self._brokers = brokers
         self._heard: dict[int, tuple[TraceTail, list[ClockWord]]] = {}
 
+    @override
     def bend(self, node: int, offset_ms: float, rate: float) -> Evidence:
-        """As `Clocks.bend`."""
         asked_ns = time.monotonic_ns()
         self._brokers[node].files.bend_clock(offset_ms, rate)
         return {"offset_ms": offset_ms, "rate": rate, "asked_ns": asked_ns}
@@ -45,8 +46,8 @@ class FileClocks:
         """Refused."""
         raise Refused(f"broker {node} was started without libfaketime: how = 'offset'")
 
+    @override
     def words(self, node: int) -> Sequence[ClockWord]:
-        """As `Clocks.words`."""
         if node not in self._heard:
             self._heard[node] = (TraceTail(self._brokers[node].files.trace), [])
         tail, words = self._heard[node]
@@ -58,8 +59,8 @@ class FileClocks:
                 words.append(ClockWord(int(event["t"] * 1e9), offset_ms, event["offset_ms"], event["rate"]))
         return tuple(words)
 
+    @override
     def heal(self) -> None:
-        """As `Clocks.heal`."""
         for each in self._brokers.values():
             each.files.clock.unlink(missing_ok=True)
 

@@ -19,6 +19,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any, TextIO
 
+from squall.broker.overriding import override
 from squall.broker.protocol.produce_counts import ProduceCounts
 from squall.chaos.runtimes.contract import FrameAct, Frames, Stream
 from squall.chaos.runtimes.real.relay_loop import MOST, End, Loop, connect
@@ -103,28 +104,28 @@ class Relayed(Conversation):
             sink.sent = partial(self._sent, stream)
             origin.read(True)
 
+    @override
     def framed(self) -> bool:
-        """As `Conversation.framed`."""
         return bool(self._faults.named)
 
+    @override
     def hit(self, stream: Stream, api: int) -> OnLink | None:
-        """As `Conversation.hit`."""
         return strike(self._faults.all(), stream, api)
 
+    @override
     def put(self, stream: Stream, data: bytes, later_s: float) -> None:
-        """As `Conversation.put`."""
         self._ends[stream][1].put(data, later_s)
 
+    @override
     def reset(self) -> None:
-        """As `Conversation.reset`."""
         self._close(reset=True)
 
+    @override
     def later(self, delay_s: float, act: Callable[[], None]) -> None:
-        """As `Conversation.later`."""
         self._loop.later(delay_s, act)
 
+    @override
     def now_ns(self) -> int:
-        """As `Conversation.now_ns`."""
         return time.monotonic_ns()
 
     def _arrived(self, stream: Stream, data: bytes) -> None:

@@ -13,8 +13,10 @@ from typing import IO, Protocol
 import trio
 
 from squall.broker.env import Env, Transport
+from squall.broker.overriding import override
 from squall.broker.real_env import RealEnv
 from squall.chaos.errors import HarnessError, Refused
+from squall.chaos.runtimes.capabilities import Counting, FakingTime
 from squall.chaos.runtimes.contract import (
     NOISE_MS,
     Act,
@@ -27,6 +29,7 @@ from squall.chaos.runtimes.contract import (
     NodeExit,
     NodeState,
     Probe,
+    Runtime,
 )
 from squall.chaos.runtimes.damage import How, Where
 from squall.chaos.runtimes.layout import INTERNAL, Layout
@@ -64,7 +67,7 @@ class Site(Protocol):
         """End everything that was made, by force if it still runs."""
 
 
-class RealRuntime:
+class RealRuntime(Runtime, Counting, FakingTime):
     """`squall.chaos.runtimes.contract.Runtime`. A cluster that starts again in the same folder keeps its data.
 
     Files are below the blueprint's folder: nodes/N/{broker.properties, broker.log, trace.jsonl, data/}, toxiproxy.log.
@@ -89,8 +92,9 @@ class RealRuntime:
 
     # ------------------------------------------------------------------------------------------------------- life
 
+    @override
     async def start(self) -> None:
-        """As `Runtime.start`. A start that fails ends what it had begun. Refused for what cannot be made."""
+        """Start every node. If this fails, what had begun is ended. Refused for what cannot be made."""
         assert self._lock is None, "a runtime is started once"
         self._lock = self._plan.lock()
         try:
@@ -105,8 +109,9 @@ class RealRuntime:
             await self.stop()
             raise
 
+    @override
     async def stop(self) -> None:
-        """As `Runtime.stop`. Shielded: an interrupted run also ends its cluster."""
+        """End the cluster. Shielded from cancellation, so an interrupted run also ends its cluster."""
         if self._lock is None or self._stopped:
             return
         self._stopped = True
@@ -119,137 +124,138 @@ class RealRuntime:
             finally:
                 await self.site.end()
 
+    @override
     def env(self, name: str) -> Env:
-        """As `Runtime.env`: this machine's clock, files and network."""
+        """Return an Env of this machine's clock, files and network."""
         return RealEnv(name)
 
+    @override
     def bootstrap(self, zone: str) -> str:
-        """As `Runtime.bootstrap`."""
         if zone not in (*self.zones, INTERNAL):
             raise Refused(f"there is no zone {zone!r}, only {', '.join(self.zones)}")
         return self._placed().bootstrap(zone)
 
+    @override
     def links(self) -> tuple[Link, ...]:
-        """As `Runtime.links`."""
         return self._plan.links()
 
     # ------------------------------------------------------------------------------------------------------- nodes
 
+    @override
     def state(self, node: int) -> NodeState:
-        """As `Runtime.state`."""
         return state_of(self._brokers[node])
 
+    @override
     def exits(self) -> tuple[NodeExit, ...]:
-        """As `Runtime.exits`."""
         return exits_of(self._brokers)
 
+    @override
     def troubles(self) -> tuple[str, ...]:
-        """As `Runtime.troubles`."""
         return self._links.troubles() if self._links is not None else ()
 
+    @override
     async def kill(self, node: int) -> Evidence:
-        """As `Runtime.kill`."""
         return await self._brokers[node].kill()
 
+    @override
     async def stop_node(self, node: int, *, grace_s: float = 30.0) -> Evidence:
-        """As `Runtime.stop_node`."""
         return await self._brokers[node].stop(grace_s)
 
+    @override
     async def start_node(self, node: int) -> Evidence:
-        """As `Runtime.start_node`."""
         return await self.site.start_node(node, READY_S)
 
+    @override
     async def software(self, node: int) -> Evidence:
-        """As `Runtime.software`."""
         found = await self._brokers[node].software()
         return {**found, "speaks": await inquiry.speaks(*self._placed().direct[INTERNAL, node])}
 
+    @override
     async def upgrade_node(self, node: int) -> Evidence:
-        """As `Runtime.upgrade_node`."""
         return await self._brokers[node].upgrade()
 
+    @override
     async def pause(self, node: int) -> Evidence:
-        """As `Runtime.pause`."""
         return await self._brokers[node].pause()
 
+    @override
     async def resume(self, node: int) -> Evidence:
-        """As `Runtime.resume`."""
         return await self._brokers[node].resume()
 
+    @override
     async def activity(self, node: int) -> Evidence:
-        """As `Runtime.activity`."""
         return await self._brokers[node].activity()
 
     # --------------------------------------------------------------------------------------------- clocks and CPUs
 
+    @override
     async def set_clock(self, node: int, offset_ms: float, *, rate: float = 1.0) -> Evidence:
-        """As `Runtime.set_clock`."""
         return self._clocks.bend(node, offset_ms, rate)
 
+    @override
     async def fake_time(self, node: int, offset_ms: float) -> Evidence:
-        """As `FakingTime.fake_time`."""
         return self._clocks.fake(node, offset_ms)
 
+    @override
     def clock_words(self, node: int) -> Sequence[ClockWord]:
-        """As `Runtime.clock_words`."""
         return self._clocks.words(node)
 
+    @override
     async def slow_cpu(self, name: str, node: int, share: float) -> Evidence:
-        """As `Runtime.slow_cpu`."""
         return await self._cpus.slow(name, node, share)
 
+    @override
     async def heal_cpu(self, name: str, node: int) -> Evidence:
-        """As `Runtime.heal_cpu`."""
         return await self._cpus.heal(name, node)
 
     # ------------------------------------------------------------------------------------------- disks and power
 
+    @override
     async def power_loss(self, nodes: Sequence[int]) -> Evidence:
-        """As `Runtime.power_loss`."""
         return await self._disks.lose_power(nodes)
 
+    @override
     async def crash_at(self, node: int, op: CrashOp, nth: int, *, within_s: float) -> Evidence:
-        """As `Runtime.crash_at`."""
         return await self._disks.crash_at(node, op, nth, within_s)
 
+    @override
     def calls(self, node: int, op: CrashOp) -> int:
-        """As `Counting.calls`."""
         return self._disks.calls(node, op)
 
+    @override
     async def fault_disk(self, name: str, node: int, fault: DiskFault) -> Evidence:
-        """As `Runtime.fault_disk`."""
         return await self._disks.fault(name, node, fault)
 
+    @override
     async def heal_disk(self, name: str, node: int) -> Evidence:
-        """As `Runtime.heal_disk`."""
         return await self._disks.heal(name, node)
 
+    @override
     async def rot(
         self, node: int, *, path_glob: str = "*.log", bits: int = 1, where: Where = "checked"
     ) -> Evidence:
-        """As `Runtime.rot`."""
         return await self._disks.rot(node, path_glob, bits, where)
 
+    @override
     async def damage(self, node: int, how: How, *, size: int = 1000) -> Evidence:
-        """As `Runtime.damage`."""
         return await self._disks.damage(node, how, size)
 
     # ------------------------------------------------------------------------------------------------------- links
 
+    @override
     async def fault_link(self, name: str, link: Link, fault: LinkFault) -> Evidence:
-        """As `Runtime.fault_link`."""
         return await self._linked().fault(name, link, fault)
 
+    @override
     async def heal_link(self, name: str, link: Link) -> Evidence:
-        """As `Runtime.heal_link`."""
         return await self._linked().heal(name, link)
 
+    @override
     async def reset_links(self, links: Sequence[Link]) -> Evidence:
-        """As `Links.reset`."""
         return await self._linked().reset(links)
 
+    @override
     async def probe(self, link: Link, *, timeout_s: float = 1.0, pad_bytes: int = 0) -> Probe:
-        """As `Runtime.probe`."""
         return await self._linked().probe(link, timeout_s, pad_bytes)
 
     async def connect(self, link: Link) -> Transport:
@@ -260,16 +266,16 @@ class RealRuntime:
         """As `squall.chaos.faults.acts.traffic.TellingTraffic.probe_traffic`."""
         return await self._linked().probe_traffic(link, traffic, timeout_s)
 
+    @override
     async def ending(
         self, link: Link, *, timeout_s: float = 1.0, spoil: bool = False, opened: Callable[[], None] = lambda: None
     ) -> Probe:
-        """As `Runtime.ending`."""
         return await self._linked().ending(link, timeout_s, spoil, opened)
 
     # --------------------------------------------------------------------------------------------------- the whole
 
+    @override
     async def heal(self) -> Evidence:
-        """As `Runtime.heal`."""
         await self._linked().heal_all()
         resumed = [node for node in self.nodes if self.state(node) is NodeState.PAUSED]
         for node in resumed:
@@ -287,20 +293,21 @@ class RealRuntime:
             "failed": [str(link) for link in failed],
         }
 
+    @override
     def files(self) -> Mapping[str, bytes]:
-        """As `Runtime.files`: empty, because the files are in the run directory already."""
+        """Return nothing: the files are in the run directory already."""
         return {}
 
+    @override
     def trace_path(self, node: int) -> Path:
-        """As `Runtime.trace_path`."""
         return self._plan.files(node).trace
 
+    @override
     def log_path(self, node: int) -> Path:
-        """As `Runtime.log_path`."""
         return self._plan.files(node).log
 
+    @override
     def data_path(self, node: int) -> Path:
-        """As `Runtime.data_path`."""
         return self._plan.files(node).data
 
     def _placed(self) -> Layout:

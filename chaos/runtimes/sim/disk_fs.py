@@ -9,7 +9,8 @@ from __future__ import annotations
 import errno
 from collections.abc import Callable
 
-from squall.broker.env import Buffer, NodeDead, Space
+from squall.broker.env import Buffer, Fs, NodeDead, Space
+from squall.broker.overriding import override
 from squall.chaos.runtimes.sim.disk_faults import TRUNCATION, DiskFaults, used
 from squall.chaos.runtimes.sim.disk_names import FileNode, Folder, Names, Place, clean, failure, parts
 
@@ -100,7 +101,7 @@ class Handle:
         raise failure(errno.EBADF, self._path)
 
 
-class Mount:
+class Mount(Fs):
     """Files by path, as `Fs`."""
 
     def __init__(self, faults: DiskFaults, names: Names, gate: Gate) -> None:
@@ -118,8 +119,8 @@ class Mount:
         """As DiskFaults.written."""
         return self.faults.written(path, growth, lambda: used(self._names))
 
+    @override
     def open(self, path: str, *, create: bool = False, truncate: bool = False) -> Handle:
-        """As `Fs.open`."""
         path = clean(path)
         self.gate("open", path)
         place = self._names.place(path)
@@ -135,20 +136,21 @@ class Mount:
             node.content.truncate(0)
         return Handle(self, node, path)
 
+    @override
     def exists(self, path: str) -> bool:
-        """As `Fs.exists`."""
         if self.revoked:
             raise NodeDead
         return self._names.find(path) is not None
 
+    @override
     def list(self, path: str) -> list[str]:
-        """As `Fs.list`."""
         path = clean(path)
         self.gate("list", path)
         return sorted(self._names.folder(path).entries)
 
+    @override
     def mkdirs(self, path: str) -> None:
-        """As `Fs.mkdirs`. Each directory is an effect of its own."""
+        """Make directories. Each one is an effect of its own."""
         if self.revoked:
             raise NodeDead
         folder, way = self._names.root, ""
@@ -163,8 +165,9 @@ class Mount:
                 raise failure(errno.EEXIST if way == "/".join(parts(path)) else errno.ENOTDIR, path)
             folder = inner
 
+    @override
     def rename(self, old: str, new: str) -> None:
-        """As `Fs.rename`: one effect, also where it replaces a file."""
+        """Rename as one effect, also if it replaces a file."""
         old, new = clean(old), clean(new)
         self.gate("rename", old)
         source, target = self._names.place(old), self._names.place(new)
@@ -185,8 +188,8 @@ class Mount:
             raise failure(errno.ENOTDIR, new)
         self._names.move(source, target)
 
+    @override
     def remove(self, path: str) -> None:
-        """As `Fs.remove`."""
         path = clean(path)
         self.gate("remove", path)
         place = self._names.place(path)
@@ -197,14 +200,16 @@ class Mount:
             raise failure(errno.EISDIR, path)
         self._names.remove(place)
 
+    @override
     def space(self, path: str) -> Space:
-        """As `Fs.space`: always the same, because a simulated disk is as large as it has to be."""
+        """Return always the same: a simulated disk is as large as it has to be."""
         if self.revoked:
             raise NodeDead
         return SPACE
 
+    @override
     def remove_dir(self, path: str) -> None:
-        """As `Fs.remove_dir`. Each name below it is an effect of its own, the innermost first."""
+        """Remove a directory. Each name below it is an effect of its own, the innermost first."""
         if self.revoked:
             raise NodeDead
         path = clean(path)
@@ -223,8 +228,8 @@ class Mount:
             place: Place = (folder, name)
             self._names.remove(place)
 
+    @override
     def fsync_dir(self, path: str) -> None:
-        """As `Fs.fsync_dir`."""
         path = clean(path)
         self.gate("fsync_dir", path)
         folder = self._names.folder(path)

@@ -17,7 +17,8 @@ import trio
 from trio._core._traps import WaitTaskRescheduled
 from trio.lowlevel import current_task
 
-from squall.broker.env import Fs, NodeDead
+from squall.broker.env import Env, Fs, NodeDead
+from squall.broker.overriding import override
 from squall.chaos.runtimes.sim.ground import MONO_S, WALL_MS
 from squall.chaos.runtimes.sim.kernel import ABORTED, GO_ON
 
@@ -91,7 +92,7 @@ def _gone(op: str, what: str) -> None:
     raise NodeDead
 
 
-class SimEnv:
+class SimEnv(Env):
     """As `Env`. `host` is where it listens, `source` whose links it dials over (None: the client zone of the port)."""
 
     def __init__(
@@ -190,12 +191,13 @@ class SimEnv:
         finally:
             self._naps.append(nap)
 
+    @override
     def sleep(self, seconds: float) -> Coroutine[Any, Any, None]:
-        """As `Env.sleep`."""
         return self._wait_s(seconds / self.clock.rate if seconds > 0.0 else 0.0)
 
+    @override
     def timeout(self, seconds: float) -> trio.CancelScope:
-        """As `Env.timeout`. Stands still while the node is paused."""
+        """Limit a block's time. The timeout's clock is frozen while the node is paused."""
         scope = trio.CancelScope(deadline=self._kernel.now + (seconds / self.clock.rate if seconds > 0.0 else 0.0))
         if len(self._scopes) >= self._most_scopes:
             # Weak references that call back when a scope is gone take longer than all else that a time-out does.
@@ -204,8 +206,8 @@ class SimEnv:
         self._scopes.append(scope)
         return scope
 
+    @override
     def signal(self) -> SimSignal:
-        """As `Env.signal`."""
         return SimSignal(self)
 
     def pause(self) -> None:
@@ -234,8 +236,9 @@ class SimEnv:
 
     # ------------------------------------------------------------------ the world
 
+    @override
     async def cpu(self, fn: Callable[..., T], *args: Any) -> T:
-        """As `Env.cpu`: inline, at some moment of the virtual time that it takes."""
+        """Run the function inline, at some moment of the virtual time that it takes."""
         took_s = FSYNC_S + self._cpu_rng.expovariate(1 / FSYNC_MEAN_S) + self._disk.delay_s("fsync")
         before_s = took_s * self._cpu_rng.random()
         await self._wait_s(before_s)
@@ -243,19 +246,19 @@ class SimEnv:
         await self._wait_s(took_s - before_s)
         return result
 
+    @override
     async def listen(self, host: str, port: int) -> SimListener:
-        """As `Env.listen`."""
         self.gate("listen", f"{host}:{port}")
         await trio.lowlevel.checkpoint()
         return self._network.listen(self, port)
 
+    @override
     async def connect(self, host: str, port: int) -> SimTransport:
-        """As `Env.connect`."""
         self.gate("connect", f"{host}:{port}")
         return await self._network.connect(self, host, port)
 
+    @override
     def trace(self, event: str, **fields: Any) -> None:
-        """As `Env.trace`."""
         if not self.alive:
             raise NodeDead
         world = self.world

@@ -20,6 +20,7 @@ import trio
 import trio._core._run as _trio_run
 from outcome import Value
 
+from squall.broker.overriding import override
 from squall.chaos.garbage import collect_what_was_left, garbage_waits
 from squall.chaos.runtimes.sim.interruptions import interruption_of
 from squall.chaos.runtimes.sim.passes import lean_trio
@@ -104,17 +105,19 @@ class Kernel(trio.abc.Clock):
 
     # ------------------------------------------------------------------ trio's side
 
+    @override
     def start_clock(self) -> None:
-        """As `trio.abc.Clock.start_clock`."""
+        pass
 
+    @override
     def current_time(self) -> float:
-        """As `trio.abc.Clock.current_time`."""
         return self.now
 
+    @override
     def deadline_to_sleep_time(self, deadline: float) -> float:
-        """As `trio.abc.Clock.deadline_to_sleep_time`: called only when every task waits.
+        """Advance virtual time; trio calls this only when every task waits.
 
-        What is due next happens, and what comes after it, until a task has something to do.
+        The next due event happens, and then those after it, until a task is runnable.
         """
         try:
             if self.touched or self.stirred:

@@ -16,6 +16,7 @@ from trio._core._traps import WaitTaskRescheduled
 from trio.lowlevel import current_task
 
 from squall.broker.env import Buffer, File, LinkClosed, NodeDead
+from squall.broker.overriding import override
 from squall.chaos.runtimes.contract import Manner, Stream
 from squall.chaos.runtimes.sim.kernel import ABORTED
 from squall.chaos.runtimes.wire.conversation import Conversation, OnLink
@@ -339,32 +340,32 @@ class SimConnection(Conversation):
         self.there = Flow(self, wire, Stream.THERE, a, b)
         self.back = Flow(self, wire, Stream.BACK, b, a)
 
+    @override
     def framed(self) -> bool:
-        """As `Conversation.framed`."""
         return bool(self.wire.frame_faults)
 
+    @override
     def hit(self, stream: Stream, api: int) -> OnLink | None:
-        """As `Conversation.hit`."""
         return self.wire.hit(stream, api)
 
+    @override
     def put(self, stream: Stream, data: bytes, later_s: float) -> None:
-        """As `Conversation.put`."""
         (self.there if stream is Stream.THERE else self.back).put(data, later_s)
 
+    @override
     def later(self, delay_s: float, act: Callable[[], None]) -> None:
-        """As `Conversation.later`."""
         self.wire.kernel.at(delay_s, self._if_there, act)
 
+    @override
     def now_ns(self) -> int:
-        """As `Conversation.now_ns`."""
         return self.wire.world.now_ns()
 
     def _if_there(self, act: Callable[[], None]) -> None:
         if self.wire.connections.get(self.serial) is self:
             act()
 
+    @override
     def note(self, stream: Stream, api: int, correlation_id: int, size: int, what: str) -> None:
-        """As `Conversation.note`."""
         if self.wire.world.messages is not None:
             self.wire.note(stream, api, correlation_id, size, what)
 

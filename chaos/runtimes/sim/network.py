@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Protocol
 
 import trio
 
-from squall.broker.env import LinkClosed
+from squall.broker.env import LinkClosed, Listener
+from squall.broker.overriding import override
 from squall.chaos.runtimes.sim.links import Incarnation, SimConnection, SimTransport
 from squall.chaos.runtimes.sim.wires import Wire
 
@@ -33,7 +34,7 @@ class Host(Incarnation, Protocol):
         """As `Env.sleep`."""
 
 
-class SimListener:
+class SimListener(Listener):
     """As `squall.broker.env.Listener`."""
 
     def __init__(self, network: Network, env: Host, port: int) -> None:
@@ -52,8 +53,8 @@ class SimListener:
         """Whether the backlog of connections that nobody has accepted is full."""
         return len(self._queue) >= BACKLOG
 
+    @override
     async def accept(self) -> SimTransport:
-        """As `Listener.accept`."""
         while not self._queue and not self.closed:
             await self.env.wait(self._wait_by, self._unwait)
         await trio.lowlevel.checkpoint()
@@ -61,8 +62,8 @@ class SimListener:
             raise LinkClosed("the listener is closed")
         return self._queue.popleft()
 
+    @override
     def close(self) -> None:
-        """As `Listener.close`."""
         if not self.closed:
             self.closed = True
             self._network.unlisten(self)

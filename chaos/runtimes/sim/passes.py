@@ -28,6 +28,7 @@ import trio._core._run as _trio_run
 from outcome import Error, Outcome, Value
 from trio._core._traps import CancelShieldedCheckpoint, WaitTaskRescheduled
 
+from squall.broker.overriding import override
 from squall.chaos.errors import Refused
 
 TRIO = "0.35.0"
@@ -73,8 +74,8 @@ def lean_trio(seed: str) -> Iterator[None]:
 class Schedule(random.Random):
     """trio's generator for the order of tasks. It draws as `random.Random` does, and nothing for a single task."""
 
+    @override
     def shuffle(self, x: Any) -> None:
-        """As `random.Random.shuffle`."""
         if len(x) > 1:
             super().shuffle(x)
 

@@ -12,9 +12,11 @@ import trio
 
 from squall.broker.config import ConfigError
 from squall.broker.env import Env, Transport
+from squall.broker.overriding import override
 from squall.broker.protocol.errors import MalformedFrame
 from squall.chaos.errors import HarnessError, Refused
 from squall.chaos.runtimes.broker_settings import fitted
+from squall.chaos.runtimes.capabilities import Counting
 from squall.chaos.runtimes.contract import (
     GONE,
     Act,
@@ -29,6 +31,7 @@ from squall.chaos.runtimes.contract import (
     NodeExit,
     NodeState,
     Probe,
+    Runtime,
 )
 from squall.chaos.runtimes.damage import How, Where
 from squall.chaos.runtimes.sim import inquiry
@@ -47,7 +50,7 @@ ASK_S = 1.0
 PROBER = "prober"
 
 
-class SimRuntime:
+class SimRuntime(Runtime, Counting):
     """See the module. nodes: their number (ids begin at 1) or their ids. controllers: the voters; None means the first
     three.
     """
@@ -101,8 +104,8 @@ class SimRuntime:
 
     # ------------------------------------------------------------------ life
 
+    @override
     async def start(self) -> None:
-        """As `Runtime.start`."""
         for node in self.nodes:
             self._node(node).launch()
         for node in self.nodes:
@@ -127,8 +130,8 @@ class SimRuntime:
                 raise HarnessError(f"broker {gone.node} ended with {gone.code}:\n{gone.last_words}")
             await trio.sleep(0.02)
 
+    @override
     async def stop(self) -> None:
-        """As `Runtime.stop`."""
         with trio.CancelScope(shield=True):
             for wire in self.world.network.wires():
                 wire.clear()
@@ -141,8 +144,9 @@ class SimRuntime:
                     if node.state is NodeState.RUNNING:
                         nursery.start_soon(node.stop, STOP_GRACE_S)
 
+    @override
     def env(self, name: str) -> Env:
-        """As `Runtime.env`. One and the same for a name; its files are nobody else's."""
+        """Return the Env of this name: the same one each time. Its files are its own."""
         if name not in self._envs:
             disk = Disk(self.world.rng("disk", name))
             fs = disk.mount(lambda op, path: None)
@@ -150,35 +154,36 @@ class SimRuntime:
             self._envs[name] = SimEnv(world, world.network, name, 1, host=name, source=None, fs=fs, disk=disk)
         return self._envs[name]
 
+    @override
     def bootstrap(self, zone: str) -> str:
-        """As `Runtime.bootstrap`."""
         if zone not in (*self.zones, INTERNAL):
             raise Refused(f"there is no zone {zone!r}, only {', '.join(self.zones)}")
         port = INTERNAL_PORT if zone == INTERNAL else ZONE_PORT + self.zones.index(zone)
         return ",".join(f"{_host(node)}:{port}" for node in self.nodes)
 
+    @override
     def links(self) -> tuple[Link, ...]:
-        """As `Runtime.links`."""
         between = tuple(Link(a, b) for a in self.nodes for b in self.nodes if a != b)
         return between + tuple(Link(zone, node) for zone in self.zones for node in self.nodes)
 
+    @override
     def state(self, node: int) -> NodeState:
-        """As `Runtime.state`."""
         return self._node(node).state
 
+    @override
     def exits(self) -> tuple[NodeExit, ...]:
-        """As `Runtime.exits`."""
         found = [each for node in self.world.nodes.values() for each in node.exits]
         return tuple(sorted(found, key=lambda each: (each.t_ns, each.node)))
 
+    @override
     def troubles(self) -> tuple[str, ...]:
-        """As `Runtime.troubles`: there is nothing beside the brokers."""
+        """Return nothing: a simulation has no parts beside the brokers."""
         return ()
 
     # ------------------------------------------------------------------ acts on nodes
 
+    @override
     async def kill(self, node: int) -> Evidence:
-        """As `Runtime.kill`."""
         asked_ns = self.world.now_ns()
         pid = self._node(node).pid
         self._node(node).die()
@@ -186,8 +191,8 @@ class SimRuntime:
         gone = self._node(node).state is NodeState.DOWN
         return {"pid": pid, "simulated": True, "gone": gone, "asked_ns": asked_ns, "ended_ns": self.world.now_ns()}
 
+    @override
     async def stop_node(self, node: int, *, grace_s: float = 30.0) -> Evidence:
-        """As `Runtime.stop_node`."""
         asked_ns, found = self.world.now_ns(), self._node(node)
         if found.state is not NodeState.RUNNING:
             raise HarnessError(f"broker {node} is {found.state.value}")
@@ -200,13 +205,13 @@ class SimRuntime:
             told[word] = left and any(line.get(word) for line in said)
         return {**told, "asked_ns": asked_ns, "ended_ns": self.world.now_ns()}
 
+    @override
     async def start_node(self, node: int) -> Evidence:
-        """As `Runtime.start_node`."""
         found = self._node(node)
         return {**found.launch(), "ready_ns": await found.wait_ready(READY_S)}
 
+    @override
     async def pause(self, node: int) -> Evidence:
-        """As `Runtime.pause`."""
         asked_ns, found = self.world.now_ns(), self._node(node)
         if found.state is not NodeState.RUNNING:
             raise HarnessError(f"broker {node} is {found.state.value}")
@@ -216,8 +221,8 @@ class SimRuntime:
         told: Evidence = {"pid": found.pid, "simulated": True, "state": "T", "probe": probe.evidence()}
         return {**told, "asked_ns": asked_ns, "paused_ns": paused_ns}
 
+    @override
     async def resume(self, node: int) -> Evidence:
-        """As `Runtime.resume`."""
         asked_ns, found = self.world.now_ns(), self._node(node)
         if found.state is not NodeState.PAUSED:
             raise HarnessError(f"broker {node} is {found.state.value}")
@@ -233,8 +238,8 @@ class SimRuntime:
             "resumed_ns": self.world.now_ns(),
         }
 
+    @override
     async def activity(self, node: int) -> Evidence:
-        """As `Runtime.activity`."""
         found = self._node(node)
         await trio.lowlevel.checkpoint()
         told: Evidence = {"node": node, "t_ns": self.world.now_ns()}
@@ -242,10 +247,9 @@ class SimRuntime:
             return {**told, "state": GONE}
         return {**told, "state": "T" if found.stands_still else "S", "calls": sum(found.calls.values())}
 
+    @override
     async def slow_cpu(self, name: str, node: int, share: float) -> Evidence:
-        """As `Runtime.slow_cpu`: the node's effects wait for most of each tenth of a second, like a process over its
-        quota.
-        """
+        """Limit a node's CPU: its effects wait for most of each tenth of a second, like a process over its quota."""
         slowness = self._node(node).slowness
         if name in slowness.shares:
             raise HarnessError(f"broker {node} already has a fault named {name}")
@@ -253,15 +257,15 @@ class SimRuntime:
         await trio.lowlevel.checkpoint()
         return {"by": "effects wait", "share": share, "began_ns": self.world.now_ns()}
 
+    @override
     async def heal_cpu(self, name: str, node: int) -> Evidence:
-        """As `Runtime.heal_cpu`."""
         stops, ran_share = self._node(node).slowness.remove(name)
         await trio.lowlevel.checkpoint()
         told: Evidence = {"stops": stops, "ran_share": round(ran_share, 3), "cpu_share": None}
         return {**told, "ended_ns": self.world.now_ns()}
 
+    @override
     async def set_clock(self, node: int, offset_ms: float, *, rate: float = 1.0) -> Evidence:
-        """As `Runtime.set_clock`."""
         found = self._node(node)
         before_ms = found.clock.wall_ms()
         found.bend_clock(offset_ms, rate)
@@ -269,8 +273,9 @@ class SimRuntime:
         told: Evidence = {"offset_ms": offset_ms, "rate": rate, "moved_ms": found.clock.wall_ms() - before_ms}
         return {**told, "asked_ns": self.world.now_ns()}
 
+    @override
     def clock_words(self, node: int) -> Sequence[ClockWord]:
-        """As `Runtime.clock_words`: in a simulation the true time is known."""
+        """Return the node's clock reports. The true time is known in a simulation."""
         name, first = self._node(node).name, self._clocks_heard.setdefault(node, len(self.world.trace))
         said = [line for line in self.world.trace[first:] if line["e"] == "clock" and line["n"] == name]
         return tuple(
@@ -278,15 +283,15 @@ class SimRuntime:
             for each in said
         )
 
+    @override
     async def power_loss(self, nodes: Sequence[int]) -> Evidence:
-        """As `Runtime.power_loss`."""
         asked_ns = self.world.now_ns()
         lost = {str(node): self._node(node).die(power=True) for node in nodes}
         await trio.lowlevel.checkpoint()
         return {"nodes": lost, "asked_ns": asked_ns, "ended_ns": self.world.now_ns()}
 
+    @override
     async def crash_at(self, node: int, op: CrashOp, nth: int, *, within_s: float) -> Evidence:
-        """As `Runtime.crash_at`."""
         asked_ns, found = self.world.now_ns(), self._node(node)
         if found.state is not NodeState.RUNNING:
             raise HarnessError(f"broker {node} is {found.state.value}")
@@ -300,42 +305,42 @@ class SimRuntime:
         told: Evidence = {"op": op, "nth": nth, "gone": point.at is not None, "at": point.at}
         return {**told, "incarnation": incarnation, "asked_ns": asked_ns, "ended_ns": self.world.now_ns()}
 
+    @override
     def calls(self, node: int, op: CrashOp) -> int:
-        """As `Counting.calls`."""
         return self._node(node).calls[op]
 
     # ------------------------------------------------------------------ acts on disks
 
+    @override
     async def fault_disk(self, name: str, node: int, fault: DiskFault) -> Evidence:
-        """As `Runtime.fault_disk`."""
         self._node(node).disk.add_fault(name, fault)
         await trio.lowlevel.checkpoint()
         return {"fault": {"kind": type(fault).__name__, **asdict(fault)}, "began_ns": self.world.now_ns()}
 
+    @override
     async def heal_disk(self, name: str, node: int) -> Evidence:
-        """As `Runtime.heal_disk`."""
         hits = self._node(node).disk.remove_fault(name)
         await trio.lowlevel.checkpoint()
         return {"hits": hits, "ended_ns": self.world.now_ns()}
 
+    @override
     async def software(self, node: int) -> Evidence:
-        """As `Runtime.software`."""
         return {"runs": "this one", "by": "the simulator", "speaks": {}, "node": self._node(node).id}
 
+    @override
     async def upgrade_node(self, node: int) -> Evidence:
-        """As `Runtime.upgrade_node`."""
         raise Refused(f"node {node}: in a simulation there is one version of the broker, the one that simulates")
 
+    @override
     async def rot(
         self, node: int, *, path_glob: str = "*.log", bits: int = 1, where: Where = "checked"
     ) -> Evidence:
-        """As `Runtime.rot`."""
         rng: Random = self.world.rng("rot", node, self.world.kernel.now)
         await trio.lowlevel.checkpoint()
         return {**self._node(node).disk.rot(path_glob, rng, bits, where), "t_ns": self.world.now_ns()}
 
+    @override
     async def damage(self, node: int, how: How, *, size: int = 1000) -> Evidence:
-        """As `Runtime.damage`."""
         if self.state(node) is not NodeState.DOWN:
             raise HarnessError(f"node {node} is {self.state(node).value}, not down")
         rng: Random = self.world.rng("damage", node, self.world.kernel.now)
@@ -344,8 +349,8 @@ class SimRuntime:
 
     # ------------------------------------------------------------------ acts on links
 
+    @override
     async def fault_link(self, name: str, link: Link, fault: LinkFault) -> Evidence:
-        """As `Runtime.fault_link`."""
         self._check(link)
         asked_ns = self.world.now_ns()
         self.world.network.wire(link.source, link.target).add(name, fault)
@@ -353,8 +358,8 @@ class SimRuntime:
         told: Evidence = {"link": str(link), "fault": {"kind": type(fault).__name__, **asdict(fault)}}
         return {**told, "asked_ns": asked_ns, "began_ns": self.world.now_ns()}
 
+    @override
     async def heal_link(self, name: str, link: Link) -> Evidence:
-        """As `Runtime.heal_link`."""
         self._check(link)
         asked_ns = self.world.now_ns()
         wire = self.world.network.wire(link.source, link.target)
@@ -364,16 +369,16 @@ class SimRuntime:
         told: Evidence = {"link": str(link), "asked_ns": asked_ns, "ended_ns": self.world.now_ns()}
         return {**told, **struck} if counted else told
 
+    @override
     async def reset_links(self, links: Sequence[Link]) -> Evidence:
-        """As `Runtime.reset_links`."""
         for link in links:
             self._check(link)
         found = sum(self.world.network.wire(link.source, link.target).reset_all() for link in links)
         await trio.lowlevel.checkpoint()
         return {"reset": found, "t_ns": self.world.now_ns()}
 
+    @override
     async def probe(self, link: Link, *, timeout_s: float = 1.0, pad_bytes: int = 0) -> Probe:
-        """As `Runtime.probe`."""
         self._check(link)
         return await self._probe(link.source, link.target, self._port(link), timeout_s, pad_bytes)
 
@@ -387,10 +392,10 @@ class SimRuntime:
         env, host = self._prober(link.source), _host(link.target)
         return await inquiry.probe_traffic(env, host, self._port(link), traffic, timeout_s=timeout_s)
 
+    @override
     async def ending(
         self, link: Link, *, timeout_s: float = 1.0, spoil: bool = False, opened: Callable[[], None] = lambda: None
     ) -> Probe:
-        """As `Runtime.ending`."""
         self._check(link)
         env, host = self._prober(link.source), _host(link.target)
         return await inquiry.ending(env, host, self._port(link), timeout_s=timeout_s, spoil=spoil, opened=opened)
@@ -408,8 +413,8 @@ class SimRuntime:
         env.source = source
         return env
 
+    @override
     async def heal(self) -> Evidence:
-        """As `Runtime.heal`."""
         for wire in self.world.network.wires():
             wire.clear()
         found = list(self.world.nodes.values())
@@ -451,8 +456,8 @@ class SimRuntime:
 
     # ------------------------------------------------------------------ what is kept
 
+    @override
     def files(self) -> Mapping[str, bytes]:
-        """As `Runtime.files`."""
         kept: dict[str, bytes] = {}
         for node in self.world.nodes.values():
             lines = self.world.trace_text.get(node.name, [])
@@ -463,16 +468,17 @@ class SimRuntime:
                 kept[f"nodes/{node.id}/data{inside.removeprefix(DATA)}"] = content
         return kept
 
+    @override
     def trace_path(self, node: int) -> Path:
-        """As `Runtime.trace_path`: below the run directory that `files` is written to."""
+        """Return the trace's path below the run directory that `files` is written to."""
         return Path(f"nodes/{node}/trace.jsonl")
 
+    @override
     def log_path(self, node: int) -> Path:
-        """As `Runtime.log_path`."""
         return Path(f"nodes/{node}/broker.log")
 
+    @override
     def data_path(self, node: int) -> Path:
-        """As `Runtime.data_path`."""
         return Path(f"nodes/{node}/data")
 
     def _check(self, link: Link) -> None:

@@ -11,10 +11,12 @@ from pathlib import Path
 
 import trio
 
+from squall.broker.overriding import override
 from squall.chaos.errors import HarnessError
 from squall.chaos.runtimes.contract import Evidence, Frames, Link, LinkFault
 from squall.chaos.runtimes.layout import proxy_name, shown
 from squall.chaos.runtimes.real.framed_links import FramedLinks, Routes, led_through, routes_text
+from squall.chaos.runtimes.real.links import LinkProxies
 from squall.chaos.runtimes.real.processes.child import POLL_S, Child, start
 from squall.chaos.runtimes.real.processes.ports import LOOPBACK, free_ports
 from squall.chaos.runtimes.real.processes.registry import Registration, claimed_ports, locked
@@ -28,7 +30,7 @@ READY_S = 10.0
 END_S = 2.0
 
 
-class Proxies:
+class Proxies(LinkProxies):
     """Toxiproxy and its links, for trio: each call waits in a thread.
 
     A link of a broker that listens for its peers twice is two proxies, one in each of two families: they are hurt and
@@ -84,24 +86,26 @@ class Proxies:
             raise
         return cls(child, api, [ProxiedLinks(api, named) for named in names], relay)
 
+    @override
     async def add(self, name: str, link: Link, fault: LinkFault) -> None:
-        """As `ProxiedLinks.add`; protocol faults as `FramedLinks.add`."""
+        """Put a fault on a link: protocol faults by `FramedLinks.add`, all others by `ProxiedLinks.add`."""
         if isinstance(fault, Frames) and self._relay is not None:
             await self._relay[1].add(name, link, fault)
             return
         for links in self._of(link):
             await trio.to_thread.run_sync(links.add, name, link, fault)
 
+    @override
     async def remove(self, name: str, link: Link) -> Evidence:
-        """As `ProxiedLinks.remove`; of protocol faults how many frames they hit, as `FramedLinks.remove`."""
+        """Take a fault off a link. Returns, for protocol faults, how many frames they hit, as `FramedLinks.remove`."""
         if self._relay is not None and self._relay[1].has(name, link):
             return await self._relay[1].remove(name, link)
         for links in self._of(link):
             await trio.to_thread.run_sync(links.remove, name, link)
         return {}
 
+    @override
     async def reset(self) -> None:
-        """As `ProxiedLinks.reset`."""
         if self._relay is not None:
             await self._relay[1].reset()
         for links in self._links:
@@ -111,8 +115,8 @@ class Proxies:
         """Whether there is a fault on it now."""
         return any(links.hurt(link) for links in self._links)
 
+    @override
     def troubles(self) -> tuple[str, ...]:
-        """As `Runtime.troubles`."""
         watched = [("Toxiproxy", "every link", self._child)]
         if self._relay is not None:
             watched.append(("the frame relay", "every link through it", self._relay[0]))
