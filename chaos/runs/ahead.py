@@ -99,7 +99,7 @@ class Ahead:
             time.sleep(POLL_S)
 
     def _alive(self) -> bool:
-        """Whether there is anything left of its session."""
+        """Return whether any process of its session is left."""
         self._program.poll()
         try:
             os.killpg(self._program.pid, 0)

@@ -31,7 +31,8 @@ STRIKE_AGAIN_S = 20
 
 @dataclass(frozen=True, slots=True)
 class Order:
-    """What to simulate for each seed: the plan in a file under that seed, or (None) the swarm's plan of the seed."""
+    """Says what to simulate for each seed: the plan in a file under that seed, or (None) the swarm's plan of the seed.
+    """
 
     plan: Path | None
     mutant: str | None
@@ -49,7 +50,7 @@ class Order:
         return _read(self.plan).model_copy(update={"seed": seed, "runtime": "sim"})
 
     def is_whole_swarm(self) -> bool:
-        """Whether its seeds draw everything, and nothing is planted: together they take every rare path."""
+        """Return whether its seeds draw everything, and nothing is planted: together they take every rare path."""
         return self.plan is None and self.workload is None and self.mutant is None
 
     def impossible(self) -> frozenset[str]:

@@ -66,16 +66,18 @@ class Exporter:
 
     @property
     def url(self) -> str:
-        """Where the metrics are."""
+        """The URL of the metrics."""
         return f"http://{HOST}:{self._server.server_port}{PATH}"
 
     def wait_for_last(self, limit_s: float = LAST_SCRAPE_S) -> bool:
-        """Whether whoever has scraped before came again for all there is. At once where nobody ever did."""
+        """Wait until a scraper that came before has scraped the final values. Returns whether it did; False at once if
+        no scraper ever came.
+        """
         return self._asked.is_set() and self._told_all.wait(limit_s)
 
     @property
     def awaited(self) -> bool:
-        """Whether somebody has scraped who has not got all there is."""
+        """True if a scraper has come before, but has not got the final values yet."""
         return self._asked.is_set() and not self._told_all.is_set()
 
     def close(self) -> None:

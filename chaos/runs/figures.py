@@ -1,4 +1,4 @@
-"""What a run's workload says of itself: its own figures, and which checks are meant for it."""
+"""Collects a run's own figures from its workload, and the checks that apply to it."""
 
 from __future__ import annotations
 

@@ -55,7 +55,7 @@ HAVE_FILES = ("process", "docker")
 
 
 class _Looking(NamedTuple):
-    """How a history is looked through."""
+    """Bundles how a history is analysed."""
 
     spark: Spark | None
     phase: MakePhase
@@ -167,7 +167,7 @@ def compare_replicas(directory: RunDirectory, troubles: list[str], history: Hist
 
 
 def _changed(before: bytes | None, now: bytes) -> bool:
-    """Whether a comparison finds something else than an earlier one of the same run."""
+    """Return whether a comparison found something else than an earlier one of the same run."""
     try:
         one, other = json.loads(before or b"{}"), json.loads(now)
     except (ValueError, RecursionError):
@@ -203,7 +203,7 @@ def _not_compared(
 
 
 def of_the_harness(info: Mapping[str, Any]) -> list[str]:
-    """What run.json says went wrong with the harness and the machine: it may have stopped clients and brokers, too.
+    """Return the troubles of the harness and the machine in run.json: they may have stopped clients and brokers, too.
 
     `info`: of `RunFacts`.
     """
@@ -212,7 +212,7 @@ def of_the_harness(info: Mapping[str, Any]) -> list[str]:
 
 
 def of_standstills(info: Mapping[str, Any]) -> list[str]:
-    """When the harness noticed that nothing ran here. `info`: of `RunFacts`."""
+    """Return the times at which the harness noticed that nothing ran here. `info`: of `RunFacts`."""
     found = []
     for each in info.get("standstills", ()):
         at_s = (each["began"] - info["began_ns"]) / 1e9 if "began_ns" in info else 0.0
@@ -223,7 +223,7 @@ def of_standstills(info: Mapping[str, Any]) -> list[str]:
 
 
 def _of_the_run(info: Mapping[str, Any]) -> list[str]:
-    """What else run.json says went wrong outside the cluster's promises."""
+    """Return other troubles in run.json that no promise of the cluster covers."""
     found = []
     if not info or "ended_ns" not in info:
         found.append("the run did not come to its end")
@@ -238,7 +238,7 @@ def _of_the_run(info: Mapping[str, Any]) -> list[str]:
 
 
 def _of_the_faults(directory: RunDirectory) -> list[str]:
-    """What no kind of fault would have written into nemesis.jsonl."""
+    """Return what in nemesis.jsonl no kind of fault would have written."""
     if not directory.nemesis.exists():
         return []
     with directory.nemesis.open("rb") as lines:
@@ -277,7 +277,7 @@ def analyse(
 
 
 def _by(ahead: Ahead, directory: RunDirectory, spark: Spark, phase: MakePhase, meanwhile: Meanwhile) -> bool:
-    """Whether the Spark that was started before did it. If not, another one may."""
+    """Return whether the Spark that was started before has done it. If not, another one may."""
     try:
         program = ahead.begin()
         return program is not None and not follow(program, ahead.log, spark.limit_s, _shown(phase, meanwhile))

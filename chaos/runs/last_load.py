@@ -1,9 +1,9 @@
-"""How long a load goes on after its last fault: until the load itself shows whether the cluster takes writes again.
+"""Extends a load after its last fault, until the load itself shows whether the cluster takes writes again.
 
 A partition that acknowledges nothing for the plan's `stuck_s` after the last fault is a finding. A load that ends
-before could not show it. So it goes on until every partition has acknowledged a record since then, or until that time
-is over. A sound cluster ends this at once. Meanwhile a fresh client's writes tell a cluster that stands still from
-clients of the load that do.
+before could not show it. So it continues until every partition has acknowledged a record since then, or until that time
+is over. A sound cluster ends this at once. Meanwhile a fresh client's writes distinguish a cluster that accepts no
+writes from clients of the load that send none.
 """
 
 from __future__ import annotations

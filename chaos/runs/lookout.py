@@ -1,7 +1,7 @@
-"""What all brokers say at once: for faults that wait until something is true.
+"""Merges the metadata of all brokers, for faults that wait until something is true.
 
-A question to one broker takes seconds if this broker is paused. So each broker has a client of its own here, and each
-is asked again and again. What the brokers disagree about is decided by the newest leader epoch, then by the majority.
+A request to one broker takes seconds if this broker is paused. So each broker has a client of its own here, and each is
+asked again and again. If brokers disagree, the newest leader epoch decides, then the majority.
 """
 
 from __future__ import annotations
@@ -26,8 +26,8 @@ PATIENCE_S = 0.3
 
 
 class Answer(NamedTuple):
-    """What one broker says. `epochs`: the leader epoch of each partition. `term`: the epoch of the controller, if it is
-    known.
+    """Holds one broker's metadata. `epochs`: the leader epoch of each partition. `term`: the epoch of the controller,
+    if it is known.
     """
 
     view: ClusterView

@@ -1,4 +1,4 @@
-"""What the harness asks the cluster: who leads what now (for targets), and whether it has converged (after healing)."""
+"""Asks the cluster for its leaders (for targets), and whether it has converged (after healing)."""
 
 from __future__ import annotations
 
@@ -143,8 +143,8 @@ class Observer:
         return ", ".join(f"{name} {is_} instead of {asked}" for name, (is_, asked) in pairs.items() if is_ != asked)
 
     async def epochs(self, topics: Iterable[str], timeout_s: float) -> dict[str, list[list[int]]]:
-        """Where the leader epochs of each partition start (`squall.checkers.leaderships.EPOCHS`). Those whose leader
-        does not answer in time are left out.
+        """Return the start offsets of each partition's leader epochs (`squall.checkers.leaderships.EPOCHS`). A
+        partition is left out if its leader does not answer in time.
         """
         found: dict[str, list[list[int]]] = {}
         wanted = set(topics)
@@ -175,7 +175,9 @@ class Observer:
 
     @asynccontextmanager
     async def lookout(self) -> AsyncIterator[Callable[[], Awaitable[ClusterView]]]:
-        """As `squall.chaos.runs.lookout.lookout`, of all bootstrap servers: one that does not answer delays nothing."""
+        """Keep asking all bootstrap servers, as `squall.chaos.runs.lookout.lookout`: one that does not answer delays
+        nothing.
+        """
         async with trio.open_nursery() as nursery:
             asks = await self._asks(nursery)
             again_s = SOON_S if any(self._described) else AGAIN_S
@@ -184,7 +186,7 @@ class Observer:
             nursery.cancel_scope.cancel()
 
     async def keep_polled(self, now_s: Callable[[], float], tell: Tell) -> NoReturn:
-        """As `squall.chaos.runs.polled.keep_polled`, of all bootstrap servers."""
+        """Run `squall.chaos.runs.polled.keep_polled` over all bootstrap servers."""
         async with trio.open_nursery() as nursery:
             await keep_polled(await self._asks(nursery), now_s, tell)
         raise AssertionError("it never returns")
@@ -200,7 +202,7 @@ class Observer:
         return [partial(self._ask, client) for client in clients]
 
     async def _ask(self, client: Client) -> Answer | None:
-        """What the one broker of a client says. None if it does not answer."""
+        """Return the metadata of a client's one broker. None if it does not answer."""
         try:
             told = await admin.metadata(client)
             epochs = {
@@ -227,7 +229,9 @@ class Observer:
         return {**await admin.coordinators(client, ids), **await admin.coordinators(client, groups, OF_GROUPS)}
 
     async def _controller(self) -> int:
-        """Who leads the quorum, -1 where nobody says. Kafka's Metadata names any broker as controller (KIP-590)."""
+        """Return the quorum leader's id, -1 if no broker reports it. Kafka's Metadata names any broker as controller
+        (KIP-590).
+        """
         try:
             return (await admin.describe_quorum(self.client)).leader_id
         except (RequestFailed, UnsupportedApi):

@@ -1,6 +1,6 @@
-"""What a run writes about itself: into a run directory, or, in a simulation, nowhere but memory.
+"""Keeps the files that a run writes: in a run directory, or, in a simulation, only in memory.
 
-`Papers` is the port. A simulation touches no real file: what it wrote is taken out of memory as bytes when it is over,
+`Papers` is the port. A simulation touches no real file: when it is over, its files are taken out of memory as bytes,
 under the names that a run directory has (`docs/run-directory.md`), and may be exported to a real one then.
 """
 
@@ -20,7 +20,7 @@ PLAN, INFO, HISTORY, NEMESIS = "plan.toml", "run.json", "history.jsonl", "nemesi
 
 
 class Papers(Protocol):
-    """Where one run's plan, run.json, nemesis.jsonl and history go."""
+    """Takes one run's plan, run.json, nemesis.jsonl and history."""
 
     run_id: str
     history: str

@@ -1,5 +1,5 @@
-"""What a cluster says of itself, asked again and again: of brokers whose logs nobody here can read, this is all that
-reports have of leaders, epochs and ISRs. Each change is a line of polled.jsonl.
+"""Records a cluster's metadata by polling. If brokers' logs cannot be read from here, this is all that reports have of
+leaders, epochs and ISRs. Each change is a line of polled.jsonl.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ Tell = Callable[[dict[str, Any]], None]
 
 
 class Polled:
-    """What was last said, and what is told of the next answers: changes only."""
+    """Remembers the last polled metadata, and turns the next answers into changes."""
 
     def __init__(self) -> None:
         self._partitions: dict[str, tuple[int, int, tuple[int, ...]]] = {}

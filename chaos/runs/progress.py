@@ -1,7 +1,7 @@
-"""What a run shows while it goes: the phase, acknowledged records a second, faults under way, and what comes next.
+"""Shows a run while it goes: the phase, acknowledged records a second, faults under way, and what comes next.
 
-On a terminal one block that is kept up to date; elsewhere a line at each phase and every few seconds. A thread keeps it
-up to date, because judging waits for other processes and not for trio.
+On a terminal it is one block that is kept up to date; elsewhere a line at each phase and every few seconds. A thread
+keeps it up to date, because judging waits for other processes and not for trio.
 """
 
 from __future__ import annotations
@@ -89,7 +89,7 @@ class Progress(Watching):
         """When the last line was printed."""
 
     def begin(self, title: str) -> None:
-        """What it is about is known now, and its time counts from now."""
+        """Set the title, which is known now, and count time from now."""
         self._title, self._began = title, time.monotonic()
 
     @contextmanager
@@ -193,7 +193,7 @@ class Progress(Watching):
             table.add_row("[red]hurt[/]", Text(", ".join(map(describe, faults))))
 
     def _after(self) -> Sequence[str]:
-        """What is still to come, of `then`."""
+        """Return the stages of `then` that are still to come."""
         known = {phase.stage for phase in self.sight.phases}
         reached = [number for number, name in enumerate(self._then, 1) if name in known]
         return self._then[max(reached, default=0) :]

@@ -145,7 +145,7 @@ PATHS = (*TRACED, *WORLD, *BY_REQUEST.values())
 
 
 def count(trace: Iterable[Line], world: Mapping[str, int], landed: Iterable[Mapping[str, Any]] = ()) -> Counter[str]:
-    """How often each path was taken. What the world counted under other names is kept as well.
+    """Count how often each path was taken. Counts of the world under other names are kept as well.
 
     landed: the parameters of the faults that landed.
     """

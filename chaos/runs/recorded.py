@@ -25,7 +25,7 @@ TRY_CPU_S = 60
 
 @dataclass(frozen=True)
 class Recorded:
-    """What a run directory holds about its run."""
+    """Holds what a run directory records about its run."""
 
     directory: RunDirectory
     plan: Plan
@@ -41,7 +41,7 @@ class Recorded:
 
     @property
     def simulated(self) -> bool:
-        """Whether it ran in the simulator."""
+        """True if the run was a simulation."""
         return self.digest is not None
 
 
@@ -81,8 +81,8 @@ def _judged(directory: RunDirectory) -> tuple[tuple[str, ...], str]:
 def tried(
     mutant: str | None, wanted: str | None = None, over: Callable[[], bool] = lambda: False
 ) -> Callable[[Plan], Failure | None]:
-    """How a plan fails in the simulator. wanted: only this anomaly or broken invariant counts, and the run goes on to
-    its end; otherwise the run stops at the first broken invariant.
+    """Return a function that simulates a plan and returns its failure. wanted: only this anomaly or broken invariant
+    counts, and the run continues to its end; otherwise it stops at the first broken invariant.
 
     With a mutant planted, a failure counts only if the sound broker does not fail in the same way. `over` is asked
     during each simulation. Once it is true, the simulation ends, and what is returned means nothing.

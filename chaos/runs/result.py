@@ -1,4 +1,4 @@
-"""What came of a simulation, and what its failure is called."""
+"""Holds the result of a simulation, and names its failure."""
 
 from __future__ import annotations
 

@@ -71,7 +71,7 @@ MakeDriver = Callable[[str, Needs], Driver]
 
 
 class Eyes(Protocol):
-    """Who sees into the cluster while it runs. In a simulation these are the invariants."""
+    """Observes the cluster while it runs. In a simulation these are the invariants."""
 
     def acknowledged(self, topic: str, partition: int, offset: int, value: int) -> None:
         """A producer's record was just acknowledged at `offset` (-1: unknown)."""
@@ -138,7 +138,7 @@ class Run:
 
     @property
     def fs(self) -> Fs:
-        """Where the history is written, as `Papers.history`."""
+        """The file system to which the history is written, under `Papers.history`."""
         return self._env.fs
 
     def _save(self) -> None:
@@ -416,7 +416,9 @@ class Run:
         return written
 
     async def _read_afterwards(self, observer: Observer, readers: LiveReaders, written: Written) -> dict[str, Any]:
-        """Whether the workload's readers polled what was written after healing: how many there are, and who did not."""
+        """Check that the workload's readers poll what was written after healing. Returns how many readers there are,
+        and which are behind.
+        """
         limits, began = self.plan.limits, trio.current_time()
         goals = {place: offset + 1 for place, offset in written.offsets.items()}
         limit_s = max(limits.final_read_s, limits.stuck_s + READ_MARGIN_S)
@@ -455,7 +457,7 @@ class Run:
 
 
 def _ends(p: Played, gone: NodeExit) -> bool:
-    """Whether a broker ended because a fault should end it: a broker whose disk fails stops."""
+    """Return whether a fault was meant to end this broker: a broker whose disk fails stops."""
     hit = Trait.STOPS_BROKER in p.fault.traits and gone.node in p.resolved
     return hit and p.began is not None and p.began <= gone.t_ns and (p.ended is None or gone.t_ns <= p.ended)
 
@@ -468,7 +470,7 @@ def _told(read: FinalRead) -> dict[str, Any]:
 
 
 async def _seen_by(observer: Observer) -> ClusterView | None:
-    """Who leads what, if a broker says so soon."""
+    """Return the leaders, if a broker reports them soon."""
     with trio.move_on_after(ASK_LIMIT_S):
         return await observer.view()
     return None
@@ -480,7 +482,7 @@ async def _play(nemesis: Nemesis, played: trio.Event) -> None:
 
 
 def _is_driven(around: Surroundings) -> bool:
-    """Whether clients that are not ours have a part in the load."""
+    """Return whether clients that are not ours have a part in the load."""
     return any(zone.driver is not None for zone in around.zones)
 
 

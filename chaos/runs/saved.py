@@ -106,7 +106,7 @@ def _write_judgement(path: Path, result: SimResult, judgement: Judgement) -> Non
 
 
 def _trouble(result: SimResult) -> bool:
-    """Whether anything ended the run early, broken invariants included."""
+    """Return whether anything ended the run early, broken invariants included."""
     return bool(json.loads(result.files[INFO]).get("trouble"))
 
 

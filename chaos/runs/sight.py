@@ -1,4 +1,4 @@
-"""What can be seen of a run while it goes on: for the terminal, and for whoever scrapes the run's metrics.
+"""Holds the current state of a run: for the terminal, and for scrapers of the run's metrics.
 
 The run writes, and others read, also from other threads. So each field is replaced as a whole, and nothing here waits.
 """
@@ -31,15 +31,15 @@ class Phase:
         return self.name.partition(":")[0]
 
     def took_s(self, now: float) -> float:
-        """How long it lasted, or has lasted by now."""
+        """Return its duration so far, in seconds."""
         return (now if self.ended is None else self.ended) - self.began
 
     def left_s(self, now: float) -> float | None:
-        """What is left of its planned time; 0 once that is over, None where there is no plan."""
+        """Return the rest of its planned time, in seconds: 0 once that is over, None without a plan."""
         return None if self.lasts_s is None else max(0.0, self.lasts_s - self.took_s(now))
 
     def words(self, now: float) -> str:
-        """How far it is: "load: 12 of 30 s", "Spark: 7 s"."""
+        """Return its progress: "load: 12 of 30 s", "Spark: 7 s"."""
         took_s = self.took_s(now)
         if self.lasts_s is None:
             return f"{self.name}: {took_s:.0f} s" if took_s >= 1 else self.name
@@ -50,7 +50,7 @@ class Phase:
 
 @dataclass(slots=True)
 class Sight:
-    """What there is to see. Before a part of the run has begun, its part of this is empty."""
+    """Holds the state of a run. Until a part of the run has begun, its fields here are empty."""
 
     about: Mapping[str, str] = field(default_factory=dict)
     """Which run this is: its name, seed, target, runtime and workload."""
@@ -71,7 +71,7 @@ class Sight:
 
     @property
     def phase(self) -> Phase | None:
-        """What goes on now."""
+        """The phase that is under way; None between phases."""
         return self.phases[-1] if self.phases and self.phases[-1].ended is None else None
 
     def begin(self, name: str, lasts_s: float | None) -> Phase:

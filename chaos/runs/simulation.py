@@ -100,11 +100,11 @@ class _Sim:
     # What the run tells, as `squall.chaos.runs.run.Eyes`.
 
     def acknowledged(self, topic: str, partition: int, offset: int, value: int) -> None:
-        """As `Eyes.acknowledged`."""
+        """Pass an acknowledged record to the invariants."""
         self.watch.acknowledged(topic, partition, offset, payload.beginning(value), self.acks, self.min_isr)
 
     def stuck_now(self) -> list[str]:
-        """As `Eyes.stuck`."""
+        """Return, as the invariants see it, why the cluster does not converge."""
         self.stuck = list(self.watch.stuck())
         return self.stuck
 
@@ -163,7 +163,7 @@ class _Sim:
 
 
 class _Eyes:
-    """What the run reports to the simulation's invariants, as `Eyes`."""
+    """Passes the run's reports to the simulation's invariants, as an `Eyes`."""
 
     def __init__(self, sim: _Sim) -> None:
         self.acknowledged, self.stuck = sim.acknowledged, sim.stuck_now
@@ -172,11 +172,11 @@ class _Eyes:
         self._world = sim.world
 
     def settled(self) -> None:
-        """As `Eyes.settled`."""
+        """Let the invariants check the converged cluster."""
         self._final()
 
     def seals(self) -> Mapping[str, int]:
-        """As `Eyes.seals`."""
+        """Return the CRC-32 of the violations' file, if there are violations."""
         violations = self._world.violations
         return {VIOLATIONS: seal_of([violation_json(each) for each in violations])} if violations else {}
 
@@ -305,7 +305,7 @@ def _judge(sim: _Sim, troubles: list[str]) -> Judgement:
 
 
 def _troubles(sim: _Sim) -> list[str]:
-    """What ended the run early."""
+    """Return what ended the run early."""
     info: dict[str, Any] = sim.run.info if sim.run else {}
     found = []
     if "ended_ns" not in info:
@@ -316,9 +316,9 @@ def _troubles(sim: _Sim) -> list[str]:
 
 
 def failure_of(sim: _Sim, judgement: Judgement | None) -> tuple[Failure | None, tuple[str, ...]]:
-    """What is wrong with the broker: the most telling failure; None if nothing is known to be wrong.
+    """Return the failure that says most of the broker's bug; None if nothing is known to be wrong.
 
-    Of a broken invariant and a broker that ended by itself, what came first: the other one may follow from it.
+    If an invariant broke and a broker ended by itself, the first of both is returned: the other may follow from it.
     """
     broken = sim.world.violations
     lines = tuple(each.at(each.t - _load_began_s(sim)) for each in broken)
@@ -348,7 +348,7 @@ def failure_of(sim: _Sim, judgement: Judgement | None) -> tuple[Failure | None, 
 
 
 def _crash(words: str) -> tuple[str, str]:
-    """How a broker crashed: the error's name with the innermost function, and the error in full."""
+    """Return a broker's crash: the error's name with the innermost function, and the error in full."""
     found = list(re.finditer(r"^[ |+-]*([A-Z][\w.]*)(?::|$)", words, re.MULTILINE))
     frames = re.findall(r'File "[^"]*?broker/[^"]*", line \d+, in (\w+)', words)
     if not found:

@@ -1,4 +1,4 @@
-"""Where and how Spark runs while it judges."""
+"""Starts Spark for judging a run: its command, memory and Java."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from squall.chaos.toolchain.java import Java
 
 @dataclass(frozen=True, slots=True)
 class Spark:
-    """What was asked of it."""
+    """Holds the user's options for Spark."""
 
     master: str = "local[*]"
     """As Spark writes it: every core of this machine."""

@@ -33,7 +33,7 @@ def run_staged(command: Sequence[str], log: Path, limit_s: float, show: Show) ->
 
 
 def follow(program: subprocess.Popen[bytes], log: Path, limit_s: float, show: Show) -> int:
-    """As `run_staged`, of a program that runs already."""
+    """Follow a running program as `run_staged` does."""
     try:
         return _followed(program, log, limit_s, show)
     except BaseException:

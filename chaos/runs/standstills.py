@@ -27,12 +27,12 @@ class ClockPair(NamedTuple):
 
 
 def clocks() -> ClockPair:
-    """What the machine's clocks show now."""
+    """Read the machine's clocks now."""
     return ClockPair(time.monotonic_ns(), time.clock_gettime_ns(time.CLOCK_BOOTTIME))
 
 
 def still(before: ClockPair, now: ClockPair) -> dict[str, float] | None:
-    """What run.json says of the time between two looks; None where both came in time. `began`: ns, as in a history.
+    """Return run.json's entry for the time between two looks; None if both came in time. `began`: ns, as in a history.
 
     `s`: how long by the clock that counts suspensions. `suspended_s`: how much of it the machine was suspended.
     """

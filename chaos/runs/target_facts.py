@@ -1,7 +1,7 @@
-"""What a cluster that is not ours says of itself: what it speaks, which features it has, which settings it took.
+"""Asks a foreign cluster for its API versions, its features, and the settings that it took.
 
-Asked once, before the load. What it lacks is told in run.json and on the terminal; whether that matters is seen by what
-needs it.
+It is asked once, before the load. What it lacks is written to run.json and on the terminal; whether that matters is
+seen by what needs it.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ class Stranger:
 
 @dataclass(slots=True)
 class Target:
-    """What a cluster answered about itself."""
+    """Holds a cluster's answers about itself."""
 
     apis: dict[str, tuple[int, int]] = field(default_factory=dict)
     """API by name -> versions that both it and we speak."""
@@ -126,7 +126,7 @@ async def _ask(host: str, port: int, settings: Mapping[str, str], left_out: Iter
 
 
 def understood(answer: ApiVersionsResponse) -> Target:
-    """What an answer to ApiVersions says."""
+    """Decode an answer to ApiVersions."""
     theirs = {api.api_key: (api.min_version, api.max_version) for api in answer.api_keys}
     target = Target(features={each.name: each.max_version_level for each in answer.finalized_features})
     for key in sorted({*READING, *ASKING, *ASKED, ApiKey.INIT_PRODUCER_ID}):

@@ -1,1 +1,1 @@
-"""Where a cluster runs: processes, containers, simulation, or somebody else's."""
+"""Runs clusters: as processes, in containers, in simulation, or somebody else's."""

@@ -11,26 +11,26 @@ class Counting(Protocol):
     """A world that counts its brokers' calls."""
 
     def calls(self, node: int, op: CrashOp) -> int:
-        """How many calls of this kind a node has made since the cluster was made, over all its incarnations."""
+        """Return how many calls of this kind a node has made since the cluster was made, over all its incarnations."""
 
 
 class FakingTime(Protocol):
     """A world that can also bend a broker's clock from outside, without help from the broker."""
 
     async def fake_time(self, node: int, offset_ms: float) -> Evidence:
-        """As `Runtime.set_clock`, without a rate; `clock_words` reports it too. Refused if the cluster was not made for
-        it.
+        """Set a node's clock as `Runtime.set_clock` does, without a rate; `clock_words` reports it too. Refused if the
+        cluster was not made for it.
         """
 
 
 def counts_calls(runtime: object) -> TypeGuard[Counting]:
-    """Whether a world counts its brokers' calls.
+    """Return whether a runtime counts its brokers' calls.
 
-    Not by `isinstance`: since Python 3.12 that does not see methods that a world passes on by `__getattr__`.
+    Not by `isinstance`: since Python 3.12 that does not see methods that a runtime passes on by `__getattr__`.
     """
     return hasattr(runtime, "calls")
 
 
 def fakes_time(runtime: object) -> TypeGuard[FakingTime]:
-    """Whether a world can bend a broker's clock from outside."""
+    """Return whether a runtime can bend a broker's clock from outside."""
     return hasattr(runtime, "fake_time")

@@ -1,4 +1,4 @@
-"""What every world can do for a run: hold a cluster, inject faults into it, heal them, and report what it measured.
+"""Defines what every runtime does for a run: hold a cluster, inject faults into it, heal them, and report measurements.
 
 A runtime acts and measures; it decides nothing. The nemesis chooses targets and times, and judges whether the
 measurements are proof enough. Every act returns its `Evidence`: plain JSON, copied unchanged into nemesis.jsonl.
@@ -25,7 +25,9 @@ Evidence = dict[str, Json]
 
 
 class Act(StrEnum):
-    """What a runtime may be able to do. `Runtime.acts` lists what it can do; a plan that needs more is refused."""
+    """Names the acts that a runtime may be able to do. `Runtime.acts` lists those it can do; a plan that needs more is
+    refused.
+    """
 
     KILL = "kill"
     STOP = "stop"
@@ -48,7 +50,7 @@ class Act(StrEnum):
 
 
 class Stream(StrEnum):
-    """Which bytes of a link's connections: those its source sends, those its target answers, or both."""
+    """Selects bytes of a link's connections: those its source sends, those its target answers, or both."""
 
     THERE = "there"
     BACK = "back"
@@ -56,7 +58,7 @@ class Stream(StrEnum):
 
 
 class Manner(StrEnum):
-    """How a link is cut.
+    """Selects how a link is cut.
 
     REFUSE ends open connections and refuses new ones, always in both streams. DROP swallows bytes; when the cut is
     removed, the connections that lost bytes end. HOLD keeps bytes and delivers them late, when the cut is removed, as
@@ -166,7 +168,7 @@ class Loss:
 
 
 class FrameAct(StrEnum):
-    """What is done to one request or response."""
+    """Selects what is done to one request or response."""
 
     DROP = "drop"
     """It never arrives; the connection lives on. Of a request the broker knows nothing; a response's work is done."""
@@ -351,8 +353,9 @@ class Runtime(Protocol):
         """
 
     async def software(self, node: int) -> Evidence:
-        """Which software a running node is. Evidence: runs (what tells two versions apart: an image's id, a digest of a
-        program's files, or a version), by (who reports it), speaks (the node's own answer to ApiVersions).
+        """Identify the software of a running node. Evidence: runs (what tells two versions apart: an image's id, a
+        digest of a program's files, or a version), by (who reports it), speaks (the node's own answer to
+        ApiVersions).
         """
 
     async def upgrade_node(self, node: int) -> Evidence:
@@ -386,7 +389,7 @@ class Runtime(Protocol):
         """Bend a node's wall clock: the true time plus `offset_ms`, running at `rate` from now. 0 and 1.0 heal it."""
 
     def clock_words(self, node: int) -> Sequence[ClockWord]:
-        """What a node has reported of its wall clock since the first call of this method, in order. A node reports
+        """Return a node's reports of its wall clock since the first call of this method, in order. A node reports
         whenever its clock is bent anew, and every half second while the clock is bent.
         """
 
@@ -489,7 +492,7 @@ class Runtime(Protocol):
         """The node's trace.jsonl, over all its incarnations."""
 
     def log_path(self, node: int) -> Path:
-        """What the node printed, over all its incarnations."""
+        """Return the path of the node's output, over all its incarnations."""
 
     def data_path(self, node: int) -> Path:
         """The node's log directory."""

@@ -1,4 +1,5 @@
-"""What a disk loses unnoticed: the end of a partition's newest segment, a whole closed file, or bits of one.
+"""Damages disks unnoticed: cuts the end of a partition's newest segment, removes a whole closed file, or flips bits of
+one.
 
 The choice depends on paths and sizes alone, so real and simulated files are damaged alike. The quorum's own log is
 spared: Raft cannot cope with a voter that forgets its promises.

@@ -1,4 +1,5 @@
-"""Which address each node listens on, which proxy each link passes through, and the broker settings that follow."""
+"""Lays out a cluster's addresses: of each node's listeners and each link's proxy, and the broker settings that follow.
+"""
 
 from __future__ import annotations
 
@@ -63,7 +64,9 @@ class Layout:
         return (self.address(link),)
 
     def families(self) -> list[dict[Link, tuple[Address, Address]]]:
-        """Where each link's proxy listens, and where it leads. A link with several ways has one family for each way."""
+        """Return each link's proxy as (address it listens on, address it leads to). A link with several ways has one
+        family for each way.
+        """
         return [{link: (self.address(link), self.target(link)) for link in self.links()}]
 
     def target(self, link: Link) -> Address:
@@ -113,7 +116,7 @@ def links(nodes: tuple[int, ...], zones: tuple[str, ...]) -> tuple[Link, ...]:
 
 
 def zone_name(number: int) -> str:
-    """What a client zone is called, counted from 1: CLIENT, CLIENT2, CLIENT3, ..."""
+    """Return a client zone's name, counted from 1: CLIENT, CLIENT2, CLIENT3, ..."""
     return ZONE if number == 1 else f"{ZONE}{number}"
 
 

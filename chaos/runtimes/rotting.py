@@ -1,4 +1,4 @@
-"""Which bits of a file rot: it depends on its content alone, so real and simulated files rot alike."""
+"""Chooses the bits of a file that rot, by its content alone: so real and simulated files rot alike."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def rotten_bits(path: str, content: bytes | bytearray, bits: int, where: Where, 
 
 
 def _batches(content: bytes | bytearray) -> Iterator[int]:
-    """Where the batches of a segment begin, up to what is no batch."""
+    """Yield the positions at which a segment's batches begin, up to what is no batch."""
     at = 0
     while len(content) - at >= HEADER_SIZE:
         _, length, _, magic = HEADER.unpack_from(content, at)[:4]

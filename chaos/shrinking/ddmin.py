@@ -1,6 +1,6 @@
-"""Which of many things are needed: Zeller's and Hildebrandt's ddmin ("Simplifying and Isolating Failure-Inducing
-Input", 2002), with the complement step first, because most of what a failing plan holds has nothing to do with it.
-Pure.
+"""Finds which of many things are needed by Zeller's and Hildebrandt's ddmin ("Simplifying and Isolating
+Failure-Inducing Input", 2002), with the complement step first, because most of what a failing plan holds has nothing
+to do with it. Pure.
 """
 
 from __future__ import annotations

@@ -17,7 +17,7 @@ _GAPS_S = (0.0, 0.01, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0)
 
 
 def plainness(value: float) -> tuple[int, float]:
-    """What is smaller by this is plainer: digits that count, then the value."""
+    """Return a sort key: the smaller it is, the plainer is the number. Digits that count come first, then the value."""
     digits = f"{abs(value):.6f}".rstrip("0").rstrip(".").replace(".", "").strip("0")
     return len(digits), abs(value)
 
@@ -35,7 +35,7 @@ def plainer(value: float) -> list[float]:
 
 
 def less_idle_time(search: Search[Any]) -> None:
-    """What lies between two moments at which something begins or ends is shortened, the latest first."""
+    """Shorten the time between two moments at which something begins or ends, the latest first."""
     for index in range(len(_moments(search.values())) - 1, -1, -1):
         values = search.values()
         moments = _moments(values)
@@ -97,7 +97,7 @@ def _each(search: Search[Any], *path: str | int) -> None:
 
 
 def _place(values: Values, path: Sequence[str | int]) -> tuple[Any, Any]:
-    """What holds the thing at `path`, and its key there."""
+    """Return the container of the value at `path`, and its key there."""
     found: Any = values
     for name in path[:-1]:
         found = found[name]

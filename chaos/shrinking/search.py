@@ -52,7 +52,8 @@ class Search(Generic[F]):
         return values
 
     def attempt(self, values: Values) -> bool:
-        """Whether a plan of `values` fails in the same way; if so it is the best one now. OutOfBudget."""
+        """Try a plan of `values`. Returns whether it fails in the same way; if so it is the best one now. OutOfBudget.
+        """
         try:
             plan = make_plan(_completed(values), as_recorded=self._as_recorded)
         except (PlanError, ValueError):
@@ -73,7 +74,7 @@ class Search(Generic[F]):
         return self._known[key]
 
     def still_fails(self, values: Values) -> bool:
-        """As `attempt`, and true for the best plan itself."""
+        """Return whether a plan fails in the same way, as `attempt` does, and True for the best plan itself."""
         return self.attempt(values) or self._is_best(values)
 
     def _is_best(self, values: Values) -> bool:

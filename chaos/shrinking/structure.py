@@ -110,7 +110,7 @@ def _cut(values: Values, end_s: float) -> Values:
 
 
 def no_warm_up(search: Search[Any]) -> None:
-    """What came before the load becomes part of it: everything stands later by the length of the warm-up."""
+    """Make the time before the load part of it: everything happens later by the length of the warm-up."""
     values = search.values()
     later = values["warmup_s"]
     if not later or values.get("operations") is None:

@@ -49,7 +49,7 @@ def npm_here() -> str | None:
 
 
 def allure_here() -> bool:
-    """Whether Allure was fetched."""
+    """Return whether Allure was fetched."""
     return (cache_folder() / FOLDER).is_dir()
 
 

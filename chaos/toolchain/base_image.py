@@ -135,7 +135,9 @@ def _debootstrap(program: str, suite: str, root: Path, say: Say) -> None:
 
 
 def _mirror(suite: str) -> list[str]:
-    """Where this machine's own packages of this suite come from; nothing where apt does not say: debootstrap's own."""
+    """Return the mirror of this machine's own packages of this suite; nothing if apt does not say, for debootstrap's
+    own.
+    """
     try:
         said = run(["apt-get", "indextargets", "--format", "$(RELEASE) $(COMPONENT) $(REPO_URI)"], what="apt-get")
     except HarnessError:

@@ -19,7 +19,8 @@ Say = Callable[[str], None]
 
 
 def cache_folder() -> Path:
-    """Where tools and the registry of runs live: $SQUALL_CACHE, else squall/ in the user's cache folder."""
+    """Return the folder of tools and of the registry of runs: $SQUALL_CACHE, else squall/ in the user's cache folder.
+    """
     if given := os.environ.get("SQUALL_CACHE"):
         return Path(given).absolute()
     base = os.environ.get("XDG_CACHE_HOME")
@@ -66,7 +67,7 @@ def unpack_wheel(name: str, into: Path) -> None:
 
 
 def run(arguments: list[str], *, what: str, env: dict[str, str] | None = None, timeout_s: float = 900) -> str:
-    """What a program prints. HarnessError, beginning with `what`, unless it ends with 0 in time."""
+    """Run a program and return its output. HarnessError, beginning with `what`, unless it ends with 0 in time."""
     try:
         done = subprocess.run(
             arguments,

@@ -1,4 +1,4 @@
-"""Which containers of a compose file are brokers, and which broker each of them is.
+"""Finds the containers of a compose file that are brokers, and their node ids.
 
 The file itself is not parsed: Compose labels every container with the files that it was made from.
 """
@@ -61,7 +61,9 @@ def made_from(labels: Mapping[str, str]) -> Iterator[Path]:
 
 
 def node_of(container: Mapping[str, Any]) -> int:
-    """Which broker a container is: its label NODE, else the number at the end of its service's name; -1 for neither."""
+    """Return the broker id of a container: its label NODE, else the number at the end of its service's name; -1 for
+    neither.
+    """
     labels = _labels(container)
     if NODE in labels:
         return int(labels[NODE]) if labels[NODE].isdigit() else -1

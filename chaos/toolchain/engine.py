@@ -115,7 +115,7 @@ class Engine:
         return list(_call("list images", self._api.images, filters={"label": [label]}))
 
     def pull(self, reference: str) -> bool:
-        """Whether a registry answered with this image, all of it."""
+        """Pull an image. Returns whether a registry answered with all of it."""
         repository, _, tag = reference.rpartition(":")
         try:
             _call(f"pull {reference}", self._api.pull, repository, tag=tag)
@@ -159,7 +159,9 @@ class Engine:
         _call(f"name image {reference}", self._api.tag, image, repository, version, force=True)
 
     def forget_image(self, image: str) -> bool:
-        """Whether an image could be removed: one that containers or other images are made of cannot."""
+        """Remove an image. Returns whether that was possible: an image that containers or other images are made of
+        stays.
+        """
         try:
             _call(f"remove image {image}", self._api.remove_image, image, force=True)
         except EngineError as error:
@@ -169,7 +171,7 @@ class Engine:
         return True
 
     def output_of(self, image: str, command: Sequence[str], labels: Mapping[str, str]) -> str:
-        """What a command prints in a container without network. EngineError where it does not end with 0."""
+        """Return the output of a command in a container without network. EngineError if it does not end with 0."""
         what = f"run {command[0]} in image {image}"
         config = self._api.create_host_config(network_mode="none", cap_drop=["ALL"])
         made = _call(what, self._api.create_container, image, list(command), labels=dict(labels), host_config=config)
@@ -294,17 +296,17 @@ class Engine:
         _call(f"resume container {container[:12]}", self._api.unpause, container)
 
     def set_cpus(self, container: str, cpus: float) -> None:
-        """How many CPUs it may keep busy from now on.
+        """Limit the CPUs that a container may keep busy from now on.
 
-        Less than one is given a millisecond at a time, the least that the kernel gives: whoever works in short bursts
-        would use up no quota of a longer period, and not be slow at all.
+        A share below one is given a millisecond at a time, the least that the kernel gives: a process that works in
+        short bursts would use up no quota of a longer period, and not be slow at all.
         """
         period_us = CPU_PERIOD_US if cpus >= 1 else min(int(LEAST_QUOTA_US / cpus), CPU_PERIOD_US)
         limits = {"cpu_period": period_us, "cpu_quota": max(int(cpus * period_us), LEAST_QUOTA_US)}
         _call(f"limit container {container[:12]}", self._api.update_container, container, **limits)
 
     def run_in(self, container: str, command: Sequence[str]) -> str:
-        """What a command prints that root runs in a running container. EngineError where it does not end with 0."""
+        """Run a command as root in a running container and return its output. EngineError if it does not end with 0."""
         what = f"run {command[0]} in container {container[:12]}"
         made = _call(what, self._api.exec_create, container, list(command), user="0")["Id"]
         said = str(_call(what, self._api.exec_start, made).decode(errors="replace"))
@@ -346,7 +348,7 @@ class Engine:
         _unless_gone(f"remove container {container[:12]}", self._api.remove_container, container, force=True, v=True)
 
     def events(self, label: str) -> Any:
-        """What happens to containers with a label from now on, as an iterator with `close`. Waits for ever."""
+        """Return the events of containers with a label from now on, as an iterator with `close`. Waits for ever."""
         filters = {"label": [label], "type": ["container"]}
         return _call("listen to the engine", self._api.events, filters=filters, decode=True)
 

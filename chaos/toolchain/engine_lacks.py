@@ -1,4 +1,4 @@
-"""What a machine lacks for runs in containers, and how an ordinary user gets it."""
+"""Lists what a machine lacks for runs in containers, and how an ordinary user gets it."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ from squall.chaos.typed import typed
 
 
 def engine_lacks() -> list[Lack]:
-    """What is missing here for runs in containers, as far as one can know without pulling an image.
+    """Return what is missing here for runs in containers, as far as this is known without pulling an image.
 
-    An engine that was just installed is not yet everybody's, and has no images, which only root can make where no
-    registry answers.
+    An engine that was just installed is not yet everybody's, and has no images, which only root can make if no registry
+    answers.
     """
     if lacks := missing("run"):
         return [Lack(each) for each in lacks]
@@ -47,7 +47,7 @@ def reason(trouble: HarnessError) -> str:
 
 
 def _group_of(path: str) -> str:
-    """Who may use an engine that is there; else as it will be."""
+    """Return the group that may use an engine's socket, or will once there is one."""
     try:
         return grp.getgrgid(os.stat(path).st_gid).gr_name
     except (OSError, KeyError):

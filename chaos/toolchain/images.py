@@ -51,7 +51,7 @@ ASK_PYTHON = "import platform, sys; print('%d.%d' % sys.version_info[:2], platfo
 
 @dataclass(frozen=True, slots=True)
 class Images:
-    """What the engine calls them."""
+    """Holds the engine's names of our images."""
 
     broker: str
     toxiproxy: str

@@ -1,7 +1,7 @@
-"""Which Python will do, and which does it better: asked of each that is found, by ./squall and by `squall doctor`.
+"""Ranks Python interpreters: ./squall and `squall doctor` ask each that is found.
 
 As a program, with the interpreter in question and nothing of ours imported, it prints "RANK VERSION PATH", the lowest
-rank being the best, and ends with 1 where that interpreter will not do at all.
+rank being the best, and ends with 1 if that interpreter will not do at all.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ BEST, SLOWER, UNTRIED, NO_VENV = 1, 2, 3, 4
 
 
 def is_optimised(configured: str, prefix: str) -> bool:
-    """Whether a build is optimised by a profile, which is worth 5 to 20 % of a broker's CPU.
+    """Return whether a build is optimised by a profile, which is worth 5 to 20 % of a broker's CPU.
 
     configured: the arguments of its `configure`; prefix: where it is installed. The interpreters of distributions are,
     but Debian's do not say so: its packaging calls for the profile itself.
@@ -31,7 +31,7 @@ def optimised_here() -> bool:
 
 
 def rank(version: tuple[int, int], *, optimised: bool, has_venv: bool) -> int | None:
-    """How good an interpreter is: one of the ranks; None where it is too old."""
+    """Rank an interpreter; None if it is too old."""
     if version < OLDEST:
         return None
     if not has_venv:

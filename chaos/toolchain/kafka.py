@@ -39,7 +39,7 @@ class ApacheKafka:
     """As its own jar is named."""
 
     def command(self, main: str, arguments: Sequence[str], *, flags: Sequence[str] = ()) -> list[str]:
-        """What starts one of its programs: `flags` are the JVM's."""
+        """Return the command that starts one of its programs: `flags` are the JVM's."""
         return [self.java, *flags, "-cp", self.class_path, main, *arguments]
 
 
@@ -56,7 +56,7 @@ def apache_kafka(say: Say) -> ApacheKafka:
 
 
 def kafka_lacks() -> list[Lack]:
-    """What is missing here for an Apache Kafka to be started, or fetched and started."""
+    """Return what is missing here to start an Apache Kafka, or to fetch and start one."""
     lacks = []
     if java_here() is None:
         # Not the wheel's that Spark can do with: it lacks parts of a Java that Kafka asks for.
@@ -74,7 +74,7 @@ def kafka_lacks() -> list[Lack]:
 
 
 def jars_here() -> bool:
-    """Whether the jars that Maven fetches are in the cache folder."""
+    """Return whether the jars that Maven fetches are in the cache folder."""
     return (cache_folder() / f"kafka-{VERSION}").is_dir()
 
 
@@ -96,7 +96,7 @@ def second_kafka(given: str, first: ApacheKafka) -> ApacheKafka:
 
 
 def at_hand() -> bool:
-    """Whether a cluster could be started here without fetching anything."""
+    """Return whether a cluster could be started here without fetching anything."""
     return (bool(os.environ.get("KAFKA_HOME")) or jars_here()) and java_here() is not None
 
 

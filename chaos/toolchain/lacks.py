@@ -1,4 +1,4 @@
-"""What a machine lacks for a kind of run, all of it at once, and how to get it."""
+"""Lists all that a machine lacks for a kind of run, and how to get it."""
 
 from __future__ import annotations
 
@@ -31,7 +31,9 @@ def one_line(lacks: Sequence[Lack]) -> str:
 
 
 def remedy(lacks: Sequence[Lack]) -> str:
-    """How to get all of it; empty where there is no way. `squall setup` does root's part itself if root calls it."""
+    """Return the commands that get all of it; empty if there are none. `squall setup` does root's part itself if root
+    calls it.
+    """
     flags = list(dict.fromkeys(lack.flag for lack in lacks if lack.flag))
     line = one_line(lacks if os.getuid() else [lack for lack in lacks if not lack.flag])
     return "; then: ".join(

@@ -1,4 +1,5 @@
-"""What this machine has for Squall: found where it is, never fetched and never built. `squall doctor` tells it."""
+"""Lists what this machine has for Squall, found where it is, never fetched and never built. `squall doctor` prints it.
+"""
 
 from __future__ import annotations
 
@@ -64,7 +65,7 @@ def python_part(version: tuple[int, int], said: str, *, optimised: bool, better:
 
 
 def limits() -> list[Part]:
-    """What the machine and its administrator leave to us."""
+    """Return the limits of this machine and its administrator: CPUs, memory, disk and open files."""
     memory = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
     cpus = len(os.sched_getaffinity(0))
     files, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
@@ -153,7 +154,8 @@ def engine_part() -> Part:
 
 
 def compose_program() -> list[str] | None:
-    """What brings a compose file up: Debian's docker-compose, or the plugin of the `docker` program."""
+    """Return the command that brings a compose file up: Debian's docker-compose, or the plugin of the `docker` program.
+    """
     if shutil.which("docker-compose"):
         return ["docker-compose"]
     if shutil.which("docker") and not subprocess.run(["docker", "compose", "version"], capture_output=True).returncode:

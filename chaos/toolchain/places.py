@@ -1,4 +1,4 @@
-"""Where files stand that are no code, in a checkout or in an installed package; and of which commit it is.
+"""Finds files that are no code, in a checkout or in an installed package; and the commit that they are of.
 
 hatch_build.py runs this file by itself, so it imports nothing of ours.
 """
@@ -17,7 +17,7 @@ COMMIT_OF_WHEEL, COMMIT_OF_SDIST = SHARED / "commit", ROOT / "COMMIT"
 
 
 def is_checkout() -> bool:
-    """Whether this is a working copy, with tests and documentation."""
+    """Return whether this is a working copy, with tests and documentation."""
     return (ROOT / "pyproject.toml").is_file()
 
 

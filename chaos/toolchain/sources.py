@@ -51,7 +51,7 @@ def second_version(given: str, first: Path, *, hurt: bool = False) -> Path:
 
 
 def _layout(package: Path) -> str | None:
-    """How a broker reports what was done to its files; None if it has no file faults."""
+    """Return the layout in which a broker reports what was done to its files; None if it has no file faults."""
     tally = package / "faulted" / "tally.py"
     found = MAGIC.search(tally.read_text()) if tally.is_file() else None
     return found[1] if found else None

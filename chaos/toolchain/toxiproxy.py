@@ -43,7 +43,7 @@ def go_here() -> str | None:
 
 
 def _version(program: str) -> str:
-    """What the program calls itself; empty where it does not say."""
+    """Return the program's report of its version; empty if it reports none."""
     try:
         said = subprocess.run([program, "--version"], capture_output=True, text=True, timeout=10).stdout
     except (OSError, subprocess.TimeoutExpired):

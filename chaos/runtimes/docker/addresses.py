@@ -1,4 +1,4 @@
-"""Which network range a cluster gets, and who has which address in it."""
+"""Chooses a cluster's network range, and its members' addresses in it."""
 
 from __future__ import annotations
 

@@ -56,12 +56,12 @@ class Container:
 
     @property
     def death(self) -> Death | None:
-        """How its latest start ended. None while the container runs."""
+        """The end of its latest start; None while the container runs."""
         deaths = self._watch.deaths(self._id)
         return deaths[-1] if self.starts and len(deaths) >= self.starts else None
 
     async def died(self, timeout_s: float) -> Death | None:
-        """How its latest start ended. None if the container still runs after `timeout_s`."""
+        """Wait for the end of its latest start. None if the container still runs after `timeout_s`."""
         await until(lambda: self.death is not None, timeout_s, self._watch)
         return self.death
 

@@ -1,4 +1,4 @@
-"""How the docker runtime limits its brokers to a share of a CPU: by the quota of their container's control group."""
+"""Limits the docker runtime's brokers to a share of a CPU by the quota of their container's control group."""
 
 from __future__ import annotations
 
@@ -16,7 +16,8 @@ from squall.chaos.runtimes.real.cpus import Cpus
 
 @dataclass(slots=True)
 class Measured:
-    """What was measured: how long a limit was on, the CPU time used, and in how many periods the quota ran out."""
+    """Holds measurements of a limit: how long it was on, the CPU time used, and in how many periods the quota ran out.
+    """
 
     lasted_s: float = 0.0
     cpu_s: float = 0.0
@@ -68,7 +69,7 @@ class Quota:
 
 
 class Slowed(Protocol):
-    """What `QuotaCpus` needs of a runtime's node."""
+    """Represents a broker whose container `QuotaCpus` limits."""
 
     quota: Quota
 
@@ -78,7 +79,7 @@ class Slowed(Protocol):
 
 
 class QuotaCpus(Cpus):
-    """As `squall.chaos.runtimes.real.cpus.Cpus`."""
+    """Limits brokers by the quota of their containers' control groups."""
 
     def __init__(self, nodes: Mapping[int, Slowed]) -> None:
         self._nodes = nodes

@@ -18,7 +18,7 @@ NAMESPACE = "squall.namespace"
 
 @dataclass(frozen=True, slots=True)
 class Leftover:
-    """What is left of one run: containers and networks as (id, name), and the names of its volumes."""
+    """Lists what is left of one run: containers and networks as (id, name), and the names of its volumes."""
 
     run: str
     harness_alive: bool
@@ -111,7 +111,7 @@ def remove_all(engine: Engine, run: str) -> list[EngineError]:
 
 
 def harness_alive(label: str) -> bool:
-    """Whether the process named in a label still runs. An unreadable label names no process."""
+    """Return whether the process named in a label still runs. An unreadable label names no process."""
     try:
         pid, ticks, boot = label.split(":")
         return is_alive(ProcessId(int(pid), int(ticks), boot))

@@ -41,7 +41,7 @@ class Losses:
         self._next: _Change | None = None
 
     def has(self, name: str, link: Link) -> bool:
-        """Whether there is a loss of this name on a link."""
+        """Return whether a link has a loss of this name."""
         return (link, name) in self._rules
 
     async def add(self, name: str, link: Link, fault: Loss) -> None:

@@ -273,7 +273,7 @@ class Node(BrokerNode):
 
 
 def command(program: Sequence[str], *, hurt: bool, fake_time: bool = False) -> list[str]:
-    """What a broker's container runs: the program, whose output is appended to its log."""
+    """Return the command of a broker's container: the program, whose output is appended to its log."""
     program = (*before_program(f"{INSIDE}/{FILE}"), *program) if fake_time else program
     redirected = f'exec "$@" >>{INSIDE}/broker.log 2>&1'
     faults = ["--faults", f"{INSIDE}/faults"] if hurt else []

@@ -25,7 +25,7 @@ LOG_INSIDE = "/toxiproxy.log"
 
 
 def command(host: str) -> list[str]:
-    """What the container runs, at this address."""
+    """Return the command of the proxies' container, at this address."""
     redirected = f'LOG_LEVEL=warn exec "$@" >>{LOG_INSIDE} 2>&1'
     return ["sh", "-c", redirected, "sh", "toxiproxy-server", "-host", host, "-port", str(API_PORT)]
 
@@ -91,7 +91,7 @@ class Proxies(LinkProxies):
         await trio.to_thread.run_sync(self._links.reset)
 
     def hurt(self, link: Link) -> bool:
-        """Whether the link has a fault now."""
+        """Return whether the link has a fault now."""
         return self._links.hurt(link)
 
     @override

@@ -18,7 +18,7 @@ LOG_INSIDE, ROUTES_INSIDE = "/frame-relay.log", "/frame-relay.json"
 
 
 def command() -> list[str]:
-    """What the relay's container runs."""
+    """Return the command of the relay's container."""
     redirected = f'exec "$@" >>{LOG_INSIDE} 2>&1'
     return ["sh", "-c", redirected, "sh", "python", "-P", "-m", "squall.chaos.runtimes.real.frame_relay", ROUTES_INSIDE]
 

@@ -53,12 +53,14 @@ class TheirContainer:
         self.exits.append(NodeExit(self.id, 0, int(seen["ExitCode"]), time.monotonic_ns(), words))
 
     async def kill(self) -> Evidence:
-        """As `Runtime.kill`."""
+        """Kill the container's processes. Evidence: as `Runtime.kill`."""
         await self._must_be(NodeState.RUNNING, NodeState.PAUSED)
         return await self._end("SIGKILL", SIGNAL_S)
 
     async def stop(self, grace_s: float) -> Evidence:
-        """As `Runtime.stop_node`. Only the exit code shows whether the stop was controlled."""
+        """Stop the container. Only the exit code shows whether the stop was controlled. Evidence: as
+        `Runtime.stop_node`.
+        """
         await self._must_be(NodeState.RUNNING)
         ended = await self._end("SIGTERM", grace_s)
         return {**ended, "controlled": ended["code"] in IN_GOOD_ORDER, "said": ["exit code"]}
@@ -81,8 +83,8 @@ class TheirContainer:
         return {**told, "code": after["ExitCode"], "asked_ns": asked_ns, "ended_ns": time.monotonic_ns()}
 
     async def start(self) -> Evidence:
-        """As `Runtime.start_node`. A broker is ready once it answers at its advertised address and Metadata lists it
-        again.
+        """Start the container and wait until the broker is ready: it answers at its advertised address and Metadata
+        lists it again. Evidence: as `Runtime.start_node`.
         """
         asked_ns = time.monotonic_ns()
         await trio.to_thread.run_sync(self._engine.start, self._container)
@@ -109,7 +111,7 @@ class TheirContainer:
         return False
 
     async def pause(self) -> Evidence:
-        """As `Runtime.pause`: the engine freezes the whole container, and reports this."""
+        """Freeze the whole container; the engine reports this. Evidence: as `Runtime.pause`."""
         await self._must_be(NodeState.RUNNING)
         self._registration.hurt(self._container)
         asked_ns = time.monotonic_ns()
@@ -124,7 +126,9 @@ class TheirContainer:
         return {**told, "asked_ns": asked_ns, "paused_ns": paused_ns, "probe": silence.evidence()}
 
     async def activity(self) -> Evidence:
-        """As `Runtime.activity`: the engine tells the container's state, and the CPU time of its control group."""
+        """Measure what the broker has done: the engine reports the container's state, and the CPU time of its control
+        group. Evidence: as `Runtime.activity`.
+        """
         told: Evidence = {"node": self.id, "t_ns": time.monotonic_ns()}
         status = (await self._seen())["Status"]
         if status not in STATES:
@@ -133,7 +137,7 @@ class TheirContainer:
         return {**told, "state": "T" if status == "paused" else "R", "cpu_s": cpu_s}
 
     async def resume(self) -> Evidence:
-        """As `Runtime.resume`."""
+        """Let the container continue. Evidence: as `Runtime.resume`."""
         asked_ns = time.monotonic_ns()
         found = "T" if (await self._seen())["Status"] == "paused" else "R"
         if found == "T":

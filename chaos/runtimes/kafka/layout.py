@@ -1,4 +1,4 @@
-"""Where nodes of Apache Kafka listen, and how each is made to dial its peers through proxies.
+"""Lays out the listeners of Apache Kafka's nodes, and makes each dial its peers through proxies.
 
 Kafka has no map of peers: a node dials the host that its peer advertises to everybody. So this host is a name,
 `node-2`, and each node gets its own hosts file (`-Djdk.net.hosts.file`, JDK 9). There, a peer's name has the loopback
@@ -41,7 +41,7 @@ SMALL: Mapping[str, str] = {
 
 @dataclass(frozen=True, slots=True)
 class KafkaLayout(Layout):
-    """As `Layout`, with a listener for controllers. `proxies` has the addresses of a link's INTERNAL (or client's)
+    """Adds a listener for controllers to a layout. `proxies` has the addresses of a link's INTERNAL (or client's)
     proxy; that of its CONTROLLER proxy is at the same host.
     """
 

@@ -1,4 +1,4 @@
-"""How the process runtime limits its brokers to a share of a CPU."""
+"""Limits the process runtime's brokers to a share of a CPU."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from squall.chaos.runtimes.real.cpus import Cpus
 
 
 class ThrottledCpus(Cpus):
-    """As `squall.chaos.runtimes.real.cpus.Cpus`: the harness sends SIGSTOP and SIGCONT in turn, ten times a second."""
+    """Limits brokers with SIGSTOP and SIGCONT, which the harness sends in turn, ten times a second."""
 
     def __init__(self, nodes: Mapping[int, Node]) -> None:
         self._nodes = nodes

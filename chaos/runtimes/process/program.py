@@ -1,4 +1,4 @@
-"""What a broker's process runs: how it is set up and started, and what it reports of itself."""
+"""Sets up and starts the program of a broker's process, and reads its reports."""
 
 from __future__ import annotations
 
@@ -55,10 +55,12 @@ class Program(Protocol):
         """Begin to read its reports."""
 
     async def software(self, pid: int, came_up: Evidence) -> Evidence:
-        """As `Runtime.software`, but for what it speaks. came_up: what its `Words.ready` said."""
+        """Identify the running program. Evidence: as `Runtime.software`, without `speaks`. came_up: what its
+        `Words.ready` returned.
+        """
 
     def upgrade(self) -> Evidence:
-        """As `Runtime.upgrade_node`, of one that is down."""
+        """Make a program that is down run the second version next. Evidence: as `Runtime.upgrade_node`."""
 
 
 class OurProgram(Program):

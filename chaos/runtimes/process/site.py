@@ -32,7 +32,7 @@ Claim = Callable[[int], list[Address]]
 
 
 class Software(Protocol):
-    """Which broker software the processes run."""
+    """Makes the programs of a cluster's processes."""
 
     def place(self, plan: Blueprint, claim: Claim) -> Layout:
         """Choose every address. Refused for settings that the brokers would refuse."""
@@ -97,7 +97,7 @@ class Processes(Site):
 
     @property
     def api(self) -> Address:
-        """Where Toxiproxy's interface listens."""
+        """The address of Toxiproxy's API."""
         return self._api
 
     @override

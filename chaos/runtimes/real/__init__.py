@@ -1,1 +1,1 @@
-"""What the runtimes of real brokers share: files, probes, links through Toxiproxy, and disk faults."""
+"""Holds what the runtimes of real brokers share: files, probes, links through Toxiproxy, and disk faults."""

@@ -29,7 +29,7 @@ class Blueprint:
     controllers: tuple[int, ...]
 
     def links(self) -> tuple[Link, ...]:
-        """As `Runtime.links`."""
+        """Return every link, in the order of `Runtime.links`."""
         return links(self.nodes, self.zones)
 
     def files(self, node: int) -> NodeFolder:

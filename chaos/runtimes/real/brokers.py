@@ -38,7 +38,7 @@ class BrokerNode(Protocol):
         """HarnessError if it is in none of these states."""
 
     async def kill(self) -> Evidence:
-        """As `Runtime.kill`."""
+        """Kill a running or paused broker. Evidence: as `Runtime.kill`."""
 
     async def strike(self) -> None:
         """Send the signal that ends it."""
@@ -47,22 +47,22 @@ class BrokerNode(Protocol):
         """Wait until the signal has ended it."""
 
     async def stop(self, grace_s: float) -> Evidence:
-        """As `Runtime.stop_node`."""
+        """Shut down a running broker, and kill it after `grace_s` seconds. Evidence: as `Runtime.stop_node`."""
 
     async def software(self) -> Evidence:
-        """As `Runtime.software`, without `speaks`."""
+        """Identify its software. Evidence: as `Runtime.software`, without `speaks`."""
 
     async def upgrade(self) -> Evidence:
-        """As `Runtime.upgrade_node`."""
+        """Make a broker that is down run the second version next. Evidence: as `Runtime.upgrade_node`."""
 
     async def pause(self) -> Evidence:
-        """As `Runtime.pause`."""
+        """Stop a running broker where it is. Evidence: as `Runtime.pause`."""
 
     async def resume(self) -> Evidence:
-        """As `Runtime.resume`."""
+        """Let a paused broker continue. Evidence: as `Runtime.resume`."""
 
     async def activity(self) -> Evidence:
-        """As `Runtime.activity`."""
+        """Measure how much it has done so far. Evidence: as `Runtime.activity`."""
 
 
 Brokers = Mapping[int, BrokerNode]
@@ -83,7 +83,7 @@ def state_of(broker: BrokerNode) -> NodeState:
 
 
 def exits_of(brokers: Brokers) -> tuple[NodeExit, ...]:
-    """As `Runtime.exits`."""
+    """Return the brokers that have ended unasked so far, by time."""
     for each in brokers.values():
         each.poll()
     return tuple(sorted((gone for each in brokers.values() for gone in each.exits), key=lambda gone: gone.t_ns))

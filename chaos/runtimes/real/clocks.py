@@ -17,13 +17,13 @@ class Clocks(Protocol):
     """The clocks of a cluster's brokers."""
 
     def bend(self, node: int, offset_ms: float, rate: float) -> Evidence:
-        """As `Runtime.set_clock`."""
+        """Bend a broker's wall clock: the true time plus `offset_ms`, running at `rate` from now."""
 
     def fake(self, node: int, offset_ms: float) -> Evidence:
-        """As `FakingTime.fake_time`."""
+        """Bend a broker's wall clock from outside, by `offset_ms`."""
 
     def words(self, node: int) -> Sequence[ClockWord]:
-        """As `Runtime.clock_words`."""
+        """Return a broker's reports of its wall clock since the first call, in order."""
 
     def heal(self) -> None:
         """True every clock."""

@@ -1,4 +1,4 @@
-"""How a runtime limits the CPU share of its brokers."""
+"""Limits brokers to a share of a CPU: the port of a runtime's means for that."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ class Cpus(Protocol):
     """The CPUs of a cluster's brokers."""
 
     async def slow(self, name: str, node: int, share: float) -> Evidence:
-        """As `Runtime.slow_cpu`."""
+        """Limit a broker to `share` of a CPU (0 to 1). Evidence: as `Runtime.slow_cpu`."""
 
     async def heal(self, name: str, node: int) -> Evidence:
-        """As `Runtime.heal_cpu`."""
+        """Remove the limit of this name. Evidence: as `Runtime.heal_cpu`."""
 
     async def heal_all(self) -> None:
         """Remove every limit."""

@@ -29,9 +29,10 @@ class Disks:
         self._brokers, self._seed = brokers, seed
 
     async def lose_power(self, nodes: Sequence[int]) -> Evidence:
-        """As `Runtime.power_loss`, but peers notice the end, because connections are closed. Unsynced bytes are removed
-        once the processes have ended. Evidence also: through_bytes (bytes that count as written back because too many
-        were pending).
+        """Let nodes lose power at the same moment. Evidence: as `Runtime.power_loss`, and through_bytes (bytes that
+        count as written back because too many were pending).
+
+        Peers notice the end, because connections are closed. Unsynced bytes are removed once the processes have ended.
         """
         found = [self._brokers[node] for node in nodes]
         hurt = {node.id: _hurt(node, "power loss") for node in found}
@@ -51,7 +52,7 @@ class Disks:
         return {"nodes": lost, "asked_ns": asked_ns, "ended_ns": ended_ns}
 
     async def crash_at(self, node: int, op: CrashOp, nth: int, within_s: float) -> Evidence:
-        """As `Runtime.crash_at`."""
+        """Kill a broker just before its `nth` `op` from now on. Evidence: as `Runtime.crash_at`."""
         found = self._brokers[node]
         faults = _hurt(found, "crash points")
         found.must_be(NodeState.RUNNING)
@@ -74,7 +75,9 @@ class Disks:
         return {**told, "incarnation": incarnation, "asked_ns": asked_ns, "ended_ns": time.monotonic_ns()}
 
     async def fault(self, name: str, node: int, fault: DiskFault) -> Evidence:
-        """As `Runtime.fault_disk`. Evidence also: taken_over (whether the broker applies the fault already)."""
+        """Put a fault on a broker's disk. Evidence: as `Runtime.fault_disk`, and taken_over (whether the broker applies
+        the fault already).
+        """
         found = self._brokers[node]
         faults = _hurt(found, "disk faults")
         faults.add(name, fault)
@@ -83,7 +86,7 @@ class Disks:
         return {"fault": told, "taken_over": taken_over, "began_ns": time.monotonic_ns()}
 
     async def heal(self, name: str, node: int) -> Evidence:
-        """As `Runtime.heal_disk`."""
+        """Remove the fault of this name. Evidence: as `Runtime.heal_disk`."""
         found = self._brokers[node]
         faults = _hurt(found, "disk faults")
         number = faults.remove(name)
@@ -91,14 +94,16 @@ class Disks:
         return {"hits": 0 if number is None else faults.hits(number), "ended_ns": time.monotonic_ns()}
 
     async def rot(self, node: int, path_glob: str, bits: int, where: Where) -> Evidence:
-        """As `Runtime.rot`."""
+        """Flip bits in a closed segment. Evidence: as `Runtime.rot`."""
         found = self._brokers[node]
         rng = Random(repr((self._seed, "rot", node, found.files.incarnation)))
         rotten = await trio.to_thread.run_sync(rot, found.files.data, path_glob, bits, where, rng)
         return {**rotten, "t_ns": time.monotonic_ns()}
 
     async def damage(self, node: int, how: How, size: int) -> Evidence:
-        """As `Runtime.damage`. Writes that were pending for the damaged file are forgotten."""
+        """Damage the disk of a broker that is down. Writes that were pending for the damaged file are forgotten.
+        Evidence: as `Runtime.damage`.
+        """
         found = self._brokers[node]
         found.must_be(NodeState.DOWN)
         rng = Random(repr((self._seed, "damage", node, found.files.incarnation)))
@@ -108,7 +113,7 @@ class Disks:
         return {**told, "t_ns": time.monotonic_ns()}
 
     def calls(self, node: int, op: CrashOp) -> int:
-        """As `Counting.calls`."""
+        """Return how many calls of this kind the broker has made, over all its incarnations."""
         return _hurt(self._brokers[node], f"count of its {op}s").calls(op)
 
     async def heal_all(self) -> None:

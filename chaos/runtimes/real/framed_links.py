@@ -56,7 +56,7 @@ class FramedLinks:
         self._named: set[tuple[str, Link]] = set()
 
     async def ready(self) -> bool:
-        """Whether the relay answers."""
+        """Return whether the relay answers."""
         try:
             await self._ask({"do": "reset"})
         except HarnessError:
@@ -64,7 +64,7 @@ class FramedLinks:
         return True
 
     def has(self, name: str, link: Link) -> bool:
-        """Whether a fault of this name is on a link here."""
+        """Return whether a link has a fault of this name here."""
         return (name, link) in self._named
 
     async def add(self, name: str, link: Link, fault: Frames) -> None:

@@ -100,12 +100,12 @@ def traffic_frame(traffic: Traffic) -> tuple[bytes, int, int]:
 
 
 async def probe_traffic(host: str, port: int, traffic: Traffic, *, timeout_s: float) -> Probe:
-    """As `probe`, with a request of this traffic."""
+    """Probe a broker as `probe` does, with a request of this traffic."""
     return await _probe(host, port, [traffic_frame(traffic)], timeout_s)
 
 
 async def probe(host: str, port: int, *, timeout_s: float, pad_bytes: int = 0) -> Probe:
-    """Whether a broker answers ApiVersions there, and after how long. Raises nothing except cancellation."""
+    """Probe a broker with ApiVersions, and time its answer. Raises nothing except cancellation."""
     return await _probe(host, port, [(frame, API_VERSIONS, 0) for frame in probe_frames(pad_bytes)], timeout_s)
 
 
@@ -130,7 +130,7 @@ async def _probe(host: str, port: int, asked: Sequence[tuple[bytes, int, int]], 
 
 
 async def ending(host: str, port: int, *, timeout_s: float, spoil: bool, opened: Callable[[], None]) -> Probe:
-    """As `Runtime.ending`."""
+    """Watch a new connection until it ends. Returns what `Runtime.ending` returns."""
     asked = began = trio.current_time()
     how = "never open"
     with trio.move_on_after(timeout_s):
@@ -156,8 +156,8 @@ async def ending(host: str, port: int, *, timeout_s: float, spoil: bool, opened:
 
 
 async def speaks(host: str, port: int) -> dict[str, Any]:
-    """What a broker reports in ApiVersions: a digest of its APIs with their newest versions, which changes when any
-    version does, and the newest levels of its features. HarnessError if it does not answer within 5 s.
+    """Return a broker's report of itself in ApiVersions: a digest of its APIs with their newest versions, which changes
+    when any version does, and the newest levels of its features. HarnessError if it does not answer within 5 s.
     """
     from squall.broker.protocol.schema.api_versions import ApiVersionsRequest
 

@@ -17,7 +17,7 @@ from squall.chaos.runtimes.wire.frames import Traffic
 
 
 class LinkProxies(Protocol):
-    """What `Links` needs of a runtime's proxies."""
+    """Represents a runtime's proxies for `Links`."""
 
     async def add(self, name: str, link: Link, fault: LinkFault) -> None:
         """Put a fault on a link."""
@@ -29,10 +29,10 @@ class LinkProxies(Protocol):
         """Take every fault off every link."""
 
     def hurt(self, link: Link) -> bool:
-        """Whether the link has a fault now."""
+        """Return whether the link has a fault now."""
 
     def troubles(self) -> tuple[str, ...]:
-        """As `Runtime.troubles`."""
+        """Return the parts that ended unasked, as `Runtime.troubles`."""
 
 
 class Links:
@@ -43,22 +43,22 @@ class Links:
         self._proxies = proxies
 
     async def fault(self, name: str, link: Link, fault: LinkFault) -> Evidence:
-        """As `Runtime.fault_link`."""
+        """Put a fault on a link. Evidence: as `Runtime.fault_link`."""
         asked_ns = time.monotonic_ns()
         await self._hurtable().add(name, link, fault)
         told: Evidence = {"link": str(link), "fault": {"kind": type(fault).__name__, **asdict(fault)}}
         return {**told, "asked_ns": asked_ns, "began_ns": time.monotonic_ns()}
 
     async def heal(self, name: str, link: Link) -> Evidence:
-        """As `Runtime.heal_link`."""
+        """Remove the fault of this name from a link. Evidence: as `Runtime.heal_link`."""
         asked_ns = time.monotonic_ns()
         counted = await self._hurtable().remove(name, link)
         told: Evidence = {"link": str(link), "asked_ns": asked_ns, "ended_ns": time.monotonic_ns()}
         return {**told, **counted}
 
     async def reset(self, links: Sequence[Link]) -> Evidence:
-        """As `Runtime.reset_links`, but a connection without bytes on their way is closed, not reset. `reset` is None,
-        because only Toxiproxy knows how many connections there were.
+        """Reset every open connection over these links; one without bytes on their way is closed, not reset. Evidence:
+        as `Runtime.reset_links`, but `reset` is None, because only Toxiproxy knows how many connections there were.
 
         Toxiproxy's reset_peer is not used: of the open connections it ends only those that carry bytes at that moment.
         """
@@ -74,7 +74,7 @@ class Links:
             await self._proxies.reset()
 
     def troubles(self) -> tuple[str, ...]:
-        """As `Runtime.troubles`."""
+        """Return the proxies that ended unasked, as `Runtime.troubles`."""
         return self._proxies.troubles() if self._proxies is not None else ()
 
     def way(self, link: Link) -> Address:
@@ -82,11 +82,11 @@ class Links:
         return self._ways(link)[0]
 
     async def probe_traffic(self, link: Link, traffic: Traffic, timeout_s: float) -> Probe:
-        """As `squall.chaos.faults.acts.traffic.TellingTraffic.probe_traffic`, over the link's first way."""
+        """Probe the link's first way with a request of one kind of traffic."""
         return await inquiry.probe_traffic(*self._ways(link)[0], traffic, timeout_s=timeout_s)
 
     async def probe(self, link: Link, timeout_s: float, pad_bytes: int) -> Probe:
-        """As `Runtime.probe`. A link of several ways is whole if all of them answer, and cut if none does."""
+        """Probe a link. A link of several ways is whole if all of them answer, and cut if none does."""
         ways = self._ways(link)
         found: dict[int, Probe] = {}
 
@@ -100,7 +100,7 @@ class Links:
         return one_of([found[at] for at in range(len(ways))], hurt=hurt)
 
     async def ending(self, link: Link, timeout_s: float, spoil: bool, opened: Callable[[], None]) -> Probe:
-        """As `Runtime.ending`, over the link's first way."""
+        """Watch a new connection over the link's first way until it ends, as `Runtime.ending`."""
         return await inquiry.ending(*self._ways(link)[0], timeout_s=timeout_s, spoil=spoil, opened=opened)
 
     def _hurtable(self) -> LinkProxies:

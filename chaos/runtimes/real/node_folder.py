@@ -19,7 +19,7 @@ class NodeFolder:
 
     @property
     def log(self) -> Path:
-        """What the broker printed."""
+        """The path of the broker's output."""
         return self.path / "broker.log"
 
     @property
@@ -44,7 +44,7 @@ class NodeFolder:
 
     @property
     def incarnation(self) -> int:
-        """How often the node was started; 0 if never."""
+        """The number of starts of the node; 0 if it was never started."""
         try:
             return int((self.path / "incarnation").read_text())
         except FileNotFoundError:

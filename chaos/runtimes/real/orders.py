@@ -88,17 +88,17 @@ class NodeFaults:
     # ----------------------------------------------------------------------------------------------------- what came
 
     def taken_over(self, incarnation: int) -> bool:
-        """Whether this incarnation of the broker applies the latest order."""
+        """Return whether this incarnation of the broker applies the latest order."""
         head = head_of(self._tally())
         return head is not None and head.incarnation == incarnation and head.serial == self._serial
 
     def ran(self, incarnation: int) -> bool:
-        """Whether this incarnation of the broker ran on the files below this folder."""
+        """Return whether this incarnation of the broker ran on the files below this folder."""
         head = head_of(self._tally())
         return head is not None and head.incarnation == incarnation
 
     def hits(self, number: int) -> int:
-        """How many calls a fault failed or slowed."""
+        """Return how many calls a fault failed or slowed."""
         return count_of(self._tally(), number).hits
 
     def forget(self, inode: int) -> None:
@@ -106,7 +106,7 @@ class NodeFaults:
         (self.folder / "files" / str(inode)).unlink(missing_ok=True)
 
     def calls(self, op: CrashOp) -> int:
-        """How many calls of this kind the broker has made since its first start."""
+        """Return how many calls of this kind the broker has made since its first start."""
         return calls_of(self._tally(), op)
 
     def through_bytes(self) -> int:

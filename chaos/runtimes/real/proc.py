@@ -1,4 +1,4 @@
-"""What the kernel reports of a process, and how to name one process for all time."""
+"""Reads the kernel's reports of a process, and names one process for all time."""
 
 from __future__ import annotations
 

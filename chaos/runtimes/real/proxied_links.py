@@ -62,11 +62,11 @@ class ProxiedLinks:
         self._turn = threading.Lock()
 
     def has(self, link: Link) -> bool:
-        """Whether the link has a proxy here."""
+        """Return whether the link has a proxy here."""
         return link in self._proxies
 
     def hurt(self, link: Link) -> bool:
-        """Whether the link has a fault now."""
+        """Return whether the link has a fault now."""
         return bool(self._faults.get(link))
 
     def add(self, name: str, link: Link, fault: LinkFault) -> None:

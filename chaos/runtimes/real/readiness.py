@@ -49,13 +49,13 @@ async def _sees(address: Address, nodes: frozenset[int]) -> bool:
 
 
 class Probed(Protocol):
-    """What `silent_links` needs of a runtime."""
+    """Represents a runtime whose links `silent_links` probes."""
 
     def links(self) -> tuple[Link, ...]:
-        """As `Runtime.links`."""
+        """Return every link that can carry a fault."""
 
     async def probe(self, link: Link) -> Probe:
-        """As `Runtime.probe`."""
+        """Probe a link as `Runtime.probe`."""
 
 
 async def silent_links(runtime: Probed, within_s: float) -> list[Link]:

@@ -48,17 +48,19 @@ HEAL_S = 15.0
 
 
 class Site(Protocol):
-    """Where brokers run. It makes, starts and ends the brokers, their proxies, and whatever lies below them."""
+    """Makes, starts and ends the brokers, their proxies, and whatever lies below them: as processes, or in containers.
+    """
 
-    @property
-    def brokers(self) -> Brokers:
-        """The brokers that were made."""
+    brokers: Brokers
+    """The brokers that were made."""
 
     async def make(self) -> tuple[Layout, LinkProxies | None]:
         """Make everything, but start no broker. Refused for what cannot be made."""
 
     async def start_node(self, node: int, ready_s: float) -> Evidence:
-        """As `Runtime.start_node`."""
+        """Start a node that is down, and wait at most `ready_s` seconds until it is ready. Evidence: as
+        `Runtime.start_node`.
+        """
 
     async def bring_up(self, nodes: Sequence[int], ready_s: float) -> None:
         """Start nodes together and wait until each is ready. Raises the first error."""
@@ -259,11 +261,11 @@ class RealRuntime(Runtime, Counting, FakingTime):
         return await self._linked().probe(link, timeout_s, pad_bytes)
 
     async def connect(self, link: Link) -> Transport:
-        """As `squall.chaos.faults.acts.directions.ConnectingOver.connect`, over the link's first way."""
+        """Open a connection over the link's first way, through its faults. OSError if it is refused."""
         return await self.env("prober").connect(*self._linked().way(link))
 
     async def probe_traffic(self, link: Link, traffic: Traffic, *, timeout_s: float = 1.0) -> Probe:
-        """As `squall.chaos.faults.acts.traffic.TellingTraffic.probe_traffic`."""
+        """Probe a link with a request of one kind of traffic."""
         return await self._linked().probe_traffic(link, traffic, timeout_s)
 
     @override

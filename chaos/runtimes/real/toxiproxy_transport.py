@@ -35,7 +35,7 @@ class ToxiproxyError(HarnessError):
 
 
 class Answer:
-    """What the package expects of a response."""
+    """Holds a response as the package expects it."""
 
     def __init__(self, status_code: int, content: bytes) -> None:
         self.status_code, self.content = status_code, content

@@ -10,7 +10,7 @@ LEAVING = ("node_stopping", "node_stopped")
 
 
 class Leave(NamedTuple):
-    """How a broker left that was asked to stop, as it says itself. `said`: its words."""
+    """Describes how a broker left that was asked to stop, by its own report. `said`: its words."""
 
     controlled: bool
     """Its controller let it go."""

@@ -102,7 +102,7 @@ class Conversation(ABC):
 
     @abstractmethod
     def framed(self) -> bool:
-        """Whether the link has any protocol fault."""
+        """Return whether the link has any protocol fault."""
 
     @abstractmethod
     def hit(self, stream: Stream, api: int) -> OnLink | None:
@@ -160,7 +160,9 @@ class Conversation(ABC):
         return sum(api == frames.PRODUCE for _, api in self._waiting)
 
     def lingers_s(self, stream: Stream) -> float:
-        """How much later the end of a stream is passed on: a broker answers a held frame while it is connected."""
+        """Return by how many seconds the end of a stream is delayed: a broker answers a held frame only while it is
+        connected.
+        """
         if stream is Stream.BACK or not self._struck:
             return 0.0
         released = max(struck.came_ns / 1e9 + struck.held_ms / 1000 for _, struck in self._struck.values())

@@ -35,7 +35,7 @@ PRODUCE_VERSIONS = [(PRODUCE, version) for version in range(3, 14)]
 
 
 class Traffic(StrEnum):
-    """Whose requests they are, of those that brokers send each other: of followers, or to and among controllers."""
+    """Names the requests that brokers send each other: of followers, or to and among controllers."""
 
     REPLICATION = "replication"
     CONTROLLER = "controller"
@@ -93,7 +93,7 @@ class Framer:
 
     @property
     def holds(self) -> bool:
-        """Whether part of a frame waits here for its rest."""
+        """True if part of a frame waits here for its rest."""
         return bool(self._held)
 
     def follow(self, data: bytes) -> None:
@@ -159,7 +159,7 @@ class Framer:
 
     @property
     def lost(self) -> bool:
-        """Whether frames can no longer be found in this stream."""
+        """True if frames can no longer be found in this stream."""
         return self._lost
 
     def _is_none(self, head: bytearray) -> bool:
@@ -175,7 +175,7 @@ class Framer:
 
 
 def fetches_metadata(request: bytes) -> bool:
-    """Whether a Fetch request asks for the metadata log. False for one that cannot be read."""
+    """Return whether a Fetch request asks for the metadata log. False for one that cannot be read."""
     view = memoryview(request)[SIZE:]
     try:
         header = decode_request_header(view)
@@ -199,7 +199,7 @@ def produce_in(request: bytes) -> tuple[str | None, ProduceIn] | None:
 
 
 def said_in(request: bytes) -> str:
-    """What an EndTxn says: whose transaction ends how, and for which producer. Empty if it cannot be read."""
+    """Return an EndTxn in words: its transaction, how that ends, and its producer. Empty if it cannot be read."""
     view = memoryview(request)[SIZE:]
     try:
         header = decode_request_header(view)

@@ -32,7 +32,7 @@ class Child:
 
     @property
     def code(self) -> int | None:
-        """How it ended: the exit code, negative for a signal. None while it runs."""
+        """The exit code, negative for a signal; None while it runs."""
         return self._popen.poll()
 
     def signal(self, number: signal.Signals) -> None:

@@ -47,7 +47,7 @@ def free_ports(count: int, taken: Collection[int], rng: random.Random) -> list[i
 
 
 def is_free(port: int) -> bool:
-    """Whether a listener could have it now."""
+    """Return whether a listener could bind it now."""
     with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as sock:
         # As a broker's listener does: connections that a former one left in TIME_WAIT are in nobody's way.
         sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)

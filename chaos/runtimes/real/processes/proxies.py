@@ -112,7 +112,7 @@ class Proxies(LinkProxies):
             await trio.to_thread.run_sync(links.reset)
 
     def hurt(self, link: Link) -> bool:
-        """Whether there is a fault on it now."""
+        """Return whether the link has a fault now."""
         return any(links.hurt(link) for links in self._links)
 
     @override

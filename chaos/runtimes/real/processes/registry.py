@@ -1,7 +1,7 @@
-"""Which processes and ports belong to which run, so that what an interrupted run left behind can be found and ended.
+"""Registers the processes and ports of each run, so that what an interrupted run left behind can be found and ended.
 
-One JSON file a run in the cache folder. A process is ours where its pid, its start time and the boot are those noted,
-and its environment names the run: nothing else is ever signalled.
+There is one JSON file a run in the cache folder. A process is ours if its pid, its start time and the boot are those
+noted, and its environment names the run: nothing else is ever signalled.
 """
 
 from __future__ import annotations

@@ -22,7 +22,9 @@ TICKS_PER_S = os.sysconf("SC_CLK_TCK")
 
 @dataclass(slots=True)
 class Measured:
-    """What came of it. cpu_s: of all its threads; stopped_s: for which it was seen stopped at the end of its stop."""
+    """Holds measurements of a throttled process. cpu_s: of all its threads; stopped_s: for which it was seen stopped at
+    the end of its stop.
+    """
 
     lasted_s: float = 0.0
     stopped_s: float = 0.0
