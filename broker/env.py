@@ -44,6 +44,8 @@ class File(Protocol):
     Every call raises OSError as the operating system would (ENOSPC, EIO, ...).
     """
 
+    __slots__ = ()
+
     def pread(self, length: int, offset: int) -> bytes:
         """Up to `length` bytes from byte `offset`; fewer at the end of the file."""
 
@@ -70,7 +72,7 @@ class File(Protocol):
 
 
 class Space(NamedTuple):
-    """How large a volume is. Bytes."""
+    """Holds the size of a volume, in bytes."""
 
     total: int
     usable: int
@@ -115,6 +117,8 @@ class Transport(Protocol):
     Non-blocking calls never wait; the two waits never move data. All raise LinkClosed once the link has ended.
     """
 
+    __slots__ = ()
+
     peer: str
     """Where the other end is, as "host:port", for messages and traces."""
 
@@ -137,7 +141,7 @@ class Transport(Protocol):
         """End the connection; wakes both waits with LinkClosed. Idempotent."""
 
     def abort(self) -> None:
-        """As `close`, but by a reset: what was taken and not delivered yet is dropped (TCP's RST). Idempotent."""
+        """Close by a reset: what was taken and not delivered yet is dropped (TCP's RST). Idempotent."""
 
 
 class Listener(Protocol):
@@ -154,7 +158,11 @@ class Listener(Protocol):
 
 
 class Signal(Protocol):
-    """What one task waits for: another's word, or a moment. Cheaper than a cancel scope around an event."""
+    """Wakes the one task that waits for it, when it is set or at a time-out. Cheaper than a cancel scope around an
+    event.
+    """
+
+    __slots__ = ()
 
     def set(self) -> None:
         """Wake the task that waits; where none does, its next wait ends at once."""

@@ -133,7 +133,9 @@ class Node:
         self._retaining = False
 
     def address_of(self, node_id: int) -> tuple[str, int] | None:
-        """Where this node dials a peer: by its own map, else by the peer's registration, else by the list of voters."""
+        """Return the address at which this node dials a peer: by its own map, else by the peer's registration, else by
+        the list of voters.
+        """
         own = self.config.peers.get(node_id)
         if own is not None:
             return own.host, own.port
@@ -394,7 +396,7 @@ class Node:
             nursery.start_soon(self._remove, doomed)
 
     def _retain_for_a_turn(self, work: Iterator[bool]) -> bool:
-        """Whether there is more to do."""
+        """Do some of the work, and return whether there is more to do."""
         spent = 0
         for lost in work:
             cost = SEGMENTS_COST if lost else 1

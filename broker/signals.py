@@ -7,9 +7,12 @@ from math import inf
 
 import trio
 
+from squall.broker.env import Signal
+from squall.broker.overriding import override
 
-class EventSignal:
-    """As `squall.broker.env.Signal`. `timeout`: the Env's."""
+
+class EventSignal(Signal):
+    """Implements `squall.broker.env.Signal`. `timeout`: the Env's."""
 
     __slots__ = ("_event", "_set", "_timeout")
 
@@ -18,14 +21,14 @@ class EventSignal:
         self._set = False
         self._event: trio.Event | None = None
 
+    @override
     def set(self) -> None:
-        """As `Signal.set`."""
         self._set = True
         if self._event is not None:
             self._event.set()
 
+    @override
     async def wait(self, seconds: float = inf) -> bool:
-        """As `Signal.wait`."""
         assert self._event is None, "a signal has one waiter"
         if self._set:
             await trio.lowlevel.checkpoint()

@@ -138,7 +138,7 @@ class CommittedOffsetApis:
     # ------------------------------------------------------------------------------------------------------------ fetch
 
     def offset_fetch(self, request: fetch_wire.OffsetFetchRequest, slot: Slot) -> Any:
-        """What groups have committed: of some partitions, or of all."""
+        """Answer OffsetFetch: the committed offsets of groups, for some partitions or for all."""
         stable = request.require_stable
         if slot.version < BATCHED_FROM:
             return self._fetch_one(request, slot)
@@ -180,8 +180,8 @@ class CommittedOffsetApis:
         return self._ask(asked, lambda answers: made(making(answers)), tells_much=True)
 
     def _weight_of(self, asked: FetchOffsets) -> int:
-        """How much its answer would tell now: positions, and `CHARACTERS_OF_ONE` of their metadata count as one more.
-        Of many, only that they are.
+        """Return how much the answer would hold now: each position counts as one, and so do each `CHARACTERS_OF_ONE`
+        characters of its metadata. Of a large group only the number of positions counts.
         """
         known = self._coordinator.positions(asked.group_id)
         wanted = known if asked.partitions is None else asked.partitions

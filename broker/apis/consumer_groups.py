@@ -59,7 +59,7 @@ class ConsumerGroupApis:
         self._served = PROTOCOL in config.group_coordinator_rebalance_protocols
 
     def is_enabled(self) -> bool:
-        """Whether the cluster has finalized the feature, and this broker's settings permit the protocol."""
+        """Return whether the cluster has finalized the feature and this broker's settings permit the protocol."""
         return self._served and self._image.features.get(FEATURE, 0) >= 1
 
     def _ask(self, requests: Sequence[Any], respond: Any, *, tells_much: bool = False) -> Any:

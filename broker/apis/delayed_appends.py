@@ -39,7 +39,7 @@ class DelayedAppends(Generic[R]):
         self.bucket = -1
 
     def is_over(self) -> bool:
-        """Whether it is answered, or nobody waits for the answer."""
+        """Return whether the response has been sent or is no longer wanted."""
         return not self._owed
 
     def settled(self) -> None:

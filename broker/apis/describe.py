@@ -62,7 +62,7 @@ FIRST_WITH_SOFTWARE = 3
 
 @dataclass(slots=True)
 class AdminContext:
-    """What the answers are made from. `image` is this node's committed image, one object for the node's life."""
+    """Holds what the answers are made from. `image` is this node's committed image, one object for the node's life."""
 
     image: ClusterImage
     config: BrokerConfig
@@ -279,8 +279,8 @@ def _entries(
 def list_config_resources(
     context: AdminContext, request: list_wire.ListConfigResourcesRequest, version: int
 ) -> list_wire.ListConfigResourcesResponse:
-    """What has settings (KIP-1142): all kinds, unless some are named. Of groups and subscriptions, those that were
-    given any.
+    """List the resources that have settings (KIP-1142): of all types, unless the request names some. A group or a
+    subscription is listed only if it was given settings.
     """
     from squall.broker.protocol.schema import list_config_resources as list_wire
 

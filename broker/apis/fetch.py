@@ -172,7 +172,7 @@ class FetchApi:
         self._serve(slot, request)
 
     def handle_between_nodes(self, slot: Slot, view: memoryview, at: int) -> None:
-        """As `handle`, on the listener between brokers. Only this listener serves the control plane's logs. A client
+        """Handle Fetch on the listener between brokers. Only this listener serves the control plane's logs. A client
         that asks for one on another listener gets UNKNOWN_TOPIC_ID.
         """
         request = decode_fetch(view, at, slot.version)
@@ -313,8 +313,9 @@ class FetchApi:
         self._timers.add(fetch, deadline_ms)
 
     def _holds(self, fetch: DelayedFetch) -> bool:
-        """Whether its connection may park so many partitions more. One fetch is always held: it has at most as many
-        as this broker hosts, and a client with that many would ask again at once, without end.
+        """Return whether the connection may park that many more partitions. One fetch is always parked: it has at most
+        as many partitions as this broker hosts, and a client with that many would otherwise ask again at once,
+        without end.
         """
         conn = fetch.slot.conn
         held = self._parked.get(conn, 0)
@@ -452,8 +453,8 @@ def _want(find: Find, key: bytes, part: FetchPart) -> Want:
 
 
 def _stands_still(want: Want) -> bool:
-    """Whether a follower knows a partition's offsets and has all of its records. For an empty log the follower names
-    no epoch; an empty log cannot diverge.
+    """Return whether a follower knows a partition's offsets and has all of its records. For an empty log the follower
+    names no epoch; an empty log cannot diverge.
     """
     # Runs twice a fetch for every partition of a session, so it unpacks once and compares first what differs most.
     h, told = want.hosted, want.told

@@ -53,7 +53,7 @@ class CoordinatorFinder:
         )
 
     def log_of_groups_exists(self) -> bool:
-        """Whether groups can have a coordinator. If not, the creation of their log begins."""
+        """Return whether groups can have a coordinator. If not, start to create __consumer_offsets."""
         log = _LOGS[GROUP]
         if self._image.topic(log.name) is not None:
             return True

@@ -112,5 +112,5 @@ class Loggers:
 
 
 def id_of(resource: wire.AlterConfigsResource | wire.AlterConfigsResourceResponse) -> tuple[int, str]:
-    """What a resource and the answer about it have in common."""
+    """Return what identifies a resource in its request and in its response: its type and name."""
     return resource.resource_type, resource.resource_name

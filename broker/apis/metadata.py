@@ -131,9 +131,7 @@ def _refused(request: wire.MetadataRequest, error: ErrorCode, version: int) -> w
         wire.MetadataResponseTopic(error_code=error, name=topic.name or "", topic_id=topic.topic_id)
         for topic in request.topics or ()
     ]
-    return wire.MetadataResponse(
-        topics=topics, error_code=error if version >= FIRST_WITH_ERROR else ErrorCode.NONE
-    )
+    return wire.MetadataResponse(topics=topics, error_code=error if version >= FIRST_WITH_ERROR else ErrorCode.NONE)
 
 
 def asked_topics(request: wire.MetadataRequest, version: int) -> tuple[tuple[bytes, str | None], ...] | None:

@@ -169,8 +169,8 @@ class OffsetApis:
         return part
 
     def offset_for_leader_epoch(self, request: OffsetForLeaderEpochRequest, slot: Slot) -> OffsetForLeaderEpochResponse:
-        """Where an epoch ends here. A follower truncates by it, a consumer resumes by it (KIP-101, KIP-320). Only
-        leaders answer.
+        """Answer OffsetForLeaderEpoch: the end offset of an epoch in this log. A follower truncates to it, a consumer
+        resumes from it (KIP-101, KIP-320). Only leaders answer.
         """
         topics = []
         for topic in request.topics:

@@ -149,7 +149,7 @@ class ProduceApi:
         slot.parked = delayed
 
         def append(topics: Topics) -> int:
-            """When that was, in ms of the node's clock."""
+            """Append these batches, and return the time of it in ms of the node's clock."""
             now_ms, out, parked = self._append_some(slot.version, request.acks, topics, checked, refused)
             if results:  # the first topic of a later turn is the last one of the turn before
                 results[-1][1].extend(out.pop(0)[1])
@@ -311,7 +311,7 @@ def _count_errors(slot: Slot, results: Results) -> None:
 
 
 def _cost(h: Hosted | None) -> int:
-    """What an append there costs, in ordinary appends."""
+    """Return the cost of an append to this partition, in ordinary appends."""
     if h is None or not h.state.is_leader:
         return 1
     return FIRST_COSTS if h.log.epochs.must_be_written(h.state.leader_epoch) else 1

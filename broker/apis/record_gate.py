@@ -1,7 +1,7 @@
-"""Where a topic wants each record to be read before it is appended: compressed and large batches are read off the event
-loop. Small ones that are not compressed are left to the log, which reads them as it appends.
+"""Reads records before they are appended, for topics that ask for it: compressed and large batches are read off the
+event loop. Small ones that are not compressed are left to the log, which reads them as it appends.
 
-While a batch is read, nothing more is taken from the connection: requests of one connection take effect in their order.
+While a batch is read, no further request is taken from the connection: requests of one connection take effect in order.
 """
 
 from __future__ import annotations
@@ -40,7 +40,9 @@ class RecordGate:
         self._env, self._replicas, self._unpacking, self._start_soon = env, replicas, unpacking, start_soon
 
     def holds(self, slot: Slot, request: ProduceIn, by_ids: bool, go_on: Callable[[CheckedBatches], None]) -> bool:
-        """Whether a batch has to be read first. Then `go_on` is called once, when all have been."""
+        """Return whether a batch has to be read first. If so, `go_on` is called once, when all such batches have been
+        read.
+        """
         waiting = self._waiting(request, by_ids)
         if not waiting:
             return False

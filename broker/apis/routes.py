@@ -1,4 +1,4 @@
-"""Which handler answers which API: the table that dispatch reads."""
+"""Maps each API to its handler: the table that dispatch reads."""
 
 from __future__ import annotations
 

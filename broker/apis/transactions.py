@@ -270,7 +270,7 @@ class TransactionApis:
 
 
 class _Wanted:
-    """What a ListTransactions request asks for, but for its pattern."""
+    """Holds the filters of a ListTransactions request, without its pattern."""
 
     def __init__(self, request: list_wire.ListTransactionsRequest, now_ms: int) -> None:
         self._producers, self._states = set(request.producer_id_filters), set(request.state_filters)

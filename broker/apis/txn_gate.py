@@ -1,6 +1,8 @@
-"""Where a transaction begins in a partition: its coordinator is asked before the first batch is appended (P3, KIP-890).
+"""Verifies transactions: before the first batch of one is appended to a partition, its coordinator is asked (P3,
+KIP-890).
 
-While it is asked, nothing more is read from the connection: requests of one connection take effect in their order.
+While the coordinator is asked, no further request is taken from the connection: requests of one connection take effect
+in order.
 """
 
 from __future__ import annotations
@@ -41,7 +43,7 @@ Refused = dict[tuple[bytes, int], int]
 
 
 class Coordinators(Protocol):
-    """Where transactions' coordinators are asked."""
+    """Asks the coordinators of transactions."""
 
     async def ask(self, transaction: Enrolled, places: Sequence[Place], *, add: bool) -> Mapping[Place, ErrorCode]:
         """The coordinator's error for each partition."""
@@ -62,8 +64,8 @@ class Question(NamedTuple):
 
 
 def error_for_producer(error: ErrorCode, version: int) -> ErrorCode:
-    """What a client of a Produce version is told of a coordinator's error. NOT_ENOUGH_REPLICAS is one that every client
-    retries without asking for metadata.
+    """Return the error that a Produce version's client gets for a coordinator's error. Every client retries
+    NOT_ENOUGH_REPLICAS without asking for metadata.
     """
     if error in _UNREACHED:
         return ErrorCode.NOT_ENOUGH_REPLICAS
@@ -89,7 +91,7 @@ class TxnGate:
         self._env, self._replicas, self._coordinators, self._start_soon = env, replicas, coordinators, start_soon
 
     def holds(self, slot: Slot, request: ProduceIn, by_ids: bool, append: Callable[[Refused], None]) -> bool:
-        """Whether a coordinator has to be asked first. Then `append` is called once, when it has answered."""
+        """Return whether a coordinator has to be asked first. If so, `append` is called once, when it has answered."""
         questions, refused = self._questions(slot.version, request, by_ids)
         if not questions:
             if refused:
@@ -103,7 +105,9 @@ class TxnGate:
     def _questions(
         self, version: int, request: ProduceIn, by_ids: bool
     ) -> tuple[tuple[Enrolled, list[Question]] | None, Refused]:
-        """What is to be asked, and the batches of other producers than the first one: a transaction has only one."""
+        """Return the questions for the coordinator, and the refused batches of all producers but the first: a
+        transaction has only one producer.
+        """
         adds, wall_ms = version >= ADDS_FROM, self._env.wall_ms()
         find = self._replicas.by_id.get if by_ids else self._replicas.by_name.get
         asked: list[Question] = []
@@ -129,7 +133,9 @@ class TxnGate:
         return (transaction, asked) if transaction is not None and asked else None, refused
 
     def _must_agree(self, h: Hosted, adds: bool) -> bool:
-        """Whether the coordinator has a say: always in the second generation, where it learns of the partition so."""
+        """Return whether the coordinator has to agree: always with generation V2, because it learns of the partition by
+        this question.
+        """
         return adds or h.log.config.transaction_partition_verification_enable
 
     async def _ask(

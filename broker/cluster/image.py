@@ -1,4 +1,4 @@
-"""What the metadata log says about the cluster, as one value: brokers, topics, partitions, settings, features.
+"""Holds the state of the cluster that the metadata log describes: brokers, topics, partitions, settings, features.
 
 Every node holds one image and changes it only by `replay.replay`, one committed record at a time, so that all nodes at
 one offset hold equal images. Entities are immutable and replaced as a whole: a reader may keep one across a change.
@@ -105,7 +105,7 @@ class Topic:
 
 @dataclass(slots=True)
 class ImageDelta:
-    """What a run of records changed, with the values before it. The values after it are in the image."""
+    """Holds what a run of records changed, with the values before it. The values after it are in the image."""
 
     brokers: dict[int, Broker | None] = field(default_factory=dict)
     """Changed brokers: id to the registration before, None where there was none."""

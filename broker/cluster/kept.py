@@ -43,7 +43,7 @@ def remove(image: ClusterImage, record: Any) -> None:
 
 
 def quota(image: ClusterImage, record: records.ClientQuotaRecord) -> None:
-    """As `keep`, or as `remove` where the record says so itself."""
+    """Keep the quotas of this record's entity, or remove the one that the record removes."""
     entity = frozenset((part.entity_type, part.entity_name) for part in record.entity)
     key = (records.ClientQuotaRecord, entity, record.key)
     if record.remove:

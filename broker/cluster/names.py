@@ -1,4 +1,4 @@
-"""Which names a topic may have."""
+"""Checks topic names."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ NAME_CHARACTERS = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXY
 
 
 def name_fault(name: str) -> str | None:
-    """What is wrong with a topic's name; None if nothing is."""
+    """Return what is wrong with a topic's name; None if it is valid."""
     if not name:
         return "the empty string is not allowed"
     if name in (".", ".."):

@@ -84,7 +84,7 @@ class ControllerSettings:
         return enabled
 
     def min_insync_replicas(self, image: ClusterImage, topic: str) -> int:
-        """How many replicas must be in the ISR for acks=all, before it is capped by the replication factor."""
+        """Return how many replicas must be in the ISR for acks=all, before it is capped by the replication factor."""
         replicas: int = self.topic_setting(image, topic, "min.insync.replicas")
         return replicas
 

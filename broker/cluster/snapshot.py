@@ -20,7 +20,7 @@ LISTENER_PROTOCOL = 0
 
 
 def records_of(image: ClusterImage) -> list[Write]:
-    """What must be replayed, in this order, to get `image`."""
+    """Return the records that lead to `image` when they are replayed in this order."""
     return [
         *(Write(records.FeatureLevelRecord(name=name, feature_level=n), 0) for name, n in image.features.items()),
         *(Write(_broker_record(broker), register_broker_version(image)) for broker in image.brokers.values()),
@@ -99,7 +99,7 @@ def restored(found: Iterable[Any], offset: int, epoch: int) -> ClusterImage:
 
 
 def difference(old: ClusterImage, new: ClusterImage) -> ImageDelta:
-    """What has changed from `old` to `new`: as if the records in between had been replayed into `old`."""
+    """Return the changes from `old` to `new`, as if the records in between had been replayed into `old`."""
     delta = ImageDelta(features=old.features != new.features)
     for broker_id in dict.fromkeys([*old.brokers, *new.brokers]):
         if old.brokers.get(broker_id) != new.brokers.get(broker_id):

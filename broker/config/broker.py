@@ -376,7 +376,9 @@ class BrokerConfig:
 
     @property
     def bind_listeners(self) -> tuple[Endpoint, ...]:
-        """Where to listen. Without a host that is loopback only: opening to a network must be asked for."""
+        """Return the endpoints to listen on. Without a host that is loopback only: opening to a network must be asked
+        for.
+        """
         return tuple(Endpoint(e.name, e.host or "127.0.0.1", e.port) for e in self.listeners)
 
     @property
@@ -402,7 +404,7 @@ class BrokerConfig:
 
     @property
     def roll_jitter_ms(self) -> int:
-        """How much earlier than that, at most, by chance."""
+        """Return the maximum by which a segment is rolled earlier than that, in ms; each roll draws its own share."""
         return self.log_roll_jitter_ms if self.log_roll_jitter_ms is not None else self.log_roll_jitter_hours * HOUR_MS
 
     @property

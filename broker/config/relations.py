@@ -1,4 +1,4 @@
-"""Which settings of a node exclude each other. Each fault names the settings, their values and the reason."""
+"""Checks which settings of a node exclude each other. Each fault names the settings, their values and the reason."""
 
 from __future__ import annotations
 
@@ -12,7 +12,9 @@ if TYPE_CHECKING:
 
 
 class Related(Protocol):
-    """What of a configuration is looked at by name; times and sizes are looked up by their settings' names."""
+    """Represents a configuration of which some settings are read by name; times and sizes are looked up by their
+    settings' names.
+    """
 
     @property
     def process_roles(self) -> tuple[str, ...]: ...

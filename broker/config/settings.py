@@ -1,4 +1,4 @@
-"""What one setting is: its name, type, default and range, and how its text is read and written.
+"""Describes a setting: its name, type, default and range, and how its text is read and written.
 
 The names, types, defaults and ranges are those of Apache Kafka 4.2 where it has the setting. Types carry the codes of
 DescribeConfigs, so that a setting can describe itself on the wire.
@@ -70,7 +70,7 @@ class Endpoint(NamedTuple):
 
 
 class NodeAddress(NamedTuple):
-    """Where a node is reached."""
+    """Represents the address of a node."""
 
     node_id: int
     host: str

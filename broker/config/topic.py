@@ -141,7 +141,7 @@ FAMILIES: Mapping[str, tuple[str, ...]] = {
 
 
 class ConfigOp(IntEnum):
-    """What IncrementalAlterConfigs does to one setting."""
+    """Names what IncrementalAlterConfigs does to one setting."""
 
     SET = 0
     DELETE = 1
@@ -150,7 +150,7 @@ class ConfigOp(IntEnum):
 
 
 class ConfigSource(IntEnum):
-    """Where a value comes from: DescribeConfigs' ConfigSource."""
+    """Names where a value comes from: DescribeConfigs' ConfigSource."""
 
     TOPIC = 1
     DYNAMIC_BROKER = 2
@@ -328,7 +328,9 @@ def describe_topic(
 
 
 def source_of(name: str, overrides: Mapping[str, str], layers: Layers) -> ConfigSource:
-    """Where a topic-level setting has its value from, as CreateTopics tells it: a coarser setting's place counts."""
+    """Return the source of a topic-level setting's value, as CreateTopics reports it. A value of a coarser level counts
+    as that level's.
+    """
     if name in overrides:
         return ConfigSource.TOPIC
     below = BROKER_SYNONYMS.get(name)

@@ -53,7 +53,7 @@ class LocalController(Protocol):
         """Decide a request: the answer, or a `Later` if it must be committed first. Either may raise NotController."""
 
     async def decide(self, api_key: int, request: Any) -> Any:
-        """As `begin`, but wait for the answer."""
+        """Forward a request to the active controller, and wait for its answer."""
 
 
 class Forwarder:

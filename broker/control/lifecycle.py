@@ -205,6 +205,6 @@ class BrokerLifecycle:
 
 
 def is_registered(image: ClusterImage, broker_id: int, broker_epoch: int) -> bool:
-    """Whether the image holds this incarnation's registration."""
+    """Return whether the image holds this incarnation's registration."""
     broker = image.brokers.get(broker_id)
     return broker_epoch >= 0 and broker is not None and broker.epoch == broker_epoch

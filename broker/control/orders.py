@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 
 def orders_of(image: ClusterImage, delta: ImageDelta, broker_id: int) -> list[Order]:
-    """What `broker_id` has to do so that `delta`, which led to `image`, holds for its replicas.
+    """Return what `broker_id` has to do so that `delta`, which led to `image`, holds for its replicas.
 
     Brokers come first, because a leader does not wait for fenced brokers. Deletions come before a topic that may be
     created anew by the same name. Settings come last, when the replicas that they apply to are there. A larger min ISR
@@ -72,7 +72,7 @@ def become(
 
 
 def broker_view(image: ClusterImage) -> BrokerView:
-    """What an image says of the brokers."""
+    """Return what an image holds about the brokers."""
     brokers = image.brokers.values()
     return BrokerView(
         epochs={b.id: b.epoch for b in brokers},

@@ -1,4 +1,4 @@
-"""What this broker itself asks of the active controller, in Kafka's requests: ISR changes (KIP-497), producer ids."""
+"""Sends this broker's own requests to the active controller, in Kafka's form: ISR changes (KIP-497), producer ids."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which control plane a node has. The one place, besides the planes themselves, that knows them by name."""
+"""Chooses the control plane of a node. Besides the planes themselves, only this module knows them by name."""
 
 from __future__ import annotations
 

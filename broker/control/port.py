@@ -33,8 +33,8 @@ NOT_REGISTERED = -1
 
 @dataclass(frozen=True, slots=True)
 class BrokersChanged:
-    """Who is registered, with which broker epoch, who is fenced and who is shutting down. Comes before the orders that
-    rest on it.
+    """Holds which brokers are registered, with which broker epoch, which are fenced and which are shutting down. Comes
+    before the orders that rest on it.
     """
 
     brokers: BrokerView
@@ -158,7 +158,7 @@ class RegistrationFailed(Exception):
 
 
 class IsrAuthority(Protocol):
-    """Who decides on ISRs."""
+    """Decides on ISRs."""
 
     async def alter_isr(self, proposals: Sequence[IsrProposal]) -> Sequence[IsrAnswer]:
         """One answer for each partition that the controller decided on. Raises RequestRefused, and OSError if nobody
@@ -167,7 +167,7 @@ class IsrAuthority(Protocol):
 
 
 class ProducerIdSource(Protocol):
-    """Who hands out producer ids, each once in the cluster's life."""
+    """Hands out producer ids, each once in the cluster's life."""
 
     async def allocate_producer_ids(self) -> range:
         """A block of them for this broker alone. Raises RequestRefused, OSError."""
@@ -223,7 +223,7 @@ NodeHandler = Callable[[Any], Any]
 
 
 class ControlPlane(IsrAuthority, ProducerIdSource, Decider, Protocol):
-    """What a node asks of its control plane."""
+    """Provides what a node needs of its control plane."""
 
     @property
     def feed(self) -> ImageFeed:
@@ -239,10 +239,12 @@ class ControlPlane(IsrAuthority, ProducerIdSource, Decider, Protocol):
 
     @property
     def answered_at(self) -> float:
-        """When a controller last answered this node, by `env.mono()`; before the first answer, when the plane began."""
+        """Return when a controller last answered this node, by `env.mono()`; before the first answer, when the plane
+        began.
+        """
 
     def handlers(self) -> Mapping[int, NodeHandler]:
-        """What is served to other nodes, by api key, on the listener between brokers only."""
+        """Return the handlers of requests from other nodes, by API key, for the listener between brokers only."""
 
     def fetched_logs(self) -> Mapping[bytes, FetchHandler]:
         """Logs of the plane's own that other nodes fetch, by topic id, on the listener between brokers only."""

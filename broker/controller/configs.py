@@ -134,7 +134,9 @@ def _too_much(
 def _names_are_long(
     image: ClusterImage, request: wire.IncrementalAlterConfigsRequest | legacy_wire.AlterConfigsRequest
 ) -> bool:
-    """Whether the names of a request's resources are too much, in the records of all settings that it may alter."""
+    """Return whether the names of a request's resources are too long in total, in the records of all settings that it
+    may alter.
+    """
     size = 0
     for resource in request.resources:
         there = image.configs.get((resource.resource_type, resource.resource_name), ())
@@ -148,7 +150,7 @@ def long_characters(values: Iterable[str | None]) -> int:
 
 
 def too_many_characters() -> Refused:
-    """What a request with too many is answered."""
+    """Return the answer to a request with too many characters."""
     return Refused(
         ErrorCode.POLICY_VIOLATION,
         f"The settings of one request's resources may have at most {MOST_CHARACTERS:,} characters: send several.",

@@ -89,7 +89,7 @@ class Controller:
         self._balanced_ms = now_ms
 
     def command(self, now_ms: int) -> Command:
-        """What a decision made now may look at."""
+        """Return what a decision made now may look at."""
         return Command(self.image, self.sessions, self.settings, now_ms, self.next_offset, self._rng)
 
     def decide(self, api_key: int, request: Any, now_ms: int) -> Decision[Any]:
@@ -101,14 +101,14 @@ class Controller:
         return decision
 
     def bootstrap(self, now_ms: int, formatted: Sequence[Any] = ()) -> Decision[None]:
-        """What the first controller of a fresh cluster writes; `formatted`: see `features.bootstrap`."""
+        """Return the first records of a fresh cluster; `formatted`: see `features.bootstrap`."""
         return features.bootstrap(self.command(now_ms), formatted)
 
     def tick(self, now_ms: int) -> Decision[Any]:
-        """What time alone demands, one thing at a call: call again until there are no records.
+        """Decide what time alone demands, one thing at a call: call again until there are no records.
 
-        Call it at `next_tick_ms`. A gap of more than half a session's time means that this process stood still: nobody
-        could have been heard, so it counts against nobody.
+        Call it at `next_tick_ms`. A gap of more than half a session's time means that this process was stopped: it
+        could hear from no broker, so the gap counts against none.
         """
         gap = now_ms - self._ticked_ms
         self._ticked_ms = now_ms
@@ -125,7 +125,7 @@ class Controller:
         return decision
 
     def next_tick_ms(self, now_ms: int) -> int:
-        """When to call `tick` next: as soon as a session may be over, and ten times in each session's time."""
+        """Return when to call `tick` next: as soon as a session may be over, and ten times in each session's time."""
         regular_ms = now_ms + max(1, self.sessions.timeout_ms // TICKS_PER_SESSION)
         end_ms = self.sessions.next_end_ms(self.image)
         return regular_ms if end_ms is None else min(regular_ms, max(end_ms, now_ms + 1))

@@ -1,4 +1,4 @@
-"""What the controller answers and writes: commands become a `Decision`, and only replay changes the image."""
+"""Holds what the controller answers and writes: commands become a `Decision`, and only replay changes the image."""
 
 from __future__ import annotations
 

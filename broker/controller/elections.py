@@ -1,10 +1,10 @@
-"""How one partition changes: who leads, who is in the ISR, which epochs move (R1, R10, R11, E1).
+"""Decides how one partition changes: its leader, its ISR, its epochs (R1, R10, R11, E1).
 
-`PartitionChange` collects what is wanted and plans the record. The rules, in the order in which they are tried:
-a valid leader stays; the first acceptable replica of the ISR in replica order leads; where the ISR is empty, the first
-acceptable eligible leader replica (KIP-966), then the last known leader; where the topic allows unclean elections, the
-first acceptable replica leads, alone in the ISR and RECOVERING; otherwise nobody leads. Without eligible leader
-replicas the last member of an ISR is never removed: it alone is known to hold every committed record.
+`PartitionChange` collects what is wanted and plans the record. The rules, in the order in which they are tried: a valid
+leader stays; the first acceptable replica of the ISR in replica order leads; if the ISR is empty, the first acceptable
+eligible leader replica (KIP-966), then the last known leader; if the topic allows unclean elections, the first
+acceptable replica leads, alone in the ISR and RECOVERING; otherwise the partition has no leader. Without eligible
+leader replicas the last member of an ISR is never removed: it alone is known to hold every committed record.
 """
 
 # Eligible leader replicas are on in new clusters, as in Kafka since 4.1. Even so a power loss of the last in-sync
@@ -32,7 +32,7 @@ PARTITION_CHANGE_VERSION = 2
 
 
 class Election(Enum):
-    """Which replicas may be elected."""
+    """Names which replicas may be elected."""
 
     PREFERRED = "preferred"
     """Like ONLINE, but the preferred leader takes over from a valid one."""
@@ -200,5 +200,5 @@ def partition_change(command: Command, topic_id: bytes, index: int, before: Part
 
 
 def elr_enabled(image: ClusterImage) -> bool:
-    """Whether eligible leader replicas are finalized on."""
+    """Return whether eligible leader replicas are finalized on."""
     return image.features.get(ELR_FEATURE, 0) >= 1

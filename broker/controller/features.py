@@ -75,7 +75,7 @@ def supported() -> str:
 
 
 def bootstrap(command: Command, formatted: Sequence[Any] = ()) -> Decision[None]:
-    """What the first controller of a fresh cluster writes; nothing where it has been written.
+    """Return the first records of a fresh cluster; none if they have been written.
 
     `formatted`: the records that Kafka's own tool left for it, which then decide alone.
     """

@@ -1,4 +1,4 @@
-"""Where the replicas of new partitions go: leaders and followers spread evenly, racks apart, live brokers first (C1).
+"""Places the replicas of new partitions: leaders and followers spread evenly, racks apart, live brokers first (C1).
 
 Brokers stand in a ring that takes one of each rack in turn. Partition p is led by the p-th unfenced broker from a
 random start; its followers come from further on in the ring, by a distance that grows with every turn of the leaders,

@@ -115,7 +115,7 @@ def original_replicas(partition: PartitionImage) -> tuple[int, ...]:
 def list_reassignments(
     command: Command, request: list_wire.ListPartitionReassignmentsRequest
 ) -> Decision[list_wire.ListPartitionReassignmentsResponse]:
-    """What is on its way: of the named partitions, or, with none named, of all."""
+    """List the reassignments in progress: those of the named partitions, or all if none are named."""
     topics: dict[str, list_wire.OngoingTopicReassignment] = {}
     for name, index, partition in _asked(command.image, request):
         if is_reassigning(partition):

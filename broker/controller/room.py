@@ -1,4 +1,4 @@
-"""How many replicas each broker may host: every one of them costs open files, memory and time at each start."""
+"""Limits how many replicas each broker may host: every one of them costs open files, memory and time at each start."""
 
 from __future__ import annotations
 

@@ -1,8 +1,9 @@
-"""Which brokers are alive, as the active controller sees it: when each last made contact and how far it has read.
+"""Keeps the sessions of brokers, as the active controller sees them: when each last made contact and how far it has
+read.
 
-This is soft state, known to the active controller alone and never written down: a new controller begins by giving
-every broker a fresh session (R13), but for its predecessor, which it has heard as a voter. What follows from it,
-fencing and unfencing, is decided elsewhere and goes through the log.
+This is soft state, known to the active controller alone and never written down: a new controller begins by giving every
+broker a fresh session (R13), but for its predecessor, which it has heard as a voter. What follows from it, fencing and
+unfencing, is decided elsewhere and goes through the log.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class SessionChange:
-    """What one command of a broker says about its session."""
+    """Holds what one command of a broker changes in its session."""
 
     broker_id: int
     metadata_offset: int

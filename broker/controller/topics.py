@@ -80,7 +80,7 @@ def _partitions_asked(topic: create_wire.CreatableTopic, default: int) -> int:
 
 
 class _Shared:
-    """What the topics of one request have in common: it is worked out once, because there may be thousands of them."""
+    """Holds what the topics of one request share: it is worked out once, because there may be thousands of them."""
 
     def __init__(self, command: Command) -> None:
         self._command = command

@@ -1,4 +1,4 @@
-"""Which partition of a coordinator's log a key belongs to: Kafka's `Utils.abs(key.hashCode()) % partitions`."""
+"""Maps a key to its partition of a coordinator's log: Kafka's `Utils.abs(key.hashCode()) % partitions`."""
 
 from __future__ import annotations
 

@@ -84,7 +84,7 @@ class _Matching:
         """Characters and states that were looked at: what it has cost so far, whatever the machine."""
 
     def has(self, name: str) -> bool:
-        """Whether the whole name is described."""
+        """Return whether the expression matches the whole name."""
         steps = self._steps
         self.spent += len(name)
         now = self._reached(self._first, True, not name)
@@ -103,7 +103,7 @@ class _Matching:
         return bool(now & self._last)
 
     def _led(self, now: int, char: str, *, is_end: bool) -> int:
-        """Where a character leads from all states of `now`."""
+        """Return the states that a character leads to from all states of `now`, as a bit set."""
         led, left = 0, now & self._all_having(char)
         self.spent += left.bit_count()
         while left:
@@ -194,7 +194,7 @@ class Pattern:
     # --------------------------------------------------------------------------------------------------------- matching
 
     def matches(self, name: str) -> bool:
-        """Whether the whole name is one that the expression describes."""
+        """Return whether the expression matches the whole name."""
         return self.among((name,)) == [name]
 
     def among(self, names: Iterable[str]) -> list[str]:
@@ -203,7 +203,7 @@ class Pattern:
         return [name for name in names if matching.has(name)]
 
     def search(self, names: Sequence[str]) -> Search:
-        """As `among`, to be done in turns."""
+        """Return a search for the names that `among` would return, to be done in parts."""
         return Search(self._matching(), names)
 
     def _matching(self) -> _Matching:
@@ -277,7 +277,7 @@ class Pattern:
         return first, after
 
     def _skip(self, one: int, other: int) -> None:
-        """What stands between them may be left out."""
+        """Add a way around the piece from `one` to `other`: it is optional."""
         self._link(one, other)
 
     def _again(self, begins: int) -> tuple[int, int]:

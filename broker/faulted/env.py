@@ -8,6 +8,7 @@ from collections.abc import Callable, Sequence
 
 from squall.broker.env import Buffer, File, Listener
 from squall.broker.faulted.files import FaultedFs
+from squall.broker.overriding import override
 from squall.broker.real_env import RealEnv, RealTransport
 
 Gate = Callable[[str, str], None]
@@ -22,30 +23,30 @@ class FaultedTransport(RealTransport):
         super().__init__(sock, peer)
         self._gate = gate
 
+    @override
     def send(self, pieces: Sequence[Buffer], *, more: bool = False) -> int:
-        """As `Transport.send`."""
         self._gate("send", self.peer)
         return super().send(pieces, more=more)
 
+    @override
     def send_file(self, file: File, offset: int, length: int) -> int:
-        """As `Transport.send_file`."""
         self._gate("send", self.peer)
         return super().send_file(file, offset, length)
 
 
-class FaultedListener:
-    """As `Listener`."""
+class FaultedListener(Listener):
+    """Accepts connections whose sends a crash may strike at."""
 
     def __init__(self, inner: Listener, gate: Gate) -> None:
         self._inner, self._gate = inner, gate
         self.port = inner.port
 
+    @override
     async def accept(self) -> FaultedTransport:
-        """As `Listener.accept`."""
         return _with_gate(await self._inner.accept(), self._gate)
 
+    @override
     def close(self) -> None:
-        """As `Listener.close`."""
         self._inner.close()
 
 
@@ -80,10 +81,10 @@ class FaultedEnv(RealEnv):
         self._gate = fs.wrongs.gate
         fs.wrongs.watch()
 
+    @override
     async def listen(self, host: str, port: int) -> FaultedListener:  # type: ignore[override]
-        """As `Env.listen`."""
         return FaultedListener(await super().listen(host, port), self._gate)
 
+    @override
     async def connect(self, host: str, port: int) -> FaultedTransport:
-        """As `Env.connect`."""
         return _with_gate(await super().connect(host, port), self._gate)

@@ -1,4 +1,4 @@
-"""Files and names below a broker's log directories, each change noted first: `squall.broker.real_env`'s, with faults.
+"""Files and names below a broker's log directories, each change noted first: `squall.broker.real_files`, with faults.
 
 What processes see is what is in the real files: reads and sendfile are those of the real ones. Paths outside of the
 log directories are none of our business.
@@ -15,7 +15,8 @@ from squall.broker.env import Buffer
 from squall.broker.faulted.journal import FileJournal
 from squall.broker.faulted.names import NameChange, NamesJournal
 from squall.broker.faulted.wrongs import TRUNCATION, Wrongs, failure
-from squall.broker.real_env import RealFile, RealFs
+from squall.broker.overriding import override
+from squall.broker.real_files import RealFile, RealFs
 
 
 class Inode:
@@ -39,15 +40,15 @@ class FaultedFile(RealFile):
         super().__init__(fd)
         self._fs, self._inode, self._path = fs, inode, path
 
+    @override
     def append(self, data: Buffer) -> int:
-        """As `File.append`."""
         self._fs.before_write(self._path, len(data))
         with self._fs.wrongs.lock:
             self._fs.note_write(self._inode, self._end, len(data), self._end)
             return super().append(data)
 
+    @override
     def pwrite(self, data: Buffer, offset: int) -> None:
-        """As `File.pwrite`."""
         size = self.size()
         self._fs.before_write(self._path, max(0, offset + len(data) - size))
         with self._fs.wrongs.lock:
@@ -55,15 +56,16 @@ class FaultedFile(RealFile):
             self._fs.note_write(self._inode, offset, len(data), size, replaced)
             super().pwrite(data, offset)
 
+    @override
     def truncate(self, size: int) -> None:
-        """As `File.truncate`."""
         self._fs.before_write(self._path, TRUNCATION)
         with self._fs.wrongs.lock:
             self._fs.note_cut(self._inode, self._fd, size)
             super().truncate(size)
 
+    @override
     def fsync(self) -> None:
-        """As `File.fsync`. One that fails gives up for good what it should have made durable, as Linux does."""
+        """Make data durable. An fsync that fails gives up for good what it should have made durable, as Linux does."""
         wrongs, inode = self._fs.wrongs, self._inode
         wrongs.gate("fsync", self._path)
         wrongs.delayed("fsync")
@@ -80,8 +82,8 @@ class FaultedFile(RealFile):
             if not inode.gone:
                 self._fs.synced(inode, mark)
 
+    @override
     def close(self) -> None:
-        """As `File.close`."""
         was_open = self._fd >= 0
         super().close()
         if was_open:
@@ -126,7 +128,7 @@ class FaultedFs(RealFs):
             self._write_back(next(iter(self._waiting)))
 
     def note_cut(self, inode: Inode, fd: int, size: int) -> None:
-        """As `note_write`, of a truncation."""
+        """Note a truncation in the inode's journal; the lock is held."""
         before = os.fstat(fd).st_size
         if inode.gone or before == size and inode.journal.is_clean:
             return
@@ -214,8 +216,8 @@ class FaultedFs(RealFs):
         self._kept += 1
         return self._kept, f"{self._folder}/kept/{self._kept}"
 
+    @override
     def open(self, path: str, *, create: bool = False, truncate: bool = False) -> RealFile:
-        """As `Fs.open`."""
         path = os.path.abspath(path)
         if not self._in_ours(path):
             return super().open(path, create=create, truncate=truncate)
@@ -235,8 +237,8 @@ class FaultedFs(RealFs):
                 os.close(fd)
                 raise
 
+    @override
     def mkdirs(self, path: str) -> None:
-        """As `Fs.mkdirs`."""
         path = os.path.abspath(path)
         if not self._in_ours(path):
             super().mkdirs(path)
@@ -248,8 +250,11 @@ class FaultedFs(RealFs):
                 self._journal(directory).note(NameChange("create", name))
                 os.mkdir(path)
 
+    @override
     def rename(self, old: str, new: str) -> None:
-        """As `Fs.rename`. From one directory to another it is durable at once: brokers do not do that."""
+        """Rename durably if it is from one directory to another: brokers do not do that. Otherwise the name is not
+        durable before `fsync_dir`.
+        """
         old, new = os.path.abspath(old), os.path.abspath(new)
         directory, name = os.path.split(old)
         if not self._in_ours(old) or os.path.dirname(new) != directory:
@@ -268,8 +273,8 @@ class FaultedFs(RealFs):
                 self._journal(directory).note(NameChange("rename", name, os.path.basename(new)))
             os.replace(old, new)
 
+    @override
     def remove(self, path: str) -> None:
-        """As `Fs.remove`."""
         path = os.path.abspath(path)
         if not self._in_ours(path):
             super().remove(path)
@@ -286,8 +291,9 @@ class FaultedFs(RealFs):
         self._journal(directory).note(NameChange("remove", name, kept=kept))
         os.rename(path, beside)
 
+    @override
     def remove_dir(self, path: str) -> None:
-        """As `Fs.remove_dir`: each name below it by itself, the innermost first."""
+        """Remove each name below the directory by itself, the innermost first."""
         path = os.path.abspath(path)
         if not self._in_ours(path):
             super().remove_dir(path)
@@ -303,8 +309,11 @@ class FaultedFs(RealFs):
                 raise failure(errno.ENOENT, path)
             self._take_away(path)
 
+    @override
     def fsync_dir(self, path: str) -> None:
-        """As `Fs.fsync_dir`. After one that failed a later one makes all names durable: kinder than for bytes."""
+        """Make the directory's names durable. After a call that failed, a later one makes all names durable: kinder
+        than for bytes.
+        """
         path = os.path.abspath(path)
         if not self._is_ours(path):
             super().fsync_dir(path)

@@ -1,11 +1,11 @@
-"""What of one file is not durable yet, written down beside it, so that it can be taken back when the power is lost.
+"""Notes what of one file is not durable yet, so that it can be taken back when the power is lost.
 
 The files themselves are always what processes see, as a page cache is. A file's journal holds each write and truncation
 since the last fsync as what it replaced, noted before it is done: an append costs 29 bytes. It survives the process as
-the page cache does, so that SIGKILL loses nothing, at whatever moment and from a stopped process too; a power loss
-(`squall.broker.faulted.losses`) is what undoes it.
+the page cache does, so that SIGKILL loses nothing, at whatever moment and from a stopped process too; only a power loss
+(`squall.broker.faulted.losses`) undoes it.
 
-A file's journal has the name of its inode: renaming the file needs no word about it.
+A file's journal has the name of its inode: renaming the file needs no entry in it.
 """
 
 # Rejected: unsynced bytes in the broker's memory. Each end of the process would be a power loss then. With a journal,
@@ -75,7 +75,7 @@ class FileJournal:
         self._note(CUT, size, 0, size_before, replaced)
 
     def mark(self) -> int:
-        """Where the journal ends now: what an fsync that begins now covers."""
+        """Return the journal's end: an fsync that begins now covers all before it."""
         return self._base + self._end
 
     def synced(self, mark: int) -> None:

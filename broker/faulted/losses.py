@@ -28,7 +28,7 @@ SECTOR = 512
 
 @dataclass(slots=True)
 class Loss:
-    """What was pending, and what is gone of it. torn: writes that survived in part."""
+    """Counts what was pending and what of it is lost. torn: writes that survived in part."""
 
     bytes_pending: int = 0
     bytes_lost: int = 0
@@ -163,7 +163,7 @@ def _lose_bytes(path: str, changes: Sequence[Change], rng: random.Random, loss: 
 
 
 def _draw(content: bytearray, change: Change, data: bytes, fate: float, rng: random.Random, loss: Loss) -> None:
-    """What becomes of one change."""
+    """Apply a draw of fate to one change: it is lost, survives in part, or survives."""
     loss.bytes_pending += len(data)
     if fate < SURVIVES:
         _redo(content, change, data)

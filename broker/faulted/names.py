@@ -1,4 +1,4 @@
-"""Which names in one directory are not durable yet, written down, so that they can be taken back.
+"""Notes which names in one directory are not durable yet, so that they can be taken back.
 
 As with bytes, the directory itself is what processes see. What a removal or a renaming takes away is kept under a
 number of its own until the directory is synced. One JSON line for each change, before it is done.

@@ -1,8 +1,8 @@
-"""What the harness wants of a broker's disk: the control file, `control` in the faults folder.
+"""Reads what the harness wants of a broker's disk: the control file, `control` in the faults folder.
 
-JSON, replaced by renaming: {"serial": 7, "limit_bytes": 268435456, "faults": [...], "crash": null}. The broker looks
-at it every 10 ms and writes the serial of what it has taken over into its tally. Each fault has a number of its own,
-from 1, never used again on this node:
+JSON, replaced by renaming: {"serial": 7, "limit_bytes": 268435456, "faults": [...], "crash": null}. The broker looks at
+it every 10 ms and writes the serial of what it has taken over into its tally. Each fault has a number of its own, from
+1, never used again on this node:
 
     {"number": 1, "kind": "fail", "errno": "EIO", "op": "write", "nth": 3, "path_glob": "*"}
     {"number": 2, "kind": "slow", "op": "fsync", "delay_ms": 100}
@@ -44,7 +44,7 @@ class FaultOrder:
 
 @dataclass(frozen=True, slots=True)
 class Crash:
-    """Where to end."""
+    """Describes where the process ends."""
 
     number: int
     op: Op

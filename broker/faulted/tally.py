@@ -26,7 +26,7 @@ OPS = ("fsync", "write", "send")
 
 @dataclass(frozen=True, slots=True)
 class Head:
-    """What stands before the slots."""
+    """Holds the fields before the slots."""
 
     serial: int
     incarnation: int
@@ -85,7 +85,7 @@ def read_tally(path: str) -> bytes:
 
 
 def head_of(data: bytes) -> Head | None:
-    """What stands before the slots; None where it is no tally (yet)."""
+    """Return the fields before the slots; None if the bytes are no tally (yet)."""
     return _head(data)
 
 
@@ -95,7 +95,7 @@ def count_of(data: bytes, number: int) -> Count:
 
 
 def calls_of(data: bytes, op: str) -> int:
-    """How many of OPS there were, over all incarnations."""
+    """Return how many calls of one of OPS there were, over all incarnations."""
     return int(CALLS.unpack_from(data, CALLS_AT)[OPS.index(op)]) if _head(data) is not None else 0
 
 

@@ -1,4 +1,4 @@
-"""What is wrong with a broker's disk just now: calls that fail or take long, no space, and the point of a crash."""
+"""Injects the faults of a broker's disk: calls that fail or take long, no space, and the point of a crash."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a leader sent, before a follower appends it: all of it is good, or none is taken."""
+"""Checks what a leader sent, before a follower appends it: all of it is good, or none is taken."""
 
 from __future__ import annotations
 

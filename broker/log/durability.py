@@ -1,4 +1,4 @@
-"""How much of a log is durable, and making the rest so, off the event loop."""
+"""Tracks how much of a log is durable, and makes the rest durable off the event loop."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from squall.broker.log.segment import Segment
 
 
 class FlushJob(NamedTuple):
-    """What `Log.begin_flush` found to be done. One job of a log runs at a time."""
+    """Makes durable what `Log.begin_flush` found not to be. One job of a log runs at a time."""
 
     fs: Fs
     files: Sequence[File]
@@ -84,13 +84,13 @@ class Durability:
         self._names_durable = self._names
 
     def lower(self, offset: int) -> None:
-        """What is at and behind `offset` is about to go: it is not durable any more, whatever comes in its place."""
+        """Note that all from `offset` on is about to go: it is not durable any more, whatever comes in its place."""
         self.recovery_point = min(self.recovery_point, offset)
 
     def job(
         self, fs: Fs, directory: str, segments: Sequence[Segment], end_offset: int, generation: int, *, indexes: bool
     ) -> FlushJob | None:
-        """As `Log.begin_flush`. The last segment is the active one."""
+        """Return the job of `Log.begin_flush`. The last segment is the active one."""
         files: list[File] = []
         inactive: list[Segment] = []
         active = segments[-1]
@@ -110,7 +110,7 @@ class Durability:
         )
 
     def done(self, job: FlushJob, generation: int, wall_ms: int) -> None:
-        """As `Log.finish_flush`; `generation` is the log's now."""
+        """Note that a job has ended, for `Log.finish_flush`; `generation` is the log's now."""
         self._names_durable = job.names
         if job.generation != generation:
             return

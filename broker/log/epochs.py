@@ -1,4 +1,4 @@
-"""Which leader epoch begins at which offset (mechanisms E1, E2; KIP-101, KIP-279)."""
+"""Keeps the start offset of each leader epoch (mechanisms E1, E2; KIP-101, KIP-279)."""
 
 from __future__ import annotations
 
@@ -103,7 +103,7 @@ class EpochCache:
         self._changed()
 
     def must_be_written(self, epoch: int) -> bool:
-        """Whether an append in `epoch` has to wait for the file."""
+        """Return whether an append in `epoch` has to wait for the file."""
         return self.dirty or epoch != self.latest
 
     def flush(self) -> None:

@@ -29,7 +29,7 @@ class HighWatermarks:
         self._draft: Draft | None = None
 
     def read(self) -> Offsets:
-        """What the checkpoint says."""
+        """Return the offsets in the checkpoint."""
         return dict(self._said)
 
     def write(self, high_watermarks: Mapping[TopicPartition, int]) -> None:
@@ -52,7 +52,7 @@ class HighWatermarks:
         self.correct({place: end_offset})
 
     def correct(self, ends: Mapping[TopicPartition, int]) -> None:
-        """As `cut`, of several partitions at once: each log ends at the offset beside it."""
+        """Lower several partitions at once, as `cut` does one: each log ends at the offset beside it."""
         said, former = self._said, self._former
         beyond = {
             place: min(said.get(place, 0), end)
@@ -77,8 +77,8 @@ class HighWatermarks:
 
 
 class Draft:
-    """What is to take the checkpoint's place: `write` and `sync`, which wait for the disk, may run off the event loop.
-    `keep` comes between them, on it.
+    """Holds a checkpoint that is to replace the present one: `write` and `sync`, which wait for the disk, may run off
+    the event loop. `keep` comes between them, on it.
     """
 
     def __init__(self, fs: Fs, checkpoint: HighWatermarks, high_watermarks: Mapping[TopicPartition, int]) -> None:

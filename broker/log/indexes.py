@@ -140,7 +140,7 @@ class TimeEntry(NamedTuple):
 
 
 class TimeIndex(EntryFile[TimeEntry]):
-    """How the largest timestamp grows with the offsets."""
+    """Maps offsets to the largest timestamp up to them."""
 
     ENTRY = Struct(">qI")
     made = staticmethod(TimeEntry._make)

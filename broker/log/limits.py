@@ -1,4 +1,4 @@
-"""What of a log's settings an append is held against: worked out once, for it is asked of each batch."""
+"""Holds the limits of a log's settings that each append is checked against, worked out once for all batches."""
 
 from __future__ import annotations
 

@@ -120,7 +120,7 @@ class Log:
         return f"<Log {self.topic}-{self.partition} {self.log_start_offset}..{self.log_end_offset}>"
 
     def _check(self) -> None:
-        """What holds before and after each call. Appends assert only what they change."""
+        """Assert what holds before and after each call. Appends assert only what they change."""
         assert self._active is self.segments[-1]
         assert self._active.next_offset == self.log_end_offset
         assert self.segments[0].base_offset <= self.log_start_offset
@@ -328,7 +328,7 @@ class Log:
         return Lookup(self.segments, self.log_start_offset, limit, timestamp, self.config)
 
     def aborted_transactions(self, offset: int, end_offset: int) -> list[AbortedTxn]:
-        """What a reader of committed data must drop from the batches in `offset` .. `end_offset` - 1."""
+        """Return the transactions whose batches in `offset` .. `end_offset` - 1 a reader of committed data drops."""
         return reads.aborted_transactions(self.segments, offset, end_offset)
 
     def bound_of(self, found: FileSlice, offset: int) -> int:
@@ -464,8 +464,8 @@ class Log:
         return self.durability.is_promised(self.log_end_offset)
 
     def begin_flush(self, *, indexes: bool = False) -> FlushJob | None:
-        """What must be done for all that is in the log now to be durable; None where it is. See `finish_flush`.
-        The active segment's indexes only on demand: recovery makes them again from the batches.
+        """Return the job that makes all that is in the log now durable; None if it is. See `finish_flush`. The active
+        segment's indexes only on demand: recovery makes them again from the batches.
         """
         return self.durability.job(
             self._fs, self.directory, self.segments, self.log_end_offset, self.generation, indexes=indexes

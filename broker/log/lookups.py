@@ -31,7 +31,7 @@ BYTES_A_TURN = 64 << 10
 
 
 class Turn:
-    """How much may be looked at before others have a turn."""
+    """Limits how much a search may look at before other tasks run."""
 
     __slots__ = ("bytes", "headers")
 
@@ -109,7 +109,7 @@ class Lookup:
         return next(self._steps, None)
 
     def take(self, candidate: Candidate, found: Found | None) -> None:
-        """What the search of a batch found."""
+        """Note what the search of a batch found."""
         self.found = found
         self._start = max(self._start, candidate.header.next_offset)
 

@@ -139,7 +139,7 @@ class LogManager:
         return list(self.logs.values())
 
     def _ended_cleanly(self, marker_epoch: int | None) -> bool:
-        """Whether the logs may be taken as their files say: only where the mark of a clean shutdown was there."""
+        """Return whether the logs may be used as their files are: only if the mark of a clean shutdown was there."""
         return marker_epoch is not None
 
     def _load(self, place: TopicPartition, clean: bool, recovery_point: int, start: int, wall_ms: int) -> Log:

@@ -1,4 +1,4 @@
-"""What a leader answers to a batch of a producer that is not to be appended: refused, or known already."""
+"""Builds a leader's answers to batches of producers that are not appended: refused, or in the log already."""
 
 from __future__ import annotations
 

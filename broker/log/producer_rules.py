@@ -91,14 +91,14 @@ class Verification:
 
 
 class ProducerRules:
-    """What one log may take from a producer, and what it may let others see."""
+    """Decides what one log may take from a producer, and what it may let others see."""
 
     __slots__ = ()
 
     # ------------------------------------------------------------------------------------------------------- batches
 
     def is_fenced(self, entry: Producer, epoch: int) -> bool:
-        """Whether a newer incarnation of the producer, or its coordinator, has written here already."""
+        """Return whether a newer incarnation of the producer, or its coordinator, has written here already."""
         return epoch < entry.epoch
 
     def known_batch(self, entry: Producer, header: BatchHeader) -> Sent | None:
@@ -119,46 +119,47 @@ class ProducerRules:
         return 0 if epoch > entry.epoch else entry.next_sequence
 
     def begins_too_late(self, verification: Verification | None, first_sequence: int) -> bool:
-        """Whether the first batch of a producer that this log does not know is not its first one. A retried batch that
-        overtook another would else make the other one out of order for ever (KAFKA-14904). Producers of the second
-        generation always begin with 0.
+        """Return whether the first batch of a producer that this log does not know is not its first one. A retried
+        batch that overtook another would else make the other one out of order for ever (KAFKA-14904). Producers of
+        the second generation always begin with 0.
         """
         if verification is None:
             return False
         return first_sequence > (0 if verification.raises_epoch else verification.lowest_sequence)
 
     def leaves_transaction(self, entry: Producer, header: BatchHeader) -> bool:
-        """Whether a plain batch comes from a producer whose transaction is open here."""
+        """Return whether a plain batch comes from a producer with an open transaction here."""
         return entry.txn_first_offset >= 0 and not header.attributes & TRANSACTIONAL_BIT
 
     def is_ongoing(self, entry: Producer | None, epoch: int) -> bool:
-        """Whether a transaction of that epoch is open in this log: then the coordinator knows the partition."""
+        """Return whether a transaction of that epoch is open in this log: then the coordinator knows the partition."""
         return entry is not None and entry.txn_first_offset >= 0 and entry.epoch == epoch
 
     def is_voided(self, asked: Verification, marker_epoch: int, transaction_version: int) -> bool:
-        """Whether a marker ends the transaction that the coordinator was asked about. In the second generation a marker
-        has the epoch of the transaction that follows, and says nothing of that one. A client may ask in the second
-        generation and end in the first: then the marker is one of the first.
+        """Return whether a marker ends the transaction that the coordinator was asked about. In the second generation a
+        marker has the epoch of the transaction that follows, and says nothing of that one. A client may ask in the
+        second generation and end in the first: then the marker is one of the first.
         """
         of_next = asked.raises_epoch and transaction_version >= EPOCH_RAISED_BY_END
         return asked.epoch < marker_epoch or (asked.epoch == marker_epoch and not of_next)
 
     def is_verified(self, asked: Verification | None, epoch: int) -> bool:
-        """Whether a transaction of that epoch may begin here: its coordinator has agreed."""
+        """Return whether a transaction of that epoch may begin here: its coordinator has agreed."""
         return asked is not None and asked.agreed and asked.epoch == epoch
 
     # ------------------------------------------------------------------------------------------------------- markers
 
     def is_marker_late(self, entry: Producer, epoch: int, transaction_version: int) -> bool:
-        """Whether a marker is of an epoch that has passed here. In the second generation a marker's epoch is above that
-        of the transaction it ends: one of the same epoch was meant for the transaction before (KIP-1228).
+        """Return whether a marker is of an epoch that has passed here. In the second generation a marker's epoch is
+        above that of the transaction it ends: one of the same epoch was meant for the transaction before (KIP-1228).
         """
         if transaction_version >= EPOCH_RAISED_BY_END:
             return epoch <= entry.epoch
         return epoch < entry.epoch
 
     def is_marker_repeated(self, entry: Producer, epoch: int, marker: Marker, transaction_version: int) -> bool:
-        """Whether this marker is in the log already and its answer was lost: it is answered as written (KAFKA-19999).
+        """Return whether this marker is in the log already and its answer was lost: it is answered as written
+        (KAFKA-19999).
 
         In the first generation the epoch does not tell one transaction from the next, but without an open transaction
         there is nothing to end. A marker of a newer coordinator is written all the same: it fences the older one.
@@ -170,14 +171,14 @@ class ProducerRules:
         return marker.coordinator_epoch == entry.coordinator_epoch
 
     def is_coordinator_fenced(self, entry: Producer, marker: Marker) -> bool:
-        """Whether a newer coordinator of the transactional id has written here: this one is a zombie."""
+        """Return whether a newer coordinator of the transactional id has written here: this one is a zombie."""
         return marker.coordinator_epoch < entry.coordinator_epoch
 
     # ------------------------------------------------------------------------------------------------ stable offsets
 
     def is_undecided(self, ended: EndedTxn, high_watermark: int) -> bool:
-        """Whether an ended transaction still holds readers of committed data back: until its marker is committed too.
-        A new leader may lack the marker, and readers must not have seen more than it knows.
+        """Return whether an ended transaction still holds readers of committed data back: until its marker is committed
+        too. A new leader may lack the marker, and readers must not have seen more than it knows.
         """
         return ended.last_offset >= high_watermark
 
@@ -192,5 +193,5 @@ class ProducerRules:
     # -------------------------------------------------------------------------------------------------------- expiry
 
     def may_forget(self, entry: Producer, wall_ms: int, after_ms: int) -> bool:
-        """Whether a producer's last batch or marker is so old that its state may go. Never during a transaction."""
+        """Return whether a producer's last batch or marker is so old that its state may go: never in a transaction."""
         return entry.txn_first_offset < 0 and wall_ms - entry.timestamp >= after_ms

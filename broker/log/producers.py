@@ -1,4 +1,4 @@
-"""What a log remembers of its producers: idempotence (P2, KIP-98, KIP-360) and open transactions (P3, R5).
+"""Keeps a log's state of its producers: idempotence (P2, KIP-98, KIP-360) and open transactions (P3, R5).
 
 The state is a function of the batches: the leader checks before it appends, everybody updates after, and a restart
 reads the newest snapshot file and replays the batches behind it. The rules themselves are in `producer_rules`.
@@ -85,8 +85,8 @@ class ProducerStates(ProducerRules):
         return None
 
     def take_marker(self, producer_id: int, epoch: int, marker: Marker, transaction_version: int) -> ErrorCode | None:
-        """As `check_marker`, of a marker that is appended if it may be. Whoever asked the coordinator before it has
-        come must ask again, also if it is there already.
+        """Check a marker that is appended if it may be, and forget the verifications before it: a transaction that was
+        verified before a marker must be verified again, also if the marker is in the log already.
         """
         verdict = self.check_marker(producer_id, epoch, marker, transaction_version)
         if not verdict:
@@ -186,8 +186,8 @@ class ProducerStates(ProducerRules):
         return None if marker is None else self.ended(header, marker)
 
     def first_unstable_offset(self, high_watermark: int) -> int | None:
-        """Where the oldest transaction begins that is open, or whose marker is not below `high_watermark` (exclusive);
-        None where there is none. Forgets the transactions that the high watermark has passed.
+        """Return the start of the oldest transaction that is open, or whose marker is not below `high_watermark`
+        (exclusive); None if there is none. Forgets the transactions that the high watermark has passed.
         """
         undecided = self.undecided
         while undecided and not self.is_undecided(undecided[0], high_watermark):
@@ -195,7 +195,7 @@ class ProducerStates(ProducerRules):
         return self.oldest_unstable(self.ongoing, undecided)
 
     def have_ended(self) -> bool:
-        """Whether any transaction has ended here, of a producer that is still known."""
+        """Return whether any transaction has ended here, of a producer that is still known."""
         return any(entry.coordinator_epoch >= 0 for entry in self.entries.values())
 
     def expire(self, wall_ms: int, after_ms: int) -> list[int]:

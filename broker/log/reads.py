@@ -22,7 +22,7 @@ _base = attrgetter("base_offset")
 
 
 def segment_at(segments: Sequence[Segment], offset: int) -> int:
-    """Which segment `offset` is in, or would be: 0 also before the first."""
+    """Return the index of the segment that `offset` is in, or would be: 0 also before the first."""
     return max(0, bisect_right(segments, offset, key=_base) - 1)
 
 
@@ -36,7 +36,7 @@ def headers(segments: Sequence[Segment], offset: int, limit: int) -> Iterator[tu
 
 
 def read_batches(segments: Sequence[Segment], offset: int, limit: int) -> Iterator[tuple[BatchHeader, bytes]]:
-    """As `headers`, with the batches' bytes."""
+    """Yield the batches from the one that `offset` is in, with their bytes; all lie below `limit` entirely."""
     for segment, header, position, stop in headers(segments, offset, limit):
         yield header, segment.file.pread(stop - position, position)
 

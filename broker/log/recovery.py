@@ -82,7 +82,9 @@ def load(
 
 
 def has_epoch(header: BatchHeader) -> bool:
-    """Whether a batch says which leader epoch wrote it. The first epoch is 0, and counts like any (KAFKA-10432)."""
+    """Return whether a batch names the leader epoch that wrote it. The first epoch is 0, and counts like any
+    (KAFKA-10432).
+    """
     return header.leader_epoch >= 0
 
 
@@ -266,7 +268,7 @@ class _Loading:
                 self.epochs.assign(epoch, start)
 
     def report(self, log_end_offset: int) -> Recovery:
-        """What was found and done."""
+        """Return what was found and done."""
         return Recovery(
             self._clean and not self._scanned_segments,
             self._scanned_segments,

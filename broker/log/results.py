@@ -1,4 +1,4 @@
-"""What the log's calls answer."""
+"""Defines the results of the log's calls."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from squall.broker.protocol.record_walk import Fault
 
 
 class AppendResult(NamedTuple):
-    """What became of a batch. `error` is an ErrorCode; 0 where the batch is in the log."""
+    """Holds the result of an append. `error` is an ErrorCode; 0 if the batch is in the log."""
 
     error: int
     base_offset: int
@@ -28,7 +28,7 @@ class AppendResult(NamedTuple):
 
 
 class FollowerAppend(NamedTuple):
-    """What a follower appended. `first_offset` is the log's end before, `log_end_offset` after."""
+    """Holds the result of a follower's append. `first_offset` is the log's end before, `log_end_offset` after."""
 
     first_offset: int
     log_end_offset: int
@@ -36,7 +36,7 @@ class FollowerAppend(NamedTuple):
 
 
 class Recovery(NamedTuple):
-    """What loading found and did."""
+    """Holds what loading found and did."""
 
     clean: bool
     """True where nothing had to be checked."""

@@ -1,4 +1,4 @@
-"""Which segments have become useless (mechanism L4)."""
+"""Finds segments that may be deleted (mechanism L4)."""
 
 from __future__ import annotations
 
@@ -11,7 +11,8 @@ from squall.broker.log.segment import Segment
 def useless(
     segments: Sequence[Segment], config: LogConfig, wall_ms: int, log_start_offset: int, high_watermark: int
 ) -> int:
-    """How many of the oldest segments may go: below the log start, or too old or too many by a policy of "delete".
+    """Return how many of the oldest segments may go: below the log start, or too old or too many by a policy of
+    "delete".
 
     Never one that reaches beyond the high watermark, nor an empty one. A segment's age is that of its newest record.
     """

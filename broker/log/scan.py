@@ -37,7 +37,7 @@ def is_batch(length: int, magic: int) -> bool:
 
 
 def is_intact(header: BatchHeader, data: memoryview) -> bool:
-    """Whether a batch is as it was written: by its checksum. `data`: all of its bytes."""
+    """Return whether a batch is as it was written: by its checksum. `data`: all of its bytes."""
     return bool(crc32c(data[CRC_FROM:]) == header.crc)
 
 
@@ -71,7 +71,7 @@ def walk(file: File, position: int, end: int, chunk_bytes: int = WALK_CHUNK) -> 
 
 
 def walk_ends(file: File, position: int, end: int, chunk_bytes: int) -> Iterator[tuple[int, int, int]]:
-    """As `walk`, but of each batch only the last offset, with its bytes' places: a third of the work."""
+    """Yield only the last offset of each batch, with its bytes' places: a third of the work of `walk`."""
     chunk, origin = b"", position
     while position + HEADER_SIZE <= end:
         at = position - origin

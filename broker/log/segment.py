@@ -156,7 +156,7 @@ class Segment:
         self.stops = array("q", [self.size])
 
     def unsynced(self, *, indexes: bool) -> list[File]:
-        """What must be fsynced for the batches, and on demand the indexes, to be durable."""
+        """Return the files to fsync for the batches, and on demand the indexes, to be durable."""
         files = [self.file]
         if indexes:
             files += [entries.file for entries in (self.index, self.time_index)]
@@ -183,7 +183,7 @@ class Segment:
         return self.index.batch_before(max(0, offset - self.base_offset))
 
     def slice(self, offset: int, limit: int, max_bytes: int, at_least_one: bool) -> FileSlice | None:
-        """As `Log.slice`, within this segment."""
+        """Return a slice of this segment, as `Log.slice` does of the log."""
         ends = self.ends
         first = bisect_right(ends, offset) - 1
         if first < 0:

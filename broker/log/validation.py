@@ -1,4 +1,4 @@
-"""Which batches a leader takes, and what it answers (kafka-wire.md section 2, KIP-98, KIP-937).
+"""Checks which batches a leader takes, and what it answers (kafka-wire.md section 2, KIP-98, KIP-937).
 
 The header is always checked: a batch must not claim more than its bytes can hold. Its records are read only where the
 topic asks for it (`squall.record.validation.enable`), or where each record needs a key, because that costs as much as
@@ -62,8 +62,8 @@ def holds_too_many(header: BatchHeader) -> bool:
 
 
 def check_batch(records: memoryview, config: LogConfig, wall_ms: int) -> Checked | AppendResult:
-    """What the records of a client's batch say, whose header is right; or why not to append them. It may unpack
-    squall.decompressed.batch.max.bytes: run it off the event loop where that is much.
+    """Check the records of a client's batch with a valid header: return what they contain, or why not to append them.
+    It may unpack squall.decompressed.batch.max.bytes: run it off the event loop if that is much.
     """
     header = BatchHeader._make(HEADER.unpack_from(records))
     if header.record_count > MOST_RECORDS:

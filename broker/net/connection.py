@@ -266,7 +266,7 @@ class Connection:
             self._relaxed = None
 
     def abort(self) -> None:
-        """As `close`, by a reset: replies that the system still holds must not arrive. Idempotent."""
+        """Close by a reset: replies that the system still holds must not arrive. Idempotent."""
         if not self.closed:
             self.link.abort()
             self.close()

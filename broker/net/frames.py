@@ -32,11 +32,11 @@ _LENGTH = Struct(">i").unpack_from
 
 
 class ReceiveMemory:
-    """What all connections together may hold in enlarged receive buffers, in bytes.
+    """Limits the memory of enlarged receive buffers of all connections together, in bytes.
 
-    Where that is used up, empty buffers are given back at once. If memory is still short after `PERIOD_S`, connections
-    end until there is enough for those that wait: first those whose frames are slow, the slowest first. A client
-    that announces much and sends little must not keep others from sending.
+    If it is used up, empty buffers are given back at once. If memory is still short after `PERIOD_S`, connections end
+    until there is enough for those that wait: first those whose frames are slow, the slowest first. A client that
+    announces much and sends little must not keep others from sending.
     """
 
     def __init__(self, limit: int) -> None:

@@ -9,8 +9,8 @@ if TYPE_CHECKING:
 
 
 class Later(NamedTuple):
-    """What such a handler returns instead of its answer. It starts no task unless it must: a task costs more than most
-    answers do.
+    """Represents an answer that comes after a wait; a handler returns it instead of the answer. It starts no task
+    unless it must: a task costs more than most answers do.
     """
 
     wait: Callable[[], Awaitable[Any]]

@@ -201,8 +201,8 @@ class PeerClient:
         lane: str = "",
         left_s: float = inf,
     ) -> Any:
-        """As `request`, for a request body as bytes; `decode` gets the whole response frame, header included, and must
-        not keep the view.
+        """Send a request whose body is bytes, as `request`; `decode` gets the whole response frame, header included,
+        and must not keep the view.
         """
         patience_s = min(timeout_ms / 1000, left_s)
         give_up_at = self._env.mono() + patience_s

@@ -1,4 +1,4 @@
-"""Which APIs this broker serves, in one place: what ApiVersions lists is what dispatch accepts."""
+"""Lists the APIs that this broker serves, in one place: what ApiVersions lists is what dispatch accepts."""
 
 from __future__ import annotations
 

@@ -56,9 +56,9 @@ OUR_BUGS = (ValueError, TypeError, LookupError, AttributeError, struct_error)
 
 
 class Route:
-    """How one API is served: versions, and a handler. A hot one gets raw bytes; a plain one the decoded message, which
-    it answers at once, with a `Later`, or by its slot alone (then it returns None); one that waits has a task of its
-    own, and takes effect somewhere on the way: what follows it on its connection waits for its answer.
+    """Serves one API: its versions, and a handler. A hot handler gets raw bytes; a plain one the decoded message, which
+    it answers at once, with a `Later`, or by its slot alone (then it returns None); a handler that waits has a task
+    of its own, and takes effect somewhere on the way: what follows it on its connection waits for its answer.
     """
 
     __slots__ = ("flexible_from", "hot", "key", "max_version", "min_version", "plain", "tagged_from", "waits")
@@ -156,8 +156,8 @@ class Server:
             self._nursery.start_soon(self._serve, link, name, address)
 
     def _may_come(self, listener: str, address: str) -> bool:
-        """Whether there is room for one more connection. Brokers, on a listener of their own, have room of their own,
-        so that clients cannot keep them out (KIP-402). If that is full, a quiet connection there ends.
+        """Return whether there is room for one more connection. Brokers, on a listener of their own, have room of their
+        own, so that clients cannot keep them out (KIP-402). If that is full, a quiet connection there ends.
         """
         if listener not in self._inner:
             config = self.in_force()
@@ -487,7 +487,9 @@ def _encode(answer: Any, slot: Slot) -> bytes:
 
 
 def _tags_end(frame: memoryview, at: int) -> int:
-    """Where the header's tagged fields end. For the rare header whose tagged fields are not the single byte 0."""
+    """Return the position at which the header's tagged fields end. For the rare header whose tagged fields are not the
+    single byte 0.
+    """
     if at >= len(frame):
         raise MalformedFrame("request header ends before its tagged fields")
     from squall.broker.protocol.header import decode_request_header

@@ -1,4 +1,4 @@
-"""What clients' connections together may take of the event loop before everything else has a turn.
+"""Limits how long client connections may run, in total, before other tasks are scheduled.
 
 In one pass of the loop each connection that has requests may serve a slice of them, and whatever else the node does
 (connections between brokers, votes, heartbeats, timers) is done once. With a thousand busy clients a pass would last
@@ -23,7 +23,7 @@ _MOST_AT_ONCE = 64
 
 
 class Queuer(Protocol):
-    """Who has requests to serve: a connection, or a task that answers one."""
+    """Represents a connection that has requests to serve, or a task that answers one."""
 
     round: int
     """In which it served last."""
@@ -50,7 +50,7 @@ class Turns:
         self._served = 0
 
     def must_queue(self, queuer: Queuer) -> bool:
-        """Whether `queuer`, which has something to serve, has to `queue` first."""
+        """Return whether `queuer`, which has something to serve, has to `queue` first."""
         if self._is_calling:
             return True
         if queuer.round == self.rounds:
@@ -129,7 +129,7 @@ class LongAnswer:
         self._busy_since = self._mono()
 
     def end(self) -> None:
-        """What was done since the last `give_way` counts. Where that included a wait, it counts as a budget at most."""
+        """Count the time since the last `give_way`. If that included a wait, it counts as a budget at most."""
         if self._busy_since is not None:
             self._turns.spend(min(self._mono() - self._busy_since, BUDGET_S))
 

@@ -50,7 +50,7 @@ def compress(codec: int, data: bytes) -> bytes:
 
 
 def decompress(codec: int, data: memoryview, max_bytes: int = MAX_DECOMPRESSED_BYTES) -> bytes:
-    """What `data` was packed from. MalformedFrame for other bytes, another codec, and more than `max_bytes`."""
+    """Decompress `data`. MalformedFrame for other bytes, another codec, and more than `max_bytes`."""
     import cramjam
 
     match codec:
@@ -66,7 +66,7 @@ def decompress(codec: int, data: memoryview, max_bytes: int = MAX_DECOMPRESSED_B
 
 
 def unpacked(codec: int, data: memoryview, max_bytes: int) -> bytes:
-    """As `decompress`, also of what is not packed."""
+    """Return `data` decompressed; a copy if it is not compressed."""
     return bytes(data) if codec == NONE else decompress(codec, data, max_bytes)
 
 

@@ -1,4 +1,4 @@
-"""How coordinators wrap the records of their logs: an int16, then the body.
+"""Wraps the records of coordinators' logs: an int16, then the body.
 
 Before a key the int16 is the type of the record (the class's API_KEY), before a value its version. A tombstone has no
 value. What consumers exchange through a classic group, and the principal in an Envelope, have a version before them.

@@ -1,4 +1,4 @@
-"""How records of the metadata log are wrapped: metadata records by their api key, KRaft's own control records by key.
+"""Wraps the records of the metadata log: metadata records by their api key, KRaft's own control records by key.
 
 A metadata record is a record's value: frame version 1, api key and version as unsigned varints, then the body. A
 control record has an int16 version and an int16 type as its key, and a body that begins with its own version.
@@ -109,7 +109,7 @@ def encode_end_marker(commit: bool, coordinator_epoch: int) -> tuple[bytes, byte
 
 
 def decode_end_marker(key: Buffer | None, value: Buffer | None) -> tuple[bool, int]:
-    """Whether the transaction committed, and the coordinator epoch. Raises only MalformedFrame."""
+    """Decode a marker: whether the transaction committed, and the coordinator epoch. Raises only MalformedFrame."""
     kind = control_type(key)
     if kind not in (ABORT, COMMIT) or value is None or len(value) < _MARKER.size:
         raise MalformedFrame(f"a control record of type {kind} that ends no transaction")

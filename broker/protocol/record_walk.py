@@ -78,7 +78,7 @@ def _representable(timestamp: int) -> int:
 
 
 class Fault(NamedTuple):
-    """What is wrong with one record."""
+    """Describes what is wrong with one record."""
 
     place: int
     """In the batch, from 0."""
@@ -86,7 +86,7 @@ class Fault(NamedTuple):
 
 
 class Checked(NamedTuple):
-    """What a batch holds, as its records say."""
+    """Holds the contents of a batch as its records give them."""
 
     max_timestamp: int
     untimely: tuple[Fault, ...] = ()

@@ -1,7 +1,8 @@
-"""What generated schema code and hand-written codecs share: varints, prefixed values, tagged fields, the base class.
+"""Defines what generated schema code and hand-written codecs share: varints, prefixed values, tagged fields, the base
+class.
 
-Decoders take a memoryview of bytes (format "B") and a position, and return the value with the position behind it.
-They bound their work by the bytes that are there, never by a number a peer sent:
+Decoders take a memoryview of bytes (format "B") and a position, and return the value with the position behind it. They
+bound their work by the bytes that are there, never by a number a peer sent:
 
 * a fixed-width read or an index behind the end raises (struct.error, IndexError),
 * positions only grow, so a slice that the end cut short is found by the one comparison of the position with the
@@ -58,7 +59,9 @@ in newer versions too.
 
 
 class _StringLengths(dict[int, bytes]):
-    """As `UVARINT`, of a string's length + 1. What nobody can read is not written: it could be in everybody's log."""
+    """Encodes a string's length + 1 as `UVARINT` does. What cannot be read back is not written: it could be in the log
+    of every node.
+    """
 
     def __missing__(self, n: int) -> bytes:
         if n > LONGEST_STRING + 1:
@@ -158,7 +161,7 @@ def more(view: memoryview, at: int, first: int) -> tuple[int, int]:
 
 
 def more_of_string(view: memoryview, at: int, first: int) -> tuple[int, int]:
-    """As `more`, of the varint before a string: its length + 1."""
+    """Read the rest of the varint before a string, as `more` does: the string's length + 1."""
     value, at = more(view, at, first)
     if value > LONGEST_STRING + 1:
         raise MalformedFrame(f"a string of {value - 1} bytes")

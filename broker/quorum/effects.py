@@ -1,4 +1,4 @@
-"""What the core wants done, in the order in which it must be done."""
+"""Describes the effects that the core wants, in the order in which they must be done."""
 
 from __future__ import annotations
 

@@ -10,7 +10,7 @@ if TYPE_CHECKING:
 
 
 class Role(Enum):
-    """What a node is in its epoch."""
+    """Names the role of a node in its epoch."""
 
     UNATTACHED = "unattached"
     """Knows no leader. A voter waits, then stands; an observer asks around."""

@@ -78,7 +78,7 @@ class Following:
             self.download = Download(snapshot)
 
     def request(self, epoch: int, log: LogShape, high_watermark: int) -> Fetch | FetchSnapshot:
-        """What to ask of the source next."""
+        """Return the next request to the source."""
         if self.download is not None:
             return FetchSnapshot(epoch, self.download.snapshot, self.download.position)
         wait_ms = self._settings.fetch_max_wait_ms

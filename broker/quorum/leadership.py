@@ -1,4 +1,4 @@
-"""What a leader knows of those who fetch from it, and how it answers them."""
+"""Tracks the replicas that fetch from a leader, and answers them."""
 
 from __future__ import annotations
 
@@ -94,7 +94,7 @@ class Leadership:
     # ---------------------------------------------------------------------------------------------------------- fetches
 
     def replica(self, sender: int, now_ms: int) -> ReplicaState:
-        """Who asks, for records or for a snapshot: this node is heard."""
+        """Return the state of the replica that asks, for records or for a snapshot: this node has heard of it now."""
         replica = self.voters.get(sender)
         if replica is None:
             replica = self.observers.setdefault(sender, ReplicaState(-1, now_ms))
@@ -141,11 +141,11 @@ class Leadership:
         return answers
 
     def next_deadline_ms(self) -> int:
-        """When the first parked fetch has waited long enough."""
+        """Return when the first parked fetch has waited long enough."""
         return min([waiting.deadline_ms for waiting in self.parked.values()], default=NEVER)
 
     def serve(self, log: LogShape, high_watermark: int, offset: int) -> FetchReply:
-        """What the log has from `offset` on."""
+        """Return the reply with what the log has from `offset` on."""
         return FetchReply(
             ErrorCode.NONE,
             self.epoch,
@@ -168,7 +168,9 @@ class Leadership:
         self._begun[voter] = accepted
 
     def next_begin_ms(self, voter: int) -> int:
-        """When to send this voter a BeginEpoch (again): at the start of the epoch, and whenever it does not fetch."""
+        """Return when to send this voter a BeginEpoch (again): at the start of the epoch, and whenever it does not
+        fetch.
+        """
         if not self._begun[voter]:
             return 0
         return self.voters[voter].fetched_ms + self._settings.fetch_timeout_ms // 2

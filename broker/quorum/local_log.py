@@ -37,7 +37,7 @@ class LocalLog:
         return self.synced_offset >= self.shape.end_offset
 
     def take_ops(self) -> tuple[LogOp, ...]:
-        """What the edge has to do to the log, each once."""
+        """Return the operations that the edge has to apply to the log, each once."""
         ops, self.ops = tuple(self.ops), []
         return ops
 

@@ -1,7 +1,7 @@
-"""What voters and observers say to each other: KRaft's requests and replies, less their wire form.
+"""Defines the messages of voters and observers: KRaft's requests and replies, less their wire form.
 
-Requests carry who sent them in `Message.sender`; a reply repeats the ticket of its request. Every reply tells the
-sender's epoch and whom it knows as leader: that is how nodes find out.
+Requests carry their sender in `Message.sender`; a reply repeats the ticket of its request. Every reply has the sender's
+epoch and the leader that it knows: that is how nodes find out.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ class Fetch(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Span:
-    """Where one record batch stands: [base_offset, end_offset), written by the leader of `epoch`."""
+    """Holds the place of one record batch: [base_offset, end_offset), written by the leader of `epoch`."""
 
     base_offset: int
     end_offset: int

@@ -42,7 +42,7 @@ class Outbox:
         return tuple(self._lines)
 
     def take(self) -> tuple[Message, ...]:
-        """What is to be sent, each once."""
+        """Return the messages to send, each once."""
         messages, self.messages = tuple(self.messages), []
         return messages
 
@@ -103,7 +103,7 @@ class Outbox:
         return due
 
     def next_due_ms(self) -> int:
-        """When `take_due` will have something."""
+        """Return when `take_due` will have something."""
         soonest = NEVER
         for line in self._lines.values():
             if line.due_ms < soonest and not line.ticket:

@@ -1,4 +1,4 @@
-"""How long a node waits before it does something about its leader. Spread by chance, so that nodes do not collide."""
+"""Draws how long a node waits before it acts on its leader's silence. Random, so that nodes do not collide."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ class Patience:
         self._lost_rounds = 0
 
     def to_fetch(self) -> int:
-        """How long a follower may fail to fetch."""
+        """Return how long a follower may fail to fetch."""
         return self._settings.fetch_timeout_ms + self.jitter()
 
     def for_majority(self) -> int:
-        """How long a leader goes on without fetches from a majority (KAFKA-15489)."""
+        """Return how long a leader keeps its role without fetches from a majority (KAFKA-15489)."""
         return self._settings.fetch_timeout_ms * 3 // 2
 
     def jitter(self) -> int:
@@ -31,7 +31,8 @@ class Patience:
         return self._rng.randrange(self._settings.jitter_ms)
 
     def for_votes(self, fresh: bool) -> int:
-        """How long a round of votes may take; also, how long whoever gave its vote waits for the outcome.
+        """Return how long a round of votes may take; also, how long a voter waits for the outcome after it gave its
+        vote.
 
         A fresh cluster begins in a hurry, but each round that was too short makes the next one longer.
         """
@@ -41,7 +42,7 @@ class Patience:
         return timeout + self._rng.randrange(timeout)
 
     def before_standing(self, fresh: bool) -> int:
-        """How long a node that has only just come into its epoch waits for a leader."""
+        """Return how long a node that has only just come into its epoch waits for a leader."""
         return self._rng.randrange(self._spread(self._lost_rounds)) if fresh else self.for_votes(fresh)
 
     def after_losing(self, fresh: bool) -> int:

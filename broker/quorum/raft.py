@@ -73,7 +73,7 @@ class Raft:
 
     @property
     def role(self) -> Role:
-        """What this node is in its epoch."""
+        """Return this node's role in its epoch."""
         return self.seat.role
 
     @property
@@ -103,7 +103,7 @@ class Raft:
 
     @property
     def leader_patience_ms(self) -> int:
-        """How long a leader goes on without fetches from a majority (KAFKA-15489)."""
+        """Return how long a leader keeps its role without fetches from a majority, in ms (KAFKA-15489)."""
         return self._patience.for_majority()
 
     def deserted_ms(self, now_ms: int) -> int:
@@ -117,12 +117,12 @@ class Raft:
         return not self._local.is_synced
 
     def next_deadline_ms(self) -> int:
-        """When `tick` will have something to do."""
+        """Return when `tick` will have something to do."""
         parked_ms = self.leadership.next_deadline_ms() if self.leadership is not None else NEVER
         return min(self.seat.deadline_ms, self._outbox.next_due_ms(), parked_ms)
 
     def ready(self) -> Ready | None:
-        """What there is to do now; None for nothing. Each effect is given out once."""
+        """Return what there is to do now; None for nothing. Each effect is given out once."""
         if not (self._outbox.messages or self._local.ops or self.seat.persist or self.seat.notes):
             return None
         state = self.seat.state if self.seat.persist else None
@@ -280,7 +280,7 @@ class Raft:
         return self.seat.state.leader_id == NO_NODE and self.seat.state.voted_id in (NO_NODE, candidate)
 
     def _comes_first(self, vote: Vote, candidate: int, now_ms: int) -> bool:
-        """Whether this node has just begun to ask for pre-votes as well, and has an equal log and the lower id.
+        """Return whether this node has just begun to ask for pre-votes as well, and has an equal log and the lower id.
 
         Two that granted each other's would both begin an epoch, vote for themselves, and elect nobody in it.
         """
@@ -308,7 +308,7 @@ class Raft:
         self._outbox.answer(message, EndEpochReply(error, self.epoch, self.leader_id))
 
     def _check_claim(self, sender: int, epoch: int) -> ErrorCode:
-        """Whether `sender` may speak as the leader of `epoch`."""
+        """Return the error of a node that claims to lead `epoch`; NONE if it may."""
         if sender not in self._outbox.voters:
             return ErrorCode.INCONSISTENT_VOTER_SET
         if epoch < self.epoch:
@@ -337,7 +337,7 @@ class Raft:
         self._outbox.answer(message, reply)
 
     def _check_fetcher(self, epoch: int) -> ErrorCode:
-        """Whether a node that believes itself in `epoch` may fetch from this one."""
+        """Return the error of a fetch from a node in `epoch`, as it believes; NONE if it may fetch from this one."""
         if epoch != self.epoch:
             return ErrorCode.FENCED_LEADER_EPOCH if epoch < self.epoch else ErrorCode.UNKNOWN_LEADER_EPOCH
         return ErrorCode.NONE if self.leadership is not None else ErrorCode.NOT_LEADER_OR_FOLLOWER
@@ -409,7 +409,7 @@ class Raft:
             self.seat.note("snapshot_installed", offset=reply.snapshot.end_offset, epoch=reply.snapshot.epoch)
 
     def _answered(self, sender: int, reply: FetchReply | FetchSnapshotReply, now_ms: int) -> bool:
-        """Whether who was asked leads and answers. Asks for more, or for the same again."""
+        """Return whether the replier leads and has served the fetch. Plans the next fetch, or the same again."""
         retry_ms = now_ms + self._settings.retry_backoff_ms
         if reply.error is not ErrorCode.NONE or self.role is not Role.FOLLOWER:
             self._outbox.due(sender, retry_ms)

@@ -75,13 +75,13 @@ class Seat:
 
     @property
     def leader_id(self) -> int:
-        """Who leads the epoch, for all this node knows; NO_NODE also where it is this node and it has resigned."""
+        """Return the epoch's leader, as far as this node knows; NO_NODE also if it was this node, and resigned."""
         if self.state.leader_id == self.node_id and self.role is not Role.LEADER:
             return NO_NODE
         return self.state.leader_id
 
     def check(self) -> None:
-        """What holds after each event."""
+        """Assert what holds after each event."""
         role, state, log = self.role, self.state, self.log
         assert (self.leadership is not None) == (role is Role.LEADER), f"{role.value} with {self.leadership}"
         assert role is not Role.LEADER or state.leader_id == self.node_id, f"leads with {state}"
@@ -109,7 +109,7 @@ class Seat:
         self.note("election", role=role.value, epoch=self.epoch, leader=self.leader_id, why=why, **ends)
 
     def become(self, role: Role, deadline_ms: int, why: str) -> None:
-        """As `enter`, where the table of roles allows it."""
+        """Change roles as `enter` does, if the table of roles allows it."""
         assert role in LEGAL[self.role], f"{self.role.value} must not become {role.value}"
         self.enter(role, deadline_ms, why)
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class QuorumSettings:
-    """Who this node is, who votes, and how patient everybody is (all times ms). Kafka's names behind each."""
+    """Holds this node's id, the voters, and the time-outs (all times ms). Kafka's names behind each."""
 
     node_id: int
     voters: tuple[int, ...]
@@ -37,7 +37,7 @@ class QuorumSettings:
 
     @property
     def majority(self) -> int:
-        """How many voters decide."""
+        """Return how many voters decide."""
         return len(self.voters) // 2 + 1
 
     @property

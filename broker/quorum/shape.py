@@ -106,9 +106,9 @@ class LogShape:
         return offset < self.start_offset or other or last_epoch < self.start_epoch
 
     def truncation_target(self, epoch: int, end_offset: int) -> int:
-        """Where to cut this log when the leader says that its `epoch` ends at `end_offset`.
+        """Return where to cut this log when the leader says that its `epoch` ends at `end_offset`.
 
-        By epoch, never by the high watermark: cutting there can lose what was committed (KIP-101). Where this log lacks
+        By epoch, never by the high watermark: cutting there can lose what was committed (KIP-101). If this log lacks
         that epoch, cut at the end of the one before it and ask again (KIP-279).
         """
         known, end = self.end_of(epoch)

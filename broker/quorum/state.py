@@ -1,4 +1,4 @@
-"""What a node must never forget: the epoch it is in, whom it voted for in it, and who leads it.
+"""Stores what a node must never forget: the epoch it is in, its vote in it, and the leader.
 
 Kept in a small JSON file of KRaft's own layout, `quorum-state`. Forgetting a vote gives an epoch two leaders.
 """

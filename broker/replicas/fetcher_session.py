@@ -54,7 +54,7 @@ class Asked(NamedTuple):
 
 
 class Named(NamedTuple):
-    """What a request says: partitions that are new or have moved, and partitions that leave the session."""
+    """Holds the contents of a request: partitions that are new or have moved, and partitions that leave the session."""
 
     topics: list[tuple[bytes, list[FetchPart]]]
     forgotten: list[tuple[bytes, list[int]]]

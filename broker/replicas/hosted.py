@@ -61,7 +61,7 @@ class Hosted:
         """Connections that were sent bytes of this log's files. The kernel may still hold those very pages."""
 
     def first_unstable_offset(self) -> int | None:
-        """Where the oldest transaction begins that is not decided below the high watermark; None: all are (R5)."""
+        """Return the start of the oldest transaction not decided below the high watermark; None: all are (R5)."""
         producers = self.log.producers
         if producers.ongoing or producers.undecided:
             return producers.first_unstable_offset(self.state.high_watermark)

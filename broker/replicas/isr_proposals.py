@@ -66,7 +66,7 @@ class IsrProposals:
             self._retries = True
 
     def waiting(self) -> list[tuple[Hosted, ProposeIsr]]:
-        """What has not been answered for yet."""
+        """Return the proposals that have no answer yet."""
         return list(self._open.values())
 
     async def run(self) -> None:

@@ -143,7 +143,7 @@ class ReplicaManager:
         return (ErrorCode.UNKNOWN_TOPIC_ID if unknown_id else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION), None
 
     def endpoints(self, ids: list[int], listener: str) -> list[tuple[int, str, int, str | None]]:
-        """Where brokers listen for clients of `listener`, as (id, host, port, rack)."""
+        """Return the addresses of brokers for clients of `listener`, as (id, host, port, rack)."""
         brokers = [self.image.brokers[each] for each in ids if each in self.image.brokers]
         return [(each.id, *each.endpoints[listener], each.rack) for each in brokers if listener in each.endpoints]
 

@@ -1,4 +1,4 @@
-"""Who waits on a replica that this broker hosts, and for what.
+"""Defines the waits on a replica that this broker hosts.
 
 | waiter | waits for | is held by |
 |---|---|---|
@@ -100,7 +100,7 @@ class AppendQueue:
         self._waiting.append(append)
 
     def is_due(self, offset: int) -> bool:
-        """Whether some append ends at `offset` or before."""
+        """Return whether some append ends at `offset` or before."""
         waiting = self._waiting
         return waiting[0].end_offset <= offset if waiting else False
 

@@ -292,8 +292,8 @@ class Partition(Rules):
         return shrink + self._advance(now_ms)
 
     def _note_fetch(self, replica: Replica, fetch_offset: int, now_ms: int) -> None:
-        """When was this follower last caught up? Now, if it is at the log's end; else at its previous fetch, if it has
-        reached what was the log's end then: a steady stream of writes must not make it look late (KIP-16).
+        """Note when this follower was last caught up: now, if it is at the log's end; else at its previous fetch, if it
+        has reached what was the log's end then. A steady stream of writes must not make it look late (KIP-16).
         """
         if fetch_offset >= self.log_end_offset:
             replica.last_caught_up_ms = now_ms
@@ -414,8 +414,8 @@ class Partition(Rules):
     # ---------------------------------------------------------------------------------------------------------- state
 
     def _check(self) -> None:
-        """What holds before and after every event, whatever the rules decide. Events of the hot path assert only what
-        they change.
+        """Assert what holds before and after every event, whatever the rules decide. Events of the hot path assert only
+        what they change.
         """
         assert 0 <= self.log_start_offset
         assert self.log_start_offset <= self.high_watermark

@@ -1,4 +1,4 @@
-"""What a leader knows of one follower: all of it said by that follower's fetches of this leader epoch."""
+"""Holds a leader's knowledge of one follower: all of it comes from that follower's fetches of this leader epoch."""
 
 from __future__ import annotations
 

@@ -98,7 +98,8 @@ class Rules:
     # ------------------------------------------------------------------------------------------------------- fencing
 
     def check_leader_epoch(self, request_epoch: int) -> ErrorCode:
-        """Whether a request that believes in `request_epoch` may be served here, by this leader in its present epoch.
+        """Return the error of a request that believes in `request_epoch`; NONE if this leader may serve it in its
+        present epoch.
 
         It fences both ways: a zombie that still follows an old leader, and a leader that does not know yet that it is
         an old one (R1, E3, KIP-320). For Fetch, ListOffsets and OffsetForLeaderEpoch, from followers and consumers.
@@ -109,7 +110,8 @@ class Rules:
         return ErrorCode.UNKNOWN_LEADER_EPOCH if newer else ErrorCode.FENCED_LEADER_EPOCH
 
     def is_stale_state(self, state: LeaderAndIsr) -> bool:
-        """Whether a decision of the control plane is no news: old ones arrive late, and twice (KAFKA-9539, KIP-570).
+        """Return whether a decision of the control plane is no news: old ones arrive late, and twice (KAFKA-9539,
+        KIP-570).
 
         One of the partition epoch that is in force here is an echo. Applying it would forget the pending proposal,
         which is still in flight.
@@ -117,15 +119,17 @@ class Rules:
         return state.leader_epoch < self.leader_epoch or state.partition_epoch <= self.partition_epoch
 
     def is_stale_stop(self, leader_epoch: int) -> bool:
-        """Whether an order to stop, given in `leader_epoch`, is older than what is in force here (KIP-570)."""
+        """Return whether an order to stop, given in `leader_epoch`, is older than what is in force here (KIP-570)."""
         return leader_epoch != NO_EPOCH and leader_epoch < self.leader_epoch
 
     def is_stale_fetch(self, replica: Replica, broker_epoch: int) -> bool:
-        """Whether a fetch was sent by an earlier incarnation of the follower, which may have held more (KIP-903)."""
+        """Return whether a fetch was sent by an earlier incarnation of the follower, which may have held more
+        (KIP-903).
+        """
         return NO_EPOCH < broker_epoch < replica.broker_epoch
 
     def accepts_fetched(self, leader_epoch: int, fetch_offset: int) -> bool:
-        """Whether records that were asked for in `leader_epoch` from `fetch_offset` may be appended now."""
+        """Return whether records that were asked for in `leader_epoch` from `fetch_offset` may be appended now."""
         return self.is_follower and leader_epoch == self.leader_epoch and fetch_offset == self.log_end_offset
 
     # ------------------------------------------------------------------------------------------------- high watermark
@@ -139,7 +143,7 @@ class Rules:
         return len(self.isr) < self.effective_min_isr()
 
     def counts_for_high_watermark(self, replica: Replica, now_ms: int) -> bool:
-        """Whether the high watermark waits for this follower: it is in the maximal ISR, or about to ask to be."""
+        """Return whether the high watermark waits for this follower: it is in the maximal ISR, or soon asks to be."""
         if replica.in_maximal_isr:
             return True
         return not self.is_out_of_sync(replica, now_ms) and self.is_isr_eligible(replica)
@@ -167,9 +171,9 @@ class Rules:
         return committed + tuple(broker_id for broker_id in proposed if broker_id not in committed)
 
     def is_followed(self, since_s: float) -> bool:
-        """Whether nobody else led at that time: all others who may lead after this leader have followed it since. Each
-        was answered since, and has fetched again in this leader epoch. Alone in the ISR, a leader has nobody to fear
-        (but for unclean elections).
+        """Return whether no other replica led at that time: all others that may lead after this leader have followed it
+        since. Each was answered since, and has fetched again in this leader epoch. A leader alone in the ISR has no
+        rival to fear (but for unclean elections).
         """
         return all(each.followed_s >= since_s for each in self.followers.values() if each.in_maximal_isr)
 
@@ -180,7 +184,7 @@ class Rules:
         return now_ms - replica.last_caught_up_ms <= self.settings.replica_lag_time_max_ms
 
     def is_out_of_sync(self, replica: Replica, now_ms: int) -> bool:
-        """Whether a member of the ISR is to leave it (R2)."""
+        """Return whether a member of the ISR is to leave it (R2)."""
         return self.is_too_many_behind(replica) or not self.is_caught_up(replica, now_ms)
 
     def is_too_many_behind(self, replica: Replica) -> bool:
@@ -191,13 +195,13 @@ class Rules:
         return 0 <= most < self.log_end_offset - replica.log_end_offset and replica.log_end_offset != UNKNOWN_OFFSET
 
     def has_reached_isr(self, replica: Replica) -> bool:
-        """Whether a follower holds all that is committed: its log reaches the high watermark *and* the start of this
-        epoch, for a new leader's high watermark lags behind what its predecessor committed (R3, KAFKA-7128).
+        """Return whether a follower holds all that is committed: its log reaches the high watermark *and* the start of
+        this epoch, for a new leader's high watermark lags behind what its predecessor committed (R3, KAFKA-7128).
         """
         return replica.log_end_offset >= self.high_watermark and replica.log_end_offset >= self.epoch_start_offset
 
     def is_isr_eligible(self, replica: Replica) -> bool:
-        """Whether the controller would let this follower be in the ISR."""
+        """Return whether the controller would let this follower be in the ISR."""
         return self.is_in_service(replica.broker_id) and self.is_same_incarnation(replica)
 
     def is_in_service(self, broker_id: int) -> bool:
@@ -205,8 +209,8 @@ class Rules:
         return broker_id not in self.brokers.fenced and broker_id not in self.brokers.shutting_down
 
     def is_same_incarnation(self, replica: Replica) -> bool:
-        """Whether it was the broker's present incarnation that fetched: an earlier one may have held records that
-        the present one has lost (KIP-903, KAFKA-14617).
+        """Return whether the broker's present incarnation fetched: an earlier one may have held records that the
+        present one has lost (KIP-903, KAFKA-14617).
         """
         registered = self.brokers.epochs.get(replica.broker_id)
         if registered is None or replica.broker_epoch == EPOCH_NOT_LEARNT:
@@ -226,8 +230,9 @@ class Rules:
         return len(self.maximal_isr) < self.effective_min_isr()
 
     def latest_offset_available(self) -> bool:
-        """Whether "latest" can be answered: a new leader's high watermark may lag behind what consumers have seen. It
-        is no answer before it reaches the epoch's start (R6, KIP-207, KAFKA-2334). Else: OFFSET_NOT_AVAILABLE.
+        """Return whether "latest" can be answered: a new leader's high watermark may lag behind what consumers have
+        seen. It is no answer before it reaches the epoch's start (R6, KIP-207, KAFKA-2334). Else:
+        OFFSET_NOT_AVAILABLE.
         """
         return self.high_watermark >= self.epoch_start_offset
 
@@ -284,8 +289,8 @@ class Rules:
     # ---------------------------------------------------------------------------------------------- deleting records
 
     def deletion_offset(self, offset: int) -> int | None:
-        """Where the log is to begin after DeleteRecords before `offset` (-1: all that is committed); None: refused with
-        OFFSET_OUT_OF_RANGE. What is not committed is nobody's to delete.
+        """Return where the log is to begin after DeleteRecords before `offset` (-1: all that is committed); None:
+        refused with OFFSET_OUT_OF_RANGE. Records that are not committed cannot be deleted.
         """
         wanted = self.high_watermark if offset == UNKNOWN_OFFSET else offset
         return wanted if 0 <= wanted <= self.high_watermark else None

@@ -1,8 +1,9 @@
-"""Where two logs part: the leader's answer to a follower's last fetched epoch, and what the follower makes of it.
+"""Finds where two logs diverge: the leader's answer to a follower's last fetched epoch, and what the follower makes of
+it.
 
-Truncating by leader epoch and not to the high watermark is what keeps acknowledged records when leaders change
-quickly (KIP-101, KIP-279), and fetch requests that carry the last fetched epoch need no extra round trip for it
-(KIP-595). Used by partitions and, with its own log, by the metadata quorum.
+Truncating by leader epoch and not to the high watermark is what keeps acknowledged records when leaders change quickly
+(KIP-101, KIP-279), and fetch requests that carry the last fetched epoch need no extra round trip for it (KIP-595). Used
+by partitions and, with its own log, by the metadata quorum.
 
 How it went before KIP-101 is here too, as the other one of two rules to choose from: `squall.replication.truncation`.
 """
@@ -11,6 +12,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from typing import Final, NamedTuple, Protocol
+
+from squall.broker.overriding import override
 
 UNDEFINED: Final = -1
 
@@ -44,7 +47,8 @@ class Divergence(NamedTuple):
 def divergence(
     epochs: EpochCachePort, last_fetched_epoch: int, fetch_offset: int, log_end_offset: int
 ) -> Divergence | None:
-    """Whether a fetch at `fetch_offset`, after records of `last_fetched_epoch`, parts from this log; None: it does not.
+    """Return where a fetch at `fetch_offset`, after records of `last_fetched_epoch`, diverges from this log; None: it
+    does not.
 
     A fetch without an epoch (UNDEFINED) comes from an empty log, which agrees with every log.
     """
@@ -73,7 +77,7 @@ def truncation_target(epochs: EpochCachePort, diverging_epoch: int, diverging_en
 
 
 class TruncationRule(Protocol):
-    """How a follower's log is made to agree with its leader's: one choice for leader and follower."""
+    """Makes a follower's log agree with its leader's: one choice for leader and follower."""
 
     @property
     def name(self) -> str:
@@ -91,15 +95,15 @@ class TruncationRule(Protocol):
         """Follower: the last fetched epoch that its fetches carry; UNDEFINED: none."""
 
 
-class ByEpoch:
+class ByEpoch(TruncationRule):
     """The leader tells by the follower's last epoch where the logs part; nothing is cut on suspicion (KIP-101)."""
 
     name = "epoch"
 
+    @override
     def divergence(
         self, epochs: EpochCachePort, last_fetched_epoch: int, fetch_offset: int, log_end_offset: int
     ) -> Divergence | None:
-        """As `divergence`."""
         return divergence(epochs, last_fetched_epoch, fetch_offset, log_end_offset)
 
     def before_first_fetch(self, high_watermark: int, latest_epoch: int | None) -> int | None:
@@ -113,12 +117,13 @@ class ByEpoch:
         return UNDEFINED if latest_epoch is None else latest_epoch
 
 
-class ToHighWatermark:
-    """What Kafka did before KIP-101, kept to show what it loses (mechanism E4). Never safe.
+class ToHighWatermark(TruncationRule):
+    """Truncates to the high watermark as Kafka did before KIP-101, kept to show what it loses (mechanism E4). Never
+    safe.
 
     Loss: a follower that restarts before it has heard of the newest high watermark cuts off what it helped to commit,
     and then becomes the leader. Divergence: after both lost power the one with less leads, the other's high watermark
-    covers records that the leader has written anew, and nobody ever compares them.
+    covers records that the leader has written anew, and the two are never compared.
     """
 
     name = "high-watermark"

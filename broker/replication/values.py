@@ -45,7 +45,7 @@ class ReplicationSettings:
 
 @dataclass(frozen=True, slots=True)
 class BrokerView:
-    """What the newest metadata that this node has says of the brokers. One value for all partitions of a node."""
+    """Holds what the newest metadata of this node says of the brokers. One value for all partitions of a node."""
 
     epochs: Mapping[int, int] = field(default_factory=dict)
     """Broker epoch of every registered broker, this one included: each registration gets a higher one."""

@@ -16,6 +16,7 @@ GENERATED = ("broker/protocol/schema/",)
 LAUNCHERS = (
     "broker/real_env.py",
     "broker/real_clock.py",
+    "broker/real_files.py",
     "broker/faulted/",
     "broker/__main__.py",
     "broker/protocol/codegen/",

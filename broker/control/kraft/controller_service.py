@@ -34,19 +34,21 @@ if TYPE_CHECKING:
 
 
 class LeadershipLost(Exception):
-    """What a quorum raises if it does not lead, or leads no longer."""
+    """Raised by a quorum that does not lead, or has just ceased to lead."""
 
 
 class Quorum(Protocol):
-    """What is asked of the metadata quorum. Its own exception type is given to `ControllerService`."""
+    """Describes the operations of the metadata quorum that the controller uses. `ControllerService` gets its exception
+    type.
+    """
 
     @property
     def is_leader(self) -> bool:
-        """Whether this node leads, as far as it knows."""
+        """Return whether this node leads, as far as it knows."""
 
     @property
     def end_offset(self) -> int:
-        """Where the next record goes."""
+        """Return the offset of the next record."""
 
     def append(self, records: Sequence[tuple[Any, int]]) -> int:
         """Append (record, version) pairs as one batch. Offset of the last. Raises if this node does not lead."""
@@ -142,13 +144,13 @@ class ControllerService:
         return Later(finish)
 
     async def decide(self, api_key: int, request: Any) -> Any:
-        """As `begin`, but wait for the answer."""
+        """Decide a request as `begin` does, and wait for the answer."""
         answer = self.begin(api_key, request)
         return await answer.wait() if isinstance(answer, Later) else answer
 
     def begin(self, api_key: int, request: Any) -> Any:
-        """As `handle`, but raises NotController, at once or from the `Later`, and AssertionError for an API that the
-        controller does not serve.
+        """Handle a request as `handle` does, but raise NotController, at once or from the `Later`, and AssertionError
+        for an API that the controller does not serve.
         """
         controller = self._controller
         if controller is None:

@@ -1,8 +1,8 @@
-"""When a voter that the controller has let go may end.
+"""Delays the end of a voter that the controller has let go, while others need it.
 
 Kafka's advice is to stop brokers first and controllers last, because a broker can stop only while the quorum commits
-it. Whoever stops all nodes at once cannot keep that order where each node is both. So the nodes keep it: a node that
-the controller has let go is no broker any more, but it stays as a voter while others need it.
+it. An operator that stops all nodes at once cannot keep that order if each node is both. So the nodes keep it: a node
+that the controller has let go is no broker any more, but it stays as a voter while others need it.
 """
 
 from __future__ import annotations
@@ -26,13 +26,13 @@ LOOK_S = 0.01
 
 
 def somebody_stops(image: ClusterImage, node_id: int) -> bool:
-    """Whether another broker is on its way out, and not let go yet."""
+    """Return whether another broker is shutting down and has not been let go yet."""
     others = (broker for broker in image.brokers.values() if broker.id != node_id)
     return any(broker.in_controlled_shutdown and not broker.fenced for broker in others)
 
 
 def takes_majority(image: ClusterImage, node_id: int, voters: Sequence[int]) -> bool:
-    """Whether other brokers serve, and the voters among them are no majority without this node."""
+    """Return whether other brokers serve, and the voters among them are no majority without this node."""
     serving = {broker.id for broker in image.brokers.values() if not broker.fenced and broker.id != node_id}
     staying = [voter for voter in voters if voter in serving]
     return bool(serving) and node_id in voters and len(staying) < len(voters) // 2 + 1

@@ -74,7 +74,7 @@ def quorum_settings(config: BrokerConfig) -> QuorumSettings:
 
 
 class QuorumSnapshot(NamedTuple):
-    """What one node knows of the quorum at one instant, for invariants and tests, which must not disturb it."""
+    """Holds what one node knows of the quorum at one instant, for invariants and tests, which must not disturb it."""
 
     state: QuorumState
     """The epoch, and the vote and the leader in it, as this node knows them."""
@@ -184,11 +184,11 @@ class MetadataQuorum:
 
     @property
     def end_offset(self) -> int:
-        """Where the next record goes."""
+        """Return the offset of the next record."""
         return self._raft.log.end_offset
 
     def inspect(self) -> QuorumSnapshot:
-        """What this node knows now, for invariants and tests. Costs little, changes nothing."""
+        """Return what this node knows now, for invariants and tests. Costs little, changes nothing."""
         seat, log = self._raft.seat, self._log
         role = seat.role
         leadership = seat.leadership
@@ -207,12 +207,12 @@ class MetadataQuorum:
 
     @property
     def voters(self) -> tuple[int, ...]:
-        """Who votes, ascending."""
+        """Return the ids of the voters, ascending."""
         return self._settings.voters
 
     @property
     def leader_patience_ms(self) -> int:
-        """How long a leader goes on without fetches from a majority."""
+        """Return how long a leader without fetches from a majority keeps its role, in ms."""
         return self._raft.leader_patience_ms
 
     def deserted_ms(self) -> int:

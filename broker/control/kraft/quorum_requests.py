@@ -1,4 +1,4 @@
-"""What other nodes ask of this one's seat in the quorum: refused at the edge, or put into the core and answered."""
+"""Answers other nodes' requests to the quorum: refuses them at the edge, or puts them into the core."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 class Core(Protocol):
-    """Who decides."""
+    """Decides requests of other nodes."""
 
     def ask(self, found: tuple[int, Request], replied: Callable[[Reply], None]) -> int:
         """Take in a sender's request: `replied` gets its reply, now or later. Returns a ticket."""

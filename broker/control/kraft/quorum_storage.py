@@ -1,4 +1,4 @@
-"""What the quorum keeps on disk: the metadata log, its snapshots, and the small file with the epoch and the vote."""
+"""Keeps the quorum's state on disk: the metadata log, its snapshots, and the small file with the epoch and the vote."""
 
 from __future__ import annotations
 
@@ -129,7 +129,7 @@ class QuorumStorage:
             self.snapshots.delete(older)
 
     def taken_ms(self, snapshot: SnapshotId) -> int:
-        """When what a snapshot says was true."""
+        """Return the time at which a snapshot's content was current, in wall-clock ms."""
         return decode_snapshot(self.snapshots.read(snapshot))[0]
 
     @property
@@ -189,7 +189,9 @@ class QuorumStorage:
         return self._log.slice(offset, limit, max_bytes, True)
 
     def read(self, offset: int, limit: int) -> tuple[int, Committed]:
-        """Where the written part of [offset, limit) ends, and its metadata records, without control records."""
+        """Return the offset at which the written part of [offset, limit) ends, and its metadata records, without
+        control records.
+        """
         end = min(limit, self._log.log_end_offset)
         found: Committed = []
         if end > offset:

@@ -98,7 +98,7 @@ def _encode_fetch(request: Fetch, sender: int, cluster_id: str) -> bytes:
 
 
 def decode_reply(request: Request, view: memoryview) -> Reply:
-    """What another node answered, with records copied out of `view`. MalformedFrame if it cannot be such an answer."""
+    """Decode another node's reply, with records copied out of `view`. MalformedFrame if it cannot be such a reply."""
     match request:
         case Vote():
             answer = _only(vote.VoteResponse, ApiKey.VOTE, VOTE_VERSION, view)
@@ -159,7 +159,7 @@ def _decode_fetch_reply(request: Fetch, view: memoryview) -> FetchReply:
 
 
 def _spans(records: memoryview) -> tuple[tuple[Span, ...], int]:
-    """Where the whole batches stand, and where their bytes end.
+    """Return the spans of the whole batches, and the position at which their bytes end.
 
     Checks the batches before the core takes them in. The sender may have truncated its file while it sent from it, and
     the bytes may then belong to other batches.
@@ -204,20 +204,20 @@ def read_vote(request: vote.VoteRequest) -> tuple[int, Vote]:
 
 
 def read_begin(request: begin_quorum_epoch.BeginQuorumEpochRequest) -> tuple[int, BeginEpoch]:
-    """As `read_vote`."""
+    """Return the sender of a BeginQuorumEpoch and its request to the core."""
     part = request.topics[0].partitions[0]
     return part.leader_id, BeginEpoch(part.leader_epoch)
 
 
 def read_end(request: end_quorum_epoch.EndQuorumEpochRequest) -> tuple[int, EndEpoch]:
-    """As `read_vote`; either form of the successors."""
+    """Return the sender of an EndQuorumEpoch and its request to the core; reads either form of the successors."""
     part = request.topics[0].partitions[0]
     named = tuple(each.candidate_id for each in part.preferred_candidates) or tuple(part.preferred_successors)
     return part.leader_id, EndEpoch(part.leader_epoch, named)
 
 
 def read_fetch(request: FetchIn) -> tuple[int, Fetch]:
-    """As `read_vote`."""
+    """Return the sender of a Fetch and its request to the core."""
     _, epoch, offset, last_epoch, _, _, high_watermark = request.topics[0][1][0]
     known = high_watermark if high_watermark >= 0 else HIGH_WATERMARK_IRRELEVANT
     return request.replica_id, Fetch(epoch, offset, max(last_epoch, 0), known, max(request.max_wait_ms, 0))

@@ -33,7 +33,7 @@ def encode_request(request: FetchSnapshot, sender: int, cluster_id: str) -> tupl
 
 
 def decode_reply(view: memoryview, error_of: Callable[[int], ErrorCode]) -> FetchSnapshotReply:
-    """What another node answered, with bytes copied out of `view`. MalformedFrame if it cannot be such an answer."""
+    """Decode another node's reply, with bytes copied out of `view`. MalformedFrame if it cannot be such a reply."""
     _, at = decode_response_header(view, ApiKey.FETCH_SNAPSHOT, SNAPSHOT_VERSION)
     response, _ = wire.FetchSnapshotResponse.decode(view, at, SNAPSHOT_VERSION)
     if response.error_code or len(response.topics) != 1 or len(response.topics[0].partitions) != 1:

@@ -1,4 +1,6 @@
-"""When to take a snapshot of the metadata log, and of what: the image between two runs of records (KIP-630)."""
+"""Decides when to take a snapshot of the metadata log. A snapshot holds the image between two runs of records
+(KIP-630).
+"""
 
 from __future__ import annotations
 

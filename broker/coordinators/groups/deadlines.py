@@ -1,4 +1,4 @@
-"""When which group has something to do, so that a moment costs what is due in it and not what all groups come to."""
+"""Keeps the next deadline of each group, so that a tick costs what is due in it and not what all groups come to."""
 
 from __future__ import annotations
 

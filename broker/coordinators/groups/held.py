@@ -1,6 +1,6 @@
-"""How much a coordinator holds of what members of classic groups have sent: names, protocols, and assignments.
+"""Limits the memory for what members of classic groups have sent: names, protocols, and assignments.
 
-What is in the log costs disk before it costs memory. What a member says of itself as it joins costs nothing but the
+What is in the log costs disk before it costs memory. What a member sends as it joins costs nothing but the
 coordinator's memory, for as long as its session lasts. Kafka's coordinators have no limit for it.
 """
 
@@ -37,7 +37,7 @@ class Held:
         self._sum, self._full_until_ms = 0, 0
 
     def admits(self, size: int, now_ms: int) -> bool:
-        """Whether there is room for so many bytes more, which are counted then."""
+        """Return whether there is room for that many more bytes. If so, they are counted from now on."""
         if self._sum + size <= self._limit:
             self._sum += size
             return True

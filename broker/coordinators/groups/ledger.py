@@ -1,8 +1,8 @@
-"""What the log of one partition of __consumer_offsets says: groups, committed offsets, and offsets of transactions that
-are not decided (P5, P4).
+"""Holds the state that the log of one partition of __consumer_offsets describes: groups, committed offsets, and offsets
+of transactions that are not decided (P5, P4).
 
 Only `replay` and `end_transaction` change it, with the records and markers of the log in their order: so a ledger is at
-any time what its log says, whoever fills it.
+any time equal to its log, however it was filled.
 """
 
 # The record of a committed offset has its topic's id, and the image decides at each fetch, deletion and load whether
@@ -121,7 +121,7 @@ class Ledger:
                 found[partition] = committed
 
     def is_pending(self, group_id: str, partition: TopicPartition | None = None) -> bool:
-        """Whether an undecided transaction may change this partition's offset; None: any of the group's."""
+        """Return whether an undecided transaction may change this partition's offset; None: any of the group's."""
         owed = (groups[group_id] for groups in self.pending.values() if group_id in groups)
         return any(partition is None or partition in found for found in owed)
 
@@ -150,7 +150,7 @@ class Ledger:
         return self._last.get(group_id, self._forgotten)
 
     def inspect_consumers(self) -> dict[str, tuple[object, ...]]:
-        """As `inspect`, the consumer groups."""
+        """Return the state of each consumer group, for invariants and tests, as `inspect` does for classic groups."""
         return {group_id: group.facts() for group_id, group in self.consumers.items()}
 
     def inspect(self) -> tuple[dict[str, GroupRecord], dict[str, Offsets], dict[int, dict[str, Offsets]]]:

@@ -13,7 +13,9 @@ has perhaps tried again under another one."""
 
 
 class Member:
-    """Who it is, what it can, what it owns, and what it waits for."""
+    """Represents a member of a classic group: its identity, protocols, assignment, and the requests that wait for an
+    answer.
+    """
 
     __slots__ = (
         "_known",
@@ -89,11 +91,11 @@ class Member:
         return self.said() + len(self.assignment)
 
     def knows(self, protocol: str) -> bool:
-        """Whether it can take part under this protocol."""
+        """Return whether the member supports this protocol."""
         return protocol in self._known
 
     def metadata(self, protocol: str | None) -> bytes:
-        """What it sent with a protocol; nothing under one that it does not know."""
+        """Return the metadata that the member sent for a protocol; empty for one that it does not support."""
         return b"" if protocol is None else self._known.get(protocol, b"")
 
     def recorded(self, protocol: str | None) -> int:

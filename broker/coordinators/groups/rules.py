@@ -76,17 +76,17 @@ class GroupRules:
     # ------------------------------------------------------------------------------------------------------- who is who
 
     def refusal_of(self, member_id: str, instance_id: str | None) -> ErrorCode:
-        """As `refusal`."""
+        """Return the error of a request with these ids, as `refusal`."""
         return refusal(self.static, self.members, member_id, instance_id)
 
     def is_current(self, generation: int) -> bool:
-        """Whether a request comes from the generation that owns the partitions now."""
+        """Return whether a request comes from the generation that owns the partitions now."""
         return generation == self.generation
 
     # ---------------------------------------------------------------------------------------------------------- joining
 
     def supports(self, protocol_type: str, names: Collection[str]) -> bool:
-        """Whether a consumer can be in one group with those that are there: some protocol is known to all."""
+        """Return whether a consumer can be in one group with its members: they have a protocol in common."""
         if not protocol_type or not names:
             return False
         if not self.members:
@@ -109,24 +109,26 @@ class GroupRules:
         return max(common, key=lambda name: votes[name])
 
     def has_room(self, member_id: str, most: int) -> bool:
-        """Whether one more may join: members that are there may always."""
+        """Return whether one more member may join; members of the group always may."""
         if member_id in self.members:
             return True
         joined = [m for m in self.members.values() if m.joining is not None]
         return len(joined if self.state == State.PREPARING else self.members) < most
 
     def all_joined(self) -> bool:
-        """Whether the next generation can begin: every member has asked for it, and nobody holds an unused id."""
+        """Return whether the next generation can begin: every member has joined, and no member id is handed out and
+        unused.
+        """
         return not self.pending and all(member.joining is not None for member in self.members.values())
 
     def returns_unchanged(self) -> bool:
-        """Whether a static member that comes back leaves the generation as it is: nobody's assignment depends on what
+        """Return whether a static member that comes back leaves the generation as it is: no assignment depends on what
         it changed (KIP-345, KIP-814).
         """
         return self.state == State.STABLE and self.elected_protocol() == self.protocol
 
     def joins_anew(self, member: Member, protocols: tuple[tuple[str, bytes], ...]) -> bool:
-        """Whether a Join of a member of this generation asks for the next one. If not, its answer got lost."""
+        """Return whether a Join of a member of this generation asks for the next one. If not, its answer got lost."""
         if self.state == State.COMPLETING:
             return member.protocols != protocols
         return self.state == State.STABLE and (member.member_id == self.leader or member.protocols != protocols)
@@ -157,8 +159,8 @@ class GroupRules:
 
 
 def is_expired(committed: Committed, group: GroupRecord | None, retention_ms: int, wall_ms: int) -> bool:
-    """Whether an offset of a group without members has been left alone for offsets.retention.minutes: since it was
-    committed, or since the last member went (KIP-211).
+    """Return whether an offset of a group without members has been left alone for offsets.retention.minutes: since it
+    was committed, or since the last member went (KIP-211).
     """
     if committed.expires_ms != NO_TIME:
         return wall_ms >= committed.expires_ms
@@ -169,5 +171,5 @@ def is_expired(committed: Committed, group: GroupRecord | None, retention_ms: in
 
 
 def same_members(one: tuple[MemberRecord, ...], other: tuple[MemberRecord, ...]) -> bool:
-    """Whether two records have the same members with the same assignments, in whatever order."""
+    """Return whether two records have the same members with the same assignments, in any order."""
     return sorted(one, key=lambda m: m.member_id) == sorted(other, key=lambda m: m.member_id)

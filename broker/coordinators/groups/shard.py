@@ -72,6 +72,7 @@ if TYPE_CHECKING:
 EXPIRED_AT_ONCE = 100
 """Offsets of one group that are looked at before others may have their turn: their tombstones take some 2 ms."""
 
+
 class Shard:
     """Groups and their offsets, as of the records replayed so far."""
 
@@ -137,7 +138,7 @@ class Shard:
         return self._deadlines.next_ms(self._deadline_of)
 
     def deadline_of(self, group_id: str) -> int | None:
-        """When `tick` has to look at a group: at its deadline, or before. None: it waits for nothing."""
+        """Return when `tick` has to look at a group: at its deadline, or before. None: it waits for nothing."""
         return self._deadlines.of(group_id)
 
     def _deadline_of(self, group_id: str) -> int | None:
@@ -183,7 +184,7 @@ class Shard:
         return effects
 
     def submit(self, request: Request, token: Token, now: Moment) -> list[Effect]:
-        """What becomes of a request. Its answer is among the effects, or comes with later ones."""
+        """Handle a request. Its answer is among the effects, or comes with later ones."""
         self._now = now
         effects: list[Effect] = self._HANDLERS[type(request)](self, request, token, now)
         group = self.groups.get(request.group_id)
@@ -221,7 +222,7 @@ class Shard:
         return []
 
     def _has_room(self, group: ClassicGroup | None, request: Join, now: Moment) -> bool:
-        """Who is a member already, and says no more of itself than before, has its place."""
+        """Return whether there is room for the member. One that sends no more than before has its place already."""
         known = None if group is None else group.members.get(request.member_id)
         member_id = request.member_id or request.fresh_id
         size = size_of(request.protocols, member_id, request.client_id, request.instance_id)

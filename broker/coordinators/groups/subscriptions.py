@@ -1,4 +1,4 @@
-"""What Kafka's consumers say of themselves when they join: the topics that they subscribe to."""
+"""Decodes the subscriptions that Kafka's consumers send when they join: the topics that they want to read."""
 
 from __future__ import annotations
 

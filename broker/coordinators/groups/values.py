@@ -1,6 +1,7 @@
-"""What passes a shard of the group coordinator: offsets, members, records, requests, answers and effects.
+"""Defines the values that go in and out of a shard of the group coordinator: offsets, members, records, requests,
+answers and effects.
 
-Wall-clock times are ms since the Unix epoch, as they stand in the log. Times of members (sessions, rebalances) are
+Wall-clock times are ms since the Unix epoch, as they are in the log. Times of members (sessions, rebalances) are
 monotonic ms of the coordinator's node.
 """
 
@@ -205,7 +206,7 @@ class TxnCommit:
 
 @dataclass(frozen=True, slots=True)
 class FetchOffsets:
-    """What a group has committed; None: of all partitions. `stable`: not while a transaction may change it."""
+    """Asks for a group's committed offsets; None: all of them. `stable`: not while a transaction may change one."""
 
     group_id: str
     partitions: tuple[TopicPartition, ...] | None
@@ -356,8 +357,8 @@ class Append(NamedTuple):
 
 
 class Settles(NamedTuple):
-    """Who waits for an append. `group` and `generation` where an assignment does, `then` where a request does that can
-    only be looked at after it.
+    """Describes what is to be settled when an append ends: the request of `token`, the assignment of `group` in
+    `generation`, and `then`, a request that can only be looked at after the append.
     """
 
     token: Token = None
@@ -381,7 +382,7 @@ class Listed(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """What a shard needs of the broker's settings."""
+    """Holds the broker's settings that a shard needs."""
 
     min_session_ms: int = 6000
     max_session_ms: int = 1_800_000

@@ -1,4 +1,4 @@
-"""How a client ends a transaction: EndTxn in every state, of either generation, first time or retry.
+"""Decides how a client ends a transaction: EndTxn in every state, of either generation, first time or retry.
 
 | state | V1 commit | V1 abort | V2 commit: retry, current | V2 abort: retry, current |
 |---|---|---|---|---|
@@ -48,7 +48,7 @@ _DECIDED: Final = {
 
 
 def decide(rules: Rules, found: Transaction, request: EndTransaction, now_ms: int, fresh_id: int) -> Decision:
-    """What becomes of an EndTxn."""
+    """Decide an EndTxn."""
     return (_v2 if request.client_version >= V2 else _v1)(rules, found, request, now_ms, fresh_id)
 
 

@@ -41,11 +41,11 @@ class Rules:
         return self.settings.first_epoch
 
     def is_exhausted(self, epoch: int) -> bool:
-        """Whether an epoch may be fenced but not bumped for a client: the last one is kept for the fence."""
+        """Return whether an epoch may be fenced but not bumped for a client: the last one is kept for the fence."""
         return epoch >= MAX_EPOCH - 1
 
     def is_nobodys(self, epoch: int) -> bool:
-        """Whether this is the last epoch, which no client is given: what began in it could not be fenced."""
+        """Return whether this is the last epoch, which no client is given: what began in it could not be fenced."""
         return epoch >= MAX_EPOCH
 
     def fenced_epoch(self, transaction: Transaction) -> int:
@@ -65,15 +65,15 @@ class Rules:
     # --------------------------------------------------------------------------------------------------------- fencing
 
     def is_known_producer(self, transaction: Transaction, request: InitProducer) -> bool:
-        """Whether a producer that says who it was may go on: its id is the current one, or the previous one with an
-        exhausted epoch, whose answer with a new id got lost (KIP-360).
+        """Return whether a producer that names its earlier id and epoch may continue: its id is the current one, or the
+        previous one with an exhausted epoch, whose answer with a new id got lost (KIP-360).
         """
         if request.producer_id == transaction.producer_id:
             return True
         return request.producer_id == transaction.previous_producer_id and self.is_exhausted(request.epoch)
 
     def is_fenced(self, transaction: Transaction, epoch: int) -> bool:
-        """Whether a request of this epoch comes from a producer that has been replaced, or was never let in."""
+        """Return whether a request of this epoch comes from a producer that has been replaced, or was never let in."""
         return epoch != transaction.epoch
 
     def is_retry_of_overflow(self, transaction: Transaction, request: EndTransaction) -> bool:
@@ -102,29 +102,31 @@ class Rules:
     # ---------------------------------------------------------------------------------------------- one after the other
 
     def may_begin(self, transaction: Transaction) -> bool:
-        """Whether partitions may be added: not while the transaction before still waits for its markers, or they would
-        end the next one (KAFKA-12671).
+        """Return whether partitions may be added: not while the transaction before still waits for its markers, or they
+        would end the next one (KAFKA-12671).
         """
         return transaction.state not in PREPARED
 
     def is_in_transaction(self, transaction: Transaction, partition: tuple[str, int]) -> bool:
-        """Whether a partition's leader may take records of this transaction: otherwise it would open one that nobody
-        ever ends (KIP-890 part 1, KAFKA-14402).
+        """Return whether a partition's leader may take records of this transaction: otherwise it would open one that
+        never ends (KIP-890 part 1, KAFKA-14402).
         """
         return partition in transaction.partitions
 
     def owes_markers(self, transaction: Transaction) -> bool:
-        """Whether this is decided and not complete: found in a log that is loaded, it has to be completed."""
+        """Return whether the transaction is decided and not complete: found in a log that is loaded, it has to be
+        completed.
+        """
         return transaction.state in PREPARED
 
     # ------------------------------------------------------------------------------------------------------------ time
 
     def is_timed_out(self, transaction: Transaction, now_ms: int) -> bool:
-        """Whether an open transaction has outlived the time that its producer asked for."""
+        """Return whether an open transaction has outlived the time that its producer asked for."""
         return transaction.state == State.ONGOING and transaction.started_ms + transaction.timeout_ms < now_ms
 
     def is_expired(self, transaction: Transaction, now_ms: int) -> bool:
-        """Whether an id at rest has been left alone for transactional.id.expiration.ms."""
+        """Return whether an id at rest has been left alone for transactional.id.expiration.ms."""
         return transaction.state in AT_REST and transaction.updated_ms <= now_ms - self.settings.expiration_ms
 
     def is_timeout_allowed(self, timeout_ms: int) -> bool:

@@ -91,7 +91,7 @@ class Shard(Rules):
         return [t for t in self.transactions.values() if self.owes_markers(t)]
 
     def timed_out(self, now_ms: int) -> list[TimeOut]:
-        """What has been open for too long."""
+        """Return requests to abort the transactions that have been open for too long."""
         return [TimeOut(t.transactional_id) for t in self.transactions.values() if self.is_timed_out(t, now_ms)]
 
     def expired(self, now_ms: int) -> list[Expire]:
@@ -101,7 +101,7 @@ class Shard(Rules):
     # ---------------------------------------------------------------------------------------------------------- decide
 
     def decide(self, request: Request, now_ms: int, fresh_producer_id: int = NO_PRODUCER_ID) -> Decision:
-        """What becomes of a request. `fresh_producer_id`: one that nobody has, or -1 if there is none at hand."""
+        """Decide a request. `fresh_producer_id`: one that is not in use, or -1 if there is none at hand."""
         found = self.transactions.get(request.transactional_id)
         decision: Decision = self._DECIDERS[type(request)](self, found, request, now_ms, fresh_producer_id)
         for written in decision.records:
@@ -111,7 +111,7 @@ class Shard(Rules):
         return decision
 
     def _check(self, before: Transaction | None, after: Transaction | None) -> None:
-        """What holds for each new record."""
+        """Assert what holds for each new record."""
         if after is None:
             assert before is not None
             assert before.state in AT_REST
@@ -243,7 +243,7 @@ class Shard(Rules):
         return Decision(Answer(), (Written(found.transactional_id, after),))
 
     def _verify(self, found: Transaction | None, request: VerifyPartitions, *_: int) -> Decision:
-        """Whether these partitions are in the transaction, each for itself."""
+        """Return, for each of these partitions, whether it is in the transaction."""
         if not request.transactional_id:
             return Decision(Answer(ErrorCode.INVALID_REQUEST))
         if found is None or found.producer_id != request.producer_id:

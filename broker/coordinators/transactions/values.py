@@ -1,6 +1,7 @@
-"""What passes a shard of the transaction coordinator: transactions, requests, and what was decided.
+"""Defines the values that go in and out of a shard of the transaction coordinator: transactions, requests, and
+decisions.
 
-Times are wall-clock ms since the Unix epoch, as they stand in the log. Producer ids and epochs that are absent are -1.
+Times are wall-clock ms since the Unix epoch, as they are in the log. Producer ids and epochs that are absent are -1.
 """
 
 from __future__ import annotations
@@ -213,7 +214,7 @@ class Decision:
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """What a shard needs of the broker's settings."""
+    """Holds the broker's settings that a shard needs."""
 
     max_timeout_ms: int = 900_000
     expiration_ms: int = 604_800_000

@@ -39,7 +39,7 @@ class MessageSource(Protocol):
 
 
 class FunctionEmitter:
-    """What readers and writers of one shape have in common."""
+    """Emits what readers and writers of one shape have in common."""
 
     def __init__(self, parent: MessageSource, struct: StructModel, version: int) -> None:
         self.parent, self.struct, self.version = parent, struct, version

@@ -33,7 +33,7 @@ HINTS: Final = {
 
 @dataclass(frozen=True, slots=True)
 class Wire:
-    """How a field travels in one version."""
+    """Describes how a field is encoded in one version."""
 
     name: str
     kind: str

@@ -1,4 +1,4 @@
-"""What the readers and writers of Produce and Fetch share."""
+"""Holds what the readers and writers of Produce and Fetch share."""
 
 from __future__ import annotations
 

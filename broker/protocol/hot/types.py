@@ -1,4 +1,4 @@
-"""What Produce and Fetch look like to the broker: tuples, with topics by the bytes that name them on the wire."""
+"""Defines Produce and Fetch as the broker uses them: tuples, with topics by the bytes that name them on the wire."""
 
 from __future__ import annotations
 

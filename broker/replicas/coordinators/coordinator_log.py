@@ -72,7 +72,7 @@ def error_for_clients(error: int) -> ErrorCode:
 
 
 class Led(Protocol):
-    """What a coordinator hosts of a partition that it leads."""
+    """Represents what a coordinator hosts of a partition that it leads."""
 
     @property
     def log(self) -> CoordinatorLog: ...
@@ -82,7 +82,7 @@ L = TypeVar("L", bound=Led)
 
 
 def is_led_anew(replicas: ReplicaManager, h: Hosted, shards: dict[int, L], unload: Callable[[int, L], None]) -> bool:
-    """Whether the role of a partition of the log has changed so that it has to be loaded: this broker leads it, in an
+    """Return whether a partition of the log has to be loaded because its role has changed: this broker leads it, in an
     epoch that has no shard yet. A shard of the epoch before is unloaded first.
     """
     present = shards.get(h.state.index)
@@ -127,12 +127,12 @@ class CoordinatorLog:
         return self._h
 
     def is_ours(self) -> bool:
-        """Whether this broker still leads the partition in this epoch."""
+        """Return whether this broker still leads the partition in this epoch."""
         state = self._h.state
         return not self.closed and state.is_leader and state.leader_epoch == self.epoch
 
     def is_followed(self, since_s: float) -> bool:
-        """Whether nobody else led this partition at that time: `Rules.is_followed`."""
+        """Return whether no other broker led this partition at that time: `Rules.is_followed`."""
         return self._h.state.is_followed(since_s)
 
     def call_followers(self) -> None:
@@ -141,7 +141,9 @@ class CoordinatorLog:
         self._replicas.woken.update(self._h.followers)
 
     def is_committed(self, offset: int) -> bool:
-        """Whether the record at `offset` is below the high watermark: nothing may be said before that rests on it."""
+        """Return whether the record at `offset` is below the high watermark: no answer that rests on it may be sent
+        before.
+        """
         return offset < self._h.state.high_watermark
 
     @property
@@ -187,7 +189,7 @@ class CoordinatorLog:
         return ErrorCode.NONE, done.base_offset
 
     def question(self, producer_id: int, epoch: int, *, raises_epoch: bool) -> Verification | None:
-        """What the transaction's coordinator has to be asked before records of that transaction are appended; None:
+        """Return what to ask the transaction's coordinator before records of that transaction are appended; None:
         nothing. `raises_epoch`: of generation V2.
         """
         log = self._h.log
@@ -197,8 +199,8 @@ class CoordinatorLog:
         return log.producers.begin_verification(header, self._env.wall_ms(), raises_epoch=raises_epoch)
 
     def is_agreed(self, producer_id: int, epoch: int) -> bool:
-        """Whether records of a transaction may be appended: it is open here, or its coordinator knows of it. Otherwise
-        nobody would ever end it (KIP-890).
+        """Return whether records of a transaction may be appended: it is open here, or its coordinator knows of it.
+        Otherwise it would never end (KIP-890).
         """
         log = self._h.log
         producers = log.producers
@@ -218,7 +220,9 @@ class CoordinatorLog:
             self._wait_for(offset + 1).calls.append(call)
 
     def _wait_for(self, end_offset: int) -> _Awaited:
-        """Who waits for a marker, which is no append of ours, may come after later appends: it waits with the next."""
+        """Return the wait for the offset. A wait for a transaction marker may be registered after waits for higher
+        offsets; it then joins the next higher one.
+        """
         awaited = self._awaited
         while awaited and self.is_committed(awaited[0].end_offset - 1):
             awaited.popleft()

@@ -250,7 +250,7 @@ class GroupCoordinator:
     # ------------------------------------------------------------------------------------------------------- requests
 
     def partitions(self) -> int:
-        """How many partitions the log has, or will have once it is created."""
+        """Return how many partitions the log has, or will have once it is created."""
         topic = self._image.topic(TOPIC)
         return len(topic.partitions) if topic is not None else self._config.offsets_topic_num_partitions
 
@@ -259,7 +259,7 @@ class GroupCoordinator:
         return partition_of(group_id, self.partitions())
 
     def question(self, group_id: str, producer_id: int, epoch: int, *, raises_epoch: bool) -> Verification | None:
-        """What the coordinator of a transaction has to be asked before offsets of a group are committed in it; None:
+        """Return what to ask the coordinator of a transaction before offsets of a group are committed in it; None:
         nothing, or nothing here. `raises_epoch`: of generation V2.
         """
         shard = self.shards.get(self.partition_of(group_id))
@@ -268,7 +268,7 @@ class GroupCoordinator:
         return shard.log.question(producer_id, epoch, raises_epoch=raises_epoch)
 
     def positions(self, group_id: str) -> Mapping[TopicPartition, Committed]:
-        """What a group has committed, as far as it is known here. Not to be kept: it changes."""
+        """Return a group's committed offsets, as far as they are known here. Not to be kept: it changes."""
         shard = self.shards.get(self.partition_of(group_id))
         return shard.machine.ledger.offsets.get(group_id, {}) if shard is not None else {}
 
@@ -292,11 +292,11 @@ class GroupCoordinator:
                 self._start_soon(self._match)
 
     def _is_confirmed(self, shard: HostedGroups, since_s: float) -> bool:
-        """Whether what a shard holds now has all that was committed before that time. A coordinator that only its
-        members still reach soon has a successor, without knowing. Once that commits a transaction, the positions here
-        are old, and whoever believes them writes the outputs of the same inputs again.
+        """Return whether a shard's present state has all that was committed before that time. A coordinator that only
+        its members still reach soon has a successor, without knowing. Once that commits a transaction, the positions
+        here are old, and a client that trusts them writes the outputs of the same inputs again.
 
-        As Raft's leaders do before they let anybody read (Ongaro 2014, 6.4): after the question came, all who may be
+        As Raft's leaders do before they let clients read (Ongaro 2014, 6.4): after the question came, all that may be
         the successor have been heard of.
         """
         return not self._config.squall_group_confirmed_positions or shard.log.is_followed(since_s)
@@ -477,7 +477,7 @@ class GroupCoordinator:
 
 
 def _positions(effects: Sequence[Effect]) -> int:
-    """How many positions answers tell. A request for all of a group's does not say how many that are."""
+    """Return how many positions the answers have. A request for all of a group's does not say how many that are."""
     answers = (effect.answer for effect in effects if isinstance(effect, Reply))
     return sum(len(answer.offsets) for answer in answers if isinstance(answer, OffsetsFound))
 

@@ -68,7 +68,9 @@ _IN_TURN = (InitProducer, AddPartitions, EndTransaction)
 
 
 def _spare_of(decision: Decision) -> int:
-    """What an open transaction leaves in its batch: the record of its end is a little larger, and has to be written."""
+    """Return the bytes that an open transaction leaves free in its batch: the record of its end is a little larger, and
+    has to be written.
+    """
     opens = any(w.transaction is not None and w.transaction.state == State.ONGOING for w in decision.records)
     return BYTES_OF_THE_END if opens else 0
 
@@ -220,7 +222,7 @@ class TransactionCoordinator:
             self._decide(shard, request, answer)
 
     def partitions(self) -> int:
-        """How many partitions the log has, or will have once it is created."""
+        """Return how many partitions the log has, or will have once it is created."""
         topic = self._image.topic(TOPIC)
         return len(topic.partitions) if topic is not None else self._config.transaction_state_log_num_partitions
 
@@ -283,11 +285,12 @@ class TransactionCoordinator:
     # ------------------------------------------------------------------------------------------------- waiting in turn
 
     def _waits_for_markers(self, shard: HostedShard, request: Request, decision: Decision) -> bool:
-        """Whether a producer is on to its next transaction while markers of the one before are being written. They are
-        seldom more than a few ms away, and a client that is sent back waits for 20 to 100 ms (KAFKA-5477).
+        """Return whether a request waits because its producer is on to the next transaction while markers of the one
+        before are being written. They are seldom more than a few ms away, and a client that is sent back waits for
+        20 to 100 ms (KAFKA-5477).
 
-        Any other epoch is sent back at once, as by Kafka 4.3.1: when the markers are written it would be fenced. But
-        for the leader of a partition, which learns that then: Kafka's leaders ask again for as long (KAFKA-18654).
+        Any other epoch is sent back at once, as by Kafka 4.3.1: when the markers are written it would be fenced. The
+        leader of a partition learns that then, too, but waits: Kafka's leaders ask again for as long (KAFKA-18654).
         """
         if decision.answer.error != ErrorCode.CONCURRENT_TRANSACTIONS or decision.records or not self._patience_s:
             return False

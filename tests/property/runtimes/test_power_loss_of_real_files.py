@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from squall.broker import real_env
+from squall.broker import real_files
 from squall.broker.env import File
 from squall.broker.faulted import files, journal, names
 from squall.broker.faulted.files import FaultedFs
@@ -113,7 +113,7 @@ def run(seed: int, top: Path) -> None:
         return disks[-1]
 
     with pytest.MonkeyPatch.context() as patch:
-        for module in (files, journal, names, real_env):
+        for module in (files, journal, names, real_files):
             patch.setattr(module, "os", system)
         patch.setattr(test_crashes, "MemoryFs", disk)
         test_crashes.run(seed, rounds=4)

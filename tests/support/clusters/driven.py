@@ -8,7 +8,7 @@ from typing import Any
 
 import trio
 
-from squall.broker.real_env import RealFs
+from squall.broker.real_files import RealFs
 from squall.checkers.history.parser import parse
 from squall.checkers.history.tables import History
 from squall.workloads.counters import Counters

@@ -18,7 +18,7 @@ from squall.broker.faulted.files import FaultedFs
 from squall.broker.faulted.losses import lose_power
 from squall.broker.faulted.orders import Crash, FaultOrder, Orders, OrdersError, parse_orders
 from squall.broker.faulted.tally import count_of, head_of, read_tally
-from squall.broker.real_env import RealFs
+from squall.broker.real_files import RealFs
 from tests.unit.log.test_file_systems import life
 
 

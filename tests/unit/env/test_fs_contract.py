@@ -8,7 +8,7 @@ from random import Random
 import pytest
 
 from squall.broker.env import Fs
-from squall.broker.real_env import RealFs
+from squall.broker.real_files import RealFs
 from squall.chaos.runtimes.sim.disk import Disk
 from tests.support.disks.memory_fs import MemoryFs
 

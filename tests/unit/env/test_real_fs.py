@@ -8,12 +8,12 @@ from pathlib import Path
 
 import pytest
 
-from squall.broker import real_env
+from squall.broker import real_files
 from squall.broker.env import Fs
 from squall.broker.log.config import LogConfig
 from squall.broker.log.log import Log
 from squall.broker.log.recovery import load
-from squall.broker.real_env import RealFile, RealFs
+from squall.broker.real_files import RealFile, RealFs
 from tests.support.disks.batches import batch
 
 
@@ -60,9 +60,9 @@ KIB = 1024
 @pytest.fixture
 def roomy(monkeypatch: pytest.MonkeyPatch) -> None:
     """Room is set aside for small files, too."""
-    monkeypatch.setattr(real_env, "RESERVED_FROM", 64 * KIB)
-    monkeypatch.setattr(real_env, "RESERVED", 1024 * KIB)
-    monkeypatch.setattr(real_env, "SPARED", 0)
+    monkeypatch.setattr(real_files, "RESERVED_FROM", 64 * KIB)
+    monkeypatch.setattr(real_files, "RESERVED", 1024 * KIB)
+    monkeypatch.setattr(real_files, "SPARED", 0)
 
 
 def blocks(path: Path) -> int:
@@ -114,9 +114,9 @@ def test_where_no_room_can_be_set_aside_files_grow_as_they_are_written(
     fs: Fs, tmp_path: Path, lacking: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     if lacking == "call":
-        monkeypatch.setattr(real_env, "_fallocate", lambda *_: -1)
+        monkeypatch.setattr(real_files, "_fallocate", lambda *_: -1)
     else:
-        monkeypatch.setattr(real_env, "SPARED", 1 << 60)
+        monkeypatch.setattr(real_files, "SPARED", 1 << 60)
     path = tmp_path / "f"
     file = fs.open(str(path), create=True)
     for _ in range(3):

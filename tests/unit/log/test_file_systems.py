@@ -11,7 +11,7 @@ from squall.broker.config.topic import TopicConfig
 from squall.broker.env import Fs
 from squall.broker.log.config import LogConfig
 from squall.broker.log.manager import LogManager
-from squall.broker.real_env import RealFs
+from squall.broker.real_files import RealFs
 from tests.support.disks.batches import batch, marker
 from tests.support.disks.memory_fs import Crashed, MemoryFs
 

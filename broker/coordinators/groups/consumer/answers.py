@@ -1,4 +1,4 @@
-"""What a coordinator says to members of consumer groups and to their admins."""
+"""Builds the coordinator's answers to members of consumer groups and to their admins."""
 
 from __future__ import annotations
 
@@ -45,5 +45,5 @@ class ConsumerDescribed(Answer):
 
 
 def generation_of(member_id: str, epoch: int, request: Join) -> Joined:
-    """What a classic member of a consumer group is told when it joins: it never leads."""
+    """Return the answer to a classic member that joins a consumer group: it never leads."""
     return Joined(ErrorCode.NONE, member_id, epoch, request.protocol_type, request.protocols[0][0], NO_MEMBER)

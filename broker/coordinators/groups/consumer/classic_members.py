@@ -135,7 +135,9 @@ def beat(of: ConsumerCoordination, group: ConsumerGroup, request: Beat, token: T
 
 
 def has_a_step(group: ConsumerGroup, member_id: str) -> bool:
-    """Whether a classic member has to join again: the group has gone on, it owes partitions, or may have more."""
+    """Return whether a classic member has to join again: the group has a newer epoch, the member has to give up
+    partitions, or may have more.
+    """
     current = group.now_of(member_id)
     if current.epoch < group.epoch or current.state == MemberState.UNREVOKED:
         return True

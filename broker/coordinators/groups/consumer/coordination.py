@@ -1,7 +1,7 @@
-"""What a request changes in a consumer group: records, and the answer that waits for them (KIP-848).
+"""Decides what a request changes in a consumer group: records, and the answer that waits for them (KIP-848).
 
-A heartbeat goes three steps: the member's subscription may raise the group's epoch; a new epoch gets a new target; the
-member takes its next step towards its target. Nothing changes but by the records.
+A heartbeat takes three steps: the member's subscription may raise the group's epoch; a new epoch gets a new target; the
+member takes its next step towards its target. Only the records change the state.
 """
 
 from __future__ import annotations
@@ -114,7 +114,7 @@ class ConsumerCoordination(ConsumerRules):
                 sessions.follow(group, member_id, now.mono_ms)
 
     def _session_ms(self, group: ConsumerGroup, member_id: str) -> int:
-        """How long a member may be silent: a classic one says it itself."""
+        """Return how long a member may be silent, in ms: a classic member chooses that itself."""
         classic = group.members[member_id].classic
         if classic is not None:
             return classic.session_ms
@@ -206,7 +206,7 @@ class ConsumerCoordination(ConsumerRules):
         return ErrorCode.NONE, ""
 
     def _can_be_written(self, topics: tuple[str, ...]) -> bool:
-        """Whether the log takes what an expression matches: else no member of the group would ever get an answer."""
+        """Return whether the log takes what an expression matches: else no member of the group would get an answer."""
         part, whole = MOST_OF_MATCHED
         return of_names(topics) <= self._settings.most_bytes() * part // whole
 
@@ -385,20 +385,20 @@ class ConsumerCoordination(ConsumerRules):
         return self._ledger.rests_on(group_id)
 
     def has_room_for(self, group: ConsumerGroup, member_id: str) -> bool:
-        """Whether one more may join."""
+        """Return whether the member may join: it is one already, or the group has room for one more."""
         return self.has_room(group, member_id, self._settings.consumer_max_size)
 
     @property
     def serves_classics(self) -> bool:
-        """Whether a consumer group may have classic members at all."""
+        """Return whether consumer groups may have classic members at all."""
         return self._settings.consumer_migration != DISABLED
 
     def may_go_up(self, members: int) -> bool:
-        """Whether a classic group of so many may become a consumer group under its members."""
+        """Return whether a classic group of so many members may become a consumer group with them."""
         return self._settings.consumer_migration in UPWARDS and members <= self._settings.consumer_max_size
 
     def may_go_down(self, group: ConsumerGroup) -> bool:
-        """Whether a consumer group becomes a classic group under its members."""
+        """Return whether the settings let a consumer group become a classic one while its members are in it."""
         allowed = self._settings.consumer_migration in DOWNWARDS and len(group.members) <= self._settings.max_size
         return allowed and is_of_classics(group)
 
@@ -430,7 +430,7 @@ class ConsumerCoordination(ConsumerRules):
         return [holder] if holder != beat.member_id else []
 
     def _goes_down(self, group: ConsumerGroup, beat: ConsumerBeat) -> bool:
-        """Whether a group does become a classic one without the member whose place is taken."""
+        """Return whether a group becomes a classic one when the member whose place is taken has left."""
         gone, left = self._replaced(group, beat), group.copy()
         for member_id in gone:
             for record in _removal(group.group_id, member_id):
@@ -438,8 +438,8 @@ class ConsumerCoordination(ConsumerRules):
         return self._fits_downwards(group, left, gone)
 
     def _fits_downwards(self, before: ConsumerGroup, after: ConsumerGroup, gone: list[str]) -> bool:
-        """Whether the log takes at once what makes a classic group of `after`. Otherwise it stays a consumer group: the
-        member that has gone could never be written off.
+        """Return whether one batch of the log can hold the records that make a classic group of `after`. If not, it
+        stays a consumer group: otherwise the member that has gone could never be removed.
         """
         size = of_downgrade(after, self.topics) + sum(of_removal(before, member_id) for member_id in gone)
         return size <= self._settings.most_bytes()
@@ -486,7 +486,7 @@ def _removal(group_id: str, member_id: str) -> tuple[ConsumerWritten, ...]:
 
 
 def _updated(known: Subscription, beat: ConsumerBeat, classic: Classic | None) -> Subscription:
-    """What a heartbeat leaves out stays as it was. `classic`: None where the member speaks the consumer protocol."""
+    """Return the subscription with what a heartbeat changes. `classic`: None if the member speaks the new protocol."""
     return Subscription(
         known.instance_id if beat.instance_id is None else beat.instance_id,
         known.rack_id if beat.rack_id is None else beat.rack_id,

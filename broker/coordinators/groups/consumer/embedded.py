@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 class Wanted(NamedTuple):
-    """What a classic member says when it joins."""
+    """Holds what a classic member says when it joins."""
 
     topics: tuple[str, ...]
     owned: tuple[Place, ...]
@@ -39,7 +39,7 @@ def wanted(subscription: bytes, topics: Topics) -> Wanted:
 
 
 def assigned(assignment: bytes, topics: Topics) -> tuple[Place, ...]:
-    """What a leader gave to a member; nothing where there is none yet. Raises MalformedFrame."""
+    """Return what a leader assigned to a member; nothing if there is no assignment yet. Raises MalformedFrame."""
     if not assignment:
         return ()
     said = decode_versioned(ConsumerProtocolAssignment, assignment)

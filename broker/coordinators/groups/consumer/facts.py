@@ -1,4 +1,4 @@
-"""What the log says of a consumer group, record by record, and what members ask.
+"""Defines the records that the log has of a consumer group, and the requests of its members.
 
 A place is (topic id, partition). Epochs count up: the group's with each change of its members or their topics, the
 target assignment's with the group's, a member's with the target that it has reached.
@@ -24,7 +24,7 @@ LEAVES_FOR_NOW: Final = -2
 
 
 class MemberState(IntEnum):
-    """How far a member is on its way to its target, as the records have it."""
+    """Names how far a member is on its way to its target, as the records have it."""
 
     STABLE = 0
     """It has reached the target of its epoch."""
@@ -36,7 +36,7 @@ class MemberState(IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class Classic:
-    """What a member that speaks the classic protocol brought with its JoinGroup."""
+    """Holds what a member that speaks the classic protocol sent in its JoinGroup."""
 
     session_ms: int
     protocols: tuple[tuple[str, bytes], ...]
@@ -44,7 +44,7 @@ class Classic:
 
 @dataclass(frozen=True, slots=True)
 class Subscription:
-    """Who a member is and what it wants to read."""
+    """Represents a member and the topics that it wants to read."""
 
     instance_id: str | None = None
     rack_id: str | None = None
@@ -59,7 +59,7 @@ class Subscription:
 
 @dataclass(frozen=True, slots=True)
 class Current:
-    """What a member owns: partitions with the member epoch at which each was assigned to it."""
+    """Represents a member's current assignment: partitions with the member epoch at which each was assigned to it."""
 
     epoch: int = 0
     previous_epoch: int = -1
@@ -70,7 +70,7 @@ class Current:
     """No longer its own once it says so: nobody else may have them before."""
 
     def holds(self, place: Place) -> bool:
-        """Whether nobody else may have this partition."""
+        """Return whether no other member may have this partition."""
         return place in self.assigned or place in self.revoking
 
 
@@ -119,7 +119,7 @@ class Targeted(NamedTuple):
 
 
 class Reached(NamedTuple):
-    """What a member has now; None: it has left, and owns nothing."""
+    """Sets a member's current assignment; None: it has left, and owns nothing."""
 
     group_id: str
     member_id: str

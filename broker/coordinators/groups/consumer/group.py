@@ -79,11 +79,11 @@ class ConsumerGroup:
         )
 
     def now_of(self, member_id: str) -> Current:
-        """What a member has; nothing in the case of one that is new."""
+        """Return a member's current assignment; an empty one for a new member."""
         return self.current.get(member_id, NOTHING)
 
     def is_reconciled(self, member_id: str) -> bool:
-        """Whether a member has all of the newest target, and nothing else."""
+        """Return whether a member has all of the newest target, and nothing else."""
         found = self.now_of(member_id)
         return found.state == MemberState.STABLE and found.epoch == self.target_epoch
 

@@ -1,4 +1,4 @@
-"""Which topics a regular expression matches, looked up once for each change of the cluster's topics.
+"""Finds the topics that a regular expression matches, once for each change of the cluster's topics.
 
 Most expressions are matched at once. One that costs more is matched in turns, while others are served: the group learns
 of the outcome at a later heartbeat, as with Kafka, whose coordinators resolve regular expressions in the background.
@@ -42,7 +42,7 @@ class Names(NamedTuple):
 
 
 class Matched(NamedTuple):
-    """What an expression matches among the names of one time, sorted."""
+    """Holds the names that an expression matches among the names of one time, sorted."""
 
     names: Names
     topics: tuple[str, ...]
@@ -92,7 +92,9 @@ class Matching:
         return self._look(regex, STEPS_AT_ONCE)[0] if known is None else known
 
     def of_each(self, regexes: Iterable[str]) -> Iterator[tuple[str, tuple[str, ...] | None]]:
-        """As `topics_of`, for many that together cost little more than one. What is known costs nothing."""
+        """Yield the topics of each expression, as `topics_of` does; many together cost little more than one. What is
+        known costs nothing.
+        """
         spent = 0
         for regex in regexes:
             topics = self._known(regex)

@@ -84,12 +84,12 @@ def _current(epoch: int, given: tuple[Place, ...], kept: list[Place]) -> Current
 
 
 def is_of_classics(group: ConsumerGroup) -> bool:
-    """Whether it has members, and nobody but classic ones."""
+    """Return whether the group has members, and all of them are classic ones."""
     return bool(group.members) and all(one.classic is not None for one in group.members.values())
 
 
 def common_protocols(group: ConsumerGroup) -> tuple[str, ...]:
-    """What all of its classic members can embed, in the first one's order."""
+    """Return the protocols that all classic members can embed, in the first member's order."""
     said = [[name for name, _ in one.classic.protocols] for one in group.members.values() if one.classic is not None]
     return tuple(name for name in said[0] if all(name in each for each in said)) if said else ()
 

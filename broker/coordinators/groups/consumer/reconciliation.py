@@ -40,7 +40,7 @@ class Reconciliation:
         self._is_free, self._is_read = is_free, is_read
 
     def step(self, current: Current) -> Current:
-        """What the member has after its heartbeat; the same object where nothing changes."""
+        """Return the member's assignment after its heartbeat; the same object if nothing changes."""
         if current.state == MemberState.STABLE and current.epoch == self._target_epoch:
             return current
         if current.state == MemberState.UNREVOKED and self.still_owns(current.revoking):
@@ -48,15 +48,17 @@ class Reconciliation:
         return self._next(current)
 
     def still_owns(self, revoking: Mapping[Place, int]) -> bool:
-        """Whether the member has not said yet that it has given these up."""
+        """Return whether the member has not confirmed yet that it has given these partitions up."""
         return self._owned is None or any(place in revoking for place in self._owned)
 
     def must_revoke(self, given_up: Mapping[Place, int]) -> bool:
-        """Whether the member has to be waited for. One that joins owns nothing, and says so."""
+        """Return whether the coordinator has to wait for the member to revoke these. A member that joins owns nothing,
+        and says so.
+        """
         return bool(given_up) and self.still_owns(given_up)
 
     def may_have(self, place: Place) -> bool:
-        """Whether the member may be given a partition of its target: its last owner has let go of it."""
+        """Return whether the member may be given a partition of its target: its last owner has let go of it."""
         return self._is_free(place)
 
     def _without_unread(self, current: Current) -> Current:

@@ -21,7 +21,7 @@ EPOCHS_FROM = 9
 
 
 def wrong_with(beat: ConsumerBeat, assignors: tuple[str, ...]) -> tuple[ErrorCode, str]:
-    """What a heartbeat lacks whatever the group is like. NONE where it lacks nothing."""
+    """Return the error of a heartbeat that is invalid whatever the group is like; NONE if it is valid."""
     if not beat.group_id:
         return ErrorCode.INVALID_REQUEST, "GroupId can't be empty."
     if beat.epoch < LEAVES_FOR_NOW:
@@ -54,7 +54,7 @@ def wrong_with(beat: ConsumerBeat, assignors: tuple[str, ...]) -> tuple[ErrorCod
 
 
 class ConsumerRules:
-    """Who may do what in a consumer group."""
+    """Decides which requests members of a consumer group may make."""
 
     __slots__ = ()
 
@@ -79,14 +79,16 @@ class ConsumerRules:
         return ErrorCode.NONE if beat.epoch < 0 else self.refusal_of_epoch(group, beat)
 
     def refusal_of_instance(self, group: ConsumerGroup, current: str | None, member_id: str) -> ErrorCode:
-        """Whether an instance id is still somebody's: who has it must have left, for now or with its session."""
+        """Return the error of a join with an instance id that another member still has: that member must have left, for
+        now or with its session.
+        """
         if current is None or group.now_of(current).epoch == LEAVES_FOR_NOW:
             return ErrorCode.NONE
         return ErrorCode.UNRELEASED_INSTANCE_ID
 
     def refusal_of_epoch(self, group: ConsumerGroup, beat: ConsumerBeat) -> ErrorCode:
-        """Whether a member is where the coordinator thinks it is. The answer that told it of its newest epoch may have
-        got lost: then it comes with the one before, and owns nothing beyond what it was given.
+        """Return the error of a heartbeat with an epoch that is not the member's. The answer with its newest epoch may
+        have got lost: then it comes with the epoch before, and owns nothing beyond what it was given.
         """
         current = group.now_of(beat.member_id)
         if beat.epoch == current.epoch:
@@ -97,7 +99,7 @@ class ConsumerRules:
         return ErrorCode.FENCED_MEMBER_EPOCH
 
     def has_room(self, group: ConsumerGroup, member_id: str, most: int) -> bool:
-        """Whether one more may join: members that are there may always."""
+        """Return whether one more member may join; members of the group always may."""
         return member_id in group.members or len(group.members) < most
 
     # --------------------------------------------------------------------------------------------------------- offsets
@@ -126,7 +128,9 @@ class ConsumerRules:
         return ErrorCode.NONE if self.owns_since(group, request.member_id, request.generation, places) else stale
 
     def owns_since(self, group: ConsumerGroup, member_id: str, epoch: int, places: tuple[Place, ...]) -> bool:
-        """Whether a member has had these partitions since `epoch` or before: then nobody else can have read on."""
+        """Return whether a member has had these partitions since `epoch` or before: then no other member can have read
+        on.
+        """
         current = group.now_of(member_id)
         if epoch == current.epoch:
             return True
@@ -157,10 +161,10 @@ class ConsumerRules:
         return State.STABLE if reconciled else State.RECONCILING
 
     def is_answer_full(self, beat: ConsumerBeat, before: tuple[Place, ...], after: tuple[Place, ...]) -> bool:
-        """Whether the answer says what the member owns: where it may not know."""
+        """Return whether the answer contains the member's assignment: it does if the member may not know it."""
         return beat.epoch == JOINS or beat.is_full or before != after
 
 
 def leaves(beat: ConsumerBeat) -> bool:
-    """Whether a heartbeat is a member's last one."""
+    """Return whether a heartbeat is a member's last one."""
     return beat.epoch in (LEAVES, LEAVES_FOR_NOW)

@@ -1,4 +1,6 @@
-"""When members of consumer groups have to be heard of. In memory alone: with the leadership it is gone."""
+"""Keeps the deadlines by which members of consumer groups must send a heartbeat. They are in memory only, and are lost
+with the leadership.
+"""
 
 from __future__ import annotations
 
@@ -54,7 +56,9 @@ class Sessions:
         self._revoking.pop(member_id, None)
 
     def due(self, now_ms: int) -> list[str]:
-        """Who is to be given up now. Each is looked at again a little later, if it is still there then."""
+        """Return the members whose session is over. Each is looked at again a little later, if it is still a member
+        then.
+        """
         silent = [one for one, at in self._sessions.items() if at <= now_ms]
         owing = [one for one, (_, at) in self._revoking.items() if at <= now_ms]
         late = [one for one, at in self._owed.items() if at <= now_ms]
@@ -67,7 +71,7 @@ class Sessions:
         return list(dict.fromkeys((*silent, *owing, *late)))
 
     def next_deadline_ms(self) -> int | None:
-        """When `due` next has something."""
+        """Return when `due` next has something."""
         return min(self._moments(), default=None)
 
     def _moments(self) -> Iterator[int]:

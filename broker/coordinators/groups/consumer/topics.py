@@ -1,4 +1,4 @@
-"""What a coordinator needs of the cluster's topics, and when they have changed for a group."""
+"""Provides what a coordinator needs of the cluster's topics, and finds when they have changed for a group."""
 
 from __future__ import annotations
 
