@@ -2,7 +2,7 @@
 
 It is driven by `frames` on its pipes.
 
-ORDER is JSON of `library.Order`. What a library prints goes to standard error, which the harness keeps.
+ORDER is JSON of `library.ClientOrder`. What a library prints goes to standard error, which the harness keeps.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ from typing import Any
 import msgspec
 
 from squall.chaos.drivers.frames import Unframed, frame
-from squall.chaos.drivers.library import Library, Order, load
+from squall.chaos.drivers.library import ClientOrder, Library, load
 from squall.chaos.drivers.members import contract as members
-from squall.chaos.drivers.members.contract import Who
-from squall.chaos.drivers.members.member import OTHER_MEMBER, Member
-from squall.chaos.drivers.reading import Polls, Reader
+from squall.chaos.drivers.members.contract import MemberGeneration
+from squall.chaos.drivers.members.member import OTHER_MEMBER, MemberWorker
+from squall.chaos.drivers.reading import ConsumerWorker, Polls
 from squall.chaos.drivers.transactors import outcomes as transactors
 from squall.chaos.drivers.transactors.calls import Calls
 
@@ -30,7 +30,7 @@ PUMP_S = 0.005
 FINISH_SLACK_S = 10.0
 
 
-class Out:
+class HarnessPipe:
     """Messages to the harness, from any thread."""
 
     def __init__(self, file: int) -> None:
@@ -61,9 +61,9 @@ class Out:
 def main() -> None:
     """Until the harness says so, or is gone."""
     logging.basicConfig(stream=sys.stderr, level=logging.WARNING)
-    order = msgspec.json.decode(sys.argv[1], type=Order)
+    order = msgspec.json.decode(sys.argv[1], type=ClientOrder)
     # Whatever a library prints must not get between the frames.
-    out = Out(os.dup(1))
+    out = HarnessPipe(os.dup(1))
     os.dup2(2, 1)
     inbox: queue.SimpleQueue[list[Any]] = queue.SimpleQueue()
     answers: queue.SimpleQueue[list[Any]] = queue.SimpleQueue()
@@ -72,13 +72,13 @@ def main() -> None:
         if order.role == "member":
             attend(members.load(order.library), order, out, inbox, answers)
         elif order.role == "instance":
-            instance(Member(members.load(order.library), order, out, answers), order, out, inbox)
+            instance(MemberWorker(members.load(order.library), order, out, answers), order, out, inbox)
         elif order.role == "transactor":
             transact(transactors.load(order.library), Polls(lambda: load(order.library), order, out), order, out, inbox)
         elif order.role == "producer":
             produce(load(order.library), order, out, inbox)
         else:
-            Reader(load(order.library), order, out, inbox).run()
+            ConsumerWorker(load(order.library), order, out, inbox).run()
     except Exception as trouble:
         logging.exception("the driver ends")
         out.say("x", f"{type(trouble).__name__}: {trouble}")
@@ -96,7 +96,7 @@ def _listen(inbox: queue.SimpleQueue[list[Any]], answers: queue.SimpleQueue[list
     inbox.put(["f"])
 
 
-def produce(library: Library, order: Order, out: Out, inbox: queue.SimpleQueue[list[Any]]) -> None:
+def produce(library: Library, order: ClientOrder, out: HarnessPipe, inbox: queue.SimpleQueue[list[Any]]) -> None:
     """Hand over what comes in, tell what came of it."""
     producer = library.producer(order, out.answer)
     out.say("up", library.version)
@@ -110,7 +110,11 @@ def produce(library: Library, order: Order, out: Out, inbox: queue.SimpleQueue[l
 
 
 def transact(
-    library: transactors.Library, polls: Polls, order: Order, out: Out, inbox: queue.SimpleQueue[list[Any]]
+    library: transactors.TransactionLibrary,
+    polls: Polls,
+    order: ClientOrder,
+    out: HarnessPipe,
+    inbox: queue.SimpleQueue[list[Any]],
 ) -> None:
     """Make the calls that come in, one after the other, and hand records over. It ends without a word."""
     producer = library.transactor(order, out.answer)
@@ -127,20 +131,20 @@ def transact(
 
 
 def attend(
-    library: members.Library,
-    order: Order,
-    out: Out,
+    library: members.MemberLibrary,
+    order: ClientOrder,
+    out: HarnessPipe,
     inbox: queue.SimpleQueue[list[Any]],
     answers: queue.SimpleQueue[list[Any]],
 ) -> None:
     """Be a member of a group: poll, commit and go as it is told to, one after the other."""
-    member = Member(library, order, out, answers)
+    member = MemberWorker(library, order, out, answers)
     out.say("up", library.version)
     while (message := inbox.get())[0] != "f":
         _of_member(member, message)
 
 
-def _of_member(member: Member, message: list[Any]) -> None:
+def _of_member(member: MemberWorker, message: list[Any]) -> None:
     """Have the member do this."""
     match message:
         case ["poll"]:
@@ -155,7 +159,7 @@ def _of_member(member: Member, message: list[Any]) -> None:
             raise AssertionError(f"nobody says this to a member: {message!r}")
 
 
-def instance(member: Member, order: Order, out: Out, inbox: queue.SimpleQueue[list[Any]]) -> None:
+def instance(member: MemberWorker, order: ClientOrder, out: HarnessPipe, inbox: queue.SimpleQueue[list[Any]]) -> None:
     """Be a member of a group and a producer, transactional if it has an id. It ends without a word."""
     if order.transactional_id:
         library = transactors.load(order.library)
@@ -177,7 +181,7 @@ def instance(member: Member, order: Order, out: Out, inbox: queue.SimpleQueue[li
             case ["s", *record]:
                 producer.send(*record)
             case ["txn_offsets", member_id, generation, offsets]:
-                taken = member.identity_of(Who(member_id, generation))
+                taken = member.identity_of(MemberGeneration(member_id, generation))
                 if taken is None:
                     calls.refuse(transactors.OFFSETS, OTHER_MEMBER)
                 else:

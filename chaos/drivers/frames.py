@@ -1,4 +1,4 @@
-"""What the harness and a driver say to each other: msgpack behind its length, one array a message.
+"""Encodes what the harness and a driver say to each other: msgpack behind its length, one array a message.
 
 Harness to driver: ["s", op, topic, partition, key, value, timestamp_ms] send; ["f"] finish, then end; of a transactor
 ["init"], ["begin"], ["commit"], ["abort"], ["poll"], one at a time.

@@ -12,11 +12,12 @@ from typing import Any, NamedTuple
 
 import trio
 
+from squall.broker.overriding import override
 from squall.chaos.drivers.frames import frame
-from squall.chaos.drivers.library import CLIENTS, DISTRIBUTIONS, Order
+from squall.chaos.drivers.library import CLIENTS, DISTRIBUTIONS, ClientOrder
 from squall.chaos.drivers.members.host import LibraryMember
 from squall.chaos.drivers.messages import heard
-from squall.chaos.drivers.process import CLIENT_ENDED, FINISH_SLACK_S, Piped, Process
+from squall.chaos.drivers.process import CLIENT_ENDED, FINISH_SLACK_S, DriverProcess, PipedProcess
 from squall.chaos.drivers.transactors.host import LibraryInstance, LibraryTransactor
 from squall.chaos.errors import HarnessError
 from squall.chaos.toolchain.lacks import Lack, refuse
@@ -26,11 +27,14 @@ from squall.workloads.client.outcomes import Outcome, Status
 from squall.workloads.client.settings import ProducerSettings
 from squall.workloads.libraries import (
     Assigned,
+    Driver,
     Hearing,
     Instanced,
     InstanceTask,
     MemberTask,
     Read,
+    Reading,
+    Sending,
     Sought,
     TransactorTask,
     Troubled,
@@ -49,7 +53,7 @@ FINISH = ["f"]
 SILENT_EVERY_S = 1.0
 
 
-class _Waiting(NamedTuple):
+class _PendingRecord(NamedTuple):
     """A record without an outcome."""
 
     size: int
@@ -58,22 +62,23 @@ class _Waiting(NamedTuple):
     """By time.monotonic()."""
 
 
-class LibraryProducer:
-    """A library's producer (`squall.workloads.libraries.Sending`)."""
+class LibraryProducer(Sending):
+    """Hands records to a process with a library's producer."""
 
-    def __init__(self, process: Piped, settings: ProducerSettings, flush: Callable[[], None]) -> None:
+    retired = ""
+
+    def __init__(self, process: PipedProcess, settings: ProducerSettings, flush: Callable[[], None]) -> None:
         self._process = process
         self._buffer_bytes = settings.buffer_bytes
         self._give_up_s = settings.delivery_timeout_ms / 1000 + FINISH_SLACK_S
         self._flush = flush
-        self._waiting: dict[int, _Waiting] = {}
+        self._waiting: dict[int, _PendingRecord] = {}
         self._bytes = 0
         self._next = 0
         self._messages: list[list[Any]] = []
         self._something = trio.Event()
         self._over = trio.Event()
         self._closing = False
-        self.retired = ""
 
     async def run(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
         """Until its process has ended."""
@@ -106,7 +111,9 @@ class LibraryProducer:
                 await self._process.no_more()
 
     async def _end_if_silent(self) -> None:
-        """Who has not answered a record long after it should have is ended, and what it had is in doubt."""
+        """Kill a process that has not answered a record long after it should have. The records that it had are in
+        doubt.
+        """
         while True:
             await trio.sleep(SILENT_EVERY_S)
             self._process.must_be_quiet()
@@ -114,10 +121,11 @@ class LibraryProducer:
             if oldest is not None and time.monotonic() - oldest.since >= self._give_up_s:
                 self._process.kill()
 
+    @override
     def takes(self, size: int) -> bool:
-        """As `Sending.takes`."""
         return not self.retired and self._bytes + size <= self._buffer_bytes
 
+    @override
     def send(
         self,
         topic: str,
@@ -129,31 +137,34 @@ class LibraryProducer:
         on_outcome: Callable[[Outcome], None],
         /,
     ) -> None:
-        """As `Sending.send`."""
         assert not headers, "this workload has none"
         op = self._next
         self._next += 1
-        self._waiting[op] = _Waiting(len(value), on_outcome, time.monotonic())
+        self._waiting[op] = _PendingRecord(len(value), on_outcome, time.monotonic())
         self._bytes += len(value)
         self._say(["s", op, topic, partition, key, value, timestamp_ms])
 
+    @override
     def retire(self, why: str) -> None:
-        """As `Sending.retire`."""
         self.retired = self.retired or why
         if not self._closing:
             self._closing = True
             self._say(FINISH)
 
+    @override
     async def finish(self) -> None:
-        """As `Sending.finish`. A library that does not come to an end is ended, and what it had is in doubt."""
+        """Wait until every record has its outcome. A library that does not finish in time is killed, and what it had is
+        in doubt.
+        """
         with trio.move_on_after(self._give_up_s):
             await self._over.wait()
             return
         self._process.kill()
         await self._over.wait()
 
+    @override
     def close(self) -> None:
-        """As `Sending.close`: it has ended with its last record."""
+        """Do nothing: the process has ended with its last record."""
 
     def _say(self, message: list[Any]) -> None:
         self._messages.append(message)
@@ -175,10 +186,10 @@ class LibraryProducer:
         self._over.set()
 
 
-class LibraryReader:
-    """A library's consumer (`squall.workloads.libraries.Reading`)."""
+class LibraryReader(Reading):
+    """Reads by a process with a library's consumer."""
 
-    def __init__(self, process: Process) -> None:
+    def __init__(self, process: DriverProcess) -> None:
         self._process = process
         self._asked = trio.Event()
 
@@ -192,8 +203,8 @@ class LibraryReader:
         finally:
             await self._process.end()
 
+    @override
     async def next(self) -> Assigned | Read | Sought | Troubled | None:
-        """As `Reading.next`."""
         if self._asked.is_set():
             return None
         message = await self._process.next()
@@ -203,14 +214,15 @@ class LibraryReader:
             raise self._process.silence("ended by itself")
         return heard(message)
 
+    @override
     def finish(self) -> None:
-        """As `Reading.finish`. What is under way is not waited for."""
+        """Kill the process. What is under way is not waited for."""
         self._asked.set()
         self._process.kill()
 
 
-class LibraryDriver:
-    """One library (`squall.workloads.libraries.Driver`). `log` takes what the libraries print."""
+class LibraryDriver(Driver):
+    """Starts the processes of one library. `log` takes what the libraries print."""
 
     def __init__(self, client: str, bootstrap: str, needs: Needs, log: Path) -> None:
         refuse("this client", client_lacks(client))
@@ -222,7 +234,7 @@ class LibraryDriver:
         self._settings, self._log = needs.producer, log
         w = needs.producer
         self._order = partial(
-            Order,
+            ClientOrder,
             library=client,
             bootstrap=bootstrap,
             acks=w.acks,
@@ -237,22 +249,25 @@ class LibraryDriver:
             poll_pause_ms=needs.poll_pause_ms,
         )
 
+    @override
     def about(self) -> Mapping[str, object]:
-        """As `Driver.about`. aiokafka has one batch of a partition in flight, whatever it is asked for."""
+        """Return the settings that differ from the plan's. aiokafka has one batch of a partition in flight, whatever is
+        set.
+        """
         return {"max_in_flight": 1} if self.client == "aiokafka" else {}
 
+    @override
     async def producer(self, nursery: trio.Nursery, client_id: str, flush: Callable[[], None]) -> LibraryProducer:
-        """As `Driver.producer`."""
         made = LibraryProducer(
-            Process(self._order(role="producer", client_id=client_id), self._log), self._settings, flush
+            DriverProcess(self._order(role="producer", client_id=client_id), self._log), self._settings, flush
         )
         await nursery.start(made.run)
         return made
 
+    @override
     async def transactor(
         self, nursery: trio.Nursery, task: TransactorTask, flush: Callable[[], None]
     ) -> LibraryTransactor:
-        """As `Driver.transactor`."""
         order = self._order(
             role="transactor",
             transactional_id=task.transactional_id,
@@ -261,24 +276,24 @@ class LibraryDriver:
             isolation=task.isolation,
             beginning=task.beginning,
         )
-        made = LibraryTransactor(Process(order, self._log), order, flush)
+        made = LibraryTransactor(DriverProcess(order, self._log), order, flush)
         await nursery.start(made.run)
         return made
 
+    @override
     async def member(
         self, nursery: trio.Nursery, task: MemberTask, hearing: Hearing, flush: Callable[[], None]
     ) -> LibraryMember:
-        """As `Driver.member`."""
         order = self._order(role="member", isolation=task.isolation, **of_member(task))
         limit_s = (order.session_timeout_ms + order.max_poll_interval_ms) / 1000
-        made = LibraryMember(Process(order, self._log), hearing, limit_s, flush)
+        made = LibraryMember(DriverProcess(order, self._log), hearing, limit_s, flush)
         await nursery.start(made.run)
         return made
 
+    @override
     async def instance(
         self, nursery: trio.Nursery, task: InstanceTask, hearing: Hearing, flush: Callable[[], None]
     ) -> Instanced:
-        """As `Driver.instance`."""
         order = self._order(
             role="instance",
             transactional_id=task.transactional_id,
@@ -286,17 +301,17 @@ class LibraryDriver:
             isolation=task.isolation,
             **of_member(MemberTask(task.settings, task.isolation)),
         )
-        process = Process(order, self._log)
+        process = DriverProcess(order, self._log)
         made = LibraryInstance(process, order, flush)
         limit_s = (order.session_timeout_ms + order.max_poll_interval_ms) / 1000
         made.member = LibraryMember(process, hearing, limit_s, flush, made.say)
         await nursery.start(made.run)
         return Instanced(made.member, made)
 
+    @override
     async def reader(self, nursery: trio.Nursery, places: Sequence[Place], isolation: int) -> LibraryReader:
-        """As `Driver.reader`."""
         order = self._order(role="reader", places=list(places), isolation=isolation)
-        made = LibraryReader(Process(order, self._log))
+        made = LibraryReader(DriverProcess(order, self._log))
         await nursery.start(made.run)
         return made
 

@@ -1,4 +1,4 @@
-"""What a driver's process asks of a library; one module a library does it."""
+"""Defines what a driver's process asks of a client library. One module for each library implements it."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ Answer = Callable[[int, int, int, int, str], None]
 Place = tuple[str, int]
 
 
-class Order(NamedTuple):
-    """What one driver's process is to be."""
+class ClientOrder(NamedTuple):
+    """Configures one driver's process: the library, its role and its settings."""
 
     library: str
     role: str
@@ -52,17 +52,21 @@ class Order(NamedTuple):
     max_poll_interval_ms: int = 300_000
 
 
-class Producing(Protocol):
-    """A library's producer. Each record is answered once: FAIL only where nothing of it can have left the process."""
+class RecordSender(Protocol):
+    """Hands records over to a library. Each is answered once: FAIL only if nothing of it can have left the process."""
 
     def send(self, op: int, topic: str, partition: int, key: bytes | None, value: bytes, timestamp_ms: int) -> None:
-        """Hand a record over, waiting for room where there is none."""
+        """Hand a record over. Wait for room if there is none."""
 
     def pump(self) -> None:
         """Let answers through that have come."""
 
+
+class ProducerAdapter(RecordSender, Protocol):
+    """Drives a library's producer."""
+
     def finish(self, within_s: float) -> None:
-        """Until every record has been answered, or the time is over."""
+        """Wait until every record has been answered, or the time is over."""
 
 
 class ReadRecord(NamedTuple):
@@ -91,20 +95,22 @@ class Impossible(Exception):
         self.places = tuple(places)
 
 
-class Consuming(Protocol):
-    """A library's consumer with assigned partitions."""
+class ConsumerAdapter(Protocol):
+    """Drives a library's consumer with assigned partitions."""
 
     def bounds(self, places: Sequence[Place]) -> dict[Place, tuple[int, int]]:
-        """First offset and end of these; what cannot be found out just now is left out."""
+        """Return first offset and end of these. Partitions for which they cannot be found just now are left out."""
 
     def assign(self, positions: dict[Place, int]) -> None:
         """Read these from these offsets."""
 
     def seek(self, place: Place, position: int) -> None:
-        """Go on at another offset."""
+        """Continue at another offset."""
 
     def poll(self, within_s: float) -> Sequence[ReadRecord]:
-        """What is there. Impossible, or any other Exception of the library's for errors that it goes on after."""
+        """Return the records that have arrived. Raises Impossible, or another Exception of the library's for an error
+        after which it can be polled again.
+        """
 
     def close(self) -> None:
         """End it."""
@@ -115,11 +121,11 @@ class Library(Protocol):
 
     version: str
 
-    def producer(self, order: Order, answer: Answer) -> Producing:
-        """One, connected as far as the library connects before the first record."""
+    def producer(self, order: ClientOrder, answer: Answer) -> ProducerAdapter:
+        """Return a producer, connected as far as the library connects before the first record."""
 
-    def consumer(self, order: Order) -> Consuming:
-        """One, without partitions."""
+    def consumer(self, order: ClientOrder) -> ConsumerAdapter:
+        """Return a consumer without partitions."""
 
 
 CLIENTS = {"confluent": "confluent_kafka", "aiokafka": "aiokafka", "kafka-python": "kafka"}

@@ -1,4 +1,5 @@
-"""What the harness and a program under test say to each other: a JSON object a line (docs/workloads/command.md).
+"""Encodes what the harness and a program under test say to each other: a JSON object a line
+(docs/workloads/command.md).
 
 A driver's frames and these lines carry the same messages (`frames`), so that a program is a producer or a reader as a
 library's process is. Whatever a program writes that is not of the protocol becomes ["x", why], which ends the run: of a
@@ -30,19 +31,19 @@ _LARGEST = (1 << 62) - 1
 """Offsets and times are 64 bits wide, and are counted on from."""
 
 
-class Count(int):
+class JsonCount(int):
     """A whole number, or its digits in a string: JavaScript's numbers have 53 bits."""
 
     least = 0
 
 
-class CountOrUnknown(Count):
-    """A `Count`, or -1."""
+class CountOrUnknown(JsonCount):
+    """A `JsonCount`, or -1."""
 
     least = -1
 
 
-def _number(kind: type[Count], said: object) -> Count:
+def _number(kind: type[JsonCount], said: object) -> JsonCount:
     """Read a number of a program's. ValueError with what came and what is expected."""
     digits = isinstance(said, str) and re.fullmatch(r"-?[0-9]{1,19}", said)
     number = int(said) if digits or type(said) is int else None  # type: ignore[call-overload]  # true is no number
@@ -52,7 +53,7 @@ def _number(kind: type[Count], said: object) -> Count:
     return kind(number)
 
 
-class Ready(msgspec.Struct, tag="ready"):
+class ReadyReply(msgspec.Struct, tag="ready"):
     """The program has what it needs."""
 
     name: str = ""
@@ -61,8 +62,8 @@ class Ready(msgspec.Struct, tag="ready"):
 class Ok(msgspec.Struct, tag="ok"):
     """A record was acknowledged."""
 
-    id: Count
-    partition: Count
+    id: JsonCount
+    partition: JsonCount
     offset: CountOrUnknown
     timestamp_ms: CountOrUnknown = CountOrUnknown(-1)
 
@@ -70,37 +71,37 @@ class Ok(msgspec.Struct, tag="ok"):
 class Fail(msgspec.Struct, tag="fail"):
     """A record was definitely not written, and never will be."""
 
-    id: Count
+    id: JsonCount
     error: str
 
 
 class Info(msgspec.Struct, tag="info"):
     """A record may have been written."""
 
-    id: Count
+    id: JsonCount
     error: str
 
 
-class Fetched(msgspec.Struct):
+class FetchedRecord(msgspec.Struct):
     """A record that was read. The value is base64 in JSON."""
 
-    partition: Count
-    offset: Count
+    partition: JsonCount
+    offset: JsonCount
     key: str | None
     value: bytes | None
 
 
 class Records(msgspec.Struct, tag="records"):
-    """What a poll brought."""
+    """Holds what a poll brought."""
 
-    id: Count
-    records: list[Fetched]
+    id: JsonCount
+    records: list[FetchedRecord]
 
 
 class Error(msgspec.Struct, tag="error"):
     """A poll brought an error that the program goes on after."""
 
-    id: Count
+    id: JsonCount
     error: str
 
 
@@ -110,15 +111,15 @@ _PLACED = re.compile(r"(?P<what>.*) - at `\$\.?(?P<field>[^`]*)`", re.DOTALL)
 
 
 class Wrong(Exception):
-    """What a program wrote is not of the protocol. The message says why."""
+    """Says in words what a program wrote that is not of the protocol."""
 
 
 class Lines:
-    """What is said with one process. `encode` and `feed` are the two directions."""
+    """Translates what is said with one process. `encode` and `feed` are the two directions."""
 
     TYPES = "ready, ok, fail, info, records or error"
     decoder: msgspec.json.Decoder[Any] = msgspec.json.Decoder(
-        Ready | Ok | Fail | Info | Records | Error, dec_hook=_number
+        ReadyReply | Ok | Fail | Info | Records | Error, dec_hook=_number
     )
 
     def __init__(self) -> None:
@@ -184,10 +185,10 @@ class Lines:
             shown = line.strip()[:SHOWN].decode(errors="backslashreplace")
             raise Wrong(f"it wrote the line {shown!r}: {self._explained(str(why))}") from None
         match said:
-            case Ready(name) if not self._ready:
+            case ReadyReply(name) if not self._ready:
                 self._ready = True
                 return ["up", name]
-            case Ready():
+            case ReadyReply():
                 raise Wrong("it answered ready, and had answered init already")
         return self._meaning(said)
 
@@ -236,5 +237,5 @@ class Lines:
 
 
 def _short(error: str) -> str:
-    """What a history keeps of an error."""
+    """Return as much of an error as a history keeps."""
     return error[:MAX_ERROR_CHARS] or "no reason"

@@ -12,21 +12,32 @@ from typing import Any
 import msgspec
 
 from squall.chaos.drivers.library import FAIL, INFO, OK
-from squall.chaos.drivers.lines import Count, Fail, Fetched, Info, Lines, Ok, Ready, Wrong, _number, _short
+from squall.chaos.drivers.lines import (
+    Fail,
+    FetchedRecord,
+    Info,
+    JsonCount,
+    Lines,
+    Ok,
+    ReadyReply,
+    Wrong,
+    _number,
+    _short,
+)
 
 
 class Start(msgspec.Struct):
     """A partition that came to a member. `offset`: where it begins; None: it begins with what it processes first."""
 
-    partition: Count
-    offset: Count | None = None
+    partition: JsonCount
+    offset: JsonCount | None = None
 
 
-class Position(msgspec.Struct):
+class PartitionPosition(msgspec.Struct):
     """A partition, and the next offset to be read in it."""
 
-    partition: Count
-    offset: Count
+    partition: JsonCount
+    offset: JsonCount
 
 
 class AssignedReport(msgspec.Struct, tag="assigned"):
@@ -34,47 +45,47 @@ class AssignedReport(msgspec.Struct, tag="assigned"):
 
     assigned: list[Start]
     member: str = ""
-    generation: Count | None = None
+    generation: JsonCount | None = None
 
 
 class RevokedReport(msgspec.Struct, tag="revoked"):
     """The member has given these partitions up in good order: nothing of them is processed any more."""
 
-    partitions: list[Count]
+    partitions: list[JsonCount]
 
 
 class LostReport(msgspec.Struct, tag="lost"):
     """The member has learnt that these partitions are not its own any more."""
 
-    partitions: list[Count]
+    partitions: list[JsonCount]
 
 
 class ProcessedReport(msgspec.Struct, tag="processed"):
     """The member has processed these records."""
 
-    records: list[Fetched]
+    records: list[FetchedRecord]
 
 
 class CommitReport(msgspec.Struct, tag="commit"):
     """The member is about to commit these offsets."""
 
-    id: Count
-    offsets: list[Position]
+    id: JsonCount
+    offsets: list[PartitionPosition]
 
 
 class CommittedReport(msgspec.Struct, tag="committed"):
     """That commit was acknowledged. With an error nobody knows what came of it."""
 
-    id: Count
+    id: JsonCount
     error: str = ""
 
 
 class OutputReport(msgspec.Struct, tag="output"):
     """The member makes an output of `source`, a record that it has read, and asks what it is to write."""
 
-    id: Count
-    partition: Count
-    source: Fetched
+    id: JsonCount
+    partition: JsonCount
+    source: FetchedRecord
 
 
 Report = AssignedReport | RevokedReport | LostReport | ProcessedReport | CommitReport | CommittedReport | OutputReport
@@ -95,7 +106,7 @@ class MemberLines(Lines):
     """The protocol of one process of a member. Its reports are messages ["m", report]."""
 
     TYPES = "ready, assigned, revoked, lost, processed, commit, committed, output, ok, fail or info"
-    decoder = msgspec.json.Decoder(Ready | Report | Ok | Fail | Info, dec_hook=_number)
+    decoder = msgspec.json.Decoder(ReadyReply | Report | Ok | Fail | Info, dec_hook=_number)
 
     def __init__(self) -> None:
         super().__init__()

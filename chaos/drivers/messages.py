@@ -1,11 +1,11 @@
-"""What a driver tells of its reads, as the workload takes it."""
+"""Translates a driver's messages about its reads into the workload's types."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from typing import Any
 
-from squall.chaos.drivers.lines import Fetched
+from squall.chaos.drivers.lines import FetchedRecord
 from squall.chaos.errors import HarnessError
 from squall.workloads.client.cluster import Place
 from squall.workloads.libraries import Assigned, Part, Read, Sought, Troubled
@@ -30,7 +30,7 @@ def heard(message: Sequence[Any]) -> Assigned | Read | Sought | Troubled:
     raise HarnessError(f"a driver said what none says: {message!r}")
 
 
-def parts_of(records: Sequence[Fetched], topic: str, at: dict[Place, int]) -> list[Part]:
+def parts_of(records: Sequence[FetchedRecord], topic: str, at: dict[Place, int]) -> list[Part]:
     """Verify records that a program has read, partition by partition, and move `at` behind them."""
     found: dict[Place, tuple[list[tuple[int, int]], list[tuple[int, str]]]] = {}
     for record in records:

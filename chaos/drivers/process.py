@@ -15,8 +15,9 @@ from typing import Any, Protocol
 import msgspec
 import trio
 
+from squall.broker.overriding import override
 from squall.chaos.drivers.frames import Unframed
-from squall.chaos.drivers.library import Order
+from squall.chaos.drivers.library import ClientOrder
 from squall.chaos.errors import HarnessError
 from squall.chaos.runtimes.real.processes.child import TETHER, tail
 from squall.chaos.toolchain.places import PACKAGES
@@ -44,8 +45,8 @@ def once(text: str) -> str:
     return "\n".join(lines[-length:])
 
 
-class Tongue(Protocol):
-    """How messages become bytes and bytes messages, with one process."""
+class MessageCodec(Protocol):
+    """Translates the messages of one process to bytes and back."""
 
     def encode(self, message: list[Any], /) -> bytes:
         """A message to the process."""
@@ -54,14 +55,14 @@ class Tongue(Protocol):
         """The messages that are whole now."""
 
 
-class Piped:
+class PipedProcess:
     """A process that is spoken with on its pipes, tethered to this one. Its standard error goes to `log`."""
 
     FAILED = "ended: {why} (see {log})"
     """What is said of the process once it sends ["x", why]."""
 
     def __init__(
-        self, what: str, program: Sequence[str], log: Path, tongue: Tongue, directory: str | None = None
+        self, what: str, program: Sequence[str], log: Path, tongue: MessageCodec, directory: str | None = None
     ) -> None:
         assert threading.current_thread() is threading.main_thread(), "the tether follows the thread that starts"
         self.what = what
@@ -203,13 +204,14 @@ class Piped:
         return dict(os.environ)
 
 
-class Process(Piped):
+class DriverProcess(PipedProcess):
     """A driver's process."""
 
-    def __init__(self, order: Order, log: Path) -> None:
+    def __init__(self, order: ClientOrder, log: Path) -> None:
         program = [sys.executable, "-P", "-m", "squall.chaos.drivers", msgspec.json.encode(order).decode()]
         super().__init__(f"{order.library} {order.role}", program, log, Unframed())
 
+    @override
     def environment(self) -> dict[str, str]:
-        """As `Piped.environment`: it imports what this process does."""
+        """Return this process' environment, with the path of its packages: the driver imports the same ones."""
         return {**os.environ, "PYTHONPATH": str(PACKAGES)}

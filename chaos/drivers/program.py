@@ -14,16 +14,27 @@ from typing import Any
 
 import trio
 
+from squall.broker.overriding import override
 from squall.chaos.drivers.host import LibraryProducer
-from squall.chaos.drivers.lines import Fetched, Lines
+from squall.chaos.drivers.lines import FetchedRecord, Lines
 from squall.chaos.drivers.member_lines import MemberLines
 from squall.chaos.drivers.messages import parts_of
-from squall.chaos.drivers.process import Piped
+from squall.chaos.drivers.process import PipedProcess
 from squall.chaos.drivers.program_member import ProgramMember, Reports
 from squall.chaos.drivers.reading import EMPTY_EVERY_S
 from squall.chaos.errors import HarnessError, Refused
 from squall.workloads.client.cluster import Place
-from squall.workloads.libraries import Assigned, MemberTask, Part, Read, Reading, Sought, TransactorTask, Troubled
+from squall.workloads.libraries import (
+    Assigned,
+    Driver,
+    MemberTask,
+    Part,
+    Read,
+    Reading,
+    Sought,
+    TransactorTask,
+    Troubled,
+)
 from squall.workloads.needs import Needs
 
 POLL_ANSWER_S = 30.0
@@ -60,7 +71,7 @@ def _where(word: str, directory: Path) -> str:
 
 
 def config_of(needs: Needs) -> dict[str, str]:
-    """What a workload asks of producers, by Kafka's names."""
+    """Return a producer's settings by Kafka's names, as a workload needs them."""
     w = needs.producer
     return {
         "acks": ACKS[w.acks],
@@ -76,7 +87,7 @@ class ProgramRefused(HarnessError):
     """The program has not once answered as the protocol says, so there is nothing of it to judge."""
 
 
-class ProgramProcess(Piped):
+class ProgramProcess(PipedProcess):
     """A process of the program. It is up when it has answered `init`.
 
     needs: name the command, as it was given. understood: roles in which some process of the program has answered more
@@ -100,32 +111,31 @@ class ProgramProcess(Piped):
         super().__init__(f"program `{said}` ({about['role']})", words, log, lines, needs.directory or None)
         self._about, self._understood, self._say = about, understood, say
 
+    @override
     async def up(self) -> None:
-        """As `Piped.up`."""
         await self.tell(self.encode(["init", dict(self._about)]))
         await super().up()
 
+    @override
     def is_slow(self, left_s: float) -> None:
-        """As `Piped.is_slow`."""
         self._say(f"waiting for the {self.what} to answer init with ready ({left_s:.0f} s left)")
 
+    @override
     async def next(self) -> list[Any] | None:
-        """As `Piped.next`."""
         message = await super().next()
         if message is not None and message[0] != "up":
             self._understood.add(self._about["role"])
         return message
 
+    @override
     def trouble(self, what: str) -> HarnessError:
-        """As `Piped.trouble`. ProgramRefused as long as nothing of the program was understood."""
+        """Return the error; a ProgramRefused as long as nothing of the program was understood."""
         kind = HarnessError if self._about["role"] in self._understood else ProgramRefused
         return kind(f"the {self.what} {what}")
 
 
-class ProgramReader:
-    """The program as a consumer (`squall.workloads.libraries.Reading`): polled again and again, from the log's
-    start.
-    """
+class ProgramReader(Reading):
+    """Polls the program as a consumer again and again, from the log's start."""
 
     def __init__(self, process: ProgramProcess, places: Sequence[Place], poll_pause_ms: int) -> None:
         self._process = process
@@ -146,8 +156,8 @@ class ProgramReader:
             self._process.kill()
             await self._process.end()
 
+    @override
     async def next(self) -> Assigned | Read | Sought | Troubled | None:
-        """As `Reading.next`."""
         if not self._at:
             self._at = dict.fromkeys(self._places, 0)
             return Assigned(dict(self._at))
@@ -178,8 +188,8 @@ class ProgramReader:
             return None
         raise self._process.silence(f"did not answer a poll for {POLL_ANSWER_S:g} s")
 
-    def _parts(self, records: Sequence[Fetched]) -> list[Part]:
-        """What a poll brought, partition by partition, payloads verified; now and then also that nothing came."""
+    def _parts(self, records: Sequence[FetchedRecord]) -> list[Part]:
+        """Return what a poll brought, by partition, payloads verified; now and then also that nothing came."""
         for record in records:
             if (self._topic, int(record.partition)) not in self._at:
                 raise self._process.trouble(f"read partition {record.partition}, which is not assigned")
@@ -190,15 +200,16 @@ class ProgramReader:
                 parts.append(Part(place, self._at[place], (), ()))
         return parts
 
+    @override
     def finish(self) -> None:
-        """As `Reading.finish`. What is under way is not waited for."""
+        """Kill the process. What is under way is not waited for."""
         self._asked.set()
         self._process.kill()
 
 
-class ProgramDriver:
-    """The program (`squall.workloads.libraries.Driver`). `log` takes its standard error; `say` hears, once for each
-    role, that a process takes long to start.
+class ProgramDriver(Driver):
+    """Starts the processes of a program under test. `log` takes its standard error. `say` is called once for each role
+    of which a process takes long to start.
     """
 
     client = "program"
@@ -220,8 +231,9 @@ class ProgramDriver:
         self._say, self._said = say, set[str]()
         self._about = {"bootstrap": bootstrap, "topics": list(topics), "config": config_of(needs)}
 
+    @override
     def about(self) -> Mapping[str, object]:
-        """As `Driver.about`: the program is held to what the plan says."""
+        """Return no settings: the program is held to what the plan says."""
         return {}
 
     def _process(self, role: str, **about: object) -> ProgramProcess:
@@ -233,21 +245,23 @@ class ProgramDriver:
             self._said.add(line)
             self._say(line)
 
+    @override
     async def producer(self, nursery: trio.Nursery, client_id: str, flush: Callable[[], None]) -> LibraryProducer:
-        """As `Driver.producer`."""
         config = {**config_of(self._needs), "client.id": client_id}
         made = LibraryProducer(self._process("producer", config=config), self._needs.producer, flush)
         await nursery.start(made.run)
         return made
 
+    @override
     async def transactor(self, nursery: trio.Nursery, task: TransactorTask, flush: Callable[[], None]) -> Any:
-        """As `Driver.transactor`: no workload with a program has transactions."""
+        """Refuse: no workload with a program has transactions."""
         raise AssertionError("no workload asks this of a program")
 
+    @override
     async def member(
         self, nursery: trio.Nursery, task: MemberTask, hearing: Any, flush: Callable[[], None]
     ) -> ProgramMember:
-        """As `Driver.member`. It commits by itself, and says so."""
+        """Start a member that polls and commits by itself, and reports both."""
         group = task.settings
         config = {
             "group.id": group.group,
@@ -264,12 +278,13 @@ class ProgramDriver:
         await nursery.start(made.run)
         return made
 
+    @override
     async def instance(self, nursery: trio.Nursery, task: Any, hearing: Any, flush: Callable[[], None]) -> Any:
-        """As `Driver.instance`: no workload with a program has groups."""
+        """Refuse: no workload with a program has such processes."""
         raise AssertionError("no workload asks this of a program")
 
+    @override
     async def reader(self, nursery: trio.Nursery, places: Sequence[Place], isolation: int) -> Reading:
-        """As `Driver.reader`."""
         assigned = [{"topic": topic, "partition": index} for topic, index in places]
         process = self._process("reader", assigned=assigned, isolation=ISOLATIONS[isolation])
         made = ProgramReader(process, places, self._needs.poll_pause_ms)

@@ -15,7 +15,8 @@ from typing import Any
 
 import trio
 
-from squall.chaos.drivers.lines import Fetched
+from squall.broker.overriding import override
+from squall.chaos.drivers.lines import FetchedRecord
 from squall.chaos.drivers.member_lines import (
     AssignedReport,
     CommitReport,
@@ -27,7 +28,7 @@ from squall.chaos.drivers.member_lines import (
     RevokedReport,
 )
 from squall.chaos.drivers.messages import parts_of
-from squall.chaos.drivers.process import CLIENT_ENDED, Piped
+from squall.chaos.drivers.process import CLIENT_ENDED, PipedProcess
 from squall.workloads.client.cluster import Place
 from squall.workloads.client.groups.offsets import CommitEnd
 from squall.workloads.client.outcomes import Outcome, Status
@@ -38,6 +39,7 @@ from squall.workloads.libraries import (
     CommitBegan,
     CommitEnded,
     GaveUp,
+    Grouped,
     Known,
     Lost,
     ProgramHearing,
@@ -84,12 +86,14 @@ class Reports:
                 return
 
 
-class ProgramMember:
-    """One process of the program. What it reports goes to `hearing`, in its order."""
+class ProgramMember(Grouped):
+    """Drives one process of the program. Its reports go to `hearing`, in their order."""
+
+    ended = False
 
     def __init__(
         self,
-        process: Piped,
+        process: PipedProcess,
         hearing: ProgramHearing,
         topics: Sequence[str],
         reports: Reports,
@@ -102,7 +106,6 @@ class ProgramMember:
         """Reports that were read from its pipe and not taken yet."""
         self.before = 0
         """The number of these that were there before all pipes were emptied last."""
-        self.ended = False
         self._who = Identity()
         self._owned: set[Place] = set()
         self._unbegun: set[Place] = set()
@@ -212,7 +215,7 @@ class ProgramMember:
         if at := {place: self._at.pop(place) for place in places if place in self._at}:
             self._hearing.heard(how(self._who, at))
 
-    def _processed(self, records: Sequence[Fetched]) -> None:
+    def _processed(self, records: Sequence[FetchedRecord]) -> None:
         self._known([(self._topic, int(each.partition)) for each in records])
         first: dict[Place, int] = {}
         for each in records:
@@ -225,7 +228,7 @@ class ProgramMember:
         self._at |= {place: offset for place, offset in after.items() if place in self._owned}
         self._hearing.heard(Read(time.monotonic_ns(), at, parts))
 
-    def _output(self, op: int, partition: int, source: Fetched) -> None:
+    def _output(self, op: int, partition: int, source: FetchedRecord) -> None:
         """Record that it is made, and say what to write: then it is on file before it can reach a broker."""
         value, why = verify(source.value, None if source.key is None else source.key.encode())
         if why:
@@ -243,34 +246,39 @@ class ProgramMember:
         if unknown := [index for topic, index in places if not self._hearing.has((topic, index))]:
             raise self._process.trouble(f"names partition {unknown[0]}, which the topic {self._topic} does not have")
 
-    # --------------------------------------------------------------------------------------------------- of Grouped
+    # ---------------------------------------------------------------------------------------------------------- member
 
+    @override
     async def poll(self) -> list[Read]:
-        """As `Grouped.poll`: it polls by itself, and what it got was recorded. Waits a little for what it says."""
+        """Wait a little for reports, and return nothing: the program polls by itself, and its records were recorded."""
         with trio.move_on_after(POLL_S):
             await self._changed.wait()
         return []
 
+    @override
     async def commit(self, who: Identity, offsets: Mapping[Place, int]) -> CommitEnd:
-        """As `Grouped.commit`: it commits by itself."""
+        """Refuse: the program commits by itself."""
         raise AssertionError("nobody commits for a program")
 
+    @override
     async def rewind(self) -> None:
-        """As `Grouped.rewind`: it reads by itself."""
+        """Refuse: the program reads by itself."""
         raise AssertionError("nobody rewinds a program")
 
+    @override
     async def leave(self) -> None:
-        """As `Grouped.leave`: finish, and until it has ended."""
+        """Ask it to finish, and wait until it has ended."""
         self._say(["f"])
         while not self.ended:
             await self._changed.wait()
 
+    @override
     def halt(self, *, still: bool) -> None:
-        """As `Grouped.halt`."""
         self._process.hold(still=still)
 
+    @override
     def kill(self) -> None:
-        """As `Grouped.kill`. What it had written by then counts."""
+        """Kill it. What it had written by then counts."""
         self._process.kill()
         if not self.ended:
             self._process.reap()

@@ -1,4 +1,4 @@
-"""What a driver's process reads, and what it tells of it: a reader by itself, or the polls of a transactor."""
+"""Reads in a driver's process and reports what it reads: as a reader by itself, or as the polls of a transactor."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable, Sequence
 from typing import Any, Protocol
 
-from squall.chaos.drivers.library import Consuming, Impossible, Library, Order, Place, ReadRecord
+from squall.chaos.drivers.library import ClientOrder, ConsumerAdapter, Impossible, Library, Place, ReadRecord
 from squall.workloads.payload import verify
 
 POLL_S = 0.2
@@ -18,11 +18,11 @@ EMPTY_EVERY_S = 0.5
 """Of a partition without records, one empty poll in this time is reported."""
 
 
-class Telling(Protocol):
-    """`squall.chaos.drivers.__main__.Out`, as far as it is used here."""
+class MessageSink(Protocol):
+    """Sends messages to the harness (`squall.chaos.drivers.__main__.HarnessPipe`)."""
 
     def say(self, *message: Any) -> None:
-        """At once."""
+        """Send a message at once."""
 
 
 def at(beginning: str, low: int, high: int) -> int:
@@ -30,13 +30,15 @@ def at(beginning: str, low: int, high: int) -> int:
     return {"start": low, "middle": (low + high) // 2, "end": high}[beginning]
 
 
-class Reader:
+class ConsumerWorker:
     """A consumer at work: where it is, partition by partition, and what it tells of it."""
 
-    def __init__(self, library: Library, order: Order, out: Telling, inbox: queue.SimpleQueue[list[Any]]) -> None:
+    def __init__(
+        self, library: Library, order: ClientOrder, out: MessageSink, inbox: queue.SimpleQueue[list[Any]]
+    ) -> None:
         self._library, self._order, self._out, self._inbox = library, order, out, inbox
         self._places = [(str(topic), int(index)) for topic, index in order.places]
-        self._consumer: Consuming = library.consumer(order)
+        self._consumer: ConsumerAdapter = library.consumer(order)
         self._at: dict[Place, int] = {}
         self._empty_told: dict[Place, float] = {}
 
@@ -84,7 +86,7 @@ class Reader:
             self._out.say("r", began_ns, [[*place, position] for place, position in at.items()], parts)
 
     def _parts(self, records: Sequence[ReadRecord]) -> list[list[Any]]:
-        """What a poll brought, partition by partition, payloads verified; now and then also that nothing came."""
+        """Return what a poll brought, by partition, payloads verified; now and then also that nothing came."""
         found: dict[Place, tuple[list[Any], list[Any]]] = {}
         for record in records:
             pairs, bad = found.setdefault(record.place, ([], []))
@@ -118,15 +120,15 @@ class Reader:
 class Polls:
     """The consumer of a transactor, made by its first poll. Each poll is answered by what it brought, then by ["p"]."""
 
-    def __init__(self, library: Callable[[], Library], order: Order, out: Telling) -> None:
+    def __init__(self, library: Callable[[], Library], order: ClientOrder, out: MessageSink) -> None:
         self._library, self._order, self._out = library, order, out
-        self._reader: Reader | None = None
+        self._reader: ConsumerWorker | None = None
 
     def once(self) -> None:
         """One poll. Never raises for what a cluster does."""
         try:
             if self._reader is None:
-                self._reader = Reader(self._library(), self._order, self._out, queue.SimpleQueue())
+                self._reader = ConsumerWorker(self._library(), self._order, self._out, queue.SimpleQueue())
             self._reader.once(self._order.beginning)
         except Exception as error:  # a library's errors are of many roots; the next poll tries again
             self._out.say("e", f"{type(error).__name__}: {error}")

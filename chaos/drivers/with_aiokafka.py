@@ -18,7 +18,20 @@ from aiokafka.errors import (
     OffsetOutOfRangeError,
 )
 
-from squall.chaos.drivers.library import FAIL, INFO, OK, Answer, Impossible, Order, Place, ReadRecord
+from squall.broker.overriding import override
+from squall.chaos.drivers.library import (
+    FAIL,
+    INFO,
+    OK,
+    Answer,
+    ClientOrder,
+    ConsumerAdapter,
+    Impossible,
+    Place,
+    ProducerAdapter,
+    ReadRecord,
+    RecordSender,
+)
 
 T = TypeVar("T")
 
@@ -32,7 +45,7 @@ START_S = 30.0
 ASK_S = 5.0
 
 
-class Loop:
+class EventLoopThread:
     """An event loop that runs until the process ends."""
 
     def __init__(self) -> None:
@@ -48,7 +61,7 @@ class Loop:
         return asyncio.run_coroutine_threadsafe(bounded(), self.loop).result()
 
 
-def settings(order: Order) -> dict[str, Any]:
+def settings(order: ClientOrder) -> dict[str, Any]:
     """Of each producer, but for its time-out."""
     return {
         "bootstrap_servers": order.bootstrap,
@@ -62,12 +75,12 @@ def settings(order: Order) -> dict[str, Any]:
     }
 
 
-class Sending:
-    """A producer, as far as records are handed over."""
+class AiokafkaSender(RecordSender):
+    """Hands records over to a producer."""
 
     def __init__(self, answer: Answer) -> None:
         self._answer = answer
-        self._io = Loop()
+        self._io = EventLoopThread()
         self._unanswered = 0
 
     def serve(self, producer: AIOKafkaProducer) -> None:
@@ -76,8 +89,9 @@ class Sending:
         self._queue: asyncio.Queue[tuple[Any, ...]] = asyncio.Queue()
         self._sender = asyncio.ensure_future(self._send_all())
 
+    @override
     def send(self, op: int, topic: str, partition: int, key: bytes | None, value: bytes, timestamp_ms: int) -> None:
-        """As `Producing.send`. One coroutine hands everything over, else waiting records would overtake each other."""
+        """Hand a record over to the one coroutine that sends them all: waiting records must not overtake each other."""
         self._unanswered += 1
         record = (op, topic, partition, key, value, timestamp_ms)
         self._io.loop.call_soon_threadsafe(self._queue.put_nowait, record)
@@ -110,11 +124,24 @@ class Sending:
         self._unanswered -= 1
         self._answer(op, status, offset, timestamp_ms, error)
 
+    @override
     def pump(self) -> None:
-        """As `Producing.pump`: the loop does."""
+        """Do nothing: the event loop lets answers through."""
 
+
+class _AiokafkaProducer(AiokafkaSender, ProducerAdapter):
+    def __init__(self, order: ClientOrder, answer: Answer) -> None:
+        super().__init__(answer)
+        self._io.run(self._start(order), START_S)
+
+    async def _start(self, order: ClientOrder) -> None:
+        # It has one time-out for both: a batch is given up when it is this old.
+        producer = AIOKafkaProducer(**settings(order), request_timeout_ms=order.delivery_timeout_ms)
+        await producer.start()
+        self.serve(producer)
+
+    @override
     def finish(self, within_s: float) -> None:
-        """As `Producing.finish`."""
 
         async def answered() -> None:
             while self._unanswered:
@@ -126,24 +153,12 @@ class Sending:
             pass  # what has no answer by then is in doubt, whoever asked
 
 
-class _Producer(Sending):
-    def __init__(self, order: Order, answer: Answer) -> None:
-        super().__init__(answer)
+class _AiokafkaConsumer(ConsumerAdapter):
+    def __init__(self, order: ClientOrder) -> None:
+        self._io = EventLoopThread()
         self._io.run(self._start(order), START_S)
 
-    async def _start(self, order: Order) -> None:
-        # It has one time-out for both: a batch is given up when it is this old.
-        producer = AIOKafkaProducer(**settings(order), request_timeout_ms=order.delivery_timeout_ms)
-        await producer.start()
-        self.serve(producer)
-
-
-class _Consumer:
-    def __init__(self, order: Order) -> None:
-        self._io = Loop()
-        self._io.run(self._start(order), START_S)
-
-    async def _start(self, order: Order) -> None:
+    async def _start(self, order: ClientOrder) -> None:
         self._consumer = AIOKafkaConsumer(
             bootstrap_servers=order.bootstrap,
             enable_auto_commit=False,
@@ -153,8 +168,8 @@ class _Consumer:
         )
         await self._consumer.start()
 
+    @override
     def bounds(self, places: Sequence[Place]) -> dict[Place, tuple[int, int]]:
-        """As `Consuming.bounds`."""
         wanted = [TopicPartition(*place) for place in places]
         try:
             low = self._io.run(self._consumer.beginning_offsets(wanted), ASK_S)
@@ -163,8 +178,8 @@ class _Consumer:
             return {}
         return {(each.topic, each.partition): (low[each], high[each]) for each in wanted}
 
+    @override
     def assign(self, positions: dict[Place, int]) -> None:
-        """As `Consuming.assign`."""
 
         async def all_of_them() -> None:
             self._consumer.assign([TopicPartition(*place) for place in positions])
@@ -173,16 +188,16 @@ class _Consumer:
 
         self._io.run(all_of_them(), ASK_S)
 
+    @override
     def seek(self, place: Place, position: int) -> None:
-        """As `Consuming.seek`."""
 
         async def one() -> None:
             self._consumer.seek(TopicPartition(*place), position)
 
         self._io.run(one(), ASK_S)
 
+    @override
     def poll(self, within_s: float) -> Sequence[ReadRecord]:
-        """As `Consuming.poll`."""
         try:
             fetched = self._io.run(
                 self._consumer.getmany(timeout_ms=int(within_s * 1000), max_records=500), within_s + 60
@@ -196,9 +211,9 @@ class _Consumer:
             for record in records
         ]
 
+    @override
     def close(self) -> None:
-        """As `Consuming.close`."""
         self._io.run(self._consumer.stop(), ASK_S)
 
 
-producer, consumer = _Producer, _Consumer
+producer, consumer = _AiokafkaProducer, _AiokafkaConsumer

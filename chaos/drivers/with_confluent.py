@@ -10,7 +10,20 @@ from typing import Any
 import confluent_kafka
 from confluent_kafka import TIMESTAMP_CREATE_TIME, Consumer, KafkaError, KafkaException, Producer, TopicPartition
 
-from squall.chaos.drivers.library import FAIL, INFO, OK, Answer, Impossible, Order, Place, ReadRecord
+from squall.broker.overriding import override
+from squall.chaos.drivers.library import (
+    FAIL,
+    INFO,
+    OK,
+    Answer,
+    ClientOrder,
+    ConsumerAdapter,
+    Impossible,
+    Place,
+    ProducerAdapter,
+    ReadRecord,
+    RecordSender,
+)
 from squall.workloads.payload import NOT_KNOWN
 
 version = f"{confluent_kafka.__version__}, librdkafka {confluent_kafka.libversion()[0]}"
@@ -37,7 +50,7 @@ def read_record(place: Place, message: Any) -> ReadRecord:
     return ReadRecord(place, message.offset(), message.key(), message.value(), message.headers() or (), sent_ms)
 
 
-def settings(order: Order) -> dict[str, Any]:
+def settings(order: ClientOrder) -> dict[str, Any]:
     """Of each producer."""
     return {
         "bootstrap.servers": order.bootstrap,
@@ -56,15 +69,15 @@ def settings(order: Order) -> dict[str, Any]:
     }
 
 
-class Sending:
-    """A producer with these settings of librdkafka's, as far as records are handed over."""
+class LibrdkafkaSender(RecordSender):
+    """Hands records over to a producer with these settings of librdkafka's."""
 
     def __init__(self, configuration: dict[str, Any], answer: Answer) -> None:
         self._answer = answer
         self._producer = Producer(configuration)
 
+    @override
     def send(self, op: int, topic: str, partition: int, key: bytes | None, value: bytes, timestamp_ms: int) -> None:
-        """As `Producing.send`."""
         done = partial(self._done, op)
         while True:
             try:
@@ -91,8 +104,8 @@ class Sending:
     def _failed(self, op: int, error: Any) -> None:
         self._answer(op, FAIL if error.code() in NEVER_LEFT else INFO, -1, -1, error.name())
 
+    @override
     def pump(self) -> None:
-        """As `Producing.pump`."""
         self._poll(0)
 
     def _poll(self, within_s: float) -> None:
@@ -104,17 +117,17 @@ class Sending:
                 raise
 
 
-class _Producer(Sending):
-    def __init__(self, order: Order, answer: Answer) -> None:
+class _LibrdkafkaProducer(LibrdkafkaSender, ProducerAdapter):
+    def __init__(self, order: ClientOrder, answer: Answer) -> None:
         super().__init__(settings(order), answer)
 
+    @override
     def finish(self, within_s: float) -> None:
-        """As `Producing.finish`."""
         self._producer.flush(within_s)
 
 
-class _Consumer:
-    def __init__(self, order: Order) -> None:
+class _LibrdkafkaConsumer(ConsumerAdapter):
+    def __init__(self, order: ClientOrder) -> None:
         self._errors: deque[tuple[Place, Any]] = deque()
         self._consumer = Consumer(
             {
@@ -128,8 +141,8 @@ class _Consumer:
             }
         )
 
+    @override
     def bounds(self, places: Sequence[Place]) -> dict[Place, tuple[int, int]]:
-        """As `Consuming.bounds`."""
         found = {}
         for place in places:
             try:
@@ -139,16 +152,17 @@ class _Consumer:
             found[place] = (low, high)
         return found
 
+    @override
     def assign(self, positions: dict[Place, int]) -> None:
-        """As `Consuming.assign`."""
         self._consumer.assign([TopicPartition(*place, offset) for place, offset in positions.items()])
 
+    @override
     def seek(self, place: Place, position: int) -> None:
-        """As `Consuming.seek`."""
         self._consumer.seek(TopicPartition(*place, position))
 
+    @override
     def poll(self, within_s: float) -> Sequence[ReadRecord]:
-        """As `Consuming.poll`. Errors are raised one at a time, after the records that came with them."""
+        """Return the records that have arrived. Errors that came with them are raised later, one at a time."""
         if self._errors:
             place, error = self._errors.popleft()
             raise Impossible([place], error.str()) if error.code() in GONE else KafkaException(error)
@@ -161,9 +175,9 @@ class _Consumer:
                 self._errors.append((place, error))
         return found
 
+    @override
     def close(self) -> None:
-        """As `Consuming.close`."""
         self._consumer.close()
 
 
-producer, consumer = _Producer, _Consumer
+producer, consumer = _LibrdkafkaProducer, _LibrdkafkaConsumer

@@ -10,7 +10,20 @@ import kafka
 from kafka import KafkaConsumer, KafkaProducer, TopicPartition
 from kafka.errors import KafkaError, KafkaTimeoutError, MessageSizeTooLargeError, OffsetOutOfRangeError
 
-from squall.chaos.drivers.library import FAIL, INFO, OK, Answer, Impossible, Order, Place, ReadRecord
+from squall.broker.overriding import override
+from squall.chaos.drivers.library import (
+    FAIL,
+    INFO,
+    OK,
+    Answer,
+    ClientOrder,
+    ConsumerAdapter,
+    Impossible,
+    Place,
+    ProducerAdapter,
+    ReadRecord,
+    RecordSender,
+)
 
 version = str(kafka.__version__)
 
@@ -18,7 +31,7 @@ ROOM_MS = 5000
 """How long a record waits for metadata and for room in the buffer, before it is refused."""
 
 
-def settings(order: Order) -> dict[str, Any]:
+def settings(order: ClientOrder) -> dict[str, Any]:
     """Of each producer."""
     return {
         "bootstrap_servers": order.bootstrap.split(","),
@@ -38,8 +51,8 @@ def settings(order: Order) -> dict[str, Any]:
     }
 
 
-class Sending:
-    """A producer with these settings of kafka-python's, as far as records are handed over."""
+class KafkaPythonSender(RecordSender):
+    """Hands records over to a producer with these settings of kafka-python's."""
 
     REFUSALS: tuple[type[Exception], ...] = (KafkaTimeoutError, MessageSizeTooLargeError)
     """What it raises for a record that it does not take."""
@@ -48,8 +61,8 @@ class Sending:
         self._answer = answer
         self._producer = KafkaProducer(**configuration)
 
+    @override
     def send(self, op: int, topic: str, partition: int, key: bytes | None, value: bytes, timestamp_ms: int) -> None:
-        """As `Producing.send`."""
         try:
             future = self._producer.send(topic, value, key, partition=partition, timestamp_ms=timestamp_ms)
         except self.REFUSALS as refused:
@@ -67,24 +80,25 @@ class Sending:
         # The library does not say whether an attempt has ever left.
         self._answer(op, INFO, -1, -1, type(error).__name__)
 
+    @override
     def pump(self) -> None:
-        """As `Producing.pump`: a thread of the library's own does."""
+        """Do nothing: a thread of the library's lets answers through."""
 
 
-class _Producer(Sending):
-    def __init__(self, order: Order, answer: Answer) -> None:
+class _KafkaPythonProducer(KafkaPythonSender, ProducerAdapter):
+    def __init__(self, order: ClientOrder, answer: Answer) -> None:
         super().__init__(settings(order), answer)
 
+    @override
     def finish(self, within_s: float) -> None:
-        """As `Producing.finish`."""
         try:
             self._producer.flush(within_s)
         except KafkaError:
             pass  # what has no answer by then is in doubt, whoever asked
 
 
-class _Consumer:
-    def __init__(self, order: Order) -> None:
+class _KafkaPythonConsumer(ConsumerAdapter):
+    def __init__(self, order: ClientOrder) -> None:
         self._consumer = KafkaConsumer(
             bootstrap_servers=order.bootstrap.split(","),
             group_id=None,
@@ -96,8 +110,8 @@ class _Consumer:
             request_timeout_ms=max(order.request_timeout_ms, 1000),
         )
 
+    @override
     def bounds(self, places: Sequence[Place]) -> dict[Place, tuple[int, int]]:
-        """As `Consuming.bounds`."""
         wanted = [TopicPartition(*place) for place in places]
         try:
             low, high = self._consumer.beginning_offsets(wanted), self._consumer.end_offsets(wanted)
@@ -105,18 +119,18 @@ class _Consumer:
             return {}
         return {(each.topic, each.partition): (low[each], high[each]) for each in wanted}
 
+    @override
     def assign(self, positions: dict[Place, int]) -> None:
-        """As `Consuming.assign`."""
         self._consumer.assign([TopicPartition(*place) for place in positions])
         for place, position in positions.items():
             self.seek(place, position)
 
+    @override
     def seek(self, place: Place, position: int) -> None:
-        """As `Consuming.seek`."""
         self._consumer.seek(TopicPartition(*place), position)
 
+    @override
     def poll(self, within_s: float) -> Sequence[ReadRecord]:
-        """As `Consuming.poll`."""
         try:
             fetched = self._consumer.poll(timeout_ms=int(within_s * 1000))
         except OffsetOutOfRangeError as gone:
@@ -128,9 +142,9 @@ class _Consumer:
             for record in records
         ]
 
+    @override
     def close(self) -> None:
-        """As `Consuming.close`."""
         self._consumer.close()
 
 
-producer, consumer = _Producer, _Consumer
+producer, consumer = _KafkaPythonProducer, _KafkaPythonConsumer

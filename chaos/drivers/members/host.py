@@ -7,25 +7,28 @@ from typing import Any
 
 import trio
 
+from squall.broker.overriding import override
 from squall.chaos.drivers.frames import frame
 from squall.chaos.drivers.messages import heard
-from squall.chaos.drivers.process import CLIENT_ENDED, Process
+from squall.chaos.drivers.process import CLIENT_ENDED, DriverProcess
 from squall.workloads.client.cluster import Place
 from squall.workloads.client.groups.offsets import CommitEnd
 from squall.workloads.client.outcomes import Status
 from squall.workloads.group_notes import Identity
-from squall.workloads.libraries import Assembled, Began, GaveUp, Hearing, Known, Lost, Out, Read, Stood
+from squall.workloads.libraries import Assembled, Began, GaveUp, Grouped, Hearing, Known, Lost, Out, Read, Stood
 
 LEAST_S = 30.0
 """A library that has not answered for longer than this and its time-outs has hung, and is ended."""
 
 
-class LibraryMember:
-    """One process of a library's. `hearing` is told what its callbacks tell, in their order."""
+class LibraryMember(Grouped):
+    """Drives one process with a library's member. `hearing` gets what its callbacks report, in their order."""
+
+    ended = False
 
     def __init__(
         self,
-        process: Process,
+        process: DriverProcess,
         hearing: Hearing,
         limit_s: float,
         flush: Callable[[], None],
@@ -35,7 +38,6 @@ class LibraryMember:
         self._say = say or self._tell_it
         self._process, self._hearing, self._flush = process, hearing, flush
         self._limit_s = LEAST_S + limit_s
-        self.ended = False
         self._busy = ""
         """What it was asked for and has not answered."""
         self._read: list[Read] = []
@@ -103,39 +105,39 @@ class LibraryMember:
             lines, self._lines = self._lines, []
             await self._process.tell(b"".join(lines))
 
-    # ---------------------------------------------------------------------------------------------- of Grouped
+    # ----------------------------------------------------------------------------------------------------- member
 
+    @override
     async def poll(self) -> list[Read]:
-        """As `Grouped.poll`."""
         await self._answered()
         self._read = []
         await self._ask(["poll"])
         return self._read
 
+    @override
     async def commit(self, who: Identity, offsets: Mapping[Place, int]) -> CommitEnd:
-        """As `Grouped.commit`."""
         await self._answered()
         self._end = CommitEnd(Status.INFO, CLIENT_ENDED, unanswered=-1)
         self._flush()
         await self._ask(["offsets", *who, [[*place, position] for place, position in offsets.items()]])
         return self._end
 
+    @override
     async def rewind(self) -> None:
-        """As `Grouped.rewind`."""
         await self._answered()
         self._say(["rewind"])
 
+    @override
     async def leave(self) -> None:
-        """As `Grouped.leave`."""
         await self._answered()
         await self._ask(["leave"])
 
+    @override
     def halt(self, *, still: bool) -> None:
-        """As `Grouped.halt`."""
         self._process.hold(still=still)
 
+    @override
     def kill(self) -> None:
-        """As `Grouped.kill`."""
         self._process.kill()
 
     # ------------------------------------------------------------------------------------------------------ parts
@@ -163,7 +165,7 @@ class LibraryMember:
 
 
 def told(message: list[Any]) -> Any:
-    """What a library's callback told, as the workload takes it."""
+    """Return what a library's callback reported, in the workload's types."""
     match message:
         case ["joined", str(id_), int(generation), list(places)]:
             return Assembled(Identity(id_, generation), [(topic, index) for topic, index in places])

@@ -13,9 +13,17 @@ import time
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
-from squall.chaos.drivers.library import FAIL, INFO, OK, Impossible, Order, Place, ReadRecord
-from squall.chaos.drivers.members.contract import Fatal, Grouped, Kept, Library, Who
-from squall.chaos.drivers.reading import EMPTY_EVERY_S, Telling
+from squall.broker.overriding import override
+from squall.chaos.drivers.library import FAIL, INFO, OK, ClientOrder, Impossible, Place, ReadRecord
+from squall.chaos.drivers.members.contract import (
+    CommitResult,
+    Fatal,
+    MemberAdapter,
+    MemberGeneration,
+    MemberLibrary,
+    RebalanceListener,
+)
+from squall.chaos.drivers.reading import EMPTY_EVERY_S, MessageSink
 from squall.workloads.payload import verify
 
 POLL_S = 0.1
@@ -27,10 +35,12 @@ CHANGED = "GENERATION_CHANGED"
 """A commit was answered well, and its library had another generation by then."""
 
 
-class Member:
+class MemberWorker(RebalanceListener):
     """`answers`: what the harness says to a callback; everything else comes by calls."""
 
-    def __init__(self, library: Library, order: Order, out: Telling, answers: queue.SimpleQueue[list[Any]]) -> None:
+    def __init__(
+        self, library: MemberLibrary, order: ClientOrder, out: MessageSink, answers: queue.SimpleQueue[list[Any]]
+    ) -> None:
         self._out, self._answers, self._order = out, answers, order
         self._at: dict[Place, int] = {}
         """Where it stands in what it reads."""
@@ -43,7 +53,7 @@ class Member:
         self._began_ns, self._from = time.monotonic_ns(), dict[Place, int]()
         """When the last poll began, and where it stood then."""
         self._empty_told: dict[Place, float] = {}
-        self.grouped: Grouped = library.member(order, self)
+        self.grouped: MemberAdapter = library.member(order, self)
 
     # ------------------------------------------------------------------------------------------ asked by the harness
 
@@ -65,10 +75,10 @@ class Member:
     def commit(self, member_id: str, generation: int, offsets: Sequence[Sequence[Any]]) -> None:
         """Commit as that member, or not at all."""
         asked = {(topic, index): position for topic, index, position in offsets}
-        self._kept(self._commit_as(Who(member_id, generation), asked), now=False)
+        self._kept(self._commit_as(MemberGeneration(member_id, generation), asked), now=False)
 
-    def identity_of(self, who: Who) -> Any:
-        """What a producer of the library takes for that member; None where it is another one now."""
+    def identity_of(self, who: MemberGeneration) -> Any:
+        """Return what a producer of the library takes for that member; None if the library is another member now."""
         taken = self.grouped.identity()
         return taken if self.grouped.who() == who else None
 
@@ -80,24 +90,24 @@ class Member:
             self._out.say("e", f"{type(error).__name__}: {error}")
         self._out.say("left")
 
-    def _commit_as(self, who: Who, offsets: Mapping[Place, int]) -> Kept:
+    def _commit_as(self, who: MemberGeneration, offsets: Mapping[Place, int]) -> CommitResult:
         """Nothing is known of a commit if the library was another member before or after it."""
         if self.grouped.who() != who:
-            return Kept(FAIL, OTHER_MEMBER)
+            return CommitResult(FAIL, OTHER_MEMBER)
         kept = self.grouped.commit(offsets)
         changed = kept.status == OK and self.grouped.who() != who
-        return Kept(INFO, CHANGED) if changed else kept
+        return CommitResult(INFO, CHANGED) if changed else kept
 
     # ------------------------------------------------------------------------------------------- told by the library
 
+    @override
     def joined(self, added: Collection[Place], owned: Collection[Place]) -> None:
-        """As `Hearing.joined`."""
         with self._turn:
             self._missing |= dict.fromkeys(added, time.monotonic_ns())
         self._out.say("joined", *self.grouped.who(), [list(place) for place in sorted(owned)])
 
+    @override
     def giving(self, places: Collection[Place]) -> Mapping[Place, int]:
-        """As `Hearing.giving`."""
         with self._turn:
             begun = {place: self._at[place] for place in places if place in self._at}
         if not begun:
@@ -109,18 +119,19 @@ class Member:
             return {}
         return {(topic, index): position for topic, index, position in offsets}
 
-    def gave(self, places: Collection[Place], kept: Kept | None) -> None:
-        """As `Hearing.gave`."""
+    @override
+    def gave(self, places: Collection[Place], kept: CommitResult | None) -> None:
         if kept is not None:
             self._kept(kept, now=True)
         self._drop("gave", places)
 
+    @override
     def lost(self, places: Collection[Place]) -> None:
-        """As `Hearing.lost`."""
         self._drop("lost", places)
 
+    @override
     def tell(self, records: Sequence[ReadRecord]) -> None:
-        """As `Hearing.tell`; now and then also that nothing came."""
+        """Report these records, and now and then that a partition brought nothing."""
         with self._turn:
             found: dict[Place, tuple[list[Any], list[Any]]] = {}
             for record in records:
@@ -194,7 +205,7 @@ class Member:
             if gone:
                 self._out.say(how, *self.grouped.who(), _rows(gone))
 
-    def _kept(self, kept: Kept, *, now: bool) -> None:
+    def _kept(self, kept: CommitResult, *, now: bool) -> None:
         errors = [[*place, error] for place, error in kept.errors.items()]
         self._out.say("kept", int(now), kept.status, kept.error, errors)
 

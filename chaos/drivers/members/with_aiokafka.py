@@ -21,9 +21,17 @@ from aiokafka.errors import (
     OffsetOutOfRangeError,
 )
 
-from squall.chaos.drivers.library import FAIL, INFO, OK, Impossible, Order, Place, ReadRecord
-from squall.chaos.drivers.members.contract import FETCH_S, Fatal, Hearing, Kept, Who
-from squall.chaos.drivers.with_aiokafka import ASK_S, START_S, Loop, version
+from squall.broker.overriding import override
+from squall.chaos.drivers.library import FAIL, INFO, OK, ClientOrder, Impossible, Place, ReadRecord
+from squall.chaos.drivers.members.contract import (
+    FETCH_S,
+    CommitResult,
+    Fatal,
+    MemberAdapter,
+    MemberGeneration,
+    RebalanceListener,
+)
+from squall.chaos.drivers.with_aiokafka import ASK_S, START_S, EventLoopThread, version
 
 __all__ = ["member", "version"]
 
@@ -36,15 +44,15 @@ LOCAL = (IllegalStateError, IllegalOperation)
 """Errors of commits for which it has sent nothing."""
 
 
-class _Member(ConsumerRebalanceListener):  # type: ignore[misc]
+class _AiokafkaMember(ConsumerRebalanceListener, MemberAdapter):  # type: ignore[misc]
     stable = False
 
-    def __init__(self, order: Order, hearing: Hearing) -> None:
+    def __init__(self, order: ClientOrder, hearing: RebalanceListener) -> None:
         self._hearing = hearing
-        self._io = Loop()
+        self._io = EventLoopThread()
         self._io.run(self._start(order), START_S)
 
-    async def _start(self, order: Order) -> None:
+    async def _start(self, order: ClientOrder) -> None:
         self._consumer = AIOKafkaConsumer(
             bootstrap_servers=order.bootstrap,
             group_id=order.group,
@@ -81,17 +89,21 @@ class _Member(ConsumerRebalanceListener):  # type: ignore[misc]
             kept = await self._commit(offsets)
         self._hearing.gave(places, kept)
 
-    # ------------------------------------------------------------------------------------------------ of Grouped
+    # ------------------------------------------------------------------------------------------------------- member
 
-    def who(self) -> Who:
-        """As `Grouped.who`. Only its coordinator's part knows."""
+    @override
+    def who(self) -> MemberGeneration:
+        """Return the member as the library's coordinator has it: nothing public knows it."""
         coordinator = self._consumer._coordinator
-        return Who(coordinator.member_id, coordinator.generation)
+        return MemberGeneration(coordinator.member_id, coordinator.generation)
 
+    @override
     def poll(self, within_s: float) -> Sequence[ReadRecord]:
-        """As `Grouped.poll`. What it brought is reported before anything else can come in this loop. While a generation
-        begins, it is not asked for records: it would wait for the end of that, whatever time it has. But it must know
-        that somebody waits for records: after max.poll.interval.ms without, it does not join again.
+        """Report what one poll brings before anything else can happen in this event loop, and return nothing.
+
+        While a generation begins, the library is not asked for records: it would wait for the end of that, whatever
+        time it has. But it must know that the application waits for records: after max.poll.interval.ms without that it
+        does not rejoin.
         """
 
         async def one() -> None:
@@ -116,8 +128,8 @@ class _Member(ConsumerRebalanceListener):  # type: ignore[misc]
             raise Fatal(OVER[type(over)]) from None
         return []
 
+    @override
     def standing(self, places: Sequence[Place]) -> Mapping[Place, int]:
-        """As `Grouped.standing`."""
 
         async def all_of_them() -> dict[Place, int]:
             found = {}
@@ -128,8 +140,8 @@ class _Member(ConsumerRebalanceListener):  # type: ignore[misc]
 
         return self._io.run(all_of_them(), FETCH_S)
 
+    @override
     def bounds(self, places: Sequence[Place]) -> Mapping[Place, tuple[int, int]]:
-        """As `Grouped.bounds`."""
         wanted = [TopicPartition(*place) for place in places]
         try:
             low = self._io.run(self._consumer.beginning_offsets(wanted), ASK_S)
@@ -138,8 +150,8 @@ class _Member(ConsumerRebalanceListener):  # type: ignore[misc]
             return {}
         return {(each.topic, each.partition): (low[each], high[each]) for each in wanted}
 
+    @override
     def begin(self, at: Mapping[Place, int]) -> Collection[Place]:
-        """As `Grouped.begin`."""
 
         async def all_of_them() -> list[Place]:
             own = self._consumer.assignment()
@@ -151,8 +163,8 @@ class _Member(ConsumerRebalanceListener):  # type: ignore[misc]
 
         return self._io.run(all_of_them(), ASK_S)
 
+    @override
     def hold(self, places: Collection[Place]) -> None:
-        """As `Grouped.hold`."""
 
         async def all_of_them() -> None:
             own = self._consumer.assignment()
@@ -160,27 +172,28 @@ class _Member(ConsumerRebalanceListener):  # type: ignore[misc]
 
         self._io.run(all_of_them(), ASK_S)
 
-    def commit(self, offsets: Mapping[Place, int]) -> Kept:
-        """As `Grouped.commit`."""
+    @override
+    def commit(self, offsets: Mapping[Place, int]) -> CommitResult:
         return self._io.run(self._commit(offsets), COMMIT_S + ASK_S)
 
-    async def _commit(self, offsets: Mapping[Place, int]) -> Kept:
+    async def _commit(self, offsets: Mapping[Place, int]) -> CommitResult:
         """It retries by itself: of an error that a broker gave nobody knows whether it answered the first request."""
         wanted = {TopicPartition(*place): position for place, position in offsets.items()}
         try:
             await asyncio.wait_for(self._consumer.commit(wanted), COMMIT_S)
         except TimeoutError:
-            return Kept(INFO, "TIMED_OUT")
+            return CommitResult(INFO, "TIMED_OUT")
         except KafkaError as error:
-            return Kept(FAIL if isinstance(error, LOCAL) else INFO, type(error).__name__)
-        return Kept(OK)
+            return CommitResult(FAIL if isinstance(error, LOCAL) else INFO, type(error).__name__)
+        return CommitResult(OK)
 
+    @override
     def identity(self) -> Any:
-        """As `Grouped.identity`: the group's name is all that it takes."""
+        """Return the group's name: the library takes nothing else."""
         return self._consumer._group_id
 
+    @override
     def close(self) -> None:
-        """As `Grouped.close`."""
 
         async def all_of_it() -> None:
             await self.on_partitions_revoked(self._consumer.assignment())
@@ -197,4 +210,4 @@ def _places(found: Collection[TopicPartition]) -> list[Place]:
     return [(each.topic, each.partition) for each in found]
 
 
-member = _Member
+member = _AiokafkaMember

@@ -10,8 +10,17 @@ from typing import Any
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 
-from squall.chaos.drivers.library import FAIL, INFO, OK, Impossible, Order, Place, ReadRecord
-from squall.chaos.drivers.members.contract import CONSUMER, FETCH_S, Fatal, Hearing, Kept, Who
+from squall.broker.overriding import override
+from squall.chaos.drivers.library import FAIL, INFO, OK, ClientOrder, Impossible, Place, ReadRecord
+from squall.chaos.drivers.members.contract import (
+    CONSUMER,
+    FETCH_S,
+    CommitResult,
+    Fatal,
+    MemberAdapter,
+    MemberGeneration,
+    RebalanceListener,
+)
 from squall.chaos.drivers.with_confluent import BATCH, BOUNDS_S, GONE, RECONNECT, read_record, version
 
 __all__ = ["member", "version"]
@@ -24,10 +33,10 @@ FATAL = (KafkaError.FENCED_INSTANCE_ID, KafkaError.UNRELEASED_INSTANCE_ID, Kafka
 """Errors that end a membership, and whose names the harness knows."""
 
 
-class _Member:
+class _LibrdkafkaMember(MemberAdapter):
     stable = True
 
-    def __init__(self, order: Order, hearing: Hearing) -> None:
+    def __init__(self, order: ClientOrder, hearing: RebalanceListener) -> None:
         self._hearing = hearing
         self._errors: deque[tuple[Place, Any]] = deque()
         self._polled: list[ReadRecord] = []
@@ -70,19 +79,20 @@ class _Member:
         self._read = {place: position for place, position in self._read.items() if place not in gone}
 
     def _flush(self) -> None:
-        """What this poll has brought before a callback came."""
+        """Report what this poll has brought before a callback came."""
         if self._polled:
             polled, self._polled = self._polled, []
             self._hearing.tell(polled)
 
-    # ------------------------------------------------------------------------------------------------ of Grouped
+    # ------------------------------------------------------------------------------------------------------- member
 
-    def who(self) -> Who:
-        """As `Grouped.who`."""
+    @override
+    def who(self) -> MemberGeneration:
         return who_of(self.identity())
 
+    @override
     def poll(self, within_s: float) -> Sequence[ReadRecord]:
-        """As `Grouped.poll`. One record at a time: what a batch holds back, a callback could not tell of."""
+        """Poll for one record at a time: a callback could not report what a batch holds back."""
         if self._errors:
             place, error = self._errors.popleft()
             raise Impossible([place], error.str()) if error.code() in GONE else KafkaException(error)
@@ -105,16 +115,16 @@ class _Member:
         words = str(error.str())
         return next((KafkaError(code).name() for code in FATAL if KafkaError(code).str() in words), words)
 
+    @override
     def standing(self, places: Sequence[Place]) -> Mapping[Place, int]:
-        """As `Grouped.standing`."""
         told = self._consumer.committed([TopicPartition(*place) for place in places], FETCH_S)
         for each in told:
             if each.error is not None:
                 raise KafkaException(each.error)
         return {(each.topic, each.partition): max(each.offset, -1) for each in told}
 
+    @override
     def bounds(self, places: Sequence[Place]) -> Mapping[Place, tuple[int, int]]:
-        """As `Grouped.bounds`."""
         found = {}
         for place in places:
             try:
@@ -123,8 +133,8 @@ class _Member:
                 continue
         return found
 
+    @override
     def begin(self, at: Mapping[Place, int]) -> Collection[Place]:
-        """As `Grouped.begin`."""
         fresh = {place: position for place, position in at.items() if place in self._owned - self._read.keys()}
         begun = set(fresh)
         for place, position in at.items():
@@ -144,34 +154,37 @@ class _Member:
             self._consumer.assign([TopicPartition(*place, at_) for place, at_ in self._read.items()])
         return begun
 
+    @override
     def hold(self, places: Collection[Place]) -> None:
-        """As `Grouped.hold`."""
         self._consumer.pause([TopicPartition(*place) for place in places])
 
-    def commit(self, offsets: Mapping[Place, int]) -> Kept:
-        """As `Grouped.commit`. Of an error that a broker gave nobody knows whether it answered the first request."""
+    @override
+    def commit(self, offsets: Mapping[Place, int]) -> CommitResult:
+        """Commit and wait. If a broker answers with an error, an earlier request may have been carried out: that is in
+        doubt.
+        """
         wanted = [TopicPartition(*place, position) for place, position in offsets.items()]
         try:
             told = self._consumer.commit(offsets=wanted, asynchronous=False)
         except KafkaException as raised:
             error = raised.args[0]
-            return Kept(FAIL if error.code() in UNSENT else INFO, error.name())
+            return CommitResult(FAIL if error.code() in UNSENT else INFO, error.name())
         errors = {(each.topic, each.partition): each.error.name() for each in told if each.error is not None}
         if not errors:
-            return Kept(OK)
+            return CommitResult(OK)
         # Where some were committed, the rest is in doubt, as above: no error of a partition says more.
-        return Kept(INFO, next(iter(errors.values())))
+        return CommitResult(INFO, next(iter(errors.values())))
 
+    @override
     def identity(self) -> Any:
-        """As `Grouped.identity`."""
         return self._consumer.consumer_group_metadata()
 
+    @override
     def close(self) -> None:
-        """As `Grouped.close`."""
         self._consumer.close()
 
 
-def configuration(order: Order) -> dict[str, Any]:
+def configuration(order: ClientOrder) -> dict[str, Any]:
     """Of the consumer. In a consumer group brokers decide about sessions and heartbeats."""
     if order.group_protocol == CONSUMER:
         of_protocol: dict[str, Any] = {"group.protocol": CONSUMER, "group.remote.assignor": order.assignor}
@@ -196,7 +209,7 @@ def configuration(order: Order) -> dict[str, Any]:
     }
 
 
-def who_of(metadata: bytes) -> Who:
+def who_of(metadata: bytes) -> MemberGeneration:
     """Of a member's metadata. ValueError where this version of the library writes another form."""
     if not metadata.startswith(METADATA):
         raise ValueError(f"metadata of a member that begins with {metadata[:8]!r}")
@@ -205,11 +218,11 @@ def who_of(metadata: bytes) -> Who:
     except Malformed:
         raise ValueError(f"metadata of a member that is {metadata!r}") from None
     _, member_id, *_ = metadata[len(METADATA) + 4 :].split(b"\0")
-    return Who(member_id.decode(), generation)
+    return MemberGeneration(member_id.decode(), generation)
 
 
 def _places(found: Collection[TopicPartition]) -> list[Place]:
     return [(each.topic, each.partition) for each in found]
 
 
-member = _Member
+member = _LibrdkafkaMember

@@ -19,8 +19,16 @@ from kafka.errors import (
 )
 from kafka.structs import OffsetAndMetadata
 
-from squall.chaos.drivers.library import FAIL, INFO, OK, Impossible, Order, Place, ReadRecord
-from squall.chaos.drivers.members.contract import FETCH_S, Fatal, Hearing, Kept, Who
+from squall.broker.overriding import override
+from squall.chaos.drivers.library import FAIL, INFO, OK, ClientOrder, Impossible, Place, ReadRecord
+from squall.chaos.drivers.members.contract import (
+    FETCH_S,
+    CommitResult,
+    Fatal,
+    MemberAdapter,
+    MemberGeneration,
+    RebalanceListener,
+)
 from squall.chaos.drivers.with_kafka_python import version
 
 __all__ = ["member", "version"]
@@ -35,10 +43,10 @@ OVER = {FencedInstanceIdError: "FENCED_INSTANCE_ID", InvalidSessionTimeoutError:
 """Errors that end a membership."""
 
 
-class _Member(AsyncConsumerRebalanceListener):  # type: ignore[misc]
+class _KafkaPythonMember(AsyncConsumerRebalanceListener, MemberAdapter):  # type: ignore[misc]
     stable = False
 
-    def __init__(self, order: Order, hearing: Hearing) -> None:
+    def __init__(self, order: ClientOrder, hearing: RebalanceListener) -> None:
         self._hearing = hearing
         self._consumer = KafkaConsumer(
             bootstrap_servers=order.bootstrap.split(","),
@@ -73,24 +81,24 @@ class _Member(AsyncConsumerRebalanceListener):  # type: ignore[misc]
             coordinator = self._consumer._coordinator
             try:
                 await coordinator._commit_offsets_sync_async(_offsets(offsets), timeout_ms=COMMIT_S * 1000)
-                kept = Kept(OK)
+                kept = CommitResult(OK)
             except KafkaError as error:
                 kept = _weighed(error)
         self._hearing.gave(_places(revoked), kept)
 
+    @override
     async def on_partitions_lost(self, lost: Collection[TopicPartition]) -> None:
-        """As `Hearing.lost`."""
         self._hearing.lost(_places(lost))
 
-    # ------------------------------------------------------------------------------------------------ of Grouped
+    # ------------------------------------------------------------------------------------------------------- member
 
-    def who(self) -> Who:
-        """As `Grouped.who`."""
+    @override
+    def who(self) -> MemberGeneration:
         told = self._consumer.group_metadata()
-        return Who(told.member_id, told.generation_id)
+        return MemberGeneration(told.member_id, told.generation_id)
 
+    @override
     def poll(self, within_s: float) -> Sequence[ReadRecord]:
-        """As `Grouped.poll`."""
         try:
             fetched = self._consumer.poll(timeout_ms=int(within_s * 1000))
         except OffsetOutOfRangeError as gone:
@@ -103,16 +111,16 @@ class _Member(AsyncConsumerRebalanceListener):  # type: ignore[misc]
             for record in records
         ]
 
+    @override
     def standing(self, places: Sequence[Place]) -> Mapping[Place, int]:
-        """As `Grouped.standing`."""
         found = {}
         for place in places:
             told = self._consumer.committed(TopicPartition(*place), timeout_ms=int(FETCH_S * 1000))
             found[place] = -1 if told is None else told
         return found
 
+    @override
     def bounds(self, places: Sequence[Place]) -> Mapping[Place, tuple[int, int]]:
-        """As `Grouped.bounds`."""
         wanted = [TopicPartition(*place) for place in places]
         try:
             low, high = self._consumer.beginning_offsets(wanted), self._consumer.end_offsets(wanted)
@@ -120,8 +128,8 @@ class _Member(AsyncConsumerRebalanceListener):  # type: ignore[misc]
             return {}
         return {(each.topic, each.partition): (low[each], high[each]) for each in wanted}
 
+    @override
     def begin(self, at: Mapping[Place, int]) -> Collection[Place]:
-        """As `Grouped.begin`."""
         own = self._consumer.assignment()
         begun = [place for place in at if TopicPartition(*place) in own]
         for place in begun:
@@ -129,30 +137,30 @@ class _Member(AsyncConsumerRebalanceListener):  # type: ignore[misc]
             self._consumer.resume(TopicPartition(*place))
         return begun
 
+    @override
     def hold(self, places: Collection[Place]) -> None:
-        """As `Grouped.hold`."""
         self._consumer.pause(*(TopicPartition(*place) for place in places))
 
-    def commit(self, offsets: Mapping[Place, int]) -> Kept:
-        """As `Grouped.commit`."""
+    @override
+    def commit(self, offsets: Mapping[Place, int]) -> CommitResult:
         try:
             self._consumer.commit(_offsets(offsets), timeout_ms=int(COMMIT_S * 1000))
         except KafkaError as error:
             return _weighed(error)
-        return Kept(OK)
+        return CommitResult(OK)
 
+    @override
     def identity(self) -> Any:
-        """As `Grouped.identity`."""
         return self._consumer.group_metadata()
 
+    @override
     def close(self) -> None:
-        """As `Grouped.close`."""
         self._consumer.close()
 
 
-def _weighed(error: KafkaError) -> Kept:
+def _weighed(error: KafkaError) -> CommitResult:
     """It retries by itself: of an error that a broker gave nobody knows whether it answered the first request."""
-    return Kept(FAIL if isinstance(error, IllegalStateError) else INFO, type(error).__name__)
+    return CommitResult(FAIL if isinstance(error, IllegalStateError) else INFO, type(error).__name__)
 
 
 def _offsets(offsets: Mapping[Place, int]) -> dict[TopicPartition, OffsetAndMetadata]:
@@ -163,4 +171,4 @@ def _places(found: Collection[TopicPartition]) -> list[Place]:
     return [(each.topic, each.partition) for each in found]
 
 
-member = _Member
+member = _KafkaPythonMember

@@ -8,10 +8,11 @@ import queue
 import threading
 import time
 from collections.abc import Callable
-from typing import Any, Protocol
+from typing import Protocol
 
 from squall.chaos.drivers.library import FAIL, INFO, OK
-from squall.chaos.drivers.transactors.outcomes import OFFSETS, TIMED_OUT, Then, Transacting, Weighed
+from squall.chaos.drivers.reading import MessageSink
+from squall.chaos.drivers.transactors.outcomes import OFFSETS, TIMED_OUT, ErrorMeaning, Then, TransactionalAdapter
 
 SLICE_S = 5.0
 """A call that a library can resume gets its time in slices of this."""
@@ -22,20 +23,17 @@ GRACE_S = 5.0
 TICK_S = 0.005
 
 
-class Telling(Protocol):
-    """`squall.chaos.drivers.__main__.Out`, as far as it is used here."""
-
-    def say(self, *message: Any) -> None:
-        """At once."""
+class OutcomeSink(MessageSink, Protocol):
+    """Sends outcomes of records to the harness, too."""
 
     def tell(self) -> None:
-        """Outcomes of records that have come."""
+        """Send the outcomes of records that have come."""
 
 
 class Calls:
     """Makes the calls of one producer. `limit_s`: how long one call is tried for."""
 
-    def __init__(self, producer: Transacting, out: Telling, limit_s: float) -> None:
+    def __init__(self, producer: TransactionalAdapter, out: OutcomeSink, limit_s: float) -> None:
         self._producer, self._out, self._limit_s = producer, out, limit_s
 
     def make(self, which: str) -> None:
@@ -56,7 +54,7 @@ class Calls:
         self._producer.pump()
         self._out.tell()
 
-    def _outcome(self, which: str) -> Weighed | None:
+    def _outcome(self, which: str) -> ErrorMeaning | None:
         """None where it succeeded. In doubt is what was in doubt once, whatever a later attempt was told."""
         deadline, doubt = time.monotonic() + self._limit_s, False
         while True:
@@ -65,7 +63,7 @@ class Calls:
                 return None
             weighed = self._producer.weigh(which, error)
             doubt |= weighed.status == INFO
-            found = Weighed(INFO if doubt else FAIL, weighed.name, weighed.then)
+            found = ErrorMeaning(INFO if doubt else FAIL, weighed.name, weighed.then)
             if found.then is not Then.AGAIN:
                 return found
             if time.monotonic() + AGAIN_S >= deadline:

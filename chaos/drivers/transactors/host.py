@@ -7,18 +7,19 @@ from typing import NamedTuple
 
 import trio
 
+from squall.broker.overriding import override
 from squall.chaos.drivers.frames import frame
-from squall.chaos.drivers.library import Order
+from squall.chaos.drivers.library import ClientOrder
 from squall.chaos.drivers.members.host import LibraryMember
 from squall.chaos.drivers.messages import heard
-from squall.chaos.drivers.process import CLIENT_ENDED, FINISH_SLACK_S, Process
+from squall.chaos.drivers.process import CLIENT_ENDED, FINISH_SLACK_S, DriverProcess
 from squall.chaos.drivers.transactors.outcomes import ABORT, BEGIN, COMMIT, INIT, OFFSETS
 from squall.workloads.client.cluster import Place
 from squall.workloads.client.groups.offsets import CommitEnd
 from squall.workloads.client.outcomes import Outcome, Status
 from squall.workloads.client.transactions import Ended, Identity, NotDone
 from squall.workloads.group_notes import Identity as Member
-from squall.workloads.libraries import Assigned, Read, Sought, Troubled
+from squall.workloads.libraries import Assigned, Composing, PollingTransacting, Read, Sought, Troubled
 
 
 class _Answer(NamedTuple):
@@ -30,15 +31,17 @@ LOST = _Answer(Status.INFO, CLIENT_ENDED)
 """Of a call that the process did not answer."""
 
 
-class LibraryTransactor:
-    """One process of a library's. Whatever happens to it, it ends without a word: nothing is committed or aborted."""
+class LibraryTransactor(PollingTransacting, Composing):
+    """Drives one process with a library's transactional producer. However it ends, nothing is committed or aborted."""
 
-    def __init__(self, process: Process, order: Order, flush: Callable[[], None]) -> None:
+    id, timeout_ms = "", 0
+    identity = Identity(-1, -1)
+    retired = ""
+    unanswered = -1
+
+    def __init__(self, process: DriverProcess, order: ClientOrder, flush: Callable[[], None]) -> None:
         self._process, self._flush = process, flush
         self.id, self.timeout_ms = order.transactional_id, order.transaction_timeout_ms
-        self.identity = Identity(-1, -1)
-        self.retired = ""
-        self.unanswered = -1
         self._limit_s = order.delivery_timeout_ms / 1000 + FINISH_SLACK_S
         self._records: dict[int, Callable[[Outcome], None]] = {}
         self._next = 0
@@ -92,24 +95,25 @@ class LibraryTransactor:
             self._flush()
             await self._process.tell(b"".join(lines))
 
-    # ------------------------------------------------------------------------------------------ of Transacting
+    # ----------------------------------------------------------------------------------------------------- transactions
 
+    @override
     async def init(self) -> Identity:
-        """As `Transacting.init`."""
         await self._done(INIT)
         return self.identity
 
+    @override
     async def begin(self) -> None:
-        """As `Transacting.begin`."""
         await self._done(BEGIN)
 
+    @override
     async def enlist(self, place: Place) -> None:
-        """As `Transacting.enlist`: the library does it before it sends a record."""
+        """Do nothing: the library adds the partition before it sends a record."""
 
+    @override
     def send(
         self, place: Place, key: bytes | None, value: bytes, timestamp_ms: int, on_outcome: Callable[[Outcome], None], /
     ) -> None:
-        """As `Transacting.send`."""
         if self.retired == CLIENT_ENDED:
             on_outcome(Outcome(Status.FAIL, -1, -1, CLIENT_ENDED))
             return
@@ -118,18 +122,21 @@ class LibraryTransactor:
         self._records[op] = on_outcome
         self._say(["s", op, *place, key, value, timestamp_ms])
 
+    @override
     async def flushed(self) -> None:
-        """As `Transacting.flushed`. A library that does not come to an end is ended, and what it had is in doubt."""
+        """Wait until every record has its outcome. A library that does not finish in time is killed, and what it had is
+        in doubt.
+        """
         if not await self._until(lambda: not self._records):
             self._process.kill()
             await self._until(lambda: not self._records)
 
+    @override
     async def end(self, *, commit: bool) -> Ended:
-        """As `Transacting.end`."""
         return Ended(*await self._ask(COMMIT if commit else ABORT))
 
+    @override
     async def poll(self) -> Sequence[Assigned | Read | Sought | Troubled]:
-        """As `PollingTransacting.poll`."""
         if self.retired == CLIENT_ENDED:
             return ()
         self._polled, self._polls = [], True
@@ -139,8 +146,8 @@ class LibraryTransactor:
             self.retired = self.retired or CLIENT_ENDED
         return self._polled
 
+    @override
     async def offsets(self, who: Member, at: Mapping[Place, int]) -> CommitEnd:
-        """As `Composing.offsets`."""
         answer = await self._ask(OFFSETS, *who, [[*place, position] for place, position in at.items()])
         return CommitEnd(answer.status, answer.error, unanswered=-1)
 

@@ -8,7 +8,8 @@ from typing import Any
 from aiokafka import AIOKafkaProducer, TopicPartition
 from aiokafka.errors import IllegalOperation, KafkaConnectionError
 
-from squall.chaos.drivers.library import FAIL, INFO, Answer, Order, Place
+from squall.broker.overriding import override
+from squall.chaos.drivers.library import FAIL, INFO, Answer, ClientOrder, Place
 from squall.chaos.drivers.transactors.outcomes import (
     ABORT,
     BEGIN,
@@ -21,10 +22,11 @@ from squall.chaos.drivers.transactors.outcomes import (
     SEND,
     TIMED_OUT,
     UNSENT,
+    ErrorMeaning,
     Then,
-    Weighed,
+    TransactionalAdapter,
 )
-from squall.chaos.drivers.with_aiokafka import NO_ROOM, Sending, settings, version
+from squall.chaos.drivers.with_aiokafka import NO_ROOM, AiokafkaSender, settings, version
 
 __all__ = ["transactor", "version"]
 
@@ -34,10 +36,10 @@ UNASKED = (FAIL, Then.AGAIN)
 """No broker could be reached."""
 
 
-class _Transactor(Sending):
+class _AiokafkaTransactor(AiokafkaSender, TransactionalAdapter):
     """It never raises its epoch: after a record that failed, the next one has a gap before its sequence number."""
 
-    def __init__(self, order: Order, answer: Answer) -> None:
+    def __init__(self, order: ClientOrder, answer: Answer) -> None:
         super().__init__(answer)
         self._order = order
         self._producer: AIOKafkaProducer | None = None
@@ -58,8 +60,9 @@ class _Transactor(Sending):
         await self._producer.start()
         self.serve(self._producer)
 
+    @override
     def call(self, which: str, within_s: float) -> None:
-        """As `Transacting.call`. Only `init` is made in slices: an end that was asked for cannot be asked for again."""
+        """Make one call. Only `init` is made in slices: an end of a transaction cannot be requested a second time."""
         if which == INIT:
             self._io.run(self._make(), self._order.delivery_timeout_ms / 1000)
             return
@@ -78,12 +81,12 @@ class _Transactor(Sending):
         }
         self._io.run(calls[which](), self._order.delivery_timeout_ms / 1000)
 
-    def weigh(self, which: str, error: BaseException) -> Weighed:
-        """As `Transacting.weigh`."""
+    @override
+    def weigh(self, which: str, error: BaseException) -> ErrorMeaning:
         return weigh(which, error)
 
+    @override
     def identity(self) -> tuple[int, int]:
-        """As `Transacting.identity`."""
         manager = getattr(self._producer, "_txn_manager", None)
         return (-1, -1) if manager is None else (manager.producer_id, manager.producer_epoch)
 
@@ -94,11 +97,11 @@ class _Transactor(Sending):
         self._told(op, weighed.status, -1, -1, weighed.name)
 
 
-def weigh(which: str, error: BaseException) -> Weighed:
+def weigh(which: str, error: BaseException) -> ErrorMeaning:
     """By the error's class. Errors that end its sender are wrapped; the name is then the cause's."""
     name = type(error.__cause__ or error).__name__
     if isinstance(error, TimeoutError):
-        return Weighed(INFO, TIMED_OUT, Then.END)
+        return ErrorMeaning(INFO, TIMED_OUT, Then.END)
     if which == HAND and isinstance(error, LOCAL + NO_ROOM):
         status, then = UNSENT
     elif which in (HAND, SEND):
@@ -109,7 +112,7 @@ def weigh(which: str, error: BaseException) -> Weighed:
         status, then = UNASKED
     else:
         status, then = IN_DOUBT
-    return Weighed(status, name, then)
+    return ErrorMeaning(status, name, then)
 
 
-transactor = _Transactor
+transactor = _AiokafkaTransactor

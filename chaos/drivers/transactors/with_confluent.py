@@ -9,7 +9,8 @@ from typing import Any
 
 from confluent_kafka import KafkaError, KafkaException, TopicPartition
 
-from squall.chaos.drivers.library import FAIL, INFO, Answer, Order, Place
+from squall.broker.overriding import override
+from squall.chaos.drivers.library import FAIL, INFO, Answer, ClientOrder, Place
 from squall.chaos.drivers.transactors.outcomes import (
     ABORT,
     BEGIN,
@@ -24,10 +25,11 @@ from squall.chaos.drivers.transactors.outcomes import (
     SEND,
     TIMED_OUT,
     UNSENT,
+    ErrorMeaning,
     Then,
-    Weighed,
+    TransactionalAdapter,
 )
-from squall.chaos.drivers.with_confluent import NEVER_LEFT, Sending, settings, version
+from squall.chaos.drivers.with_confluent import NEVER_LEFT, LibrdkafkaSender, settings, version
 
 __all__ = ["transactor", "version"]
 
@@ -48,10 +50,10 @@ IDENTITY_S = 1.0
 """How long a fresh identity is waited for."""
 
 
-class _Transactor(Sending):
+class _LibrdkafkaTransactor(LibrdkafkaSender, TransactionalAdapter):
     """After an abort it raises its epoch where a record's fate is open (KIP-360), so it goes on."""
 
-    def __init__(self, order: Order, answer: Answer) -> None:
+    def __init__(self, order: ClientOrder, answer: Answer) -> None:
         self.offsets: tuple[Mapping[Place, int], Any] = ({}, None)
         self._identity = (-1, -1)
         self._doubtful = False
@@ -77,8 +79,8 @@ class _Transactor(Sending):
         if eos.get("producer_id", -1) >= 0:
             self._identity = eos["producer_id"], eos["producer_epoch"]
 
+    @override
     def call(self, which: str, within_s: float) -> None:
-        """As `Transacting.call`."""
         producer = self._producer
         if which == OFFSETS:
             at, member = self.offsets
@@ -100,12 +102,12 @@ class _Transactor(Sending):
         elif which == ABORT and self._doubtful:
             self._identity = (-1, -1)  # it may have raised its epoch, and says so later
 
-    def weigh(self, which: str, error: BaseException) -> Weighed:
-        """As `Transacting.weigh`."""
+    @override
+    def weigh(self, which: str, error: BaseException) -> ErrorMeaning:
         return weigh(which, error)
 
+    @override
     def identity(self) -> tuple[int, int]:
-        """As `Transacting.identity`."""
         return self._identity
 
     def _refused(self, op: int, error: Any) -> None:
@@ -114,36 +116,36 @@ class _Transactor(Sending):
     def _failed(self, op: int, error: Any) -> None:
         self._lost(op, weigh_error(SEND, error))
 
-    def _lost(self, op: int, weighed: Weighed) -> None:
+    def _lost(self, op: int, weighed: ErrorMeaning) -> None:
         self._doubtful = True
         if weighed.then is Then.END:
             self.spent = weighed.name
         self._answer(op, weighed.status, -1, -1, weighed.name)
 
 
-def weigh(which: str, error: BaseException) -> Weighed:
+def weigh(which: str, error: BaseException) -> ErrorMeaning:
     """Of what a call raised."""
     if isinstance(error, TimeoutError):
-        return Weighed(INFO, TIMED_OUT, Then.END)
+        return ErrorMeaning(INFO, TIMED_OUT, Then.END)
     if not isinstance(error, KafkaException):
         # Of the binding: an argument that it does not take.
-        return Weighed(FAIL, type(error).__name__, Then.END)
+        return ErrorMeaning(FAIL, type(error).__name__, Then.END)
     return weigh_error(which, error.args[0])
 
 
-def weigh_error(which: str, error: Any) -> Weighed:
+def weigh_error(which: str, error: Any) -> ErrorMeaning:
     """Of a KafkaError, which says itself what can follow it."""
     code = error.code()
     if which in (HAND, SEND):
         status, then = UNSENT if which == HAND or code in UNLEFT else LOST
-        return Weighed(status, error.name(), Then.END if error.fatal() else then)
+        return ErrorMeaning(status, error.name(), Then.END if error.fatal() else then)
     if which == BEGIN or code in LOCAL:
         status, then = REFUSED
     elif error.retriable():
         status, then = RESUMED
     else:
         status, then = IN_DOUBT
-    return Weighed(status, error.name(), then)
+    return ErrorMeaning(status, error.name(), then)
 
 
-transactor = _Transactor
+transactor = _LibrdkafkaTransactor

@@ -15,7 +15,8 @@ from kafka.errors import (
 )
 from kafka.structs import OffsetAndMetadata
 
-from squall.chaos.drivers.library import FAIL, INFO, Answer, Order, Place
+from squall.broker.overriding import override
+from squall.chaos.drivers.library import FAIL, INFO, Answer, ClientOrder, Place
 from squall.chaos.drivers.transactors.outcomes import (
     ABORT,
     BEGIN,
@@ -30,10 +31,11 @@ from squall.chaos.drivers.transactors.outcomes import (
     SEND,
     TIMED_OUT,
     UNSENT,
+    ErrorMeaning,
     Then,
-    Weighed,
+    TransactionalAdapter,
 )
-from squall.chaos.drivers.with_kafka_python import Sending, settings, version
+from squall.chaos.drivers.with_kafka_python import KafkaPythonSender, settings, version
 
 __all__ = ["transactor", "version"]
 
@@ -43,19 +45,22 @@ UNASKED = (FAIL, Then.AGAIN)
 """No broker could be reached."""
 
 
-class _Transactor(Sending):
-    """Where a record's fate is open it raises its epoch by itself (KIP-360), and knows of no transaction any more."""
+class _KafkaPythonTransactor(KafkaPythonSender, TransactionalAdapter):
+    """Hands over records of transactions. If a record's fate is open, the library raises its epoch by itself (KIP-360),
+    and has no transaction any more.
+    """
 
     REFUSALS = (KafkaError,)
 
-    def __init__(self, order: Order, answer: Answer) -> None:
+    def __init__(self, order: ClientOrder, answer: Answer) -> None:
         self._answer, self._order = answer, order
         self._producer: KafkaProducer | None = None
         self.spent = ""
         self.offsets: tuple[Mapping[Place, int], Any] = ({}, None)
 
+    @override
     def call(self, which: str, within_s: float) -> None:
-        """As `Transacting.call`. Commit and abort take no time-out: who calls waits no longer than it wants to."""
+        """Make one call. Commit and abort take no time-out: the caller stops waiting by itself."""
         order = self._order
         if self._producer is None:
             longest_ms = max(order.request_timeout_ms + order.linger_ms, order.transaction_timeout_ms)
@@ -78,12 +83,12 @@ class _Transactor(Sending):
         }
         calls[which]()
 
-    def weigh(self, which: str, error: BaseException) -> Weighed:
-        """As `Transacting.weigh`."""
+    @override
+    def weigh(self, which: str, error: BaseException) -> ErrorMeaning:
         return weigh(which, error)
 
+    @override
     def identity(self) -> tuple[int, int]:
-        """As `Transacting.identity`."""
         manager = getattr(self._producer, "_transaction_manager", None)
         if manager is None:
             return -1, -1
@@ -103,14 +108,14 @@ class _Transactor(Sending):
         self._answer(op, weighed.status, -1, -1, weighed.name)
 
 
-def weigh(which: str, error: BaseException) -> Weighed:
+def weigh(which: str, error: BaseException) -> ErrorMeaning:
     """By the error's class, and, as most refusals are plain KafkaErrors, by its words. One that wraps another has its
     name.
     """
     wrapped = error.args[0] if error.args and isinstance(error.args[0], BaseException) else error
     name = type(wrapped).__name__
     if isinstance(error, TimeoutError):
-        return Weighed(INFO, TIMED_OUT, Then.END)
+        return ErrorMeaning(INFO, TIMED_OUT, Then.END)
     words = str(error.args[0]) if error.args else ""
     local = isinstance(error, IllegalStateError) or (type(error) is KafkaError and words.startswith(LOCAL))
     if which == HAND:
@@ -125,7 +130,7 @@ def weigh(which: str, error: BaseException) -> Weighed:
         status, then = RESUMED
     else:
         status, then = IN_DOUBT
-    return Weighed(status, name, then)
+    return ErrorMeaning(status, name, then)
 
 
-transactor = _Transactor
+transactor = _KafkaPythonTransactor

@@ -7,8 +7,8 @@ import sys
 import threading
 from collections.abc import Sequence
 
-from squall.chaos.drivers.library import FAIL, INFO, OK, Answer, Impossible, Order, Place, ReadRecord
-from squall.chaos.drivers.transactors.outcomes import IN_DOUBT, INIT, REFUSED, RESUMED, Weighed
+from squall.chaos.drivers.library import FAIL, INFO, OK, Answer, ClientOrder, Impossible, Place, ReadRecord
+from squall.chaos.drivers.transactors.outcomes import IN_DOUBT, INIT, REFUSED, RESUMED, ErrorMeaning
 from squall.workloads import payload
 
 version = "0-scripted"
@@ -17,12 +17,12 @@ version = "0-scripted"
 class producer:
     """Answers b"ok", b"fail" and b"doubt" at once; says nothing to b"silent"; dies of b"die"."""
 
-    def __init__(self, order: Order, answer: Answer) -> None:
+    def __init__(self, order: ClientOrder, answer: Answer) -> None:
         self._answer = answer
         self._offset = 0
 
     def send(self, op: int, topic: str, partition: int, key: bytes | None, value: bytes, timestamp_ms: int) -> None:
-        """As `Producing.send`."""
+        """As `ProducerAdapter.send`."""
         if value == b"ok":
             self._answer(op, OK, self._offset, timestamp_ms, "")
             self._offset += 1
@@ -36,10 +36,10 @@ class producer:
             raise RuntimeError("a library's bug")
 
     def pump(self) -> None:
-        """As `Producing.pump`."""
+        """As `ProducerAdapter.pump`."""
 
     def finish(self, within_s: float) -> None:
-        """As `Producing.finish`."""
+        """As `ProducerAdapter.finish`."""
 
 
 class transactor(producer):
@@ -47,7 +47,7 @@ class transactor(producer):
     again. It dies of "die", and says nothing more after "silent". Identities grow with each `init`.
     """
 
-    def __init__(self, order: Order, answer: Answer) -> None:
+    def __init__(self, order: ClientOrder, answer: Answer) -> None:
         super().__init__(order, answer)
         which, _, outcomes = order.transactional_id.partition(": ")
         self._script = {which: outcomes.split(", ")}
@@ -67,11 +67,11 @@ class transactor(producer):
         if which == INIT:
             self._identity = (7, self._identity[1] + 1)
 
-    def weigh(self, which: str, error: BaseException) -> Weighed:
+    def weigh(self, which: str, error: BaseException) -> ErrorMeaning:
         """As `Transacting.weigh`."""
         name = str(error)
         known = {"refused": REFUSED, "doubt": RESUMED, "ended": IN_DOUBT}
-        return Weighed(*known.get(name, IN_DOUBT)[:1], name, known.get(name, IN_DOUBT)[1])
+        return ErrorMeaning(*known.get(name, IN_DOUBT)[:1], name, known.get(name, IN_DOUBT)[1])
 
     def identity(self) -> tuple[int, int]:
         """As `Transacting.identity`."""
@@ -87,23 +87,23 @@ class transactor(producer):
 class consumer:
     """Two records, one of them damaged; then a position that is impossible; then nothing."""
 
-    def __init__(self, order: Order) -> None:
+    def __init__(self, order: ClientOrder) -> None:
         self._place: Place = order.places[0]
         self._polls = 0
         self._place = (str(self._place[0]), int(self._place[1]))
 
     def bounds(self, places: Sequence[Place]) -> dict[Place, tuple[int, int]]:
-        """As `Consuming.bounds`: once it is polled, the log ends earlier than what was read."""
+        """As `ConsumerAdapter.bounds`: once it is polled, the log ends earlier than what was read."""
         return dict.fromkeys(places, (0, 1))
 
     def assign(self, positions: dict[Place, int]) -> None:
-        """As `Consuming.assign`."""
+        """As `ConsumerAdapter.assign`."""
 
     def seek(self, place: Place, position: int) -> None:
-        """As `Consuming.seek`."""
+        """As `ConsumerAdapter.seek`."""
 
     def poll(self, within_s: float) -> Sequence[ReadRecord]:
-        """As `Consuming.poll`."""
+        """As `ConsumerAdapter.poll`."""
         self._polls += 1
         sys.stdout.write("what a library prints is not for the harness\n")
         if self._polls == 1:
@@ -116,4 +116,4 @@ class consumer:
         return []
 
     def close(self) -> None:
-        """As `Consuming.close`."""
+        """As `ConsumerAdapter.close`."""

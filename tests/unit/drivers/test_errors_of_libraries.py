@@ -18,7 +18,7 @@ with warnings.catch_warnings():
     import kafka.errors
 
 from squall.chaos.drivers.transactors import with_aiokafka, with_confluent, with_kafka_python
-from squall.chaos.drivers.transactors.outcomes import ABORT, BEGIN, CALLS, COMMIT, HAND, INIT, SEND, Then, Weighed
+from squall.chaos.drivers.transactors.outcomes import ABORT, BEGIN, CALLS, COMMIT, HAND, INIT, SEND, ErrorMeaning, Then
 
 OK, FAIL, INFO = 0, 1, 2
 ENDS = (COMMIT, ABORT)
@@ -41,7 +41,9 @@ def made(kind: type[Exception]) -> Exception:
 # ------------------------------------------------------------------------------------------------ confluent-kafka
 
 
-def told(which: str, code: int, *, fatal: bool = False, retriable: bool = False, abortable: bool = False) -> Weighed:
+def told(
+    which: str, code: int, *, fatal: bool = False, retriable: bool = False, abortable: bool = False
+) -> ErrorMeaning:
     """Of an error as librdkafka flags it."""
     error = KafkaError(code, "why", fatal, retriable, abortable)
     if which in (HAND, SEND):
@@ -153,7 +155,7 @@ def test_whatever_else_aiokafka_raises_leaves_a_call_or_a_record_in_doubt() -> N
 def test_an_error_that_ended_aiokafka_s_sender_has_the_name_of_its_cause() -> None:
     wrapped = aiokafka.errors.KafkaError("Unexpected error during batch delivery")
     wrapped.__cause__ = aiokafka.errors.InvalidTxnState()
-    assert with_aiokafka.weigh(COMMIT, wrapped) == Weighed(INFO, "InvalidTxnState", Then.END)
+    assert with_aiokafka.weigh(COMMIT, wrapped) == ErrorMeaning(INFO, "InvalidTxnState", Then.END)
 
 
 # --------------------------------------------------------------------------------------------------- kafka-python
@@ -199,7 +201,7 @@ def test_whatever_else_kafka_python_raises_leaves_a_call_or_a_record_in_doubt() 
 
 def test_an_error_that_kafka_python_wraps_gives_it_its_name() -> None:
     wrapped = kafka.errors.KafkaError(kafka.errors.InvalidProducerIdMappingError())
-    assert with_kafka_python.weigh(COMMIT, wrapped) == Weighed(INFO, "InvalidProducerIdMappingError", Then.END)
+    assert with_kafka_python.weigh(COMMIT, wrapped) == ErrorMeaning(INFO, "InvalidProducerIdMappingError", Then.END)
 
 
 def test_what_the_words_of_a_refusal_are_is_kafka_python_s() -> None:
@@ -221,4 +223,4 @@ def test_what_the_words_of_a_refusal_are_is_kafka_python_s() -> None:
 def test_every_library_weighs_a_time_out_of_ours_as_doubt_that_ends_it() -> None:
     for module in (with_confluent, with_aiokafka, with_kafka_python):
         for which in CALLS:
-            assert module.weigh(which, TimeoutError()) == Weighed(INFO, "TIMED_OUT", Then.END)
+            assert module.weigh(which, TimeoutError()) == ErrorMeaning(INFO, "TIMED_OUT", Then.END)

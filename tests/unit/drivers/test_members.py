@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from squall.chaos.drivers.library import FAIL, INFO, OK, Order, Place, ReadRecord
-from squall.chaos.drivers.members.contract import Hearing, Kept, Who
-from squall.chaos.drivers.members.member import CHANGED, OTHER_MEMBER, Member
+from squall.chaos.drivers.library import FAIL, INFO, OK, ClientOrder, Place, ReadRecord
+from squall.chaos.drivers.members.contract import CommitResult, MemberGeneration, RebalanceListener
+from squall.chaos.drivers.members.member import CHANGED, OTHER_MEMBER, MemberWorker
 from squall.chaos.drivers.members.with_confluent import who_of
 
 PLACE, OTHER = ("t", 0), ("t", 1)
@@ -22,14 +22,14 @@ class Scripted:
     stable, version = True, "1"
 
     def __init__(self) -> None:
-        self.now, self.next, self.committed = Who("m", 1), [lambda: ()], dict[Place, int]()
+        self.now, self.next, self.committed = MemberGeneration("m", 1), [lambda: ()], dict[Place, int]()
         self.during_commit = lambda: None
 
-    def member(self, order: Order, hearing: Hearing) -> Any:
+    def member(self, order: ClientOrder, hearing: RebalanceListener) -> Any:
         self.hearing = hearing
         return self
 
-    def who(self) -> Who:
+    def who(self) -> MemberGeneration:
         return self.now
 
     def poll(self, within_s: float) -> Sequence[ReadRecord]:
@@ -44,10 +44,10 @@ class Scripted:
     def hold(self, places: Collection[Place]) -> None:
         """Nothing to be held."""
 
-    def commit(self, offsets: Mapping[Place, int]) -> Kept:
+    def commit(self, offsets: Mapping[Place, int]) -> CommitResult:
         self.during_commit()
         self.committed |= offsets
-        return Kept(OK)
+        return CommitResult(OK)
 
 
 class Said(list[tuple[Any, ...]]):
@@ -58,10 +58,10 @@ class Said(list[tuple[Any, ...]]):
         return [each[0] for each in self]
 
 
-def member_of(library: Scripted) -> tuple[Member, Said, queue.SimpleQueue[list[Any]]]:
+def member_of(library: Scripted) -> tuple[MemberWorker, Said, queue.SimpleQueue[list[Any]]]:
     """One that has PLACE, and has begun to read it at its committed position."""
     said, answers = Said(), queue.SimpleQueue[list[Any]]()
-    member = Member(library, Order("scripted", "member", ""), said, answers)  # type: ignore[arg-type]
+    member = MemberWorker(library, ClientOrder("scripted", "member", ""), said, answers)  # type: ignore[arg-type]
     library.next = [lambda: library.hearing.joined([PLACE], [PLACE]) or ()]
     member.poll()
     library.next = [lambda: ()]
@@ -96,7 +96,7 @@ def test_what_a_poll_brought_is_told_before_its_partition_is_given_up() -> None:
 def test_a_commit_of_another_generation_is_not_sent() -> None:
     library = Scripted()
     member, said, _ = member_of(library)
-    library.now = Who("m", 2)
+    library.now = MemberGeneration("m", 2)
     member.commit("m", 1, [["t", 0, 6]])
     assert said == [("kept", 0, FAIL, OTHER_MEMBER, [])]
     assert not library.committed
@@ -106,7 +106,7 @@ def test_a_commit_during_which_the_generation_changed_is_in_doubt() -> None:
     """It may have been sent as a member of either: it proves of neither that it was one."""
     library = Scripted()
     member, said, _ = member_of(library)
-    library.during_commit = lambda: setattr(library, "now", Who("m", 2))
+    library.during_commit = lambda: setattr(library, "now", MemberGeneration("m", 2))
     member.commit("m", 1, [["t", 0, 6]])
     assert said == [("kept", 0, INFO, CHANGED, [])]
 
@@ -140,11 +140,11 @@ def test_who_loses_what_it_goes_back_in_says_where_it_stood() -> None:
 @pytest.mark.parametrize(
     ("metadata", "who"),
     [
-        (b"CGMDv2:\xff\xff\xff\xffgroup\0\0\1", Who("", -1)),
-        (b"CGMDv2:\x03\0\0\0group\0member-1\0\0instance\0", Who("member-1", 3)),
+        (b"CGMDv2:\xff\xff\xff\xffgroup\0\0\1", MemberGeneration("", -1)),
+        (b"CGMDv2:\x03\0\0\0group\0member-1\0\0instance\0", MemberGeneration("member-1", 3)),
     ],
 )
-def test_librdkafka_s_metadata_of_a_member_says_its_generation(metadata: bytes, who: Who) -> None:
+def test_librdkafka_s_metadata_of_a_member_says_its_generation(metadata: bytes, who: MemberGeneration) -> None:
     assert who_of(metadata) == who
 
 

@@ -17,7 +17,7 @@ from squall.chaos.drivers.reading import at
 from squall.chaos.drivers.transactors import calls, host
 from squall.chaos.drivers.transactors.calls import Calls
 from squall.chaos.drivers.transactors.host import LibraryTransactor
-from squall.chaos.drivers.transactors.outcomes import IN_DOUBT, REFUSED, RESUMED, Weighed
+from squall.chaos.drivers.transactors.outcomes import IN_DOUBT, REFUSED, RESUMED, ErrorMeaning
 from squall.workloads.appends import Appends
 from squall.workloads.client.outcomes import Outcome, Status
 from squall.workloads.client.transactions import Ended, Identity, NotDone
@@ -41,11 +41,11 @@ class Scripted:
         if word:
             raise RuntimeError(word)
 
-    def weigh(self, which: str, error: BaseException) -> Weighed:
+    def weigh(self, which: str, error: BaseException) -> ErrorMeaning:
         if isinstance(error, TimeoutError):
-            return Weighed(*IN_DOUBT[:1], "TIMED_OUT", IN_DOUBT[1])
+            return ErrorMeaning(*IN_DOUBT[:1], "TIMED_OUT", IN_DOUBT[1])
         status, then = {"refused": REFUSED, "resumed": RESUMED, "fenced": IN_DOUBT}[str(error)]
-        return Weighed(status, str(error), then)
+        return ErrorMeaning(status, str(error), then)
 
     def identity(self) -> tuple[int, int]:
         return 5, 6
