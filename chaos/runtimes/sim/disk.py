@@ -121,7 +121,7 @@ class Disk:
         self.faults.active.clear()
 
     def hits(self, name: str) -> int:
-        """How many calls a fault failed or slowed so far."""
+        """Return how many calls a fault failed or slowed so far."""
         return self.faults.hits(name)
 
     def delay_s(self, op: str) -> float:
@@ -176,7 +176,7 @@ class Disk:
         return {path: bytes(node.content.cached) for path, node in self.names.files()}
 
     def durable_files(self) -> dict[str, bytes]:
-        """What is sure to survive a power loss now: synced names, each with its synced bytes."""
+        """Return the files that a power loss now would surely leave: synced names, each with its synced bytes."""
         return {path: node.content.durable() for path, node in self.names.durable_files()}
 
     def restore(self, files: Mapping[str, bytes]) -> None:

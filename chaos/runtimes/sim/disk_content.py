@@ -25,7 +25,7 @@ CUT = -1
 
 @dataclass(slots=True)
 class Loss:
-    """What a power loss did to unsynced changes. Losses of several files add up."""
+    """Counts the effects of a power loss on unsynced changes. Losses of several files add up."""
 
     bytes_pending: int = 0
     bytes_lost: int = 0
@@ -169,9 +169,10 @@ def _redo(content: bytearray, op: Op, data: bytes) -> None:
 
 
 def _tear(offset: int, length: int, rng: random.Random) -> tuple[int, bool]:
-    """How much of a write's beginning is kept: up to a sector's boundary, or any byte.
+    """Draw how much of a write's beginning is kept: up to a sector's boundary, or any byte.
 
-    And whether the file has grown all the same as if all had been written: a quarter of the time. The rest is zeros.
+    Also draws whether the file has grown all the same as if all had been written: a quarter of the time. The rest is
+    zeros.
     """
     kept = rng.randrange(length)
     if rng.random() < 0.5:

@@ -36,12 +36,12 @@ class Handle:
         self._path = path
 
     def pread(self, length: int, offset: int) -> bytes:
-        """As `File.pread`."""
+        """Read up to `length` bytes at `offset`."""
         self._mount.gate("pread", self._path)
         return bytes(memoryview((self._node or self._closed()).content.cached)[offset : offset + length])
 
     def append(self, data: Buffer) -> int:
-        """As `File.append`. On an error nothing is appended."""
+        """Append `data`. Returns the byte offset where it begins. On an error nothing is appended."""
         mount = self._mount
         mount.gate("append", self._path)
         content = (self._node or self._closed()).content
@@ -50,7 +50,7 @@ class Handle:
         return content.append(data)
 
     def pwrite(self, data: Buffer, offset: int) -> None:
-        """As `File.pwrite`. Where there is no space for all of it, a beginning may have been written."""
+        """Write `data` at `offset`. If there is no space for all of it, a beginning may have been written."""
         mount = self._mount
         mount.gate("pwrite", self._path)
         content = (self._node or self._closed()).content
@@ -63,7 +63,7 @@ class Handle:
         content.pwrite(data, offset)
 
     def truncate(self, size: int) -> None:
-        """As `File.truncate`."""
+        """Cut the file, or extend it with zeros, to `size` bytes."""
         self._mount.gate("truncate", self._path)
         content = (self._node or self._closed()).content
         if self._mount.faults.active and (failed := self._mount.failed_write(self._path, TRUNCATION)):
@@ -71,10 +71,10 @@ class Handle:
         content.truncate(size)
 
     def seal(self) -> None:
-        """As `File.seal`: here nothing is ever set aside."""
+        """Do nothing: here no space is ever set aside."""
 
     def fsync(self) -> None:
-        """As `File.fsync`: covers what was written before it, at once. Makes no name durable."""
+        """Make durable what was written before this call, at once. Makes no name durable."""
         self._mount.gate("fsync", self._path)
         content = (self._node or self._closed()).content
         if self._mount.faults.active:
@@ -86,13 +86,13 @@ class Handle:
         content.synced()
 
     def size(self) -> int:
-        """As `File.size`."""
+        """Return the file's size in bytes."""
         if self._mount.revoked:
             raise NodeDead
         return len((self._node or self._closed()).content.cached)
 
     def close(self) -> None:
-        """As `File.close`."""
+        """Close the file."""
         if self._mount.revoked:
             raise NodeDead
         self._node = None

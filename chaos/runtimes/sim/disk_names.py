@@ -20,7 +20,7 @@ Place = tuple["Folder", str]
 
 
 class Node:
-    """What a name stands for."""
+    """Represents a file or a folder, to which a name points."""
 
     __slots__ = ("durable_at", "settled")
 
@@ -113,7 +113,9 @@ class Names:
     # ------------------------------------------------------------------------------------------------------- looking
 
     def find(self, path: str, *, durable: bool = False) -> Node | None:
-        """What is there; or what a power loss would leave there if every pending change of a name vanished."""
+        """Return the node at a path, or the one that a power loss would leave there if every pending change of a name
+        vanished; None if there is none.
+        """
         node: Node | None = self.root
         for name in parts(path):
             if not isinstance(node, Folder):

@@ -65,7 +65,7 @@ class SimClock:
 
     @property
     def is_bent(self) -> bool:
-        """Whether the clock differs from the true time, or will soon."""
+        """True if the clock differs from the true time, or will soon."""
         return bool(self.offset_ms) or self.rate != 1.0
 
     def set(self, offset_ms: float, rate: float) -> None:
@@ -78,7 +78,7 @@ class SimClock:
 
 
 class Disk(Protocol):
-    """What an Env asks of a disk."""
+    """Represents a disk for an Env."""
 
     def delay_s(self, op: str) -> float:
         """Seconds that a fault adds to each call."""
@@ -93,7 +93,9 @@ def _gone(op: str, what: str) -> None:
 
 
 class SimEnv(Env):
-    """As `Env`. `host` is where it listens, `source` whose links it dials over (None: the client zone of the port)."""
+    """Runs a node or a client in virtual time. `host` is the address of its listeners, `source` the owner of the links
+    that it dials over (None: the client zone of the port).
+    """
 
     def __init__(
         self,
@@ -294,7 +296,9 @@ class _Nap:
 
 
 class SimSignal:
-    """As `squall.broker.env.Signal`, by an event in the world's queue instead of a cancel scope."""
+    """Wakes one waiter by an event in the world's queue, instead of a cancel scope; otherwise as
+    `squall.broker.env.Signal`.
+    """
 
     __slots__ = ("_env", "_rest", "_set", "_task", "_timer", "_waits")
 
@@ -306,13 +310,13 @@ class SimSignal:
         self._timer: Handle | None = None
 
     def set(self) -> None:
-        """As `Signal.set`."""
+        """Wake the waiter, or let its next wait return at once."""
         self._set = True
         if self._waits:
             self._wake()
 
     async def wait(self, seconds: float = inf) -> bool:
-        """As `Signal.wait`."""
+        """Wait until the signal is set, at most `seconds`. Returns whether it was."""
         env = self._env
         if not env.alive:
             raise NodeDead

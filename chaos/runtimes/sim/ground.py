@@ -1,4 +1,4 @@
-"""What all parts of a simulated world share: time, randomness, and the record of what happened."""
+"""Holds the state that all parts of a simulated world share: time, randomness, and the record of what happened."""
 
 from __future__ import annotations
 

@@ -57,12 +57,12 @@ async def _send(link: Transport, frame: bytes) -> None:
 
 
 async def probe_traffic(env: Env, host: str, port: int, traffic: Traffic, *, timeout_s: float) -> Probe:
-    """As `TellingTraffic.probe_traffic`."""
+    """Probe a link with a request of one kind of traffic, as `TellingTraffic.probe_traffic`."""
     return await _probe(env, host, port, [traffic_frame(traffic)], timeout_s)
 
 
 async def probe(env: Env, host: str, port: int, *, timeout_s: float, pad_bytes: int = 0) -> Probe:
-    """As `Runtime.probe`."""
+    """Open a connection and make one round trip, as `Runtime.probe`."""
     return await _probe(env, host, port, [(frame, API_VERSIONS, 0) for frame in probe_frames(pad_bytes)], timeout_s)
 
 
@@ -93,7 +93,7 @@ async def _all_answered(link: Transport, asked: Sequence[Asked]) -> None:
 
 
 async def ending(env: Env, host: str, port: int, *, timeout_s: float, spoil: bool, opened: Callable[[], None]) -> Probe:
-    """As `Runtime.ending`."""
+    """Open a connection and watch it until it ends, as `Runtime.ending`."""
     asked = began = trio.current_time()
     how, link = "never open", None
     with trio.move_on_after(timeout_s):

@@ -1,4 +1,4 @@
-"""What comes from outside into a simulation, as a signal does, and is no failure of anything in it."""
+"""Recognises interruptions from outside a simulation, as by a signal: they are no failure of anything in it."""
 
 from __future__ import annotations
 

@@ -81,7 +81,7 @@ class Kernel(trio.abc.Clock):
         return handle
 
     def simulate(self, seed: int, main: Callable[..., Awaitable[Any]], *args: Any) -> Any:
-        """What `main(*args)` returns, run under trio in virtual time. Raises what it raises, and Deadlock."""
+        """Run `main(*args)` under trio in virtual time and return its result. Raises what it raises, and Deadlock."""
         collect_what_was_left()
         with garbage_waits(), lean_trio(repr((seed, "schedule"))):
             try:

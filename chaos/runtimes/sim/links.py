@@ -39,20 +39,20 @@ class Incarnation(Protocol):
     gate: Callable[[str, str], None]
 
     def rest(self, message: WaitTaskRescheduled) -> Awaitable[Any]:
-        """As `SimEnv.rest`."""
+        """Park the task until `wake`. `message` says what to do if it is cancelled."""
 
     def unhold(self, task: trio.lowlevel.Task) -> None:
-        """As `SimEnv.unhold`."""
+        """Forget a cancelled task that may have been woken during a pause."""
 
     async def wait(self, register: Callable[[trio.lowlevel.Task], None], forget: Callable[[], None]) -> None:
-        """As `SimEnv.wait`."""
+        """Park the task until it is passed to `wake`. If it is cancelled first, `forget` is called."""
 
     def wake(self, task: trio.lowlevel.Task) -> None:
-        """As `SimEnv.wake`."""
+        """Let a parked task continue: now, or at the end of a pause."""
 
 
 class SimTransport:
-    """One end of a connection, as `squall.broker.env.Link`."""
+    """One end of a connection, as `squall.broker.env.Transport`."""
 
     __slots__ = ("_eof", "_in", "_parked", "_reader", "_reading", "_reset", "_writer", "closed", "env", "incoming",
                  "out", "peer", "serial")  # fmt: skip
@@ -72,7 +72,7 @@ class SimTransport:
         env.links[serial] = self
 
     def recv_into(self, view: memoryview) -> int | None:
-        """As `Link.recv_into`."""
+        """Receive into `view`. Returns as `Transport.recv_into`; now and then it receives less than there is."""
         if self.closed or self._reset or not self.env.alive:
             self._refuse()
         data, incoming = self._in, self.incoming
@@ -87,7 +87,7 @@ class SimTransport:
         return count
 
     def send(self, pieces: Sequence[Buffer], *, more: bool = False) -> int:
-        """As `Link.send`."""
+        """Hand over what fits into the window now. Returns bytes taken."""
         self.env.gate("send", self.peer)
         if self.closed or self._reset:
             self._refuse()
@@ -100,7 +100,7 @@ class SimTransport:
         return len(data)
 
     def send_file(self, file: File, offset: int, length: int) -> int:
-        """As `Link.send_file`."""
+        """Send part of a file, as much as fits now. Returns bytes taken."""
         room = WINDOW - self.out.held
         if length <= 0 or (room <= 0 and not self._reset and not self.closed):
             return 0
@@ -111,7 +111,7 @@ class SimTransport:
         return self.send((data,))
 
     async def wait_readable(self) -> None:
-        """As `Link.wait_readable`."""
+        """Wait until there is something to receive, or the connection has ended."""
         if self.closed or not self.env.alive:
             self._check_open()
         if not (self._in or self._eof or self._reset):
@@ -126,7 +126,7 @@ class SimTransport:
             self._check_open()
 
     async def wait_writable(self) -> None:
-        """As `Link.wait_writable`."""
+        """Wait until something can be sent, or the connection has ended."""
         self._check_open()
         if (self.out.held < WINDOW or self._reset) and not self.env.paused:
             await trio.lowlevel.checkpoint()
@@ -135,13 +135,15 @@ class SimTransport:
         self._check_open()
 
     def close(self) -> None:
-        """As `Link.close`."""
+        """End the connection. Idempotent."""
         if not self.closed and self.env.alive:
             self.finish()
             self._wake()
 
     def abort(self) -> None:
-        """As `Link.abort`: the other end hears of a reset, and what was on its way there is gone."""
+        """End the connection by a reset: the other end gets a reset, and bytes on their way there are dropped.
+        Idempotent.
+        """
         if not self.closed and self.env.alive:
             self.finish(reset=True)
             self._wake()
@@ -376,7 +378,7 @@ class SimConnection(Conversation):
         self.over()
 
     def healed(self, manner: Manner) -> None:
-        """As `Carried.healed`."""
+        """Pass on bytes that a cut held. If it swallowed bytes, reset the connection."""
         for flow in (self.there, self.back):
             if manner is Manner.DROP and flow.swallowed:
                 self.reset()
@@ -384,5 +386,5 @@ class SimConnection(Conversation):
             flow.pump()
 
     def over(self) -> None:
-        """Whether nothing more can happen on the connection."""
+        """Remove the connection from its wire: nothing more can happen on it."""
         self.wire.connections.pop(self.serial, None)

@@ -24,18 +24,18 @@ SYN_AGAIN_MAX_S = 2.0
 
 
 class Host(Incarnation, Protocol):
-    """Who listens or dials, as the network sees it: `SimEnv`."""
+    """Represents a `SimEnv` for the network: it listens or dials."""
 
     host: str
     source: int | str | None
     listeners: list[SimListener]
 
     async def sleep(self, seconds: float) -> None:
-        """As `Env.sleep`."""
+        """Sleep for `seconds` of the node's clock."""
 
 
 class SimListener(Listener):
-    """As `squall.broker.env.Listener`."""
+    """Accepts connections in virtual time."""
 
     def __init__(self, network: Network, env: Host, port: int) -> None:
         self._network, self.env, self.port = network, env, port
@@ -50,7 +50,7 @@ class SimListener(Listener):
 
     @property
     def full(self) -> bool:
-        """Whether the backlog of connections that nobody has accepted is full."""
+        """True if the backlog of connections that were not accepted yet is full."""
         return len(self._queue) >= BACKLOG
 
     @override

@@ -196,7 +196,7 @@ class SimNode:
 
     @property
     def stands_still(self) -> bool:
-        """Whether its effects wait, whatever it was told."""
+        """True if its effects wait, whatever state the runtime has ordered."""
         return self.env is not None and self.env.paused
 
     def resume(self) -> None:
@@ -274,7 +274,7 @@ async def _either(event: trio.Event, scope: trio.CancelScope) -> None:
 
 
 def _only_death(error: BaseException) -> bool:
-    """Whether the error says nothing but that the incarnation is over."""
+    """Return whether the error means only that the incarnation is over."""
     if isinstance(error, BaseExceptionGroup):
         return all(_only_death(each) for each in error.exceptions)
     return isinstance(error, NodeDead | trio.Cancelled)

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 class TracedWorld(Protocol):
-    """What this module needs of the simulation."""
+    """Represents the simulation for this module."""
 
     @property
     def mono(self) -> float:

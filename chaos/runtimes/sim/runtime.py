@@ -383,11 +383,11 @@ class SimRuntime(Runtime, Counting):
         return await self._probe(link.source, link.target, self._port(link), timeout_s, pad_bytes)
 
     async def connect(self, link: Link) -> Transport:
-        """As `squall.chaos.faults.acts.directions.ConnectingOver.connect`."""
+        """Open a connection over a link, through its faults. OSError if it is refused."""
         return await self._prober(link.source).connect(_host(link.target), self._port(link))
 
     async def probe_traffic(self, link: Link, traffic: Traffic, *, timeout_s: float = 1.0) -> Probe:
-        """As `squall.chaos.faults.acts.traffic.TellingTraffic.probe_traffic`."""
+        """Probe a link with a request of one kind of traffic."""
         self._check(link)
         env, host = self._prober(link.source), _host(link.target)
         return await inquiry.probe_traffic(env, host, self._port(link), traffic, timeout_s=timeout_s)

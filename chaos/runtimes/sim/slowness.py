@@ -10,7 +10,7 @@ PERIOD_S = 0.1
 
 
 class Held(Protocol):
-    """What can be slowed: a node."""
+    """Represents a node that can be slowed."""
 
     def hold(self, *, on: bool) -> None:
         """Hold its effects, or let them go on."""

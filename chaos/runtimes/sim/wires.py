@@ -221,7 +221,7 @@ class Wire:
         return min((o.fault.limit_bytes for o in self._of(LimitData, stream)), default=None)  # type: ignore[union-attr]
 
     def slow_close_s(self, stream: Stream) -> float:
-        """How much later the end of a stream is passed on."""
+        """Return by how many seconds the end of a stream is delayed."""
         return sum(o.fault.delay_ms for o in self._of(SlowClose, stream)) / 1000  # type: ignore[union-attr, misc]
 
     def hit(self, stream: Stream, api: int) -> OnLink | None:

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 class Seen(Protocol):
-    """What is asked of a node that the watch looks at."""
+    """Represents a node that the watch looks at."""
 
     @property
     def id(self) -> int:
@@ -30,7 +30,9 @@ class Seen(Protocol):
 
 
 def ack_of(nodes: Iterable[Seen], known: Known, offset: int, value: bytes | None, acks: int, min_isr: int) -> Ack:
-    """What a client was told, and what there is of it. `value`: what the record's value begins with, and no other."""
+    """Compare an acknowledgement with the replicas' logs. `value`: the beginning of the record's value, which no other
+    has.
+    """
     nodes = list(nodes)
     found = None if value is None else _found(nodes, known, offset, value)
     epoch = -1 if value is None or known.void_epoch < 0 else _epoch_of(nodes, known, offset, value)

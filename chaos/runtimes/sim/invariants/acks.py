@@ -1,4 +1,4 @@
-"""What must hold when records are acknowledged to a client."""
+"""Defines the invariants of acknowledged records."""
 
 from __future__ import annotations
 
@@ -30,11 +30,11 @@ class Ack(NamedTuple):
 
 
 def is_overtaken(ack: Ack, known: Known) -> bool:
-    """Whether a permitted loss may have taken this record.
+    """Return whether a permitted loss may have taken this record.
 
     A loss in leader epoch E overtakes what leaders of epochs before E appended. Everything from epoch E on counts
-    again. If no log tells the record's epoch, it counts from the first offset on at which no leader before E ever had
-    a record.
+    again. If no log has the record's epoch, it counts from the first offset on at which no leader before E ever had a
+    record.
     """
     if known.void_epoch < 0:
         return False

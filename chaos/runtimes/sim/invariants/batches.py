@@ -55,13 +55,15 @@ class Ledger:
         self.changes += 1
 
     def deleted(self, offset: int) -> None:
-        """What is before `offset` was deleted on purpose."""
+        """Note that everything before `offset` was deleted on purpose."""
         if offset > self.low:
             self.low = offset
             self.changes += 1
 
     def index(self, offset: int) -> int:
-        """Which batch `offset` is in; one less or more than there are where it is in none."""
+        """Return the index of the batch that has `offset`: -1 before the first batch, the number of batches behind the
+        last.
+        """
         if offset >= self.end:
             return len(self.batches)
         return bisect_right(self.bases, offset) - 1
@@ -71,7 +73,7 @@ class Ledger:
         return self.batches[self.index(offset)] if self.start <= offset < self.end else None
 
     def cut(self, offset: int) -> None:
-        """What is not wholly below `offset` counts as committed no longer: its loss was permitted."""
+        """Treat batches that are not wholly below `offset` as not committed: their loss was permitted."""
         while self.batches and self.batches[-1].end > offset:
             self.batches.pop()
             self.bases.pop()
@@ -215,8 +217,8 @@ class Copy:
 
 
 def are_alike(one: Copy, other: Copy, end: int) -> bool:
-    """Whether two logs hold the same batches before `end`. Both have been compared with the ledger: what they share
-    with it they share with each other.
+    """Return whether two logs hold the same batches before `end`. Both have been compared with the ledger: what they
+    share with it they share with each other.
     """
     known = min(one.matched, other.matched)
     if end <= known:

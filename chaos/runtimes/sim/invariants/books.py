@@ -1,4 +1,4 @@
-"""What is seen of partitions is taken into the books, and the invariants are asked about it."""
+"""Updates the model of each partition from what is seen, and runs the invariants on it."""
 
 from __future__ import annotations
 
@@ -74,8 +74,8 @@ class Judge:
                 self._report(each, wrong, node, known, {})
 
     def derived(self, known: Known, node: int, log: Log, disk: Any, *, anew: bool) -> None:
-        """What is kept beside a log must be what its batches say. `anew`: it was loaded or truncated; else its start
-        has moved.
+        """Check what is kept beside a log against its batches. `anew`: it was loaded or truncated; else its start has
+        moved.
         """
         if node in known.cluster.damaged:
             return

@@ -1,4 +1,4 @@
-"""What must hold of committed batches: nobody has others, nobody who counts lacks them, nothing takes them away.
+"""Defines the invariants of committed batches: they are unique, complete where they must be, and never removed.
 
 A permitted loss (see `Known.is_excused` and `losing_is_permitted`) makes the ledger shorter; it is the watch's to see
 that, the checks only know the ledger.
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 def lacks(known: Known, node: int) -> str:
-    """How a node's log differs from what is committed."""
+    """Return in words how a node's log differs from what is committed."""
     copy = known.copies.get(node)
     if copy is None:
         return f"node {node} has no log"
@@ -44,8 +44,9 @@ def committed_prefix(before: View | None, now: View, known: Known) -> str | None
 @invariant("hw-held-by-min-isr", When.LEADER, "KAFKA-15583, KIP-966: nothing is committed below min.insync.replicas")
 def hw_held_by_min_isr(before: View | None, now: View, known: Known) -> str | None:
     """When a leader's high watermark moves, at least min ISR replicas hold everything below it, on the disks of dead
-    nodes, too. (What a power loss has taken from one since it said so counts. Until a leader has learnt of another min
-    ISR, the one before holds, unless its leadership was decided later.)"""
+    nodes, too. (A replica still counts if a power loss has taken some of it since it reported its end. Until a
+    leader has learnt of another min ISR, the one before holds, unless its leadership was decided later.)
+    """
     if before is None or now.hw <= before.hw or not known.counts(now):
         return None
     if known.promise.hw_truncation:
@@ -109,8 +110,9 @@ def valid_high_watermark(known: Known) -> str | None:
 
 @invariant("believed-end-is-shared", When.BELIEF, "KIP-903; Raft, figure 2: matchIndex")
 def believed_end_is_shared(known: Known) -> str | None:
-    """What the leader of the newest epoch believes of where a follower's log ends is true, or was too little: up to
-    there both logs are the same. (A loss of power may have taken it since, where nothing promises that it does not.)"""
+    """The newest leader's belief of a follower's log end is true or too low: up to there both logs are the same. (A
+    power loss may have taken the rest since, unless the configuration promises that it does not.)
+    """
     truth, believed = known.truth, known.believed
     if truth is None or believed is None or known.promise.hw_truncation or known.promise.without_controller:
         return None
@@ -133,9 +135,10 @@ def believed_end_is_shared(known: Known) -> str | None:
 
 @invariant("leader-completeness", When.DECISION, "Raft, figure 3: Leader Completeness; KRaft: LeaderHasAllAckedValues")
 def leader_completeness(before: PartitionImage | None, now: PartitionImage, known: Known) -> str | None:
-    """Who is elected holds every committed batch. (Not promised of unclean elections, of a last replica that lost
-    them with the power, and with truncation to the high watermark. One that lost them and whose death has not been
-    noticed will not lead: it registers first, and is removed.)"""
+    """An elected leader holds every committed batch. (Not promised of unclean elections, of a last replica that lost
+    them with the power, and with truncation to the high watermark. A replica that lost them and whose death has not
+    been noticed will not lead: it registers first, and is removed.)
+    """
     if now.leader < 0 or (before is not None and before.leader_epoch == now.leader_epoch):
         return None
     if known.holds(now.leader, known.ledger.end) or known.is_unnoticed(now.leader) or losing_is_permitted(now, known):
@@ -144,7 +147,7 @@ def leader_completeness(before: PartitionImage | None, now: PartitionImage, know
 
 
 def losing_is_permitted(elected: PartitionImage, known: Known) -> bool:
-    """Whether the leader of this decision may lack committed batches."""
+    """Return whether the leader of this decision may lack committed batches."""
     promise = known.promise
     if promise.hw_truncation or promise.without_controller:
         return True
@@ -216,8 +219,9 @@ def recovery_keeps_committed(node: int, before: int, now: int, known: Known) -> 
 
 @invariant("loaded-log-is-whole", When.LOADED, "KAFKA-10471, KAFKA-15375: an unclean stop must not be taken for clean")
 def loaded_log_is_whole(node: int, whole: int, now: int, known: Known) -> str | None:
-    """What a log has after it was loaded are whole batches with the right checksums, up to its end. (Not asked of a
-    node whose own disk was damaged.)"""
+    """After it was loaded, a log consists of whole batches with the right checksums, up to its end. (Not asked of a
+    node whose own disk was damaged.)
+    """
     if whole >= now or node in known.cluster.damaged:
         return None
     return f"ends at {now}, but its batches are sound up to {whole} only"

@@ -53,8 +53,7 @@ class Line:
 
 
 class Connections:
-    """What is heard of all connections of a simulation. `tell` is called at each effect that is not its connection's
-    next one.
+    """Follows all connections of a simulation. `tell` is called at each effect that is not its connection's next one.
     """
 
     def __init__(self) -> None:

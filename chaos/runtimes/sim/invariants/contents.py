@@ -1,4 +1,4 @@
-"""What an image of the cluster has, as a value that can be compared and kept."""
+"""Turns an image of the cluster into a value that can be compared and kept."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ NOT_KNOWN: Final = -1
 
 @dataclass(frozen=True, slots=True)
 class Leveled:
-    """When a feature's level has changed last."""
+    """Says when a feature's level has last changed."""
 
     offset: int = field(default=NOT_KNOWN, compare=False)
     """Of the record, as an image has it."""

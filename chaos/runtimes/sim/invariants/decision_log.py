@@ -1,4 +1,4 @@
-"""What the records of the metadata log come to, decision by decision: made from them alone.
+"""Rebuilds the control plane's decisions from the records of the metadata log, from them alone.
 
 It is written a second time on purpose: a mistake in the broker's own replay must not be made here, too.
 """

@@ -1,4 +1,4 @@
-"""What must hold of the control plane's decisions, and of the images that nodes make of them."""
+"""Defines the invariants of the control plane's decisions, and of the images that nodes make of them."""
 
 from __future__ import annotations
 
@@ -113,7 +113,7 @@ def reassignment_ends_as_asked(before: PartitionImage | None, now: PartitionImag
 
 
 def _was_asked(replicas: tuple[int, ...], original: tuple[int, ...], known: Known) -> bool:
-    """Whether some request was for these replicas, or called a move off that began with them."""
+    """Return whether some request was for these replicas, or cancelled a move that began with them."""
     if known.cluster.asked is None:
         return True
     asked = known.cluster.asked.get((known.topic, known.partition), ())

@@ -1,4 +1,4 @@
-"""What a log keeps beside its batches, and the same made from the batches alone: epochs, indexes, the log's start."""
+"""Rebuilds from a log's batches alone what the log keeps beside them: epochs, indexes, the log's start."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ def epochs_of(log: Log) -> Epochs:
 
 
 def kept_start(log: Log, disk: Any, directory: str) -> int:
-    """Where the checkpoint of log starts says that a log starts; 0 where it says nothing."""
+    """Return a log's start offset in the checkpoint of log starts; 0 if it has none."""
     return offsets_in(disk, f"{directory}/{LOG_STARTS}").get((log.topic, log.partition), 0)
 
 
@@ -124,7 +124,7 @@ def time_index_is_a_replay(segment: Indexed) -> str | None:
 
 
 def _steps(segment: Indexed) -> list[tuple[int, int]]:
-    """How the largest timestamp grows, and the last offset of each batch that has it first."""
+    """Return each growth of the largest timestamp, with the last offset of the batch that has it first."""
     steps: list[tuple[int, int]] = []
     for row in segment.rows:
         if row.timestamp > (steps[-1][0] if steps else -1):

@@ -1,4 +1,4 @@
-"""What of a log's batches is sure to survive a loss of power, whatever the broker believes of that."""
+"""Finds the part of a log's batches that is sure to survive a power loss, whatever the broker believes of that."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def _end_within(content: Content, size: int, base: int) -> int:
 
 
 def sure_bytes(content: Content) -> float:
-    """How many of a file's first bytes are durable; infinite where all are. A later fsync takes no change that an
+    """Return how many of a file's first bytes are durable; infinite if all are. A later fsync takes no change that an
     earlier one failed on.
     """
     sure = content._sure() if content._after_failure else ()
@@ -65,18 +65,18 @@ def newest_snapshot_end(disk: Any, directory: str) -> int:
 
 
 def snapshot_ends(disk: Any, directory: str) -> list[int]:
-    """Where the snapshots of the metadata log end, those that a loss of power may take included."""
+    """Return the end offsets of the metadata log's snapshots, those that a power loss may take included."""
     found = map(id_of, getattr(disk.names.find(directory), "entries", {}))
     return [snapshot.end_offset for snapshot in found if snapshot is not None]
 
 
 def recovery_points(disk: Any, directory: str) -> dict[tuple[str, int], int]:
-    """What the checkpoint of recovery points says, by topic and partition; nothing where it cannot be read."""
+    """Return the checkpoint of recovery points, by topic and partition; empty if it cannot be read."""
     return offsets_in(disk, f"{directory}/{RECOVERY_POINTS}")
 
 
 def offsets_in(disk: Any, path: str) -> dict[tuple[str, int], int]:
-    """What a checkpoint of offsets says."""
+    """Return the offsets in a checkpoint, by topic and partition."""
     found = disk.names.find(path)
     rows = [] if found is None else [row.split() for row in bytes(found.content.cached).decode().splitlines()[2:]]
     return {(row[0], int(row[1])): int(row[2]) for row in rows if len(row) == 3}

@@ -61,7 +61,7 @@ Positions = Mapping[tuple[str, int], Position]
 
 
 class Books(NamedTuple):
-    """What is known of one group."""
+    """Holds the state of one group."""
 
     generation: Generation | None
     """None: it is no classic one, or has no record."""
@@ -71,7 +71,7 @@ class Books(NamedTuple):
 
 
 class Owned(NamedTuple):
-    """Who owns what, by a record or by all records of a group."""
+    """Maps members to partitions, by a record or by all records of a group."""
 
     generation: int
     """-1: its members have epochs, each its own (KIP-848)."""
@@ -115,7 +115,7 @@ class GroupJournal:
         return list(dict.fromkeys((*self._generations, *self._offsets, *pending)))
 
     def books(self, names: Iterable[str]) -> dict[str, Books]:
-        """What the log says of these groups."""
+        """Return the state of these groups by the log."""
         return {
             name: Books(
                 self._generations.get(name),
@@ -195,7 +195,7 @@ class GroupJournal:
             self.unmarked = {at: each for at, each in self.unmarked.items() if each != producer}
 
     def _tidy(self) -> None:
-        """What is empty is not there."""
+        """Remove empty entries."""
         self._offsets = {group: found for group, found in self._offsets.items() if found}
         for producer, groups in list(self._pending.items()):
             left = {group: found for group, found in groups.items() if found}
@@ -220,7 +220,7 @@ def generation_of(value: GroupMetadataValue) -> Generation:
 
 
 def owned_in(generation: Generation) -> Owned | None:
-    """Who owns what in a generation. None: nobody but its members can read that."""
+    """Return the owners of partitions in a generation. None: only its members can read that."""
     if generation.protocol_type != CONSUMER:
         return None
     owners: dict[str, frozenset[Place]] = {}

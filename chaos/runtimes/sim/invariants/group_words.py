@@ -1,4 +1,4 @@
-"""What two books of a group differ in, in words, and the records of the log that it is about."""
+"""Puts the difference between two states of a group into words, and the log records that it is about."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ def records_of(found: Mapping[str, Books], replayed: Mapping[str, Books]) -> lis
 
 
 def record_of(place: tuple[str, int], position: Position) -> str:
-    """What the record of a committed offset says."""
+    """Return a committed offset's record in words."""
     return f"commits {position.offset} for {place[0]}-{place[1]}"
 
 

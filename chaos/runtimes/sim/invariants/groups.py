@@ -1,4 +1,4 @@
-"""What must hold of consumer groups: in their log, and in the coordinators' shards."""
+"""Defines the invariants of consumer groups: in their log, and in the coordinators' shards."""
 
 from __future__ import annotations
 
@@ -14,8 +14,9 @@ if TYPE_CHECKING:
 
 @invariant("group-state-is-a-replay", When.GROUPS, "KIP-98, KIP-848: a coordinator knows what its log says")
 def group_state_is_a_replay(found: Mapping[str, Books], replayed: Mapping[str, Books]) -> str | None:
-    """What a coordinator that serves knows of the generations, the committed offsets and the pending offsets of groups
-    is what its partition of __consumer_offsets says, after it was loaded and after each record and marker in it."""
+    """A serving coordinator's generations, committed offsets and pending offsets of groups are those of its partition
+    of __consumer_offsets, after it was loaded and after each record and marker in it.
+    """
     for name in sorted(found.keys() | replayed.keys()):
         has, wanted = found.get(name), replayed.get(name)
         if has != wanted:

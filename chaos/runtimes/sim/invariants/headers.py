@@ -29,14 +29,14 @@ _KEY, _VALUE = Struct(">hh"), Struct(">hi")
 
 
 class Marker(NamedTuple):
-    """What a control batch says that ends a transaction."""
+    """Represents a control batch that ends a transaction."""
 
     commit: bool
     coordinator_epoch: int
 
 
 class Batch(NamedTuple):
-    """What tells one batch from another. Offsets: `base` to `end` - 1."""
+    """Identifies a batch. Offsets: `base` to `end` - 1."""
 
     base: int
     end: int

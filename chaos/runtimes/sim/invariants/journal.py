@@ -32,12 +32,12 @@ class Entry(NamedTuple):
 
     @property
     def commits(self) -> bool:
-        """What is decided, where something is."""
+        """True if the decision is to commit; meaningful only if there is one."""
         return self.state in (PREPARE_COMMIT, COMPLETE_COMMIT)
 
     @property
     def raises_epoch(self) -> bool:
-        """Whether this transaction has its producer epoch for itself (KIP-890, part 2)."""
+        """True if this transaction has its producer epoch for itself (KIP-890, part 2)."""
         return self.tagged is not None and self.tagged[2] >= 2
 
 

@@ -1,4 +1,5 @@
-"""What a god knows of one partition: what was committed, who holds it, what each replica thinks, what was decided."""
+"""Models one partition as the simulation knows it: what was committed, its holders, each replica's view, the decisions.
+"""
 
 from __future__ import annotations
 
@@ -22,7 +23,7 @@ LEADER, FOLLOWER, IDLE = "leader", "follower", "idle"
 
 
 class View(NamedTuple):
-    """What one running replica thinks, at one instant. First its standing, then how far it has got."""
+    """Holds one running replica's view at one instant. First its standing, then how far it has got."""
 
     node: int
     incarnation: int
@@ -58,7 +59,7 @@ STANDING: Final = View._fields.index("start")
 
 
 class Belief(NamedTuple):
-    """Where a leader believes that its followers' logs end."""
+    """Holds a leader's beliefs of where its followers' logs end."""
 
     leader: int
     leader_epoch: int
@@ -91,7 +92,7 @@ Asked = dict[tuple[str, int], set[tuple[int, ...] | None]]
 
 @dataclass(slots=True)
 class Cluster:
-    """What the newest metadata says of the brokers."""
+    """Holds the newest metadata of the brokers."""
 
     brokers: Mapping[int, Broker] = field(default_factory=dict)
     offset: int = -1
@@ -183,7 +184,7 @@ class Known:
         return view.leader_epoch >= self.void_epoch and view.node not in self.stale
 
     def serves(self, epoch: int) -> bool:
-        """Whether what the leader of this epoch tells readers counts. False for one that a permitted loss has overtaken
+        """Return whether reads from the leader of this epoch count. False for one that a permitted loss has overtaken
         and for one whose disk rots; also if the configuration lets committed records change.
         """
         if epoch < 0 or epoch < self.void_epoch or self.promise.hw_truncation or self.promise.without_controller:
@@ -195,7 +196,7 @@ class Known:
         return {epoch for (base, epoch), it in self.written.items() if base <= offset < it.batch.end}
 
     def holds(self, node: int, end: int) -> bool:
-        """Whether a node's log, or the disk of a dead one, has all committed batches before `end`."""
+        """Return whether a node's log, or the disk of a dead one, has all committed batches before `end`."""
         ledger = self.ledger
         if end <= ledger.low:
             return True
@@ -226,7 +227,7 @@ class Known:
         return now != before
 
     def share(self, one: int, other: int, end: int) -> bool:
-        """Whether the logs of two nodes are one and the same before `end`, as far as it has not been deleted."""
+        """Return whether the logs of two nodes are one and the same before `end`, as far as it has not been deleted."""
         if end <= self.ledger.low:
             return True
         mine, its = self.copies.get(one), self.copies.get(other)
@@ -236,20 +237,23 @@ class Known:
         return (end <= mine.matched and end <= its.matched) or are_alike(mine, its, end)
 
     def held_once(self, node: int, end: int) -> bool:
-        """As `holds`, or it did and a power loss took it, or bits that rot may have."""
+        """Return whether a node holds all committed batches before `end`, or did until a power loss took them, or may
+        have until bits rotted.
+        """
         if self.holds(node, end) or node in self.cluster.rotten:
             return True
         lost = self.lost.get(node)
         return lost is not None and lost.upto >= end
 
     def has_uncommitted(self, node: int, offset: int) -> bool:
-        """Whether a node's log, or the disk of a dead one, has a record at an offset that is not committed yet."""
+        """Return whether a node's log, or the disk of a dead one, has a record at an offset that is not committed yet.
+        """
         copy = self.copies.get(node)
         return copy is not None and offset >= self.ledger.end and copy.low <= offset < copy.end
 
     def is_excused(self, node: int) -> bool:
-        """Whether a member of the ISR may lack what is committed: a power loss took it, and either the control plane
-        does not know yet that this was another incarnation, or it is the last member, which nothing removes
+        """Return whether a member of the ISR may lack what is committed: a power loss took it, and either the control
+        plane does not know yet that this was another incarnation, or it is the last member, which nothing removes
         (without KIP-966).
         """
         if node in self.cluster.damaged:
@@ -263,15 +267,15 @@ class Known:
         return alone and (not self.promise.elr or self.is_recovering)
 
     def is_unnoticed(self, node: int) -> bool:
-        """Whether a node has lost something with the power, and the control plane still counts on the incarnation
-        that had it: it may keep that one in an ISR, and elect it, until the next one registers.
+        """Return whether a node has lost something with the power, and the control plane still counts on the
+        incarnation that had it: it may keep that one in an ISR, and elect it, until the next one registers.
         """
         lost = self.lost.get(node)
         return lost is not None and not self.promise.durable and self.cluster.broker_epoch(node) <= lost.broker_epoch
 
     @property
     def is_recovering(self) -> bool:
-        """Whether the leader was elected from outside of ISR and ELR."""
+        """True if the leader was elected from outside of ISR and ELR."""
         return self.truth is not None and self.truth.leader_recovery_state == RECOVERING
 
     def void_from(self, offset: int, epoch: int, leader: int) -> None:

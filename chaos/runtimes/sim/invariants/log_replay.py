@@ -1,4 +1,4 @@
-"""What the batches of one log say of producers and transactions: made from them alone, and from nothing the broker has.
+"""Rebuilds producers and transactions from the batches of one log: from them alone, and from nothing the broker has.
 
 It is written a second time on purpose: a mistake in the broker's own replay must not be made here, too.
 """
@@ -32,7 +32,7 @@ class Sent(NamedTuple):
 
 
 class Sender(NamedTuple):
-    """What is known of one producer id."""
+    """Holds the state of one producer id."""
 
     epoch: int
     expected: int
@@ -103,16 +103,16 @@ class LogReplay:
         """(producer id, epoch) of the transactions that began since somebody last took them."""
 
     def __len__(self) -> int:
-        """How many producers."""
+        """Return the number of producers."""
         return len(self._producers)
 
     def sender(self, producer_id: int) -> Sender | None:
-        """What is known of a producer id."""
+        """Return the state of a producer id; None if there is none."""
         found = self._producers.get(producer_id)
         return None if found is None else found.known
 
     def senders(self) -> dict[int, Sender]:
-        """What is known of every producer id."""
+        """Return the state of every producer id."""
         return {producer_id: found.known for producer_id, found in self._producers.items()}
 
     def take(self, batches: Iterable[Batch]) -> None:
@@ -158,8 +158,8 @@ class LogReplay:
             self.aborted.append(ended)
 
     def stable_offset(self, high_watermark: int, committed: int) -> int:
-        """Where readers of committed data stop: before the first transaction that is open, or whose marker is at or
-        behind `committed`.
+        """Return the last stable offset: readers of committed data stop before the first transaction that is open, or
+        whose marker is at or behind `committed`.
         """
         stable = min(high_watermark, next(iter(self.open), high_watermark))
         for ended in reversed(self.ended):

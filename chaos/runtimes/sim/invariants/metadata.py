@@ -1,4 +1,4 @@
-"""What must hold of the metadata quorum: one leader an epoch, one vote, nothing committed is lost."""
+"""Defines the invariants of the metadata quorum: one leader an epoch, one vote, nothing committed is lost."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from squall.chaos.runtimes.sim.invariants.table import When, invariant
 
 
 class Seat(NamedTuple):
-    """What one node thinks of the quorum, at one instant at which all that it must not forget is durable."""
+    """Holds one node's view of the quorum, at one instant at which all that it must not forget is durable."""
 
     node: int
     incarnation: int
@@ -33,7 +33,7 @@ class Seat(NamedTuple):
 
 @dataclass(slots=True)
 class Quorum:
-    """What a god knows of the metadata log."""
+    """Models the metadata log as the simulation knows it."""
 
     voters: tuple[int, ...] = ()
     ledger: Ledger = field(default_factory=Ledger)
@@ -48,7 +48,7 @@ class Quorum:
     """The highest epoch that each node has been in, over all its incarnations."""
 
     def holds_durably(self, node: int, end: int) -> bool:
-        """Whether a node has all that is committed before `end`, and no loss of power can take it."""
+        """Return whether a node has all that is committed before `end`, and no power loss can take it."""
         copy = self.copies.get(node)
         return copy is not None and copy.matched >= end and self.durable.get(node, end) >= end
 
@@ -108,7 +108,7 @@ def metadata_committed_prefix(before: Seat | None, now: Seat, quorum: Quorum) ->
 
 @invariant("metadata-leader-completeness", When.QUORUM, "Raft: Leader Completeness; KRaft: LeaderHasAllAckedValues")
 def metadata_leader_completeness(before: Seat | None, now: Seat, quorum: Quorum) -> str | None:
-    """Who leads the quorum in the newest epoch holds every committed metadata record."""
+    """The quorum leader of the newest epoch holds every committed metadata record."""
     if not now.leads or now.epoch < max(quorum.leaders, default=-1):
         return None
     if before is not None and before.leads and before.epoch == now.epoch and before.hw == now.hw:
@@ -122,8 +122,9 @@ def metadata_leader_completeness(before: Seat | None, now: Seat, quorum: Quorum)
 
 @invariant("metadata-held-by-majority", When.QUORUM, "Raft, section 5.3; KIP-595: committed is what a majority holds")
 def metadata_held_by_majority(before: Seat | None, now: Seat, quorum: Quorum) -> str | None:
-    """What a quorum leader calls committed is durable in the logs of a majority of the voters. (On a disk that was
-    damaged, or that forgets what was synced, it only has to be in the log.)"""
+    """Records that a quorum leader calls committed are durable in the logs of a majority of the voters. (On a disk that
+    was damaged, or that forgets what was synced, they only have to be in the log.)
+    """
     if not now.leads or (before is not None and before.hw == now.hw) or not quorum.voters:
         return None
     end = min(now.hw, quorum.ledger.end)
@@ -136,8 +137,7 @@ def metadata_held_by_majority(before: Seat | None, now: Seat, quorum: Quorum) ->
 
 @invariant("metadata-believed-end-is-shared", When.QUORUM, "KIP-595: fetch offsets; Raft, figure 2")
 def metadata_believed_end_is_shared(before: Seat | None, now: Seat, quorum: Quorum) -> str | None:
-    """What the newest quorum leader believes of a voter's end is durable there, and up to there both logs are the
-    same."""
+    """The newest quorum leader's belief of a voter's end is durable there, and up to there both logs are the same."""
     if not now.leads or now.epoch < max(quorum.leaders, default=-1):
         return None
     if before is not None and before.believed == now.believed:

@@ -1,4 +1,4 @@
-"""What must hold of the committed batches of one producer: every sequence once, none left out."""
+"""Defines the invariants of one producer's committed batches: every sequence once, none left out."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ SEQUENCES: Final = 2**31
 
 
 class Producer(NamedTuple):
-    """What the committed batches of one producer id say of it."""
+    """Holds the state of one producer id by its committed batches."""
 
     epoch: int
     expected: int
@@ -34,7 +34,7 @@ def _has_no_sequence(batch: Batch) -> bool:
 
 
 def _continues(batch: Batch, producer: Producer) -> bool:
-    """Whether it is known which sequence the batch should have."""
+    """Return whether it is known which sequence the batch should have."""
     return not _has_no_sequence(batch) and batch.producer_epoch == producer.epoch and producer.expected >= 0
 
 

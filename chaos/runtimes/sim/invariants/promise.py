@@ -1,4 +1,4 @@
-"""What a configuration promises: what an invariant may demand depends on it. The matrix is
+"""Holds the promises of a configuration: the invariants' demands depend on them. The matrix is
 `squall.checkers.guarantees`.
 """
 
@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Promise:
-    """What one topic's settings and the cluster's promise."""
+    """Holds the promises of one topic's settings and of the cluster's."""
 
     min_isr: int = 1
     """min.insync.replicas; more than there are replicas counts as all of them."""

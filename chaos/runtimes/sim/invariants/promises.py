@@ -1,4 +1,4 @@
-"""What a node's configuration and the cluster's settings promise for a topic."""
+"""Derives the promises for a topic from a node's configuration and the cluster's settings."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class Promises:
         self._found: dict[tuple[Any, ...], tuple[BrokerConfig, Promise]] = {}
 
     def of(self, config: BrokerConfig, cluster: ClusterImage | DecisionLog, topic: str) -> Promise:
-        """As `config`, a node's, and what was altered at run time have it."""
+        """Return the promises for a topic, by a node's `config` and by settings that were altered at run time."""
         image: Any = cluster  # Both have settings and features.
         altered, own = altered_settings(image, config.node_id), image.configs.get((TOPIC_RESOURCE, topic), {})
         elr = elr_enabled(image)

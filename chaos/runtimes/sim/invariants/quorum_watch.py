@@ -97,7 +97,7 @@ class QuorumWatch:
         known.epochs[node] = max(known.epochs.get(node, 0), now.epoch)
 
     def _derived(self, node: int, copy: Copy, log: Log, disk: Any, *, anew: bool) -> None:
-        """What is kept beside the metadata log. `anew`: it was loaded or truncated; else its start has moved."""
+        """Check what is kept beside the metadata log. `anew`: it was loaded or truncated; else its start has moved."""
         if node in self.damaged:
             return
         found = [(each, each.check(epochs_of(log), copy.batches)) for each in self._epochs]
@@ -142,7 +142,7 @@ class QuorumWatch:
             ledger.add(batch)
 
     def died(self, node: int, broker: Any, disk: Any) -> None:
-        """What a dead node's disk has of the metadata log."""
+        """Take in the metadata log that a dead node's disk has."""
         log = sight.metadata_log(broker)
         before = self.known.copies.get(node)
         if before is not None and node in self._logs:

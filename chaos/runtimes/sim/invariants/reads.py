@@ -1,4 +1,4 @@
-"""What must hold of what readers are served."""
+"""Defines the invariants of records that readers are served."""
 
 from __future__ import annotations
 
@@ -26,7 +26,8 @@ def consistent_read(now: Read, first: Read, known: Known) -> str | None:
 @invariant("served-is-committed", When.READ, "KAFKA-9835; Vanlightly, KIP-966: consumers can consume up to the HWM")
 def served_is_committed(now: Read, first: Read, known: Known) -> str | None:
     """When a reader receives a record, some leader's high watermark has passed it. (Exceptions as for
-    `consistent-read`.)"""
+    `consistent-read`.)
+    """
     if now.offset < known.ledger.end:
         return None
     return f"offset {now.offset} was served in epoch {now.epoch}, committed is what is before {known.ledger.end}"

@@ -1,4 +1,4 @@
-"""What must hold of one replica: offsets in order, nothing goes back, epochs only rise."""
+"""Defines the invariants of one replica: offsets in order, nothing goes back, epochs only rise."""
 
 from __future__ import annotations
 
@@ -146,12 +146,13 @@ def elr_superset(known: Known) -> str | None:
 
 @invariant("epoch-durable-before-append", When.EPOCH, "KAFKA-16541; KIP-101: leader-epoch-checkpoint")
 def epoch_durable_before_append(epoch: int, durable: tuple[int, ...]) -> str | None:
-    """Where a leader epoch begins is durable before anything of that epoch is in the log."""
+    """The start of a leader epoch is durable before anything of that epoch is in the log."""
     return None if epoch in durable else f"the log has batches of epoch {epoch}, the file beside it {list(durable)}"
 
 
 @invariant("recovery-point-is-durable", When.FLUSHED, "KAFKA-10471, KAFKA-1194; Kafka: UnifiedLog.recoveryPoint")
 def recovery_point_is_durable(recovery_point: int, end: int) -> str | None:
-    """What is before a log's recovery point is durable: a loss of power takes nothing of it. (Not asked of a node whose
-    disk was damaged, or forgets what was synced.)"""
+    """Everything before a log's recovery point is durable: a power loss takes nothing of it. (Not asked of a node whose
+    disk was damaged, or forgets what was synced.)
+    """
     return None if recovery_point <= end else f"the recovery point is {recovery_point}, durable is what is before {end}"

@@ -46,7 +46,7 @@ _new = tuple.__new__
 
 
 class Disk(Protocol):
-    """What is asked of a node's disk."""
+    """Represents a node's disk for the watch."""
 
     names: Any
     """`find(path)` answers with something whose `content.cached` are the bytes, or, of a directory, whose `entries` are
@@ -55,7 +55,7 @@ class Disk(Protocol):
 
 
 class SimNode(Protocol):
-    """What is asked of a node of the simulation."""
+    """Represents a node of the simulation for the watch."""
 
     @property
     def id(self) -> int:
@@ -83,7 +83,7 @@ class SimNode(Protocol):
 
 
 def view_of(node: int, incarnation: int, hosted: Hosted, fetchers: Any = None) -> View:
-    """What one replica thinks now. `fetchers`: the node's."""
+    """Return one replica's view now. `fetchers`: the node's."""
     state, log = hosted.state, hosted.log
     fields = (
         node,
@@ -129,7 +129,7 @@ def stable_offset(state: Partition, log: Log) -> int:
 
 
 def memory_of(log: Log, ids: Iterable[int], disk: Disk, *, aborted: bool) -> Remembered:
-    """What a log knows of these producers and of open transactions; `aborted`: also what its index has."""
+    """Return a log's state of these producers and of open transactions; `aborted`: also what its index has."""
     producers = log.producers
     entries = producers.entries
     return Remembered(
@@ -164,7 +164,7 @@ def entries_of(index: EntryFile[Any], path: str, disk: Disk) -> tuple[tuple[Any,
 
 
 def shard_entries(machine: Shard, names: Iterable[str]) -> dict[str, Entry | None]:
-    """What a coordinator's shard knows of these ids."""
+    """Return the coordinator shard's state of these transactional ids."""
     found = machine.inspect()
     return {name: None if (known := found.get(name)) is None else _entry(known) for name in names}
 
@@ -190,7 +190,7 @@ def groups_of(ledger: Ledger) -> list[str]:
 
 
 def group_books(ledger: Ledger, names: Iterable[str]) -> dict[str, Books]:
-    """What a coordinator's shard knows of these groups."""
+    """Return the coordinator shard's state of these groups."""
     found = {}
     for name in names:
         pending = {producer: _positions(groups[name]) for producer, groups in ledger.pending.items() if name in groups}
@@ -213,7 +213,7 @@ def _generation(known: GroupRecord | None) -> Generation | None:
 
 
 def seat_of(node: int, incarnation: int, quorum: MetadataQuorum, seen: QuorumSnapshot) -> Seat:
-    """What one node thinks of the quorum now. `seen`: what it says of itself."""
+    """Return one node's view of the quorum now. `seen`: its own report of itself."""
     state = seen.state
     return Seat(
         node,

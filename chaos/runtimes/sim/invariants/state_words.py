@@ -1,4 +1,6 @@
-"""What a state and a replay of its log differ in, in words: of transactional ids, of producers, of images."""
+"""Puts the difference between a state and a replay of its log into words: of transactional ids, of producers, of
+images.
+"""
 
 from __future__ import annotations
 
@@ -38,7 +40,7 @@ def of_producer(producer_id: int, has: Sender | None, wanted: Sender | None) -> 
 
 
 def of_open(has: Sequence[tuple[int, int]], wanted: Sequence[tuple[int, int]]) -> str:
-    """As `Remembered.open`."""
+    """Return the difference between two values of `Remembered.open` in words."""
     return _told([("list of what is open", _open(has), _open(wanted))])
 
 

@@ -1,4 +1,4 @@
-"""What lacks where a cluster does not come to rest: lines for a person who must find out why."""
+"""Explains why a cluster does not come to rest, in lines for a person who must find out why."""
 
 from __future__ import annotations
 

@@ -9,7 +9,7 @@ from typing import Any
 
 
 class When(StrEnum):
-    """What an invariant is asked about, and so when. The check's arguments follow from it."""
+    """Selects when an invariant is checked, and on what. The check's arguments follow from it."""
 
     REPLICA = "replica"
     """One replica has changed: check(before: View | None, now: View, known: Known)."""

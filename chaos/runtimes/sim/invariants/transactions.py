@@ -1,4 +1,4 @@
-"""What must hold of transactions: in one log, in the coordinators' shards, and between both."""
+"""Defines the invariants of transactions: in one log, in the coordinators' shards, and between both."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 class Remembered(NamedTuple):
-    """What a log knows of producers and transactions, or what its batches say of them."""
+    """Holds the producers and transactions of a log: as it remembers them, or as its batches have them."""
 
     senders: Mapping[int, Sender | None]
     """By producer id: those that are compared. None: this one is not known."""
@@ -35,7 +35,7 @@ class Prepared(NamedTuple):
 
 
 class Owner(NamedTuple):
-    """Whose transaction is open in a partition."""
+    """Identifies the producer whose transaction is open in a partition."""
 
     producer_id: int
     epoch: int
@@ -46,9 +46,10 @@ class Owner(NamedTuple):
 
 @invariant("producer-state-is-a-replay", When.REPLAY, "KIP-98: producer state follows from the log (KAFKA-9144)")
 def producer_state_is_a_replay(found: Remembered, replayed: Remembered) -> str | None:
-    """What a log knows of producers (epoch, next sequence, newest batches, coordinator epoch, open transaction) is what
-    its batches say, whether they were appended, loaded, or left by a truncation. (A restart may forget all but the
-    newest batch of each. What is known only by batches that retention has deleted may be kept or lost.)"""
+    """A log's state of producers (epoch, next sequence, newest batches, coordinator epoch, open transaction) follows
+    from its batches, whether they were appended, loaded, or left by a truncation. (A restart may forget all but the
+    newest batch of each. State known only by batches that retention has deleted may be kept or lost.)
+    """
     for producer_id, wanted in replayed.senders.items():
         has = found.senders.get(producer_id)
         if wanted is None and has is not None and not replayed.start:
@@ -196,8 +197,9 @@ def one_transaction_per_id(now: Owner, others: Mapping[Place, Owner]) -> str | N
 def coordinator_state_is_a_replay(
     found: Mapping[str, Entry | None], replayed: Mapping[str, Entry | None]
 ) -> str | None:
-    """What a coordinator that serves knows of its transactional ids is what its partition of __transaction_state says,
-    after it was loaded and after each record that it appended."""
+    """A serving coordinator's state of its transactional ids is that of its partition of __transaction_state, after it
+    was loaded and after each record that it appended.
+    """
     for name in sorted(found.keys() | replayed.keys()):
         has, wanted = found.get(name), replayed.get(name)
         if has is not None and wanted is not None and wanted.tagged is None:

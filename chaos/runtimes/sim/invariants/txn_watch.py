@@ -26,7 +26,7 @@ NEVER_FORGOTTEN_MS: Final = 86_400_000
 
 
 def journal_of(known: Known) -> AnyJournal:
-    """Where the records of one more log of a partition are kept; None where it is no coordinator's."""
+    """Return a journal for the records of one more log of a partition; None if it is no coordinator's."""
     if known.topic == GROUPS_LOG:
         return GroupJournal()
     return Journal(known.records) if known.topic == COORDINATORS_LOG else None
@@ -134,7 +134,7 @@ class TransactionWatch:
             self._opened(known)
 
     def _is_lossy(self) -> bool:
-        """Whether a permitted loss may have taken what coordinators decided."""
+        """Return whether a permitted loss may have taken decisions of coordinators."""
         return any(not _is_whole(known) for known in self._coordinators)
 
     def take_decisions(self, known: Known) -> None:
@@ -202,7 +202,7 @@ class TransactionWatch:
                     self._report(each, f"{name}: {wrong}", None, known, {})
 
     def _open_of(self, name: str) -> dict[Place, Owner]:
-        """Where a transaction of this id is open, as far as it is committed."""
+        """Return the partitions in which a transaction of this id is open, as far as it is committed."""
         found: dict[Place, Owner] = {}
         for known in self._partitions.values():
             for producer_id in known.replay.open.values() if known.replay.open else ():
@@ -213,7 +213,7 @@ class TransactionWatch:
 
 
 def _is_whole(known: Known) -> bool:
-    """Whether no permitted loss, and no damage, has taken anything that was committed."""
+    """Return whether no permitted loss, and no damage, has taken anything that was committed."""
     cluster = known.cluster
     if cluster.damaged or cluster.rotten or known.promise.hw_truncation or known.promise.without_controller:
         return False

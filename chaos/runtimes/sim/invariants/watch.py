@@ -47,7 +47,7 @@ LOOKS = 5
 
 
 class Kernel(Protocol):
-    """What is asked of the simulation's kernel."""
+    """Represents the simulation's kernel for the watch."""
 
     @property
     def now(self) -> float:
@@ -55,7 +55,7 @@ class Kernel(Protocol):
 
 
 class WatchedWorld(Protocol):
-    """What is asked of the simulation."""
+    """Represents the simulation for the watch."""
 
     @property
     def kernel(self) -> Any:
@@ -67,7 +67,7 @@ class WatchedWorld(Protocol):
 
     @property
     def violations(self) -> list[Violation]:
-        """Where broken promises are put."""
+        """The list to which violations are added."""
 
 
 class Watch:
@@ -333,7 +333,7 @@ class Watch:
         self.quorum.died(seen.id, seen.broker, disk)
 
     def _hosting_changed(self, seen: Node) -> None:
-        """Which replicas there are follows from the image."""
+        """Update the replicas from the image."""
         places = {}
         for hosted in seen.broker.replicas.hosted():
             state = hosted.state
@@ -398,7 +398,7 @@ class Watch:
         return self._world.violations[already:]
 
     def stuck(self) -> list[str]:
-        """What lacks for the cluster to be in order: a line each."""
+        """Return what the cluster lacks to be in order: a line each."""
         return what_lacks(self._world.nodes, self.partitions.values(), self.cluster)
 
     def _report(

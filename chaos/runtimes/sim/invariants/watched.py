@@ -131,7 +131,7 @@ class Node:
         self.before = NOTHING_SEEN
 
     def glance(self) -> Glance:
-        """What changes where anything changes that is to be looked at, apart from replicas."""
+        """Return a value that changes whenever anything that is to be looked at changes, apart from replicas."""
         return self.inspect(), self.image.offset, len(self.by_id)
 
 

@@ -1,8 +1,8 @@
-"""Which replicas were written to, so that all others need not be compared after every event.
+"""Records which replicas were written to, so that all others need not be compared after every event.
 
 The hook is the assignment itself (in the broker's classes, during a simulation), and not a call that somebody could
-forget to make. What goes around it (a container that is changed in place, `object.__setattr__`) is found all the same,
-because now and then every replica is compared: `Replicas.check`.
+forget to make. Changes that bypass it (a container that is changed in place, `object.__setattr__`) are found all the
+same, because now and then every replica is compared: `Replicas.check`.
 """
 
 from __future__ import annotations
