@@ -1,1 +1,1 @@
-"""What "wrong" means, in plain Python."""
+"""Defines what "wrong" means, in plain Python."""

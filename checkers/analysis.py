@@ -1,4 +1,4 @@
-"""What an engine finds in a history, and the reference engine: the finders of `squall.checkers.anomalies`, in plain
+"""Runs an engine over a history, and holds the reference engine: the finders of `squall.checkers.anomalies`, in plain
 Python.
 
 Two engines search the history of a run directory, and write the same files: Spark (`spark_analysis`), which reads
@@ -63,7 +63,8 @@ def remove(folder: Path) -> None:
 def facts_of_run(
     run_dir: Path, history: History, faults: Sequence[PlayedFault], *, outputs: bool
 ) -> tuple[signs.Ground, Limits]:
-    """What the findings' signs are read from, and the plan's limits: none where it cannot be read, as the verdict says.
+    """Return the ground that the findings' signs are read from, and the plan's limits: none if the plan cannot be read,
+    which the verdict then says.
 
     outputs: as `signs.ground` takes it.
     """

@@ -1,6 +1,6 @@
-"""Whose fault a finding is: the cluster's, or that of a client which is not ours.
+"""Decides whose fault a finding is: the cluster's, or that of a client which is not ours.
 
-If nothing went on after healing, the workload's client is named only if fresh clients were served while it stood still
+If a workload's client made no progress after healing, it is blamed only if fresh clients were served meanwhile
 (`stuck.CLIENT`). What such a client cannot show stays the cluster's: it has no transactions and is in no group.
 
 A program under test that is a member of a group is named if its own reports prove that it did it; for records that it

@@ -20,7 +20,7 @@ from squall.checkers.plan_facts import UNLIMITED, BadPlan, PlanFacts, read_plan
 
 @dataclass(frozen=True, slots=True)
 class Workload:
-    """What the run's workload says of itself."""
+    """Holds what the run's workload says of itself."""
 
     figures: Mapping[str, Any] = field(default_factory=dict)
     """Of its own, plain JSON."""
@@ -80,7 +80,7 @@ class Case:
 
 @dataclass(frozen=True, slots=True)
 class _Kept:
-    """What the history says without its large tables. Empty where it could not be read."""
+    """Holds a history without its large tables. Empty if it could not be read."""
 
     run: str = ""
     """As its header names it."""
@@ -122,7 +122,7 @@ def _kept(run_dir: Path, troubles: list[str], notes: list[str]) -> _Kept:
 
 
 def _in_memory(history: History, run_dir: Path, troubles: list[str], notes: list[str]) -> _Kept:
-    """As `_kept`, of a history that was parsed and never left memory."""
+    """Return the same of a history that was parsed and never left memory. Adds to `troubles` and `notes`."""
     unsealed = seal.broken_seal(history, seal.read_info(run_dir))
     troubles += (str(each) for each in (history.problem, unsealed) if each is not None)
     notes += seal.notes(history.ends, history.torn_bytes)
@@ -143,9 +143,10 @@ def read_case(
     workload: Workload,
     history: History | None = None,
 ) -> Case:
-    """What `run_dir` holds, beside what an analysis found. Adds to `troubles` what cannot be read or does not fit.
+    """Return all that `run_dir` holds beside an analysis' findings. Adds to `troubles` what cannot be read or does not
+    fit.
 
-    history: its history, where it is in memory; None: the converted one is read.
+    history: its history if it is in memory; None: the converted one is read.
     """
     notes: list[str] = []
     plan = None
@@ -210,7 +211,7 @@ def acked_of(metrics: Mapping[str, Any]) -> dict[str, int]:
 
 
 def placed_of(metrics: Mapping[str, Any]) -> int:
-    """How many of them have an offset; -1: not counted."""
+    """Return how many acknowledged records have an offset; -1: not counted."""
     each = [figures for figures in metrics.get("partitions", {}).values() if "acked_without_offset" in figures]
     return sum(figures["acked"] - figures["acked_without_offset"] for figures in each) if each else -1
 

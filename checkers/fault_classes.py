@@ -98,8 +98,8 @@ def _several_at_once(losses: Sequence[PlayedFault]) -> bool:
 
 
 def _of_all_in_sync(loss: PlayedFault, faults: Iterable[PlayedFault]) -> bool:
-    """Whether some partition's ISR, as it was before the loss (of power or of data), was hit as a whole before the node
-    had caught up.
+    """Return whether some partition's whole ISR, as it was before the loss (of power or of data), was hit before the
+    node had caught up.
     """
     hit = set(loss.resolved)
     until = _caught_up(loss)
@@ -115,7 +115,7 @@ def _of_all_in_sync(loss: PlayedFault, faults: Iterable[PlayedFault]) -> bool:
 
 
 def _may_be_out(fault: PlayedFault) -> set[int]:
-    """Who may leave an ISR by it. Of slow links either end: a slow leader's followers are those that lag."""
+    """Return the nodes that may leave an ISR by the fault: of slow links either end (a slow leader's followers lag)."""
     nodes = set(fault.resolved)
     if EITHER_END in fault.traits:
         for link in (fault.evidence or {}).get("links") or ():
@@ -124,7 +124,7 @@ def _may_be_out(fault: PlayedFault) -> set[int]:
 
 
 def _caught_up(fault: PlayedFault) -> int:
-    """When the node had again what the others have: as the nemesis saw it, else when it was back. -1: never."""
+    """Return when the node had caught up, ns: as the nemesis saw it, else when it was back. -1: never."""
     told = (fault.evidence or {}).get("caught_up_ns")
     return int(told) if told is not None else fault.ended
 

@@ -1,4 +1,4 @@
-"""What finders hand on: witnesses, and how many of each kind there are."""
+"""Holds what finders return: witnesses, and how many of each kind there are."""
 
 from __future__ import annotations
 
@@ -94,8 +94,8 @@ def _key(of: Witness) -> tuple[str, str, int, int]:
 
 
 def counted(counts: Iterable[tuple[str, str, int, int, int, int]], chosen: Iterable[Witness]) -> list[Finding]:
-    """As `findings_of`, where somebody else has counted: (anomaly, evidence, proc, signs, part, how many) once for
-    each, and of each group the witnesses at `places_kept`.
+    """Return the findings of an engine that counted by itself: (anomaly, evidence, proc, signs, part, how many) once
+    for each, and of each group the witnesses at `places_kept`. Equals `findings_of` of all witnesses.
     """
     parts: dict[tuple[str, str, int, int], list[tuple[int, int]]] = {}
     for anomaly, evidence, proc, signs, part, count in counts:
@@ -126,7 +126,7 @@ def to_json(findings: Iterable[Finding]) -> list[dict[str, Any]]:
 
 
 def from_json(stored: Iterable[Mapping[str, Any]]) -> list[Finding]:
-    """What `to_json` made. KeyError or TypeError where it did not make that."""
+    """Decode what `to_json` made. Raises KeyError or TypeError for anything else."""
     return [
         Finding(
             **{

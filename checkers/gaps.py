@@ -23,11 +23,11 @@ class Try(Protocol):
 
     @property
     def t0(self) -> int:
-        """When the client asked, ns."""
+        """Return when the client asked, ns."""
 
     @property
     def t1(self) -> int:
-        """When the outcome came, ns; -1 if it never did."""
+        """Return when the outcome came, ns; -1 if it never did."""
 
 
 def unanswered(tries: Iterable[Try]) -> list[Gap]:

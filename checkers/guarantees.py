@@ -1,10 +1,10 @@
-"""What a configuration promises under which faults: the matrix, as data.
+"""Defines what a configuration promises under which faults: the matrix, as data.
 
 A row holds for a configuration, a cell for a class of faults. A cell lists the anomalies that may happen all the same,
-each with the reason, and says where that is written. What no cell permits fails the run, and what one permits does,
-too, where its mechanism did not happen (`reasons.mechanism_of`): the reason then explains nothing.
+each with the reason, and says where that is written. What no cell permits fails the run. So does what a cell permits if
+its mechanism did not happen (`reasons.mechanism_of`): the reason then explains nothing.
 
-Where records may be lost, what the loss looks like from further away is permitted too (`ACKED_ONLY`, `COMMITTED`): the
+If records may be lost, what the loss looks like from further away is permitted too (`ACKED_ONLY`, `COMMITTED`): the
 offset of a lost record is given to another one. Never among final reads: there, the cluster has converged.
 """
 
@@ -21,7 +21,7 @@ from squall.checkers.promises import IDEMPOTENCE, ONE_IN_FLIGHT
 
 
 class FaultClass(StrEnum):
-    """What a fault can do to data."""
+    """Names what a fault can do to data."""
 
     P = "P"
     """Processes: kill, pause, restart. What was written to files stays."""
@@ -41,7 +41,9 @@ class FaultClass(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class RunConfiguration:
-    """What matters of how one process used the cluster. acks: -1 is all. flush_messages: None is never."""
+    """Holds the settings by which one process used the cluster that promises depend on. acks: -1 is all.
+    flush_messages: None is never.
+    """
 
     acks: int = -1
     min_isr: int = 1
@@ -78,7 +80,7 @@ class RunConfiguration:
 
 @dataclass(frozen=True, slots=True)
 class Cell:
-    """What may happen under one class of faults, and why: anomaly, or anomaly/evidence, to reason."""
+    """Lists what may happen under one class of faults, and why: anomaly, or anomaly/evidence, to reason."""
 
     permits: Mapping[str, str]
     source: str
@@ -90,7 +92,7 @@ NO_FAULT, ALWAYS, ANY = "no fault", "P, N or C", "any faults"
 
 @dataclass(frozen=True, slots=True)
 class CellName:
-    """Which cell of the matrix, or which promise: its row, the faults that it is about, and where it is written."""
+    """Names a cell of the matrix, or a promise: its row, the faults that it is about, and where it is written."""
 
     row: str
     under: str
@@ -127,7 +129,7 @@ class Row:
 
 @dataclass(frozen=True, slots=True)
 class Guarantee:
-    """What one process may see."""
+    """Lists what one process may see."""
 
     row: str
     permitted: Mapping[str, str]
@@ -378,9 +380,9 @@ EXPECTATIONS = ("config", "safe", "loss")
 def guarantee_for(
     config: RunConfiguration, fault_classes: Iterable[FaultClass | str], expect: str = "config"
 ) -> Guarantee:
-    """What may be found in a run of this configuration whose landed faults are of these classes.
+    """Return what may be found in a run of this configuration whose landed faults are of these classes.
 
-    ValueError for a class or an expectation that does not exist.
+    Raises ValueError for a class or an expectation that does not exist.
     """
     if expect not in EXPECTATIONS:
         raise ValueError(f"expect={expect!r}: one of {', '.join(EXPECTATIONS)}")
@@ -416,7 +418,7 @@ def guarantee_for(
 
 
 def _followers(config: RunConfiguration, permitted: Iterable[str]) -> dict[str, str]:
-    """What is permitted because a loss is: of transactions and groups, and of two copies of a record."""
+    """Return what is permitted because a loss is: of transactions and groups, and of two copies of a record."""
     found: dict[str, str] = {}
     if config.transaction_version:
         found |= reasons.LOST_IN_TRANSACTIONS | (reasons.LEFT_OPEN if config.isolation == 1 else {})

@@ -1,7 +1,8 @@
-"""Which inputs of groups were left unfinished, and which were got again: what explains missing and further outputs.
+"""Finds inputs of groups that were left unfinished, and those that were read again: they explain missing and further
+outputs.
 
 A member deals with what one poll brought before it polls again. So it leaves no more unfinished than its last poll
-brought before it crashed or its partition went to somebody else, and what it failed to write.
+brought before it crashed or its partition went to another member, and what it failed to write.
 """
 
 from __future__ import annotations

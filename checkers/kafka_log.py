@@ -39,7 +39,7 @@ _NEEDED: Mapping[str, tuple[str, str, str]] = {
 
 @dataclass
 class Said:
-    """What one broker's log tells. `loggers`: those with a line; ELECTIONS only with a change of a partition."""
+    """Holds what one broker's log says. `loggers`: those with a line; ELECTIONS only with a change of a partition."""
 
     events: list[Event] = field(default_factory=list)
     last_t: float = 0.0
@@ -52,10 +52,10 @@ class Said:
 def read_logs(
     run_dir: Path, wall_ms: int, mono_ns: int, trouble: Callable[[str], None] = lambda _: None
 ) -> dict[int, Said]:
-    """What the logs in nodes/N/broker.log of a run directory tell, by node. What was never committed is left out.
+    """Return what the logs in nodes/N/broker.log of a run directory say, by node. What was never committed is left out.
 
-    wall_ms, mono_ns: the moment of the history's header by both clocks. `trouble` is given a sentence for each log
-    that cannot be read.
+    wall_ms, mono_ns: the moment of the history's header by both clocks. `trouble` is given a sentence for each log that
+    cannot be read.
     """
     told: dict[int, Said] = {}
     for path in sorted((run_dir / "nodes").glob("*/broker.log")):
@@ -94,7 +94,7 @@ def first_ms(lines: Iterable[str]) -> int | None:
 
 
 def zone_of(first: int, wall_ms: int) -> int:
-    """How many milliseconds a log's time zone is ahead, from a line written near `wall_ms`."""
+    """Return how many milliseconds a log's time zone is ahead, from a line written near `wall_ms`."""
     return round((first - wall_ms) / _ZONE_MS) * _ZONE_MS
 
 
@@ -118,7 +118,7 @@ def _is_known(event: Event, own: Said, told: Sequence[Said]) -> bool:
 
 
 def lacking(told: Sequence[Said]) -> list[str]:
-    """What these logs cannot tell, a sentence each: the line that is missing, and the logger to turn on."""
+    """Return what these logs cannot say, a sentence each: the line that is missing, and the logger to turn on."""
     seen = {name for said in told for name in said.loggers}
     moved = any(e["e"] == "became_leader" and e["epoch"] > 0 for said in told for e in said.events)
     return [
@@ -283,7 +283,7 @@ class _Reader:
         self._in_sync[match["p"]] = _ids(match["isr"])
 
     def _change(self, match: re.Match[str]) -> None:
-        """What a controller decided, or replayed: then it is committed."""
+        """Note what a controller decided, or replayed: then it is committed."""
         self.said.loggers.add(ELECTIONS)
         self.said.replayed.add((match["p"], match["diff"]))
         now = dict(_CHANGED.findall(match["diff"]))

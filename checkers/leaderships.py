@@ -1,10 +1,11 @@
-"""Who led each partition, when, and from which offset: what explains that an acknowledged record is gone.
+"""Derives which broker led each partition, when, and from which offset: that explains why an acknowledged record is
+gone.
 
 A record that a leader acknowledged can only be taken back by a leader of a later epoch whose log did not hold it: that
 one's epoch starts at or below the record's offset (KIP-101, KIP-320). It may have been elected before the record was
-acknowledged: a leader that is cut off goes on until it hears of its successor.
+acknowledged: a leader that is cut off continues until it hears of its successor.
 
-Our brokers tell of it in their traces, Apache Kafka in its log, and clusters that others run when they are asked.
+Our brokers report it in their traces, Apache Kafka in its log, and foreign clusters when they are asked.
 """
 
 # Leaders that a trace shows only after the last final read explain nothing: brokers that stop at a run's end hand
@@ -62,7 +63,8 @@ class Leadership(NamedTuple):
     """When the first record was acknowledged, as far as is known by this leader, at `cut` or above."""
 
     def may_have_acknowledged(self, off: int, t0: int, t1: int) -> bool:
-        """Whether a record at `off` that was handed over at `t0` and acknowledged at `t1` may be of this epoch."""
+        """Return whether a record at `off` that was handed over at `t0` and acknowledged at `t1` may be of this epoch.
+        """
         return self.start <= off and self.since <= t1 and t0 <= self.until
 
     def explains_untold(self, t0: int, t1: int) -> bool | None:
@@ -106,7 +108,7 @@ class Leaderships:
         return replace(self, rows=tuple(_bounded(row, acknowledged) for row in self.rows))
 
     def changed(self, part: int) -> bool:
-        """Whether a partition had more than one leader epoch."""
+        """Return whether a partition had more than one leader epoch."""
         return any(each.part == part and each.cut < EVER for each in self.rows)
 
 
@@ -123,7 +125,9 @@ def _bounded(row: Leadership, acknowledged: Iterable[Row]) -> Leadership:
 
 
 def last_read(finals: Iterable[FinalRead]) -> int:
-    """When the last final read ended: what a leader did after that took nothing from it. EVER where there was none."""
+    """Return when the last final read ended, ns: what a leader did after that took nothing from it. EVER if there was
+    none.
+    """
     return max((each.t1 for each in finals), default=EVER)
 
 

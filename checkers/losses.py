@@ -1,6 +1,7 @@
-"""How many acknowledged records a run lost: the one count that terminal, pages, JUnit, `squall runs` and nights show.
+"""Counts the acknowledged records that a run lost: the one count that terminal, pages, JUnit, `squall runs` and nights
+show.
 
-Read from what verdict.json says, so that it holds of runs that earlier versions judged, too. Pure.
+It is read from verdict.json, so that it holds of runs that earlier versions judged, too. Pure.
 """
 
 from __future__ import annotations
@@ -85,7 +86,7 @@ def _loss(entries: list[Json], lost: int, metrics: Json, permitted: bool) -> Los
 
 
 def _ground(entry: Json) -> str:
-    """What permits a finding. Verdicts of earlier versions name no cell."""
+    """Return what permits a finding. Verdicts of earlier versions name no cell."""
     cell = entry.get("cell")
     if not cell:
         return "the configuration permits it"
@@ -96,7 +97,7 @@ def _ground(entry: Json) -> str:
 
 
 def acknowledged(metrics: Json) -> int | None:
-    """How many sends were acknowledged, after healing too; None where the history was not analysed."""
+    """Return how many sends were acknowledged, after healing too; None if the history was not analysed."""
     sends = (metrics.get("outcomes") or {}).get("send")
     return int(sends.get("ok", 0)) if sends else None
 

@@ -1,4 +1,4 @@
-"""What happened in consumer groups, as figures: rebalances, time without an owner, how evenly partitions were shared.
+"""Measures consumer groups: rebalances, time without an owner, how evenly partitions were shared.
 
 Never a finding: a group that moves partitions keeps its promises, and costs its readers time.
 """
@@ -99,8 +99,8 @@ def _members(
 
 
 def _over(hold: Hold, holds: Iterable[Hold], session_ns: int) -> int:
-    """When the coordinator had taken it away at the latest, whatever its member knew: another one was assigned it, or
-    the session was over of one that later learnt so.
+    """Return when the coordinator had taken the partition away at the latest, whatever its member knew: another member
+    was assigned it, or the session of a member that learnt so later was over.
     """
     next_one = [each.t0 for each in holds if each.part == hold.part and each.proc != hold.proc and each.t0 > hold.t0]
     over = hold.proved + session_ns if hold.how == LOST and hold.proved >= 0 and session_ns else FOREVER

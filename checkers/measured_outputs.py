@@ -1,7 +1,8 @@
-"""What became of the inputs of applications that read, transform and write: how many were lost, how many doubled.
+"""Measures what became of the inputs of applications that read, transform and write: how many were lost, how many
+duplicated.
 
-Never a finding by itself: `eos-loss` and `eos-duplicate` are, where what a configuration promises forbids them. The
-counts are theirs, taken by the reference finders.
+Never a finding by itself: `eos-loss` and `eos-duplicate` are, if what a configuration promises forbids them. The counts
+are theirs, taken by the reference finders.
 """
 
 from __future__ import annotations

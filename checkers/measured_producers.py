@@ -74,5 +74,5 @@ def _gap(name: str, first: int, tries: Sequence[Try], context: Context) -> Itera
 
 
 def _hit(one: Try, faulty: Iterable[tuple[int, int]]) -> bool:
-    """Whether a fault was on while it waited."""
+    """Return whether a fault was on while it waited."""
     return any(one.t0 <= ended and given_up(one) >= began for began, ended in faulty)

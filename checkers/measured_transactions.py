@@ -23,7 +23,9 @@ from squall.checkers.metrics import (
 
 
 def measure(history: History) -> Iterator[Measure]:
-    """How transactions ended, how long commits took, and what read_uncommitted readers got that was not committed."""
+    """Yield how transactions ended, how long commits took, and what read_uncommitted readers got that was not
+    committed.
+    """
     txns: list[Txn] = list(history.txns.rows())
     for end, count in Counter(map(end_of, txns)).items():
         yield Measure(TRANSACTIONS, end, 0, (count,))
@@ -34,7 +36,7 @@ def measure(history: History) -> Iterator[Measure]:
 
 
 def end_of(txn: Txn) -> TxnEnd:
-    """How a transaction ended, as its client saw it."""
+    """Return how a transaction ended, as its client saw it."""
     if txn.st == OK:
         return TxnEnd.COMMITTED if txn.how == COMMIT else TxnEnd.ABORTED
     if txn.st == FAIL:

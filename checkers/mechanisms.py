@@ -1,7 +1,7 @@
-"""What must have happened for a finding to be permitted, and the signs by which it is seen.
+"""Defines what must have happened for a finding to be permitted, and the signs by which it is seen.
 
-A configuration permits a finding where its mechanism explains that very record. Each witness carries the signs that
-speak for one (`squall.checkers.signs`).
+A configuration permits a finding if its mechanism explains that very record. Each witness carries the signs that speak
+for one (`squall.checkers.signs`).
 """
 
 # Configuration and class of faults alone are not enough: a program that acknowledged what it never sent was valid at
@@ -14,7 +14,7 @@ from enum import IntFlag
 
 
 class Sign(IntFlag):
-    """What was seen that speaks for a mechanism, of one witness."""
+    """Names what was seen of one witness that speaks for a mechanism."""
 
     LATER_EPOCH = 1
     """A leader epoch later than that of a leader that may have acknowledged it starts at or below its offset. Of two
@@ -48,7 +48,7 @@ class Sign(IntFlag):
 
 @dataclass(frozen=True, slots=True)
 class Mechanism:
-    """What explains a finding. `needs`: each of these must be there; of a combined one, any part of it."""
+    """Explains a finding. `needs`: each of these must be there; of a combined one, any part of it."""
 
     name: str
     what: str
@@ -58,7 +58,7 @@ class Mechanism:
     needs: tuple[Sign, ...] = ()
 
     def explains(self, signs: Sign) -> bool:
-        """Whether these signs speak for it."""
+        """Return whether these signs speak for it."""
         return all(need & signs for need in self.needs)
 
     def distance(self, signs: Sign) -> int:

@@ -1,4 +1,4 @@
-"""What is measured in every run, from the raw measures that an engine takes to the numbers that people read.
+"""Turns the raw measures that an engine takes in every run into the numbers that people read.
 
 An engine (`squall.checkers.measures`, `squall.spark_analysis.measures`) yields `Measure` rows; all times in them are ns
 on the run's clock, all latencies 10 microseconds. `shape` makes metrics.json of them, `series` what plots are drawn
@@ -48,7 +48,7 @@ ALL, CALM, FAULTY = -1, 0, 1
 
 
 class TxnEnd(IntEnum):
-    """How a transaction ended, as its client saw it. Measure.a of TRANSACTIONS."""
+    """Says how a transaction ended, as its client saw it. Measure.a of TRANSACTIONS."""
 
     COMMITTED = 0
     ABORTED = 1
@@ -148,7 +148,7 @@ class Limits:
 
 @dataclass(frozen=True, slots=True)
 class Context:
-    """What measures are taken against."""
+    """Holds what measures are taken against."""
 
     origin_ns: int
     """Where seconds of the run count from: the header's time."""
@@ -163,12 +163,12 @@ class Context:
 
     @property
     def transactions(self) -> bool:
-        """Whether there was any."""
+        """Return whether there was any transaction."""
         return bool(self.outcomes.get("txn"))
 
     @property
     def healed_ns(self) -> int:
-        """When the last fault ended; -1 where there was none."""
+        """Return when the last fault ended, ns; -1 if there was none."""
         return max((fault.ended for fault in self.faults), default=-1)
 
     @property
@@ -180,7 +180,7 @@ class Context:
 
 
 def context_of(history: History, faults: Sequence[PlayedFault]) -> Context:
-    """What the measures of a history are taken against."""
+    """Return what the measures of a history are taken against."""
     afterwards = [each.proc for each in history.processes if AFTER_HEALING in each.settings]
     about = history.mono_ns, history.partitions, faults, history.finals, history.outcomes
     return Context(*about, afterwards, same_producer(history.processes))
@@ -294,7 +294,9 @@ def series(measures: Iterable[Measure], context: Context) -> dict[str, Any]:
 
 
 def _reading(by_name: Mapping[str, Sequence[Measure]], names: Mapping[int, str]) -> dict[str, Any]:
-    """How old what polls returned was, and how far behind readers were; then the readers, the oldest polls first."""
+    """Return how old records were when polls returned them, and how far behind readers were; then the readers, the
+    oldest polls first.
+    """
     worst: dict[tuple[int, int], dict[str, float]] = {}
     for name, key, unit in _READING:
         for each in by_name.get(name, ()):
@@ -313,7 +315,7 @@ _LATENCIES = {"all": ALL, "without_faults": CALM, "with_faults": FAULTY}
 
 
 def _transactions(by_name: Mapping[str, Sequence[Measure]]) -> dict[str, Any]:
-    """How they ended, and what readers at read_uncommitted got of them that was not committed."""
+    """Return how transactions ended, and what readers at read_uncommitted got of them that was not committed."""
     ended = {each.a: int(each.numbers[0]) for each in by_name.get(TRANSACTIONS, ())}
     got = {(each.a, each.b): map(int, each.numbers) for each in by_name.get(UNCOMMITTED, ())}
     offsets = {(each.a, each.b): int(each.numbers[0]) for each in by_name.get(UNCOMMITTED_OFFSETS, ())}

@@ -1,6 +1,6 @@
-"""Whether nemesis.jsonl is of this run: its faults are those of the plan, with known classes and times in order.
+"""Checks that nemesis.jsonl is of this run: its faults are those of the plan, with known classes and times in order.
 
-What `nemesis_log` reads stays as it is. What is said here makes the verdict `unknown`, and no fault that was planned is
+What `nemesis_log` reads stays as it is. A disagreement makes the verdict `unknown`, and no fault that was planned is
 held against the cluster.
 """
 

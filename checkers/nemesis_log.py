@@ -70,7 +70,7 @@ def _time(value: Any) -> int:
 
 
 def windows(faults: Iterable[PlayedFault]) -> list[tuple[int, int]]:
-    """When at least one fault was on: disjoint [began, ended] in ns, in order.
+    """Return when at least one fault was on: disjoint [began, ended] in ns, in order.
 
     A fault without an end lasts for ever.
     """
@@ -78,7 +78,8 @@ def windows(faults: Iterable[PlayedFault]) -> list[tuple[int, int]]:
 
 
 def apart(faults: Iterable[PlayedFault]) -> list[tuple[int, int]]:
-    """When a broker may have run that did not hear what the others had decided: disjoint [begin, end] in ns, in order.
+    """Return when a broker may have run that did not hear what the others had decided: disjoint [begin, end] in ns, in
+    order.
 
     From the begin of a fault that may leave a broker running although it does not keep up with the others (cut or slow
     links, a pause, a slow disk or processor) until HEARS_AFTER_NS after its end. A broker that is down answers nobody:

@@ -1,4 +1,4 @@
-"""Whether a reason of the matrix explains a finding: by where it applies, and by what happened. Pure."""
+"""Decides whether a reason of the matrix explains a finding: by where it applies, and by what happened. Pure."""
 
 from __future__ import annotations
 
@@ -30,7 +30,8 @@ class Grounds(NamedTuple):
     nemesis_read: bool
 
     def signs_of(self, finding: Finding) -> Sign:
-        """What speaks for a mechanism. Of what no history shows, its partitions have to say it."""
+        """Return the signs that speak for a mechanism. If no history shows the anomaly, its partitions have to say it.
+        """
         if finding.anomaly in FOUND_BY_HISTORY:
             return Sign(finding.signs)
         parts = [part for part, _ in finding.parts]

@@ -1,4 +1,4 @@
-"""What judging needs to know of plan.toml: the configuration, the limits, how many faults there should have been."""
+"""Reads what judging needs from plan.toml: the configuration, the limits, how many faults there should have been."""
 
 from __future__ import annotations
 
@@ -166,7 +166,7 @@ def _transactions(workload: Mapping[str, Any], features: Mapping[str, str]) -> i
 
 
 def configuration_of(process: Process, plan: RunConfiguration) -> RunConfiguration:
-    """How one process used the cluster: its own settings where it has them, else the plan's.
+    """Return how one process used the cluster: its own settings if it has them, else the plan's.
 
     A reader is promised what its topic keeps; how others produced is theirs to know.
     """
@@ -186,7 +186,7 @@ def configuration_of(process: Process, plan: RunConfiguration) -> RunConfigurati
 
 
 def _commits(process: Process, plan: RunConfiguration) -> str:
-    """How a process commits the positions of its group: as it says itself, else as the plan does."""
+    """Return how a process commits the positions of its group: as it says itself, else as the plan does."""
     settings = process.settings
     if "commits" in settings:
         return str(settings["commits"])

@@ -1,4 +1,6 @@
-"""Which promise a finding breaks that is no loss, and where that is written. What a loss breaks, the matrix says."""
+"""Names the promise that a finding breaks that is no loss, and where that is written. What a loss breaks, the matrix
+says.
+"""
 
 from __future__ import annotations
 

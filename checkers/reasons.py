@@ -118,5 +118,5 @@ MECHANISMS: Mapping[str, Mechanism] = {
 
 
 def mechanism_of(reason: str) -> Mechanism:
-    """What must have happened where a finding is permitted for this reason, one of `Guarantee.ways`."""
+    """Return what must have happened if a finding is permitted for this reason, one of `Guarantee.ways`."""
     return MECHANISMS[reason]

@@ -79,8 +79,8 @@ class Generations:
         return found
 
     def follows_up(self, before: int, gen: int) -> bool:
-        """Whether a member gave partitions up because generation `before` did not have them for it, and joined again.
-        Only classic members that keep what they have while they join do so.
+        """Return whether a member gave partitions up because generation `before` did not have them for it, and joined
+        again. Only classic members that keep what they have while they join do so.
         """
         took_part = [proc for proc, own in self.of_proc.items() if {each.gen for each in own} & {before, gen}]
         if any(self._setting(proc, "group_protocol", CLASSIC) != CLASSIC for proc in took_part):
@@ -93,7 +93,7 @@ class Generations:
         )
 
     def came_at(self, proc: int) -> int:
-        """When its process was first heard of."""
+        """Return when its process was first heard of."""
         process, first = self.processes.get(proc), self.of_proc[proc][0].t
         return process.first_t if process and 0 <= process.first_t <= first else first
 
@@ -115,7 +115,7 @@ class Generations:
                 yield first.gen, Reason(proc, self._blamed(proc, at, COMES))
 
     def _inherits(self, proc: int, first: Grant) -> bool:
-        """Whether the generation was the last one of another process with its instance id."""
+        """Return whether the generation was the last one of another process with its instance id."""
         return bool(self.instance(proc)) and any(
             each.gen == first.gen and each.t < first.t
             for other, own in self.of_proc.items()
@@ -124,7 +124,9 @@ class Generations:
         )
 
     def _returns(self) -> Iterator[tuple[int, Reason]]:
-        """Who stood still for too long is given up, and joins again as the same process."""
+        """Yield generations that began because a member paused for too long: without it, and with it as it joins again
+        as the same process.
+        """
         for still in self.stills:
             own = self.of_proc.get(still.proc, [])
             limit = self._limit_ns(still)
@@ -156,7 +158,7 @@ class Generations:
         return ended or any(still.t0 < self.began[gen] < self.began[back.gen] for gen in without)
 
     def _departures(self) -> Iterator[tuple[int, Reason]]:
-        """When a process was gone by itself, and when its session was over."""
+        """Yield generations that began because a process left by itself, or because its session was over."""
         for proc in sorted(self.of_proc.keys() & self.processes.keys()):
             gone = self.processes[proc].last_t
             if gone < 0:
@@ -217,9 +219,10 @@ class Generations:
 
 
 def static_returns(generations: Generations) -> dict[str, int]:
-    """How often a process came that has the instance id of one that had gone no longer ago than its session time-out;
-    after how many of these the group was assigned anew for nothing else that is known; and after how many a fault, or
-    another member, may have done that (`unclear`). A second process with the instance id of one that lives is none.
+    """Count how often a process came with the instance id of one that had gone no longer ago than its session time-out;
+    after how many of these the group was assigned anew for nothing else that is known; and after how many a fault,
+    or another member, may have caused that (`unclear`). A second process with the instance id of one that lives is
+    not counted.
     """
     of_instance: dict[str, list[int]] = {}
     for proc in sorted(generations.of_proc, key=generations.came_at):
@@ -242,7 +245,7 @@ def static_returns(generations: Generations) -> dict[str, int]:
 
 
 def _moved(generations: Generations, before: int, after: int, gone: int, came: int) -> str:
-    """Whether the group was assigned anew because `after` came; empty where it was not."""
+    """Return whether the group was assigned anew because `after` came; empty if it was not."""
     first, began = generations.of_proc[after][0], generations.began
     if first.gen == generations.of_proc[before][-1].gen or came > began[first.gen]:
         return ""

@@ -112,7 +112,7 @@ MAY_BE_NONE = ("heal", "faults", "converged", "writes_after_healing", "reads_aft
 
 @dataclass(frozen=True, slots=True)
 class RunFacts:
-    """What run.json says, without what has not its form."""
+    """Holds what run.json says, without entries that have not their form."""
 
     info: Mapping[str, Any] = field(default_factory=dict)
     troubles: tuple[str, ...] = ()
@@ -144,7 +144,7 @@ def facts_of(info: Any) -> RunFacts:
 
 
 def _untold(info: Mapping[str, Any]) -> Iterable[str]:
-    """What a run that ended in order must tell, and this one does not."""
+    """Yield what a run that ended in order must say, and this one does not."""
     if "ended_ns" not in info or info.get("trouble") or info.get("stopped"):
         return
     if not FORMS["phases"](info.get("phases")):
@@ -159,7 +159,7 @@ def _untold(info: Mapping[str, Any]) -> Iterable[str]:
 
 
 def _contradictions(info: Mapping[str, Any]) -> Iterable[str]:
-    """What it says went wrong without saying where, and the other way round."""
+    """Yield contradictions: run.json says that something went wrong but not where, or the other way round."""
     for name, where in (
         ("converged", "lacking"),
         ("writes_after_healing", "lacking"),

@@ -1,8 +1,8 @@
-"""What producers sent: the settings that stood in the Produce requests which brokers, or the frame relay, saw.
+"""Collects what producers sent: the settings in the Produce requests that brokers, or the frame relay, saw.
 
-A plan says what a producer was asked for. A program may send something else, and only its requests tell. Our brokers
+A plan says what a producer was asked for. A program may send something else, and only its requests show it. Our brokers
 count requests by settings in their traces; for other brokers the frame relay does, on the links that lead through it.
-Where neither looked, nothing is known (`ProduceRequests.seen_by` is empty): that does not mean that nothing was sent.
+If neither looked, nothing is known (`ProduceRequests.seen_by` is empty): that does not mean that nothing was sent.
 
 All numbers are lower bounds. A broker that is killed takes the newest counts with it (at most 16 requests or a fifth),
 never settings: the first request with each is traced at once. A broker also sees fewer requests in flight than there

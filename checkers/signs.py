@@ -62,7 +62,7 @@ class LostRange(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Ground:
-    """What signs are read from."""
+    """Holds what signs are read from."""
 
     leaderships: Leaderships = Leaderships()
     disturbed: tuple[Window, ...] = ()
@@ -165,7 +165,8 @@ def ground(
 
 
 def _around(part: int, began: int, ended: int) -> Window:
-    """When records may have been on their way that a disturbance met; it ended at `ended`, -1 if it never did."""
+    """Return when records may have been on their way that a disturbance met; it ended at `ended`, -1 if it never did.
+    """
     return Window(part, began - BEFORE_NS, ended + AFTER_NS if ended >= 0 else EVER)
 
 

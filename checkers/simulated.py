@@ -1,7 +1,7 @@
-"""What a simulator saw of its run that no history shows: broken invariants, crashes, a world that stands still.
+"""Reads what a simulator saw of its run that no history shows: broken invariants, crashes, a world without progress.
 
 The simulator writes it to run.json (`simulated`) and violations.json. The history's last line seals the violations that
-were seen before it (`seal_of`), run.json holds the size and CRC-32 of the whole file. Whoever judges the run counts it.
+were seen before it (`seal_of`), run.json holds the size and CRC-32 of the whole file. The verdict counts it.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ def listed(run_dir: Path) -> tuple[list[dict[str, Any]], str]:
 
 
 def read(run_dir: Path, info: Mapping[str, Any], seals: Mapping[str, int]) -> Seen:
-    """What the simulator saw. Raises nothing.
+    """Return what the simulator saw. Raises nothing.
 
     `info`: run.json, as far as it can be read. `seals`: of `History`, empty if they are not known.
     """

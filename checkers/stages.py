@@ -1,4 +1,4 @@
-"""What an analysis has come to, as a line of its log: whoever waits for it shows how far it is."""
+"""Logs each stage that an analysis has come to, as a line: its caller shows how far it is."""
 
 from __future__ import annotations
 

@@ -65,7 +65,7 @@ class Judged:
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """What verdict.json says."""
+    """Holds the content of verdict.json."""
 
     run: str
     verdict: str
@@ -165,7 +165,8 @@ Promised = Mapping["int | None", Guarantee]
 
 
 def _promises(case: Case, expect: str, lacking: list[str]) -> tuple[Promised, Promised]:
-    """What was promised, and what was if those faults that do not tell enough did their worst: empty if all tell."""
+    """Return what was promised, and what was if the faults that lack evidence did their worst: empty if none lacks it.
+    """
     try:
         classes = fault_classes.classes_of(case.faults)
         if case.plan and not case.nemesis_read:
@@ -234,7 +235,7 @@ def _judged(
 
 
 def _by_time(name: str) -> bool:
-    """Whether an anomaly is that something took too long."""
+    """Return whether an anomaly is that something took too long."""
     return name == hanging_txn.NAME or CATALOG[name].family is Family.LIVENESS
 
 
@@ -254,7 +255,9 @@ def _judgement(
 
 
 def _asked_for(anomalies: Iterable[Judged], alone: Sequence[Judged]) -> tuple[Judged, ...]:
-    """What --expect safe forbids says whose wish that is, and how the configuration alone judges the same findings."""
+    """Say of what --expect safe forbids that the user asked for it, and how the configuration alone judges the same
+    findings.
+    """
     judged = {so: {(each.name, each.evidence) for each in alone if each.permitted is so} for so in (True, False, None)}
     rows = "; ".join(dict.fromkeys(each.cell.row for each in alone if each.cell and each.permitted is not None))
     asked = []
@@ -330,7 +333,7 @@ def judge_run(
     workload: Workload | None = None,
     history: History | None = None,
 ) -> Verdict:
-    """As `judge`, with what an engine left in `run_dir`."""
+    """Judge a run as `judge` does, by what an engine left in `run_dir`."""
     said, engine = list(troubles), ""
     findings: list[Finding] | None = None
     metrics: dict[str, Any] | None = None

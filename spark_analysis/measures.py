@@ -31,7 +31,7 @@ from squall.checkers.nemesis_log import FOREVER, windows
 
 
 def views(context: Context) -> tuple[str, ...]:
-    """What the statements read."""
+    """Return the views that the statements read."""
     more = ("txns", "txn_values", "records") if context.transactions else ()
     return "standing", "told", "txns", "inits", *more
 
@@ -331,7 +331,7 @@ def taken(name: str, a: int, b: int, numbers: Sequence[float]) -> Measure:
 
 
 def _owned(holds: Iterable[Hold]) -> dict[str, str]:
-    """What READERS asks of each poll: since when and until when its member owned the partition."""
+    """Return the SQL by which READERS asks of each poll since when and until when its member owned the partition."""
     rows = [
         f"({proc}, {part}, {since}L, {since if at else 0}L, {following}L, {till}L)"
         for (proc, part), waits in waiting_for(holds).items()
@@ -351,7 +351,7 @@ def _faults(faults: Sequence[PlayedFault]) -> str:
 
 
 def _faulty(faulty: Sequence[tuple[int, int]]) -> str:
-    """Whether a send overlaps the times at which a fault was on."""
+    """Return the SQL condition that a send overlaps the times at which a fault was on."""
     return f"exists({_spans(faulty)}, span -> t0 <= span.ended and t1 >= span.began)" if faulty else "false"
 
 

@@ -1,4 +1,4 @@
-"""What a module of `squall.spark_analysis.queries` says: how its witnesses are found in which views.
+"""Defines how a module of `squall.spark_analysis.queries` describes its witnesses, and in which views they are found.
 
 Most anomalies show in one row of a view: a `Rule` says in which, and all rules of a view are looked at in one pass.
 Others compare rows: a `Select` is a statement of its own. What no statement can find, a `Search` does in the driver.
@@ -68,12 +68,12 @@ class TooMany(Exception):
 
 
 def has_transactions(history: Conversion) -> bool:
-    """Whether there is a transaction in the history."""
+    """Return whether there is a transaction in the history."""
     return bool(history.outcomes.get("txn"))
 
 
 def has_positions(history: Conversion) -> bool:
-    """Whether somebody asked for committed positions of groups."""
+    """Return whether the history has requests for committed positions of groups."""
     return bool(history.outcomes.get("fetch_offsets"))
 
 

@@ -1,4 +1,4 @@
-"""What the queries read: the tables of the history, and views that several queries share.
+"""Defines what the queries read: the tables of the history, and views that several queries share.
 
 A query names its views; only those that are named are made, each after what it reads itself.
 """

@@ -44,7 +44,7 @@ join {{places}} using ({_GROUP}, place)
 
 
 def search(spark: SparkSession, wanted: Search) -> list[Witness]:
-    """What `wanted` finds. TooMany where that is more than the driver can look through."""
+    """Return what `wanted` finds. Raises TooMany if that is more than the driver can look through."""
     table = spark.sql(wanted.sql).limit(SEARCHED + 1).toArrow()
     if table.num_rows > SEARCHED:
         raise TooMany(f"more than {SEARCHED:,} rows of {', '.join(wanted.views)} would have to be searched")

@@ -1,4 +1,4 @@
-"""What a module of this room says of its anomalies.
+"""Defines the form in which a module of this folder describes its anomalies.
 
 Some anomalies can be seen with different evidence, and a configuration that may lose records also permits what such a
 loss looks like from further away: an offset given to a second record, an acknowledgement below an earlier one. It never
@@ -37,7 +37,7 @@ T = TypeVar("T")
 
 
 class Family(StrEnum):
-    """What an anomaly is about."""
+    """Names the subject of an anomaly."""
 
     DATA = "data"
     READERS = "readers"
@@ -47,7 +47,7 @@ class Family(StrEnum):
 
 
 class Need(StrEnum):
-    """What a history must have in it for an anomaly to show."""
+    """Names what a history must contain for an anomaly to show."""
 
     SENDS = "sends"
     ACKS = "acknowledged sends with an offset"
@@ -104,7 +104,7 @@ class Seen:
         self._views: dict[Any, Any] = {}
 
     def view(self, make: Callable[[History], T]) -> T:
-        """What `make` makes of the history, made once. Finders must not change it."""
+        """Return what `make` makes of the history, made once. Finders must not change it."""
         if make not in self._views:
             self._views[make] = make(self.history)
         return cast(T, self._views[make])
@@ -116,7 +116,7 @@ Find = Callable[[Seen], Iterable[Witness]]
 
 @dataclass(frozen=True, slots=True)
 class Check:
-    """What one module looks for."""
+    """Describes what one module looks for, and how."""
 
     module: str
     """Its __name__."""

@@ -1,4 +1,4 @@
-"""What brokers reported of a partition beside its records: high watermark, last stable offset, end."""
+"""Collects what brokers reported of a partition beside its records: high watermark, last stable offset, end."""
 
 from __future__ import annotations
 

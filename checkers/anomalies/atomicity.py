@@ -78,7 +78,7 @@ def _of(txn: Txn, visible: list[Value], missing: list[Value], late: frozenset[in
 
 
 def _judged(value: Value, partition: Partition, txn: Txn, finals: list[FinalRead]) -> bool:
-    """Whether a final read_committed read would have shown the value, had its transaction committed.
+    """Return whether a final read_committed read would have shown the value, had its transaction committed.
 
     Either the reader went past its offset, and then the outcome of the transaction was known there; or it read to the
     end, and the commit was acknowledged before it began. In a compacted partition a later record may have its key.

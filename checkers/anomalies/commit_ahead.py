@@ -32,7 +32,7 @@ ANOMALIES = (
 
 
 class _Reads:
-    """Who got what, by partition."""
+    """Indexes which member got which records, by partition."""
 
     def __init__(self, history: History) -> None:
         self.isolation = {process.proc: process.isolation for process in history.processes}

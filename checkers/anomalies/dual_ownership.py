@@ -75,14 +75,14 @@ def find(seen: Seen) -> Iterator[Witness]:
 
 
 def _is_back(one: Hold, other: Hold) -> bool:
-    """Whether `one` is proven a member only after all of the other one's ownership, in a generation that it was told of
-    later.
-    """
+    """Return whether `one` is proven a member only after all of the other one's ownership, in a later generation."""
     return one.t0 < other.t0 <= other.t1 < one.told <= one.proved
 
 
 def _one_generation(one: Hold, other: Hold, first: Process, second: Process) -> bool:
-    """Whether one generation assigned it to both, of which `one` had not given it up when `other` began to own it."""
+    """Return whether one generation assigned the partition to both, and `one` had not given it up when `other` began to
+    own it.
+    """
     if first.settings.get("instance") and first.settings.get("instance") == second.settings.get("instance"):
         return False
     shared = one.last_gen == other.last_gen >= 0 and (one.t1 < 0 or one.t1 > other.t0)

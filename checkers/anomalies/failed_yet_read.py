@@ -27,7 +27,9 @@ ANOMALIES = (
 
 
 def find(seen: Seen) -> Iterator[Witness]:
-    """What Kafka leaves open (time-outs, lost connections, error 20) is INFO in a history, and never found here."""
+    """Yield values that were read although their send failed. What Kafka leaves open (time-outs, lost connections,
+    error 20) is INFO in a history, and never found here.
+    """
     for log in seen.view(logs_of):
         for value in log.values.values():
             if value.sent and value.st == FAIL and value.read_at:

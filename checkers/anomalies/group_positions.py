@@ -33,8 +33,8 @@ class Place:
         return any(commit.off < 0 for commit in self.commits)
 
     def begins_at(self, t: int) -> int:
-        """Where the group's reading began, for who looks at it at `t`: below it members have left records out because
-        they were told to begin there. Not before some hold began.
+        """Return the offset at which the group's reading began, as seen at `t`: members left out records below it
+        because they were to begin there. Some hold must have begun by `t`.
         """
         held = [hold for hold in self.holds if hold.t0 <= t]
         by_reset = [hold.pos for hold in held if not hold.begun]
@@ -66,7 +66,9 @@ class Positions:
         return txn.never_commits or txn.te < 0 or txn.te > t
 
     def known_at(self, commit: GroupCommit) -> int:
-        """When its success was acknowledged: from then on it is the position, until there is another; -1 if never."""
+        """Return when the commit's success was acknowledged, ns: from then on it is the position, until there is
+        another; -1 if never.
+        """
         if commit.st != OK or commit.off < 0:
             return -1
         if commit.txn < 0:
@@ -84,7 +86,7 @@ class Positions:
         return txn.t1 if txn.st == OK else -1
 
     def may_stand(self, commit: GroupCommit, off: int, t: int) -> bool:
-        """Whether it may have made `off` the position that was reported at `t`; -1: none was."""
+        """Return whether the commit may have made `off` the position reported at `t`; off -1: none was reported."""
         made = (off, ANY) if off >= 0 else (ANY, DELETED)
         if commit.st == FAIL or commit.t0 > t or commit.off not in made:
             return False

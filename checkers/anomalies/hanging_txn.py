@@ -50,7 +50,7 @@ def find(seen: Seen) -> Iterator[Witness]:
 
 
 def _healed_ns(history: History) -> int | None:
-    """When the harness began to write to the healed cluster; None if it did not come to that."""
+    """Return when the harness began to write to the healed cluster, ns; None if it never did."""
     harness = {each.proc for each in history.processes if AFTER_HEALING in each.settings}
     sends = (record for record in history.records.rows() if record.kind == SEND and record.proc in harness)
     return min((record.t0 for record in sends), default=None)

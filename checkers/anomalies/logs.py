@@ -1,4 +1,4 @@
-"""Where the records stand: what was sent and acknowledged against what readers found. The view of most finders."""
+"""Compares what was sent and acknowledged with what readers found at each offset. Most finders read this view."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ class Log:
 
 
 def logs_of(history: History) -> list[Log]:
-    """What all operations together say of each partition, by partition."""
+    """Return what all operations together say of each partition, by partition."""
     logs = {partition.part: Log(partition) for partition in history.partitions}
     transactions = transactions_of(history)
     for record in history.records.rows():

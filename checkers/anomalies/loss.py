@@ -65,7 +65,7 @@ def _of(log: Log) -> Iterator[Witness]:
 
 
 def _judged(partition: Partition, off: int, since: int) -> bool:
-    """Whether a final read would have shown a record at `off`, known to be committed at `since`.
+    """Return whether a final read would have shown a record at `off`, known to be committed at `since`.
 
     Either a final reader went past that offset, or it read to the end, and the record was in before it began.
     """

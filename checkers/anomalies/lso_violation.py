@@ -29,7 +29,7 @@ UNCOMMITTED = "read at or above the high watermark"
 
 
 def find(seen: Seen) -> Iterator[Witness]:
-    """What one answer says against itself."""
+    """Yield answers that contradict themselves."""
     for each in seen.view(answers):
         if each.last_off >= each.hw >= 0:
             yield Witness("lso-violation", UNCOMMITTED, each.part, each.hw, -1, each.op, each.proc, each.last_off)

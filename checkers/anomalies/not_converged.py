@@ -34,7 +34,7 @@ def read(run_dir: Path, partitions: Iterable[Partition]) -> tuple[bool, list[Fin
 
 
 def lacking(seen: Mapping[str, Any] | None, partitions: Iterable[Partition]) -> list[Finding] | None:
-    """What was found, from run.json's `converged` (of `RunFacts`); None where nobody looked."""
+    """Return findings from run.json's `converged` (of `RunFacts`); None if convergence was not checked."""
     if seen is None:
         return None
     missing: list[str] = [] if seen["ok"] else list(seen["lacking"])

@@ -1,4 +1,4 @@
-"""What members of groups made of what they had read, and which of it read_committed readers got."""
+"""Collects the outputs that members of groups made of their inputs, and which of them read_committed readers got."""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""What each reader got, each record with the one before it, and the version order that everybody together saw."""
+"""Collects what each reader got, each record with the one before it, and the version order that all readers together
+saw.
+"""
 
 from __future__ import annotations
 

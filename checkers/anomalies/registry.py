@@ -113,7 +113,7 @@ LOOKED_FOR = "looked for: "
 
 
 class Counted(NamedTuple):
-    """How much a history has of what no outcome of an operation tells."""
+    """Counts evidence in a history that the outcomes of operations do not show."""
 
     read_inside: int = 0
     """As `History.read_inside`."""
@@ -164,7 +164,7 @@ def not_run(
     passed_over: Mapping[str, str],
     counted: Counted,
 ) -> dict[str, str]:
-    """What was not looked for, and why. An anomaly that needs what the history has not could not have been found.
+    """Return what was not looked for, and why: an anomaly could not have been found if the history lacks what it needs.
 
     `outcomes`: as in `History`. `passed_over`: names whose evidence, outside the history, was not there, and why.
     """
@@ -295,7 +295,7 @@ def _seldom(counted: Counted, what: str, times: Callable[[Activity], int]) -> st
 
 
 def _few_outputs(partitions: Sequence[Partition], counted: Counted, acked: Mapping[str, int]) -> str:
-    """Where all goes well there is one for each input."""
+    """Return why there are too few outputs, if there are: one for each input if all goes well. Empty if enough."""
     inputs = sum(acked.get(each.name, 0) for each in partitions if each.part in counted.owned)
     few = counted.outputs < FEW_OUTPUTS * inputs
     return f"{counted.outputs} outputs name their input, and {inputs} inputs were acknowledged" if few else ""

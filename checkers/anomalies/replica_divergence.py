@@ -68,7 +68,7 @@ class ReplicaFiles:
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
-    """What the comparison found, and how far it went."""
+    """Holds what the comparison found, and how far it got."""
 
     findings: list[Finding]
     compared: dict[str, dict[str, object]] = field(default_factory=dict)
@@ -240,7 +240,9 @@ def read_offsets(path: Path) -> Offsets:
 
 
 def first_offset(folder: Path) -> int:
-    """Where a log's first segment begins. A log start there is in no checkpoint: Kafka's has those within a segment."""
+    """Return the offset at which a log's first segment begins. A log start there is in no checkpoint: Kafka's has only
+    those within a segment.
+    """
     return min((int(segment.stem) for segment in folder.glob("*.log") if segment.stem.isdigit()), default=0)
 
 
@@ -324,7 +326,9 @@ def _whole_batches(folder: Path) -> Iterator[tuple[BatchHeader | None, memoryvie
 
 
 def _differing_records(one: Path, other: Path, low: int, high: int) -> Iterator[tuple[int, str, int]]:
-    """As `_differing_batches`, for logs in which records may be gone: what both have must be the same."""
+    """Yield the differences of two logs from which records may be gone (compaction): records that both have must be
+    equal.
+    """
     mine, theirs = _records(one, low, high), _records(other, low, high)
     for offset in sorted(mine.keys() & theirs.keys()):
         if mine[offset] != theirs[offset]:

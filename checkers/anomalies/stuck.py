@@ -108,7 +108,7 @@ def _longer(name: str, evidence: str, part: int, proc: int, ns: float, limit_s: 
 
 @dataclass(frozen=True, slots=True)
 class Afterwards:
-    """What run.json shows of writes and reads after healing."""
+    """Holds what run.json shows of writes and reads after healing."""
 
     findings: Sequence[Finding] = ()
     notes: Sequence[str] = ()
@@ -123,7 +123,7 @@ class Afterwards:
 def read(
     run_dir: Path, partitions: Iterable[Partition], limits: Limits, processes: Iterable[Process] = ()
 ) -> Afterwards:
-    """What `run_dir`/run.json shows; nothing where it cannot be read."""
+    """Return what `run_dir`/run.json shows; nothing if it cannot be read."""
     info = run_facts.read(run_dir).info
     return afterwards(info, partitions, limits, processes) if info else Afterwards()
 
@@ -131,7 +131,9 @@ def read(
 def afterwards(
     info: Mapping[str, Any], partitions: Iterable[Partition], limits: Limits, processes: Iterable[Process] = ()
 ) -> Afterwards:
-    """What run.json shows. `info`: of `RunFacts`. The harness waits for a group as a whole, under its first process."""
+    """Return what run.json shows. `info`: of `RunFacts`. The harness waits for a group as a whole, under its first
+    process.
+    """
     groups = {each.proc: f"group {each.settings['group']}" for each in processes if "group" in each.settings}
     if info.get("trouble"):
         return Afterwards()

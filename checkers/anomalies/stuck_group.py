@@ -54,7 +54,7 @@ def find(seen: Seen) -> Iterator[Witness]:
 
 
 def _limit_ns(settings: Mapping[str, object]) -> int:
-    """How long a group may stand still for the sake of a member with these settings; 0: nobody knows."""
+    """Return how long a member with these settings may keep its group from progress, ns; 0: not known."""
     session_ns, polls_ns = (_ns(settings.get(name)) for name in ("session_timeout_ms", "max_poll_interval_ms"))
     return max(SESSIONS * session_ns, REBALANCES * (session_ns + polls_ns)) if session_ns else 0
 

@@ -1,4 +1,4 @@
-"""Which operations were part of which transactions, and what read_committed readers got of them."""
+"""Assigns operations to transactions, and collects what read_committed readers got of them."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class Transactions:
 
 @dataclass(slots=True)
 class Got:
-    """What read_committed readers got of one value of a transaction in one partition."""
+    """Holds what read_committed readers got of one value of a transaction in one partition."""
 
     txn: Txn
     part: int
@@ -62,8 +62,8 @@ def ended_late(history: History) -> dict[int, frozenset[int]]:
 
 
 def _may_come_late(txn: Txn, limit_ns: int) -> bool:
-    """Whether a request for the end of a transaction may still be on its way after its answer. Where the client does
-    not tell what was never answered, the end must have taken its request time-out.
+    """Return whether an EndTxn of this transaction may still be on its way after its answer. If the client does not
+    report unanswered requests, the end must have taken its request time-out.
     """
     if txn.unanswered >= 0:
         return txn.unanswered > 0
@@ -78,7 +78,7 @@ def _by_process(history: History) -> dict[int, list[Txn]]:
 
 
 def committed_reads(history: History) -> list[Got]:
-    """What read_committed readers got of values that were sent in transactions, by value and partition."""
+    """Return what read_committed readers got of values that were sent in transactions, by value and partition."""
     transactions = transactions_of(history)
     found: dict[tuple[int, int], Got] = {}
     for record in history.records.rows():

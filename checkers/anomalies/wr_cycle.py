@@ -45,7 +45,9 @@ def find(seen: Seen) -> Iterator[Witness]:
 
 
 def edges_of(history: History) -> Edges:
-    """Who read of whom. A transaction that never commits is no part of a cycle: `G1a` is about its records."""
+    """Return which transaction read of which. A transaction that never commits is no part of a cycle: `G1a` is about
+    its records.
+    """
     transactions = transactions_of(history)
     edges: Edges = {}
     for record in history.records.rows():

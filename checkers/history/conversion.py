@@ -25,7 +25,7 @@ LAYOUT = 5
 
 @dataclass(frozen=True, slots=True)
 class Conversion:
-    """What `convert` read. `problems` is empty where everything parsed; a torn last line is no problem."""
+    """Holds the facts that `convert` read. `problems` is empty if everything parsed; a torn last line is no problem."""
 
     run: str
     wall_ms: int
@@ -146,7 +146,9 @@ def read_lines(run_dir: Path) -> tuple[History, list[PlayedFault]]:
 
 
 def read_conversion(run_dir: Path) -> Conversion:
-    """What `convert` wrote. FileNotFoundError where it did not finish, ValueError where it is of another schema."""
+    """Return what `convert` wrote. Raises FileNotFoundError if it did not finish, ValueError if it is of another
+    schema.
+    """
     stored: dict[str, Any] = json.loads((run_dir / FOLDER / CONVERSION).read_text())
     if stored.pop("schema", None) != SCHEMA:
         raise ValueError(f"{CONVERSION} is of another schema: convert the history again")
@@ -154,7 +156,7 @@ def read_conversion(run_dir: Path) -> Conversion:
 
 
 def is_of(run_dir: Path, conversion: Conversion) -> bool:
-    """Whether history.jsonl, the tables and the faults that they depend on are still those of this conversion."""
+    """Return whether history.jsonl, the tables and the faults they depend on are still those of this conversion."""
     tables, (faults, _) = conversion.tables, read_faults(run_dir)
     told = [[*each] for each in nemesis_log.apart(faults)], nemesis_log.skew_ms(faults, seal.read_info(run_dir))
     if conversion.layout != LAYOUT or (conversion.apart, conversion.skew_ms) != told:

@@ -1,4 +1,4 @@
-"""How much each group did: whether a history shows a check of groups what a whole run does."""
+"""Counts what each group did: a check of groups needs a whole run's activity to show something."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class Activity(NamedTuple):
 
 @dataclass(slots=True)
 class Activities:
-    """How much each group did, counted while a history is read. Groups by their index into `History.names`."""
+    """Counts what each group did while a history is read. Groups by their index into `History.names`."""
 
     owners: dict[int, dict[int, int]] = field(default_factory=dict)
     """Group -> partition -> the process that was given it last."""
@@ -97,7 +97,7 @@ class Activities:
 
 
 def from_json(stored: Mapping[str, Any]) -> dict[str, Activity]:
-    """What `Activity._asdict` made of each."""
+    """Decode what `Activity._asdict` made of each group."""
     return {
         name: Activity(
             **{

@@ -42,7 +42,7 @@ STARTS = {"reset": FROM_RESET, "committed": FROM_COMMITTED}
 
 
 def session_ns(process: Process) -> int:
-    """How long a member may be silent; 0 where its settings do not say so."""
+    """Return how long a member may be silent, ns; 0 if its settings do not say so."""
     timeout_ms = process.settings.get("session_timeout_ms")
     return timeout_ms * 1_000_000 if type(timeout_ms) is int else 0
 
@@ -243,9 +243,9 @@ class Groups:
         self._heard[proc, group] = t
 
     def _may_be_anew(self, proc: int, group: int, t: int, line: Mapping[str, Any]) -> bool:
-        """Whether its coordinator may have removed it since it was last heard of. Then what it is told now and later is
-        of generations that may have the numbers of old ones: where all have gone, they are counted anew. Who writes no
-        `beat` does not say when it was last heard of.
+        """Return whether its coordinator may have removed the member since it last heard from it. If so, later events
+        may be of new generations with the numbers of old ones: an empty group counts anew. A member that writes no
+        `beat` does not say when the coordinator last heard from it.
         """
         heard = max(whole(line.get("beat", -1)), self._heard.get((proc, group), -1))
         return "beat" in line and 0 < session_ns(self._processes[proc]) < t - heard

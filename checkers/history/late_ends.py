@@ -1,11 +1,11 @@
-"""Which requests for the end of a transaction may arrive while a later transaction is under way.
+"""Finds EndTxn requests that may arrive while a later transaction is under way.
 
 A client that gets no answer to an EndTxn, because its request time-out passes or its connection breaks, asks again. The
 first request may reach the coordinator after the second one. If the producer then writes its next transaction with the
 same epoch (V1), the coordinator takes the request for one to end that transaction: KAFKA-17754.
 
-Our own client tells how many of its requests were never answered. A library does not tell: of its transactions those
-count whose end took the whole request time-out.
+Our own client reports how many of its requests were never answered. A library does not: of its transactions those count
+whose end took the whole request time-out.
 """
 
 from __future__ import annotations
@@ -36,6 +36,8 @@ class LateEnds:
             self._asked_twice.setdefault(process.proc, []).append((epoch, how))
 
     def before(self, proc: int, epoch: int) -> AbstractSet[int]:
-        """How transactions of this process and epoch were to end whose EndTxn may arrive from now on."""
+        """Return the results (commit, abort) that EndTxn requests of this process and epoch ask for that may arrive
+        from now on.
+        """
         told = self._asked_twice.get(proc, ())
         return {how for other, how in told if UNKNOWN in (other, epoch) or other == epoch}

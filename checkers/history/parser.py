@@ -429,7 +429,7 @@ class Parser:
             self.history.inits.append((t, proc, name, whole(line["pid"]), whole(line["pe"]), t0))
 
     def _moved(self, f: str, proc: int, t0: int, part: int, line: dict[str, Any]) -> None:
-        """What changes a reader's position: its reads before and after do not follow each other."""
+        """Note a change of a reader's position: its reads before and after do not follow each other."""
         positions = offsets_of(line.get("at", {}))
         if f == "list_offsets" and (part == -1 or line.get("which", "latest") not in LISTS):
             raise Malformed(f"offsets are listed of partition {part}, and {line.get('which')!r} of it is asked for")

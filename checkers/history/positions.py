@@ -1,4 +1,4 @@
-"""Where readers stand: which of their reads follow each other, and how far each final read came."""
+"""Tracks positions of readers: which of their reads follow each other, and how far each final read came."""
 
 from __future__ import annotations
 
@@ -66,14 +66,13 @@ Bounds = tuple[int, int]
 
 
 class Watermarks:
-    """What each client was last told of high watermark and last stable offset, by partition and leader epoch.
+    """Holds the high watermark and last stable offset that each client last saw, by partition and leader epoch.
 
     A new leader may know lower ones than the old leader, so an answer of an unknown epoch follows nothing. Fetches of a
-    partition follow each other, and so do ListOffsets requests; a ListOffsets request also follows every fetch that
-    was answered before it was asked. But a fetch may have been on its way since before the last ListOffsets request.
-    The one after it was not, because a client has one fetch at a time under way to a leader.
-    A new leader tells no latest offset, of either isolation level, before it is at least what its predecessors told
-    (KIP-207).
+    partition follow each other, and so do ListOffsets requests; a ListOffsets request also follows every fetch that was
+    answered before it was asked. But a fetch may have been on its way since before the last ListOffsets request. The
+    one after it was not, because a client has one fetch at a time under way to a leader. A new leader returns no latest
+    offset, of either isolation level, before it is at least what its predecessors returned (KIP-207).
     """
 
     def __init__(self) -> None:
@@ -152,7 +151,7 @@ def passages(
 
 
 def _moved_from(stood: int, partition: Partition, position: int, log_start: int) -> int:
-    """Where a reader stood who was moved to `position`; -1 where it was not moved."""
+    """Return the position of a reader before it was moved to `position`; -1 if it was not moved."""
     stood = max(stood, partition.removed_before(log_start)) if stood >= 0 else stood
     return stood if 0 <= stood < position else -1
 

@@ -1,7 +1,7 @@
-"""What a history says of itself and of the files beside it, so that damage, or a file of another run, is seen.
+"""Seals a history and the files beside it, so that damage, or a file of another run, is seen.
 
 Its last line counts the lines before it and holds the CRC-32 of their bytes. Its header holds the plan's CRC-32. Its
-last line holds those of nemesis.jsonl and of what run.json tells. Histories of killed harnesses lack the last line, and
+last line holds those of nemesis.jsonl and of what run.json says. Histories of killed harnesses lack the last line, and
 those of early versions lack all of it: they are judged as they are.
 """
 
@@ -26,7 +26,7 @@ UNSEALED = ("operations",)
 
 
 def seals_of(seals: Any) -> dict[str, int]:
-    """What a line says of other files: file -> CRC-32."""
+    """Return the CRC-32 that a line holds for each other file."""
     return {str(name): whole(crc) for name, crc in seals.items()}
 
 
@@ -105,7 +105,7 @@ def broken_seal(history: History, info: Mapping[str, Any]) -> Problem | None:
 
 
 def notes(ends: bool, torn_bytes: int) -> list[str]:
-    """What a verdict says of a history's end."""
+    """Return what a verdict says of a history's end."""
     found = [] if ends else [NOTE]
     if torn_bytes:
         found.append(f"{FILE} ends in an unfinished line of {torn_bytes} bytes, which was left out")
@@ -128,7 +128,7 @@ _CHUNK = 1 << 20
 
 
 def stamp(path: Path) -> dict[str, int] | None:
-    """What tells a file from one that was changed: its size and the CRC-32 of its bytes. None where there is none."""
+    """Return the size of a file and the CRC-32 of its bytes, by which a change is seen. None if there is no file."""
     size = crc = 0
     try:
         with path.open("rb") as file:

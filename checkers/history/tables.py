@@ -76,7 +76,7 @@ class Row(NamedTuple):
 
 
 class Told(NamedTuple):
-    """What one answer said of a partition, beside its records."""
+    """Holds what one answer said of a partition, beside its records."""
 
     kind: int
     part: int
@@ -189,7 +189,7 @@ class Op(NamedTuple):
 
 
 class FinalRead(NamedTuple):
-    """How far one fresh reader came in one partition."""
+    """Says how far one fresh reader came in one partition."""
 
     part: int
     proc: int
@@ -411,5 +411,5 @@ class PlayedFault:
 
     @property
     def whole_since(self) -> int:
-        """What was handed over from then on met the whole fault; -1 if it never began."""
+        """Return the time, ns, from which on every send met the whole fault; -1 if it never began."""
         return max(self.began, self.on)

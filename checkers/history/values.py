@@ -1,4 +1,4 @@
-"""How the value of a record is made: `process << 40 | sequence`, so that each is unique and says whose it is."""
+"""Makes the value of a record: `process << 40 | sequence`, so that each is unique and names its process."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""Where a series of nights changed: the method of the trends. Pure.
+"""Finds where a series of nights changed: the method of the trends. Pure.
 
-A series is cut in two where the sum of distances to the two medians is least. The cut is a change if at least `LEAST`
-nights stand on both sides, and if the medians differ by more than `SPREADS` typical deviations of a night from its
+A series is cut in two where the sum of distances to the two medians is least. The cut is a change if there are at least
+`LEAST` nights on both sides, and if the medians differ by more than `SPREADS` typical deviations of a night from its
 side's median and by more than `SHARE` of the smaller one. Then both sides are looked at again in the same way. Medians,
 because one slow night is no change; a share, because in nights that are all alike any difference would be one.
 """
@@ -28,7 +28,7 @@ class Change:
 
     @property
     def rises(self) -> bool:
-        """Whether it became more."""
+        """Return whether the value became more."""
         return self.after > self.before
 
 

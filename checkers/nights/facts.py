@@ -1,4 +1,4 @@
-"""What a run of a night was, before anything is counted: configuration, fault classes, promise, verdict."""
+"""Reads what a run of a night was, before anything is counted: configuration, fault classes, promise, verdict."""
 
 from __future__ import annotations
 

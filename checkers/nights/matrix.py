@@ -23,13 +23,13 @@ def said(axis: str, value: Any) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Expectation:
-    """What must not be found where an axis has one of these values, though the configuration may permit it."""
+    """Lists what must not be found where an axis has one of these values, though the configuration may permit it."""
 
     where: Mapping[str, tuple[str, ...]]
     never: tuple[str, ...]
 
     def meets(self, cell: Mapping[str, str]) -> bool:
-        """Whether it is about this configuration."""
+        """Return whether it is about this configuration."""
         return all(cell.get(axis) in values for axis, values in self.where.items())
 
 
@@ -47,7 +47,7 @@ def expectations(matrix: Mapping[str, Any]) -> tuple[Expectation, ...]:
 
 
 def forbidden(expected: Iterable[Expectation], cell: Mapping[str, str], anomalies: Any) -> tuple[str, ...]:
-    """What a run permits and its night does not. anomalies: of verdict.json."""
+    """Return the anomalies that a run permits and its night does not. anomalies: of verdict.json."""
     never = {name for each in expected if each.meets(cell) for name in each.never}
     if never.intersection(LOSS):  # one thing: which of them it is depends on where readers stood by chance
         never.update(LOSS)
@@ -57,7 +57,7 @@ def forbidden(expected: Iterable[Expectation], cell: Mapping[str, str], anomalie
 
 
 def changes(planned: Mapping[str, Any], now: Mapping[str, Any]) -> list[str]:
-    """What differs between the matrix that a night was planned by and its file, a line each."""
+    """Return the differences between the matrix that a night was planned by and its file, a line each."""
     before, after = dict(_flat(planned)), dict(_flat(now))
     told = []
     for name in dict.fromkeys((*before, *after)):

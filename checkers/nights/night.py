@@ -1,4 +1,4 @@
-"""What a night left behind: its plan of runs (night.json), and what came of each (results.jsonl, end.json)."""
+"""Reads what a night left behind: its plan of runs (night.json), and the result of each (results.jsonl, end.json)."""
 
 from __future__ import annotations
 
@@ -109,7 +109,7 @@ def _expected(path: Path, told: Mapping[str, Any], problems: list[str]) -> tuple
 
 
 def read_head(path: Path) -> dict[str, Any]:
-    """What night.json says. NoNight."""
+    """Return the content of night.json. Raises NoNight."""
     try:
         told = json.loads((path / FILE).read_text())
     except FileNotFoundError:

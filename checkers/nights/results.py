@@ -1,4 +1,4 @@
-"""What came of the runs of a night: a line of results.jsonl for each attempt."""
+"""Reads the results of the runs of a night: a line of results.jsonl for each attempt."""
 
 from __future__ import annotations
 
@@ -40,12 +40,12 @@ class Attempt:
 
     @property
     def proven(self) -> bool:
-        """Whether it says something of the cluster."""
+        """Return whether it says something of the cluster."""
         return self.verdict in (VALID, INVALID)
 
     @property
     def fails(self) -> bool:
-        """Whether it found what was not permitted."""
+        """Return whether it found what was not permitted."""
         return self.verdict == INVALID or bool(self.unexpected)
 
     def line(self) -> str:

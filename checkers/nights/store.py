@@ -109,7 +109,7 @@ _SCHEMAS = {**TABLES, **TEST_TABLES}
 
 @dataclass(frozen=True, slots=True)
 class Collection:
-    """What was collected of one night, once."""
+    """Names the parts that were collected of one night, once."""
 
     night: str
     began: str
@@ -117,7 +117,7 @@ class Collection:
     digest: str
 
     def file(self, table: str) -> Path:
-        """Where a table is."""
+        """Return the path of a table."""
         return self.path / f"{table}.parquet"
 
 

@@ -95,7 +95,7 @@ def to_json(found: Sequence[Row]) -> str:
 
 
 def from_json(text: str) -> list[Row]:
-    """What `to_json` wrote."""
+    """Decode what `to_json` wrote."""
     found: list[Row] = json.loads(text)
     for row in found:
         row["latency"] = {

@@ -1,7 +1,7 @@
-"""What the store keeps of each run, as SQL over all runs of a night (`squall.spark_analysis.nights.tables`).
+"""Measures each run for the store, as SQL over all runs of a night (`squall.spark_analysis.nights.tables`).
 
-What is lost and what is there twice is said by the rules of `squall.spark_analysis.queries`, latency and unavailability
-as by `squall.checkers.metrics`: tests/parity compares with these.
+Lost and duplicated records are counted by the rules of `squall.spark_analysis.queries`, latency and unavailability as
+by `squall.checkers.metrics`: tests/parity compares with these.
 """
 
 from __future__ import annotations

@@ -43,7 +43,7 @@ _SHIFTED = {
 
 @dataclass(frozen=True, slots=True)
 class Kept:
-    """What is in memory of one run's history: everything but its large tables."""
+    """Holds one run's history in memory: everything but its large tables."""
 
     folder: Path
     converted: Conversion
@@ -111,7 +111,7 @@ def register(spark: SparkSession, runs: Sequence[Kept], folder: Path) -> list[Da
 
 
 def together(runs: Sequence[Kept]) -> Conversion:
-    """What rules ask of a conversion, of all runs: whether anywhere something is damaged or compacted."""
+    """Return what rules ask of a conversion, of all runs: whether anywhere something is damaged or compacted."""
     one = runs[0].converted
     return Conversion(
         run="",
@@ -150,7 +150,7 @@ _PLAYED = pa.schema([(name, pa.int64()) for name in ("run", "id", "began", "ende
 
 
 def _runs(runs: Sequence[Kept]) -> pa.Table:
-    """When faults were on, and who wrote after healing, which is no load."""
+    """Return the times at which faults were on, and the processes that wrote after healing, which is no load."""
     rows = [
         {
             "run": number,

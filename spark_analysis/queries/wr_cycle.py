@@ -78,7 +78,8 @@ def components(edges: Iterable[Edge]) -> dict[int, int]:
 
 
 def _search(graph: Graph, root: int, seen: dict[int, int], number: int) -> list[int]:
-    """What can be reached and was not `seen`, in the order in which the search of each ends; marks it `number`."""
+    """Return what can be reached and was not `seen`, in the order in which the search of each ends; marks it `number`.
+    """
     if root in seen:
         return []
     seen[root] = number
