@@ -1,4 +1,4 @@
-"""What is measured of this checkout and of an earlier one in turn, and of Apache Kafka beside them where asked for."""
+"""Measures this checkout and an earlier one in turn, and Apache Kafka beside them if asked for."""
 
 from __future__ import annotations
 
@@ -92,7 +92,8 @@ def sides(files: Path, peer: str, folder: Path, warmup_s: float) -> tuple[Side, 
 
 
 def slices(files: Path, seconds: float, seeds: int) -> tuple[list[Slice[Side]], list[Slice[Side]]]:
-    """What is measured of clusters, of a peer's too, and what only a checkout of Squall has. seeds: of the swarm.
+    """Return what is measured of clusters, of a peer's too, and what only a checkout of Squall has. seeds: of the
+    swarm.
 
     A prototype of the data path takes loads, and nothing else. What begins with a launch takes a new cluster each time.
     """
@@ -128,7 +129,7 @@ def _swarm(seeds: int) -> Slice[Side]:
 
 
 def _warm(side: Side) -> None:
-    """What is done for the first time only is nobody's figure."""
+    """Do what is slow for the first time only, so that no figure has it."""
     cluster = side.cluster()
     seconds, side.warmup_s = max(side.warmup_s, len(SIZES)), 0.0
     for size in SIZES:

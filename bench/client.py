@@ -1,4 +1,4 @@
-"""What is measured, with confluent-kafka, the same for every cluster."""
+"""Measures a cluster with confluent-kafka, the same for every cluster."""
 
 from __future__ import annotations
 

@@ -41,7 +41,7 @@ class Cluster:
 
     @property
     def bootstrap(self) -> str:
-        """Where clients begin."""
+        """Return the addresses at which clients begin."""
         return ",".join(f"127.0.0.1:{port}" for port in self.ports.values())
 
     def settings(self, node: int) -> dict[str, str]:
@@ -49,7 +49,7 @@ class Cluster:
         raise NotImplementedError
 
     def command(self, node: int, config: Path) -> list[str]:
-        """What starts one node."""
+        """Return the command that starts one node."""
         raise NotImplementedError
 
     def environ(self) -> dict[str, str] | None:
@@ -224,7 +224,7 @@ PROGRAM = "broker.py"
 
 
 def is_prototype(files: Path) -> bool:
-    """Whether a directory holds a prototype of the data path, and no checkout."""
+    """Return whether a directory holds a prototype of the data path, and no checkout."""
     return (files / PROGRAM).is_file() and not (files / "broker").is_dir()
 
 

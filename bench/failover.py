@@ -1,9 +1,10 @@
-"""How long after `kill -9` of a partition's leader the next acknowledgement comes, and what the time goes into.
+"""Measures how long after `kill -9` of a partition's leader the next acknowledgement comes, and what the time goes
+into.
 
-The two cases are told apart, for they differ by seconds: a leader that is the active controller as well leaves a
-cluster without one. The steps are seen from outside, by whoever asks the brokers that live (`observer`): another
-controller, if the dead node was the controller; the dead node fenced; another leader. The rest is the client's part,
-for librdkafka and for our own client.
+The two cases are kept apart, for they differ by seconds: a leader that is the active controller as well leaves a
+cluster without one. The steps are seen from outside, by asking the brokers that live (`observer`): another controller,
+if the dead node was the controller; the dead node fenced; another leader. The rest is the client's part, for librdkafka
+and for our own client.
 """
 
 from __future__ import annotations
@@ -58,7 +59,7 @@ def failover(cluster: Cluster, *, controller: bool) -> Mapping[str, float]:
 
 
 def _load(cluster: Cluster, topic: str, victim: int, observer: Observer) -> tuple[float, list[float], int]:
-    """When it was killed, and librdkafka's acknowledgements and failures, until both clients go on."""
+    """Return when it was killed, and librdkafka's acknowledgements and failures, until both clients write again."""
     acks: list[float] = []
     failed: list[Any] = []
     producer = new_producer(cluster.bootstrap, idempotent=True)

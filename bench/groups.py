@@ -1,4 +1,6 @@
-"""What members of groups wait for, with confluent-kafka, the same for every cluster: partitions, commits, records."""
+"""Measures what members of groups wait for, with confluent-kafka, the same for every cluster: partitions, commits,
+records.
+"""
 
 from __future__ import annotations
 
@@ -33,7 +35,9 @@ class Rebalance:
 
 @dataclass(frozen=True, slots=True)
 class ReadRate:
-    """What a group's members got together, MB/s; the brokers' and the client's CPU seconds for a million records."""
+    """Holds what a group's members read together, MB/s; the brokers' and the client's CPU seconds for a million
+    records.
+    """
 
     mb_s: float
     broker_cpu_s_per_m: float
@@ -108,7 +112,7 @@ def _until_each_has_read(waited_for: Sequence[Consumer], polled: Sequence[Consum
 
 
 def _record(consumer: Consumer) -> bool:
-    """Whether a poll brought one. What a client gets over by itself is no failure."""
+    """Return whether a poll brought a record. What a client gets over by itself is no failure."""
     message = consumer.poll(0)
     if message is None:
         return False

@@ -1,4 +1,4 @@
-"""Where the time from launch to the first acks=all record goes, as the brokers' own traces tell it.
+"""Measures where the time from launch to the first acks=all record goes, by the brokers' own traces.
 
 The machine's monotonic clock stamps every line of a trace. Compiled modules are kept from one launch to the next, as an
 installation does.
@@ -46,7 +46,7 @@ class Traced(Squall):
         return {**kept, "PYTHONPYCACHEPREFIX": str(self._compiled), **own}
 
     def trace(self, node: int) -> Path:
-        """Where a node's trace is."""
+        """Return the path of a node's trace."""
         return self.folder / f"n{node}.jsonl"
 
 

@@ -1,4 +1,4 @@
-"""What else was at work on the machine while something was measured, and what it was measured with."""
+"""Records what else was at work on the machine while something was measured, and what it was measured with."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""What a failover looks like from outside, the same for every cluster: who asks the brokers that live sees its steps.
+"""Observes a failover from outside, the same for every cluster: its steps are seen by asking the brokers that live.
 
-Two questions go round and round, each over a client of its own: Metadata (which brokers there are, and who leads the
-partition) and DescribeQuorum (who is the active controller). Our own client writes beside them.
+Two questions are asked in turn, each over a client of its own: Metadata (which brokers there are, and which one leads
+the partition) and DescribeQuorum (which one is the active controller). Our own client writes beside them.
 """
 
 from __future__ import annotations

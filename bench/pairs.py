@@ -35,7 +35,7 @@ MORE_IS_BETTER = "MB/s"
 
 @dataclass(frozen=True, slots=True)
 class Slice(Generic[Side]):
-    """What is measured of each side in turn. `take` gives figures by name; `warm` is called once before."""
+    """Measures something of each side in turn. `take` gives figures by name; `warm` is called once before."""
 
     name: str
     take: Callable[[Side], Figures]
@@ -56,7 +56,7 @@ class Row:
         return [ours / theirs for ours, theirs in zip(self.now, self.then, strict=True) if theirs]
 
     def is_worse(self, name: str) -> bool:
-        """Whether the interval says that this checkout does worse."""
+        """Return whether the interval says that this checkout does worse."""
         if len(self.ratios) < FEWEST:
             return False
         low, high = interval(self.ratios)
@@ -144,8 +144,8 @@ def _figure(values: Sequence[float]) -> str:
 
 
 def checkout(revision: str, folder: Path) -> Path:
-    """Where the files of a revision are: a directory is taken as it stands, anything else is asked of git. Refused
-    where git knows no such revision.
+    """Return the folder with the files of a revision: a directory is taken as it is, anything else is asked of git.
+    Raises Refused if git knows no such revision.
     """
     if Path(revision).is_dir():
         if not any((Path(revision) / each).exists() for each in CHECKOUTS):

@@ -1,4 +1,4 @@
-"""How often several clients at once get one thing done, one after the other each: commits, transactions."""
+"""Measures how often several clients at once get one thing done, one after the other each: commits, transactions."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ class Crew:
 
     @property
     def goes_on(self) -> bool:
-        """Whether there is time for another turn."""
+        """Return whether there is time for another turn."""
         return not self.failed and time.monotonic() < self.ends
 
     @contextmanager
@@ -59,9 +59,9 @@ class Crew:
 
 
 def rate_of(cluster: Any, workers: int, seconds: float, work: Callable[[int, Crew], None], called: str) -> Rate:
-    """What `workers` threads do in `seconds`, each by `work(its number, the crew)`, which calls `begin` once.
+    """Measure what `workers` threads do in `seconds`, each by `work(its number, the crew)`, which calls `begin` once.
 
-    `called`: what the workers are, for the error. Raises RuntimeError where one of them failed.
+    `called`: what the workers are, for the error. Raises RuntimeError if one of them failed.
     """
     crew = Crew(threading.Barrier(workers + 1))
     threads = [threading.Thread(target=work, args=(number, crew)) for number in range(workers)]

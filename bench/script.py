@@ -1,4 +1,4 @@
-"""What one round asks of a cluster, the same of every one, but for the load that warms a JVM up."""
+"""Plays one round on a cluster, the same on every one, but for the load that warms a JVM up."""
 
 from __future__ import annotations
 

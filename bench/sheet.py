@@ -1,4 +1,4 @@
-"""What a cluster was measured to do, and what it was asked for and gave no figure of: no failure goes unseen."""
+"""Holds what a cluster was measured to do, and what it was asked for and gave no figure of: no failure goes unseen."""
 
 from __future__ import annotations
 

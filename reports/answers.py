@@ -1,6 +1,7 @@
-"""What anybody asks first of a finding: what was seen, who wrote it, who had it, which fault, who was elected, what was
-truncated, who read what. Every anomaly has the same questions, but for those that members of a group alone have caused
-(`squall.reports.members`). An answer that nobody knows names what is missing. Pure.
+"""Answers what anybody asks first of a finding: what was seen, which process wrote it, which broker had it, which fault
+hit, which leader was elected, what was truncated, which reader read what. Every anomaly has the same questions, but
+for those that members of a group alone have caused (`squall.reports.members`). An answer that is not known names
+what is missing. Pure.
 """
 
 from __future__ import annotations
@@ -71,8 +72,8 @@ def answers_of(files: RunFiles, story: Story) -> tuple[Answer, ...]:
 
 
 def _last_words(files: RunFiles, story: Story) -> list[Answer]:
-    """What the program under test wrote last to standard error, if the finding is that it stopped, or it ended by
-    itself.
+    """Return what the program under test wrote last to standard error, if the finding is that it stopped, or it ended
+    by itself.
     """
     facts, acted = story.facts, story.members
     assert facts is not None

@@ -45,7 +45,7 @@ def groups_of(files: RunFiles, found: list[checks.Check]) -> dict[str, list[Grou
 
 
 def _that_of_a_loss(lines: list[Line], of_loss: dict[str, str]) -> str:
-    """What happened at the witness's offset, if records were lost by it."""
+    """Return what happened at the witness's offset, if records were lost by it."""
     shared = [cause for line in lines if (cause := in_common(line)) in of_loss]
     return f"that of {of_loss[shared[0]]}: {' '.join(shared)}" if shared else ""
 

@@ -50,7 +50,7 @@ class Check:
 
     @property
     def unseen(self) -> str:
-        """Which partitions the kept witnesses do not show, in a sentence; empty where they show all."""
+        """Return the partitions that the kept witnesses do not show, in a sentence; empty if they show all."""
         shown = {each.get("partition") for each in self.witnesses}
         missing = [f"{name} ({count:,})" for name, count in self.partitions if name not in shown] if shown else []
         left = len(missing) - PARTITIONS_NAMED
@@ -82,7 +82,7 @@ def banner_of(files: RunFiles) -> str:
 
 
 def is_lossy(files: RunFiles) -> bool:
-    """Whether a run is valid and lost acknowledged records, which its configuration permits."""
+    """Return whether a run is valid and lost acknowledged records, which its configuration permits."""
     return word_of(files) == VALID and meaning.loss(files, permitted=True) is not None
 
 
@@ -188,7 +188,7 @@ def _ran(files: RunFiles) -> set[str]:
 
 
 def notes_of(files: RunFiles) -> list[str]:
-    """What the verdict says beside its reasons, without the list of checks, which has its own table."""
+    """Return what the verdict says beside its reasons, without the list of checks, which has its own table."""
     return [each for each in texts(files.verdict.get("notes")) if not each.startswith(LOOKED_FOR)]
 
 
@@ -212,7 +212,7 @@ def judged_by(files: RunFiles) -> str:
 
 
 def _valid_sentence(files: RunFiles) -> str:
-    """How much was looked for, and why what was found is permitted."""
+    """Say how much was looked for, and why what was found is permitted."""
     ran = sum(check.state != NOT_RUN for check in checks_of(files))
     found = any(check.state == PERMITTED for check in checks_of(files))
     said = f"{ran} checks ran{', and what they found is permitted' if found else ' and found nothing'}."
@@ -221,7 +221,7 @@ def _valid_sentence(files: RunFiles) -> str:
 
 
 def _broken_sentence(files: RunFiles, reasons: list[str]) -> str:
-    """What it means, whose expectation it breaks, and where."""
+    """Say what it means, whose expectation it breaks, and where."""
     said = meaning.broken(files)
     if not said and files.violations:
         names = list(dict.fromkeys(str(each.get("name")) for each in files.violations))

@@ -64,7 +64,7 @@ def findings_of(run_dir: Path) -> list[str]:
 
 
 def listing(run_dir: Path, width: int = 100) -> str:
-    """What there is to explain."""
+    """List what there is to explain."""
     files = read_run(run_dir)
     found = [each for each in checks.checks_of(files) if each.count]
     reasons = checks.reasons_of(files)

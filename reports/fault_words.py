@@ -77,7 +77,9 @@ def fault_of(files: RunFiles, process: int, t: int) -> str:
 
 
 def whom(resolved: object) -> str:
-    """What a target resolved to: brokers by their ids, a zone of clients by its name, or one link. Empty for others."""
+    """Return what a target resolved to: brokers by their ids, a zone of clients by its name, or one link. Empty for
+    others.
+    """
     hit = resolved if isinstance(resolved, list) else []
     brokers = [str(each) for each in hit if isinstance(each, int)]
     texts = [each for each in hit if isinstance(each, str)]
@@ -105,7 +107,8 @@ def _plain(value: object) -> str:
 
 
 def evidence_text(fault: Json) -> str:
-    """What was measured while the fault was on, in a sentence or two; for one without evidence, what was missing.
+    """Return what was measured while the fault was on, in a sentence or two; for one without evidence, what was
+    missing.
 
     The nemesis says it in its line. Lines of schema 1 do not: their evidence is shown as it is.
     """

@@ -361,7 +361,7 @@ def _shortened(name: str, size: float) -> str:
 
 
 def _marks(axis: Any, lanes: Sequence[PartitionLane], files: RunFiles, end: float) -> None:
-    """What was found in a partition, at the end of its lane: what is not permitted in the colour of faults, else a
+    """Mark what was found in a partition at the end of its lane: in the colour of faults what is not permitted, else a
     permitted loss.
     """
     marks = marks_of(files)

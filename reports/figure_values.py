@@ -1,4 +1,4 @@
-"""What the timeline shows at each moment, as JSON: the page's script tells it under the mouse. Pure."""
+"""Encodes what the timeline shows at each moment, as JSON: the page's script shows it under the mouse. Pure."""
 
 from __future__ import annotations
 

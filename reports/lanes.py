@@ -1,4 +1,6 @@
-"""What brokers and partitions were doing when: the brokers' traces and the nemesis's log as spans of time. Pure."""
+"""Turns the brokers' traces and the nemesis's log into spans of time: what brokers and partitions were doing when.
+Pure.
+"""
 
 from __future__ import annotations
 
@@ -60,7 +62,7 @@ class Term:
 
 
 def event_s(files: RunFiles, event: Json) -> float:
-    """When a trace event happened, in the page's seconds."""
+    """Return when a trace event happened, in the page's seconds."""
     return files.seconds(event["t"] * 1e9) or 0.0
 
 
@@ -135,7 +137,7 @@ def _fault_spans(files: RunFiles, fault: Json, node: int, end: float) -> Iterabl
 
 
 def _is_alone(fault: Json, node: int, nodes: list[int]) -> bool:
-    """Whether every one of a node's peers is behind a cut link."""
+    """Return whether every one of a node's peers is behind a cut link."""
     links = mapping(fault.get("evidence") or fault.get("seen")).get("links")
     peers = set()
     for link in links if isinstance(links, list) else []:

@@ -1,4 +1,4 @@
-"""Which witness a story on the page is about, and the anchors of both, so that each leads to the other. Pure."""
+"""Links each story on the page with the witness that it is about, by the anchors of both. Pure."""
 
 from __future__ import annotations
 

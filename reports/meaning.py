@@ -1,4 +1,4 @@
-"""What a verdict means, in a sentence: how much was lost, where, and whose expectation that breaks. Pure."""
+"""Says what a verdict means, in a sentence: how much was lost, where, and whose expectation that breaks. Pure."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from squall.reports.run_files import Json, RunFiles, integer, mapping, number, o
 
 
 def broken(files: RunFiles) -> list[str]:
-    """What the findings that are not permitted mean, a sentence each, the gravest first."""
+    """Say what the findings that are not permitted mean, a sentence each, the gravest first."""
     lost = loss(files, permitted=False)
     blaming = [each for each in objects(files.verdict.get("anomalies")) if _blames(each)]
     still = [each for each in blaming if each.get("name") in STUCK]
@@ -61,7 +61,7 @@ def _blames(entry: Json) -> bool:
 
 
 def _beside_loss(files: RunFiles, *, permitted: bool) -> dict[str, list[Json]]:
-    """What was found beside losses and clients that stood still, and is permitted, or is not, by its name."""
+    """Return what was found beside losses and stuck clients, and is permitted, or is not, by its name."""
     others: dict[str, list[Json]] = {}
     for each in objects(files.verdict.get("anomalies")):
         beside = each.get("name") not in LOSS and not (_blames(each) and each.get("name") in STUCK)
@@ -71,7 +71,7 @@ def _beside_loss(files: RunFiles, *, permitted: bool) -> dict[str, list[Json]]:
 
 
 def _of_client(entry: Json) -> str:
-    """What a client that stood still means, while fresh clients were served."""
+    """Say what it means that a client made no progress while fresh clients were served."""
     blames = str(entry["blames"])
     where = ", ".join(dict.fromkeys(str(each.get("partition")) for each in objects(entry.get("witnesses"))))
     did, fresh = ("read", "read") if entry.get("name") == stuck.CONSUMER else ("had acknowledged", "wrote")
@@ -79,13 +79,13 @@ def _of_client(entry: Json) -> str:
 
 
 def _of_member(entry: Json) -> str:
-    """What a member that is to blame did."""
+    """Say what a member that is to blame did."""
     why = str(entry.get("why") or "").removeprefix("not permitted: ")
     return f"{why[:1].upper()}{why[1:]}."
 
 
 def _counted(name: str, entries: Sequence[Json]) -> int:
-    """How many there are of what its meaning counts, over all kinds of evidence."""
+    """Count what the anomaly's meaning counts, over all kinds of evidence."""
     counts = CATALOG[name].counts if name in CATALOG else ""
     named = {key for each in entries for key in each.get(counts) or ()} if counts else set()
     return len(named) or sum(map(_count, entries))
@@ -123,7 +123,7 @@ def _count(anomaly: Json) -> int:
 
 
 def held_to(files: RunFiles) -> str:
-    """Whose expectation the findings break, in a sentence."""
+    """Say whose expectation the findings break, in a sentence."""
     wrong = [each for each in objects(files.verdict.get("anomalies")) if each.get("permitted") is False]
     if files.verdict.get("expect") == "safe":
         whys = {str(each.get("why") or "") for each in wrong}
@@ -153,12 +153,12 @@ def partitions_of(entry: Json) -> list[tuple[str, int]]:
 
 
 def lost_by_partition(lost: Loss) -> str:
-    """Where a loss was, as a sentence; empty where that is not known."""
+    """Say where a loss was, in a sentence; empty if that is not known."""
     return _places("Lost", lost.partitions)
 
 
 def found_by_partition(files: RunFiles) -> str:
-    """Where the findings are that are not permitted, as a sentence; empty where that is not known."""
+    """Say where the findings are that are not permitted, in a sentence; empty if that is not known."""
     return _places("Found", [(name, count, None) for name, count in by_partition(files)])
 
 

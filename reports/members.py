@@ -1,6 +1,7 @@
-"""What members of a group did to a record that the group passed over, or that a member processed when the partition was
-no longer its own: who committed which position, what it had processed by then, how it ended, who resumed where. Of a
-group that makes no progress: which record it processed last. From the history alone. Pure but for reading it.
+"""Shows what members of a group did to a record that the group passed over, or that a member processed when the
+partition was no longer its own: which member committed which position, what it had processed by then, how it ended,
+which member resumed where. Of a group that makes no progress: which record it processed last. From the history
+alone. Pure but for reading it.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ ABOUT = (AHEAD, REVOKED, stuck.CONSUMER)
 
 
 class Did(NamedTuple):
-    """What a process did to the partition, at `t` in ns of the history. `grave`: it may be why."""
+    """Describes what a process did to the partition, at `t` in ns of the history. `grave`: it may be the cause."""
 
     t: int
     process: int
@@ -45,7 +46,7 @@ class CommittedPosition(NamedTuple):
 
 
 class MemberRead(NamedTuple):
-    """What a poll, or a report of what was processed, had of the partition."""
+    """Holds what a poll, or a report of what was processed, had of the partition."""
 
     op: int
     process: int
@@ -55,7 +56,7 @@ class MemberRead(NamedTuple):
 
 @dataclass(slots=True)
 class _Partition:
-    """What the history says of one partition."""
+    """Collects what the history says of one partition."""
 
     holds: Holds
     commits: list[CommittedPosition] = field(default_factory=list)
@@ -107,9 +108,9 @@ class _Reader:
 
 @dataclass(frozen=True, slots=True)
 class Members:
-    """What the members of one group did that led to a finding. Of `revoked-read`, `hold` is what its reader had given
-    up, `next` the owner that came after it, and `read` the read in question. Of `stuck-consumer`, `hold` is what the
-    last owner owned, and `processed` what the group processed last.
+    """Shows what the members of one group did that led to a finding. Of `revoked-read`, `hold` is what its reader had
+    given up, `next` the owner that came after it, and `read` the read in question. Of `stuck-consumer`, `hold` is
+    what the last owner owned, and `processed` what the group processed last.
     """
 
     files: RunFiles
@@ -131,19 +132,20 @@ class Members:
 
     @property
     def alone(self) -> bool:
-        """Whether members alone did it, by what they say themselves: what brokers did is beside the point then."""
+        """Return whether members alone did it, by what they say themselves: what brokers did is beside the point then.
+        """
         if self.read is not None:
             return True
         return self.commit is not None and (self.processed is None or max(self.processed.offsets) < self.offset)
 
     @property
     def stands(self) -> bool:
-        """Whether it is about a group that makes no progress."""
+        """Return whether it is about a group that makes no progress."""
         return self.problem.name == stuck.CONSUMER
 
     @property
     def ended_by_itself(self) -> bool:
-        """Whether the committer's process ended, it is a program under test, and no fault hit it."""
+        """Return whether the committer's process ended, it is a program under test, and no fault hit it."""
         hold = self.hold
         if hold is None or hold.how != CRASHED or hold.process not in self.programs:
             return False
@@ -151,8 +153,8 @@ class Members:
         return known and not self.lasted(hold) and not fault_of(self.files, hold.process, hold.ended)
 
     def lasted(self, hold: Hold) -> bool:
-        """Whether a member owned the partition until the harness let go of all readers; of a run without that moment,
-        until the history's end.
+        """Return whether a member owned the partition until the harness let all readers end; of a run without that
+        moment, until the history's end.
         """
         over = self.files.phase("final reads")[0]
         return hold.ended < 0 or (over is not None and (self.files.seconds(hold.ended) or 0.0) >= over)
@@ -240,8 +242,8 @@ def _begins(hold: Hold, where: str) -> Did:
 
 
 def members_of(files: RunFiles, problems: Sequence[Problem]) -> list[Members | None]:
-    """What members did that led to each of these findings; None if the history does not show it, or if it is about
-    something else. The history is read once for all of them.
+    """Return what members did that led to each of these findings; None if the history does not show it, or if it is
+    about something else. The history is read once for all of them.
     """
     dense = {name: part for part, name in files.part_names.items()}
     wanted = {dense[each.where] for each in problems if each.name in ABOUT and each.where in dense}
@@ -267,7 +269,8 @@ def processed_by_programs(files: RunFiles) -> int | None:
 
 
 def _read(files: RunFiles, parts: Collection[int]) -> _Reader | None:
-    """What the history has of these partitions; None without any, or if there is no history, or too long a one."""
+    """Return what the history has of these partitions; None without any, or if there is no history, or too long a one.
+    """
     path = files.path / "history.jsonl"
     try:
         if not parts or path.stat().st_size > HISTORY_LIMIT:

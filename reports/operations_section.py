@@ -29,7 +29,7 @@ TOGETHER = 0.5
 
 @dataclass(frozen=True, slots=True)
 class Section:
-    """What stands on the page, and in `rest`, in a sentence, what does not; empty where nothing is missing."""
+    """Holds what the page shows, and in `rest`, in a sentence, what it does not; empty if nothing is missing."""
 
     shown: tuple[Shown, ...] = ()
     rest: str = ""
@@ -116,7 +116,7 @@ def _bytes_of(operations: float) -> float:
 
 
 def _number_in(room: int) -> int:
-    """How many operations have room."""
+    """Return how many operations fit."""
     single = min(room // SINGLE_BYTES, SINGLE_AT_MOST)
     return single + max(0, room - single * SINGLE_BYTES) // TOGETHER_BYTES
 
@@ -127,7 +127,7 @@ def _around(window: Window, middle: float) -> Window:
 
 
 def _elsewhere(files: RunFiles, every: Sequence[Operation], window: Window) -> str:
-    """Where the operations are that had no room."""
+    """Say where the operations are that did not fit."""
     outside = [each.t0 for each in every if not window.begin <= each.t0 <= window.end]
     if files.origin_ns is None or not outside:
         return f"{FILE} has them"

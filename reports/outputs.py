@@ -1,5 +1,5 @@
-"""Whose output it was: of an input that has two outputs, or none, which application made what of it, in which
-transaction, and as which member of its group. From the history alone. Pure but for reading it.
+"""Shows who made the outputs of an input that has two, or none: which application, in which transaction, and as which
+member of its group. From the history alone. Pure but for reading it.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ ANSWERED_WITHIN_S = 0.002
 
 @dataclass(slots=True)
 class _Owner:
-    """What the last events of a process say of its membership."""
+    """Holds what the last events of a process say of its membership."""
 
     member: str = ""
     generation: int = -1
@@ -50,7 +50,7 @@ class _Who(NamedTuple):
 
 
 class _Told(NamedTuple):
-    """What a member was told when it asked from where to go on."""
+    """Holds the committed position that a member got when it asked where to resume."""
 
     asked: int
     t: int
@@ -61,7 +61,7 @@ class _Told(NamedTuple):
 
 @dataclass(slots=True)
 class _Trail:
-    """What the history says of one input."""
+    """Collects what the history says of one input."""
 
     files: RunFiles
     value: int
@@ -158,7 +158,7 @@ class _Trail:
                 owner.until[part] = at
 
     def _owner(self, process: int, t: Any) -> _Who:
-        """Who the process was in its group then."""
+        """Return what the process was in its group then."""
         owner, at = self.owners.get(process), self.files.seconds(t) or 0.0
         if owner is None:
             return _Who(process, more=", which was no member")
@@ -183,7 +183,7 @@ class _Trail:
     # ------------------------------------------------------------------------------------------------------ sentences
 
     def input(self) -> str:
-        """Where the input stands."""
+        """Say at which offset the input is."""
         where = f"offset {self.offset} of {self.names.get(self.part, '?')}" if self.offset >= 0 else "a place unknown"
         return f"The input is {value_text(self.value)} (value {self.value}), at {where}."
 
@@ -202,7 +202,7 @@ class _Trail:
         return f"{what}: sent at {at:.3f} s {self._inside(sent)}, by {self._said(sent['owner'])}."
 
     def committed(self, commit: Json) -> str:
-        """Who committed the position behind the input."""
+        """Say which member committed the position after the input."""
         at, position = self.files.seconds(commit.get("t")) or 0.0, mapping(commit.get("at")).get(str(self.part))
         state = _state(self.ends.get(integer(commit.get("op")), {}))
         inside = self._inside(commit)
@@ -228,8 +228,8 @@ class _Trail:
                 yield told, before[-1]
 
     def answered(self, told: _Told) -> int:
-        """Which broker told a position: of a simulation whose messages were recorded, and where only one can be meant.
-        Else -1.
+        """Return the broker that answered with a position: of a simulation whose messages were recorded, if only one
+        can be meant. Else -1.
         """
         asked, at = self.files.seconds(told.asked), self.files.seconds(told.t)
         if asked is None or at is None:
@@ -291,19 +291,19 @@ class _Trail:
 
 
 def _state(end: Json) -> str:
-    """How an operation ended, by its completion; empty: it has none."""
+    """Say how an operation ended, by its completion; empty if it has none."""
     return dict(enumerate(STATES)).get(integer(end.get("st")), STATES[-1])
 
 
 def sentences_of(files: RunFiles, problem: Problem) -> list[str]:
-    """What is known of the input of such a finding, a sentence each; nothing where the history does not tell."""
+    """Say what is known of the input of such a finding, a sentence each; nothing if the history does not show it."""
     trail = _trail_of(files, problem)
     return [] if trail is None else list(_told(trail, problem))
 
 
 def parts_of(files: RunFiles, problem: Problem) -> tuple[tuple[int, ...], list[Position]]:
-    """What has a part in the story of an input with several outputs: these, and the old positions that members were
-    told. Nothing of any other problem.
+    """Return what has a part in the story of an input with several outputs: these, and the old positions that members
+    got. Nothing of any other problem.
     """
     trail = _trail_of(files, problem) if problem.name not in LOSSES else None
     if trail is None:

@@ -1,5 +1,5 @@
-"""Who owned a partition that two members of a group own: each one, its generation, when it was told, when it gave the
-partition up or learnt of its loss. From the history alone. Pure but for reading it.
+"""Shows the two owners of a partition that two members of a group own: each one's generation, when it was assigned the
+partition, when it gave it up or learnt of its loss. From the history alone. Pure but for reading it.
 """
 
 from __future__ import annotations
@@ -113,7 +113,7 @@ class Holds:
 
 
 def sentences_of(files: RunFiles, problem: Problem) -> list[str]:
-    """What is known of both owners, a sentence each; nothing where the history does not tell."""
+    """Say what is known of both owners, a sentence each; nothing if the history does not show it."""
     path = files.path / "history.jsonl"
     try:
         if problem.name not in ABOUT or path.stat().st_size > HISTORY_LIMIT:

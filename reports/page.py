@@ -128,7 +128,7 @@ def page_of(run_dir: Path, place: str = "") -> str:
 
 @cache
 def environment() -> jinja2.Environment:
-    """Where templates come from, and the filters that they use."""
+    """Return the environment of templates, with the filters that they use."""
     environment = jinja2.Environment(
         loader=jinja2.PackageLoader("squall.reports"),
         autoescape=True,
@@ -143,7 +143,7 @@ def environment() -> jinja2.Environment:
 def _operations(
     files: RunFiles, rows: Sequence[FaultRow], found: Sequence[checks.Check], groups: dict[str, list[ShownGroup]]
 ) -> tuple[Section, str]:
-    """What stands in the section of operations, and why there is none."""
+    """Return the section of operations, and why there is none."""
     try:
         return operations_section.section_of(files, rows, found, groups), ""
     except Exception as error:  # the page says so, and all the rest of it stands
@@ -180,7 +180,7 @@ def _timeline(
 
 
 def _transactions(files: RunFiles) -> tuple[Transactions | None, TxnSection | None, str]:
-    """What is known of them, their section, and why there is none although there should be one."""
+    """Return what is known of them, their section, and why there is none although there should be one."""
     found = None
     try:
         found = transactions_of(files)
@@ -208,7 +208,7 @@ class _Told:
 
 
 def _told(files: RunFiles, found: Transactions | None) -> tuple[list[_Told], list[Problem]]:
-    """What happened, for each grave problem. A story that fails must not take the verdict's page with it."""
+    """Write the story of each grave problem. A story that fails must not take the verdict's page with it."""
     try:
         tellings = tellings_of(files, found)
         shown = [

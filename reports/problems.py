@@ -1,4 +1,4 @@
-"""What a run's stories are about: broken invariants, anomalies that are not permitted, and permitted losses."""
+"""Selects what a run's stories are about: broken invariants, anomalies that are not permitted, and permitted losses."""
 
 from __future__ import annotations
 
@@ -29,7 +29,9 @@ class Stood(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """What the story is about. `values` and `offsets` are those that the finding names; t None: not at a moment."""
+    """Describes the subject of a story. `values` and `offsets` are those that the finding names; t None: not at a
+    moment.
+    """
 
     name: str
     text: str
@@ -69,11 +71,12 @@ class Problem:
 
 
 def problems_of(files: RunFiles) -> list[Problem]:
-    """What the run is about, the gravest first: broken invariants, anomalies that are not permitted, permitted losses.
+    """Return what the run is about, the gravest first: broken invariants, anomalies that are not permitted, permitted
+    losses.
 
-    One for each partition, which tells of what was found there first: the records are those of the first anomaly; and
-    one for each transaction. A finding without a partition tells of the metadata log. Each finding comes with the
-    partition that has most of it, before any comes with a second one.
+    One for each partition, about what was found there first: the records are those of the first anomaly; and one for
+    each transaction. A finding without a partition is about the metadata log. Each finding comes with the partition
+    that has most of it, before any comes with a second one.
     """
     shown = (each for each in _anomalies(files) if not each.permitted or each.name in LOSS)
     broken, anomalies = list(_broken(files)), sorted(shown, key=_gravity)
@@ -99,14 +102,15 @@ def problems_of(files: RunFiles) -> list[Problem]:
 
 
 def is_of_transactions(name: str) -> bool:
-    """Whether an anomaly's story is that of a transaction, in all its partitions."""
+    """Return whether an anomaly's story is that of a transaction, in all its partitions."""
     known = CATALOG.get(name)
     return known is not None and (known.family is Family.TRANSACTIONS or name == "lso-violation")
 
 
 def _gravity(problem: Problem) -> tuple[bool, int]:
-    """What follows from something else comes behind it: data first, then transactions, then what readers saw. What is
-    permitted comes last."""
+    """Order problems so that what follows from something else comes after it: data first, then transactions, then what
+    readers saw. What is permitted comes last.
+    """
     order = (Family.DATA, Family.TRANSACTIONS, Family.GROUPS, Family.READERS)
     known = CATALOG.get(problem.name)
     return problem.permitted, order.index(known.family) if known is not None and known.family in order else len(order)

@@ -1,4 +1,4 @@
-"""What a run left behind, read for people: every file may be missing, cut or wrong, and that is said, never hidden."""
+"""Reads what a run left behind, for people: every file may be missing, cut or wrong, and that is said, never hidden."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def objects(value: Any) -> list[Json]:
 
 
 def texts(value: Any) -> list[str]:
-    """What stands in `value` if it is a list, as text."""
+    """Return the items of `value` as text if it is a list."""
     return [str(each) for each in value] if isinstance(value, list) else []
 
 
@@ -53,7 +53,7 @@ def integer(value: Any, otherwise: int = -1) -> int:
 
 
 def traits_of(fault: Json) -> frozenset[str]:
-    """What is true of a fault (`squall.checkers.fault_traits`), by its line of nemesis.jsonl; of schema 1 by its
+    """Return what is true of a fault (`squall.checkers.fault_traits`), by its line of nemesis.jsonl; of schema 1 by its
     action.
     """
     if "traits" in fault:
@@ -100,7 +100,9 @@ class RunFiles:
 
     @property
     def command(self) -> str:
-        """What repeats the run, with the plan of this directory, which may be a copy; empty where that is not known."""
+        """Return the command that repeats the run, with the plan of this directory, which may be a copy; empty if that
+        is not known.
+        """
         return self._repeated(str((self.path / PLAN).absolute()))
 
     def command_in_checkout(self, place: str = "") -> str:
@@ -128,7 +130,7 @@ class RunFiles:
 
     @property
     def foreign(self) -> str:
-        """Whose brokers they were, where they were not ours: those write no traces. Else empty."""
+        """Return whose brokers they were if they were not ours: those write no traces. Else empty."""
         planned = str(self.plan.get("target") or OURS)
         return str(mapping(self.run.get("target")).get("name") or ("" if planned == OURS else planned))
 
@@ -157,7 +159,7 @@ class RunFiles:
 
     @cached_property
     def sent(self) -> ProduceRequests:
-        """What stood in the Produce requests."""
+        """Return the settings in the Produce requests."""
         return sent_in(self.path)
 
     @property
@@ -167,11 +169,11 @@ class RunFiles:
         return sorted({*range(1, min(count, 99) + 1), *self.traces})
 
     def landed(self) -> int:
-        """How many faults have proof."""
+        """Return how many faults have evidence."""
         return sum(1 for fault in self.faults if fault.get("evidence") and not fault.get("error"))
 
     def planned_faults(self) -> int | None:
-        """How many were planned; None where no file says so."""
+        """Return how many faults were planned; None if no file says so."""
         if self.plan:
             return len(objects(self.plan.get("faults")))
         told = mapping(self.run.get("faults")).get("planned")
@@ -308,7 +310,7 @@ def _read_broker_logs(files: RunFiles, wall_ms: int, mono_ns: int) -> None:
 
 
 def _read_polled(files: RunFiles) -> None:
-    """What a cluster that somebody else runs said of itself, as events of the broker that each is about."""
+    """Read what a foreign cluster said of itself, as events of the broker that each is about."""
     if not (files.path / "polled.jsonl").exists():
         return
     traces: dict[int, list[Json]] = {}

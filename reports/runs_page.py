@@ -37,7 +37,7 @@ def render(root: Path, rows: Sequence[ShelvedRun]) -> Path:
 
 
 def sentence(counts: Counter[str], losing: int) -> str:
-    """What that means. losing: how many valid runs lost acknowledged records."""
+    """Say what the counts mean. losing: how many valid runs lost acknowledged records."""
     runs = "1 valid run" if losing == 1 else f"{losing} valid runs"
     lost = f" {runs} lost acknowledged records, as permitted." if losing else ""
     if counts["invalid"]:

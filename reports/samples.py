@@ -1,4 +1,4 @@
-"""What the converted history (`history/records.parquet`) adds: gaps, single latencies, where a value went.
+"""Reads what the converted history (`history/records.parquet`) adds: gaps, single latencies, where a value went.
 
 numpy and pyarrow are imported where such a history is read: a story in the terminal does without.
 """
@@ -61,7 +61,8 @@ def read_samples(files: RunFiles, begin: float, end: float) -> Samples:
 
 
 def _gaps(begun_s: Any, done_s: Any, acked: Any, begin: float, end: float) -> list[Span]:
-    """Where writes waited and none was acknowledged for UNAVAILABLE_S, or for much longer than is usual in a slow load.
+    """Return the spans in which writes waited and none was acknowledged for UNAVAILABLE_S, or for much longer than is
+    usual in a slow load.
 
     The gaps that `squall.checkers.metrics` defines: writes that failed, and those that the next acknowledgement ends.
     """

@@ -1,4 +1,4 @@
-"""What producers were asked for, beside what they sent, in words. Pure."""
+"""Says what producers were asked for, beside what they sent. Pure."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def acks_text(acks: int) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """What a producer was asked for, by the plan or by the settings of its process."""
+    """Holds what a producer was asked for, by the plan or by the settings of its process."""
 
     acks: int = -1
     idempotence: bool = True
@@ -148,7 +148,7 @@ def _not_seen(seen_by: str) -> str:
 
 
 class Section(NamedTuple):
-    """What the page tells of all producers. `rows`: who, what stood in the requests, how many."""
+    """Holds what the page shows of all producers. `rows`: which, what was in the requests, how many."""
 
     asked: str
     differences: list[str]

@@ -1,4 +1,4 @@
-"""What is in a folder of runs: a row for each run, read from the few files that say how it went."""
+"""Lists a folder of runs: a row for each run, read from the few files that say how it went."""
 
 from __future__ import annotations
 

@@ -353,7 +353,7 @@ def _moments(story: Story, layout: Layout, anchors: Mapping[int, tuple[str, str]
 
 
 def anchored(parts: Iterable[str], anchor: str, sentence: str, text: str) -> Iterable[str]:
-    """What is drawn of one moment: found under `anchor`, its sentence under the mouse, which a click leads to."""
+    """Yield what is drawn of one moment: found under `anchor`, its sentence under the mouse, which a click leads to."""
     if anchor:
         link = f'<a href="#{sentence}">' if sentence else ""
         yield f'{link}<g id="{anchor}" class="moment"><title>{escape(text)}</title>'
@@ -390,7 +390,7 @@ def _dot(x: float, y: float, moment: Moment) -> Iterable[str]:
 
 
 def _has_end(story: Story, lane: str) -> bool:
-    """Whether it is known how a lane's log stands in the end, and worth a picture."""
+    """Return whether it is known how a lane's log ends, and worth a picture."""
     hosts = any(m.lane == lane and m.kind in ("leads", "follows") for m in story.told.moments)
     return story.exact and lane.isdigit() and hosts
 

@@ -1,4 +1,4 @@
-"""Where things stand in a space-time picture: lanes beside each other, time downwards, a row for each moment. Pure.
+"""Lays a space-time picture out: lanes beside each other, time downwards, a row for each moment. Pure.
 
 Time is compressed: a row takes the room that its words need, and a long wait is a short gap with its length beside it.
 """
@@ -56,7 +56,7 @@ class Layout:
     """Offsets [low, high) whose records are drawn as cells; empty where low is high."""
 
     def y_of(self, t: float) -> float:
-        """Where a moment of time is: between rows, in proportion."""
+        """Return the y of a moment of time: between rows, in proportion."""
         times = [row.t for row in self.rows]
         place = bisect_right(times, t)
         if place == 0:
@@ -134,7 +134,7 @@ def _height(moment: Moment, lanes: dict[str, tuple[float, float]], window: tuple
 
 
 def shows_log(moment: Moment, window: tuple[int, int]) -> bool:
-    """Whether the log is drawn beside a moment."""
+    """Return whether the log is drawn beside a moment."""
     return moment.replica is not None and window[0] < window[1] and moment.kind in _SHOW_LOG
 
 

@@ -1,4 +1,6 @@
-"""What the traces and the history know of one witness: who led, what was truncated, when it was sent and seen. Pure."""
+"""Shows what the traces and the history know of one witness: which broker led, what was truncated, when it was sent and
+seen. Pure.
+"""
 
 from __future__ import annotations
 
@@ -38,12 +40,12 @@ def witness_text(witness: Json) -> str:
 
 
 def value_text(value: int) -> str:
-    """Whose record it is: the producer and its sequence number make the value."""
+    """Name a record: the producer and its sequence number make the value."""
     return f"record {sequence_of(value)} of process {producer_of(value)}"
 
 
 def story(files: RunFiles, witness: Json, partition_terms: Sequence[Term], rows: Sequence[Json]) -> list[Line]:
-    """What is known of a witness, in order of time; `rows` are its value's sends and reads."""
+    """Return what is known of a witness, in order of time; `rows` are its value's sends and reads."""
     name = str(witness.get("partition") or files.part_names.get(integer(witness.get("part")), ""))
     offset = integer(witness.get("off"))
     if offset < 0:
@@ -64,7 +66,9 @@ _OF_ONE_OFFSET = re.compile(r", which covers \d+")
 
 
 def causes_of(lines: Iterable[Line]) -> list[str]:
-    """What a story says has happened to its record, in words that are the same for all records that it happened to."""
+    """Return what a story says has happened to its record, in words that are the same for all records that it happened
+    to.
+    """
     return [in_common(line) for line in lines if line.grave and not line.text.startswith(NOT_READ)]
 
 

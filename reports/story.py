@@ -54,17 +54,17 @@ class Story:
 
     @property
     def exact(self) -> bool:
-        """Whether every append is known."""
+        """Return whether every append is known."""
         return self.told.exact
 
     @property
     def of_members(self) -> bool:
-        """Whether it is about members of a group, and no broker."""
+        """Return whether it is about members of a group, and no broker."""
         return self.members is not None and self.members.alone
 
     @property
     def title(self) -> str:
-        """What it is about."""
+        """Return what it is about."""
         also = f" and {self.problem.also}" if self.problem.also else ""
         permitted = ", permitted" if self.problem.permitted else ""
         differs = _differs(self.facts, self.records) if self.facts is not None else []
@@ -245,7 +245,7 @@ def placed_sentences(moments: Sequence[Moment]) -> list[tuple[float, str, tuple[
 
 
 def decimals(moments: Sequence[Moment]) -> int:
-    """How many digits tell the moments apart: 3, or 4 where less than a millisecond lies between two."""
+    """Return how many digits distinguish the moments: 3, or 4 if less than a millisecond lies between two."""
     times = sorted({moment.t for moment in moments})
     close = any(0 < later - earlier < 0.001 for earlier, later in zip(times, times[1:], strict=False))
     return 4 if close else 3
@@ -367,7 +367,7 @@ _LOGS_DIFFER = ("replicas-agree", "replica-divergence")
 
 
 def _differences(told: Told, records: Sequence[Placed]) -> Iterable[str]:
-    """Where two logs hold records of different epochs below both high watermarks."""
+    """Yield the differences of two logs that hold records of different epochs below both high watermarks."""
     replicas = [told.logs.replicas[node] for node in sorted(told.logs.replicas)]
 
     def name(offset: int, epoch: int | None) -> str:

@@ -1,4 +1,4 @@
-"""What a run directory knows of one partition, in order of time: the ground that stories stand on.
+"""Collects what a run directory knows of one partition, in order of time: stories are written from it.
 
 Every time is in seconds since the load began, so that it compares with the plan's `at_s`; what came before is negative.
 """
@@ -148,7 +148,9 @@ class Facts:
 
     @property
     def sent(self) -> tuple[SentSettings, ...]:
-        """What stood in the Produce requests of the processes that sent to the partition, as far as it was seen."""
+        """Return the settings in the Produce requests of the processes that sent to the partition, as far as they were
+        seen.
+        """
         return self.requests.of_processes(dict.fromkeys(each.process for each in self.sends))
 
     @cached_property
@@ -183,7 +185,7 @@ def facts_of(files: RunFiles, problem: Problem) -> Facts:
 
 
 def all_facts(files: RunFiles, problems: Sequence[Problem]) -> list[Facts]:
-    """As `facts_of`, for several problems: the history is read once for all of them."""
+    """Return the facts of several problems: the history is read once for all of them."""
     begin = load_begin(files)
     found = [_without_clients(files, problem, begin) for problem in problems]
     _read_history(files, found, begin)
@@ -210,8 +212,8 @@ def _without_clients(files: RunFiles, problem: Problem, begin: float) -> Facts:
 
 
 def _read_to_the_end(files: RunFiles, problem: Problem) -> bool:
-    """Whether a final read came to the end of the partition. Of a run that stopped before, nobody knows what such a
-    read would have found.
+    """Return whether a final read came to the end of the partition. Of a run that stopped before, it is not known what
+    such a read would have found.
     """
     return any(problem.where not in mapping(each.get("missing")) for each in objects(files.run.get("final_reads")))
 
@@ -253,7 +255,9 @@ def _faults(files: RunFiles, begin: float) -> Iterable[FaultBar]:
 
 
 def _until_started(bar: FaultBar, starts: list[Event]) -> FaultBar:
-    """Who is down is so until it starts again, though the fault lasts until that is proven."""
+    """Extend a fault's bar until its node starts again: it is down until then, though the fault lasts until that is
+    proven.
+    """
     again = next((each.t for each in starts if each.node == bar.node and each.t > bar.begin), None)
     if not bar.down or again is None or (bar.end is not None and bar.end <= again):
         return bar

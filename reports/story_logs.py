@@ -1,6 +1,7 @@
-"""What each broker's log held at each moment, as far as its traces tell: who has which record. Pure.
+"""Reconstructs what each broker's log held at each moment, as far as its traces show: which broker has which record.
+Pure.
 
-A log is a row of stretches, each of one leader epoch. The simulator tells of every append; a real broker's trace tells
+A log is a row of stretches, each of one leader epoch. The simulator traces every append; a real broker's trace says
 where its log ended at each turn only, and what lay in between is taken from the leader that it followed then.
 """
 
@@ -33,7 +34,7 @@ class ReplicaView:
 
     @property
     def leads(self) -> bool:
-        """Whether it believes that it is the leader."""
+        """Return whether it believes that it is the leader."""
         return self.leader == self.node
 
     def epoch_at(self, offset: int) -> int | None:
@@ -108,7 +109,7 @@ class Logs:
         return sorted(node for node, each in self.replicas.items() if each.epoch_at(offset) == epoch)
 
     def newest_leader(self) -> ReplicaView | None:
-        """Who leads in the highest epoch that anybody knows of; None where nobody does."""
+        """Return the leader of the highest epoch that any trace knows of; None if there is none."""
         leaders = [each for each in self.replicas.values() if each.leads]
         return max(leaders, key=lambda each: each.epoch, default=None)
 

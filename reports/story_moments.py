@@ -1,4 +1,4 @@
-"""What a story is made of: moments, each of one lane, and the words that they share. Pure."""
+"""Defines what a story is made of: moments, each of one lane, and the words that they share. Pure."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ class Moment:
 
 @dataclass(frozen=True, slots=True)
 class AtAck:
-    """How the partition stood when a record was acknowledged, as far as that was known."""
+    """Holds the state of the partition when a record was acknowledged, as far as that was known."""
 
     node: int
     """Its leader."""
@@ -118,7 +118,7 @@ def known_words(
 
 
 def is_of_another(record: Placed, records: Iterable[Placed]) -> bool:
-    """Whether another record was acknowledged at this one's offset before this one was sent."""
+    """Return whether another record was acknowledged at this one's offset before this one was sent."""
     others = (each.sent for each in records if each.offset == record.offset and each is not record)
     return any(
         sent.state == ACKNOWLEDGED and sent.done is not None and sent.done <= record.sent.sent for sent in others
@@ -126,13 +126,13 @@ def is_of_another(record: Placed, records: Iterable[Placed]) -> bool:
 
 
 def stand(replica: ReplicaView, *, surely: bool = True) -> str:
-    """Where a log stands, in brackets; not `surely`: as far as it was told of last."""
+    """Say where a log ends, in brackets; not `surely`: as its last trace line said."""
     least = "" if surely else "≥ "
     return f" (LEO {least}{replica.leo}, HW {least}{replica.hw})"
 
 
 def outcome_words(record: Placed, lane: str, acks: str) -> tuple[str, tuple[str, str]]:
-    """What a producer is told of a record: as a sentence, and as a label. `acks`: `Facts.acks_words`."""
+    """Say what a producer learns of a record: as a sentence, and as a label. `acks`: `Facts.acks_words`."""
     sent, name, who = record.sent, record.name, lane.capitalize()
     if sent.state == FAILED:
         return f"{who} is told that {name} failed for certain.", (f"{name} failed", sent.error)

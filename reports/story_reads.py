@@ -1,4 +1,4 @@
-"""What readers of a partition were told, one answer each, as stories take it from the history. Pure."""
+"""Reads what readers of a partition got, one answer each, as stories take it from the history. Pure."""
 
 from __future__ import annotations
 
@@ -9,7 +9,8 @@ THROWN = ("log_truncated", "offset_out_of_range")
 
 
 class Polled(NamedTuple):
-    """What one read got of the partition. `at`: its position before; -1 where something is not known, or is nothing."""
+    """Holds what one read got of the partition. `at`: its position before; -1 if something is not known, or is nothing.
+    """
 
     t: float
     process: int

@@ -45,7 +45,8 @@ def _placed(facts: Facts, sent: Sent, name: str, subjects: set[int], guessed: di
 
 
 def _offset_of(facts: Facts, sent: Sent) -> int:
-    """Where a record was put: as its producer was told, unless that cannot be; else as readers saw. -1: not known."""
+    """Return the offset of a record: as its producer learnt, unless that cannot be; else as readers saw. -1: not known.
+    """
     seen = [seen.offset for seen in facts.seen if seen.value == sent.value]
     if sent.offset >= 0 and (sent.offset in seen or not _is_contradicted(facts, sent, seen)):
         return sent.offset
@@ -53,7 +54,7 @@ def _offset_of(facts: Facts, sent: Sent) -> int:
 
 
 def _is_contradicted(facts: Facts, sent: Sent, seen: Sequence[int]) -> bool:
-    """Whether a record cannot have been put where its producer was told."""
+    """Return whether a record cannot be at the offset that its producer got."""
     offset, done = sent.offset, sent.done if sent.done is not None else float("inf")
     then = [event for event in facts.events if sent.sent <= event.t <= done]
     if any(e.name == "known_batch" and e.int_of("base_offset") <= offset <= e.int_of("last_offset") for e in then):
@@ -69,7 +70,7 @@ def _is_contradicted(facts: Facts, sent: Sent, seen: Sequence[int]) -> bool:
 
 
 def _is_taken(facts: Facts, sent: Sent) -> bool:
-    """Whether the offset was another record's, in the same epoch, before this one was sent."""
+    """Return whether the offset was another record's, in the same epoch, before this one was sent."""
     epoch = _epoch_of(facts, sent, sent.offset)
     return epoch >= 0 and any(
         each.offset == sent.offset and each.done is not None and each.done <= sent.sent
@@ -79,7 +80,7 @@ def _is_taken(facts: Facts, sent: Sent) -> bool:
 
 
 def _appends(event: Event, offset: int) -> bool:
-    """Whether a leader put a record at `offset` then."""
+    """Return whether a leader put a record at `offset` then."""
     is_leaders = event.name == "appended" and event.fields.get("role") == "leader"
     return is_leaders and event.int_of("from") <= offset < event.int_of("leo")
 
@@ -102,7 +103,7 @@ def _appended_unheard(facts: Facts) -> dict[int, tuple[int, int]]:
 
 
 def _until(sent: Sent) -> float:
-    """When a record must have been appended."""
+    """Return the time until which a record must have been appended."""
     return sent.done if sent.done is not None and sent.state == ACKNOWLEDGED else float("inf")
 
 
@@ -181,12 +182,12 @@ def with_names(text: str, records: Sequence[Placed]) -> str:
 
 
 def is_misplaced(record: Placed) -> bool:
-    """Whether its producer was told another offset than that at which it is known to be."""
+    """Return whether its producer got another offset than that at which it is known to be."""
     return 0 <= record.offset != record.sent.offset >= 0
 
 
 def final_words(facts: Facts, record: Placed, records: Sequence[Placed]) -> tuple[str, list[str], bool]:
-    """What the final reads found of a record: as a sentence, as a label, and whether it may be wrong."""
+    """Say what the final reads found of a record: as a sentence, as a label, and whether it may be wrong."""
     finals = [seen for seen in facts.seen if seen.final]
     names = {each.sent.value: each.name for each in records}
     found = sorted({seen.offset for seen in finals if seen.value == record.sent.value})

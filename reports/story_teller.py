@@ -125,7 +125,7 @@ class _Teller:
         return [each.name for each in there if replica.epoch_at(each.offset) == each.epoch]
 
     def _check_copies(self, moment: Moment) -> None:
-        """Whether this moment took the last copy of a record from all logs."""
+        """Say so in a moment that took the last copy of a record from all logs."""
         for record in self._records:
             if record.epoch < 0 or record.name in self._told.lost or record.name not in self._acknowledged:
                 continue
@@ -202,7 +202,7 @@ class _Teller:
                    about=(record.name,))  # fmt: skip
 
     def _concluded(self) -> None:
-        """What the final reads found of the records in question, at the end of the last of them."""
+        """Say what the final reads found of the records in question, at the end of the last of them."""
         assert self._facts.final_reads is not None
         for record in self._records:
             if not record.is_subject:

@@ -1,4 +1,4 @@
-"""What a run's terminal shows at its end: sent and acknowledged, faults, checks, the verdict and why."""
+"""Prints the end of a run on its terminal: sent and acknowledged, faults, checks, the verdict and why."""
 
 from __future__ import annotations
 
@@ -119,7 +119,9 @@ def _faults(rows: list[FaultRow], console: Console) -> Table:
 
 
 def _checks(files: RunFiles, console: Console) -> Iterator[Table | Text]:
-    """What found something has a row; the checks that found nothing, and those that did not run, a line each."""
+    """Yield a row for each check that found something, and a line each for those that found nothing and those that did
+    not run.
+    """
     found = checks.checks_of(files)
     table = _table(console, "Checks", "check", ">found", "judged", "why")
     for check in found:

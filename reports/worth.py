@@ -120,7 +120,7 @@ def _processed(files: RunFiles) -> int | None:
 
 
 def _uncommitted(files: RunFiles) -> Iterator[int]:
-    """How many transactions ended in each way that is no commit."""
+    """Yield how many transactions ended in each way that is no commit."""
     ended = mapping(mapping(files.metrics.get("transactions")).get("ended"))
     return (integer(count) for how, count in ended.items() if how != "committed" and integer(count) > 0)
 

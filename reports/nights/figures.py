@@ -69,7 +69,7 @@ def describe(cells: Sequence[Cell]) -> str:
 
 
 def _places(cells: Sequence[Cell], rows: Sequence[tuple[str, str]]) -> list[tuple[Cell, float]]:
-    """Where each cell stands: those of one row above each other."""
+    """Place each cell: those of one row above each other."""
     placed = []
     for row, key in enumerate(rows):
         mine = [cell for cell in cells if (cell.configuration, cell.class_words) == key]

@@ -35,7 +35,7 @@ def findings_of(night: str, facts: Iterable[Facts]) -> list[Row]:
 
 
 def _shows(run_dir: Path) -> bool:
-    """Whether anything was found: reading a whole run takes a while."""
+    """Return whether anything was found: reading a whole run takes a while."""
     if (run_dir / "violations.json").exists():
         return True
     try:
@@ -89,8 +89,9 @@ def _of(night: str, facts: Facts, run_dir: Path) -> Iterator[Row]:
 
 
 def _ended(files: RunFiles, found: Sequence[checks.Check], head: Row) -> Iterator[Row]:
-    """What no check finds of a simulation that failed: a broker ended by itself, nothing could happen any more, or the
-    run did not come to its end."""
+    """Yield what no check finds of a simulation that failed: a broker ended by itself, nothing could happen any more,
+    or the run did not come to its end.
+    """
     told = mapping(files.run.get(simulated.KEY))
     failure = mapping(told.get("failure"))
     kind, name = str(failure.get("kind")), str(failure.get("name"))
@@ -116,7 +117,7 @@ def _ended(files: RunFiles, found: Sequence[checks.Check], head: Row) -> Iterato
 
 
 def _told(files: RunFiles, check: checks.Check, group: Group, classes: str) -> Row:
-    """What the witnesses of one cause tell, and their fingerprint."""
+    """Return what the witnesses of one cause show, and their fingerprint."""
     stories = [lines for _, lines, _ in group.witnesses]
     first = stories[0] if stories else []
     cause, (phase, fault) = cause_of(files, first), _moment(files, first)
@@ -133,7 +134,7 @@ def _told(files: RunFiles, check: checks.Check, group: Group, classes: str) -> R
 
 
 def _of_invariant(files: RunFiles, check: checks.Check) -> Row:
-    """What the simulator saw. An invariant has no witnesses, and its name says what went wrong."""
+    """Return what the simulator saw. An invariant has no witnesses, and its name says what went wrong."""
     problems = problems_named(files, {check.invariant})
     told = [telling.lines for telling in tellings_about(files, problems)[:1]]
     upto = [_upto(lines, check.invariant) for lines in told]
@@ -149,7 +150,7 @@ def _of_invariant(files: RunFiles, check: checks.Check) -> Row:
 
 
 def _upto(lines: Sequence[tuple[str, str]], invariant: str) -> list[str]:
-    """What came before, and the moment itself: nothing behind it is part of the mistake."""
+    """Return the lines before the violation, and its own: nothing after it is part of the mistake."""
     at = next((n for n, (_, text) in enumerate(lines) if f"{invariant} is broken" in text), len(lines) - 1)
     return [f"{t}  {text}" for t, text in lines[max(0, at + 1 - STORY) : at + 1]]
 
@@ -164,7 +165,7 @@ def fingerprint(anomaly: str, evidence: str, cause: str, place: str) -> str:
 
 
 def cause_of(files: RunFiles, story: Iterable[Line]) -> str:
-    """What has happened to the record, in words that are the same for all runs in which the same happens."""
+    """Say what has happened to the record, in words that are the same for all runs in which the same happens."""
     grave = [line.text for line in story if line.grave and not line.text.startswith(NOT_READ)]
     return " ".join(sorted({general(text, files.part_names.values()) for text in grave})) or NO_CAUSE
 
@@ -189,7 +190,7 @@ def _known_by(cause: str, phase: str, fault: str, classes: str) -> str:
 
 
 def _moment(files: RunFiles, story: Iterable[Line]) -> tuple[str, str]:
-    """When in the run's story it happened: the phase, and the kind of fault that had begun last; empty for neither."""
+    """Return the phase in which it happened, and the kind of fault that had begun last; empty for neither."""
     lines = [line for line in story if not line.text.startswith(NOT_READ)]
     if not lines:
         return "", ""

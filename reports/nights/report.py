@@ -1,4 +1,4 @@
-"""What the page of a night is made of, from the store's rows. Pure."""
+"""Collects what the page of a night shows, from the store's rows. Pure."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ class Report:
 
     @property
     def verdicts(self) -> Counter[str]:
-        """How many items came to which verdict."""
+        """Count the items of each verdict."""
         return Counter(run["verdict"] for run in self.counting)
 
     @property
@@ -110,7 +110,7 @@ class Report:
 
     @property
     def places(self) -> list[str]:
-        """Where something of `beside` ran."""
+        """Return the places where something of `beside` ran."""
         return sorted({where for _, _, found in self.beside for where in found})
 
     @property
@@ -151,7 +151,7 @@ class Report:
 
     @property
     def loss(self) -> str:
-        """What they lost, in a sentence; empty where there are none."""
+        """Say what they lost, in a sentence; empty if there are none."""
         if not self.losing:
             return ""
         lost, acked = (sum(run[name] or 0 for run in self.losing) for name in ("lost", "acknowledged"))
@@ -194,13 +194,14 @@ class Report:
 
     @property
     def forgotten(self) -> bool:
-        """Whether the night ended because of a finding of which no line can be read any more."""
+        """Return whether the night ended because of a finding of which no line can be read any more."""
         return self.night["exit"] == FOUND and not self.found and not self.verdicts[INVALID]
 
     @property
     def too_little(self) -> bool:
-        """Whether too many runs ended without a verdict: as the night itself says by its exit code, which knows its
-        matrix, else by UNKNOWN_SHARE."""
+        """Return whether too many runs ended without a verdict: as the night itself says by its exit code, which knows
+        its matrix, else by UNKNOWN_SHARE.
+        """
         if self.night["exit"] in (WELL, TOO_LITTLE):
             return bool(self.night["exit"] == TOO_LITTLE)
         return self.unproven > UNKNOWN_SHARE * len(self.counting)
@@ -230,7 +231,7 @@ class Report:
 
     @property
     def sentences(self) -> list[str]:
-        """What that means, and what to do."""
+        """Say what that means, and what to do."""
         told = []
         if self.forgotten:
             told.append(
@@ -352,7 +353,7 @@ def _of_night(night: Row) -> str:
 
 
 def _against(run: Row) -> str:
-    """What a valid run lost or doubled that its configuration does not permit, in words; empty for nothing."""
+    """Say what a valid run lost or duplicated that its configuration does not permit; empty for nothing."""
     if run["verdict"] != VALID or not run["measured"]:
         return ""
     told = []

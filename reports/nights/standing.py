@@ -1,4 +1,4 @@
-"""What is new, known and gone among the findings of a night, beside those of the nights before it. Pure."""
+"""Compares the findings of a night with those of the nights before it: new, known and gone. Pure."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class Standing:
 
     @property
     def runs(self) -> int:
-        """How many runs show it."""
+        """Return how many runs show it."""
         return len({(row["item"], row["attempt"]) for row in self.rows})
 
     @property
@@ -130,12 +130,12 @@ def _gravity(each: Standing) -> tuple[bool, bool, bool, bool, int]:
 
 
 def wrong(row: Row) -> bool:
-    """Whether somebody has to look at it: it is not permitted, or the night was not to show it."""
+    """Return whether it needs a look: it is not permitted, or the night was not to show it."""
     return row["permitted"] is False or bool(row["unexpected"])
 
 
 def identity(row: Row) -> tuple[str, ...]:
-    """What makes two findings one: their fingerprint, whose they are, and the promise that they break."""
+    """Return what makes two findings one: their fingerprint, whose they are, and the promise that they break."""
     return row["fingerprint"], row["target"], _promise(row), "never" if row["unexpected"] else ""
 
 
@@ -182,11 +182,13 @@ Place = tuple[str, str, str]
 
 
 def places_tested(runs: Iterable[Row]) -> frozenset[Place]:
-    """Where runs have a verdict."""
+    """Return the places at which runs have a verdict."""
     proven = (run for run in runs if run["verdict"] in (VALID, INVALID))
     return frozenset((run["configuration"], run["target"], run["runtime"]) for run in proven)
 
 
 def ran_again(gone: Standing, where: Collection[Place]) -> bool:
-    """Whether a night tested a configuration of a finding that it no longer shows. where: of its `places_tested`."""
+    """Return whether a night tested a configuration of a finding that it no longer shows. where: of its
+    `places_tested`.
+    """
     return any((row["configuration"], row["target"], row["runtime"]) in where for row in gone.rows)

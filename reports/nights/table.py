@@ -65,7 +65,9 @@ class Cell:
 
     @property
     def committed(self) -> int:
-        """What may count as lost: acknowledged, or read by somebody without an acknowledgement and gone."""
+        """Count what may be lost: records that were acknowledged, or that were read without an acknowledgement and are
+        gone.
+        """
         return self.acknowledged + self.lost_unacknowledged
 
     @property
@@ -90,7 +92,7 @@ class Cell:
 
     @property
     def broken(self) -> bool:
-        """Whether it lost or doubled what it promises not to."""
+        """Return whether it lost or duplicated what it promises not to."""
         return bool(self.invalid or (self.lost and not self.may_lose) or (self.duplicated and not self.may_double))
 
     @property
@@ -108,7 +110,7 @@ class Cell:
 
     @property
     def promised(self) -> str:
-        """What is promised of records, in words."""
+        """Say what is promised of records."""
         if not self.promise:
             return "not known"
         may = ["loss"] * self.may_lose + ["duplicates"] * self.may_double

@@ -1,4 +1,4 @@
-"""What changed over the nights: verdicts, flakiness, availability and latency of each configuration. Pure."""
+"""Finds what changed over the nights: verdicts, flakiness, availability and latency of each configuration. Pure."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ class Series:
 
     @property
     def name(self) -> str:
-        """What it is of."""
+        """Return what the trend is of."""
         return f"{self.configuration}, {self.where}"
 
 

@@ -82,7 +82,7 @@ def _lane(strip: Strip, lane: Lane, y: int) -> list[str]:
 
 
 def _bar(strip: Strip, span: Span, y: int) -> str:
-    """What is bad stands out by its height, too: colours alone do not reach everybody."""
+    """Draw a bar. A bad one differs by its height, too: not everybody sees colours."""
     left, right = _x(strip, span.begin_s), _x(strip, span.end_s)
     width, height = max(right - left, LEAST), HEIGHTS[span.tone]
     at = f'x="{left:.1f}" y="{y + (LANE - height) / 2:.0f}" width="{width:.1f}" height="{height}" rx="2"'

@@ -1,7 +1,7 @@
-"""What the brokers' own logs tell of transactions, where no trace does: Apache Kafka writes none, and keeps its logs.
+"""Reads what the brokers' own logs say of transactions, if no trace does: Apache Kafka writes none, and keeps its logs.
 
 A run directory holds them after a run that was not `valid`. Their times are the brokers' wall clock, in milliseconds,
-and are told as the end of that millisecond, so that no effect comes before its cause.
+and are shown as the end of that millisecond, so that no effect comes before its cause.
 """
 
 from __future__ import annotations

@@ -1,5 +1,5 @@
-"""What is known of the transactions of a run: what clients did, what coordinators decided, which markers stand where,
-and who read the records. Pure.
+"""Collects what is known of the transactions of a run: what clients did, what coordinators decided, which markers are
+where, and who read the records. Pure.
 
 Every time is in seconds since the load began. Clients' times are in the history; coordinators' and markers' in traces,
 or, of brokers that write none, in their logs.
@@ -134,11 +134,11 @@ class Txn:
 
     @property
     def decision(self) -> Decided | None:
-        """What its coordinator decided at last."""
+        """Return what its coordinator decided at last."""
         return self.decisions[-1] if self.states and self.decisions else None
 
     def contradicts(self, marker: Marker) -> bool:
-        """Whether a marker says otherwise than its coordinator ever decided."""
+        """Return whether a marker says something that its coordinator never decided."""
         decided = [each.state == PREPARE_COMMIT for each in self.decisions]
         return bool(decided) and not marker.error and marker.commit not in decided
 
@@ -166,11 +166,11 @@ class Transactions:
 
     @property
     def known(self) -> bool:
-        """Whether anything tells of decisions and markers."""
+        """Return whether decisions and markers are known."""
         return bool(self.source)
 
     def ignorance(self, who: str) -> str:
-        """What cannot be known, in words; empty where traces tell. `who`: whose brokers they were."""
+        """Say what cannot be known; empty if there are traces. `who`: whose brokers they were."""
         if self.source == TRACES:
             return ""
         said = f"{who or 'This cluster'} writes no trace"
@@ -185,7 +185,7 @@ class Transactions:
         return next((txn for txn in self.txns if txn.op == op), None)
 
     def offset_of(self, part: Part) -> int:
-        """Where a record stands: as its sender was told, else as a reader got it; -1 where nobody knows."""
+        """Return the offset of a record: as its sender learnt, else as a reader got it; -1 if it is not known."""
         if part.sent.offset >= 0:
             return part.sent.offset
         return next((read.offset for read in self.reads.get(part.sent.value, ())), -1)

@@ -1,4 +1,4 @@
-"""What a transaction's story tells of faults: when they were on, and which requests they held or struck. Pure."""
+"""Says of a transaction's story when faults were on, and which requests they held or struck. Pure."""
 
 from __future__ import annotations
 

@@ -67,7 +67,7 @@ class _Scale:
         self._places = [LEFT + step * min(factor, 2.5) for step in steps]
 
     def x(self, t: float) -> float:
-        """Where a time is."""
+        """Return the x of a time."""
         place = bisect_right(self.times, t)
         if place == 0:
             return LEFT - 6.0

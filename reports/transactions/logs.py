@@ -1,4 +1,6 @@
-"""What a partition's log held at a moment, as far as offsets are known: records, markers, last stable offset. Pure."""
+"""Reconstructs what a partition's log held at a moment, as far as offsets are known: records, markers, last stable
+offset. Pure.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +16,7 @@ COLUMNS_AT_MOST = 10
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """What stands at an offset from `since` on. `value` -1: a marker."""
+    """Holds what is at an offset from `since` on. `value` -1: a marker."""
 
     offset: int
     since: float

@@ -1,4 +1,5 @@
-"""What messages of a simulation add to a story of transactions: who asked for a marker, and which requests were lost.
+"""Adds the messages of a simulation to a story of transactions: which broker asked for a marker, which requests were
+lost.
 
 Only simulations whose messages were recorded have them (messages.jsonl): shrunk ones.
 """
@@ -28,7 +29,7 @@ def moments_of_messages(wires: Sequence[Wire], begin: float, end: float) -> Iter
 
 
 def asked_for(wires: Sequence[Wire], marker: Moment) -> str:
-    """Who asked for a marker, in a sentence; empty where no message tells."""
+    """Say which broker asked for a marker; empty if no message shows it."""
     if marker.node < 0:
         return ""
     came = [

@@ -1,4 +1,6 @@
-"""What became of each transaction, in a word and in a sentence, and which ones a reader should look at first. Pure."""
+"""Says what became of each transaction, in a word and in a sentence, and which ones a reader should look at first.
+Pure.
+"""
 
 from __future__ import annotations
 
@@ -47,7 +49,7 @@ def outcome_of(txn: Txn) -> str:
 
 
 def sentence_of(txn: Txn, found: Transactions) -> str:
-    """What became of it, as its client and its coordinator tell it."""
+    """Say what became of it, as its client and its coordinator report it."""
     outcome, decided = outcome_of(txn), txn.decision
     why = f" ({txn.error})" if txn.error else ""
     if outcome in (COMMITTED, BY_CHOICE):
@@ -90,7 +92,7 @@ def cause_in_short(txn: Txn, found: Transactions) -> str:
 
 
 def _successors(txn: Txn, found: Transactions) -> list[TakenOver]:
-    """Who was given its id while its coordinator decided."""
+    """Return the processes that got its id while its coordinator decided."""
     decided = txn.decision
     return [
         each
@@ -117,7 +119,9 @@ def why_wrong(txn: Txn, read: Read, called: str) -> str:
 
 
 def ended_at(txn: Txn) -> float | None:
-    """When it was over: its client was told, or the coordinator had completed it. None where neither is known."""
+    """Return when it was over: its client had the answer, or the coordinator had completed it. None if neither is
+    known.
+    """
     complete = txn.first("Complete")
     if outcome_of(txn) in (COMMITTED, BY_CHOICE):
         return txn.done
@@ -190,7 +194,7 @@ def length_of(txn: Txn) -> float:
 
 
 def _is_marked(txn: Txn, found: Transactions) -> bool:
-    """Whether every partition that its coordinator wrote down has a marker; yes where no trace tells of markers."""
+    """Return whether every partition that its coordinator wrote down has a marker; True if no trace shows markers."""
     if not txn.decisions or not found.known:
         return True
     marked = {marker.partition for marker in txn.markers if not marker.error and not txn.contradicts(marker)}
@@ -198,7 +202,7 @@ def _is_marked(txn: Txn, found: Transactions) -> bool:
 
 
 def visible_at(txn: Txn, found: Transactions, partition: str, isolation: int = READ_COMMITTED) -> float | None:
-    """When a reader of this isolation got its first record in the partition. None: none did."""
+    """Return when a reader of this isolation got its first record in the partition. None: none did."""
     times = [
         read.t
         for part in txn.parts if part.partition == partition

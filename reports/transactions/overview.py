@@ -93,7 +93,7 @@ def rows_of(txns: Sequence[Txn], chosen: Sequence[LookedAt]) -> list[str]:
 
 
 def _hatching(ident: str) -> str:
-    """What is filled with it has no known end."""
+    """Define the hatching that fills what has no known end."""
     size = 'width="5" height="5" patternUnits="userSpaceOnUse" patternTransform="rotate(45)"'
     back = '<rect width="5" height="5" fill="var(--card)"/>'
     stripe = '<rect width="2.5" height="5" fill="var(--link)"/>'
@@ -101,7 +101,7 @@ def _hatching(ident: str) -> str:
 
 
 def x_of(at: float, span: tuple[float, float]) -> float:
-    """Where a second is, in px."""
+    """Return the x of a second, in px."""
     share = (at - span[0]) / max(span[1] - span[0], 1e-9)
     return LEFT + min(max(share, 0.0), 1.0) * (WIDTH - LEFT - RIGHT)
 

@@ -42,7 +42,7 @@ class _Row:
 
 
 class _Layout:
-    """Where everything stands, in px."""
+    """Holds the places of everything, in px."""
 
     def __init__(self, story: TxnStory) -> None:
         self.logs = {name: PartitionLog(story.found, name) for name in story.partitions}
@@ -89,7 +89,7 @@ class _Layout:
         return name if shown and self.columns.get(name) else ""
 
     def y_of(self, t: float) -> float:
-        """Where a time is: at the row before it, or above all."""
+        """Return the y of a time: at the row before it, or above all."""
         before = [row for row in self.rows if row.t <= t]
         return before[-1].y if before else self.rows[0].y - 10
 
@@ -115,7 +115,7 @@ def _rows(moments: Sequence[Moment]) -> list[_Row]:
 
 
 def draw(story: TxnStory, ident: str = "transaction", linked: bool = False) -> str:
-    """As `squall.reports.spacetime.draw`: each moment is a sentence."""
+    """Draw a story of transactions as `squall.reports.spacetime.draw` does others: each moment is a sentence."""
     layout = _Layout(story)
     height = layout.bottom + 10
     size = f'viewBox="0 0 {layout.width:.0f} {height:.0f}" width="{layout.width:.0f}" height="{height:.0f}"'

@@ -148,7 +148,7 @@ class _History:
 
 
 def _traced(files: RunFiles) -> tuple[list[Decided], list[Marker]]:
-    """What coordinators and leaders traced, in order of time."""
+    """Return what coordinators and leaders traced, in order of time."""
     states, markers = [], []
     for node, trace in files.traces.items():
         for line in trace:

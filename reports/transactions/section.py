@@ -47,7 +47,7 @@ class Shown:
 
 @dataclass(frozen=True, slots=True)
 class Section:
-    """What the page shows. `counts`: (outcome, how many) of those that came to pass."""
+    """Holds what the page shows. `counts`: (outcome, how many) of those that came to pass."""
 
     sentence: str
     svg: str

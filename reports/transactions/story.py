@@ -81,7 +81,7 @@ class TxnStory:
 
     @property
     def title(self) -> str:
-        """What it is about."""
+        """Return what it is about."""
         also = f" and {self.problem.also}" if self.problem.also else ""
         ids = ", ".join(dict.fromkeys(txn.id for txn in self.subjects))
         return f"{self.problem.name}{also}: {', '.join(self.called[txn.op] for txn in self.subjects)} of {ids}"
@@ -262,7 +262,7 @@ class _Teller:
         return f"It ends {listing(caught)} as well, which {verb} the same producer id and epoch." if caught else ""
 
     def _after_fence(self, txn: Txn) -> Iterable[Moment]:
-        """What a producer did after another one had taken over its transactional id."""
+        """Yield what a producer did after another one had taken over its transactional id."""
         fence, lane = fenced_by(txn, self._found), f"process {txn.process}"
         if fence is None:
             return
@@ -311,7 +311,7 @@ class _Teller:
                 yield Moment(each.t, f"process {each.process}", "taken over", f"is given {each.id}", text)
 
     def _leaders(self) -> Iterable[Moment]:
-        """Who came to lead a partition in question meanwhile, and what was cut from its log."""
+        """Yield which broker became leader of a partition in question meanwhile, and what was cut from its log."""
         for node, trace in self._files.traces.items():
             for line in trace:
                 name, at = f"{line.get('topic')}-{line.get('partition')}", self._files.seconds(line["t"] * 1e9)
@@ -327,7 +327,7 @@ class _Teller:
                     yield Moment(at, name, "truncates", f"broker {node} truncates", text)
 
     def _finally(self) -> Iterable[Moment]:
-        """What the final read_committed reads do not return, and where last stable offsets stand in the end."""
+        """Yield what the final read_committed reads do not return, and the last stable offsets at the end."""
         for partition in self.partitions:
             finals = [
                 told for told in self._found.told.get(partition, ())
@@ -383,7 +383,7 @@ class _Teller:
         return " ".join(words)
 
     def ends(self) -> list[str]:
-        """Where each transaction's records and markers stand, by partition."""
+        """List the offsets of each transaction's records and markers, by partition."""
         told = []
         for txn in self._subjects:
             for partition in txn.partitions:
