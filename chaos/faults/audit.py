@@ -54,5 +54,5 @@ def _wrong(line: Mapping[str, Any]) -> Iterator[str]:
     # What proves a fault grows with the schema: the version that wrote an older line compared its evidence itself.
     if (seen := line.get("evidence")) and line["schema"] == SCHEMA:
         hit = (line.get("target") or {}).get("resolved") or ()
-        if missing := kind.proves(seen, params, hit):
+        if missing := kind.verify(seen, params, hit):
             yield f"{here}: its evidence does not prove it: {missing}"

@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import Any
 
 from squall.chaos.draws import rng_for
-from squall.chaos.faults.kind import Fault, Params, Site
+from squall.chaos.faults.kind import Fault, FaultPlacement, Params
 
 OPS = ("write", "fsync")
 PLENTY = 8
@@ -18,7 +18,7 @@ def on_writes(seed: int, fault: Fault, in_flight: int) -> Params:
     return {**fault.params, "op": "write"} if fault.params["op"] == "fsync" else fault.params
 
 
-def hit_by_calls(fault: Fault, site: Site) -> Fault:
+def hit_by_calls(fault: Fault, site: FaultPlacement) -> Fault:
     """Aim a fault of the n-th write or fsync at a node that has a replica: other nodes may not write for a long time.
     Without flush.messages hardly any node calls fsync; only the controllers do, when they commit something.
     """
@@ -38,7 +38,7 @@ def hit_by_calls(fault: Fault, site: Site) -> Fault:
     return replace(fault, params=params, target=target)
 
 
-def many_records(fault: Fault, site: Site) -> bool:
+def many_records(fault: Fault, site: FaultPlacement) -> bool:
     """Return whether a node gets many more records during the fault than must pass before it strikes. If requests,
     writes or fsyncs are few, the fault hits the first one instead of a later one.
     """

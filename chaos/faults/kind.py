@@ -153,7 +153,7 @@ hold.
 
 
 @dataclass(frozen=True, slots=True)
-class Setting:
+class PlanTraits:
     """The settings of a plan that decide whether it can have a fault."""
 
     runtime: str
@@ -173,7 +173,7 @@ class Setting:
 
 
 @dataclass(frozen=True, slots=True)
-class LandingGround:
+class ClusterTraits:
     """The facts of a cluster and its load that decide whether a fault can land."""
 
     nodes: int
@@ -196,7 +196,7 @@ class Fault:
     id: int
     at_s: float
     duration_s: float
-    kind: Kind
+    kind: FaultKind
     target: str
     params: Params = field(default_factory=dict)
     when: str = ""
@@ -224,11 +224,11 @@ class Fault:
 
 
 @dataclass(frozen=True, slots=True)
-class Site:
+class FaultPlacement:
     """Describes where a drawn fault must land: the cluster, and all drawn faults, this fault among them."""
 
     seed: int
-    ground: LandingGround
+    ground: ClusterTraits
     faults: Sequence[Fault]
 
     def is_held(self, fault: Fault) -> bool:
@@ -249,7 +249,7 @@ def same(params: Params) -> dict[str, Any]:
     return dict(params)
 
 
-def as_drawn(fault: Fault, site: Site) -> Fault:
+def as_drawn(fault: Fault, site: FaultPlacement) -> Fault:
     """Leave the fault as it is: it lands anywhere."""
     return fault
 
@@ -290,7 +290,7 @@ def listed(params: Params) -> str:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Draw:
+class DrawRules:
     """Defines how a seed draws faults of this kind."""
 
     params: Callable[[Random], dict[str, Any]] = no_params
@@ -320,7 +320,7 @@ class Draw:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Kind:
+class FaultKind:
     """One kind of fault."""
 
     name: str
@@ -348,10 +348,10 @@ class Kind:
     """Which combination of parameters is forbidden, in words. Empty: none."""
     check_target: Callable[[str, Params], str] = nothing_wrong
     """Why it cannot hit this target, in words. Empty: it can."""
-    refuse: Callable[[Params, Setting], str] = nothing_wrong
+    refuse: Callable[[Params, PlanTraits], str] = nothing_wrong
     """Why this plan cannot have it. Empty: it can."""
-    draw: Draw = Draw()
-    lands: Callable[[Fault, Site], Fault] = as_drawn
+    draw: DrawRules = DrawRules()
+    retarget: Callable[[Fault, FaultPlacement], Fault] = as_drawn
     """The same fault with a target that it can hit. A fault that hits nothing proves nothing."""
     alone: Callable[[Params], dict[str, Any]] = same
     """Its parameters if the cluster has one broker only."""
@@ -360,23 +360,23 @@ class Kind:
     of_strangers: Callable[[Params, bool], dict[str, Any]] = lambda params, external: dict(params)
     """Its parameters on brokers that are not Squall's. The flag says whether somebody else runs the whole cluster."""
     play: Callable[[Any, Any], Awaitable[None]]
-    """Plays the fault with `squall.chaos.faults.stage.Stage` and `Played`: does it, waits until its end, undoes it, and
-    fills in evidence, `landed` and `error`. Unresolved and HarnessError mean that it did not land. It imports trio only
-    when it is played: a reader of plans should not wait for that import.
+    """Plays the fault in a `squall.chaos.faults.context.FaultContext`, as a `FaultExecution`: does it, waits until its
+    end, undoes it, and fills in evidence, `landed` and `error`. Unresolved and HarnessError mean that it did not land.
+    It imports trio only when it is played: a reader of plans should not wait for that import.
     """
     evidence: str
     """What proves that it landed."""
     middle: str
     """The evidence that it was on between its begin and its end; "none" and the reason if nothing can be."""
-    proves: Callable[[Mapping[str, Any], Params, Sequence[Any]], str]
+    verify: Callable[[Mapping[str, Any], Params, Sequence[Any]], str]
     """(evidence, parameters, what it hit) -> what is missing in the evidence, in words
     (`squall.chaos.faults.proofs`).
     """
-    tell: Callable[[Any], str]
+    describe_evidence: Callable[[Any], str]
     """The evidence of one fault in words. If it did not land, what was seen instead."""
-    called: Callable[[Params], str] = listed
+    describe_params: Callable[[Params], str] = listed
     """The words after its name that give its parameters."""
-    done: Callable[[Params, int, Sequence[str]], str]
+    describe_effect: Callable[[Params, int, Sequence[str]], str]
     """What happens to a node, in words after "Broker N is". It takes the links in the fault's evidence."""
 
     @property

@@ -7,7 +7,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from squall.chaos.faults.kind import SIDES, TRAFFIC, Choice, Number, Params, Setting, listed
+from squall.chaos.faults.kind import SIDES, TRAFFIC, Choice, Number, Params, PlanTraits, listed
 
 ON_S = Number(0.2, 600, 4)
 PEERS = Choice(SIDES, "peers")
@@ -27,7 +27,7 @@ def on_clients_side(params: Params) -> dict[str, Any]:
     return {**params, "side": "clients"}
 
 
-def untold(params: Params, setting: Setting) -> str:
+def untold(params: Params, setting: PlanTraits) -> str:
     """Why a plan cannot tell this traffic apart. Empty: it can, or it need not."""
     side = params["side"]
     if side not in TRAFFIC or setting.target == "squall":
@@ -43,7 +43,7 @@ def off_peers(params: Params) -> dict[str, Any]:
 def hit_by(name: str) -> Any:
     """Return the function that says in words what such a fault does to a node."""
 
-    def done(params: Params, node: int, links: Sequence[str]) -> str:
+    def describe_effect(params: Params, node: int, links: Sequence[str]) -> str:
         return f"hit by {name.replace('_', ' ')}{listed(params)}"
 
-    return done
+    return describe_effect

@@ -19,10 +19,11 @@ import trio
 from squall.broker.env import Env
 from squall.chaos.errors import HarnessError
 from squall.chaos.faults import triggers
+from squall.chaos.faults.context import ClusterMonitor, FaultContext, FaultExecution
+from squall.chaos.faults.deadline import ExtendableDeadline
 from squall.chaos.faults.kind import Fault
-from squall.chaos.faults.pace import HEALED_WITHIN_S, POLL_S, probe_timeout_s
-from squall.chaos.faults.stage import Cluster, Patience, Played, Stage
-from squall.chaos.faults.targets import ClusterView, Unresolved, link_of, of_clients, resolve, zone_of
+from squall.chaos.faults.targets import ClusterSnapshot, Unresolved, link_of, of_clients, resolve, zone_of
+from squall.chaos.faults.timeouts import HEALED_WITHIN_S, POLL_S, probe_timeout_s
 from squall.chaos.runtimes.capabilities import counts_calls
 from squall.chaos.runtimes.contract import Runtime
 from squall.workloads.control import Controls
@@ -52,77 +53,77 @@ class Nemesis:
         seed: int,
         *,
         env: Env,
-        cluster: Cluster,
+        cluster: ClusterMonitor,
         record: Callable[[dict[str, Any]], None],
         probe_ms: float | None = None,
     ) -> None:
-        self._stage = Stage(runtime, env, seed, record, cluster, probe_timeout_s(probe_ms))
-        self.played = [Played(fault) for fault in faults]
+        self._context = FaultContext(runtime, env, seed, record, cluster, probe_timeout_s(probe_ms))
+        self.played = [FaultExecution(fault) for fault in faults]
         self._since_ns: int | None = None
         """When playing began."""
 
     @property
     def clients(self) -> Controls | None:
         """The workload's clients, if there is a workload."""
-        return self._stage.clients
+        return self._context.clients
 
     @clients.setter
     def clients(self, controls: Controls) -> None:
-        self._stage.clients = controls
+        self._context.clients = controls
 
     def coming(self) -> list[Coming]:
         """Faults that have not begun, the next one first; nothing before playing began. May be asked at any time."""
         if self._since_ns is None:
             return []
-        past_s = (self._stage.now_ns() - self._since_ns) / 1e9
+        past_s = (self._context.now_ns() - self._since_ns) / 1e9
         waiting = [p for p in self.played if p.began is None and p.ended is None]
         return sorted((Coming(p.fault, p.fault.at_s - past_s) for p in waiting), key=lambda each: each.in_s)
 
     async def play(self) -> None:
         """Play all faults at their times, counted from now. Returns when the last one has ended."""
-        self._since_ns = self._stage.now_ns()
+        self._since_ns = self._context.now_ns()
         for p in self.played:
-            self._stage.note(p)
+            self._context.note(p)
         async with trio.open_nursery() as nursery:
             for p in self.played:
                 nursery.start_soon(self._play_one, p)
 
-    async def _play_one(self, p: Played) -> None:
-        stage = self._stage
+    async def _play_one(self, p: FaultExecution) -> None:
+        context = self._context
         await trio.sleep(p.fault.at_s)
-        p.asked = stage.now_ns()
+        p.asked = context.now_ns()
         try:
             if p.fault.when:
                 await self._resolve_when_true(p)
             else:
-                await self._resolve(p, stage.cluster.view)
-            await p.fault.kind.play(stage, p)
+                await self._resolve(p, context.cluster.view)
+            await p.fault.kind.play(context, p)
         except (Unresolved, HarnessError, trio.TooSlowError) as trouble:
             why = in_short(str(trouble)) or f"the cluster did not say within {HEALED_WITHIN_S:g} s who leads what"
             p.error = why
             p.landed = False
         finally:
-            stage.release(p)
-            p.ended = p.ended or stage.now_ns()
-            stage.note(p)
+            context.release(p)
+            p.ended = p.ended or context.now_ns()
+            context.note(p)
 
-    async def _resolve_when_true(self, p: Played) -> None:
+    async def _resolve_when_true(self, p: FaultExecution) -> None:
         """Wait for the fault's condition, then find its target. All brokers are asked: a paused one delays nothing."""
         parts = triggers.parse(f"fault {p.fault.id}", p.fault.when)
         async with AsyncExitStack() as stack:
             if any(triggers.looks_at_cluster(part) for part in parts):
-                newest = await stack.enter_async_context(self._stage.cluster.lookout())
+                newest = await stack.enter_async_context(self._context.cluster.lookout())
                 await self._until_true(p, parts, newest)
             else:
-                await self._until_true(p, parts, self._stage.cluster.view)
-                newest = await stack.enter_async_context(self._stage.cluster.lookout())
+                await self._until_true(p, parts, self._context.cluster.view)
+                newest = await stack.enter_async_context(self._context.cluster.lookout())
             await self._resolve(p, newest)
 
-    async def _resolve(self, p: Played, view: Callable[[], Awaitable[ClusterView]]) -> None:
+    async def _resolve(self, p: FaultExecution, view: Callable[[], Awaitable[ClusterSnapshot]]) -> None:
         """Find the target's nodes; wait a while for them, longer as other faults are on. Raises Unresolved if no node
         fits the target's name.
         """
-        stage, patience = self._stage, Patience(lambda: self._stage.any_on(p))
+        context, patience = self._context, ExtendableDeadline(lambda: self._context.any_on(p))
         p.zone = zone_of(p.fault.target)
         while True:
             with trio.fail_after(HEALED_WITHIN_S):
@@ -130,10 +131,10 @@ class Nemesis:
             if p.zone or of_clients(p.fault.target):
                 return
             try:
-                p.link = link_of(p.fault.target, p.view, stage.rng(p, "target"))
+                p.link = link_of(p.fault.target, p.view, context.rng(p, "target"))
                 if p.link is not None:
                     return
-                p.resolved = resolve(p.fault.target, p.view, stage.rng(p, "target"))
+                p.resolved = resolve(p.fault.target, p.view, context.rng(p, "target"))
                 return
             except Unresolved:
                 if patience.is_over():
@@ -141,10 +142,10 @@ class Nemesis:
             await trio.sleep(POLL_S)
 
     async def _until_true(
-        self, p: Played, parts: Sequence[triggers.Condition], view: Callable[[], Awaitable[ClusterView]]
+        self, p: FaultExecution, parts: Sequence[triggers.Condition], view: Callable[[], Awaitable[ClusterSnapshot]]
     ) -> None:
         """Wait until all parts of the fault's condition are true at once. HarnessError if that takes too long."""
-        stage, fault = self._stage, p.fault
+        context, fault = self._context, p.fault
         p.trigger = {"when": fault.when, "within_s": fault.within_s, "seen": None, "true_ns": None}
         with trio.move_on_after(fault.within_s):
             while True:
@@ -152,12 +153,12 @@ class Nemesis:
                 found = [self._look(part, seen) for part in parts]
                 p.trigger["seen"] = found[0][0] if len(found) == 1 else [what for what, _ in found]
                 if all(true for _, true in found):
-                    p.trigger["true_ns"] = stage.now_ns()
+                    p.trigger["true_ns"] = context.now_ns()
                     return
                 await trio.sleep(triggers.poll_s(parts))
         raise HarnessError(f"{fault.when!r} did not come true within {fault.within_s:g} s")
 
-    def _look(self, part: triggers.Condition, view: ClusterView | None) -> tuple[int | str | None, bool]:
+    def _look(self, part: triggers.Condition, view: ClusterSnapshot | None) -> tuple[int | str | None, bool]:
         """Return what is seen of one part of a condition, and whether that part is true."""
         if isinstance(part, triggers.After):
             other = next(each for each in self.played if each.fault.id == part.fault)
@@ -167,6 +168,6 @@ class Nemesis:
             assert view is not None, "the cluster is looked at for states"
             state = view.states.get(part.id)
             return state, part.holds(state)
-        runtime = self._stage.runtime
+        runtime = self._context.runtime
         seen = triggers.seen_of(part, view, runtime.calls if counts_calls(runtime) else None)
         return seen, part.holds(seen)

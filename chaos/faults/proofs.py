@@ -12,7 +12,7 @@ from typing import Any
 from squall.chaos.faults.words import Json, integer, mapping, number, objects, texts
 from squall.chaos.runtimes.contract import GONE, NodeState, Stream
 
-Proves = Callable[[Json, Mapping[str, Any], Sequence[Any]], str]
+Verify = Callable[[Json, Mapping[str, Any], Sequence[Any]], str]
 """(evidence, parameters, what the fault hit) -> what is missing in the evidence, in words. Empty: nothing is."""
 
 
@@ -44,7 +44,7 @@ def left_as_asked(told: Mapping[str, Any], proof: str) -> bool:
     return bool(told.get(proof) or (proof == CONTROLLED and told.get(ALONE)))
 
 
-def taken_down(proof: str) -> Proves:
+def taken_down(proof: str) -> Verify:
     """Nodes that were taken down and started again. `proof`: what is said of each that was."""
 
     def missing(seen: Json, params: Mapping[str, Any], hit: Sequence[Any]) -> str:
@@ -214,7 +214,7 @@ def flapped(seen: Json, params: Mapping[str, Any], hit: Sequence[Any]) -> str:
     return "" if whole and texts(seen.get("links")) else "not every link answered at the end"
 
 
-def compared(*told: str) -> Proves:
+def compared(*told: str) -> Verify:
     """Links that were measured before, during and after. `told`: the numbers that its proof names beside."""
 
     def missing(seen: Json, params: Mapping[str, Any], hit: Sequence[Any]) -> str:
@@ -353,7 +353,7 @@ def bent(seen: Json, params: Mapping[str, Any], hit: Sequence[Any]) -> str:
     return "" if whole else "a node's trace shows another order in between"
 
 
-def slowed(tolerance: float) -> Proves:
+def slowed(tolerance: float) -> Verify:
     """Return the check that each node was held, and ran for no more than its share of the time plus `tolerance`."""
 
     def missing(seen: Json, params: Mapping[str, Any], hit: Sequence[Any]) -> str:

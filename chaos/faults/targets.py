@@ -36,7 +36,7 @@ CLIENT_TARGETS = ("producer", "reader", MEMBER)
 
 
 @dataclass(frozen=True, slots=True)
-class ClusterView:
+class ClusterSnapshot:
     """The answer of Metadata: the plan's broker ids, the active controller (-1: unknown), and each partition's leader
     and ISR.
     """
@@ -248,7 +248,7 @@ def zone_of(target: str) -> str:
     return zone_name(int(argument)) if kind == ZONE_TARGET else ""
 
 
-def link_of(target: str, view: ClusterView, rng: Random) -> Link | None:
+def link_of(target: str, view: ClusterSnapshot, rng: Random) -> Link | None:
     """The link that `target` names now. None if it names none. Raises Unresolved."""
     if not target.startswith(f"{LINK_TARGET}:"):
         return None
@@ -260,7 +260,7 @@ def link_of(target: str, view: ClusterView, rng: Random) -> Link | None:
     return Link(named[0], hit)
 
 
-def resolve(target: str, view: ClusterView, rng: Random) -> tuple[int, ...]:
+def resolve(target: str, view: ClusterSnapshot, rng: Random) -> tuple[int, ...]:
     """Broker ids that `target` names now, sorted. Raises Unresolved."""
     kind, argument = check_target("target", target)
     but = _split(target)[1]
@@ -287,7 +287,7 @@ def resolve(target: str, view: ClusterView, rng: Random) -> tuple[int, ...]:
     return _replicas(kind, argument, view, avoided, rng)
 
 
-def _coordinator(wanted: str, view: ClusterView, avoided: Sequence[int], rng: Random) -> int:
+def _coordinator(wanted: str, view: ClusterSnapshot, avoided: Sequence[int], rng: Random) -> int:
     known = {each: node for each, node in sorted(view.coordinators.items()) if each == wanted or not wanted}
     free = {each: node for each, node in known.items() if node in view.nodes and node not in avoided}
     if not free:
@@ -297,7 +297,7 @@ def _coordinator(wanted: str, view: ClusterView, avoided: Sequence[int], rng: Ra
     return free[rng.choice(list(free))]
 
 
-def _replicas(kind: str, argument: str, view: ClusterView, avoided: Sequence[int], rng: Random) -> tuple[int, ...]:
+def _replicas(kind: str, argument: str, view: ClusterSnapshot, avoided: Sequence[int], rng: Random) -> tuple[int, ...]:
     meant = (argument,) if argument else view.places or view.leaders
     partitions = sorted(each for each in view.leaders if each in meant)
     if not partitions:
@@ -327,7 +327,7 @@ def _replicas(kind: str, argument: str, view: ClusterView, avoided: Sequence[int
     return tuple(sorted(named)) if kind == "followers" else (rng.choice(named),)
 
 
-def _named(kind: str, partition: str, view: ClusterView) -> list[int]:
+def _named(kind: str, partition: str, view: ClusterSnapshot) -> list[int]:
     """Brokers of a partition that a kind of target may be."""
     leader = view.leaders[partition]
     match kind:

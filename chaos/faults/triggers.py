@@ -250,7 +250,7 @@ def _beyond(parts: Sequence[Condition], scope: PlanScope) -> list[str]:
 
 
 def seen_of(condition: Compared, view: Any, calls: Callable[[int, CrashOp], int] | None) -> int:
-    """The number to compare: read from a `squall.chaos.faults.targets.ClusterView`, or the count of a broker's
+    """The number to compare: read from a `squall.chaos.faults.targets.ClusterSnapshot`, or the count of a broker's
     calls.
     """
     match condition.subject:

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
-from squall.chaos.faults.kind import TRAFFIC, Fault, FaultError, Kind, Trait
+from squall.chaos.faults.kind import TRAFFIC, Fault, FaultError, FaultKind, Trait
 from squall.chaos.faults.kinds import KINDS
 from squall.chaos.faults.targets import (
     CLIENT_TARGETS,
@@ -46,7 +46,7 @@ def unknown_kind(name: str) -> str:
     return did_you_mean(name, KINDS)
 
 
-def kind_of(here: str, action: str) -> Kind:
+def kind_of(here: str, action: str) -> FaultKind:
     """The kind of that name. Raises FaultError if there is none."""
     kind = KINDS.get(action)
     if kind is None:
@@ -60,7 +60,7 @@ def make_fault(
     """A checked fault with its parameters' defaults filled in. FaultError says all that is wrong, a line each."""
     here = f"fault {fault_id} ({action})"
     wrong: list[str] = []
-    kind: Kind | None = None
+    kind: FaultKind | None = None
     with _into(wrong):
         kind = kind_of(f"fault {fault_id}", action)
         kind.duration_s.check(f"{here}: duration_s", duration_s)
@@ -93,7 +93,7 @@ def _into(wrong: list[str]) -> Iterator[None]:
         wrong += str(error).splitlines()
 
 
-def _params(here: str, kind: Kind, given: Mapping[str, Any], wrong: list[str]) -> dict[str, Any]:
+def _params(here: str, kind: FaultKind, given: Mapping[str, Any], wrong: list[str]) -> dict[str, Any]:
     """The parameters with their defaults; what is wrong with some goes into `wrong`."""
     for name in given:
         if name not in kind.params:
@@ -105,7 +105,7 @@ def _params(here: str, kind: Kind, given: Mapping[str, Any], wrong: list[str]) -
     return checked
 
 
-def _mismatched(here: str, kind: Kind, target: str) -> list[str]:
+def _mismatched(here: str, kind: FaultKind, target: str) -> list[str]:
     """Faults of clients hit clients, all others nodes."""
     of_client = Trait.OF_CLIENTS in kind.traits
     of_member = Trait.NEEDS_MEMBERS in kind.traits
@@ -115,7 +115,7 @@ def _mismatched(here: str, kind: Kind, target: str) -> list[str]:
     return [f"{here}: target {target!r}: one of {', '.join(others if of_client else NODE_TARGETS)}"]
 
 
-def _of_zone_or_link(here: str, kind: Kind, target: str, params: Mapping[str, Any]) -> dict[str, Any]:
+def _of_zone_or_link(here: str, kind: FaultKind, target: str, params: Mapping[str, Any]) -> dict[str, Any]:
     """Parameters of a fault that targets a client zone or one link: only faults of links may. Raises FaultError for any
     other fault.
     """

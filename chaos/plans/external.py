@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from squall.chaos.faults.kind import Fault, FaultError, Kind, Trait
+from squall.chaos.faults.kind import Fault, FaultError, FaultKind, Trait
 from squall.chaos.faults.kinds import KINDS
 
 WORLD = "external"
@@ -40,7 +40,7 @@ def drawn_kinds(compose: str, client: str) -> tuple[str, ...]:
     return (*reversed(others), *(sorted(signalled) if compose else ()))
 
 
-def _reached(kind: Kind, client: str) -> bool:
+def _reached(kind: FaultKind, client: str) -> bool:
     return client == "squall" or Trait.OF_LINKS not in kind.traits
 
 

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from squall.chaos.draws import rng_for
-from squall.chaos.faults.kind import HOLDING, Fault, LandingGround, Site, Trait
+from squall.chaos.faults.kind import HOLDING, ClusterTraits, Fault, FaultPlacement, Trait
 from squall.chaos.plans.schedule import of_one_broker
 
 NEEDING = HOLDING | {Trait.NEEDS_NODE}
@@ -19,11 +19,11 @@ COMES_BACK_S = 1.0
 """How much longer than planned a node may take to come back: its start waits for a quorum."""
 
 
-def landing(seed: int, faults: Sequence[Fault], ground: LandingGround) -> tuple[Fault, ...]:
+def landing(seed: int, faults: Sequence[Fault], ground: ClusterTraits) -> tuple[Fault, ...]:
     """The same faults, each with a target that it can hit. Faults for which no node is left are dropped."""
-    site = Site(seed, ground, faults)
+    site = FaultPlacement(seed, ground, faults)
     reached = [of_one_broker(fault) if ground.nodes == 1 else fault for fault in faults]
-    return _apart(seed, [fault.kind.lands(fault, site) for fault in reached], ground.nodes)
+    return _apart(seed, [fault.kind.retarget(fault, site) for fault in reached], ground.nodes)
 
 
 def _apart(seed: int, faults: list[Fault], nodes: int) -> tuple[Fault, ...]:

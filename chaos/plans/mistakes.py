@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import Any
 
 from squall.chaos.faults import triggers
-from squall.chaos.faults.kind import OUR_WORLDS, Fault, FaultError, Setting, Trait
+from squall.chaos.faults.kind import OUR_WORLDS, Fault, FaultError, PlanTraits, Trait
 from squall.chaos.faults.kinds import KINDS
 from squall.chaos.faults.targets import Clients, Coordinated, check_clients, check_feasible, check_target
 from squall.chaos.faults.vocabulary import make_fault
@@ -259,7 +259,7 @@ def _impossible(plan: PlanParts, fault: Fault) -> Iterable[str]:
         yield f"{here}: not possible in runtime {plan.runtime!r}: use {where}{why}"
     nodes, replicas = plan.cluster.nodes, plan.workload.replication_factor
     traffic = plan.workload.traffic()
-    setting = Setting(
+    setting = PlanTraits(
         plan.runtime,
         plan.target,
         nodes,

@@ -17,8 +17,8 @@ from pydantic import BaseModel, ValidationError, ValidationInfo, model_validator
 
 from squall.chaos.faults.kind import Fault, FaultError, Trait
 from squall.chaos.faults.kinds import KINDS
-from squall.chaos.faults.pace import longer_s
 from squall.chaos.faults.targets import Coordinated, check_target
+from squall.chaos.faults.timeouts import longer_s
 from squall.chaos.faults.vocabulary import kind_of
 from squall.chaos.nearest import nearest
 from squall.chaos.plans.external import drawn_kinds, for_others

@@ -10,7 +10,7 @@ from itertools import islice
 from random import Random
 
 from squall.chaos.draws import rng_for
-from squall.chaos.faults.kind import Fault, FaultError, Kind, Trait
+from squall.chaos.faults.kind import Fault, FaultError, FaultKind, Trait
 from squall.chaos.faults.kinds import KINDS
 from squall.chaos.faults.targets import Coordinated
 from squall.chaos.faults.vocabulary import make_fault, unknown_kind
@@ -150,7 +150,7 @@ def in_a_zone(seed: int, fault: Fault, zones: int) -> Fault:
     return replace(fault, target=f"zone:{rng.randint(1, zones)}", params=fault.kind.of_clients(fault.params))
 
 
-def _draw(fault_id: int, at_s: float, duration_s: float, kind: Kind, rng: Random) -> Fault:
+def _draw(fault_id: int, at_s: float, duration_s: float, kind: FaultKind, rng: Random) -> Fault:
     target = rng.choice(("leader", "leader", "controller", "random"))
     params = kind.draw.params(rng)
     if kind.draw.target is not None:

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from functools import cache
 
 from squall.chaos.errors import HarnessError
-from squall.chaos.faults.kind import RUNTIMES, Kind, Trait
+from squall.chaos.faults.kind import RUNTIMES, FaultKind, Trait
 from squall.chaos.faults.kinds import KINDS
 
 BEGIN, END = "<!-- made by ./squall faults --markdown -->", "<!-- end -->"
@@ -62,7 +62,7 @@ BOOTSTRAP = Need("--bootstrap HOST:PORT", _nothing)
 COMPOSE = Need("--compose FILE", _nothing)
 
 
-def possible(kind: Kind, runtime: str) -> str:
+def possible(kind: FaultKind, runtime: str) -> str:
     """Return "yes" if the runtime can play the kind, a few words if it can do so only in part, or "" if it cannot."""
     if runtime not in kind.worlds:
         return ""
@@ -71,7 +71,7 @@ def possible(kind: Kind, runtime: str) -> str:
     return "clients' side" if runtime == "external" and Trait.OF_LINKS in kind.traits else "yes"
 
 
-def needs(kind: Kind, runtime: str) -> tuple[Need, ...]:
+def needs(kind: FaultKind, runtime: str) -> tuple[Need, ...]:
     """The needs of a kind that this runtime can play."""
     proxies = (TOXIPROXY,) if Trait.OF_LINKS in kind.traits else ()
     match runtime:
@@ -89,7 +89,7 @@ def missing(found: Iterable[Need]) -> tuple[str, ...]:
     return tuple(lack for need in found if (lack := need.lacking()))
 
 
-def everything() -> Mapping[str, Kind]:
+def everything() -> Mapping[str, FaultKind]:
     """The registry."""
     return KINDS
 

@@ -13,7 +13,7 @@ from math import inf
 from typing import Any
 
 from squall.chaos.draws import rng_for
-from squall.chaos.faults.kind import HOLDING, Fault, FaultError, Kind, LandingGround, Params, Trait
+from squall.chaos.faults.kind import HOLDING, ClusterTraits, Fault, FaultError, FaultKind, Params, Trait
 from squall.chaos.faults.kinds import KINDS as ALL
 from squall.chaos.faults.targets import Coordinated, minority_size
 from squall.chaos.faults.vocabulary import make_fault
@@ -97,7 +97,7 @@ def _drawn(seed: int, time_s: float | None, scenario: type[Scenario]) -> dict[st
     flushes = load.topic_settings.get("flush.messages") == "1"
     closes_after = _closes_after(load.topic_settings, table)
     faults = landing(
-        seed, aimed, LandingGround(nodes, replicas, flushes, traffic.rate, traffic.acks, places, closes_after)
+        seed, aimed, ClusterTraits(nodes, replicas, flushes, traffic.rate, traffic.acks, places, closes_after)
     )
     # A zombie's successor that crashes with all others would prove nothing of the zombie.
     grouped = bool(traffic.members) and Trait.NEEDS_TRANSACTIONS not in traits
@@ -231,7 +231,7 @@ def _of_transactions(seed: int, scenario: type[Scenario]) -> tuple[str, ...]:
     return found if found and rng_for(seed, "swarm", "zombies").random() < NEWER_SHARE else ()
 
 
-def _has_links(kind: Kind, nodes: int) -> bool:
+def _has_links(kind: FaultKind, nodes: int) -> bool:
     """Return whether the cluster has enough brokers for the kind's default parameters."""
     return kind.needs_nodes(kind.defaults) <= nodes
 

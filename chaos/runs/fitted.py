@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import trio
 
-from squall.chaos.faults.pace import PROBE_AT_MOST_S, longer_s, probe_timeout_s
+from squall.chaos.faults.timeouts import PROBE_AT_MOST_S, longer_s, probe_timeout_s
 from squall.chaos.plans.plan import Plan, proven_here, write_plan
 from squall.chaos.runs.papers import Papers
 from squall.chaos.runtimes.contract import Link, Runtime

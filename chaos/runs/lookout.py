@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 import trio
 
-from squall.chaos.faults.targets import ClusterView
+from squall.chaos.faults.targets import ClusterSnapshot
 
 AGAIN_S = 0.05
 """Between a broker's answer and the next question to it."""
@@ -30,7 +30,7 @@ class Answer(NamedTuple):
     if it is known.
     """
 
-    view: ClusterView
+    view: ClusterSnapshot
     epochs: dict[str, int]
     term: int = -1
 
@@ -40,7 +40,9 @@ Ask = Callable[[], Awaitable[Answer | None]]
 
 
 @asynccontextmanager
-async def lookout(asks: Sequence[Ask], again_s: float = AGAIN_S) -> AsyncIterator[Callable[[], Awaitable[ClusterView]]]:
+async def lookout(
+    asks: Sequence[Ask], again_s: float = AGAIN_S
+) -> AsyncIterator[Callable[[], Awaitable[ClusterSnapshot]]]:
     """Keep asking all brokers. Yields a call that returns what they say by now; it waits until one of them answers."""
     answers: dict[int, tuple[float, Answer]] = {}
     began = trio.current_time()
@@ -52,7 +54,7 @@ async def lookout(asks: Sequence[Ask], again_s: float = AGAIN_S) -> AsyncIterato
                 answers[number] = (asked, answer)
             await trio.sleep(again_s)
 
-    async def view() -> ClusterView:
+    async def view() -> ClusterSnapshot:
         while True:
             now = trio.current_time()
             fresh = [answer for _, (at, answer) in sorted(answers.items()) if now - at <= FRESH_S]
@@ -67,7 +69,7 @@ async def lookout(asks: Sequence[Ask], again_s: float = AGAIN_S) -> AsyncIterato
         nursery.cancel_scope.cancel()
 
 
-def merged(answers: Sequence[Answer]) -> ClusterView:
+def merged(answers: Sequence[Answer]) -> ClusterSnapshot:
     """One view of several: of each partition the answers with its newest leader epoch, of these the most frequent."""
     places = sorted({place for answer in answers for place in answer.view.leaders})
     leaders: dict[str, int] = {}
@@ -87,10 +89,10 @@ def merged(answers: Sequence[Answer]) -> ClusterView:
     controller = Counter(known).most_common(1)[0][0] if known else -1
     coordinators, states = _coordinated([answer.view for answer in answers])
     first = answers[0].view
-    return ClusterView(first.nodes, controller, leaders, isr, replicas, coordinators, states, first.places)
+    return ClusterSnapshot(first.nodes, controller, leaders, isr, replicas, coordinators, states, first.places)
 
 
-def _coordinated(views: Sequence[ClusterView]) -> tuple[dict[str, int], dict[str, str]]:
+def _coordinated(views: Sequence[ClusterSnapshot]) -> tuple[dict[str, int], dict[str, str]]:
     """Of each transactional id and group the coordinator that most brokers name, and the state that this one tells.
 
     A coordinator that was deposed may answer with an old state: it counts only if it agrees with most brokers.

@@ -18,7 +18,7 @@ from prometheus_client.core import (
 from prometheus_client.openmetrics.exposition import CONTENT_TYPE_LATEST, generate_latest
 from prometheus_client.registry import Collector
 
-from squall.chaos.faults.stage import Played
+from squall.chaos.faults.context import FaultExecution
 from squall.chaos.runs.sight import Phase, Sight
 from squall.workloads.counters import LATENCY_BOUNDS_S, Counters, Latencies
 
@@ -114,7 +114,7 @@ def _faults(sight: Sight) -> Iterator[Metric]:
     yield _seconds("squall_next_fault", "Until the next fault is due.", max(0.0, coming[0].in_s) if coming else None)
 
 
-def _state(played: Played) -> str:
+def _state(played: FaultExecution) -> str:
     if played.ended is not None:
         return LANDED if played.landed else NOT_LANDED
     return WAITING if played.began is None else UNDER_WAY

@@ -13,7 +13,7 @@ import trio
 from squall.broker.env import Env
 from squall.broker.protocol.errors import ErrorCode, name_of
 from squall.chaos.errors import HarnessError
-from squall.chaos.faults.targets import ClusterView
+from squall.chaos.faults.targets import ClusterSnapshot
 from squall.chaos.runs.lookout import AGAIN_S, SOON_S, Answer, Ask, lookout
 from squall.chaos.runs.polled import Tell, keep_polled
 from squall.workloads.client import admin
@@ -64,7 +64,7 @@ class Observer:
 
     `ask_quorum`: the cluster's Metadata does not tell who the active controller is. `coordinated`: transactional ids
     and groups whose coordinators are asked for as well. `described`: those of which a lookout also asks for the state.
-    `groups`: which of all these names are groups. `places`: as `ClusterView.places`.
+    `groups`: which of all these names are groups. `places`: as `ClusterSnapshot.places`.
     """
 
     def __init__(
@@ -162,7 +162,7 @@ class Observer:
                         await trio.sleep(_PAUSE_S)
         return found
 
-    async def view(self) -> ClusterView:
+    async def view(self) -> ClusterSnapshot:
         """Leaders, ISRs and the controller as some broker sees them. Tries until it has an answer."""
         while True:
             try:
@@ -174,7 +174,7 @@ class Observer:
                 await trio.sleep(_PAUSE_S)
 
     @asynccontextmanager
-    async def lookout(self) -> AsyncIterator[Callable[[], Awaitable[ClusterView]]]:
+    async def lookout(self) -> AsyncIterator[Callable[[], Awaitable[ClusterSnapshot]]]:
         """Keep asking all bootstrap servers, as `squall.chaos.runs.lookout.lookout`: one that does not answer delays
         nothing.
         """
@@ -237,7 +237,7 @@ class Observer:
         except (RequestFailed, UnsupportedApi):
             return -1
 
-    def _read(self, answer: Any) -> ClusterView:
+    def _read(self, answer: Any) -> ClusterSnapshot:
         self.cluster_id = answer.cluster_id or self.cluster_id
         leaders: dict[str, int] = {}
         isr: dict[str, tuple[int, ...]] = {}
@@ -250,10 +250,10 @@ class Observer:
                 leaders[name] = p.leader_id
                 isr[name] = tuple(p.isr_nodes)
                 replicas[name] = tuple(p.replica_nodes)
-        return ClusterView(self._nodes, answer.controller_id, leaders, isr, replicas, places=self._places)
+        return ClusterSnapshot(self._nodes, answer.controller_id, leaders, isr, replicas, places=self._places)
 
     async def converged(
-        self, topics: Sequence[str], timeout_s: float, seen: Callable[[], Awaitable[ClusterView]] | None = None
+        self, topics: Sequence[str], timeout_s: float, seen: Callable[[], Awaitable[ClusterSnapshot]] | None = None
     ) -> dict[str, Any]:
         """Wait until every partition has a leader and a full ISR. What was seen: ok, took_s, and what lacks.
 
@@ -270,7 +270,7 @@ class Observer:
         return {"ok": not lacking, "took_s": round(trio.current_time() - began, 3), "lacking": lacking}
 
 
-def _lacking(view: ClusterView, topics: Sequence[str]) -> dict[str, str]:
+def _lacking(view: ClusterSnapshot, topics: Sequence[str]) -> dict[str, str]:
     """Partitions without a leader or with an ISR that is not full, and topics that nobody knows."""
     lacking = {}
     for name, leader in view.leaders.items():

@@ -19,8 +19,8 @@ from rich.text import Text
 
 from squall.broker.overriding import override
 from squall.chaos import screen
+from squall.chaos.faults.context import FaultExecution
 from squall.chaos.faults.nemesis import Coming
-from squall.chaos.faults.stage import Played
 from squall.chaos.runs.sight import Sight
 
 LINE_EVERY_S, SLOWER = 5.0, 6
@@ -199,7 +199,7 @@ class Progress(Watching):
         return self._then[max(reached, default=0) :]
 
 
-def describe(played: Played) -> str:
+def describe(played: FaultExecution) -> str:
     """A fault in progress."""
     details = " ".join(str(value) for value in played.fault.params.values())
     return f"{played.fault.action} {','.join(map(str, played.hit))} {details}".strip()

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from squall.broker.protocol.timestamps import EARLIEST
-from squall.chaos.faults.targets import ClusterView
+from squall.chaos.faults.targets import ClusterSnapshot
 from squall.workloads.client.admin import list_offsets
 from squall.workloads.client.client import Client
 from squall.workloads.client.cluster import Place
@@ -24,7 +24,7 @@ async def with_records_left(client: Client, behind: Sequence[Behind]) -> list[Be
     return [each for each in behind if starts[each.place].error or starts[each.place].offset < each.goal]
 
 
-def described(reader: Behind, view: ClusterView | None) -> dict[str, Any]:
+def described(reader: Behind, view: ClusterSnapshot | None) -> dict[str, Any]:
     """As run.json has it, with who led its partition."""
     name = name_of(reader.place)
     return {
@@ -43,7 +43,7 @@ def name_of(place: Place) -> str:
     return f"{place[0]}-{place[1]}"
 
 
-def led(view: ClusterView | None, name: str) -> str:
+def led(view: ClusterSnapshot | None, name: str) -> str:
     """The leader and the ISR of a partition, in words."""
     if view is None:
         return "no broker says who leads it"

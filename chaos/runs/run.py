@@ -20,10 +20,10 @@ import trio
 from squall.broker.env import Env, Fs
 from squall.chaos import __version__
 from squall.chaos.errors import HarnessError, said_by
+from squall.chaos.faults.context import FaultExecution, now_ns
 from squall.chaos.faults.kind import Trait
 from squall.chaos.faults.nemesis import Nemesis
-from squall.chaos.faults.stage import Played, now_ns
-from squall.chaos.faults.targets import ClusterView, coordinated_names
+from squall.chaos.faults.targets import ClusterSnapshot, coordinated_names
 from squall.chaos.faults.triggers import described_names
 from squall.chaos.plans import external
 from squall.chaos.plans.operations import of_the_run
@@ -110,7 +110,7 @@ class Run:
     ) -> None:
         self.plan, self.papers, self.runtime, self.progress = plan, papers, runtime, progress
         self._eyes, self._stranger, self._drivers, self._drawn = eyes, stranger, drivers, drawn
-        self._played: list[Played] = []
+        self._played: list[FaultExecution] = []
         self._env = self.env("harness")
         self.info: dict[str, Any] = {
             "schema": 1,
@@ -132,7 +132,7 @@ class Run:
         return env
 
     @property
-    def played(self) -> Sequence[Played]:
+    def played(self) -> Sequence[FaultExecution]:
         """The faults so far, those to come included."""
         return self._played
 
@@ -456,7 +456,7 @@ class Run:
         return [_told(read) for read in reads]
 
 
-def _ends(p: Played, gone: NodeExit) -> bool:
+def _ends(p: FaultExecution, gone: NodeExit) -> bool:
     """Return whether a fault was meant to end this broker: a broker whose disk fails stops."""
     hit = Trait.STOPS_BROKER in p.fault.traits and gone.node in p.resolved
     return hit and p.began is not None and p.began <= gone.t_ns and (p.ended is None or gone.t_ns <= p.ended)
@@ -469,7 +469,7 @@ def _told(read: FinalRead) -> dict[str, Any]:
     return {**told, "missing": missing, "waiting": waiting, "idle_s": round(read.idle_s, 3)}
 
 
-async def _seen_by(observer: Observer) -> ClusterView | None:
+async def _seen_by(observer: Observer) -> ClusterSnapshot | None:
     """Return the leaders, if a broker reports them soon."""
     with trio.move_on_after(ASK_LIMIT_S):
         return await observer.view()

@@ -9,9 +9,9 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
+from squall.chaos.faults.context import FaultExecution
 from squall.chaos.faults.nemesis import Coming
-from squall.chaos.faults.stage import Played
-from squall.chaos.faults.targets import ClusterView
+from squall.chaos.faults.targets import ClusterSnapshot
 from squall.workloads.counters import NAMES, Counters
 
 
@@ -59,13 +59,13 @@ class Sight:
     """Of the workload's clients."""
     final: Counters | None = None
     """Of the final readers."""
-    faults: Sequence[Played] = ()
+    faults: Sequence[FaultExecution] = ()
     """All that are planned."""
     coming: Callable[[], Sequence[Coming]] = tuple
     """Faults that have not begun, the next one first."""
     nodes: Mapping[int, str] = field(default_factory=dict)
     """Broker -> running, paused or down. This and `view` only where somebody wants to see them."""
-    view: ClusterView | None = None
+    view: ClusterSnapshot | None = None
     """Leaders and ISRs, as some broker said last. None: none says."""
     verdict: str | None = None
 
@@ -86,7 +86,7 @@ class Sight:
             return {"final reads": self.final.read}
         return {} if self.load is None else counts_of(self.load)
 
-    def under_way(self) -> list[Played]:
+    def under_way(self) -> list[FaultExecution]:
         """Faults that have begun and not ended."""
         return [played for played in self.faults if played.began is not None and played.ended is None]
 

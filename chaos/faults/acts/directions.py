@@ -22,8 +22,8 @@ from squall.broker.env import Env, Transport
 from squall.broker.protocol.errors import ErrorCode, MalformedFrame
 from squall.broker.protocol.header import decode_response_header, encode_request
 from squall.broker.protocol.schema.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic
-from squall.chaos.faults.pace import POLL_S
-from squall.chaos.faults.stage import Played, Stage
+from squall.chaos.faults.context import FaultContext, FaultExecution
+from squall.chaos.faults.timeouts import POLL_S
 from squall.chaos.runtimes.contract import Cut, Link, Manner, Stream
 from squall.chaos.runtimes.layout import INTERNAL, Address, addresses
 
@@ -72,10 +72,12 @@ class Ways:
     knows no direction.
     """
 
-    def __init__(self, stage: Stage, p: Played, cuts: Sequence[tuple[Link, Cut]], whole: Sequence[Link]) -> None:
-        self._stage, self.found = stage, list[Way]()
-        runtime = stage.runtime
-        if not connects_over(stage.runtime):
+    def __init__(
+        self, context: FaultContext, p: FaultExecution, cuts: Sequence[tuple[Link, Cut]], whole: Sequence[Link]
+    ) -> None:
+        self._context, self.found = context, list[Way]()
+        runtime = context.runtime
+        if not connects_over(context.runtime):
             return
         self._env: Env = runtime.env(f"directions-{p.fault.id}")
         direct = dict(zip(runtime.nodes, addresses(runtime.bootstrap(INTERNAL)), strict=True))
@@ -104,9 +106,9 @@ class Ways:
                 nursery.start_soon(act, way)
 
     async def _open(self, way: Way) -> None:
-        runtime = self._stage.runtime
+        runtime = self._context.runtime
         assert connects_over(runtime), "there are ways"
-        with suppress(OSError, MalformedFrame), trio.move_on_after(self._stage.probe_timeout_s):
+        with suppress(OSError, MalformedFrame), trio.move_on_after(self._context.probe_timeout_s):
             way.connection = await runtime.connect(way.link)
             way.session = (await self._ask(way.target, 0, 0)).session_id
         if way.connection is not None and not way.session:
@@ -120,10 +122,10 @@ class Ways:
         except OSError:
             return
         if way.stream is not Stream.BACK:
-            await trio.sleep(self._stage.probe_timeout_s - PEEK_S)
+            await trio.sleep(self._context.probe_timeout_s - PEEK_S)
             await self._peek(way)
             return
-        with trio.move_on_after(self._stage.probe_timeout_s):
+        with trio.move_on_after(self._context.probe_timeout_s):
             while not way.reached:
                 await self._peek(way)
                 await trio.sleep(POLL_S)

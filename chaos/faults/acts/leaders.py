@@ -11,9 +11,10 @@ from functools import partial
 import trio
 
 from squall.chaos.errors import HarnessError
-from squall.chaos.faults.pace import POLL_S
-from squall.chaos.faults.stage import Patience, Played, Stage
-from squall.chaos.faults.targets import ClusterView, Unresolved, resolve
+from squall.chaos.faults.context import FaultContext, FaultExecution
+from squall.chaos.faults.deadline import ExtendableDeadline
+from squall.chaos.faults.targets import ClusterSnapshot, Unresolved, resolve
+from squall.chaos.faults.timeouts import POLL_S
 from squall.chaos.runtimes.layout import INTERNAL, addresses
 from squall.workloads.client import admin
 from squall.workloads.client.admin import QuorumView
@@ -30,10 +31,10 @@ INSIDE = ClientSettings(
     client_id="squall-nemesis", request_timeout_ms=1000, connect_timeout_ms=1000, control_timeout_ms=1000
 )
 
-Ask = Callable[[Stage, Played, ClusterView], Awaitable[dict[Place, str]]]
+Ask = Callable[[FaultContext, FaultExecution, ClusterSnapshot], Awaitable[dict[Place, str]]]
 
 
-async def change_leaders(stage: Stage, p: Played) -> None:
+async def change_leaders(context: FaultContext, p: FaultExecution) -> None:
     """Ask the controller to elect preferred or unclean leaders, or to move replicas: of one partition that a target
     leads or holds, of all partitions that it holds, or of some to it.
 
@@ -43,22 +44,22 @@ async def change_leaders(stage: Stage, p: Played) -> None:
     leader. The cluster carries on with a move after the fault is over.
     """
     how = str(p.fault.params["how"])
-    stage.begun(p)
-    before, answers = await _accepted(stage, p, how)
-    if stage.left_s(p) <= 0:
-        p.on = stage.now_ns()
+    context.begun(p)
+    before, answers = await _accepted(context, p, how)
+    if context.left_s(p) <= 0:
+        p.on = context.now_ns()
     if how == "move":
-        await _follow(stage, p, [place for place, error in answers.items() if not error])
+        await _follow(context, p, [place for place, error in answers.items() if not error])
     said = {_name(place): error for place, error in answers.items()}
     accepted = any(error in ("", NOT_NEEDED) for error in said.values())
     after, led = before, set[str]()
     while True:  # Look at once: another fault may soon ask for other leaders.
-        after = await stage.cluster.view()
+        after = await context.cluster.view()
         led |= {name for name in said if _is_led(how, name, before, after)}
-        if (left_s := stage.left_s(p)) <= 0:
+        if (left_s := context.left_s(p)) <= 0:
             break
         await trio.sleep(min(POLL_S * 5, left_s))
-    p.ended = stage.now_ns()
+    p.ended = context.now_ns()
     p.evidence = {"answers": said, "before": _seen(before, list(said)), "after": _seen(after, list(said))}
     elects = how in ("preferred", "unclean")
     p.landed = accepted and (_elected(how, said, before, led) if elects else _is_moved(p, list(said), before, after))
@@ -67,48 +68,48 @@ async def change_leaders(stage: Stage, p: Played) -> None:
         p.error = f"the {what} are not those that were asked for" if accepted else "the controller refused"
 
 
-async def _follow(stage: Stage, p: Played, moved: list[Place]) -> None:
+async def _follow(context: FaultContext, p: FaultExecution, moved: list[Place]) -> None:
     """Ask for an election of what was moved. Who leads afterwards is no part of the evidence."""
-    await trio.sleep(max(0.0, stage.left_s(p) / 2))
-    with suppress(RequestFailed), stage.within(max(0.0, stage.left_s(p))):
+    await trio.sleep(max(0.0, context.left_s(p) / 2))
+    with suppress(RequestFailed), context.within(max(0.0, context.left_s(p))):
         if moved:
-            await admin.elect_leaders(stage.cluster.client, moved, timeout_ms=ASK_MS)
+            await admin.elect_leaders(context.cluster.client, moved, timeout_ms=ASK_MS)
 
 
-async def _accepted(stage: Stage, p: Played, how: str) -> tuple[ClusterView, dict[Place, str]]:
+async def _accepted(context: FaultContext, p: FaultExecution, how: str) -> tuple[ClusterSnapshot, dict[Place, str]]:
     """Ask until the controller accepts at least one part, or it is too late. Returns the view before the request,
     and the last answers. Raises Unresolved or HarnessError if the last request could not be made at all.
     """
-    waiting = Patience(lambda: stage.any_on(p))
+    waiting = ExtendableDeadline(lambda: context.any_on(p))
     ask: Ask = _rearrange if how in ("drain", "fill") else _move if how == "move" else partial(_elect, how=how)
-    before: ClusterView | None = None
+    before: ClusterSnapshot | None = None
     while True:
-        before = before or await stage.cluster.view()
+        before = before or await context.cluster.view()
         try:
-            answers = await ask(stage, p, before)
-            if any(error in ("", NOT_NEEDED) for error in answers.values()) or _is_over(stage, p, waiting):
+            answers = await ask(context, p, before)
+            if any(error in ("", NOT_NEEDED) for error in answers.values()) or _is_over(context, p, waiting):
                 return before, answers
             before = None
         except Unresolved:
-            if _is_over(stage, p, waiting):
+            if _is_over(context, p, waiting):
                 raise
             before = None
         except UnsupportedApi as failure:  # A later request would fail as well.
             raise HarnessError(f"{how}: {failure}") from None
         except RequestFailed as failure:
-            if _is_over(stage, p, waiting):
+            if _is_over(context, p, waiting):
                 raise HarnessError(f"{how}: {failure}") from None
             # The cluster may have carried the request out. Repeat the same request and compare with the same earlier
             # view.
         await trio.sleep(AGAIN_S)
 
 
-def _is_over(stage: Stage, p: Played, waiting: Patience) -> bool:
+def _is_over(context: FaultContext, p: FaultExecution, waiting: ExtendableDeadline) -> bool:
     """Return whether it is too late for a further request."""
-    return stage.left_s(p) <= AGAIN_S and waiting.is_over()
+    return context.left_s(p) <= AGAIN_S and waiting.is_over()
 
 
-async def _elect(stage: Stage, p: Played, view: ClusterView, *, how: str) -> dict[Place, str]:
+async def _elect(context: FaultContext, p: FaultExecution, view: ClusterSnapshot, *, how: str) -> dict[Place, str]:
     """Elect leaders of all partitions that the targets hold; if unclean, of all partitions that have no leader."""
     unclean = how == "unclean"
     held = [name for name, replicas in sorted(view.replicas.items()) if set(replicas) & set(p.resolved)]
@@ -117,32 +118,32 @@ async def _elect(stage: Stage, p: Played, view: ClusterView, *, how: str) -> dic
     if not held:
         raise Unresolved("the targets hold no partition")
     return await admin.elect_leaders(
-        stage.cluster.client, [_place(name) for name in held], unclean=unclean, timeout_ms=ASK_MS
+        context.cluster.client, [_place(name) for name in held], unclean=unclean, timeout_ms=ASK_MS
     )
 
 
-async def _move(stage: Stage, p: Played, view: ClusterView) -> dict[Place, str]:
+async def _move(context: FaultContext, p: FaultExecution, view: ClusterSnapshot) -> dict[Place, str]:
     """Move one drawn partition of the targets: to other brokers if there are any, always in another order."""
     held = [name for name, replicas in sorted(view.replicas.items()) if set(replicas) & set(p.resolved)]
     if not held:
         raise Unresolved("the targets hold no partition")
-    rng = stage.rng(p, "move")
+    rng = context.rng(p, "move")
     place = _place(rng.choice(held))
     replicas = list(view.replicas[_name(place)])
     others = sorted(set(view.nodes) - set(replicas))
     wanted = replicas[1:] + [rng.choice(others) if others else replicas[0]]
     if wanted == replicas:
         raise Unresolved(f"{_name(place)} has its only replica on the only broker: it cannot be moved")
-    return await admin.alter_partition_reassignments(stage.cluster.client, {place: wanted}, timeout_ms=ASK_MS)
+    return await admin.alter_partition_reassignments(context.cluster.client, {place: wanted}, timeout_ms=ASK_MS)
 
 
-async def _rearrange(stage: Stage, p: Played, view: ClusterView) -> dict[Place, str]:
+async def _rearrange(context: FaultContext, p: FaultExecution, view: ClusterSnapshot) -> dict[Place, str]:
     """Drain: other brokers take over what the target holds, as before a broker leaves a cluster. Fill: the target takes
     one replica of each partition that it does not hold, as after a broker joins.
     """
     if len(p.resolved) != 1:
         raise HarnessError(f"one broker at a time: {p.fault.target} is {len(p.resolved)}")
-    (node,), rng, moves = p.resolved, stage.rng(p, "move"), {}
+    (node,), rng, moves = p.resolved, context.rng(p, "move"), {}
     for name, replicas in sorted(view.replicas.items()):
         others = sorted(set(view.nodes) - set(replicas))
         if p.fault.params["how"] == "fill" and node in others:
@@ -154,16 +155,16 @@ async def _rearrange(stage: Stage, p: Played, view: ClusterView) -> dict[Place, 
         moves[_place(name)] = [comes if each == leaves else each for each in replicas]
     if not moves:
         raise Unresolved(f"no partition can be moved off node {node}, or to it")
-    return await admin.alter_partition_reassignments(stage.cluster.client, moves, timeout_ms=ASK_MS)
+    return await admin.alter_partition_reassignments(context.cluster.client, moves, timeout_ms=ASK_MS)
 
 
-def _is_led(how: str, name: str, before: ClusterView, seen: ClusterView) -> bool:
+def _is_led(how: str, name: str, before: ClusterSnapshot, seen: ClusterSnapshot) -> bool:
     """Return whether a partition is led as the election asked: by its first replica; if unclean, by any broker."""
     leader = seen.leaders.get(name, -1)
     return leader >= 0 if how == "unclean" else leader in before.replicas.get(name, ())[:1]
 
 
-def _elected(how: str, said: Mapping[str, str], before: ClusterView, led: set[str]) -> bool:
+def _elected(how: str, said: Mapping[str, str], before: ClusterSnapshot, led: set[str]) -> bool:
     """Return whether some partition was led as asked after the answers, and was not before. If the controller says that
     a partition needed no election, it is enough that it was led as asked. Later changes of leader are the business
     of other faults.
@@ -172,7 +173,7 @@ def _elected(how: str, said: Mapping[str, str], before: ClusterView, led: set[st
                if error in ("", NOT_NEEDED) and name in led)  # fmt: skip
 
 
-def _is_moved(p: Played, places: Sequence[str], before: ClusterView, after: ClusterView) -> bool:
+def _is_moved(p: FaultExecution, places: Sequence[str], before: ClusterSnapshot, after: ClusterSnapshot) -> bool:
     """Return whether the replicas are those that the request asked for."""
     how, holds = p.fault.params["how"], [set(p.resolved) <= set(after.replicas.get(name, ())) for name in places]
     if how == "move":
@@ -180,65 +181,67 @@ def _is_moved(p: Played, places: Sequence[str], before: ClusterView, after: Clus
     return all(holds) if how == "fill" else not any(holds)
 
 
-async def resign(stage: Stage, p: Played) -> None:
+async def resign(context: FaultContext, p: FaultExecution) -> None:
     """The active controller, which must be among the targets, gives up the quorum's leadership and keeps running.
 
     Evidence is the quorum's leader and epoch, before and after. The quorum may elect the same controller again.
     """
-    stage.begun(p)
-    env = stage.runtime.env(f"resign-{p.fault.id}")
-    inside = Client(env, addresses(stage.runtime.bootstrap(INTERNAL)), INSIDE)
+    context.begun(p)
+    env = context.runtime.env(f"resign-{p.fault.id}")
+    inside = Client(env, addresses(context.runtime.bootstrap(INTERNAL)), INSIDE)
     trouble: Exception | None = None
     async with trio.open_nursery() as nursery:
         await nursery.start(inside.run)
         try:
-            await _unseat(stage, p, inside)
+            await _unseat(context, p, inside)
         except (HarnessError, Unresolved) as problem:  # Keep the bare error: a nursery would wrap it in a group.
             trouble = problem
         inside.close()
     if trouble is not None:
         raise trouble
-    await stage.rest(p)
-    p.ended = stage.now_ns()
+    await context.rest(p)
+    p.ended = context.now_ns()
     p.landed = True
 
 
-async def _unseat(stage: Stage, p: Played, inside: Client) -> None:
+async def _unseat(context: FaultContext, p: FaultExecution, inside: Client) -> None:
     """Ask the controller to resign until the quorum has a leader in a later epoch, from when on a late fault lasts as
     planned. Raises HarnessError if it gets none while the fault lasts, and for longer while other faults are on.
     """
-    waiting = Patience(lambda: stage.any_on(p))
+    waiting = ExtendableDeadline(lambda: context.any_on(p))
     while True:
-        before = await _controller(stage, p, inside, waiting)
+        before = await _controller(context, p, inside, waiting)
         p.evidence = {"before": _quorum(before)}
-        asked, after = await _successor(stage, p, inside, before, waiting)
+        asked, after = await _successor(context, p, inside, before, waiting)
         if asked:
             break
-        if _is_over(stage, p, waiting):
+        if _is_over(context, p, waiting):
             raise Unresolved("another epoch began before it could be asked")
     p.evidence |= {"asked": asked, "after": _quorum(after)}
-    if stage.left_s(p) <= 0:
-        p.on = stage.now_ns()
+    if context.left_s(p) <= 0:
+        p.on = context.now_ns()
 
 
-async def _controller(stage: Stage, p: Played, inside: Client, waiting: Patience) -> QuorumView:
+async def _controller(
+    context: FaultContext, p: FaultExecution, inside: Client, waiting: ExtendableDeadline
+) -> QuorumView:
     """The quorum under a controller that is among the targets. Another one may have followed since they were found:
     then they are found anew. Raises Unresolved or HarnessError if that takes too long.
     """
     while True:
-        seen = await _answer(stage, p, partial(admin.describe_quorum, inside), waiting)
+        seen = await _answer(context, p, partial(admin.describe_quorum, inside), waiting)
         if seen.leader_id in p.resolved:
             return seen
-        if _is_over(stage, p, waiting):
+        if _is_over(context, p, waiting):
             raise Unresolved(f"node {seen.leader_id} is the active controller")
         await trio.sleep(POLL_S)
-        p.view = await stage.cluster.view()
+        p.view = await context.cluster.view()
         with suppress(Unresolved):  # There may be no controller for a moment.
-            p.resolved = resolve(p.fault.target, p.view, stage.rng(p, "target"))
+            p.resolved = resolve(p.fault.target, p.view, context.rng(p, "target"))
 
 
 async def _successor(
-    stage: Stage, p: Played, inside: Client, before: QuorumView, waiting: Patience
+    context: FaultContext, p: FaultExecution, inside: Client, before: QuorumView, waiting: ExtendableDeadline
 ) -> tuple[int, QuorumView]:
     """Ask for the resignation until a later epoch has a leader. Returns how often this controller was asked."""
     asked = 0
@@ -252,12 +255,15 @@ async def _successor(
         asked += told.epoch == before.epoch  # A request without an answer may have reached nobody.
         return None
 
-    after = await _answer(stage, p, ask, waiting)
+    after = await _answer(context, p, ask, waiting)
     return asked, after
 
 
 async def _answer(
-    stage: Stage, p: Played, ask: Callable[[], Awaitable[QuorumView | None]], waiting: Patience
+    context: FaultContext,
+    p: FaultExecution,
+    ask: Callable[[], Awaitable[QuorumView | None]],
+    waiting: ExtendableDeadline,
 ) -> QuorumView:
     """Ask until there is an answer. Raises HarnessError, with the reason, if none comes in time."""
     while True:
@@ -268,7 +274,7 @@ async def _answer(
             why, found = str(failure), None
         if found is not None:
             return found
-        if _is_over(stage, p, waiting):
+        if _is_over(context, p, waiting):
             raise HarnessError(f"resign: {why}")
         await trio.sleep(POLL_S)
 
@@ -277,7 +283,7 @@ def _quorum(view: QuorumView) -> dict[str, int]:
     return {"controller": view.leader_id, "epoch": view.epoch}
 
 
-def _seen(view: ClusterView, names: Sequence[str]) -> dict[str, object]:
+def _seen(view: ClusterSnapshot, names: Sequence[str]) -> dict[str, object]:
     return {
         name: {"leader": view.leaders.get(name, -1), "replicas": list(view.replicas.get(name, ()))} for name in names
     }

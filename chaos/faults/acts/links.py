@@ -13,11 +13,12 @@ from squall.broker.protocol.apis import ApiKey
 from squall.broker.protocol.errors import ErrorCode
 from squall.chaos.faults.acts.directions import Ways
 from squall.chaos.faults.acts.worse_links import answering
-from squall.chaos.faults.pace import LONGER_S, POLL_S, WHOLE_WITHIN_S
+from squall.chaos.faults.context import FaultContext, FaultExecution
+from squall.chaos.faults.deadline import ExtendableDeadline
 from squall.chaos.faults.proofs import wrong_way
 from squall.chaos.faults.shapes import links_of
-from squall.chaos.faults.stage import Patience, Played, Stage
 from squall.chaos.faults.targets import Unresolved
+from squall.chaos.faults.timeouts import LONGER_S, POLL_S, WHOLE_WITHIN_S
 from squall.chaos.runtimes.contract import Cut, Evidence, FrameAct, Frames, Link, LinkFault, Probe, Stream
 from squall.chaos.runtimes.wire.frames import FETCH, METADATA_FETCH, Traffic
 
@@ -27,28 +28,28 @@ LOOK_S = LAST_LOOK_S - POLL_S
 """Time limit of a probe over a link that is still cut."""
 
 
-async def cut(stage: Stage, p: Played, cuts: Sequence[tuple[Link, Cut]]) -> None:
+async def cut(context: FaultContext, p: FaultExecution, cuts: Sequence[tuple[Link, Cut]]) -> None:
     """Cut links, each in its own manner. Probes over the links must fail during the cut (at its begin, at a drawn
     moment, and shortly before its end) and succeed afterwards.
     """
     links = [link for link, _ in cuts]
     if not links:
         raise Unresolved(f"{p.fault.target} has no such links")
-    whole = await answering(stage, p, links)
+    whole = await answering(context, p, links)
     if not whole:
         raise Unresolved("no link answered before it was cut: what is silent already cannot be seen to be cut")
-    company = {link: stage.company(p, link) for link in whole}
-    with closing(Ways(stage, p, cuts, whole)) as first, closing(Ways(stage, p, cuts, whole)) as second:
-        with stage.proving(links):
+    company = {link: context.company(p, link) for link in whole}
+    with closing(Ways(context, p, cuts, whole)) as first, closing(Ways(context, p, cuts, whole)) as second:
+        with context.proving(links):
             await first.open()
             await second.open()
-        stage.begun(p)
-        await _cut(stage, p, dict(cuts), whole, company, first, second)
+        context.begun(p)
+        await _cut(context, p, dict(cuts), whole, company, first, second)
 
 
 async def _cut(
-    stage: Stage,
-    p: Played,
+    context: FaultContext,
+    p: FaultExecution,
     cuts: Mapping[Link, Cut],
     whole: Sequence[Link],
     company: Mapping[Link, frozenset[int]],
@@ -60,24 +61,24 @@ async def _cut(
     """
     links, name = list(cuts), f"fault-{p.fault.id}"
     try:
-        with stage.proving(links):
-            await stage.put_all(p, name, cuts)
-            during = await _both_looks(stage, links, first, stage.probe_timeout_s)
+        with context.proving(links):
+            await context.put_all(p, name, cuts)
+            during = await _both_looks(context, links, first, context.probe_timeout_s)
         # One that has gone meanwhile did not silence a link that answered before.
-        alone = [link for link in whole if stage.company(p, link) <= company[link]]
-        stage.check_landed(p, stage.now_ns())
-        middle = await _in_the_middle(stage, p, links, second)
-        await trio.sleep(max(0.0, stage.left_s(p) - LAST_LOOK_S))
-        last, then = list[Probe](), {link: stage.company(p, link) for link in whole}
-        if stage.left_s(p) >= LOOK_S:
-            last = await stage.probes(links, LOOK_S)
+        alone = [link for link in whole if context.company(p, link) <= company[link]]
+        context.check_landed(p, context.now_ns())
+        middle = await _in_the_middle(context, p, links, second)
+        await trio.sleep(max(0.0, context.left_s(p) - LAST_LOOK_S))
+        last, then = list[Probe](), {link: context.company(p, link) for link in whole}
+        if context.left_s(p) >= LOOK_S:
+            last = await context.probes(links, LOOK_S)
             # Those that came as it began may have gone: then it is this one that silences the link still.
-            alone = alone or [link for link in whole if then[link] | stage.company(p, link) <= company[link]]
-        await trio.sleep(max(0.0, stage.left_s(p)))
+            alone = alone or [link for link in whole if then[link] | context.company(p, link) <= company[link]]
+        await trio.sleep(max(0.0, context.left_s(p)))
     finally:
-        await stage.lift_all(name, links)
-        p.ended = stage.now_ns()  # The probes that follow prove that the cut is over.
-    after = await stage.probes_until_ok(p, whole)
+        await context.lift_all(name, links)
+        p.ended = context.now_ns()  # The probes that follow prove that the cut is over.
+    after = await context.probes_until_ok(p, whole)
     p.evidence = {
         "links": [str(link) for link in links],
         "before": [str(link) for link in whole],
@@ -97,12 +98,12 @@ async def _cut(
     p.landed = not p.error
 
 
-async def _both_looks(stage: Stage, links: Sequence[Link], ways: Ways, limit_s: float) -> list[Probe]:
+async def _both_looks(context: FaultContext, links: Sequence[Link], ways: Ways, limit_s: float) -> list[Probe]:
     """Probe the links, and see whether requests pass over them. Returns the probes."""
     found = list[Probe]()
 
     async def probes() -> None:
-        found.extend(await stage.probes(links, limit_s))
+        found.extend(await context.probes(links, limit_s))
 
     async with trio.open_nursery() as nursery:
         nursery.start_soon(probes)
@@ -110,13 +111,13 @@ async def _both_looks(stage: Stage, links: Sequence[Link], ways: Ways, limit_s: 
     return found
 
 
-async def _in_the_middle(stage: Stage, p: Played, links: Sequence[Link], ways: Ways) -> list[Probe]:
+async def _in_the_middle(context: FaultContext, p: FaultExecution, links: Sequence[Link], ways: Ways) -> list[Probe]:
     """Probe the links at a drawn moment between the first look and the last one; not if that leaves no time for it."""
-    free_s = stage.left_s(p) - LAST_LOOK_S - max(LOOK_S, 2 * stage.probe_timeout_s if ways.found else 0.0)
+    free_s = context.left_s(p) - LAST_LOOK_S - max(LOOK_S, 2 * context.probe_timeout_s if ways.found else 0.0)
     if free_s <= 0:
         return []
-    await trio.sleep(free_s * stage.rng(p, "middle").random())
-    return await _both_looks(stage, links, ways, LOOK_S)
+    await trio.sleep(free_s * context.rng(p, "middle").random())
+    return await _both_looks(context, links, ways, LOOK_S)
 
 
 def frames(params: Mapping[str, Any]) -> Frames:
@@ -137,21 +138,21 @@ def frames(params: Mapping[str, Any]) -> Frames:
     )
 
 
-async def count(stage: Stage, p: Played, links: Sequence[Link], fault: LinkFault) -> None:
+async def count(context: FaultContext, p: FaultExecution, links: Sequence[Link], fault: LinkFault) -> None:
     """Play a fault whose evidence is the number of its strikes. One that has met nothing by its end stays once more as
     long, but at most `LONGER_S`: now and then nobody asks for a while.
     """
     name = f"fault-{p.fault.id}"
     if not links:
         raise Unresolved(f"{p.fault.target} has no such links")
-    stage.begun(p)
-    for wait in (partial(stage.rest, p), partial(trio.sleep, min(p.fault.duration_s, LONGER_S))):
+    context.begun(p)
+    for wait in (partial(context.rest, p), partial(trio.sleep, min(p.fault.duration_s, LONGER_S))):
         try:
-            await stage.put_all(p, name, dict.fromkeys(links, fault))
+            await context.put_all(p, name, dict.fromkeys(links, fault))
             await wait()
         finally:
-            healed = await stage.lift_all(name, links)
-        lifted = stage.now_ns()
+            healed = await context.lift_all(name, links)
+        lifted = context.now_ns()
         hits = [int(str(each.get("hits") or 0)) for each in healed]
         if any(hits):
             break
@@ -171,7 +172,7 @@ def _struck(healed: Evidence) -> list[dict[str, Any]]:
     return [each for each in told if isinstance(each, dict)] if isinstance(told, list) else []
 
 
-async def reset_connections(stage: Stage, p: Played) -> None:
+async def reset_connections(context: FaultContext, p: FaultExecution) -> None:
     """Reset the targets' connections at the beginning, and then at intervals until the end.
 
     The nemesis opens a connection of its own over each link at the beginning; it must be reset with the others. If none
@@ -179,22 +180,22 @@ async def reset_connections(stage: Stage, p: Played) -> None:
     and for longer while other faults are on.
     """
     every_s = float(p.fault.params["every_ms"]) / 1000
-    links = links_of(p.fault.params, p.hit, stage.runtime.links())
+    links = links_of(p.fault.params, p.hit, context.runtime.links())
     if not links:
         raise Unresolved(f"{p.fault.target} has no such links")
-    waiting, patience_s, told = Patience(lambda: stage.any_on(p)), stage.probe_timeout_s, list[Evidence]()
+    waiting, patience_s, told = ExtendableDeadline(lambda: context.any_on(p)), context.probe_timeout_s, list[Evidence]()
     while not told:
-        async with _watched(stage, links, patience_s) as (opened, ended):
+        async with _watched(context, links, patience_s) as (opened, ended):
             if waiting.is_over() or opened:
-                stage.begun(p)
-                told = [await stage.runtime.reset_links(links)]
+                context.begun(p)
+                told = [await context.runtime.reset_links(links)]
         if not told:
             patience_s = min(2 * patience_s, WHOLE_WITHIN_S)
             await trio.sleep(POLL_S)
-    while every_s and stage.left_s(p) > every_s:
+    while every_s and context.left_s(p) > every_s:
         await trio.sleep(every_s)
-        told.append(await stage.runtime.reset_links(links))
-    p.ended = stage.now_ns()
+        told.append(await context.runtime.reset_links(links))
+    p.ended = context.now_ns()
     p.evidence = {
         "links": [str(link) for link in links],
         "resets": told,
@@ -208,7 +209,7 @@ async def reset_connections(stage: Stage, p: Played) -> None:
 
 @asynccontextmanager
 async def _watched(
-    stage: Stage, links: Sequence[Link], patience_s: float
+    context: FaultContext, links: Sequence[Link], patience_s: float
 ) -> AsyncIterator[tuple[set[Link], dict[Link, Probe]]]:
     """While the block runs, one connection stands open over each link that answers in time. Yields the set of those
     links, and a mapping that says, after the block, how each connection ended.
@@ -218,7 +219,7 @@ async def _watched(
     changed = trio.Event()
 
     async def watch(link: Link) -> None:
-        ended[link] = await stage.runtime.ending(link, timeout_s=2 * patience_s, opened=partial(note, link))
+        ended[link] = await context.runtime.ending(link, timeout_s=2 * patience_s, opened=partial(note, link))
         look()
 
     def note(link: Link) -> None:

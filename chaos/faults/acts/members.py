@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import trio
 
-from squall.chaos.faults.pace import POLL_S
-from squall.chaos.faults.stage import Played, Stage
+from squall.chaos.faults.context import FaultContext, FaultExecution
 from squall.chaos.faults.targets import Unresolved, check_target
+from squall.chaos.faults.timeouts import POLL_S
 from squall.workloads.client import admin
 from squall.workloads.client.connection import RequestFailed, UnsupportedApi
 from squall.workloads.control import Handle, InGroup
@@ -17,57 +17,57 @@ MEMBER_WITHIN_S = 15.0
 """Until a client that other faults may have thrown out is a member, and has a process that can crash."""
 
 
-def member_of(stage: Stage, p: Played, *, named: bool) -> Handle:
+def member_of(context: FaultContext, p: FaultExecution, *, named: bool) -> Handle:
     """The member that the fault's target names, or a drawn one: one that has partitions, if any member has some now.
     `named`: one that has an instance id. Raises Unresolved if there is none.
     """
     _, number = check_target("target", p.fault.target)
-    if stage.clients is None:
+    if context.clients is None:
         raise Unresolved("there is no workload")
-    numbers = stage.clients.named if named else range(len(stage.clients.members))
+    numbers = context.clients.named if named else range(len(context.clients.members))
     if not numbers or (number and int(number) not in numbers):
         raise Unresolved(f"there is no member {number}{' with an instance id' if named else ''}")
-    members, random = stage.clients.members, stage.rng(p, "target")
+    members, random = context.clients.members, context.rng(p, "target")
     if number:
         return members[int(number)]
     drawn, owners = members[random.choice(numbers)], [each for each in numbers if members[each].known_as().owns]
     return drawn if drawn.known_as().owns or not owners else members[random.choice(owners)]
 
 
-def name_of(stage: Stage, handle: Handle) -> str:
+def name_of(context: FaultContext, handle: Handle) -> str:
     """The member as a fault's target has it: its number is not that among all readers."""
-    assert stage.clients is not None
-    return f"member {stage.clients.members.index(handle)}"
+    assert context.clients is not None
+    return f"member {context.clients.members.index(handle)}"
 
 
-async def members_of(stage: Stage, group: str) -> frozenset[str] | None:
+async def members_of(context: FaultContext, group: str) -> frozenset[str] | None:
     """Ids of the members that the group's coordinator knows; None: nobody answers that just now."""
     with trio.move_on_after(ASKED_WITHIN_S):
         try:
-            return await admin.group_members(stage.cluster.client, group)
+            return await admin.group_members(context.cluster.client, group)
         except (RequestFailed, UnsupportedApi):
             return None
     return None
 
 
-async def listed(stage: Stage, group: str, member_id: str) -> bool | None:
+async def listed(context: FaultContext, group: str, member_id: str) -> bool | None:
     """Return whether the group's coordinator knows a member of this id. None: no coordinator answers just now."""
-    known = await members_of(stage, group)
+    known = await members_of(context, group)
     return None if known is None else member_id in known
 
 
-async def settled(stage: Stage, handle: Handle, *, at_work: bool = False) -> InGroup:
+async def settled(context: FaultContext, handle: Handle, *, at_work: bool = False) -> InGroup:
     """As whom the client is a member, once its coordinator agrees. at_work: and once it has begun a poll since it was
     asked about, so that it does not stand still. Raises Unresolved if that takes too long.
     """
-    with stage.within(MEMBER_WITHIN_S):
+    with context.within(MEMBER_WITHIN_S):
         while True:
             known, done = handle.known_as(), handle.done
             while at_work and handle.done == done:
-                await stage.sleep(POLL_S)
-            if handle.alive and known.member_id and await listed(stage, known.group, known.member_id):
+                await context.sleep(POLL_S)
+            if handle.alive and known.member_id and await listed(context, known.group, known.member_id):
                 # It may have gone, or have become another one, while its coordinator answered.
                 if handle.alive and handle.known_as() == known:
                     return known
-            await stage.sleep(POLL_S)
-    raise Unresolved(f"{name_of(stage, handle)} is not {'at work ' if at_work else ''}in its group just now")
+            await context.sleep(POLL_S)
+    raise Unresolved(f"{name_of(context, handle)} is not {'at work ' if at_work else ''}in its group just now")

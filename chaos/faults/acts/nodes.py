@@ -14,9 +14,10 @@ from typing import Any
 import trio
 
 from squall.chaos.errors import HarnessError
-from squall.chaos.faults.pace import POLL_S
+from squall.chaos.faults.context import FaultContext, FaultExecution
+from squall.chaos.faults.deadline import ExtendableDeadline
 from squall.chaos.faults.proofs import CONTROLLED, left_as_asked, stayed_down
-from squall.chaos.faults.stage import Patience, Played, Stage
+from squall.chaos.faults.timeouts import POLL_S
 from squall.chaos.runtimes.contract import Evidence, NodeState
 
 Take = Callable[[int], Awaitable[Evidence]]
@@ -26,57 +27,57 @@ down.
 """
 
 
-async def down_and_up(stage: Stage, p: Played, take: Take, proof: str) -> None:
+async def down_and_up(context: FaultContext, p: FaultExecution, take: Take, proof: str) -> None:
     """Take nodes down, and start them at the end. proof: what the evidence of `take` must say.
 
     A node that other faults hold down stays down for longer. This fault checks that the node is down throughout; probes
     at its begin and its end show it.
     """
-    joined = await stage.begin_on_running_nodes(p, joins=NodeState.DOWN)
+    joined = await context.begin_on_running_nodes(p, joins=NodeState.DOWN)
     found: dict[int, dict[str, Any]] = {
-        node: {"node": node, "found": "down", "by": _numbered(stage.holders(p, node, NodeState.DOWN))}
+        node: {"node": node, "found": "down", "by": _numbered(context.holders(p, node, NodeState.DOWN))}
         for node in joined
     }
     own = [node for node in p.resolved if node not in found]
-    with stage.taking_down(p, own):
-        taken = dict(zip(own, await stage.together(take, own), strict=True))
+    with context.taking_down(p, own):
+        taken = dict(zip(own, await context.together(take, own), strict=True))
     if proof == CONTROLLED:
-        p.on = stage.now_ns()  # It is down from now on: how long it takes to leave is its own affair.
+        p.on = context.now_ns()  # It is down from now on: how long it takes to leave is its own affair.
     p.evidence = {"down": [{**taken, **found}[node] for node in p.resolved]}
-    async with stage.up_after_trouble(p):
-        await _hold(stage, p, found)
-    p.evidence["up"] = await stage.up_again(p, p.resolved)
+    async with context.up_after_trouble(p):
+        await _hold(context, p, found)
+    p.evidence["up"] = await context.up_again(p, p.resolved)
     shown = [not each["answered"] if "found" in each else left_as_asked(each, proof) for each in p.evidence["down"]]
     missing = stayed_down(p.evidence, p.resolved)
-    p.landed = all(shown) and stage.came_back(p.evidence["up"]) and not missing
+    p.landed = all(shown) and context.came_back(p.evidence["up"]) and not missing
     if not p.landed:
         p.error = missing if all(shown) and missing else f"no evidence that every node was {proof}"
 
 
-async def _hold(stage: Stage, p: Played, found: Found) -> None:
+async def _hold(context: FaultContext, p: FaultExecution, found: Found) -> None:
     """Wait until the fault is over. Raises HarnessError if a node that was already down comes up before that."""
     if not found:
-        await stage.rest(p, partial(look_down, stage, p))
+        await context.rest(p, partial(look_down, context, p))
         return
-    stage.check_landed(p, stage.now_ns())
-    await _ask(stage, found)
-    await look_down(stage, p)
-    while (left_s := stage.left_s(p)) > 0:
-        _check_down(stage, found)
+    context.check_landed(p, context.now_ns())
+    await _ask(context, found)
+    await look_down(context, p)
+    while (left_s := context.left_s(p)) > 0:
+        _check_down(context, found)
         await trio.sleep(min(POLL_S, left_s))
-    _check_down(stage, found)
-    await _ask(stage, found)
+    _check_down(context, found)
+    await _ask(context, found)
 
 
-async def look_down(stage: Stage, p: Played) -> None:
+async def look_down(context: FaultContext, p: FaultExecution) -> None:
     """Note in the evidence whether the fault's nodes have a process now: none of them may."""
-    p.evidence["middle"] = await stage.activities(p.resolved)
+    p.evidence["middle"] = await context.activities(p.resolved)
 
 
-async def _ask(stage: Stage, found: Found) -> None:
+async def _ask(context: FaultContext, found: Found) -> None:
     """Probe every link to these nodes."""
-    links = [link for link in stage.runtime.links() if link.target in found]
-    for link, probe in zip(links, await stage.probes(links), strict=True):
+    links = [link for link in context.runtime.links() if link.target in found]
+    for link, probe in zip(links, await context.probes(links), strict=True):
         seen = found[link.target]
         seen["asked"] = seen.get("asked", 0) + 1
         seen["answered"] = seen.get("answered", 0) + probe.ok
@@ -86,9 +87,9 @@ def _numbered(faults: Mapping[int, str]) -> dict[str, str]:
     return {str(number): action for number, action in faults.items()}
 
 
-def _check_down(stage: Stage, found: Found) -> None:
+def _check_down(context: FaultContext, found: Found) -> None:
     for node in found:
-        if (state := stage.runtime.state(node)) is not NodeState.DOWN:
+        if (state := context.runtime.state(node)) is not NodeState.DOWN:
             raise HarnessError(f"node {node}, which was down already, was {state.value} before this fault ended")
 
 
@@ -100,48 +101,53 @@ async def _nothing(node: int) -> dict[str, Any]:
 
 
 async def one_by_one(
-    stage: Stage, p: Played, *, before: Look = _nothing, between: Look = _nothing, after: Look = _nothing
+    context: FaultContext,
+    p: FaultExecution,
+    *,
+    before: Look = _nothing,
+    between: Look = _nothing,
+    after: Look = _nothing,
 ) -> None:
     """Take each target down, start it, and wait until every partition is in sync. before, between, after: looks or acts
     while the node still runs, while it is down, and once it runs again. Their answers become part of the node's step.
     """
-    runtime = stage.runtime
+    runtime = context.runtime
     take = runtime.kill if p.fault.params["how"] == "kill" else runtime.stop_node
     proof = "gone" if p.fault.params["how"] == "kill" else CONTROLLED
-    waiting = Patience(lambda: stage.any_on(p))
+    waiting = ExtendableDeadline(lambda: context.any_on(p))
     while any(runtime.state(node) is not NodeState.RUNNING for node in p.resolved) and not waiting.is_over():
         await trio.sleep(POLL_S)
-    await stage.begin_on_running_nodes(p)
+    await context.begin_on_running_nodes(p)
     steps: list[dict[str, Any]] = []
     p.evidence = {"steps": steps}
     for node in p.resolved:
         # This fault restarts one node at a time. A fault that holds another node down starts that node itself.
-        stage.release(p)
-        await _its_turn(stage, p, node)
-        stage.claim(p, [node])
+        context.release(p)
+        await _its_turn(context, p, node)
+        context.claim(p, [node])
         step: dict[str, Any] = {"node": node, **await before(node)}
         # The node starts at once. A fault that wants it down waits, and has it down afterwards.
-        with stage.taking_down(p, [node]):
+        with context.taking_down(p, [node]):
             step |= {"down": await take(node), **await between(node)}
             steps.append(step)
-            step["up"] = await stage.up(node)
+            step["up"] = await context.up(node)
         step |= await after(node)
-        with trio.move_on_after(max(0.0, stage.left_s(p))):
-            await stage.until_in_sync(runtime.nodes)
-            step["in_sync_ns"] = stage.now_ns()
+        with trio.move_on_after(max(0.0, context.left_s(p))):
+            await context.until_in_sync(runtime.nodes)
+            step["in_sync_ns"] = context.now_ns()
         if "in_sync_ns" not in step:
             raise HarnessError(f"node {node} was not in sync again within the {p.fault.duration_s:g} s that all have")
-    p.ended = stage.now_ns()
+    p.ended = context.now_ns()
     p.landed = all(left_as_asked(step["down"], proof) and step["up"].get("ready_ns") for step in steps)
     if not p.landed:
         p.error = f"no evidence that every node was {proof}"
 
 
-async def _its_turn(stage: Stage, p: Played, node: int) -> None:
+async def _its_turn(context: FaultContext, p: FaultExecution, node: int) -> None:
     """Wait until the node runs, if another fault holds it down or is starting it. Raises HarnessError if the time runs
     out first.
     """
-    while stage.is_turning(node) or stage.runtime.state(node) is not NodeState.RUNNING:
-        if stage.left_s(p) <= 0:
-            raise HarnessError(f"node {node} was {stage.runtime.state(node).value} when it was its turn")
+    while context.is_turning(node) or context.runtime.state(node) is not NodeState.RUNNING:
+        if context.left_s(p) <= 0:
+            raise HarnessError(f"node {node} was {context.runtime.state(node).value} when it was its turn")
         await trio.sleep(POLL_S)

@@ -16,8 +16,8 @@ import trio
 from squall.broker.protocol.timestamps import EARLIEST, LATEST
 from squall.broker.protocol.wire import ZERO_UUID
 from squall.chaos.errors import HarnessError
+from squall.chaos.faults.context import FaultContext, FaultExecution
 from squall.chaos.faults.proofs import changed_topics
-from squall.chaos.faults.stage import Played, Stage
 from squall.chaos.faults.targets import Unresolved
 from squall.chaos.runtimes.contract import NodeState
 from squall.workloads.client import admin, topics
@@ -49,31 +49,31 @@ REMOVES = ("retention",)
 Ask = Callable[[], Awaitable[str]]
 
 
-async def change(stage: Stage, p: Played) -> None:
+async def change(context: FaultContext, p: FaultExecution) -> None:
     """One of these, as the parameter `how` says. Evidence is what was asked for and what the cluster answered."""
-    stage.begun(p)
-    desk = None if stage.clients is None else stage.clients.desk
+    context.begun(p)
+    desk = None if context.clients is None else context.clients.desk
     if desk is None:
         raise Unresolved("there is no workload")
     how = str(p.fault.params["how"])
     if how == "churn":
-        await _churn(stage, p, desk)
+        await _churn(context, p, desk)
     elif how == "remake":
         async with _undisturbed(desk, desk.topics[0]):
-            await _remake(stage, p, desk)
+            await _remake(context, p, desk)
     elif how == "partitions":
-        await _grow(stage, p, desk)
+        await _grow(context, p, desk)
     elif how == "delete_records":
-        await _delete_records(stage, p, desk)
+        await _delete_records(context, p, desk)
     else:
-        await _alter(stage, p, desk, how)
-    await trio.sleep(max(0.0, stage.left_s(p)))
-    p.ended = stage.now_ns()
+        await _alter(context, p, desk, how)
+    await trio.sleep(max(0.0, context.left_s(p)))
+    p.ended = context.now_ns()
     p.error = changed_topics(p.evidence, p.fault.params, ()) or None
     p.landed = p.error is None
 
 
-async def _insist(stage: Stage, p: Played, ask: Ask, fine: tuple[str, ...] = ("",)) -> str:
+async def _insist(context: FaultContext, p: FaultExecution, ask: Ask, fine: tuple[str, ...] = ("",)) -> str:
     """Ask until the answer is one of `fine`. Raises HarnessError once patience is over, with the last answer."""
     told = ""
     while True:
@@ -86,7 +86,7 @@ async def _insist(stage: Stage, p: Played, ask: Ask, fine: tuple[str, ...] = (""
         else:
             if told in fine:
                 return told
-        if stage.left_s(p) + PATIENCE_S <= 0:
+        if context.left_s(p) + PATIENCE_S <= 0:
             raise HarnessError(f"the cluster refused: {told}")
         await trio.sleep(AGAIN_S)
 
@@ -94,12 +94,12 @@ async def _insist(stage: Stage, p: Played, ask: Ask, fine: tuple[str, ...] = (""
 # --------------------------------------------------------------------------------------------- topics and partitions
 
 
-async def _churn(stage: Stage, p: Played, desk: Desk) -> None:
+async def _churn(context: FaultContext, p: FaultExecution, desk: Desk) -> None:
     """Make a topic, write to it, delete it, make it again under its name: at least twice. The last one stays.
 
     It is deleted by its id: a request that a broker held meanwhile must not find the next topic of the name.
     """
-    client, like = stage.cluster.client, desk.topics[0]
+    client, like = context.cluster.client, desk.topics[0]
     topic = NewTopic(f"passing-{p.fault.id}", PARTITIONS, like.replication_factor, like.configs)
     places = [(topic.name, index) for index in range(PARTITIONS)]
     process, ids = desk.recorder.process("admin", VERSION, {}), list[bytes]()
@@ -112,36 +112,36 @@ async def _churn(stage: Stage, p: Played, desk: Desk) -> None:
         return await admin.delete_topic(client, ids[-1], ASK_MS)
 
     while True:
-        await _insist(stage, p, make, MADE)
+        await _insist(context, p, make, MADE)
         if like.name in desk.recorder.settings:
             desk.recorder.topic_settings({topic.name: desk.recorder.settings[like.name]})
         for place in places:
             _declare(desk, topic, place)
-        env = stage.runtime.env(f"passing-{p.fault.id}-{len(ids)}")
+        env = context.runtime.env(f"passing-{p.fault.id}-{len(ids)}")
         topic_id, acknowledged = await write_to(env, desk.bootstrap, places, desk.recorder, ids, PATIENCE_S)
         ids.append(topic_id)
         p.evidence["ids"].append(topic_id.hex())
         p.evidence["acknowledged"].append(acknowledged)
         if topic_id == ZERO_UUID:
             raise HarnessError(f"within {PATIENCE_S:g} s nobody told the id and the leaders of topic {topic.name}")
-        if len(ids) > 1 and stage.left_s(p) <= 0:
+        if len(ids) > 1 and context.left_s(p) <= 0:
             return
         desk.recorder.deletes(process, topic.name)
         desk.recorder.flush()
-        await _insist(stage, p, delete, GONE)
+        await _insist(context, p, delete, GONE)
         await trio.sleep(AGAIN_S)
 
 
-async def _remake(stage: Stage, p: Played, desk: Desk) -> None:
+async def _remake(context: FaultContext, p: FaultExecution, desk: Desk) -> None:
     """Delete the first topic of the workload, and make it again under its name.
 
     Its clients crash before, so that the history says which of the two topics each operation was about; the group
     stays, with its offsets, and its next members come once the topic is there again.
     """
-    assert stage.clients is not None
-    client, like, me = stage.cluster.client, desk.topics[0], p.fault.id
+    assert context.clients is not None
+    client, like, me = context.cluster.client, desk.topics[0], p.fault.id
     topic = replace(like, partitions=_count(desk, like))
-    handles = [*stage.clients.producers, *stage.clients.readers]
+    handles = [*context.clients.producers, *context.clients.readers]
     process, crashed, ids = desk.recorder.process("admin", VERSION, {}), list[Handle](), list[bytes]()
 
     async def delete() -> str:
@@ -161,27 +161,27 @@ async def _remake(stage: Stage, p: Played, desk: Desk) -> None:
 
     async def everywhere() -> str:
         # A broker that lags behind would serve the topic that is gone to clients that believe its metadata.
-        for node in stage.runtime.nodes:
-            if stage.runtime.state(node) is not NodeState.DOWN:
+        for node in context.runtime.nodes:
+            if context.runtime.state(node) is not NodeState.DOWN:
                 [seen] = (await admin.metadata(client, [topic.name], node=node)).topics
                 if seen.topic_id != ids[-1]:
                     return f"broker {node} does not know the new topic {topic.name}"
         return ""
 
     client.track([topic.name])
-    await _insist(stage, p, known)
+    await _insist(context, p, known)
     try:
         for handle in handles:
             handle.hold(me)
             if handle.crash(me) is not None:
                 crashed.append(handle)
-        await _insist(stage, p, _at_rest(handles))
+        await _insist(context, p, _at_rest(handles))
         desk.recorder.remakes(process, topic.name, ids[0].hex())
         desk.recorder.flush()
-        await _insist(stage, p, delete, GONE)
-        await _insist(stage, p, make, MADE)
-        await _insist(stage, p, known)
-        await _insist(stage, p, everywhere)
+        await _insist(context, p, delete, GONE)
+        await _insist(context, p, make, MADE)
+        await _insist(context, p, known)
+        await _insist(context, p, everywhere)
     finally:
         for handle in handles:
             handle.replace(me)
@@ -198,24 +198,24 @@ def _at_rest(handles: Sequence[Handle]) -> Ask:
     return ask
 
 
-async def _grow(stage: Stage, p: Played, desk: Desk) -> None:
+async def _grow(context: FaultContext, p: FaultExecution, desk: Desk) -> None:
     """Add a partition to a topic of the workload, and write to it."""
-    client, topic = stage.cluster.client, _drawn(stage, p, desk)
+    client, topic = context.cluster.client, _drawn(context, p, desk)
     async with _undisturbed(desk, topic):
         count = 1 + _count(desk, topic)
-        await _insist(stage, p, lambda: topics.add_partitions(client, topic.name, count, timeout_ms=ASK_MS), GROWN)
+        await _insist(context, p, lambda: topics.add_partitions(client, topic.name, count, timeout_ms=ASK_MS), GROWN)
         place = topic.name, count - 1
         _declare(desk, topic, place)
-    env = stage.runtime.env(f"passing-{p.fault.id}")
+    env = context.runtime.env(f"passing-{p.fault.id}")
     acknowledged = 0
-    while not acknowledged and stage.left_s(p) + PATIENCE_S > 0:
+    while not acknowledged and context.left_s(p) + PATIENCE_S > 0:
         _, acknowledged = await write_to(env, desk.bootstrap, [place], desk.recorder, (), PATIENCE_S)
         await trio.sleep(0.0 if acknowledged else AGAIN_S)
     p.evidence = {"topic": topic.name, "partitions": count, "acknowledged": [acknowledged]}
 
 
-def _drawn(stage: Stage, p: Played, desk: Desk) -> NewTopic:
-    return stage.rng(p, "topic").choice(desk.topics)
+def _drawn(context: FaultContext, p: FaultExecution, desk: Desk) -> NewTopic:
+    return context.rng(p, "topic").choice(desk.topics)
 
 
 def _count(desk: Desk, topic: NewTopic) -> int:
@@ -237,11 +237,11 @@ def _declare(desk: Desk, topic: NewTopic, place: Place) -> None:
 # ------------------------------------------------------------------------------------------------ settings, records
 
 
-async def _alter(stage: Stage, p: Played, desk: Desk, how: str) -> None:
+async def _alter(context: FaultContext, p: FaultExecution, desk: Desk, how: str) -> None:
     """Alter a setting of a topic of the workload, and give it its old value when the fault ends. One fault at a time
     alters the same setting of a topic: a second one waits for its turn, for the first takes its value back.
     """
-    client, topic, name = stage.cluster.client, _drawn(stage, p, desk), SETTINGS[how]
+    client, topic, name = context.cluster.client, _drawn(context, p, desk), SETTINGS[how]
     before, now = topic.configs.get(name), str(int(p.fault.params["value"]))
     process = desk.recorder.process("admin", VERSION, {})
 
@@ -253,7 +253,7 @@ async def _alter(stage: Stage, p: Played, desk: Desk, how: str) -> None:
             parts = [part for place, part in desk.recorder.partitions.items() if place[0] == topic.name]
             lasts_ms = -1 if value is None else int(value)
             ops = [_told(desk, process, how, part, retention_ms=lasts_ms) for part in parts] if how in REMOVES else []
-            await _insist(stage, p, ask)
+            await _insist(context, p, ask)
             for op in ops:
                 desk.recorder.complete(op, Status.OK)
 
@@ -264,32 +264,34 @@ async def _alter(stage: Stage, p: Played, desk: Desk, how: str) -> None:
     async with desk.turns.setdefault((topic.name, name), trio.Lock()):
         await alter(now)
         p.evidence = {"topic": topic.name, "setting": name, "before": before, "value": now, "seen": None}
-        await _insist(stage, p, seen)
-        await trio.sleep(max(0.0, stage.left_s(p)))
+        await _insist(context, p, seen)
+        await trio.sleep(max(0.0, context.left_s(p)))
         await alter(before)
 
 
-async def _delete_records(stage: Stage, p: Played, desk: Desk) -> None:
+async def _delete_records(context: FaultContext, p: FaultExecution, desk: Desk) -> None:
     """Delete the older records of some partitions of the workload: up to an offset that is committed. At the end a
     fresh client asks where their logs begin.
     """
-    rng, process = stage.rng(p, "offsets"), desk.recorder.process("admin", VERSION, {})
+    rng, process = context.rng(p, "offsets"), desk.recorder.process("admin", VERSION, {})
     places = [(topic, index) for topic in desk.topics for index in range(topic.partitions)]
     chosen = rng.sample(places, rng.randint(1, len(places)))
     p.evidence = {"deleted": {}}
     for topic, index in chosen:
         async with _undisturbed(desk, topic):
-            before, low = await _delete_before(stage, p, desk, process, (topic.name, index), rng)
+            before, low = await _delete_before(context, p, desk, process, (topic.name, index), rng)
         p.evidence["deleted"][f"{topic.name}-{index}"] = {"before": before, "low_watermark": low}
-    await trio.sleep(max(0.0, stage.left_s(p)))
+    await trio.sleep(max(0.0, context.left_s(p)))
     wanted = [(topic.name, index) for topic, index in chosen]
-    for (name, index), listed in (await _log_starts(stage, p, desk, wanted)).items():
+    for (name, index), listed in (await _log_starts(context, p, desk, wanted)).items():
         p.evidence["deleted"][f"{name}-{index}"]["log_start"] = listed.offset
 
 
-async def _log_starts(stage: Stage, p: Played, desk: Desk, places: Sequence[Place]) -> dict[Place, admin.Listed]:
+async def _log_starts(
+    context: FaultContext, p: FaultExecution, desk: Desk, places: Sequence[Place]
+) -> dict[Place, admin.Listed]:
     """Have a fresh client ask for the earliest offsets. The history has each question and answer."""
-    env = stage.runtime.env(f"asking-{p.fault.id}")
+    env = context.runtime.env(f"asking-{p.fault.id}")
     async with trio.open_nursery() as nursery:
         client = Client(env, desk.bootstrap, CLIENT_SETTINGS)
         await nursery.start(client.run)
@@ -301,10 +303,10 @@ async def _log_starts(stage: Stage, p: Played, desk: Desk, places: Sequence[Plac
 
 
 async def _delete_before(
-    stage: Stage, p: Played, desk: Desk, process: int, place: Place, rng: Random
+    context: FaultContext, p: FaultExecution, desk: Desk, process: int, place: Place, rng: Random
 ) -> tuple[int, int]:
     """The offset before which records were deleted, and the smallest log start of all replicas."""
-    client, share, found = stage.cluster.client, rng.choice((0.3, 0.7, 1.0)), (-1, -1)
+    client, share, found = context.cluster.client, rng.choice((0.3, 0.7, 1.0)), (-1, -1)
 
     async def ask() -> str:
         nonlocal found
@@ -326,7 +328,7 @@ async def _delete_before(
         found = before, low
         return error
 
-    await _insist(stage, p, ask)
+    await _insist(context, p, ask)
     return found
 
 

@@ -11,9 +11,9 @@ from functools import partial
 from typing import Protocol, TypeGuard
 
 from squall.chaos.errors import HarnessError
-from squall.chaos.faults.pace import POLL_S, whole_within_s
-from squall.chaos.faults.stage import Played, Stage
+from squall.chaos.faults.context import FaultContext, FaultExecution
 from squall.chaos.faults.targets import Unresolved
+from squall.chaos.faults.timeouts import POLL_S, whole_within_s
 from squall.chaos.runtimes.contract import Cut, FrameAct, Frames, Link, LinkFault, Manner, Probe, Stream
 from squall.chaos.runtimes.wire.frames import TRAFFIC, Traffic
 
@@ -38,39 +38,41 @@ def frames_of(cut: Cut, traffic: Traffic) -> Frames:
     return Frames(first, act, count=0, stream=stream, also=tuple(rest))
 
 
-async def cut_traffic(stage: Stage, p: Played, cuts: Sequence[tuple[Link, Cut]], traffic: Traffic) -> None:
+async def cut_traffic(
+    context: FaultContext, p: FaultExecution, cuts: Sequence[tuple[Link, Cut]], traffic: Traffic
+) -> None:
     """Cut one kind of traffic on links between brokers."""
-    if not tells_traffic(stage.runtime):
-        raise HarnessError(f"runtime {stage.runtime.name} cannot be asked for {traffic.value} alone")
+    if not tells_traffic(context.runtime):
+        raise HarnessError(f"runtime {context.runtime.name} cannot be asked for {traffic.value} alone")
     links = [link for link, _ in cuts]
     if not links:
         raise Unresolved(f"{p.fault.target} has no such links")
-    ask = partial(stage.runtime.probe_traffic, traffic=traffic, timeout_s=stage.probe_timeout_s)
+    ask = partial(context.runtime.probe_traffic, traffic=traffic, timeout_s=context.probe_timeout_s)
     name, whole = f"fault-{p.fault.id}", list[Link]()
-    with stage.within(whole_within_s(stage.probe_timeout_s)):
+    with context.within(whole_within_s(context.probe_timeout_s)):
         while not whole:
-            whole = [link for link, probe in zip(links, await stage.each(links, ask), strict=True) if probe.ok]
-            await stage.sleep(0 if whole else POLL_S)
+            whole = [link for link, probe in zip(links, await context.each(links, ask), strict=True) if probe.ok]
+            await context.sleep(0 if whole else POLL_S)
     if not whole:
         raise Unresolved("no link answered before it was cut: what is silent already cannot be seen to be cut")
-    company = {link: stage.company(p, link) for link in whole}
+    company = {link: context.company(p, link) for link in whole}
     faults: dict[Link, LinkFault] = {link: frames_of(how, traffic) for link, how in cuts}
-    stage.begun(p)
+    context.begun(p)
     try:
-        await stage.put_all(p, name, faults)
-        during, other = await stage.each(whole, ask), await stage.probes(whole)
+        await context.put_all(p, name, faults)
+        during, other = await context.each(whole, ask), await context.probes(whole)
         # One that has gone meanwhile did not silence a link that answered before.
-        alone = [link for link in whole if stage.company(p, link) <= company[link]]
+        alone = [link for link in whole if context.company(p, link) <= company[link]]
         middle = list[Probe]()
 
         async def look() -> None:
-            middle[:] = await stage.each(whole, ask)
+            middle[:] = await context.each(whole, ask)
 
-        await stage.rest(p, look)
+        await context.rest(p, look)
     finally:
-        healed = await stage.lift_all(name, links)
-        p.ended = stage.now_ns()
-    after = await stage.probes_until_ok(p, whole, ask)
+        healed = await context.lift_all(name, links)
+        p.ended = context.now_ns()
+    after = await context.probes_until_ok(p, whole, ask)
     p.evidence = {
         "links": [str(link) for link in links],
         "traffic": traffic.value,

@@ -23,10 +23,11 @@ from typing import Any
 import trio
 
 from squall.chaos.errors import HarnessError
-from squall.chaos.faults.pace import POLL_S, whole_within_s
+from squall.chaos.faults.context import FaultContext, FaultExecution
+from squall.chaos.faults.deadline import ExtendableDeadline
 from squall.chaos.faults.shapes import links_of
-from squall.chaos.faults.stage import Patience, Played, Stage
 from squall.chaos.faults.targets import Unresolved
+from squall.chaos.faults.timeouts import POLL_S, whole_within_s
 from squall.chaos.runtimes.contract import Cut, Link, LinkFault, Manner, NodeState, Probe
 
 ANSWER_BYTES = 2_000
@@ -47,7 +48,7 @@ Tell = Callable[[Probe], bool]
 
 
 @dataclass(frozen=True, slots=True)
-class Proof:
+class LinkCheck:
     """Defines how a fault of a link is measured, and which measurements prove it."""
 
     fault: LinkFault
@@ -66,14 +67,14 @@ class Proof:
 
 
 @dataclass(slots=True)
-class Measured:
+class LinkMeasurement:
     """The measurements of one link, each with the fault's company at that moment."""
 
     before: list[tuple[frozenset[int], Probe]] = field(default_factory=list)
     during: list[tuple[frozenset[int], Probe]] = field(default_factory=list)
     after: list[tuple[frozenset[int], Probe]] = field(default_factory=list)
 
-    def proves(self, proof: Proof, *, noise: bool = True) -> bool | None:
+    def proves(self, proof: LinkCheck, *, noise: bool = True) -> bool | None:
         """None: the measurements are not usable. Both sides (before and after) must prove the fault, because noise may
         begin or end with it. One side is enough if company may hide the fault on the other side, or without noise.
         """
@@ -87,7 +88,7 @@ class Measured:
 
 
 def _against(
-    proof: Proof, quiet: Sequence[tuple[frozenset[int], Probe]], during: Sequence[tuple[frozenset[int], Probe]]
+    proof: LinkCheck, quiet: Sequence[tuple[frozenset[int], Probe]], during: Sequence[tuple[frozenset[int], Probe]]
 ) -> bool | None:
     """Return whether the measurements show the fault. Those with it are compared with those without it that were taken
     while the same other faults were on, or more of them. None: there is nothing to compare.
@@ -104,7 +105,7 @@ def _against(
 
 
 def slower(
-    stage: Stage,
+    context: FaultContext,
     fault: LinkFault,
     measure: Timed,
     limit_s: float,
@@ -113,12 +114,12 @@ def slower(
     mean_ms: float = 0.0,
     says: Tell = lambda probe: probe.ok,
     told: Mapping[str, Any] | None = None,
-) -> Proof:
+) -> LinkCheck:
     """Proof of a fault that makes a measurement take longer: by at least `least_ms` each time and by `mean_ms` on
     average. limit_s: how long a measurement may take if nothing else slows the link down. says: whether a measurement
     is usable. Raises HarnessError if the effect is too small to tell from noise.
     """
-    noise_ms, floor_ms = stage.runtime.noise_ms, SURE * least_ms
+    noise_ms, floor_ms = context.runtime.noise_ms, SURE * least_ms
     if floor_ms < noise_ms:
         raise HarnessError(
             f"round trips that take {least_ms:.3g} ms longer cannot be told from those of a busy machine, which may "
@@ -131,7 +132,7 @@ def slower(
         return min(slow) - min(quiet) >= floor_ms and fmean(slow) - min(quiet) >= mean_floor_ms
 
     jittery = least_ms < mean_ms / 2
-    return Proof(
+    return LinkCheck(
         fault,
         lambda link, before_s: measure(link, timeout_s=limit_s + before_s),
         says,
@@ -150,9 +151,9 @@ def ends(
     struck: Tell,
     wrong: str,
     told: Mapping[str, Any],
-) -> Proof:
+) -> LinkCheck:
     """Proof of a fault that ends connections which stay whole without it."""
-    return Proof(
+    return LinkCheck(
         fault,
         # Not longer than before: how long a connection stays open is what is compared.
         lambda link, before_s: measure(link),
@@ -164,24 +165,24 @@ def ends(
     )
 
 
-async def worse(stage: Stage, p: Played, proof: Proof) -> None:
+async def worse(context: FaultContext, p: FaultExecution, proof: LinkCheck) -> None:
     """Put a fault on the targets' links, measure, keep the fault on until its end, take it off, and measure again."""
-    links = _links(stage, p)
+    links = _links(context, p)
     name = f"fault-{p.fault.id}"
-    seen = {link: Measured() for link in links}
-    await _quiet(stage, p, proof, {link: seen[link].before for link in links}, enough=any)
+    seen = {link: LinkMeasurement() for link in links}
+    await _quiet(context, p, proof, {link: seen[link].before for link in links}, enough=any)
     whole = [link for link in links if seen[link].before]
-    stage.begun(p)
+    context.begun(p)
     try:
-        await stage.put_all(p, name, dict.fromkeys(links, proof.fault))
+        await context.put_all(p, name, dict.fromkeys(links, proof.fault))
         before_s = {link: min(probe.round_trip_ms for _, probe in seen[link].before) / 1000 for link in whole}
-        await _while_on(stage, p, proof, {link: seen[link].during for link in whole}, before_s)
-        await stage.rest(p)
+        await _while_on(context, p, proof, {link: seen[link].during for link in whole}, before_s)
+        await context.rest(p)
     finally:
-        await stage.lift_all(name, links)
-        p.ended = stage.now_ns()  # The measurements that follow prove that the fault is over.
-    await _quiet(stage, p, proof, {link: seen[link].after for link in whole}, enough=all)
-    proven = await _compared(stage, p, proof, {link: seen[link] for link in whole})
+        await context.lift_all(name, links)
+        p.ended = context.now_ns()  # The measurements that follow prove that the fault is over.
+    await _quiet(context, p, proof, {link: seen[link].after for link in whole}, enough=all)
+    proven = await _compared(context, p, proof, {link: seen[link] for link in whole})
     p.evidence = {
         "links": [str(link) for link in links],
         **{when: [_shortest(getattr(seen[link], when)) for link in links] for when in ("before", "during", "after")},
@@ -194,87 +195,103 @@ async def worse(stage: Stage, p: Played, proof: Proof) -> None:
         p.error = "no link answered before it began" if not whole else proof.wrong if False in proven else silent
 
 
-async def _compared(stage: Stage, p: Played, proof: Proof, seen: Mapping[Link, Measured]) -> list[bool | None]:
+async def _compared(
+    context: FaultContext, p: FaultExecution, proof: LinkCheck, seen: Mapping[Link, LinkMeasurement]
+) -> list[bool | None]:
     """Return for each link whether it shows the fault. If nothing can be compared, because other faults were on before
     and after but not with it, the links are measured once more after those have ended.
     """
-    waiting = patience(stage, p, list(seen))
+    waiting = patience(context, p, list(seen))
     while True:
-        proven = [each.proves(proof, noise=stage.runtime.noise_ms > 0) for each in seen.values()]
-        alone = {link: each.after for link, each in seen.items() if each.during and not stage.company(p, link)}
+        proven = [each.proves(proof, noise=context.runtime.noise_ms > 0) for each in seen.values()]
+        alone = {link: each.after for link, each in seen.items() if each.during and not context.company(p, link)}
         if set(proven) != {None} or waiting.is_over() or not any(each.during for each in seen.values()):
             return proven
         await trio.sleep(POLL_S)
-        await _sample(stage, p, proof, proof.whole, alone)
+        await _sample(context, p, proof, proof.whole, alone)
 
 
 Samples = Mapping[Link, list[tuple[frozenset[int], Probe]]]
 NOTHING: Mapping[Link, float] = {}
 
 
-def patience(stage: Stage, p: Played, links: Sequence[Link]) -> Patience:
+def patience(context: FaultContext, p: FaultExecution, links: Sequence[Link]) -> ExtendableDeadline:
     """Return how long a fault waits for its links to answer: a link that another fault has silenced cannot be seen to
     fall silent.
     """
-    return Patience(lambda: any(stage.company(p, link) for link in links), whole_within_s(stage.probe_timeout_s))
+    return ExtendableDeadline(
+        lambda: any(context.company(p, link) for link in links), whole_within_s(context.probe_timeout_s)
+    )
 
 
 async def _sample(
-    stage: Stage, p: Played, proof: Proof, tell: Tell, into: Samples, before_s: Mapping[Link, float] = NOTHING
+    context: FaultContext,
+    p: FaultExecution,
+    proof: LinkCheck,
+    tell: Tell,
+    into: Samples,
+    before_s: Mapping[Link, float] = NOTHING,
 ) -> None:
     """Measure each link once, all at the same time. A measurement is kept if it is usable and its company stayed the
     same.
     """
 
     async def one(link: Link) -> Probe:
-        company = stage.company(p, link)
+        company = context.company(p, link)
         probe = await proof.measure(link, before_s.get(link, 0.0))
-        if tell(probe) and stage.company(p, link) == company:
+        if tell(probe) and context.company(p, link) == company:
             into[link].append((company, probe))
         return probe
 
-    await stage.each(list(into), one)
+    await context.each(list(into), one)
 
 
 async def _quiet(
-    stage: Stage, p: Played, proof: Proof, into: Samples, *, enough: Callable[[Sequence[bool]], bool]
+    context: FaultContext,
+    p: FaultExecution,
+    proof: LinkCheck,
+    into: Samples,
+    *,
+    enough: Callable[[Sequence[bool]], bool],
 ) -> None:
     """Measure without the fault. If too few links answer, measure again those whose target runs, for a short while."""
-    waiting = patience(stage, p, list(into))
+    waiting = patience(context, p, list(into))
     while True:
-        await _sample(stage, p, proof, proof.whole, into)
-        running = [link for link in into if stage.runtime.state(link.target) is NodeState.RUNNING]
+        await _sample(context, p, proof, proof.whole, into)
+        running = [link for link in into if context.runtime.state(link.target) is NodeState.RUNNING]
         if enough([bool(into[link]) for link in running]) or waiting.is_over():
             break
         await trio.sleep(POLL_S)
     for _ in range(proof.rounds - 1):
-        await _sample(stage, p, proof, proof.whole, {link: found for link, found in into.items() if found})
+        await _sample(context, p, proof, proof.whole, {link: found for link, found in into.items() if found})
 
 
-async def _while_on(stage: Stage, p: Played, proof: Proof, into: Samples, before_s: Mapping[Link, float]) -> None:
+async def _while_on(
+    context: FaultContext, p: FaultExecution, proof: LinkCheck, into: Samples, before_s: Mapping[Link, float]
+) -> None:
     """Measure with the fault, as soon as it is on, at a drawn moment, and again shortly before its end. If another
     fault cuts a link's measurement short, repeat it as long as this fault lasts.
     """
-    began, took_s = trio.current_time(), stage.left_s(p)
+    began, took_s = trio.current_time(), context.left_s(p)
     with trio.move_on_after(max(0.0, took_s - POLL_S)):  # a link that another fault cuts is not waited for any longer
         for _ in range(proof.rounds):
-            await _sample(stage, p, proof, proof.says, into, before_s)
+            await _sample(context, p, proof, proof.says, into, before_s)
         took_s = trio.current_time() - began
         while silent := {link: found for link, found in into.items() if not found}:
             await trio.sleep(POLL_S)
-            await _sample(stage, p, proof, proof.says, silent, before_s)
-    if (spare_s := stage.left_s(p) - 4 * took_s - POLL_S) > 0:
-        await trio.sleep(spare_s * stage.rng(p, "middle").random())
-        with trio.move_on_after(stage.left_s(p) - POLL_S):
+            await _sample(context, p, proof, proof.says, silent, before_s)
+    if (spare_s := context.left_s(p) - 4 * took_s - POLL_S) > 0:
+        await trio.sleep(spare_s * context.rng(p, "middle").random())
+        with trio.move_on_after(context.left_s(p) - POLL_S):
             for _ in range(proof.rounds):
-                await _sample(stage, p, proof, proof.says, into, before_s)
-    spare_s = stage.left_s(p) - 2 * took_s - POLL_S
+                await _sample(context, p, proof, proof.says, into, before_s)
+    spare_s = context.left_s(p) - 2 * took_s - POLL_S
     if spare_s <= 0:
         return
     await trio.sleep(spare_s)
-    with trio.move_on_after(max(0.0, stage.left_s(p))):
+    with trio.move_on_after(max(0.0, context.left_s(p))):
         for _ in range(proof.rounds):
-            await _sample(stage, p, proof, proof.says, into, before_s)
+            await _sample(context, p, proof, proof.says, into, before_s)
 
 
 def _shortest(samples: Sequence[tuple[frozenset[int], Probe]]) -> Mapping[str, Any]:
@@ -285,31 +302,31 @@ def _shortest(samples: Sequence[tuple[frozenset[int], Probe]]) -> Mapping[str, A
     return {**probe.evidence(), "of": len(samples)}
 
 
-async def cut_in_turns(stage: Stage, p: Played) -> None:
+async def cut_in_turns(context: FaultContext, p: FaultExecution) -> None:
     """Cut and heal the targets' links again and again. Probe them in each state."""
     params = p.fault.params
     down_s, up_s = params["down_ms"] / 1000, params["up_ms"] / 1000
-    links, cut = _links(stage, p), Cut(Manner(params["manner"]))
-    whole = await answering(stage, p, links)
+    links, cut = _links(context, p), Cut(Manner(params["manner"]))
+    whole = await answering(context, p, links)
     if not whole:
         raise Unresolved("no link answered before it began")
     turns: list[dict[str, Any]] = []
-    stage.begun(p)
+    context.begun(p)
     try:
-        while stage.left_s(p) >= down_s:
+        while context.left_s(p) >= down_s:
             name = f"fault-{p.fault.id}-{len(turns)}"
             on = p.on
-            await stage.put_all(p, name, dict.fromkeys(links, cut))
+            await context.put_all(p, name, dict.fromkeys(links, cut))
             p.on = on or p.on  # the whole counts from its first turn
-            answered = await _while_down(stage, whole, down_s)
-            await stage.lift_all(name, links)
-            up = await _for(min(up_s, max(0.0, stage.left_s(p))), stage.probes(whole))
+            answered = await _while_down(context, whole, down_s)
+            await context.lift_all(name, links)
+            up = await _for(min(up_s, max(0.0, context.left_s(p))), context.probes(whole))
             turns.append({"down": answered, "up": _answers(up), "of": len(whole)})
-        await trio.sleep(max(0.0, stage.left_s(p)))
+        await trio.sleep(max(0.0, context.left_s(p)))
     finally:
-        await stage.lift_all(f"fault-{p.fault.id}-{len(turns)}", links)
-        p.ended = stage.now_ns()
-    after = await stage.probes_until_ok(p, whole)
+        await context.lift_all(f"fault-{p.fault.id}-{len(turns)}", links)
+        p.ended = context.now_ns()
+    after = await context.probes_until_ok(p, whole)
     p.evidence = {"links": [str(link) for link in links], "turns": turns, "after": [each.evidence() for each in after]}
     flapped = bool(turns) and not any(turn["down"] for turn in turns) and any(turn["up"] for turn in turns)
     p.landed = flapped and all(probe.ok for probe in after)
@@ -317,23 +334,23 @@ async def cut_in_turns(stage: Stage, p: Played) -> None:
         p.error = "a cut link answered, or a healed one did not"
 
 
-async def answering(stage: Stage, p: Played, links: Sequence[Link]) -> list[Link]:
+async def answering(context: FaultContext, p: FaultExecution, links: Sequence[Link]) -> list[Link]:
     """The links that answer. If none does, wait a while for the first one that does."""
-    waiting = patience(stage, p, links)
+    waiting = patience(context, p, links)
     while True:
-        seen = await stage.probes(links)
-        whole = any(probe.ok for probe in seen) and not stage.is_proving(links)
+        seen = await context.probes(links)
+        whole = any(probe.ok for probe in seen) and not context.is_proving(links)
         if whole or waiting.is_over():
             return [link for link, probe in zip(links, seen, strict=True) if probe.ok]
         await trio.sleep(POLL_S)
 
 
-async def _while_down(stage: Stage, links: Sequence[Link], down_s: float) -> int:
+async def _while_down(context: FaultContext, links: Sequence[Link], down_s: float) -> int:
     """Return how many links answered while they were cut, at the beginning or just before the end of this time."""
-    until, look_s = trio.current_time() + down_s, min(stage.probe_timeout_s, 0.4 * down_s)
-    first = await stage.probes(links, look_s)
+    until, look_s = trio.current_time() + down_s, min(context.probe_timeout_s, 0.4 * down_s)
+    first = await context.probes(links, look_s)
     await trio.sleep_until(until - look_s)
-    last = await _for(look_s, stage.probes(links, look_s))
+    last = await _for(look_s, context.probes(links, look_s))
     return sum(a.ok or b.ok for a, b in zip(first, last, strict=True))
 
 
@@ -349,8 +366,8 @@ def _answers(probes: Sequence[Probe]) -> int:
     return sum(probe.ok for probe in probes)
 
 
-def _links(stage: Stage, p: Played) -> list[Link]:
-    links = links_of(p.fault.params, p.hit, stage.runtime.links())
+def _links(context: FaultContext, p: FaultExecution) -> list[Link]:
+    links = links_of(p.fault.params, p.hit, context.runtime.links())
     if not links:
         raise Unresolved(f"{p.fault.target} has no such links")
     return links

@@ -6,19 +6,19 @@ import pkgutil
 from collections.abc import Mapping
 from importlib import import_module
 
-from squall.chaos.faults.kind import Kind
+from squall.chaos.faults.kind import FaultKind
 
 
-def _found() -> dict[str, Kind]:
+def _found() -> dict[str, FaultKind]:
     """Every module's `KIND`, by name, in order of their places."""
-    kinds: list[Kind] = []
+    kinds: list[FaultKind] = []
     for module in pkgutil.iter_modules(__path__):
-        kind: Kind = import_module(f"{__name__}.{module.name}").KIND
+        kind: FaultKind = import_module(f"{__name__}.{module.name}").KIND
         assert kind.name == module.name, f"{module.name}.py holds {kind.name}"
         kinds.append(kind)
     assert len({kind.place for kind in kinds}) == len(kinds), "two kinds of faults have one place"
     return {kind.name: kind for kind in sorted(kinds, key=lambda kind: kind.place)}
 
 
-KINDS: Mapping[str, Kind] = _found()
+KINDS: Mapping[str, FaultKind] = _found()
 """Every kind of fault, by name."""

@@ -6,27 +6,27 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from squall.chaos.faults import proofs
-from squall.chaos.faults.kind import EVERYWHERE, SIDES, Draw, Kind, Number, Trait
+from squall.chaos.faults.kind import EVERYWHERE, SIDES, DrawRules, FaultKind, Number, Trait
 from squall.chaos.faults.link_faults import MEASURED_BYTES, ON_S, PEERS, both_ends, hit_by, on_clients_side
 from squall.chaos.faults.words import round_trips
 from squall.chaos.runtimes.contract import Bandwidth
 
 if TYPE_CHECKING:
-    from squall.chaos.faults.stage import Played, Stage
+    from squall.chaos.faults.context import FaultContext, FaultExecution
 
 
-async def play(stage: Stage, p: Played) -> None:
+async def play(context: FaultContext, p: FaultExecution) -> None:
     """Limit the bytes a second on the targets' links."""
     from squall.chaos.faults.acts.worse_links import ANSWER_BYTES, slower, worse
 
     rate = int(p.fault.params["kb_per_s"])
     pad = min(MEASURED_BYTES, rate * 300)
-    limit_s = stage.probe_timeout_s + 2 * (pad + ANSWER_BYTES) / (rate * 1000)
-    measure, least_ms = partial(stage.runtime.probe, pad_bytes=pad), pad / (rate * 1.024)
-    await worse(stage, p, slower(stage, Bandwidth(rate), measure, limit_s, least_ms, told={"pad_bytes": pad}))
+    limit_s = context.probe_timeout_s + 2 * (pad + ANSWER_BYTES) / (rate * 1000)
+    measure, least_ms = partial(context.runtime.probe, pad_bytes=pad), pad / (rate * 1.024)
+    await worse(context, p, slower(context, Bandwidth(rate), measure, limit_s, least_ms, told={"pad_bytes": pad}))
 
 
-KIND = Kind(
+KIND = FaultKind(
     name="bandwidth",
     place=10,
     title="limits the kilobytes per second of each connection and direction",
@@ -36,12 +36,12 @@ KIND = Kind(
     traits=frozenset({Trait.OF_LINKS, Trait.SLOWS_LINKS, Trait.MEASURES_LINKS, Trait.OUT_OF_SYNC, Trait.EITHER_END}),
     worlds=EVERYWHERE,
     needs_nodes=both_ends,
-    draw=Draw(params=lambda rng: {"kb_per_s": rng.choice((8, 32, 128)), "side": rng.choice(SIDES)}, swarm="newer"),
+    draw=DrawRules(params=lambda rng: {"kb_per_s": rng.choice((8, 32, 128)), "side": rng.choice(SIDES)}, swarm="newer"),
     of_clients=on_clients_side,
     play=play,
-    proves=proofs.compared("longer_by_ms", "pad_bytes"),
+    verify=proofs.compared("longer_by_ms", "pad_bytes"),
     evidence="a large request takes longer than just before and just after, by as much as the limit implies",
     middle="the same measurement at a drawn moment",
-    tell=round_trips,
-    done=hit_by("bandwidth"),
+    describe_evidence=round_trips,
+    describe_effect=hit_by("bandwidth"),
 )

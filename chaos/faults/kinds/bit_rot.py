@@ -5,40 +5,40 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, cast
 
 from squall.chaos.faults import proofs
-from squall.chaos.faults.kind import Choice, Draw, Kind, Number, Trait
+from squall.chaos.faults.kind import Choice, DrawRules, FaultKind, Number, Trait
 from squall.chaos.faults.targets import Unresolved
 from squall.chaos.faults.words import Json, objects
 from squall.chaos.runtimes.damage import Where
 
 if TYPE_CHECKING:
-    from squall.chaos.faults.stage import Played, Stage
+    from squall.chaos.faults.context import FaultContext, FaultExecution
 
 
-async def play(stage: Stage, p: Played) -> None:
+async def play(context: FaultContext, p: FaultExecution) -> None:
     """Flip bits in a closed segment of each target. Nothing undoes that. The duration is the time in which the cluster
     may notice.
     """
-    stage.begun(p)
+    context.begun(p)
     bits, where = int(p.fault.params["bits"]), cast(Where, p.fault.params["where"])
-    rotten = [await stage.runtime.rot(node, bits=bits, where=where) for node in p.resolved]
+    rotten = [await context.runtime.rot(node, bits=bits, where=where) for node in p.resolved]
     if not any(each.get("path") for each in rotten):
         raise Unresolved("there is no closed segment to rot")
-    await stage.rest(p)
-    p.ended = stage.now_ns()
+    await context.rest(p)
+    p.ended = context.now_ns()
     p.evidence = {"rotten": rotten}
     p.landed = any(each.get("before") != each.get("after") for each in rotten)
     if not p.landed:
         p.error = "the files are what they were"
 
 
-def tell(seen: Json) -> str:
+def describe_evidence(seen: Json) -> str:
     """Name the files, and where in them bits were flipped."""
     rotten = [each for each in objects(seen.get("rotten")) if each.get("path")]
     told = (f"{each['path']} at byte {each.get('offset')}" for each in rotten)
     return f"Flipped: {', '.join(told) or 'nothing'}."
 
 
-KIND = Kind(
+KIND = FaultKind(
     name="bit_rot",
     place=20,
     title="bits flip in a closed segment of a partition",
@@ -46,11 +46,11 @@ KIND = Kind(
     duration_s=Number(0.1, 600, 1),
     params={"bits": Number(1, 1000, 1), "where": Choice(("checked", "epoch"), "checked")},
     traits=frozenset({Trait.DAMAGES_FILES, Trait.NEEDS_FILES}),
-    draw=Draw(params=lambda rng: {"bits": rng.choice((1, 8))}),
+    draw=DrawRules(params=lambda rng: {"bits": rng.choice((1, 8))}),
     play=play,
-    proves=proofs.rotten,
+    verify=proofs.rotten,
     evidence="the file's digest before and after",
     middle="none: the bits flip in one moment, and nothing flips them back",
-    tell=tell,
-    done=lambda params, node, links: "losing bits on its disk",
+    describe_evidence=describe_evidence,
+    describe_effect=lambda params, node, links: "losing bits on its disk",
 )

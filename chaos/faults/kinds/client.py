@@ -6,14 +6,14 @@ from random import Random
 from typing import TYPE_CHECKING
 
 from squall.chaos.faults import proofs
-from squall.chaos.faults.kind import EVERYWHERE, Choice, Draw, Kind, Number, Params, Trait
+from squall.chaos.faults.kind import EVERYWHERE, Choice, DrawRules, FaultKind, Number, Params, Trait
 from squall.chaos.faults.link_faults import hit_by
-from squall.chaos.faults.pace import POLL_S
 from squall.chaos.faults.targets import Unresolved
+from squall.chaos.faults.timeouts import POLL_S
 from squall.chaos.faults.words import Json
 
 if TYPE_CHECKING:
-    from squall.chaos.faults.stage import Played, Stage
+    from squall.chaos.faults.context import FaultContext, FaultExecution
     from squall.workloads.control import Handle
 
 ALIVE_WITHIN_S = 5.0
@@ -22,57 +22,57 @@ FOLLOWED_WITHIN_S = 10.0
 """Until a client that may go on, or be followed, has done something."""
 
 
-async def play(stage: Stage, p: Played) -> None:
+async def play(context: FaultContext, p: FaultExecution) -> None:
     """Crash or pause the client, as the parameter `how` says."""
     from squall.chaos.faults.acts.clients import handle_of
 
-    handle = handle_of(stage, p)
-    await (_crash if p.fault.params["how"] == "crash" else _stand_still)(stage, p, handle)
+    handle = handle_of(context, p)
+    await (_crash if p.fault.params["how"] == "crash" else _stand_still)(context, p, handle)
 
 
-async def _crash(stage: Stage, p: Played, handle: Handle) -> None:
+async def _crash(context: FaultContext, p: FaultExecution, handle: Handle) -> None:
     """The process is gone at once. At the end a successor starts, under another process id in the history."""
     me = p.fault.id
     # Between two processes, as after a transaction that could not go on, there is none for a moment.
-    with stage.within(ALIVE_WITHIN_S):
+    with context.within(ALIVE_WITHIN_S):
         while not handle.alive:
-            await stage.sleep(POLL_S)
-    stage.begun(p)
+            await context.sleep(POLL_S)
+    context.begun(p)
     gone = handle.crash(me)
     if gone is None:
         raise Unresolved(f"{handle.name} has no process just now")
     try:
-        await stage.rest(p)
+        await context.rest(p)
     finally:
         handle.replace(me)
-        p.ended = stage.now_ns()
+        p.ended = context.now_ns()
     at_end = len(handle.processes)
-    with stage.within(FOLLOWED_WITHIN_S):
+    with context.within(FOLLOWED_WITHIN_S):
         while handle.processes[-1] == gone:
-            await stage.sleep(POLL_S)
+            await context.sleep(POLL_S)
     p.evidence = {"client": handle.name, "process": gone, "followed_by": handle.processes[-1]}
     p.landed = handle.processes[-1] != gone and handle.processes[at_end - 1] == gone
     if not p.landed:
         p.error = f"process {gone} of {handle.name} has no successor, or had one before it was over"
 
 
-async def _stand_still(stage: Stage, p: Played, handle: Handle) -> None:
+async def _stand_still(context: FaultContext, p: FaultExecution, handle: Handle) -> None:
     """The client begins no operation until the end. The gap is the proof: operations before, none during the fault,
     more after.
     """
     me = p.fault.id
-    stage.begun(p)
+    context.begun(p)
     before = handle.done
     handle.hold(me)
     try:
-        await stage.rest(p)
+        await context.rest(p)
     finally:
         during = handle.done - before
         handle.let_go(me)
-        p.ended = stage.now_ns()
-    with stage.within(FOLLOWED_WITHIN_S):
+        p.ended = context.now_ns()
+    with context.within(FOLLOWED_WITHIN_S):
         while handle.done == before + during:
-            await stage.sleep(POLL_S)
+            await context.sleep(POLL_S)
     after = handle.done - before - during
     p.evidence = {"client": handle.name, "before": before, "during": during, "after": after}
     p.landed = before > 0 and during == 0 and after > 0
@@ -91,7 +91,7 @@ def check_target(target: str, params: Params) -> str:
     return "how = 'crash': of producers only" if crashed else ""
 
 
-def tell(seen: Json) -> str:
+def describe_evidence(seen: Json) -> str:
     """Name the process that followed; or count the operations before, during and after the pause."""
     who = str(seen.get("client")).capitalize()
     if "process" in seen:
@@ -100,7 +100,7 @@ def tell(seen: Json) -> str:
     return f"{who} began {done}."
 
 
-KIND = Kind(
+KIND = FaultKind(
     name="client",
     place=24,
     title="a producer crashes without a close and is replaced at the end; a producer or reader pauses",
@@ -110,11 +110,11 @@ KIND = Kind(
     traits=frozenset({Trait.OF_CLIENTS}),
     worlds=EVERYWHERE,
     check_target=check_target,
-    draw=Draw(params=lambda rng: {"how": rng.choice(("crash", "pause"))}, target=aimed, swarm="newer"),
+    draw=DrawRules(params=lambda rng: {"how": rng.choice(("crash", "pause"))}, target=aimed, swarm="newer"),
     play=play,
-    proves=proofs.of_a_client,
+    verify=proofs.of_a_client,
     evidence="the process id in the history changed; or the client sent or polled nothing meanwhile, but did so after",
     middle="it has no successor before the end; or it began nothing from begin to end",
-    tell=tell,
-    done=hit_by("client"),
+    describe_evidence=describe_evidence,
+    describe_effect=hit_by("client"),
 )

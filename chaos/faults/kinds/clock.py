@@ -7,14 +7,14 @@ from typing import TYPE_CHECKING, Any
 
 from squall.chaos.errors import HarnessError
 from squall.chaos.faults import proofs
-from squall.chaos.faults.kind import Choice, Draw, Kind, Number, Params, Setting, Trait, listed
+from squall.chaos.faults.kind import Choice, DrawRules, FaultKind, Number, Params, PlanTraits, Trait, listed
 from squall.chaos.faults.targets import Unresolved
 from squall.chaos.faults.words import Json, mapping, number
 from squall.chaos.runtimes.capabilities import fakes_time
 from squall.chaos.runtimes.contract import ClockWord, Evidence
 
 if TYPE_CHECKING:
-    from squall.chaos.faults.stage import Played, Stage
+    from squall.chaos.faults.context import FaultContext, FaultExecution
 
 LEAST_STROBE_MS = 200
 """A broker process reads its clock offset every 50 ms."""
@@ -23,7 +23,7 @@ CLOCK_TOLERANCE_MS = 9.0
 FROM_BELOW = "faketime"
 
 
-async def play(stage: Stage, p: Played) -> None:
+async def play(context: FaultContext, p: FaultExecution) -> None:
     """The wall clock jumps by an offset and runs at another rate, or jumps to and fro. It is true again at the end.
 
     Only the nodes' own traces prove it: each must show that its clock is off by the ordered offset, and by what the
@@ -31,29 +31,29 @@ async def play(stage: Stage, p: Played) -> None:
     """
     offset_ms, rate = float(p.fault.params["offset_ms"]), float(p.fault.params["rate"])
     strobe_s = float(p.fault.params["strobe_ms"]) / 1000
-    runtime, bend = stage.runtime, _bender(stage, str(p.fault.params["how"]))
+    runtime, bend = context.runtime, _bender(context, str(p.fault.params["how"]))
     before = {node: len(runtime.clock_words(node)) for node in p.resolved}
     for node in p.resolved:
-        if stage.others_alike(p, node):
+        if context.others_alike(p, node):
             raise Unresolved(f"the clock of node {node} is bent already")
-    stage.claim(p)
-    stage.begun(p)
+    context.claim(p)
+    context.begun(p)
     bent: list[Any] = []
     try:
         bent = [await bend(node, offset_ms, rate) for node in p.resolved]
         away = True
-        while strobe_s and stage.left_s(p) > strobe_s:
-            await stage.sleep(strobe_s)
+        while strobe_s and context.left_s(p) > strobe_s:
+            await context.sleep(strobe_s)
             away = not away
             for node in p.resolved:
                 await bend(node, offset_ms if away else 0, rate if away else 1.0)
-        await stage.rest(p)
+        await context.rest(p)
     finally:
         words = {node: list(runtime.clock_words(node))[before[node] :] for node in p.resolved}
-        with stage.shielded():
+        with context.shielded():
             for node in p.resolved:
                 await bend(node, 0, 1.0)
-        p.ended = stage.now_ns()
+        p.ended = context.now_ns()
     said = {str(node): clock_evidence(words[node], offset_ms, rate) for node in p.resolved}
     p.evidence = {"bent": bent, "said": said}
     silent = [node for node, each in said.items() if not each["off"] or (strobe_s and each["jumps"] < 2)]
@@ -64,9 +64,9 @@ async def play(stage: Stage, p: Played) -> None:
     p.landed = not p.error
 
 
-def _bender(stage: Stage, how: str) -> Callable[[int, float, float], Awaitable[Evidence]]:
+def _bender(context: FaultContext, how: str) -> Callable[[int, float, float], Awaitable[Evidence]]:
     """The function that bends a node's clock: through its offset file, or through libfaketime, which knows no rates."""
-    runtime = stage.runtime
+    runtime = context.runtime
 
     async def by_file(node: int, offset_ms: float, rate: float) -> Evidence:
         return await runtime.set_clock(node, offset_ms, rate=rate)
@@ -113,13 +113,13 @@ def check(params: Params) -> str:
     return ""
 
 
-def refuse(params: Params, setting: Setting) -> str:
+def refuse(params: Params, setting: PlanTraits) -> str:
     """Only container images have libfaketime built in."""
     faked = params["how"] == FROM_BELOW and setting.runtime != "docker"
     return "libfaketime is in brokers' images only: how = 'offset'" if faked else ""
 
 
-def tell(seen: Json) -> str:
+def describe_evidence(seen: Json) -> str:
     """Describe what each broker's trace shows of its clock."""
     words = []
     for node, each in mapping(seen.get("said")).items():
@@ -131,7 +131,7 @@ def tell(seen: Json) -> str:
     return " ".join(words)
 
 
-KIND = Kind(
+KIND = FaultKind(
     name="clock",
     place=7,
     title="the wall clock jumps, runs faster or slower, or jumps back and forth",
@@ -147,7 +147,7 @@ KIND = Kind(
     more_traits=lambda params: frozenset({Trait.NEEDS_FAKE_TIME} if params.get("how") == FROM_BELOW else ()),
     check=check,
     refuse=refuse,
-    draw=Draw(
+    draw=DrawRules(
         params=lambda rng: {
             "offset_ms": rng.choice((-3_600_000, -10_000, -500, 500, 10_000, 3_600_000)),
             "rate": rng.choice((1.0, 1.0, 0.9, 1.1)),
@@ -155,9 +155,9 @@ KIND = Kind(
         swarm="first",
     ),
     play=play,
-    proves=proofs.bent,
+    verify=proofs.bent,
     evidence="the node's own trace shows that its wall clock is wrong by the planned amount",
     middle="the node's trace shows its clock every half second; it shows no other order before the end",
-    tell=tell,
-    done=lambda params, node, links: f"given a wrong clock{listed(params)}",
+    describe_evidence=describe_evidence,
+    describe_effect=lambda params, node, links: f"given a wrong clock{listed(params)}",
 )

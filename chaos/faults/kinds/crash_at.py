@@ -9,36 +9,36 @@ from typing import TYPE_CHECKING, Any, cast
 from squall.chaos.errors import HarnessError
 from squall.chaos.faults import proofs
 from squall.chaos.faults.calls import hit_by_calls, on_writes
-from squall.chaos.faults.kind import Choice, Draw, Kind, Number, Trait
-from squall.chaos.faults.pace import LONGER_S
+from squall.chaos.faults.kind import Choice, DrawRules, FaultKind, Number, Trait
+from squall.chaos.faults.timeouts import LONGER_S
 from squall.chaos.faults.words import Json, came_back, mapping, nth
 from squall.chaos.runtimes.contract import CrashOp
 
 if TYPE_CHECKING:
-    from squall.chaos.faults.stage import Played, Stage
+    from squall.chaos.faults.context import FaultContext, FaultExecution
 
 
-async def play(stage: Stage, p: Played) -> None:
+async def play(context: FaultContext, p: FaultExecution) -> None:
     """Kill the process just before its n-th fsync, write or send since the fault began. Restart it at the end."""
     from squall.chaos.faults.acts.nodes import look_down
 
     if len(p.resolved) != 1:
         raise HarnessError(f"a crash point is of one node: {p.fault.target} is {len(p.resolved)}")
     (node,) = p.resolved
-    await stage.begin_on_running_nodes(p)
+    await context.begin_on_running_nodes(p)
     op, number = cast(CrashOp, p.fault.params["op"]), int(p.fault.params["nth"])
     # As faults of requests do: now and then nobody writes for a while.
     within_s = p.fault.duration_s + min(p.fault.duration_s, LONGER_S)
-    down = await stage.runtime.crash_at(node, op, number, within_s=within_s)
+    down = await context.runtime.crash_at(node, op, number, within_s=within_s)
     p.evidence = {"down": down}
     if not down.get("gone"):
         p.error = f"node {node} came to no {number}. {op} within {within_s:g} s"
         return
-    stage.has_down(p, [node])
-    await stage.outlast(p, partial(look_down, stage, p))
-    (p.evidence["up"],) = up = await stage.up_again(p, [node])
+    context.has_down(p, [node])
+    await context.outlast(p, partial(look_down, context, p))
+    (p.evidence["up"],) = up = await context.up_again(p, [node])
     p.error = proofs.stayed_down(p.evidence, p.resolved) or None
-    p.landed = p.error is None and stage.came_back(up)
+    p.landed = p.error is None and context.came_back(up)
 
 
 def drawn(rng: Random) -> dict[str, Any]:
@@ -53,7 +53,7 @@ def drawn(rng: Random) -> dict[str, Any]:
     )
 
 
-def tell(seen: Json) -> str:
+def describe_evidence(seen: Json) -> str:
     """Say where the broker was killed, and when its successor was ready."""
     down = mapping(seen.get("down"))
     if not down.get("gone"):
@@ -63,7 +63,7 @@ def tell(seen: Json) -> str:
     return " ".join([*words, *came_back([seen.get("up")])])
 
 
-KIND = Kind(
+KIND = FaultKind(
     name="crash_at",
     place=5,
     title="kills the broker just before its n-th fsync, write or send; restart at the end",
@@ -76,12 +76,12 @@ KIND = Kind(
             *(Trait.NEEDS_OUR_BROKER, Trait.NEEDS_FILES, Trait.NEEDS_HURT_FILES),
         }
     ),
-    draw=Draw(params=drawn, swarm="first", likely=on_writes),
-    lands=hit_by_calls,
+    draw=DrawRules(params=drawn, swarm="first", likely=on_writes),
+    retarget=hit_by_calls,
     play=play,
-    proves=proofs.gone_and_back,
+    verify=proofs.gone_and_back,
     evidence="the broker reached that point, and its process is gone; a new incarnation registers after the restart",
     middle="no process of the node at a drawn moment after that",
-    tell=tell,
-    done=lambda params, node, links: f"to crash at its {nth(params)} {params.get('op', 'fsync')}",
+    describe_evidence=describe_evidence,
+    describe_effect=lambda params, node, links: f"to crash at its {nth(params)} {params.get('op', 'fsync')}",
 )

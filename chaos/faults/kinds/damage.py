@@ -8,20 +8,20 @@ from typing import TYPE_CHECKING, cast
 
 from squall.chaos.errors import HarnessError
 from squall.chaos.faults import proofs
-from squall.chaos.faults.kind import Choice, Draw, Fault, Kind, Number, Site, Trait
-from squall.chaos.faults.pace import POLL_S
+from squall.chaos.faults.kind import Choice, DrawRules, Fault, FaultKind, FaultPlacement, Number, Trait
 from squall.chaos.faults.targets import Unresolved
+from squall.chaos.faults.timeouts import POLL_S
 from squall.chaos.faults.words import Json, mapping
 from squall.chaos.runtimes.damage import How
 
 if TYPE_CHECKING:
-    from squall.chaos.faults.stage import Played, Stage
+    from squall.chaos.faults.context import FaultContext, FaultExecution
 
 IN_SYNC_WITHIN_S = 8.0
 CAUGHT_UP_WITHIN_S = 60.0
 
 
-async def play(stage: Stage, p: Played) -> None:
+async def play(context: FaultContext, p: FaultExecution) -> None:
     """Kill a node, remove data from its disk while it is down, and start it at the end.
 
     The fault needs every partition of the node to be in sync on all replicas. Otherwise the node might have held the
@@ -34,42 +34,42 @@ async def play(stage: Stage, p: Played) -> None:
     if len(p.resolved) != 1:
         raise HarnessError(f"one disk at a time is damaged: {p.fault.target} is {len(p.resolved)}")
     (node,) = p.resolved
-    await _in_sync(stage, p, node)
-    await stage.begin_on_running_nodes(p)
+    await _in_sync(context, p, node)
+    await context.begin_on_running_nodes(p)
     if lacking := _lacking(p, node):
         raise Unresolved(f"{', '.join(lacking)} not in sync: what is damaged now may be the only copy")
-    with stage.taking_down(p, [node]):
-        down = await stage.runtime.kill(node)
-        damaged = await stage.runtime.damage(node, how, size=size)
+    with context.taking_down(p, [node]):
+        down = await context.runtime.kill(node)
+        damaged = await context.runtime.damage(node, how, size=size)
     isr = {name: list(ids) for name, ids in p.view.isr.items()} if p.view is not None else {}
     p.evidence = {"down": down, "damaged": damaged, "isr": isr, "caught_up_ns": -1}
-    async with stage.up_after_trouble(p):
-        await stage.rest(p, partial(look_down, stage, p))
-    (p.evidence["up"],) = up = await stage.up_again(p, [node])
-    p.ended = stage.now_ns()
+    async with context.up_after_trouble(p):
+        await context.rest(p, partial(look_down, context, p))
+    (p.evidence["up"],) = up = await context.up_again(p, [node])
+    p.ended = context.now_ns()
     lost = damaged.get("path") is not None and damaged.get("before") != damaged.get("after")
     if not lost:
         p.error = "there was nothing to damage"
-    elif not down.get("gone") or not stage.came_back(up):
+    elif not down.get("gone") or not context.came_back(up):
         p.error = f"no evidence that node {node} was gone and came back"
     else:
         p.error = proofs.stayed_down(p.evidence, p.resolved) or None
     p.landed = p.error is None
-    stage.note(p)
-    with stage.within(CAUGHT_UP_WITHIN_S):
-        await stage.until_in_sync(p.resolved)
-        p.evidence["caught_up_ns"] = stage.now_ns()
+    context.note(p)
+    with context.within(CAUGHT_UP_WITHIN_S):
+        await context.until_in_sync(p.resolved)
+        p.evidence["caught_up_ns"] = context.now_ns()
 
 
-async def _in_sync(stage: Stage, p: Played, node: int) -> None:
+async def _in_sync(context: FaultContext, p: FaultExecution, node: int) -> None:
     """Wait a while for followers that an earlier fault has left behind."""
-    with stage.within(IN_SYNC_WITHIN_S):
+    with context.within(IN_SYNC_WITHIN_S):
         while _lacking(p, node):
-            await stage.sleep(POLL_S)
-            p.view = await stage.cluster.view()
+            await context.sleep(POLL_S)
+            p.view = await context.cluster.view()
 
 
-def lands(fault: Fault, site: Site) -> Fault:
+def retarget(fault: Fault, site: FaultPlacement) -> Fault:
     """In a swarm: a node that leads, and the end of a segment where there may be no closed one yet."""
     ground = site.ground
     closed = ground.rate * fault.at_s / ground.places >= ground.closes_after
@@ -77,13 +77,13 @@ def lands(fault: Fault, site: Site) -> Fault:
     return replace(fault, target="leader", params={**fault.params, "how": how})
 
 
-def _lacking(p: Played, node: int) -> list[str]:
+def _lacking(p: FaultExecution, node: int) -> list[str]:
     assert p.view is not None, "it was resolved"
     held = [name for name, replicas in p.view.replicas.items() if node in replicas]
     return sorted(name for name in held if set(p.view.isr.get(name, ())) != set(p.view.replicas[name]))
 
 
-def tell(seen: Json) -> str:
+def describe_evidence(seen: Json) -> str:
     """Name the file, and say what is left of it."""
     done = mapping(seen.get("damaged"))
     if not done.get("path"):
@@ -92,7 +92,7 @@ def tell(seen: Json) -> str:
     return f"While it was down: {done['path']}, of {done.get('bytes')} bytes; {left}."
 
 
-KIND = Kind(
+KIND = FaultKind(
     name="damage",
     place=21,
     title="kills the broker; while it is down, a segment loses its end or a closed file is lost; restart at the end",
@@ -106,16 +106,16 @@ KIND = Kind(
             *(Trait.NEEDS_OUR_BROKER, Trait.NEEDS_FILES),
         }
     ),
-    draw=Draw(
+    draw=DrawRules(
         params=lambda rng: {"how": rng.choice(("tail", "file")), "bytes": rng.choice((1, 100, 10_000))}, swarm="newer"
     ),
-    lands=lands,
+    retarget=retarget,
     play=play,
-    proves=proofs.damaged,
+    verify=proofs.damaged,
     evidence="the file's size and digest before and after; the process is gone; a new incarnation registers",
     middle="no process of the node at a drawn moment",
-    tell=tell,
-    done=lambda params, node, links: (
+    describe_evidence=describe_evidence,
+    describe_effect=lambda params, node, links: (
         f"killed, and losing {'the end of a segment' if params.get('how') == 'tail' else 'a file'}"
     ),
 )

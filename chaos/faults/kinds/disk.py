@@ -8,49 +8,49 @@ from typing import TYPE_CHECKING, Any
 
 from squall.chaos.faults import proofs
 from squall.chaos.faults.calls import hit_by_calls, on_writes
-from squall.chaos.faults.kind import Choice, Draw, Kind, Number, Params, Trait
-from squall.chaos.faults.pace import LONGER_S
+from squall.chaos.faults.kind import Choice, DrawRules, FaultKind, Number, Params, Trait
+from squall.chaos.faults.timeouts import LONGER_S
 from squall.chaos.faults.words import Json, came_back, objects
 from squall.chaos.runtimes.contract import DiskFault, FailWrites, NodeState, SlowDisk
 
 if TYPE_CHECKING:
-    from squall.chaos.faults.stage import Played, Stage
+    from squall.chaos.faults.context import FaultContext, FaultExecution
 
 
-async def play(stage: Stage, p: Played) -> None:
+async def play(context: FaultContext, p: FaultExecution) -> None:
     """The targets' disks fail or are slow, and are whole again at the end. A node that ended because of the fault is
     started then. A fault that has met nothing by its end stays once more as long, but at most `LONGER_S`.
     """
     name, fault = f"fault-{p.fault.id}", disk_fault(p.fault.params)
-    await stage.begin_on_running_nodes(p)
+    await context.begin_on_running_nodes(p)
     healed: list[Any] = []
-    for wait in (partial(stage.rest, p), partial(stage.sleep, min(p.fault.duration_s, LONGER_S))):
+    for wait in (partial(context.rest, p), partial(context.sleep, min(p.fault.duration_s, LONGER_S))):
         healed = []
         try:
             for node in p.resolved:
-                await stage.runtime.fault_disk(name, node, fault)
+                await context.runtime.fault_disk(name, node, fault)
             await wait()
         finally:
-            with stage.shielded():
+            with context.shielded():
                 for node in p.resolved:
-                    healed.append(await stage.runtime.heal_disk(name, node))
-        running = all(stage.runtime.state(node) is NodeState.RUNNING for node in p.resolved)
+                    healed.append(await context.runtime.heal_disk(name, node))
+        running = all(context.runtime.state(node) is NodeState.RUNNING for node in p.resolved)
         if not running or any(each.get("hits") for each in healed):
             break
-    stopped = [node for node in p.resolved if stage.runtime.state(node) is NodeState.DOWN]
-    ended = [node for node in stopped if not _at_its_crash_point(stage, p, node)]  # which starts what it took down
-    stage.has_down(p, ended)
-    started = await stage.up_again(p, ended)
-    p.ended = stage.now_ns()
+    stopped = [node for node in p.resolved if context.runtime.state(node) is NodeState.DOWN]
+    ended = [node for node in stopped if not _at_its_crash_point(context, p, node)]  # which starts what it took down
+    context.has_down(p, ended)
+    started = await context.up_again(p, ended)
+    p.ended = context.now_ns()
     p.evidence = {"healed": healed, "started": started}
     p.landed = any(each.get("hits") for each in healed)
     if not p.landed:
         p.error = "nothing was written that it could have hit"
 
 
-def _at_its_crash_point(stage: Stage, p: Played, node: int) -> bool:
+def _at_its_crash_point(context: FaultContext, p: FaultExecution, node: int) -> bool:
     """Return whether a `crash_at`, which also makes a node end by itself, may have ended this node."""
-    return bool(stage.others(p, node, Trait.ENDS_BY_ITSELF).keys() - stage.others_alike(p, node).keys())
+    return bool(context.others(p, node, Trait.ENDS_BY_ITSELF).keys() - context.others_alike(p, node).keys())
 
 
 def disk_fault(params: Mapping[str, Any]) -> DiskFault:
@@ -67,14 +67,14 @@ def more_traits(params: Params) -> frozenset[Trait]:
     return frozenset({Trait.FORGETS_SYNCS} if failed else ())
 
 
-def tell(seen: Json) -> str:
+def describe_evidence(seen: Json) -> str:
     """Count the calls that were hit, and say when brokers that ended were ready again."""
     hits = [each.get("hits") for each in objects(seen.get("healed"))]
     words = f"{sum(each for each in hits if isinstance(each, int))} calls were hit."
     return " ".join([words, *came_back(seen.get("started"))])
 
 
-KIND = Kind(
+KIND = FaultKind(
     name="disk",
     place=19,
     title="writes or fsyncs fail from the n-th on, or are slow; a broker that stops because of it restarts at the end",
@@ -93,7 +93,7 @@ KIND = Kind(
         }
     ),
     more_traits=more_traits,
-    draw=Draw(
+    draw=DrawRules(
         params=lambda rng: {
             "how": rng.choice(("EIO", "ENOSPC", "slow", "slow")),
             "op": rng.choice(("write", "fsync")),
@@ -103,13 +103,13 @@ KIND = Kind(
         swarm="first",
         likely=on_writes,
     ),
-    lands=hit_by_calls,
+    retarget=hit_by_calls,
     play=play,
-    proves=proofs.disk_struck,
+    verify=proofs.disk_struck,
     evidence="how many calls failed, or took longer",
     middle="none: it claims that it struck, not when",
-    tell=tell,
-    done=lambda params, node, links: (
+    describe_evidence=describe_evidence,
+    describe_effect=lambda params, node, links: (
         "on a slow disk" if params.get("how") == "slow" else f"on a disk that fails with {params.get('how', 'EIO')}"
     ),
 )

@@ -5,22 +5,22 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from squall.chaos.faults import proofs
-from squall.chaos.faults.kind import EVERYWHERE, MANNERS, SIDES, Choice, Draw, Kind, Number, Trait
+from squall.chaos.faults.kind import EVERYWHERE, MANNERS, SIDES, Choice, DrawRules, FaultKind, Number, Trait
 from squall.chaos.faults.link_faults import PEERS, both_ends, hit_by, on_clients_side
 from squall.chaos.faults.words import Json, integer, objects
 
 if TYPE_CHECKING:
-    from squall.chaos.faults.stage import Played, Stage
+    from squall.chaos.faults.context import FaultContext, FaultExecution
 
 
-async def play(stage: Stage, p: Played) -> None:
+async def play(context: FaultContext, p: FaultExecution) -> None:
     """Cut and heal the targets' links again and again. Probe them in each state."""
     from squall.chaos.faults.acts.worse_links import cut_in_turns
 
-    await cut_in_turns(stage, p)
+    await cut_in_turns(context, p)
 
 
-def tell(seen: Json) -> str:
+def describe_evidence(seen: Json) -> str:
     """Count the probes that were answered while links were cut, and between."""
     turns = objects(seen.get("turns"))
     down, up = (sum(integer(turn.get(key)) for turn in turns) for key in ("down", "up"))
@@ -28,7 +28,7 @@ def tell(seen: Json) -> str:
     return f"Cut and healed {len(turns)} times: {down} of {of} probes answered while cut, {up} of {of} between."
 
 
-KIND = Kind(
+KIND = FaultKind(
     name="flapping",
     place=15,
     title="cuts all of the target's links and heals them, again and again",
@@ -43,7 +43,7 @@ KIND = Kind(
     traits=frozenset({Trait.OF_LINKS, Trait.OUT_OF_SYNC, Trait.EITHER_END}),
     worlds=EVERYWHERE,
     needs_nodes=both_ends,
-    draw=Draw(
+    draw=DrawRules(
         params=lambda rng: {
             "manner": rng.choice(MANNERS),
             "down_ms": rng.choice((300, 600)),
@@ -54,9 +54,9 @@ KIND = Kind(
     ),
     of_clients=on_clients_side,
     play=play,
-    proves=proofs.flapped,
+    verify=proofs.flapped,
     evidence="a probe over each link fails during each cut; probes between two cuts work",
     middle="each cut is probed at its begin and its end, and so is the time between two cuts",
-    tell=tell,
-    done=hit_by("flapping"),
+    describe_evidence=describe_evidence,
+    describe_effect=hit_by("flapping"),
 )

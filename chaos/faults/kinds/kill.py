@@ -5,21 +5,21 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from squall.chaos.faults import proofs
-from squall.chaos.faults.kind import EVERYWHERE, Draw, Kind, Number, Trait
+from squall.chaos.faults.kind import EVERYWHERE, DrawRules, FaultKind, Number, Trait
 from squall.chaos.faults.words import Json, after, came_back, capital, objects, process, was_down
 
 if TYPE_CHECKING:
-    from squall.chaos.faults.stage import Played, Stage
+    from squall.chaos.faults.context import FaultContext, FaultExecution
 
 
-async def play(stage: Stage, p: Played) -> None:
+async def play(context: FaultContext, p: FaultExecution) -> None:
     """SIGKILL, restart at the end."""
     from squall.chaos.faults.acts.nodes import down_and_up
 
-    await down_and_up(stage, p, stage.runtime.kill, "gone")
+    await down_and_up(context, p, context.runtime.kill, "gone")
 
 
-def tell(seen: Json) -> str:
+def describe_evidence(seen: Json) -> str:
     """Say when each process was gone, and when its successor was ready."""
     words = []
     for act in objects(seen.get("down")):
@@ -31,7 +31,7 @@ def tell(seen: Json) -> str:
     return " ".join([*words, *came_back(seen.get("up"))])
 
 
-KIND = Kind(
+KIND = FaultKind(
     name="kill",
     place=1,
     title="SIGKILL, restart at the end",
@@ -39,11 +39,11 @@ KIND = Kind(
     duration_s=Number(0.2, 600, 3),
     traits=frozenset({Trait.TAKES_DOWN, Trait.BY_SIGNAL, Trait.OUT_OF_SYNC}),
     worlds=EVERYWHERE,
-    draw=Draw(lasts_s=(1.0, 4.0), by_default=True, on_strangers=True, swarm="first"),
+    draw=DrawRules(lasts_s=(1.0, 4.0), by_default=True, on_strangers=True, swarm="first"),
     play=play,
-    proves=proofs.taken_down("gone"),
+    verify=proofs.taken_down("gone"),
     evidence="the process is gone; a new incarnation registers after the restart",
     middle="no process of the node at a drawn moment",
-    tell=tell,
-    done=lambda params, node, links: "killed",
+    describe_evidence=describe_evidence,
+    describe_effect=lambda params, node, links: "killed",
 )

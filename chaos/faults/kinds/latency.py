@@ -6,27 +6,27 @@ from random import Random
 from typing import TYPE_CHECKING, Any
 
 from squall.chaos.faults import proofs
-from squall.chaos.faults.kind import EVERYWHERE, Draw, Kind, Number, Params, Trait
+from squall.chaos.faults.kind import EVERYWHERE, DrawRules, FaultKind, Number, Params, Trait
 from squall.chaos.faults.link_faults import ON_S, PEERS, both_ends, on_clients_side
 from squall.chaos.faults.words import round_trips
 from squall.chaos.runtimes.contract import Latency
 
 if TYPE_CHECKING:
-    from squall.chaos.faults.stage import Played, Stage
+    from squall.chaos.faults.context import FaultContext, FaultExecution
 
 SIDE_SHARE = 0.2
 """The share of these faults that a swarm puts on clients' links."""
 
 
-async def play(stage: Stage, p: Played) -> None:
+async def play(context: FaultContext, p: FaultExecution) -> None:
     """Bytes on the targets' links arrive late."""
     from squall.chaos.faults.acts.worse_links import slower, worse
 
     delay, jitter = int(p.fault.params["latency_ms"]), int(p.fault.params["jitter_ms"])
-    limit_s = stage.probe_timeout_s + 6 * (delay + jitter) / 1000
+    limit_s = context.probe_timeout_s + 6 * (delay + jitter) / 1000
     least_ms = 2 * max(0, delay - jitter)
-    proof = slower(stage, Latency(delay, jitter), stage.runtime.probe, limit_s, least_ms, mean_ms=2 * delay)
-    await worse(stage, p, proof)
+    proof = slower(context, Latency(delay, jitter), context.runtime.probe, limit_s, least_ms, mean_ms=2 * delay)
+    await worse(context, p, proof)
 
 
 def varied(rng: Random, params: Params, nodes: int) -> dict[str, Any]:
@@ -38,7 +38,7 @@ def _ms(params: Params, name: str) -> str:
     return f"{params.get(name, 0):.12g}"
 
 
-KIND = Kind(
+KIND = FaultKind(
     name="latency",
     place=9,
     title="delays the bytes in both directions",
@@ -48,7 +48,7 @@ KIND = Kind(
     traits=frozenset({Trait.OF_LINKS, Trait.SLOWS_LINKS, Trait.MEASURES_LINKS, Trait.OUT_OF_SYNC, Trait.EITHER_END}),
     worlds=EVERYWHERE,
     needs_nodes=both_ends,
-    draw=Draw(
+    draw=DrawRules(
         params=lambda rng: {"latency_ms": rng.choice((50, 100, 200)), "jitter_ms": rng.choice((5, 10, 20))},
         by_default=True,
         on_strangers=True,
@@ -57,10 +57,10 @@ KIND = Kind(
     ),
     of_clients=on_clients_side,
     play=play,
-    proves=proofs.compared("longer_by_ms"),
+    verify=proofs.compared("longer_by_ms"),
     evidence="round trips over a link take 1.6 times `latency_ms` - `jitter_ms` longer than just before and just after",
     middle="the same measurement at a drawn moment",
-    tell=round_trips,
-    called=lambda params: f" (+{_ms(params, 'latency_ms')} ± {_ms(params, 'jitter_ms')} ms)",
-    done=lambda params, node, links: f"slow to reach (+{params.get('latency_ms', '?')} ms)",
+    describe_evidence=round_trips,
+    describe_params=lambda params: f" (+{_ms(params, 'latency_ms')} ± {_ms(params, 'jitter_ms')} ms)",
+    describe_effect=lambda params, node, links: f"slow to reach (+{params.get('latency_ms', '?')} ms)",
 )

@@ -8,11 +8,22 @@ from typing import TYPE_CHECKING, Any
 
 from squall.chaos.draws import rng_for
 from squall.chaos.faults import proofs
-from squall.chaos.faults.kind import EVERYWHERE, Choice, Draw, Fault, Kind, Number, Params, Setting, Site, Trait
+from squall.chaos.faults.kind import (
+    EVERYWHERE,
+    Choice,
+    DrawRules,
+    Fault,
+    FaultKind,
+    FaultPlacement,
+    Number,
+    Params,
+    PlanTraits,
+    Trait,
+)
 from squall.chaos.faults.words import Json, mapping
 
 if TYPE_CHECKING:
-    from squall.chaos.faults.stage import Played, Stage
+    from squall.chaos.faults.context import FaultContext, FaultExecution
 
 ASKS: Mapping[str, tuple[str, ...]] = {
     "preferred": ("ELECT_LEADERS",),
@@ -28,16 +39,16 @@ RESIGN_SHARE, CONTROLLERS = 0.3, 3
 """In a swarm so many ask the controller to resign, where there are so many brokers: each is a controller then."""
 
 
-async def play(stage: Stage, p: Played) -> None:
+async def play(context: FaultContext, p: FaultExecution) -> None:
     """Elections of preferred or unclean leaders, the move of a partition that a target leads or holds, of all that it
     holds, or of some to it; or the controller's resignation.
     """
     from squall.chaos.faults.acts.leaders import change_leaders, resign
 
-    await (resign if p.fault.params["how"] == "resign" else change_leaders)(stage, p)
+    await (resign if p.fault.params["how"] == "resign" else change_leaders)(context, p)
 
 
-def refuse(params: Params, setting: Setting) -> str:
+def refuse(params: Params, setting: PlanTraits) -> str:
     """A drained broker needs another broker that can take its replicas."""
     full = params["how"] in ("drain", "fill") and setting.nodes <= setting.replicas
     return "more brokers than replicas are needed: cluster.nodes" if full else ""
@@ -50,7 +61,7 @@ def resigns_instead(seed: int, fault: Fault, nodes: int) -> Fault | None:
     return None
 
 
-def lands(fault: Fault, site: Site) -> Fault:
+def retarget(fault: Fault, site: FaultPlacement) -> Fault:
     """Whom an earlier request unseats just now is no controller any more: a partition is moved instead. A node without
     a partition has none to move or to have a leader elected of.
     """
@@ -79,7 +90,7 @@ def of_strangers(params: Params, external: bool) -> dict[str, Any]:
     return {**params, "how": "preferred" if params["how"] in never else params["how"]}
 
 
-def tell(seen: Json) -> str:
+def describe_evidence(seen: Json) -> str:
     """Say what the controller answered, and which brokers led before and after."""
     before, after = mapping(seen.get("before")), mapping(seen.get("after"))
     words = []
@@ -96,7 +107,7 @@ def tell(seen: Json) -> str:
     return " ".join(words)
 
 
-KIND = Kind(
+KIND = FaultKind(
     name="leadership",
     place=25,
     title="by request: elections, moves of partitions, a broker emptied or filled, the controller's resignation",
@@ -108,21 +119,21 @@ KIND = Kind(
     worlds=EVERYWHERE,
     asks=ASKS,
     refuse=refuse,
-    draw=Draw(
+    draw=DrawRules(
         params=lambda rng: {"how": rng.choice(("preferred", "unclean", "move", "move"))},
         on_strangers=True,
         swarm="first",
         instead=resigns_instead,
     ),
-    lands=lands,
+    retarget=retarget,
     alone=alone,
     of_strangers=of_strangers,
     play=play,
-    proves=proofs.led_anew,
+    verify=proofs.led_anew,
     evidence="what the controller answered; leaders and replicas, or controller and its epoch, before and after",
     middle="Metadata is asked for every half second: it was led as asked at least once",
-    tell=tell,
-    done=lambda params, node, links: (
+    describe_evidence=describe_evidence,
+    describe_effect=lambda params, node, links: (
         "asked to resign as controller"
         if params.get("how") == "resign"
         else f"part of an election by request ({params.get('how', 'preferred')})"

@@ -6,33 +6,33 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from squall.chaos.faults import proofs
-from squall.chaos.faults.kind import EVERYWHERE, SIDES, Draw, Kind, Number, Trait
+from squall.chaos.faults.kind import EVERYWHERE, SIDES, DrawRules, FaultKind, Number, Trait
 from squall.chaos.faults.link_faults import ON_S, PEERS, both_ends, hit_by, on_clients_side
 from squall.chaos.faults.words import how_they_ended
 from squall.chaos.runtimes.contract import LimitData
 
 if TYPE_CHECKING:
-    from squall.chaos.faults.stage import Played, Stage
+    from squall.chaos.faults.context import FaultContext, FaultExecution
 
 
-async def play(stage: Stage, p: Played) -> None:
+async def play(context: FaultContext, p: FaultExecution) -> None:
     """End each of the targets' connections after it has carried a given number of bytes."""
     from squall.chaos.faults.acts.worse_links import ends, worse
 
     limit = int(p.fault.params["limit_bytes"])
-    limit_s = stage.probe_timeout_s + limit / 2_000_000
+    limit_s = context.probe_timeout_s + limit / 2_000_000
     proof = ends(
         LimitData(limit),
-        partial(stage.runtime.probe, timeout_s=limit_s, pad_bytes=limit),
+        partial(context.runtime.probe, timeout_s=limit_s, pad_bytes=limit),
         lambda probe: probe.ok,
         lambda probe: not probe.ok and (probe.error or "").startswith("ended"),
         f"more than {limit} bytes passed over a link, or no connection could be made",
         {"limit_bytes": limit},
     )
-    await worse(stage, p, proof)
+    await worse(context, p, proof)
 
 
-KIND = Kind(
+KIND = FaultKind(
     name="limit_data",
     place=12,
     title="ends each connection after a number of bytes, usually in the middle of a frame",
@@ -42,15 +42,15 @@ KIND = Kind(
     traits=frozenset({Trait.OF_LINKS, Trait.MEASURES_LINKS, Trait.OUT_OF_SYNC, Trait.EITHER_END}),
     worlds=EVERYWHERE,
     needs_nodes=both_ends,
-    draw=Draw(
+    draw=DrawRules(
         params=lambda rng: {"limit_bytes": rng.choice((2000, 20_000, 200_000)), "side": rng.choice(SIDES)},
         swarm="newer",
     ),
     of_clients=on_clients_side,
     play=play,
-    proves=proofs.compared("limit_bytes"),
+    verify=proofs.compared("limit_bytes"),
     evidence="a connection ends when more bytes are sent over it; just before and just after, all bytes pass",
     middle="the same measurement at a drawn moment",
-    tell=how_they_ended,
-    done=hit_by("limit_data"),
+    describe_evidence=how_they_ended,
+    describe_effect=hit_by("limit_data"),
 )

@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING
 
 from squall.chaos.errors import HarnessError
 from squall.chaos.faults import proofs
-from squall.chaos.faults.kind import EVERYWHERE, Draw, Kind, Number, Params, Setting, Trait
+from squall.chaos.faults.kind import EVERYWHERE, DrawRules, FaultKind, Number, Params, PlanTraits, Trait
 from squall.chaos.faults.link_faults import hit_by
-from squall.chaos.faults.pace import POLL_S
+from squall.chaos.faults.timeouts import POLL_S
 from squall.chaos.faults.words import Json, integer
 
 if TYPE_CHECKING:
-    from squall.chaos.faults.stage import Played, Stage
+    from squall.chaos.faults.context import FaultContext, FaultExecution
     from squall.workloads.control import Handle, InGroup
 
 LEFT_WITHIN_S = 0.25
@@ -24,53 +24,53 @@ GONE_WITHIN_S = 60.0
 """Until the coordinator has given a member up: its session, and for as long as other faults keep coordinators away."""
 
 
-async def play(stage: Stage, p: Played) -> None:
+async def play(context: FaultContext, p: FaultExecution) -> None:
     """Crash the member, and let it have a successor at the end. The proof is its coordinator's."""
     import trio
 
     from squall.chaos.faults.acts.members import member_of, name_of, settled
     from squall.chaos.faults.targets import Unresolved
 
-    handle, me = member_of(stage, p, named=False), p.fault.id
-    known = await settled(stage, handle)
-    stage.begun(p)
+    handle, me = member_of(context, p, named=False), p.fault.id
+    known = await settled(context, handle)
+    context.begun(p)
     gone = handle.crash(me)
     if gone is None:
-        raise Unresolved(f"{name_of(stage, handle)} has no process just now")
-    p.evidence = {"client": name_of(stage, handle), **known._asdict(), "process": gone, "followed_by": -1}
+        raise Unresolved(f"{name_of(context, handle)} has no process just now")
+    p.evidence = {"client": name_of(context, handle), **known._asdict(), "process": gone, "followed_by": -1}
     late: HarnessError | None = None
     async with trio.open_nursery() as watching:
-        watching.start_soon(_watch, stage, p, handle, known)
+        watching.start_soon(_watch, context, p, handle, known)
         try:
-            await _still_listed(stage, p, known)
-            await stage.rest(p)
+            await _still_listed(context, p, known)
+            await context.rest(p)
         except HarnessError as trouble:
             late = trouble
             watching.cancel_scope.cancel()
         finally:
             handle.replace(me)
-            p.ended = stage.now_ns()
+            p.ended = context.now_ns()
     if late is not None:
         raise late
     p.error = proofs.gone_from_group(p.evidence, p.fault.params, ()) or None
     p.landed = p.error is None
 
 
-async def _still_listed(stage: Stage, p: Played, known: InGroup) -> None:
+async def _still_listed(context: FaultContext, p: FaultExecution, known: InGroup) -> None:
     """Ask the coordinator when a member that has left would be gone, and its session cannot be over."""
     from squall.chaos.faults.acts.members import listed
 
-    await stage.sleep(LEFT_WITHIN_S)
+    await context.sleep(LEFT_WITHIN_S)
     answer: bool | None = None
-    with stage.within(FOLLOWED_WITHIN_S):
+    with context.within(FOLLOWED_WITHIN_S):
         while answer is None:
-            answer = await listed(stage, known.group, known.member_id)
+            answer = await listed(context, known.group, known.member_id)
             if answer is None:
-                await stage.sleep(POLL_S)
+                await context.sleep(POLL_S)
     p.evidence["listed"] = answer is True
 
 
-async def _watch(stage: Stage, p: Played, handle: Handle, known: InGroup) -> None:
+async def _watch(context: FaultContext, p: FaultExecution, handle: Handle, known: InGroup) -> None:
     """Ask again and again, until the coordinator lists the member no more; then wait for a successor. Who has an
     instance id may lose its place to its successor before it is given up.
     """
@@ -78,35 +78,35 @@ async def _watch(stage: Stage, p: Played, handle: Handle, known: InGroup) -> Non
 
     others: frozenset[str] | None = None
     asked_s = listed_s = 0.0
-    with stage.within(p.fault.duration_s + GONE_WITHIN_S):
+    with context.within(p.fault.duration_s + GONE_WITHIN_S):
         while others is None or known.member_id in others:
-            await stage.sleep(POLL_S)
-            asked_s = _since(stage, p)
-            others = await members_of(stage, known.group)
+            await context.sleep(POLL_S)
+            asked_s = _since(context, p)
+            others = await members_of(context, known.group)
             if others is not None and known.member_id in others:
                 listed_s = asked_s
-        gone_s = _since(stage, p)
+        gone_s = _since(context, p)
     if others is None or known.member_id in others:
         return
-    with stage.within(p.fault.duration_s + FOLLOWED_WITHIN_S):
+    with context.within(p.fault.duration_s + FOLLOWED_WITHIN_S):
         while handle.processes[-1] == p.evidence["process"]:
-            await stage.sleep(POLL_S)
+            await context.sleep(POLL_S)
         p.evidence["followed_by"] = handle.processes[-1]
-    with stage.within(FOLLOWED_WITHIN_S):
+    with context.within(FOLLOWED_WITHIN_S):
         while known.instance and not handle.known_as().member_id:
-            await stage.sleep(POLL_S)
+            await context.sleep(POLL_S)
     successor = handle.known_as().member_id
     taken = bool(known.instance) and successor != known.member_id and successor in others
     p.evidence["listed_until_s"] = listed_s
     p.evidence["taken_over_s" if taken else "given_up_s"] = gone_s
 
 
-def _since(stage: Stage, p: Played) -> float:
+def _since(context: FaultContext, p: FaultExecution) -> float:
     assert p.began is not None
-    return round((stage.now_ns() - p.began) / 1e9, 3)
+    return round((context.now_ns() - p.began) / 1e9, 3)
 
 
-def refuse(params: Params, setting: Setting) -> str:
+def refuse(params: Params, setting: PlanTraits) -> str:
     """Somebody has to be a member."""
     return "" if setting.groups else "the workload has no consumer group, and so no members"
 
@@ -116,7 +116,7 @@ def aimed(rng: Random, params: Params) -> str:
     return "member"
 
 
-def tell(seen: Json) -> str:
+def describe_evidence(seen: Json) -> str:
     """Name the member that crashed, its states at the coordinator just then and later, and its successor."""
     who = str(seen.get("client")).capitalize()
     process, group = seen.get("process"), seen.get("group")
@@ -133,7 +133,7 @@ def tell(seen: Json) -> str:
     return f"{told}. {f'Process {followed}' if followed >= 0 else 'Nobody'} followed."
 
 
-KIND = Kind(
+KIND = FaultKind(
     name="member_crash",
     place=29,
     title="a member's process ends without leaving its group, and is replaced at the end",
@@ -142,11 +142,11 @@ KIND = Kind(
     traits=frozenset({Trait.OF_CLIENTS, Trait.NEEDS_MEMBERS}),
     worlds=EVERYWHERE,
     refuse=refuse,
-    draw=Draw(target=aimed, lasts_s=(1.0, 5.0)),
+    draw=DrawRules(target=aimed, lasts_s=(1.0, 5.0)),
     play=play,
-    proves=proofs.gone_from_group,
+    verify=proofs.gone_from_group,
     evidence="the coordinator still listed the member after its process was gone, but not later; a successor",
     middle="the coordinator is asked ten times a second",
-    tell=tell,
-    done=hit_by("member_crash"),
+    describe_evidence=describe_evidence,
+    describe_effect=hit_by("member_crash"),
 )

@@ -7,13 +7,13 @@ from random import Random
 from typing import TYPE_CHECKING
 
 from squall.chaos.faults import proofs
-from squall.chaos.faults.kind import EVERYWHERE, Draw, Kind, Number, Params, Setting, Trait
+from squall.chaos.faults.kind import EVERYWHERE, DrawRules, FaultKind, Number, Params, PlanTraits, Trait
 from squall.chaos.faults.link_faults import hit_by
-from squall.chaos.faults.pace import POLL_S
+from squall.chaos.faults.timeouts import POLL_S
 from squall.chaos.faults.words import Json, objects
 
 if TYPE_CHECKING:
-    from squall.chaos.faults.stage import Played, Stage
+    from squall.chaos.faults.context import FaultContext, FaultExecution
     from squall.workloads.control import Double
 
 BEGUN_WITHIN_S = 15.0
@@ -22,28 +22,28 @@ TOLD_WITHIN_S = 30.0
 """Until one of the two has been told, after the end of the fault: other faults may keep their coordinator away."""
 
 
-async def play(stage: Stage, p: Played) -> None:
+async def play(context: FaultContext, p: FaultExecution) -> None:
     """Start the second process; it goes at the end, without a word."""
     from squall.chaos.faults.acts.members import member_of, name_of, settled
 
-    handle, me = member_of(stage, p, named=True), p.fault.id
-    known = await settled(stage, handle, at_work=True)
-    stage.begun(p)
+    handle, me = member_of(context, p, named=True), p.fault.id
+    known = await settled(context, handle, at_work=True)
+    context.begun(p)
     double = handle.double(me)
     try:
-        with stage.within(BEGUN_WITHIN_S):
+        with context.within(BEGUN_WITHIN_S):
             while double.second < 0:
-                await stage.sleep(POLL_S)
+                await context.sleep(POLL_S)
         if double.second >= 0:
-            p.on = stage.now_ns()
-            await stage.rest(p)
+            p.on = context.now_ns()
+            await context.rest(p)
     finally:
         handle.part(me)
-        p.ended = stage.now_ns()
-    with stage.within(TOLD_WITHIN_S):
+        p.ended = context.now_ns()
+    with context.within(TOLD_WITHIN_S):
         while double.second >= 0 and not (double.over and (double.fencings_first or double.fencings_second)):
-            await stage.sleep(POLL_S)
-    p.evidence = {"client": name_of(stage, handle), **known._asdict(), **_seen(double)}
+            await context.sleep(POLL_S)
+    p.evidence = {"client": name_of(context, handle), **known._asdict(), **_seen(double)}
     p.error = proofs.told_of_a_twin(p.evidence, p.fault.params, ()) or None
     p.landed = p.error is None
 
@@ -59,7 +59,7 @@ def _seen(double: Double) -> dict[str, object]:
     return {"first": double.first, "second": double.second, **told, "fenced": fenced}
 
 
-def refuse(params: Params, setting: Setting) -> str:
+def refuse(params: Params, setting: PlanTraits) -> str:
     """Only who has an instance id can have a double."""
     if setting.named:
         return ""
@@ -73,7 +73,7 @@ def aimed(rng: Random, params: Params) -> str:
     return "member"
 
 
-def tell(seen: Json) -> str:
+def describe_evidence(seen: Json) -> str:
     """Name the member that had the instance id, the one that joined with the same id, and the answer to each."""
     who = str(seen.get("client")).capitalize()
     joined = f"process {seen.get('second')} joined with the instance id of process {seen.get('first')}"
@@ -87,7 +87,7 @@ def tell(seen: Json) -> str:
     return f"{who}: {joined}; {' and '.join(told) or 'neither was told anything'}."
 
 
-KIND = Kind(
+KIND = FaultKind(
     name="member_twin",
     place=30,
     title="a second process joins a group with the instance id of a member",
@@ -96,11 +96,11 @@ KIND = Kind(
     traits=frozenset({Trait.OF_CLIENTS, Trait.NEEDS_MEMBERS, Trait.NEEDS_INSTANCE_IDS}),
     worlds=EVERYWHERE,
     refuse=refuse,
-    draw=Draw(target=aimed, lasts_s=(1.0, 4.0)),
+    draw=DrawRules(target=aimed, lasts_s=(1.0, 4.0)),
     play=play,
-    proves=proofs.told_of_a_twin,
+    verify=proofs.told_of_a_twin,
     evidence="the coordinator fenced or refused one of the two processes, because the other has the instance id",
     middle="none: the answer comes once",
-    tell=tell,
-    done=hit_by("member_twin"),
+    describe_evidence=describe_evidence,
+    describe_effect=hit_by("member_twin"),
 )

@@ -6,28 +6,28 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from squall.chaos.faults import proofs
-from squall.chaos.faults.kind import SIDES, Choice, Draw, Fault, Kind, Number, Site, Trait
+from squall.chaos.faults.kind import SIDES, Choice, DrawRules, Fault, FaultKind, FaultPlacement, Number, Trait
 from squall.chaos.faults.link_faults import off_peers, on_clients_side
 from squall.chaos.faults.shapes import links_of
 from squall.chaos.faults.words import counted
 from squall.chaos.runtimes.contract import Loss
 
 if TYPE_CHECKING:
-    from squall.chaos.faults.stage import Played, Stage
+    from squall.chaos.faults.context import FaultContext, FaultExecution
 
 OFTEN, FEW = 0.3, 10
 """Of few packets so large a share is lost that some are; few: up to so many records a second."""
 
 
-async def play(stage: Stage, p: Played) -> None:
+async def play(context: FaultContext, p: FaultExecution) -> None:
     """The targets' packets get lost and come late."""
     from squall.chaos.faults.acts.links import count
 
     loss = Loss(float(p.fault.params["probability"]), int(p.fault.params["rto_ms"]))
-    await count(stage, p, links_of(p.fault.params, p.hit, stage.runtime.links()), loss)
+    await count(context, p, links_of(p.fault.params, p.hit, context.runtime.links()), loss)
 
 
-def lands(fault: Fault, site: Site) -> Fault:
+def retarget(fault: Fault, site: FaultPlacement) -> Fault:
     """Clients talk to leaders. With few records little is said, and between brokers that replicate nothing: of that a
     larger share is lost.
     """
@@ -39,7 +39,7 @@ def lands(fault: Fault, site: Site) -> Fault:
     return replace(fault, params=params, target=target)
 
 
-KIND = Kind(
+KIND = FaultKind(
     name="packet_loss",
     place=16,
     title="packets are lost and sent again, so their bytes arrive late",
@@ -55,7 +55,7 @@ KIND = Kind(
     ),
     worlds=frozenset({"docker", "sim"}),
     nowhere_else="processes of one machine have its one loopback",
-    draw=Draw(
+    draw=DrawRules(
         params=lambda rng: {
             "probability": rng.choice((0.05, 0.1, 0.3)),
             "rto_ms": rng.choice((50, 200)),
@@ -63,13 +63,13 @@ KIND = Kind(
         },
         swarm="first",
     ),
-    lands=lands,
+    retarget=retarget,
     alone=off_peers,
     of_clients=on_clients_side,
     play=play,
-    proves=proofs.struck,
+    verify=proofs.struck,
     evidence="how many packets were lost",
     middle="none: it claims that it struck, not when",
-    tell=counted,
-    done=lambda params, node, links: "losing packets",
+    describe_evidence=counted,
+    describe_effect=lambda params, node, links: "losing packets",
 )

@@ -7,13 +7,24 @@ from random import Random
 from typing import TYPE_CHECKING, Any
 
 from squall.chaos.faults import proofs
-from squall.chaos.faults.kind import EVERYWHERE, MANNERS, SHAPES, SIDES, TRAFFIC, Choice, Draw, Kind, Params, Trait
+from squall.chaos.faults.kind import (
+    EVERYWHERE,
+    MANNERS,
+    SHAPES,
+    SIDES,
+    TRAFFIC,
+    Choice,
+    DrawRules,
+    FaultKind,
+    Params,
+    Trait,
+)
 from squall.chaos.faults.link_faults import BETWEEN_BROKERS, ON_S, untold
 from squall.chaos.faults.shapes import partition_cuts
 from squall.chaos.faults.words import cut_and_healed
 
 if TYPE_CHECKING:
-    from squall.chaos.faults.stage import Played, Stage
+    from squall.chaos.faults.context import FaultContext, FaultExecution
 
 OF_ITS_TARGET = ("isolate", "one-way")
 """Shapes that leave all other nodes together, with a quorum among them or without any change of an ISR. Clients' links
@@ -25,17 +36,17 @@ SHAPE_SHARE, SIDE_SHARE = 0.25, 0.2
 """In a swarm so many are of such a shape; so many of the rest of clients' links."""
 
 
-async def play(stage: Stage, p: Played) -> None:
+async def play(context: FaultContext, p: FaultExecution) -> None:
     """Cut directed links: between brokers, or of clients to brokers."""
     from squall.chaos.faults.acts.links import cut
     from squall.chaos.faults.acts.traffic import cut_traffic
     from squall.chaos.runtimes.wire.frames import Traffic
 
-    cuts = partition_cuts(p.fault.params, p.hit, stage.runtime.nodes, stage.runtime.links())
+    cuts = partition_cuts(p.fault.params, p.hit, context.runtime.nodes, context.runtime.links())
     if p.fault.params["side"] in TRAFFIC:
-        await cut_traffic(stage, p, cuts, Traffic(p.fault.params["side"]))
+        await cut_traffic(context, p, cuts, Traffic(p.fault.params["side"]))
     else:
-        await cut(stage, p, cuts)
+        await cut(context, p, cuts)
 
 
 def check(params: Params) -> str:
@@ -81,13 +92,13 @@ def more_traits(params: Params) -> frozenset[Trait]:
     return of_shape | {Trait.NEEDS_FRAMES} if params.get("side") in TRAFFIC else of_shape
 
 
-def called(params: Params) -> str:
+def describe_params(params: Params) -> str:
     """Shape, manner and side."""
     side = params.get("side", "peers")
     return f" ({params.get('shape')}, {params.get('manner')}{'' if side == 'peers' else f', {side}'})"
 
 
-def done(params: Params, node: int, links: Sequence[str]) -> str:
+def describe_effect(params: Params, node: int, links: Sequence[str]) -> str:
     """Name the brokers that do not hear the node any more, or those that the node does not hear."""
     pairs = [tuple(each.split("->")) for each in links if each.count("->") == 1]
     sends = {target for source, target in pairs if source == str(node)}
@@ -98,7 +109,7 @@ def done(params: Params, node: int, links: Sequence[str]) -> str:
     return f"cut off from {whom}" if sends or not links else f"deaf for {whom}"
 
 
-KIND = Kind(
+KIND = FaultKind(
     name="partition",
     place=8,
     title="cuts directed links: between brokers, or between clients and brokers",
@@ -116,7 +127,7 @@ KIND = Kind(
     needs_nodes=needs_nodes,
     check=check,
     check_target=check_target,
-    draw=Draw(
+    draw=DrawRules(
         params=lambda rng: {"shape": rng.choice(SHAPES[:3]), "manner": rng.choice(MANNERS)},
         by_default=True,
         on_strangers=True,
@@ -125,11 +136,11 @@ KIND = Kind(
     ),
     of_clients=lambda params: {**params, "shape": "isolate", "side": "clients"},
     play=play,
-    proves=proofs.silent,
+    verify=proofs.silent,
     evidence="a probe over each cut link fails during the fault and works afterwards; requests pass over a link "
     "if only its answers are cut, and else do not",
     middle="a probe over each cut link, and a request in its direction, fail at a drawn moment, too",
-    tell=cut_and_healed,
-    called=called,
-    done=done,
+    describe_evidence=cut_and_healed,
+    describe_params=describe_params,
+    describe_effect=describe_effect,
 )

@@ -6,75 +6,75 @@ from typing import TYPE_CHECKING, Any
 
 from squall.chaos.errors import HarnessError
 from squall.chaos.faults import proofs
-from squall.chaos.faults.kind import EVERYWHERE, Draw, Kind, Number, Trait
+from squall.chaos.faults.kind import EVERYWHERE, DrawRules, FaultKind, Number, Trait
 from squall.chaos.faults.words import Json, mapping, objects, process, texts
 from squall.chaos.runtimes.contract import NodeState
 
 if TYPE_CHECKING:
-    from squall.chaos.faults.stage import Played, Stage
+    from squall.chaos.faults.context import FaultContext, FaultExecution
 
 
-async def play(stage: Stage, p: Played) -> None:
+async def play(context: FaultContext, p: FaultExecution) -> None:
     """Pause the nodes, and resume them at the end. If several faults hold a node, the last one resumes it.
 
     Each process is looked at when it has been paused, at a drawn moment in the middle, and before the end. It must be
     stopped each time, and have done nothing in between.
     """
-    runtime, looks = stage.runtime, list[Any]()
+    runtime, looks = context.runtime, list[Any]()
 
     async def look() -> None:
-        looks.append(await stage.activities(p.resolved))
+        looks.append(await context.activities(p.resolved))
 
-    await stage.begin_on_running_nodes(p, joins=NodeState.PAUSED)
+    await context.begin_on_running_nodes(p, joins=NodeState.PAUSED)
     held: list[Any] = []
     resumed: list[Any] = []
     lost: list[str] = []
 
-    already = {node for node in p.resolved if stage.others(p, node, Trait.PAUSES)}
+    already = {node for node in p.resolved if context.others(p, node, Trait.PAUSES)}
     troubles: list[HarnessError] = []
 
     async def hold(node: int) -> Any:
         try:
-            return await (_held_already(stage, node) if node in already else runtime.pause(node))
+            return await (_held_already(context, node) if node in already else runtime.pause(node))
         except HarnessError as trouble:  # Raised only once all others are paused: else nobody would resume them.
             troubles.append(trouble)
             return None
 
     try:
         # All at once. In turn, the first node would stay paused for as long as the others take to show it.
-        held = await stage.together(hold, p.resolved)
+        held = await context.together(hold, p.resolved)
         for trouble in troubles:
             raise trouble
         await look()
-        await stage.rest(p, look)
+        await context.rest(p, look)
         await look()
     finally:
-        with stage.shielded():
+        with context.shielded():
             for node in p.resolved:
-                state, others = runtime.state(node), stage.others(p, node, Trait.PAUSES)
-                stage.release(p, [node])
+                state, others = runtime.state(node), context.others(p, node, Trait.PAUSES)
+                context.release(p, [node])
                 if state is not NodeState.PAUSED:
                     lost.append(f"node {node} was {state.value} before it was let go")
                 elif others:
                     resumed.append({"node": node, "held_by": sorted(others)})
                 else:
                     resumed.append(await runtime.resume(node))
-        p.ended = stage.now_ns()
+        p.ended = context.now_ns()
     p.evidence = {"paused": held, "looks": looks, "resumed": resumed}
     missing = proofs.held(p.evidence, p.fault.params, p.resolved)
     p.error = ", ".join(lost) or missing or None
     p.landed = p.error is None
 
 
-async def _held_already(stage: Stage, node: int) -> dict[str, Any]:
+async def _held_already(context: FaultContext, node: int) -> dict[str, Any]:
     """Evidence of a pause for a node that another fault already holds: it answers no probe over any link."""
-    probes = await stage.probes([link for link in stage.runtime.links() if link.target == node])
+    probes = await context.probes([link for link in context.runtime.links() if link.target == node])
     silent = all(not probe.ok for probe in probes)
-    state = "T" if silent and stage.runtime.state(node) is NodeState.PAUSED else "?"
+    state = "T" if silent and context.runtime.state(node) is NodeState.PAUSED else "?"
     return {"state": state, "joined": True, "probe": probes[0].evidence() if probes else {"ok": True}}
 
 
-def tell(seen: Json) -> str:
+def describe_evidence(seen: Json) -> str:
     """Name the witness that each node was held, and describe how the node was found afterwards."""
     words = []
     for act in objects(seen.get("paused")):
@@ -107,7 +107,7 @@ def _held(act: Json) -> str:
     return f"The kernel shows {process(act)} in state {act.get('state')}"
 
 
-KIND = Kind(
+KIND = FaultKind(
     name="pause",
     place=3,
     title="SIGSTOP, SIGCONT at the end",
@@ -115,12 +115,12 @@ KIND = Kind(
     duration_s=Number(0.1, 60, 3),
     traits=frozenset({Trait.PAUSES, Trait.BY_SIGNAL, Trait.OUT_OF_SYNC}),
     worlds=EVERYWHERE,
-    draw=Draw(lasts_s=(1.0, 5.0), by_default=True, on_strangers=True, swarm="first"),
+    draw=DrawRules(lasts_s=(1.0, 5.0), by_default=True, on_strangers=True, swarm="first"),
     play=play,
-    proves=proofs.held,
+    verify=proofs.held,
     evidence="the process is stopped and answers nothing at the begin, and is stopped in the middle and at the end; it "
     "used no CPU time in between",
     middle="its state at a drawn moment, and its CPU time from begin to end (in a simulation: writes, fsyncs, sends)",
-    tell=tell,
-    done=lambda params, node, links: "paused",
+    describe_evidence=describe_evidence,
+    describe_effect=lambda params, node, links: "paused",
 )

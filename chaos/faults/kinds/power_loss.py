@@ -6,18 +6,18 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, cast
 
 from squall.chaos.faults import proofs
-from squall.chaos.faults.kind import Draw, Kind, Number, Trait
+from squall.chaos.faults.kind import DrawRules, FaultKind, Number, Trait
 from squall.chaos.faults.words import Json, came_back, mapping
 from squall.chaos.runtimes.layout import choose_controllers
 
 if TYPE_CHECKING:
-    from squall.chaos.faults.kind import Fault, Site
-    from squall.chaos.faults.stage import Played, Stage
+    from squall.chaos.faults.context import FaultContext, FaultExecution
+    from squall.chaos.faults.kind import Fault, FaultPlacement
 
 CAUGHT_UP_WITHIN_S = 60.0
 
 
-async def play(stage: Stage, p: Played) -> None:
+async def play(context: FaultContext, p: FaultExecution) -> None:
     """Power goes for all targets at one moment, and comes back at the end. Data that was not synced may be gone.
 
     The checkers must know whether some partition had no in-sync replica that kept power. So evidence has each
@@ -26,32 +26,32 @@ async def play(stage: Stage, p: Played) -> None:
     """
     from squall.chaos.faults.acts.nodes import look_down
 
-    stage.check_metadata_survives(p.resolved)
-    await stage.begin_on_running_nodes(p)
-    with stage.taking_down(p, p.resolved):
-        lost = await stage.runtime.power_loss(p.resolved)
+    context.check_metadata_survives(p.resolved)
+    await context.begin_on_running_nodes(p)
+    with context.taking_down(p, p.resolved):
+        lost = await context.runtime.power_loss(p.resolved)
     # The fault has landed once the nodes have ended, before their files lose anything.
-    async with stage.up_after_trouble(p):
-        stage.check_landed(p, cast(int, lost.get("ended_ns") or stage.now_ns()))
-        await stage.outlast(p, partial(look_down, stage, p))
-    up = await stage.up_again(p, p.resolved)
-    p.ended = stage.now_ns()
+    async with context.up_after_trouble(p):
+        context.check_landed(p, cast(int, lost.get("ended_ns") or context.now_ns()))
+        await context.outlast(p, partial(look_down, context, p))
+    up = await context.up_again(p, p.resolved)
+    p.ended = context.now_ns()
     isr = {name: list(ids) for name, ids in p.view.isr.items()} if p.view is not None else {}
     p.evidence |= {"lost": lost, "up": up, "isr": isr, "caught_up_ns": -1}
     told: Any = lost.get("nodes", {})
-    if not all("bytes_pending" in told.get(str(node), {}) for node in p.resolved) or not stage.came_back(up):
+    if not all("bytes_pending" in told.get(str(node), {}) for node in p.resolved) or not context.came_back(up):
         p.error = "not every node said what was pending on its disk when the power went, and came back"
     else:
         p.error = proofs.stayed_down(p.evidence, p.resolved) or None
     p.landed = p.error is None
-    stage.note(p)
-    with stage.within(CAUGHT_UP_WITHIN_S):
-        await stage.until_in_sync(p.resolved)
-        p.evidence["caught_up_ns"] = stage.now_ns()
+    context.note(p)
+    with context.within(CAUGHT_UP_WITHIN_S):
+        await context.until_in_sync(p.resolved)
+        p.evidence["caught_up_ns"] = context.now_ns()
 
 
-def lands(fault: Fault, site: Site) -> Fault:
-    """Draw a kill where `Stage.check_metadata_survives` would refuse: after a failed fsync of the only voter."""
+def retarget(fault: Fault, site: FaultPlacement) -> Fault:
+    """Draw a kill where `FaultContext.check_metadata_survives` would refuse: after a failed fsync of the only voter."""
     from squall.chaos.faults.vocabulary import make_fault
 
     forgot = any(Trait.FORGETS_SYNCS in other.traits and other.at_s < fault.at_s for other in site.faults)
@@ -60,7 +60,7 @@ def lands(fault: Fault, site: Site) -> Fault:
     return make_fault(fault.id, fault.at_s, fault.duration_s, "kill", fault.target, {})
 
 
-def tell(seen: Json) -> str:
+def describe_evidence(seen: Json) -> str:
     """Say how much of its pending data each broker lost."""
     words = []
     for node, lost in mapping(mapping(seen.get("lost")).get("nodes")).items():
@@ -71,7 +71,7 @@ def tell(seen: Json) -> str:
     return " ".join([*words, *came_back(seen.get("up"))])
 
 
-KIND = Kind(
+KIND = FaultKind(
     name="power_loss",
     place=6,
     title="the broker loses power: unsynced data may be lost or torn; restart at the end",
@@ -84,13 +84,13 @@ KIND = Kind(
             *(Trait.NEEDS_OUR_BROKER, Trait.NEEDS_FILES, Trait.NEEDS_HURT_FILES),
         }
     ),
-    draw=Draw(swarm="first"),
-    lands=lands,
+    draw=DrawRules(swarm="first"),
+    retarget=retarget,
     play=play,
-    proves=proofs.lost_power,
+    verify=proofs.lost_power,
     evidence="what was pending on the disk, which bytes and records were lost; a new incarnation registers after the "
     "restart",
     middle="no process of the node at a drawn moment",
-    tell=tell,
-    done=lambda params, node, links: "without power",
+    describe_evidence=describe_evidence,
+    describe_effect=lambda params, node, links: "without power",
 )

@@ -15,13 +15,13 @@ from squall.chaos.faults.kind import (
     SIDES,
     TRAFFIC,
     Choice,
-    Draw,
+    DrawRules,
     Fault,
-    Kind,
+    FaultKind,
+    FaultPlacement,
     Number,
     Params,
-    Setting,
-    Site,
+    PlanTraits,
     Trait,
 )
 from squall.chaos.faults.link_faults import off_peers, on_clients_side, untold
@@ -29,7 +29,7 @@ from squall.chaos.faults.shapes import asked_over
 from squall.chaos.faults.words import counted, nth
 
 if TYPE_CHECKING:
-    from squall.chaos.faults.stage import Played, Stage
+    from squall.chaos.faults.context import FaultContext, FaultExecution
 
 APIS = (
     *("Produce", "Fetch", "ListOffsets", "Metadata", "OffsetForLeaderEpoch", "InitProducerId", "CreateTopics"),
@@ -108,11 +108,11 @@ DONE = {
 }
 
 
-async def play(stage: Stage, p: Played) -> None:
+async def play(context: FaultContext, p: FaultExecution) -> None:
     """The link drops, delays or doubles requests of one API to the targets, or answers them with an error."""
     from squall.chaos.faults.acts.links import count, frames
 
-    await count(stage, p, asked_over(p.fault.params, p.hit, stage.runtime.links()), frames(p.fault.params))
+    await count(context, p, asked_over(p.fault.params, p.hit, context.runtime.links()), frames(p.fault.params))
 
 
 def check(params: Params) -> str:
@@ -130,7 +130,7 @@ def check(params: Params) -> str:
     return f"act = {params['act']!r} is of requests: stream = 'there'" if of_requests else ""
 
 
-def refuse(params: Params, setting: Setting) -> str:
+def refuse(params: Params, setting: PlanTraits) -> str:
     """Requests that nobody sends, and traffic that nobody can tell apart."""
     api, in_groups = params["api"], ("AddOffsetsToTxn", "TxnOffsetCommit")
     if api in ("EndTxn", *OF_TRANSACTIONS, *in_groups) and not setting.transactional:
@@ -202,7 +202,7 @@ def likely(seed: int, fault: Fault, in_flight: int) -> Params:
     return {**params, "act": "reorder", "stream": "there", "count": 0}
 
 
-def lands(fault: Fault, site: Site) -> Fault:
+def retarget(fault: Fault, site: FaultPlacement) -> Fault:
     """Requests that somebody sends. Clients ask for metadata when leaders go; the only broker has no peers; nobody is
     answered with acks=0; and who leads changes, or is not known yet, while another fault holds a node: then few are
     sent, because producers wait. A heartbeat that waits for the next controller is one of few as well.
@@ -228,7 +228,7 @@ def lands(fault: Fault, site: Site) -> Fault:
     return replace(fault, params=params, target=target)
 
 
-KIND = Kind(
+KIND = FaultKind(
     name="protocol",
     place=18,
     title="drop, delay, duplicate, reorder or answer with an error the n-th request of an API to the target",
@@ -247,7 +247,7 @@ KIND = Kind(
     traits=frozenset({Trait.OF_LINKS, Trait.NEEDS_TRAFFIC, Trait.NEEDS_FRAMES, Trait.OUT_OF_SYNC, Trait.EITHER_END}),
     check=check,
     refuse=refuse,
-    draw=Draw(
+    draw=DrawRules(
         params=drawn,
         target=lambda rng, params: ASKED.get(params["api"]),
         swarm="first",
@@ -255,15 +255,15 @@ KIND = Kind(
         coordinated=coordinated,
         of_groups=of_groups,
     ),
-    lands=lands,
+    retarget=retarget,
     alone=off_peers,
     of_clients=on_clients_side,
     play=play,
-    proves=proofs.struck,
+    verify=proofs.struck,
     evidence="how many frames were hit",
     middle="none: it claims that it struck, not when",
-    tell=counted,
-    done=lambda params, node, links: (
+    describe_evidence=counted,
+    describe_effect=lambda params, node, links: (
         f"to have its {nth(params)} {params.get('api', '')} request {DONE.get(str(params.get('act')), 'harmed')}"
     ),
 )

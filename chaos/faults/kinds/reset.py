@@ -6,25 +6,35 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from squall.chaos.faults import proofs
-from squall.chaos.faults.kind import EVERYWHERE, SIDES, Choice, Draw, Fault, Kind, Number, Site, Trait
+from squall.chaos.faults.kind import (
+    EVERYWHERE,
+    SIDES,
+    Choice,
+    DrawRules,
+    Fault,
+    FaultKind,
+    FaultPlacement,
+    Number,
+    Trait,
+)
 from squall.chaos.faults.link_faults import off_peers, on_clients_side
 from squall.chaos.faults.words import Json, objects
 
 if TYPE_CHECKING:
-    from squall.chaos.faults.stage import Played, Stage
+    from squall.chaos.faults.context import FaultContext, FaultExecution
 
 ANSWERS_MS = 1000
 """The life of a measured link's connection between two resets."""
 
 
-async def play(stage: Stage, p: Played) -> None:
+async def play(context: FaultContext, p: FaultExecution) -> None:
     """Reset the targets' connections at the beginning, and then at intervals until the end."""
     from squall.chaos.faults.acts.links import reset_connections
 
-    await reset_connections(stage, p)
+    await reset_connections(context, p)
 
 
-def lands(fault: Fault, site: Site) -> Fault:
+def retarget(fault: Fault, site: FaultPlacement) -> Fault:
     """While another fault measures a link, resets leave enough time for a slow answer."""
     measured = any(Trait.MEASURES_LINKS in other.traits and fault.overlaps(other) for other in site.faults)
     if not fault.params["every_ms"] or not measured:
@@ -32,7 +42,7 @@ def lands(fault: Fault, site: Site) -> Fault:
     return replace(fault, params={**fault.params, "every_ms": max(ANSWERS_MS, fault.params["every_ms"])})
 
 
-def tell(seen: Json) -> str:
+def describe_evidence(seen: Json) -> str:
     """Count the connections that were reset, and how often."""
     told = [each.get("reset") for each in objects(seen.get("resets"))]
     known = [each for each in told if isinstance(each, int)]
@@ -40,7 +50,7 @@ def tell(seen: Json) -> str:
     return f"{count} were reset, {len(told)} {'time' if len(told) == 1 else 'times'}."
 
 
-KIND = Kind(
+KIND = FaultKind(
     name="reset",
     place=17,
     title="resets open connections, at the beginning and then at intervals",
@@ -49,14 +59,16 @@ KIND = Kind(
     params={"every_ms": Number(0, 60_000, 0), "side": Choice(SIDES, "both")},
     traits=frozenset({Trait.OF_LINKS, Trait.OUT_OF_SYNC, Trait.EITHER_END}),
     worlds=EVERYWHERE,
-    draw=Draw(params=lambda rng: {"every_ms": rng.choice((0, 200, 1000)), "side": rng.choice(SIDES)}, swarm="first"),
-    lands=lands,
+    draw=DrawRules(
+        params=lambda rng: {"every_ms": rng.choice((0, 200, 1000)), "side": rng.choice(SIDES)}, swarm="first"
+    ),
+    retarget=retarget,
     alone=off_peers,
     of_clients=on_clients_side,
     play=play,
-    proves=proofs.reset,
+    verify=proofs.reset,
     evidence="how many connections were reset",
     middle="none: each reset is a moment",
-    tell=tell,
-    done=lambda params, node, links: "losing its connections",
+    describe_evidence=describe_evidence,
+    describe_effect=lambda params, node, links: "losing its connections",
 )

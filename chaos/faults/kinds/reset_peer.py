@@ -6,16 +6,16 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from squall.chaos.faults import proofs
-from squall.chaos.faults.kind import EVERYWHERE, SIDES, Draw, Kind, Number, Trait
+from squall.chaos.faults.kind import EVERYWHERE, SIDES, DrawRules, FaultKind, Number, Trait
 from squall.chaos.faults.link_faults import ON_S, PEERS, both_ends, hit_by, on_clients_side
 from squall.chaos.faults.words import how_they_ended
 from squall.chaos.runtimes.contract import ResetPeer
 
 if TYPE_CHECKING:
-    from squall.chaos.faults.stage import Played, Stage
+    from squall.chaos.faults.context import FaultContext, FaultExecution
 
 
-async def play(stage: Stage, p: Played) -> None:
+async def play(context: FaultContext, p: FaultExecution) -> None:
     """Reset each of the targets' connections some time after its first use, again and again.
 
     Toxiproxy does so in each direction separately: a client that waits for an answer sees the reset after twice the
@@ -26,16 +26,16 @@ async def play(stage: Stage, p: Played) -> None:
     after_ms = int(p.fault.params["after_ms"])
     proof = ends(
         ResetPeer(after_ms),
-        partial(stage.runtime.ending, timeout_s=stage.probe_timeout_s + 2 * after_ms / 1000),
+        partial(context.runtime.ending, timeout_s=context.probe_timeout_s + 2 * after_ms / 1000),
         lambda probe: probe.error == "still open",
         lambda probe: probe.ok,
         "a connection over a link was not reset",
         {"after_ms": after_ms},
     )
-    await worse(stage, p, proof)
+    await worse(context, p, proof)
 
 
-KIND = Kind(
+KIND = FaultKind(
     name="reset_peer",
     place=13,
     title="resets each connection, new ones too, some time after it was first used",
@@ -45,16 +45,16 @@ KIND = Kind(
     traits=frozenset({Trait.OF_LINKS, Trait.MEASURES_LINKS, Trait.OUT_OF_SYNC, Trait.EITHER_END}),
     worlds=EVERYWHERE,
     needs_nodes=both_ends,
-    draw=Draw(
+    draw=DrawRules(
         # Through Toxiproxy the proof takes twice as long and more, and the fault lasts 2 s at least.
         params=lambda rng: {"after_ms": rng.choice((0, 100, 500)), "side": rng.choice(SIDES)},
         swarm="newer",
     ),
     of_clients=on_clients_side,
     play=play,
-    proves=proofs.compared("after_ms"),
+    verify=proofs.compared("after_ms"),
     evidence="a connection over a link is reset during the fault; just before and just after, it stays open as long",
     middle="the same measurement at a drawn moment",
-    tell=how_they_ended,
-    done=hit_by("reset_peer"),
+    describe_evidence=how_they_ended,
+    describe_effect=hit_by("reset_peer"),
 )

@@ -5,22 +5,22 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from squall.chaos.faults import proofs
-from squall.chaos.faults.kind import Choice, Draw, Kind, Number, Trait
+from squall.chaos.faults.kind import Choice, DrawRules, FaultKind, Number, Trait
 from squall.chaos.faults.link_faults import hit_by
 from squall.chaos.faults.words import steps_in_turn
 
 if TYPE_CHECKING:
-    from squall.chaos.faults.stage import Played, Stage
+    from squall.chaos.faults.context import FaultContext, FaultExecution
 
 
-async def play(stage: Stage, p: Played) -> None:
+async def play(context: FaultContext, p: FaultExecution) -> None:
     """Restart each target in turn. The next restart waits until every partition is in sync."""
     from squall.chaos.faults.acts.nodes import one_by_one
 
-    await one_by_one(stage, p)
+    await one_by_one(context, p)
 
 
-KIND = Kind(
+KIND = FaultKind(
     name="rolling",
     place=22,
     title="stops or kills each target in turn, starts it, and waits until all replicas are in sync again",
@@ -28,16 +28,16 @@ KIND = Kind(
     duration_s=Number(1, 3600, 60),
     params={"how": Choice(("stop", "kill"), "stop")},
     traits=frozenset({Trait.ONE_BY_ONE, Trait.MOVES_LEADERS, Trait.OUT_OF_SYNC}),
-    draw=Draw(
+    draw=DrawRules(
         params=lambda rng: {"how": rng.choice(("stop", "kill"))},
         target=lambda rng, params: "all",
         lasts_s=(14.0, 18.0),
         swarm="newer",
     ),
     play=play,
-    proves=proofs.restarted,
+    verify=proofs.restarted,
     evidence="for each step: the broker went down, came up as a new incarnation, and every partition was in sync",
     middle="none: each node starts again at once",
-    tell=steps_in_turn,
-    done=hit_by("rolling"),
+    describe_evidence=steps_in_turn,
+    describe_effect=hit_by("rolling"),
 )

@@ -6,20 +6,20 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from squall.chaos.faults import proofs
-from squall.chaos.faults.kind import EVERYWHERE, SIDES, Draw, Kind, Number, Params, Trait
+from squall.chaos.faults.kind import EVERYWHERE, SIDES, DrawRules, FaultKind, Number, Params, Trait
 from squall.chaos.faults.link_faults import MEASURED_BYTES, ON_S, PEERS, both_ends, hit_by, on_clients_side
 from squall.chaos.faults.words import round_trips
 from squall.chaos.runtimes.contract import Slicer
 
 if TYPE_CHECKING:
-    from squall.chaos.faults.stage import Played, Stage
+    from squall.chaos.faults.context import FaultContext, FaultExecution
 
 SHORTEST_MS = 50.0
 """The least delay that counts: a busy machine can cause a smaller one too."""
 _MEASURED_MS = 80.0
 
 
-async def play(stage: Stage, p: Played) -> None:
+async def play(context: FaultContext, p: FaultExecution) -> None:
     """Bytes on the targets' links arrive in pieces, one after the other."""
     from squall.chaos.faults.acts.worse_links import ANSWER_BYTES, slower, worse
 
@@ -29,10 +29,10 @@ async def play(stage: Stage, p: Played) -> None:
     largest = average + variation
     pad = min(MEASURED_BYTES, (int(_MEASURED_MS * 1000) // delay_us + 2) * largest)
     least_ms = (pad // largest - 1) * delay_us / 1000
-    limit_s = stage.probe_timeout_s + 4 * (pad + ANSWER_BYTES) / (average - variation) * (delay_us + 1000) / 1e6
-    measure = partial(stage.runtime.probe, pad_bytes=pad)
+    limit_s = context.probe_timeout_s + 4 * (pad + ANSWER_BYTES) / (average - variation) * (delay_us + 1000) / 1e6
+    measure = partial(context.runtime.probe, pad_bytes=pad)
     sliced = Slicer(average, variation, delay_us)
-    await worse(stage, p, slower(stage, sliced, measure, limit_s, least_ms, told={"pad_bytes": pad}))
+    await worse(context, p, slower(context, sliced, measure, limit_s, least_ms, told={"pad_bytes": pad}))
 
 
 def check(params: Params) -> str:
@@ -53,7 +53,7 @@ def check(params: Params) -> str:
     return ""
 
 
-KIND = Kind(
+KIND = FaultKind(
     name="slicer",
     place=11,
     title="delivers bytes in small pieces with a pause between them: torn frames",
@@ -69,7 +69,7 @@ KIND = Kind(
     worlds=EVERYWHERE,
     needs_nodes=both_ends,
     check=check,
-    draw=Draw(
+    draw=DrawRules(
         params=lambda rng: {
             "average_bytes": rng.choice((64, 256)),
             "delay_us": rng.choice((500, 1000)),
@@ -79,9 +79,9 @@ KIND = Kind(
     ),
     of_clients=on_clients_side,
     play=play,
-    proves=proofs.compared("longer_by_ms"),
+    verify=proofs.compared("longer_by_ms"),
     evidence="a large request takes longer than just before and just after, by the pauses between its pieces",
     middle="the same measurement at a drawn moment",
-    tell=round_trips,
-    done=hit_by("slicer"),
+    describe_evidence=round_trips,
+    describe_effect=hit_by("slicer"),
 )

@@ -5,38 +5,38 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from squall.chaos.faults import proofs
-from squall.chaos.faults.kind import Draw, Kind, Number, Trait, listed
+from squall.chaos.faults.kind import DrawRules, FaultKind, Number, Trait, listed
 from squall.chaos.faults.words import Json, number, objects
 
 if TYPE_CHECKING:
-    from squall.chaos.faults.stage import Played, Stage
+    from squall.chaos.faults.context import FaultContext, FaultExecution
 
 SHARE_TOLERANCE = 0.2
 
 
-async def play(stage: Stage, p: Played) -> None:
+async def play(context: FaultContext, p: FaultExecution) -> None:
     """Limit each target to a share of a CPU, and lift the limit at the end. As proof, the process must have been held
     often enough for that share.
     """
     name, share = f"fault-{p.fault.id}", float(p.fault.params["share"])
-    await stage.begin_on_running_nodes(p)
+    await context.begin_on_running_nodes(p)
     begun: list[Any] = []
     healed: list[Any] = []
     try:
-        begun = [await stage.runtime.slow_cpu(name, node, share) for node in p.resolved]
-        await stage.rest(p)
+        begun = [await context.runtime.slow_cpu(name, node, share) for node in p.resolved]
+        await context.rest(p)
     finally:
-        with stage.shielded():
+        with context.shielded():
             for node in p.resolved:
-                healed.append(await stage.runtime.heal_cpu(name, node))
-        p.ended = stage.now_ns()
+                healed.append(await context.runtime.heal_cpu(name, node))
+        p.ended = context.now_ns()
     p.evidence = {"slowed": begun, "healed": healed}
     p.landed = all(each["stops"] and each["ran_share"] <= share + SHARE_TOLERANCE for each in healed)
     if not p.landed:
         p.error = "a node ran for more of the time than it should have"
 
 
-def tell(seen: Json) -> str:
+def describe_evidence(seen: Json) -> str:
     """Say how often each node was held, and how much CPU it had all the same."""
     words = []
     for act in objects(seen.get("healed")):
@@ -47,7 +47,7 @@ def tell(seen: Json) -> str:
     return " ".join(words)
 
 
-KIND = Kind(
+KIND = FaultKind(
     name="slow",
     place=4,
     title="gives the process a share of a CPU: it is stopped for a part of each tenth of a second",
@@ -55,11 +55,11 @@ KIND = Kind(
     duration_s=Number(0.5, 600, 4),
     params={"share": Number(0.01, 0.9, 0.2)},
     traits=frozenset({Trait.NEEDS_NODE, Trait.OUT_OF_SYNC}),
-    draw=Draw(params=lambda rng: {"share": rng.choice((0.05, 0.1, 0.3))}, swarm="newer"),
+    draw=DrawRules(params=lambda rng: {"share": rng.choice((0.05, 0.1, 0.3))}, swarm="newer"),
     play=play,
-    proves=proofs.slowed(SHARE_TOLERANCE),
+    verify=proofs.slowed(SHARE_TOLERANCE),
     evidence="how often the process was stopped, the share of the time in which it ran, and its CPU time",
     middle="each stop is looked at as it ends; the share is of the whole time",
-    tell=tell,
-    done=lambda params, node, links: f"slow{listed(params)}",
+    describe_evidence=describe_evidence,
+    describe_effect=lambda params, node, links: f"slow{listed(params)}",
 )

@@ -6,29 +6,29 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from squall.chaos.faults import proofs
-from squall.chaos.faults.kind import EVERYWHERE, SIDES, Draw, Kind, Number, Trait
+from squall.chaos.faults.kind import EVERYWHERE, SIDES, DrawRules, FaultKind, Number, Trait
 from squall.chaos.faults.link_faults import ON_S, PEERS, both_ends, hit_by, on_clients_side
 from squall.chaos.faults.words import how_they_ended
 from squall.chaos.runtimes.contract import SlowClose
 
 if TYPE_CHECKING:
-    from squall.chaos.faults.stage import Played, Stage
+    from squall.chaos.faults.context import FaultContext, FaultExecution
 
 
-async def play(stage: Stage, p: Played) -> None:
+async def play(context: FaultContext, p: FaultExecution) -> None:
     """The other side learns late that a connection of the targets has ended."""
     from squall.chaos.faults.acts.worse_links import SURE, slower, worse
 
     delay_ms = int(p.fault.params["delay_ms"])
-    limit_s = stage.probe_timeout_s + 3 * delay_ms / 1000
+    limit_s = context.probe_timeout_s + 3 * delay_ms / 1000
     # Another fault may cause a reset, but not a late one.
     await worse(
-        stage,
+        context,
         p,
         slower(
-            stage,
+            context,
             SlowClose(delay_ms),
-            partial(stage.runtime.ending, spoil=True),
+            partial(context.runtime.ending, spoil=True),
             limit_s,
             delay_ms,
             says=lambda probe: probe.ok and (probe.error == "closed" or probe.round_trip_ms >= SURE * delay_ms),
@@ -36,7 +36,7 @@ async def play(stage: Stage, p: Played) -> None:
     )
 
 
-KIND = Kind(
+KIND = FaultKind(
     name="slow_close",
     place=14,
     title="delays the close of connections",
@@ -46,12 +46,12 @@ KIND = Kind(
     traits=frozenset({Trait.OF_LINKS, Trait.MEASURES_LINKS, Trait.OUT_OF_SYNC, Trait.EITHER_END}),
     worlds=EVERYWHERE,
     needs_nodes=both_ends,
-    draw=Draw(params=lambda rng: {"delay_ms": rng.choice((100, 500)), "side": rng.choice(SIDES)}, swarm="newer"),
+    draw=DrawRules(params=lambda rng: {"delay_ms": rng.choice((100, 500)), "side": rng.choice(SIDES)}, swarm="newer"),
     of_clients=on_clients_side,
     play=play,
-    proves=proofs.compared("longer_by_ms"),
+    verify=proofs.compared("longer_by_ms"),
     evidence="after a broker closes a connection, the other end stays open for longer than just before and just after",
     middle="the same measurement at a drawn moment",
-    tell=how_they_ended,
-    done=hit_by("slow_close"),
+    describe_evidence=how_they_ended,
+    describe_effect=hit_by("slow_close"),
 )

@@ -5,21 +5,21 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from squall.chaos.faults import proofs
-from squall.chaos.faults.kind import EVERYWHERE, Draw, Kind, Number, Trait
+from squall.chaos.faults.kind import EVERYWHERE, DrawRules, FaultKind, Number, Trait
 from squall.chaos.faults.words import Json, after, came_back, capital, objects, process, was_down
 
 if TYPE_CHECKING:
-    from squall.chaos.faults.stage import Played, Stage
+    from squall.chaos.faults.context import FaultContext, FaultExecution
 
 
-async def play(stage: Stage, p: Played) -> None:
+async def play(context: FaultContext, p: FaultExecution) -> None:
     """Controlled shutdown, restart at the end. A broker that no controller answers leaves without; it says so."""
     from squall.chaos.faults.acts.nodes import down_and_up
 
-    await down_and_up(stage, p, stage.runtime.stop_node, proofs.CONTROLLED)
+    await down_and_up(context, p, context.runtime.stop_node, proofs.CONTROLLED)
 
 
-def tell(seen: Json) -> str:
+def describe_evidence(seen: Json) -> str:
     """Say how each process left, and when its successor was ready."""
     words = []
     for act in objects(seen.get("down")):
@@ -34,7 +34,7 @@ def tell(seen: Json) -> str:
     return " ".join([*words, *came_back(seen.get("up"))])
 
 
-KIND = Kind(
+KIND = FaultKind(
     name="stop",
     place=2,
     title="SIGTERM (controlled shutdown), restart at the end",
@@ -43,14 +43,14 @@ KIND = Kind(
     # A controlled shutdown needs a quorum: most of its members cannot leave together.
     traits=frozenset({Trait.TAKES_DOWN, Trait.BY_SIGNAL, Trait.OF_ONE_NODE, Trait.OUT_OF_SYNC}),
     worlds=EVERYWHERE,
-    draw=Draw(lasts_s=(2.0, 4.0), on_strangers=True, swarm="first"),
+    draw=DrawRules(lasts_s=(2.0, 4.0), on_strangers=True, swarm="first"),
     play=play,
-    proves=proofs.taken_down(proofs.CONTROLLED),
+    verify=proofs.taken_down(proofs.CONTROLLED),
     evidence=(
         "the broker reports that it stopped with its controller's consent, or that no controller answered; "
         "a new incarnation registers after the restart"
     ),
     middle="no process of the node at a drawn moment",
-    tell=tell,
-    done=lambda params, node, links: "told to stop",
+    describe_evidence=describe_evidence,
+    describe_effect=lambda params, node, links: "told to stop",
 )

@@ -7,11 +7,11 @@ from random import Random
 from typing import TYPE_CHECKING, Any
 
 from squall.chaos.faults import proofs
-from squall.chaos.faults.kind import OUR_WORLDS, Choice, Draw, Kind, Number, Params, Trait
+from squall.chaos.faults.kind import OUR_WORLDS, Choice, DrawRules, FaultKind, Number, Params, Trait
 from squall.chaos.faults.words import Json, integer, mapping, texts
 
 if TYPE_CHECKING:
-    from squall.chaos.faults.stage import Played, Stage
+    from squall.chaos.faults.context import FaultContext, FaultExecution
 
 ASKS: Mapping[str, tuple[str, ...]] = {
     "churn": ("CREATE_TOPICS", "DELETE_TOPICS"),
@@ -30,11 +30,11 @@ VALUES: Mapping[str, tuple[int, ...]] = {
 """Setting -> values that a seed may draw. No batch of the default size is larger than 64 KiB."""
 
 
-async def play(stage: Stage, p: Played) -> None:
+async def play(context: FaultContext, p: FaultExecution) -> None:
     """As an administrator would, with a client of the harness."""
     from squall.chaos.faults.acts.topics import change
 
-    await change(stage, p)
+    await change(context, p)
 
 
 def drawn(rng: Random) -> dict[str, Any]:
@@ -57,7 +57,7 @@ def _alters(params: Params) -> bool:
     return params["how"] in VALUES
 
 
-def tell(seen: Json) -> str:
+def describe_evidence(seen: Json) -> str:
     """Describe the requests, and what came of them."""
     topic, told = seen.get("topic"), [str(each) for each in texts(seen.get("acknowledged"))]
     if "ids" in seen:
@@ -77,13 +77,13 @@ def tell(seen: Json) -> str:
                     for name, each in deleted)  # fmt: skip
 
 
-def called(params: Params) -> str:
+def describe_params(params: Params) -> str:
     """The value only where there is one."""
     value = f", value {params['value']:g}" if _alters(params) else ""
     return f" (how {params['how']}{value})"
 
 
-KIND = Kind(
+KIND = FaultKind(
     name="topics",
     place=28,
     title="by request: create, delete and create a topic again; add partitions; delete records; alter settings",
@@ -98,13 +98,13 @@ KIND = Kind(
     nowhere_else="it would change topics of somebody else's cluster",
     asks=ASKS,
     check=check,
-    draw=Draw(params=drawn, target=lambda rng, params: "all", swarm="beside", under_groups=under_groups),
+    draw=DrawRules(params=drawn, target=lambda rng, params: "all", swarm="beside", under_groups=under_groups),
     play=play,
-    proves=proofs.changed_topics,
+    verify=proofs.changed_topics,
     evidence="what was requested and accepted: ids of the topics, offsets, values; an added partition acknowledged "
     "records; a fresh client is told at the end that the log begins where records were deleted",
     middle="none: a setting is asked for once after it was accepted, a log start once at the end",
-    tell=tell,
-    called=called,
-    done=lambda params, node, links: f"part of a cluster whose topics change ({params.get('how', 'churn')})",
+    describe_evidence=describe_evidence,
+    describe_params=describe_params,
+    describe_effect=lambda params, node, links: f"part of a cluster whose topics change ({params.get('how', 'churn')})",
 )

@@ -5,21 +5,21 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from squall.chaos.faults import proofs
-from squall.chaos.faults.kind import Choice, Draw, Kind, Number, Params, Setting, Trait
+from squall.chaos.faults.kind import Choice, DrawRules, FaultKind, Number, Params, PlanTraits, Trait
 from squall.chaos.faults.link_faults import hit_by
 from squall.chaos.faults.words import Json, mapping, objects, steps_in_turn
 
 if TYPE_CHECKING:
-    from squall.chaos.faults.stage import Played, Stage
+    from squall.chaos.faults.context import FaultContext, FaultExecution
 
 
-async def play(stage: Stage, p: Played) -> None:
+async def play(context: FaultContext, p: FaultExecution) -> None:
     """Restart the brokers one by one as `rolling` does, each as the second version. Its version before and after is not
     taken from the plan: the machine or the engine says what runs, the broker what it supports.
     """
     from squall.chaos.faults.acts.nodes import one_by_one
 
-    runtime = stage.runtime
+    runtime = context.runtime
 
     async def was(node: int) -> dict[str, Any]:
         return {"was": await runtime.software(node)}
@@ -30,19 +30,19 @@ async def play(stage: Stage, p: Played) -> None:
     async def changed(node: int) -> dict[str, Any]:
         return {"changed": await runtime.upgrade_node(node)}
 
-    await one_by_one(stage, p, before=was, between=changed, after=now)
+    await one_by_one(context, p, before=was, between=changed, after=now)
     steps: list[Any] = p.evidence["steps"]
     same = [step["node"] for step in steps if step["is"]["runs"] in (step["was"]["runs"], None)]
     if p.landed and same:
         p.landed, p.error = False, f"node {', '.join(map(str, same))} runs what it ran before"
 
 
-def refuse(params: Params, setting: Setting) -> str:
+def refuse(params: Params, setting: PlanTraits) -> str:
     """There must be a second version."""
     return "" if setting.upgrade_to else "to which version? name it: --upgrade-to (upgrade_to)"
 
 
-def tell(seen: Json) -> str:
+def describe_evidence(seen: Json) -> str:
     """Each step, and what ran before and after."""
     steps = [step for step in objects(seen.get("steps")) if "is" in step]
     changes = [(mapping(step.get("was")), mapping(step.get("is"))) for step in steps]
@@ -55,7 +55,7 @@ def _short(runs: object) -> str:
     return str(runs).removeprefix("sha256:")[:16]
 
 
-KIND = Kind(
+KIND = FaultKind(
     name="upgrade",
     place=23,
     title="as `rolling`, and each target starts as the version that --upgrade-to names",
@@ -66,15 +66,15 @@ KIND = Kind(
     worlds=frozenset({"process", "docker"}),
     nowhere_else="in a simulation there is one version of the broker, the one that simulates",
     refuse=refuse,
-    draw=Draw(
+    draw=DrawRules(
         params=lambda rng: {"how": rng.choice(("stop", "stop", "kill"))},
         target=lambda rng, params: "all",
         lasts_s=(20.0, 22.0),
     ),
     play=play,
-    proves=proofs.upgraded,
+    verify=proofs.upgraded,
     evidence="as for `rolling`; the versions before and after, from engine or kernel, and the broker's ApiVersions",
     middle="none: each node starts again at once",
-    tell=tell,
-    done=hit_by("upgrade"),
+    describe_evidence=describe_evidence,
+    describe_effect=hit_by("upgrade"),
 )

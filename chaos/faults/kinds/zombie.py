@@ -8,13 +8,13 @@ from random import Random
 from typing import TYPE_CHECKING
 
 from squall.chaos.faults import proofs
-from squall.chaos.faults.kind import EVERYWHERE, Draw, Kind, Number, Params, Setting, Trait
+from squall.chaos.faults.kind import EVERYWHERE, DrawRules, FaultKind, Number, Params, PlanTraits, Trait
 from squall.chaos.faults.link_faults import hit_by
-from squall.chaos.faults.pace import POLL_S
+from squall.chaos.faults.timeouts import POLL_S
 from squall.chaos.faults.words import Json, texts
 
 if TYPE_CHECKING:
-    from squall.chaos.faults.stage import Played, Stage
+    from squall.chaos.faults.context import FaultContext, FaultExecution
     from squall.workloads.control import Haunt
 
 STANDS_WITHIN_S = 30.0
@@ -25,27 +25,27 @@ OVER_WITHIN_S = 15.0
 """Until a zombie that was woken has done all that it tries. Its requests may wait for a coordinator."""
 
 
-async def play(stage: Stage, p: Played) -> None:
+async def play(context: FaultContext, p: FaultExecution) -> None:
     """Have the next process of the producer stand still beside its successor, and wake it at the end."""
     from squall.chaos.faults.acts.clients import handle_of
 
-    handle, me = handle_of(stage, p), p.fault.id
-    stage.begun(p)
+    handle, me = handle_of(context, p), p.fault.id
+    context.begun(p)
     haunt = handle.haunt(me)
     try:
-        with stage.within(STANDS_WITHIN_S):
+        with context.within(STANDS_WITHIN_S):
             while not haunt.transactions:
-                await stage.sleep(POLL_S)
+                await context.sleep(POLL_S)
         if haunt.transactions:
-            p.on = stage.now_ns()
-            await stage.rest(p)
+            p.on = context.now_ns()
+            await context.rest(p)
     finally:
         before = haunt.transactions
         handle.wake(me)
-        p.ended = stage.now_ns()
-    with stage.within(OVER_WITHIN_S):
+        p.ended = context.now_ns()
+    with context.within(OVER_WITHIN_S):
         while haunt.zombie >= 0 and not haunt.over:
-            await stage.sleep(POLL_S)
+            await context.sleep(POLL_S)
     p.evidence = {"client": handle.name, **_seen(haunt), "ended": before}
     p.error = proofs.haunted(p.evidence, p.fault.params, ()) or None
     p.landed = p.error is None
@@ -56,7 +56,7 @@ def _seen(haunt: Haunt) -> dict[str, object]:
     return {"zombie": haunt.zombie, "followed_by": haunt.successor, **tried}
 
 
-def refuse(params: Params, setting: Setting) -> str:
+def refuse(params: Params, setting: PlanTraits) -> str:
     """Only transactional ids are taken over, and only who has something to write stands still inside a transaction."""
     if setting.zombies:
         return ""
@@ -78,7 +78,7 @@ def aimed(rng: Random, params: Params) -> str:
     return "producer"
 
 
-def tell(seen: Json) -> str:
+def describe_evidence(seen: Json) -> str:
     """Name the process that was stopped and its successors, and describe what the successors did meanwhile and what the
     zombie tried afterwards.
     """
@@ -90,7 +90,7 @@ def tell(seen: Json) -> str:
     return f"{stood} {tried}: {told or 'no outcome'}."
 
 
-KIND = Kind(
+KIND = FaultKind(
     name="zombie",
     place=27,
     title="a producer pauses inside a transaction, another takes over its id, and then the first one writes again",
@@ -100,11 +100,11 @@ KIND = Kind(
     worlds=EVERYWHERE,
     refuse=refuse,
     check_target=check_target,
-    draw=Draw(target=aimed, lasts_s=(1.0, 3.0)),
+    draw=DrawRules(target=aimed, lasts_s=(1.0, 3.0)),
     play=play,
-    proves=proofs.haunted,
+    verify=proofs.haunted,
     evidence="another process got the id and did a transaction while the zombie was paused; what the zombie then tried",
     middle="it did nothing from begin to end, which its own counters show",
-    tell=tell,
-    done=hit_by("zombie"),
+    describe_evidence=describe_evidence,
+    describe_effect=hit_by("zombie"),
 )

@@ -6,30 +6,30 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from squall.chaos.faults import proofs
-from squall.chaos.faults.kind import MANNERS, OUR_WORLDS, Choice, Draw, Kind, Params, Trait
+from squall.chaos.faults.kind import MANNERS, OUR_WORLDS, Choice, DrawRules, FaultKind, Params, Trait
 from squall.chaos.faults.link_faults import ON_S
 from squall.chaos.faults.targets import Unresolved
 from squall.chaos.faults.words import Json, cut_and_healed
 from squall.chaos.runtimes.contract import Cut, Manner
 
 if TYPE_CHECKING:
-    from squall.chaos.faults.stage import Played, Stage
+    from squall.chaos.faults.context import FaultContext, FaultExecution
 
 
-async def play(stage: Stage, p: Played) -> None:
+async def play(context: FaultContext, p: FaultExecution) -> None:
     """Cut the zone's links to all brokers but one: the controller, the broker that leads the most partitions, or any
     broker.
     """
     from squall.chaos.faults.acts.links import cut
 
-    kept = _kept(stage, p)
-    links = [link for link in stage.runtime.links() if link.source == p.zone and link.target != kept]
+    kept = _kept(context, p)
+    links = [link for link in context.runtime.links() if link.source == p.zone and link.target != kept]
     manner = Manner(p.fault.params["manner"])
-    await cut(stage, p, [(link, Cut(manner)) for link in links])
+    await cut(context, p, [(link, Cut(manner)) for link in links])
     p.evidence["kept"] = kept
 
 
-def _kept(stage: Stage, p: Played) -> int:
+def _kept(context: FaultContext, p: FaultExecution) -> int:
     """The broker that the zone still reaches. Raises Unresolved if no controller is known, or no partition has a
     leader.
     """
@@ -44,7 +44,7 @@ def _kept(stage: Stage, p: Played) -> int:
         if not leading:
             raise Unresolved("no partition has a leader")
         return max(sorted(leading), key=leading.count)
-    return stage.rng(p, "kept").choice(nodes)
+    return context.rng(p, "kept").choice(nodes)
 
 
 def check_target(target: str, params: Params) -> str:
@@ -52,18 +52,18 @@ def check_target(target: str, params: Params) -> str:
     return "" if target.startswith("zone:") else f"target {target!r}: a zone is isolated, as in zone:1"
 
 
-def tell(seen: Json) -> str:
+def describe_evidence(seen: Json) -> str:
     """Whom the zone still reached, and what probes over the other links showed."""
     kept = seen.get("kept")
     return f"{cut_and_healed(seen)} Broker {kept} was left." if kept is not None else cut_and_healed(seen)
 
 
-def done(params: Params, node: int, links: Sequence[str]) -> str:
+def describe_effect(params: Params, node: int, links: Sequence[str]) -> str:
     """Empty for every broker: the target is a zone."""
     return "out of a zone's reach"
 
 
-KIND = Kind(
+KIND = FaultKind(
     name="zone_isolation",
     place=26,
     title="cuts a client zone off from all brokers but one",
@@ -75,14 +75,14 @@ KIND = Kind(
     nowhere_else="somebody else's brokers have one zone, over which the harness asks as well",
     needs_nodes=lambda params: 2,
     check_target=check_target,
-    draw=Draw(
+    draw=DrawRules(
         params=lambda rng: {"keeps": rng.choice(("any", "controller", "leader")), "manner": rng.choice(MANNERS)},
         target=lambda rng, params: "zone:1",
     ),
     play=play,
-    proves=proofs.silent,
+    verify=proofs.silent,
     evidence="a probe over each cut link of the zone fails during the fault and works afterwards",
     middle="a probe over each cut link, and a request in its direction, fail at a drawn moment, too",
-    tell=tell,
-    done=done,
+    describe_evidence=describe_evidence,
+    describe_effect=describe_effect,
 )

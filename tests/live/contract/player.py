@@ -8,13 +8,13 @@ from typing import Any
 
 from squall.chaos.faults.kind import Fault
 from squall.chaos.faults.nemesis import Nemesis
-from squall.chaos.faults.targets import ClusterView
+from squall.chaos.faults.targets import ClusterSnapshot
 from squall.chaos.runs.papers import MemoryPapers
 from squall.checkers.fault_classes import not_landed
 from squall.checkers.nemesis_log import parse_faults
 from squall.workloads.control import Controls
 
-ONE_BROKER = ClusterView((1,), 1, {"t-0": 1}, {"t-0": (1,)}, {"t-0": (1,)})
+ONE_BROKER = ClusterSnapshot((1,), 1, {"t-0": 1}, {"t-0": (1,)}, {"t-0": (1,)})
 
 
 class Seen:
@@ -22,10 +22,10 @@ class Seen:
 
     client: Any = None
 
-    def __init__(self, view: ClusterView = ONE_BROKER) -> None:
+    def __init__(self, view: ClusterSnapshot = ONE_BROKER) -> None:
         self._view = view
 
-    async def view(self) -> ClusterView:
+    async def view(self) -> ClusterSnapshot:
         return self._view
 
     def lookout(self) -> Any:

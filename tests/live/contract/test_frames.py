@@ -16,7 +16,7 @@ import trio
 from squall.broker.protocol.header import decode_response_header, encode_request
 from squall.broker.protocol.schema.metadata import MetadataRequest, MetadataResponse
 from squall.chaos.errors import HarnessError
-from squall.chaos.faults.targets import ClusterView
+from squall.chaos.faults.targets import ClusterSnapshot
 from squall.chaos.faults.vocabulary import make_fault
 from squall.chaos.runtimes.contract import Cut, FrameAct, Frames, Latency, Link, Manner, Stream
 from squall.chaos.runtimes.docker.runtime import DockerRuntime
@@ -33,7 +33,7 @@ from tests.support.patience import LONG_S, scaled
 
 FRAMED, UNFRAMED = Link("CLIENT", 1), Link("CLIENT", 2)
 METADATA, VERSION = 3, 12
-VIEW = ClusterView((1, 2), 1, {"t-0": 1}, {"t-0": (1, 2)}, {"t-0": (1, 2)})
+VIEW = ClusterSnapshot((1, 2), 1, {"t-0": 1}, {"t-0": (1, 2)}, {"t-0": (1, 2)})
 
 
 FramedRuntime = ProcessRuntime | DockerRuntime

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 import trio
 
-from squall.chaos.faults.targets import ClusterView
+from squall.chaos.faults.targets import ClusterSnapshot
 from squall.chaos.faults.vocabulary import make_fault
 from squall.chaos.plans.parts import FAST_FAILOVER
 from squall.chaos.runs.observer import Observer
@@ -61,11 +61,11 @@ class Administered:
             Observer(runtime.env(name), servers, runtime.nodes) for name in ("observer", "other")
         )
 
-    async def view(self) -> ClusterView:
+    async def view(self) -> ClusterSnapshot:
         """What clients see."""
         return await self.observer.view()
 
-    async def until(self, true: Callable[[ClusterView], bool]) -> ClusterView:
+    async def until(self, true: Callable[[ClusterSnapshot], bool]) -> ClusterSnapshot:
         """What clients see once that is so."""
         with trio.fail_after(LONG_S):
             while not true(view := await self.view()):

@@ -10,7 +10,7 @@ import trio
 
 from squall.chaos.faults.kind import Trait
 from squall.chaos.faults.kinds import KINDS
-from squall.chaos.faults.targets import ClusterView
+from squall.chaos.faults.targets import ClusterSnapshot
 from squall.chaos.faults.vocabulary import make_fault
 from squall.chaos.runtimes.contract import Link, Probe, Runtime
 from tests.live.contract.conftest import OnCluster
@@ -19,7 +19,7 @@ from tests.live.hurt_links import answers
 from tests.support.clusters.pretender import Pretending
 from tests.support.patience import scaled
 
-SEEN = Seen(ClusterView((1, 2, 3), 1, {"t-0": 2}, {"t-0": (1, 2, 3)}, {"t-0": (1, 2, 3)}))
+SEEN = Seen(ClusterSnapshot((1, 2, 3), 1, {"t-0": 2}, {"t-0": (1, 2, 3)}, {"t-0": (1, 2, 3)}))
 SEEN_MS = 20.0
 FAULTS: list[tuple[str, dict[str, Any]]] = [
     ("partition", {"side": "clients", "manner": "drop"}),

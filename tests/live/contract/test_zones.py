@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 import trio
 
-from squall.chaos.faults.targets import ClusterView
+from squall.chaos.faults.targets import ClusterSnapshot
 from squall.chaos.faults.vocabulary import make_fault
 from squall.chaos.plans.parts import FAST_FAILOVER
 from squall.chaos.runtimes.contract import Link, Runtime
@@ -36,7 +36,7 @@ REAL = {**WORLD, "settings": slowed(FAST_FAILOVER)}
 LOAD = Appends(
     topics=1, partitions=2, replication_factor=2, min_isr=1, producers=2, readers=2, rate=100, request_timeout_ms=1000
 )
-SEEN = Seen(ClusterView((1, 2), 1, {}, {}, {}))
+SEEN = Seen(ClusterSnapshot((1, 2), 1, {}, {}, {}))
 CUT_S, LASTS_S, SEVERAL = 3.0, 1.0, 10
 
 

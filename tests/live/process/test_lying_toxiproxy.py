@@ -11,7 +11,7 @@ from toxiproxy.toxic import Toxic
 
 from squall.chaos.faults.kind import Trait
 from squall.chaos.faults.kinds import KINDS
-from squall.chaos.faults.targets import ClusterView
+from squall.chaos.faults.targets import ClusterSnapshot
 from squall.chaos.faults.vocabulary import make_fault
 from squall.chaos.runtimes.real.processes import proxies
 from squall.chaos.runtimes.real.toxiproxy_api import ToxiproxyApi
@@ -20,7 +20,7 @@ from tests.live.process.conftest import MakeRuntime
 
 pytestmark = pytest.mark.night("every fault of links on a real Toxiproxy; the gate has one of each kind")
 
-SEEN = Seen(ClusterView((1, 2, 3), 1, {"t-0": 2}, {"t-0": (1, 2, 3)}, {"t-0": (1, 2, 3)}))
+SEEN = Seen(ClusterSnapshot((1, 2, 3), 1, {"t-0": 2}, {"t-0": (1, 2, 3)}, {"t-0": (1, 2, 3)}))
 ELSEWHERE = {Trait.NEEDS_FRAMES, Trait.NEEDS_PACKET_FILTER}
 """What goes through something else than Toxiproxy."""
 OF_TOXIPROXY = sorted(

@@ -16,11 +16,11 @@ from typing import Any
 import pytest
 import trio
 
-from squall.chaos.faults import stage
+from squall.chaos.faults import context
+from squall.chaos.faults.context import FaultContext, FaultExecution
 from squall.chaos.faults.kinds import KINDS
 from squall.chaos.faults.proofs import CPU_SLACK_S
-from squall.chaos.faults.stage import Played, Stage
-from squall.chaos.faults.targets import ClusterView
+from squall.chaos.faults.targets import ClusterSnapshot
 from squall.chaos.faults.vocabulary import make_fault
 from squall.chaos.plans.parts import FAST_FAILOVER
 from squall.chaos.runtimes import damage
@@ -37,7 +37,7 @@ from tests.live.process.test_lying_toxiproxy import OF_TOXIPROXY
 from tests.live.process.test_nodes import pids
 from tests.support.patience import scaled, slowed
 
-SEEN = Seen(ClusterView((1, 2, 3), 1, {"t-0": 2}, {"t-0": (1, 2, 3)}, {"t-0": (1, 2, 3)}))
+SEEN = Seen(ClusterSnapshot((1, 2, 3), 1, {"t-0": 2}, {"t-0": (1, 2, 3)}, {"t-0": (1, 2, 3)}))
 
 
 @pytest.mark.gate
@@ -67,7 +67,7 @@ async def test_a_pause_that_is_undone_and_put_on_again_is_no_pause(
     runtime: ProcessRuntime, monkeypatch: pytest.MonkeyPatch, seen: bool
 ) -> None:
     """Undone when nobody looks, only the CPU time that the broker used to answer shows it."""
-    pid, outlast = pids(runtime)["broker 2"], Stage.outlast
+    pid, outlast = pids(runtime)["broker 2"], FaultContext.outlast
 
     async def undo() -> None:
         before = cpu_seconds(pid)
@@ -80,7 +80,9 @@ async def test_a_pause_that_is_undone_and_put_on_again_is_no_pause(
         while run_state(pid) != "T":
             await trio.sleep(0.01)
 
-    async def undone(stage: Stage, p: Played, look: Callable[[], Awaitable[None]] | None = None) -> None:
+    async def undone(
+        context: FaultContext, p: FaultExecution, look: Callable[[], Awaitable[None]] | None = None
+    ) -> None:
         assert look is not None
 
         async def looked() -> None:
@@ -91,10 +93,10 @@ async def test_a_pause_that_is_undone_and_put_on_again_is_no_pause(
         if not seen:
             await undo()
             await stop_again()
-        await outlast(stage, p, looked if seen else look)
+        await outlast(context, p, looked if seen else look)
 
     with monkeypatch.context() as undoing:
-        undoing.setattr(Stage, "outlast", undone)
+        undoing.setattr(FaultContext, "outlast", undone)
         (line,) = await play(runtime, make_fault(0, 0, 1.0, "pause", "node:2", {}), cluster=SEEN)
     assert line["evidence"] is None
     assert ("let go by somebody else in between" if seen else "did something while") in line["error"]
@@ -105,9 +107,11 @@ async def test_a_pause_that_is_undone_and_put_on_again_is_no_pause(
 async def test_a_broker_that_is_started_again_in_between_was_not_killed(
     runtime: ProcessRuntime, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    outlast = Stage.outlast
+    outlast = FaultContext.outlast
 
-    async def undone(stage: Stage, p: Played, look: Callable[[], Awaitable[None]] | None = None) -> None:
+    async def undone(
+        context: FaultContext, p: FaultExecution, look: Callable[[], Awaitable[None]] | None = None
+    ) -> None:
         assert look is not None
 
         async def looked() -> None:
@@ -115,10 +119,10 @@ async def test_a_broker_that_is_started_again_in_between_was_not_killed(
             await look()
             await runtime.kill(2)
 
-        await outlast(stage, p, looked)
+        await outlast(context, p, looked)
 
     with monkeypatch.context() as undoing:
-        undoing.setattr(Stage, "outlast", undone)
+        undoing.setattr(FaultContext, "outlast", undone)
         (line,) = await play(runtime, make_fault(0, 0, 1.0, "kill", "node:2", {}), cluster=SEEN)
     assert line["evidence"] is None
     assert "a node ran in the middle" in line["error"]
@@ -129,7 +133,7 @@ async def test_a_broker_that_is_started_again_in_between_was_not_killed(
 async def test_a_cut_of_links_to_a_broker_that_was_dead_all_the_time_is_no_cut(
     runtime: ProcessRuntime, manner: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(stage, "BEHIND_OTHERS_S", 0.0)  # else the cut waits until the broker is back
+    monkeypatch.setattr(context, "BEHIND_OTHERS_S", 0.0)  # else the cut waits until the broker is back
     kill = make_fault(0, 0, scaled(4.5), "kill", "node:2", {})
     cut = make_fault(1, scaled(0.5), scaled(4.3), "partition", "node:2", {"manner": manner, "side": "clients"})
     killed, isolated = await play(runtime, kill, cut, cluster=SEEN)
@@ -141,7 +145,7 @@ async def test_a_cut_of_links_to_a_broker_that_was_dead_all_the_time_is_no_cut(
 
 async def test_a_cut_of_answers_alone_is_no_cut_of_both_directions(tmp_path: Path) -> None:
     runtime = ProcessRuntime(tmp_path / "run", nodes=1, settings=slowed(FAST_FAILOVER), seed=7)
-    alone = Seen(ClusterView((1,), 1, {}, {}, {}))
+    alone = Seen(ClusterSnapshot((1,), 1, {}, {}, {}))
     cut = runtime.fault_link
 
     async def answers_alone(name: str, link: Link, fault: LinkFault) -> Evidence:
@@ -165,7 +169,7 @@ async def test_a_cut_of_answers_alone_is_no_cut_of_both_directions(tmp_path: Pat
 
 @pytest.mark.gate
 async def test_a_cut_that_somebody_healed_is_no_cut(runtime: ProcessRuntime, monkeypatch: pytest.MonkeyPatch) -> None:
-    landed, check = trio.Event(), Stage.check_landed
+    landed, check = trio.Event(), FaultContext.check_landed
 
     def checked(*given: Any) -> None:
         check(*given)
@@ -178,7 +182,7 @@ async def test_a_cut_that_somebody_healed_is_no_cut(runtime: ProcessRuntime, mon
 
     fault = make_fault(0, 0, scaled(2.5), "partition", "node:2", {"manner": "drop", "side": "both"})
     with monkeypatch.context() as watched:
-        watched.setattr(Stage, "check_landed", checked)
+        watched.setattr(FaultContext, "check_landed", checked)
         async with trio.open_nursery() as nursery:
             nursery.start_soon(heal)
             (line,) = await play(runtime, fault, cluster=SEEN)

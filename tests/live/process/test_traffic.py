@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from squall.chaos.faults.framed import framed_links
-from squall.chaos.faults.targets import ClusterView
+from squall.chaos.faults.targets import ClusterSnapshot
 from squall.chaos.faults.vocabulary import make_fault
 from squall.chaos.plans.parts import FAST_FAILOVER
 from squall.chaos.runtimes.layout import links, zone_names
@@ -17,7 +17,7 @@ from tests.support.clusters.pretender import Pretending
 from tests.support.patience import scaled, slowed
 
 NODES = (1, 2)
-VIEW = ClusterView(NODES, 1, {"t-0": 1}, {"t-0": NODES}, {"t-0": NODES})
+VIEW = ClusterSnapshot(NODES, 1, {"t-0": 1}, {"t-0": NODES}, {"t-0": NODES})
 
 
 @pytest.mark.parametrize("manner", [pytest.param("drop", marks=pytest.mark.gate), "refuse"])

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from squall.chaos.faults.audit import audit
-from squall.chaos.faults.kind import Kind, Trait
+from squall.chaos.faults.kind import FaultKind, Trait
 from squall.chaos.faults.kinds import KINDS
 from squall.chaos.plans.plan import Plan, make_plan, read_plan, write_plan
 from squall.chaos.plans.schedule import make_schedule
@@ -41,7 +41,7 @@ OFTEN = {"flush.messages": "1", "segment.bytes": "16384"}
 """Fsyncs that can be hit, and segments that are closed."""
 
 
-def drawn(kind: Kind, seed: int) -> dict[str, Any]:
+def drawn(kind: FaultKind, seed: int) -> dict[str, Any]:
     """One fault of a kind as a seed's schedule has it, as in a plan's file."""
     length_s = max(20.0, kind.draw.lasts_s[1] + 12)
     fault = make_schedule(seed, [kind.name], length_s)[0]
@@ -50,7 +50,7 @@ def drawn(kind: Kind, seed: int) -> dict[str, Any]:
     return {"at_s": 5.0, "duration_s": length_s, "action": kind.name, "target": fault.target, "params": params}
 
 
-def plan_of(kind: Kind, seed: int, runtime: str = "sim") -> Plan:
+def plan_of(kind: FaultKind, seed: int, runtime: str = "sim") -> Plan:
     """A run with one such fault."""
     fault = drawn(kind, seed)
     more: dict[str, Any] = {"upgrade_to": "another"} if Trait.NEEDS_SECOND_VERSION in kind.traits else {}
@@ -63,7 +63,7 @@ def plan_of(kind: Kind, seed: int, runtime: str = "sim") -> Plan:
 
 
 @pytest.mark.parametrize("kind", KINDS.values(), ids=KINDS)
-def test_a_drawn_fault_comes_back_from_its_plans_file(kind: Kind, tmp_path: Path) -> None:
+def test_a_drawn_fault_comes_back_from_its_plans_file(kind: FaultKind, tmp_path: Path) -> None:
     for seed in range(5):
         plan = plan_of(kind, seed, sorted(kind.worlds - {"external"})[0])
         (tmp_path / "plan.toml").write_text(write_plan(plan))
@@ -71,14 +71,14 @@ def test_a_drawn_fault_comes_back_from_its_plans_file(kind: Kind, tmp_path: Path
 
 
 @pytest.mark.parametrize("kind", KINDS.values(), ids=KINDS)
-def test_what_broke_off_can_be_said_as_well(kind: Kind) -> None:
-    assert isinstance(kind.tell({}), str)
+def test_what_broke_off_can_be_said_as_well(kind: FaultKind) -> None:
+    assert isinstance(kind.describe_evidence({}), str)
     params = kind.draw.params(Random(1))
-    assert kind.done({**kind.defaults, **params}, 1, []).strip()
+    assert kind.describe_effect({**kind.defaults, **params}, 1, []).strip()
 
 
 @pytest.mark.parametrize("kind", SIMULATED, ids=[kind.name for kind in SIMULATED])
-def test_each_kind_is_played_proven_judged_and_told(kind: Kind, tmp_path: Path) -> None:
+def test_each_kind_is_played_proven_judged_and_told(kind: FaultKind, tmp_path: Path) -> None:
     for seed in range(8):
         plan = plan_of(kind, seed)
         result = simulate(plan, stop_at_first=False)

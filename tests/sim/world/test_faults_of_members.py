@@ -50,7 +50,10 @@ def test_a_member_that_crashes_keeps_its_place_until_its_session_is_over(protoco
     assert seen["client"] == "member 1"
     assert 1.0 <= seen["given_up_s"] <= 2.0, "its last heartbeat was up to a fifth of the session ago"
     assert seen["given_up_s"] - 0.5 < seen["listed_until_s"] < seen["given_up_s"], "asked all the time"
-    assert f"gave it up between {seen['listed_until_s']} and {seen['given_up_s']} s after" in MEMBER_CRASH.tell(seen)
+    assert (
+        f"gave it up between {seen['listed_until_s']} and {seen['given_up_s']} s after"
+        in MEMBER_CRASH.describe_evidence(seen)
+    )
 
 
 def test_of_two_members_and_one_partition_the_one_that_has_it_crashes() -> None:
@@ -62,7 +65,7 @@ def test_a_classic_member_with_an_instance_id_is_not_given_up_but_followed() -> 
     (seen,) = played({**GROUPS, "static_members": True}, fault(2, "member_crash", "member:1", 0.6))
     assert "given_up_s" not in seen
     assert 0.6 <= seen["taken_over_s"] <= 1.2 and seen["listed_until_s"] >= 0.5
-    assert "until its successor took its place between" in MEMBER_CRASH.tell(seen)
+    assert "until its successor took its place between" in MEMBER_CRASH.describe_evidence(seen)
 
 
 def test_a_classic_member_whose_instance_id_is_taken_is_fenced() -> None:
@@ -100,7 +103,9 @@ def test_an_early_fencing_is_evidence_whatever_the_process_is_told_later() -> No
         "told_first": "GROUP_ID_NOT_FOUND", "told_second": "",
     }  # fmt: skip
     assert told_of_a_twin(seen, {}, ()) == ""
-    assert MEMBER_TWIN.tell(seen).endswith("process 9 was told FENCED_INSTANCE_ID, in the end GROUP_ID_NOT_FOUND.")
+    assert MEMBER_TWIN.describe_evidence(seen).endswith(
+        "process 9 was told FENCED_INSTANCE_ID, in the end GROUP_ID_NOT_FOUND."
+    )
     assert told_of_a_twin({**seen, "fenced": []}, {}, ()) == "neither was process 9 fenced nor process 11 refused"
     assert told_of_a_twin({**seen, "fenced": [{**first, "process": 3}]}, {}, ()), "of a stranger"
 

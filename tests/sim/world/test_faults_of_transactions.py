@@ -7,7 +7,7 @@ from dataclasses import replace
 from random import Random
 from typing import Any
 
-from squall.chaos.faults.kind import LandingGround, at_a_coordinator
+from squall.chaos.faults.kind import ClusterTraits, at_a_coordinator
 from squall.chaos.faults.kinds import KINDS
 from squall.chaos.faults.vocabulary import make_fault
 from squall.chaos.plans.landing import landing
@@ -62,7 +62,7 @@ def test_a_drawn_fault_that_lands_only_at_a_partition_stays_there() -> None:
 def test_no_marker_is_waited_for_where_coordinators_may_lead_everything() -> None:
     asked = {"api": "WriteTxnMarkers", "act": "error", "error": "NOT_LEADER_OR_FOLLOWER"}
     one = make_fault(0, 1, 2, "protocol", "all", asked)
-    wide = LandingGround(nodes=3, replicas=3, flushes=False, places=3)
+    wide = ClusterTraits(nodes=3, replicas=3, flushes=False, places=3)
     assert landing(1, (one,), wide) == (one,)
     for narrow in (replace(wide, nodes=2), replace(wide, places=1)):
         (other,) = landing(1, (one,), narrow)

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from squall.chaos.faults.stage import Stage
+from squall.chaos.faults.context import FaultContext
 from squall.chaos.plans.plan import Plan, make_plan
 from squall.chaos.runs.simulation import SimResult, simulate
 
@@ -57,7 +57,7 @@ def test_others_lose_it(nodes: int, forgets: dict[str, Any]) -> None:
 
 
 def test_where_it_loses_power_all_the_same_the_metadata_are_lost(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(Stage, "check_metadata_survives", lambda *_: None)
+    monkeypatch.setattr(FaultContext, "check_metadata_survives", lambda *_: None)
     plans = (plan(2, forgets=FORGETS).model_copy(update={"seed": seed}) for seed in range(30))
     failures = (simulate(each).failure for each in plans)
     assert any(failure is not None and failure.name == "metadata-leader-completeness" for failure in failures)

@@ -40,7 +40,7 @@ def test_a_broker_that_is_cut_off_stops_all_the_same_and_says_that_no_controller
     line = played(CUT, STOP)
     down = line["evidence"]["down"][0]
     assert (down["controlled"], down["alone"], down["code"]) == (False, True, 0)
-    assert "not controlled, because no controller answered it" in stop.tell(line["evidence"])
+    assert "not controlled, because no controller answered it" in stop.describe_evidence(line["evidence"])
 
 
 def test_a_broker_that_is_cut_off_and_ignores_sigterm_did_not_stop(monkeypatch: Patch) -> None:

@@ -37,9 +37,9 @@ def spoken(line: Mapping[str, Any]) -> dict[str, Any]:
     seen = line.get("evidence") or line.get("seen") or {}
     nodes = [each for each in (line.get("target") or {}).get("resolved", ()) if isinstance(each, int)]
     words = {
-        "fault": f"{kind.name}{kind.called(params)}",
-        "evidence": kind.tell(seen) if seen else "",
-        "nodes": {str(node): kind.done(params, node, seen.get("links", [])) for node in nodes},
+        "fault": f"{kind.name}{kind.describe_params(params)}",
+        "evidence": kind.describe_evidence(seen) if seen else "",
+        "nodes": {str(node): kind.describe_effect(params, node, seen.get("links", [])) for node in nodes},
     }
     traits = sorted(kind.traits | kind.more_traits(params))
     return {**line, "schema": 2, "fault_class": kind.fault_class, "traits": traits, "words": words}

@@ -13,7 +13,7 @@ import trio.testing
 
 from squall.broker.real_env import RealEnv
 from squall.chaos.faults.nemesis import Nemesis
-from squall.chaos.faults.targets import ClusterView
+from squall.chaos.faults.targets import ClusterSnapshot
 from squall.chaos.faults.vocabulary import make_fault
 from squall.chaos.runs.papers import MemoryPapers
 from squall.chaos.runtimes.contract import (
@@ -31,11 +31,11 @@ from squall.chaos.runtimes.contract import (
 )
 from squall.workloads.client import admin
 
-VIEW = ClusterView((1, 2, 3), 1, {"t-0": 2}, {"t-0": (1, 2, 3)}, {"t-0": (1, 2, 3)})
-MOVED = ClusterView((1, 2, 3), 1, {"t-0": 2}, {"t-0": (1, 2, 3)}, {"t-0": (2, 3, 1)})
-ELECTED = ClusterView((1, 2, 3), 1, {"t-0": 1}, {"t-0": (1, 2, 3)}, {"t-0": (1, 2, 3)})
-LEADERLESS = ClusterView((1, 2, 3), 1, {"t-0": -1}, {"t-0": (3,)}, {"t-0": (1, 2, 3)})
-DRIFTED = ClusterView((1, 2, 3), 1, {"t-0": 2}, {"t-0": (2, 3)}, {"t-0": (1, 2, 3)})
+VIEW = ClusterSnapshot((1, 2, 3), 1, {"t-0": 2}, {"t-0": (1, 2, 3)}, {"t-0": (1, 2, 3)})
+MOVED = ClusterSnapshot((1, 2, 3), 1, {"t-0": 2}, {"t-0": (1, 2, 3)}, {"t-0": (2, 3, 1)})
+ELECTED = ClusterSnapshot((1, 2, 3), 1, {"t-0": 1}, {"t-0": (1, 2, 3)}, {"t-0": (1, 2, 3)})
+LEADERLESS = ClusterSnapshot((1, 2, 3), 1, {"t-0": -1}, {"t-0": (3,)}, {"t-0": (1, 2, 3)})
+DRIFTED = ClusterSnapshot((1, 2, 3), 1, {"t-0": 2}, {"t-0": (2, 3)}, {"t-0": (1, 2, 3)})
 
 
 class World:
@@ -164,10 +164,10 @@ class World:
 class Asked:
     client: Any = None
 
-    def __init__(self, *views: ClusterView) -> None:
+    def __init__(self, *views: ClusterSnapshot) -> None:
         self.views = list(views) or [VIEW]
 
-    async def view(self) -> ClusterView:
+    async def view(self) -> ClusterSnapshot:
         return self.views.pop(0) if len(self.views) > 1 else self.views[0]
 
     def lookout(self) -> Any:

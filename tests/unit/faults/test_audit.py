@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from squall.chaos.faults.audit import audit
-from squall.chaos.faults.kind import Kind
+from squall.chaos.faults.kind import FaultKind
 from squall.chaos.faults.kinds import KINDS
 from squall.checkers import fault_traits
 from squall.checkers.nemesis_log import SCHEMA
@@ -21,7 +21,7 @@ def told(line: Line) -> list[str]:
     return audit([json.dumps(line).encode() + b"\n"])
 
 
-def of(kind: Kind, **more: Any) -> Line:
+def of(kind: FaultKind, **more: Any) -> Line:
     """A line of a fault with the parameters that it has by default."""
     params = kind.defaults
     traits = sorted({str(trait) for trait in kind.traits | kind.more_traits(params)} & fault_traits.ALL)
@@ -30,7 +30,7 @@ def of(kind: Kind, **more: Any) -> Line:
 
 
 @pytest.mark.parametrize("kind", KINDS.values(), ids=KINDS)
-def test_a_line_of_a_kind_without_evidence_is_one_that_it_writes(kind: Kind) -> None:
+def test_a_line_of_a_kind_without_evidence_is_one_that_it_writes(kind: FaultKind) -> None:
     assert told(of(kind)) == []
 
 
@@ -44,7 +44,7 @@ def test_a_line_of_a_kind_without_evidence_is_one_that_it_writes(kind: Kind) -> 
         {"down": 1, "links": {}, "turns": "x", "hits": [True], "said": [], "lost": 3, "proven": {}, "damaged": "y"},
     ],
 )
-def test_evidence_that_is_not_of_its_kind_is_told_of(kind: Kind, evidence: Line) -> None:
+def test_evidence_that_is_not_of_its_kind_is_told_of(kind: FaultKind, evidence: Line) -> None:
     (why,) = told(of(kind, evidence=evidence))
     assert why.startswith(f"nemesis.jsonl: line 1: fault 0 ({kind.name}): its evidence does not prove it: ")
 

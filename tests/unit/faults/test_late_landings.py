@@ -100,7 +100,7 @@ async def test_a_broker_that_was_stopped_was_let_go_or_had_nobody_to_let_it_go(
     last = (await played(Stopped(), action, params))[-1]
     assert bool(last["evidence"]) is lands
     assert lands or last["error"] == "no evidence that every node was controlled"
-    missing = KINDS[action].proves(last["evidence"] or last["seen"], params, last["target"]["resolved"])
+    missing = KINDS[action].verify(last["evidence"] or last["seen"], params, last["target"]["resolved"])
     assert (not missing) is lands
 
 

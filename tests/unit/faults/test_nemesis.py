@@ -15,14 +15,14 @@ from squall.broker.real_env import RealEnv
 from squall.chaos.errors import HarnessError
 from squall.chaos.faults.kind import Fault
 from squall.chaos.faults.nemesis import Nemesis
-from squall.chaos.faults.targets import ClusterView
+from squall.chaos.faults.targets import ClusterSnapshot
 from squall.chaos.faults.vocabulary import make_fault
 from squall.chaos.runs.papers import MemoryPapers
 from squall.chaos.runtimes.contract import GONE, Link, NodeState, Probe
 from squall.workloads.client import admin
 from squall.workloads.client.connection import RequestFailed
 
-VIEW = ClusterView((1, 2, 3), 1, {"t-0": 2}, {"t-0": (1, 2, 3)}, {"t-0": (1, 2, 3)})
+VIEW = ClusterSnapshot((1, 2, 3), 1, {"t-0": 2}, {"t-0": (1, 2, 3)}, {"t-0": (1, 2, 3)})
 
 
 LETTERS = {NodeState.RUNNING: "S", NodeState.PAUSED: "T", NodeState.DOWN: GONE}
@@ -96,7 +96,7 @@ class Timed(World):
 class Asked:
     client: Any = None
 
-    async def view(self) -> ClusterView:
+    async def view(self) -> ClusterSnapshot:
         return VIEW
 
     def lookout(self) -> Any:
@@ -312,7 +312,7 @@ async def test_how_long_a_controlled_shutdown_takes_is_not_taken_off_its_time(
 
 async def test_a_leader_is_waited_for_as_long_as_another_fault_is_on(autojump_clock: trio.testing.MockClock) -> None:
     class Leaderless(Asked):
-        async def view(self) -> ClusterView:
+        async def view(self) -> ClusterSnapshot:
             return replace(VIEW, leaders={"t-0": -1 if trio.current_time() < ends_at else 2})
 
     faults = [make_fault(0, 0.1, 6.0, "pause", "node:3", {}), make_fault(1, 0.2, 1.0, "kill", "leader", {})]
@@ -328,7 +328,7 @@ async def test_a_refused_election_is_asked_for_as_long_as_another_fault_is_on(
     autojump_clock: trio.testing.MockClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     class Led(Asked):
-        async def view(self) -> ClusterView:
+        async def view(self) -> ClusterSnapshot:
             return replace(VIEW, leaders={"t-0": 1})
 
     async def elect(client: Any, places: Any, *, unclean: bool = False, timeout_ms: int = 0) -> dict[Any, str]:

@@ -17,7 +17,7 @@ from squall.chaos.faults.targets import (
     LINK_TARGET,
     NODE_TARGETS,
     ZONE_TARGET,
-    ClusterView,
+    ClusterSnapshot,
     Unresolved,
     coordinated_names,
     link_of,
@@ -31,13 +31,15 @@ from squall.workloads.registry import SCENARIOS
 
 NODES = (1, 2, 3)
 LINKS = links(NODES, zone_names(1))
-VIEW = ClusterView(NODES, 1, {"t-0": 1, "t-1": 2}, {"t-0": (1, 2), "t-1": (2, 1)}, {"t-0": (1, 2, 3), "t-1": (2, 3, 1)})
+VIEW = ClusterSnapshot(
+    NODES, 1, {"t-0": 1, "t-1": 2}, {"t-0": (1, 2), "t-1": (2, 1)}, {"t-0": (1, 2, 3), "t-1": (2, 3, 1)}
+)
 
 
 COORDINATED = replace(VIEW, coordinators={"a": 2, "b": 3, "c": -1})
 
 
-def resolved(target: str, view: ClusterView = VIEW) -> set[tuple[int, ...]]:
+def resolved(target: str, view: ClusterSnapshot = VIEW) -> set[tuple[int, ...]]:
     """Everything that it may be."""
     return {resolve(target, view, Random(seed)) for seed in range(40)}
 

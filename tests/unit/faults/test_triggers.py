@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from squall.chaos.faults.kind import FaultError
-from squall.chaos.faults.targets import ClusterView, Coordinated
+from squall.chaos.faults.targets import ClusterSnapshot, Coordinated
 from squall.chaos.faults.triggers import (
     OF_GROUPS,
     After,
@@ -24,7 +24,7 @@ from squall.chaos.faults.triggers import (
 )
 from squall.chaos.plans.plan import Plan, PlanError, make_plan, read_plan, with_schedule, write_plan
 
-VIEW = ClusterView((1, 2, 3), 3, {"t-0": 2}, {"t-0": (1, 2)}, {"t-0": (1, 2, 3)})
+VIEW = ClusterSnapshot((1, 2, 3), 3, {"t-0": 2}, {"t-0": (1, 2)}, {"t-0": (1, 2, 3)})
 
 
 @pytest.mark.parametrize(

@@ -9,11 +9,11 @@ import trio
 import trio.testing
 
 from squall.chaos.errors import HarnessError
+from squall.chaos.faults.context import FaultExecution
 from squall.chaos.faults.kind import Fault
 from squall.chaos.faults.nemesis import Nemesis
-from squall.chaos.faults.pace import WHOLE_WITHIN_S
-from squall.chaos.faults.stage import Played
-from squall.chaos.faults.targets import ClusterView
+from squall.chaos.faults.targets import ClusterSnapshot
+from squall.chaos.faults.timeouts import WHOLE_WITHIN_S
 from squall.chaos.faults.vocabulary import make_fault
 from squall.chaos.runs.papers import MemoryPapers
 from squall.chaos.runtimes.contract import Link, NodeState, Probe
@@ -154,11 +154,11 @@ class Answers:
 class Changing(Asked):
     """A cluster that is another one from a certain time on."""
 
-    def __init__(self, before: ClusterView, at_s: float, after: ClusterView) -> None:
+    def __init__(self, before: ClusterSnapshot, at_s: float, after: ClusterSnapshot) -> None:
         super().__init__()
         self.before, self.at_s, self.after = before, at_s, after
 
-    async def view(self) -> ClusterView:
+    async def view(self) -> ClusterSnapshot:
         return self.before if trio.current_time() < self.at_s else self.after
 
 
@@ -199,7 +199,7 @@ async def test_a_leader_that_was_there_when_none_had_to_be_elected_may_be_moved_
     moved_s: float, lands: bool, monkeypatch: pytest.MonkeyPatch, autojump_clock: trio.testing.MockClock
 ) -> None:
     Answers(monkeypatch, "ELECTION_NOT_NEEDED", takes_s=0.2)
-    elsewhere = ClusterView((1, 2, 3), 1, {"t-0": 2}, {"t-0": (2,)}, {"t-0": (2,)})
+    elsewhere = ClusterSnapshot((1, 2, 3), 1, {"t-0": 2}, {"t-0": (2,)}, {"t-0": (2,)})
     last = (await acted(Acting(), "leadership", asked=Changing(ELECTED, moved_s, elsewhere)))[-1]
     assert last["error"] == (None if lands else "the leaders are not those that were asked for")
 
@@ -230,7 +230,7 @@ async def test_a_partition_of_an_only_broker_cannot_be_moved(
     monkeypatch: pytest.MonkeyPatch, autojump_clock: trio.testing.MockClock
 ) -> None:
     answers = Answers(monkeypatch, "")
-    alone = ClusterView((2,), 2, {"t-0": 2}, {"t-0": (2,)}, {"t-0": (2,)})
+    alone = ClusterSnapshot((2,), 2, {"t-0": 2}, {"t-0": (2,)}, {"t-0": (2,)})
     last = (await acted(Acting(), "leadership", {"how": "move"}, asked=Asked(alone)))[-1]
     assert last["error"] == "t-0 has its only replica on the only broker: it cannot be moved"
     assert answers.asked == 0
@@ -238,10 +238,10 @@ async def test_a_partition_of_an_only_broker_cannot_be_moved(
     assert moved["error"] is None
 
 
-NOBODY = ClusterView((1, 2, 3), 1, {}, {}, {})
+NOBODY = ClusterSnapshot((1, 2, 3), 1, {}, {}, {})
 
 
-async def _played(runtime: Any, asked: Any, *faults: Fault) -> list[Played]:
+async def _played(runtime: Any, asked: Any, *faults: Fault) -> list[FaultExecution]:
     nemesis = Nemesis(runtime, faults, 1, env=VirtualEnv(), cluster=asked, record=MemoryPapers("a run").fault)
     await nemesis.play()
     return nemesis.played
@@ -279,7 +279,7 @@ class Slow(World):
 
 async def test_nodes_are_paused_at_once_however_many_they_are(autojump_clock: trio.testing.MockClock) -> None:
     world = Slow()
-    asked = Asked(ClusterView(world.nodes, 1, {"t-0": 2}, {"t-0": (2,)}, {"t-0": (2,)}))
+    asked = Asked(ClusterSnapshot(world.nodes, 1, {"t-0": 2}, {"t-0": (2,)}, {"t-0": (2,)}))
     both = [make_fault(at, 0.1, length_s, "pause", "all", {}) for at, length_s in enumerate((1.1, 1.5))]
     assert [p.error for p in await _played(world, asked, *both)] == [None, None]
     assert set(world.states.values()) == {NodeState.RUNNING}

@@ -8,12 +8,12 @@ from typing import Any
 import pytest
 
 from squall.broker.protocol.records import HEADER_SIZE
-from squall.chaos.faults.kind import HOLDING, SIDES, Fault, LandingGround
+from squall.chaos.faults.kind import HOLDING, SIDES, ClusterTraits, Fault
 from squall.chaos.faults.kinds import KINDS
 from squall.chaos.plans.landing import NEEDING, in_the_way, landing
 from squall.chaos.plans.swarm import TIME_S, swarm_plan
 
-GROUND = LandingGround(nodes=3, replicas=3, flushes=False)
+GROUND = ClusterTraits(nodes=3, replicas=3, flushes=False)
 
 
 def fault(number: int, at_s: float, action: str, target: str = "random", length_s: float = 3.0, **params: Any) -> Fault:
@@ -66,7 +66,7 @@ def test_requests_for_metadata_are_hit_where_leaders_go() -> None:
 def test_requests_that_nobody_sends_are_not_waited_for() -> None:
     beat = fault(0, 2, "protocol", "controller", api="BrokerHeartbeat", stream="back")
     assert landing(7, (beat,), GROUND)[0] == beat
-    (other,) = landing(7, (beat,), LandingGround(nodes=1, replicas=1, flushes=False, acks=0))
+    (other,) = landing(7, (beat,), ClusterTraits(nodes=1, replicas=1, flushes=False, acks=0))
     assert (other.target, other.params) == ("leader", {**beat.params, "api": "Produce", "stream": "there"})
 
 
@@ -117,7 +117,7 @@ def test_of_few_packets_a_larger_share_is_lost() -> None:
 
 @pytest.mark.parametrize("action", ["packet_loss", "reset"])
 def test_an_only_broker_has_the_links_of_its_clients_and_nowhere_to_move_a_partition(action: str) -> None:
-    alone = LandingGround(nodes=1, replicas=1, flushes=False)
+    alone = ClusterTraits(nodes=1, replicas=1, flushes=False)
     much = {"probability": 0.3} if action == "packet_loss" else {}
     links, move = fault(0, 2, action, side="peers", **much), fault(1, 9, "leadership", how="move")
     assert [each.params for each in landing(7, (links, move), GROUND)] == [links.params, move.params]

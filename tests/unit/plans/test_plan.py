@@ -13,7 +13,7 @@ import pytest
 
 from squall.chaos.faults.kind import FaultError
 from squall.chaos.faults.kinds import KINDS
-from squall.chaos.faults.targets import ClusterView, Unresolved, resolve
+from squall.chaos.faults.targets import ClusterSnapshot, Unresolved, resolve
 from squall.chaos.faults.vocabulary import make_fault
 from squall.chaos.plans.mistakes import beyond_limits
 from squall.chaos.plans.plan import PlanError, make_plan, read_plan, with_schedule, write_plan
@@ -22,7 +22,7 @@ from squall.chaos.plans.swarm import swarm_plan
 from squall.checkers.history.seal import plan_seal
 from squall.workloads.registry import SCENARIOS
 
-VIEW = ClusterView(
+VIEW = ClusterSnapshot(
     nodes=(1, 2, 3),
     controller=2,
     leaders={"t-0": 1, "t-1": -1},

@@ -10,7 +10,7 @@ import pytest
 import trio.testing
 
 from squall.chaos.faults.nemesis import Nemesis
-from squall.chaos.faults.pace import PROBE_AT_MOST_S, PROBE_TIMEOUT_S, longer_s
+from squall.chaos.faults.timeouts import PROBE_AT_MOST_S, PROBE_TIMEOUT_S, longer_s
 from squall.chaos.plans.plan import Plan, make_plan, proven_here, read_plan, with_schedule
 from squall.chaos.runs.fitted import fitted
 from squall.chaos.runs.papers import PLAN, MemoryPapers

@@ -8,14 +8,14 @@ from dataclasses import replace
 import trio
 import trio.testing
 
-from squall.chaos.faults.targets import ClusterView
+from squall.chaos.faults.targets import ClusterSnapshot
 from squall.chaos.runs.lookout import FRESH_S, PATIENCE_S, Answer, lookout, merged
 
 SILENT_S = 1.5
 
 
 def answer(leader: int, isr: tuple[int, ...], epoch: int, controller: int = 1, term: int = -1) -> Answer:
-    view = ClusterView((1, 2, 3), controller, {"t-0": leader}, {"t-0": isr}, {"t-0": (1, 2, 3)})
+    view = ClusterSnapshot((1, 2, 3), controller, {"t-0": leader}, {"t-0": isr}, {"t-0": (1, 2, 3)})
     return Answer(view, {"t-0": epoch}, term)
 
 

@@ -16,9 +16,9 @@ from prometheus_client.openmetrics.parser import text_string_to_metric_families
 from rich.console import Console
 
 from squall.chaos.errors import Refused
+from squall.chaos.faults.context import FaultExecution
 from squall.chaos.faults.nemesis import Coming
-from squall.chaos.faults.stage import Played
-from squall.chaos.faults.targets import ClusterView
+from squall.chaos.faults.targets import ClusterSnapshot
 from squall.chaos.faults.vocabulary import make_fault
 from squall.chaos.runs import exporter as module
 from squall.chaos.runs.exporter import HOST, Exporter, serving
@@ -64,16 +64,20 @@ def whole() -> Sight:
     for seconds in (0.001, 0.0011, 0.3, 2.5, 60.0, 0.004):
         load.latencies.take(seconds)
     faults = [make_fault(number, 1.0, 1.0, "kill", "node:1", {}) for number in range(4)]
-    played = [Played(faults[0]), Played(faults[1], began=1), Played(faults[2], began=1, ended=2, landed=True)]
+    played = [
+        FaultExecution(faults[0]),
+        FaultExecution(faults[1], began=1),
+        FaultExecution(faults[2], began=1, ended=2, landed=True),
+    ]
     return Sight(
         about={"run": 'a "run"\\\n', "seed": "7", "target": "squall", "runtime": "process", "workload": "appends"},
         phases=[Phase("warm-up", 98.0, 2.0, 100.0), Phase("load with faults", 100.0, 30.0)],
         load=load,
         final=Counters(read=3),
-        faults=(*played, Played(faults[3], ended=2)),
+        faults=(*played, FaultExecution(faults[3], ended=2)),
         coming=lambda: [Coming(faults[0], 3.5)],
         nodes={1: "running", 2: "paused", 3: "down"},
-        view=ClusterView((1, 2, 3), 1, {"appends-0": 1, "a-b-1": -1}, PLACES, dict.fromkeys(PLACES, (1, 2, 3))),
+        view=ClusterSnapshot((1, 2, 3), 1, {"appends-0": 1, "a-b-1": -1}, PLACES, dict.fromkeys(PLACES, (1, 2, 3))),
         verdict="invalid",
     )
 

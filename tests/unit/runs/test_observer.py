@@ -11,7 +11,7 @@ from trio.testing import MockClock
 
 from squall.broker.protocol.apis import ApiKey
 from squall.broker.protocol.schema.metadata import MetadataRequest
-from squall.chaos.faults.targets import ClusterView
+from squall.chaos.faults.targets import ClusterSnapshot
 from squall.chaos.runs.observer import Observer
 from squall.workloads.client.settings import ClientSettings
 from tests.support.brokers.memory_env import FakeEnv
@@ -32,7 +32,7 @@ async def observing(cluster: FakeCluster, known: int = 3) -> AsyncIterator[Obser
 
 
 @asynccontextmanager
-async def looking_at(cluster: FakeCluster, known: int = 3) -> AsyncIterator[Callable[[], Awaitable[ClusterView]]]:
+async def looking_at(cluster: FakeCluster, known: int = 3) -> AsyncIterator[Callable[[], Awaitable[ClusterSnapshot]]]:
     async with observing(cluster, known) as observer, observer.lookout() as view:
         yield view
 

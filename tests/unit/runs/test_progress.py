@@ -10,10 +10,10 @@ from typing import Any
 import pytest
 from rich.console import Console
 
+from squall.chaos.faults.context import FaultExecution
 from squall.chaos.faults.kind import Fault
 from squall.chaos.faults.kinds import KINDS
 from squall.chaos.faults.nemesis import Coming
-from squall.chaos.faults.stage import Played
 from squall.chaos.runs import progress as module
 from squall.chaos.runs.metrics import PHASES
 from squall.chaos.runs.progress import Progress, next_words
@@ -71,8 +71,8 @@ def test_a_line_of_a_pipe_says_how_far_how_much_what_hurts_and_what_comes() -> N
     progress, out = shown(terminal=False)
     counters = Counters()
     counters.acked = 500
-    hurt = Played(fault("pause"), resolved=(2,), began=1)
-    over = Played(fault("kill"), resolved=(1,), began=1, ended=2)
+    hurt = FaultExecution(fault("pause"), resolved=(2,), began=1)
+    over = FaultExecution(fault("kill"), resolved=(1,), began=1, ended=2)
     progress.sight.load, progress.sight.faults = counters, (hurt, over)
     progress.sight.coming = lambda: [Coming(fault("stop"), 3.0)]
     with progress.phase("load with faults", 30.0):
@@ -149,7 +149,7 @@ def test_while_a_run_is_judged_the_block_says_nothing_of_the_load_and_what_follo
 def test_the_block_of_a_whole_run_fits_a_small_terminal() -> None:
     progress, out = shown(terminal=True)
     progress.sight.load = Counters(acked=7)
-    progress.sight.faults = [Played(fault("pause"), resolved=(2,), began=1)]
+    progress.sight.faults = [FaultExecution(fault("pause"), resolved=(2,), began=1)]
     progress.sight.coming = lambda: [Coming(fault("stop"), 3.0)]
     for name in ("start the cluster", *PHASES):
         with progress.phase(name):

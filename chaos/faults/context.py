@@ -15,10 +15,11 @@ import trio
 from squall.broker.env import Env
 from squall.chaos.draws import rng_for
 from squall.chaos.errors import HarnessError, trouble_of
+from squall.chaos.faults.deadline import ExtendableDeadline
 from squall.chaos.faults.kind import Fault, Trait
-from squall.chaos.faults.pace import BEHIND_OTHERS_S, HEALED_WITHIN_S, MIDDLE, POLL_S, WHOLE_WITHIN_S
 from squall.chaos.faults.shapes import Hit
-from squall.chaos.faults.targets import ClusterView, Unresolved
+from squall.chaos.faults.targets import ClusterSnapshot, Unresolved
+from squall.chaos.faults.timeouts import HEALED_WITHIN_S, MIDDLE, POLL_S
 from squall.chaos.runtimes.contract import Evidence, Link, LinkFault, NodeState, Probe, Runtime
 from squall.chaos.runtimes.layout import choose_controllers
 from squall.checkers import fault_traits
@@ -30,7 +31,7 @@ T = TypeVar("T", int, Link)
 
 
 @dataclass
-class Played:
+class FaultExecution:
     """The course of one fault. Times are ns of the run's monotonic clock; None if that moment has not come yet."""
 
     fault: Fault
@@ -39,7 +40,7 @@ class Played:
     """The client zone that the fault hits; empty if it hits brokers."""
     link: Link | None = None
     """The one link that it hits instead of brokers."""
-    view: ClusterView | None = None
+    view: ClusterSnapshot | None = None
     """What `resolved` was read from."""
     asked: int | None = None
     began: int | None = None
@@ -81,27 +82,27 @@ class Played:
             "seen": None if self.landed else self.evidence,
             "error": self.error,
             "words": {
-                "fault": f"{f.action}{kind.called(f.params)}",
-                "evidence": kind.tell(self.evidence) if self.evidence else "",
-                "nodes": {str(node): kind.done(f.params, node, links) for node in self.resolved},
+                "fault": f"{f.action}{kind.describe_params(f.params)}",
+                "evidence": kind.describe_evidence(self.evidence) if self.evidence else "",
+                "nodes": {str(node): kind.describe_effect(f.params, node, links) for node in self.resolved},
             },
             **({"trigger": self.trigger} if self.trigger is not None else {}),
         }
 
 
-class Cluster(Protocol):
+class ClusterMonitor(Protocol):
     """Reports the cluster's state (`squall.chaos.runs.observer.Observer`)."""
 
     client: Client
 
-    async def view(self) -> ClusterView:
+    async def view(self) -> ClusterSnapshot:
         """Leaders, ISRs, controller."""
 
-    def lookout(self) -> AbstractAsyncContextManager[Callable[[], Awaitable[ClusterView]]]:
+    def lookout(self) -> AbstractAsyncContextManager[Callable[[], Awaitable[ClusterSnapshot]]]:
         """While the block runs, all brokers are asked. Yields what `view` is, from whichever of them answer."""
 
 
-class Stage:
+class FaultContext:
     """Holds what faults are played on, and records which fault holds which node or link.
 
     record: writes one line of nemesis.jsonl.
@@ -113,7 +114,7 @@ class Stage:
         env: Env,
         seed: int,
         record: Callable[[dict[str, Any]], None],
-        cluster: Cluster,
+        cluster: ClusterMonitor,
         probe_timeout_s: float,
     ) -> None:
         self.runtime, self.cluster, self.probe_timeout_s = runtime, cluster, probe_timeout_s
@@ -138,7 +139,7 @@ class Stage:
         """The run's monotonic clock."""
         return now_ns(self._env)
 
-    def rng(self, p: Played, purpose: str) -> Random:
+    def rng(self, p: FaultExecution, purpose: str) -> Random:
         """The random stream of one fault for one purpose. Streams do not influence each other."""
         return rng_for(self._seed, purpose, p.fault.id)
 
@@ -154,18 +155,20 @@ class Stage:
         """A scope for undoing a fault: the end of the run does not cancel it."""
         return trio.CancelScope(shield=True)
 
-    def note(self, p: Played) -> None:
+    def note(self, p: FaultExecution) -> None:
         """Write the fault's present state to nemesis.jsonl."""
         self._record(p.line())
 
-    def begun(self, p: Played) -> None:
+    def begun(self, p: FaultExecution) -> None:
         """The fault begins now."""
         p.began = self.now_ns()
         if Trait.FORGETS_SYNCS in p.fault.traits:
             self._forgetful.update(p.resolved)
         self.note(p)
 
-    async def begin_on_running_nodes(self, p: Played, *, joins: NodeState = NodeState.RUNNING) -> tuple[int, ...]:
+    async def begin_on_running_nodes(
+        self, p: FaultExecution, *, joins: NodeState = NodeState.RUNNING
+    ) -> tuple[int, ...]:
         """Begin the fault on its nodes, which must run. Raises Unresolved if one is down or paused already: hitting it
         again would prove nothing.
 
@@ -208,7 +211,7 @@ class Stage:
         """Return whether a fault is starting the node or taking it down at this moment."""
         return node in self._starting or node in self._leaving
 
-    def holders(self, p: Played, node: int, state: NodeState) -> dict[int, str]:
+    def holders(self, p: FaultExecution, node: int, state: NodeState) -> dict[int, str]:
         """Fault id -> action of the other faults that hold the node down, or paused.
 
         A broker ends by itself when its disk fails or at its crash point. The fault behind that has not claimed it
@@ -221,12 +224,12 @@ class Stage:
             self.others(p, node, Trait.ENDS_BY_ITSELF)
         )
 
-    def claim(self, p: Played, nodes: Sequence[int] | None = None) -> None:
+    def claim(self, p: FaultExecution, nodes: Sequence[int] | None = None) -> None:
         """From now on the fault is on at its nodes. nodes: only at these of them."""
         for node in p.resolved if nodes is None else nodes:
             self._claims.setdefault(node, {})[p.fault.id] = p.fault
 
-    def others(self, p: Played, node: int, trait: Trait | None = None) -> dict[int, str]:
+    def others(self, p: FaultExecution, node: int, trait: Trait | None = None) -> dict[int, str]:
         """Fault id -> action of the other faults that are on at the node. trait: only faults with this trait.
 
         The end of one fault must not end another one.
@@ -235,11 +238,11 @@ class Stage:
         found = {number: fault for number, fault in claims.items() if number != p.fault.id}
         return {number: fault.action for number, fault in found.items() if trait is None or trait in fault.traits}
 
-    def others_alike(self, p: Played, node: int) -> dict[int, str]:
+    def others_alike(self, p: FaultExecution, node: int) -> dict[int, str]:
         """The faults of `others` that have the same action as this one."""
         return {number: action for number, action in self.others(p, node).items() if action == p.fault.action}
 
-    def release(self, p: Played, nodes: Sequence[int] | None = None) -> None:
+    def release(self, p: FaultExecution, nodes: Sequence[int] | None = None) -> None:
         """The fault has ended at these nodes. nodes: None means all of them."""
         for node, claims in self._claims.items():
             if nodes is None or node in nodes:
@@ -247,7 +250,7 @@ class Stage:
                 self._down.get(node, set()).discard(p.fault.id)
 
     @contextmanager
-    def taking_down(self, p: Played, nodes: Sequence[int]) -> Iterator[None]:
+    def taking_down(self, p: FaultExecution, nodes: Sequence[int]) -> Iterator[None]:
         """Around the act that takes nodes down. From its beginning on, the fault holds them down. Another fault that
         wants to take one of them down waits until the act is over.
         """
@@ -262,12 +265,12 @@ class Stage:
                     del self._leaving[node]
             over.set()
 
-    def has_down(self, p: Played, nodes: Sequence[int]) -> None:
+    def has_down(self, p: FaultExecution, nodes: Sequence[int]) -> None:
         """The fault holds these nodes down: no other fault starts them before it has ended."""
         for node in nodes:
             self._down.setdefault(node, set()).add(p.fault.id)
 
-    async def up_again(self, p: Played, nodes: Sequence[int]) -> list[Any]:
+    async def up_again(self, p: FaultExecution, nodes: Sequence[int]) -> list[Any]:
         """The fault no longer holds these nodes down. Those that no other fault holds down are started, all together.
 
         Returns evidence for each node: of its start, or who holds it down (`held_by`) and its `state`.
@@ -304,7 +307,7 @@ class Stage:
         return all(each.get("ready_ns") or each.get("state") == NodeState.DOWN for each in up)
 
     @asynccontextmanager
-    async def up_after_trouble(self, p: Played) -> AsyncIterator[None]:
+    async def up_after_trouble(self, p: FaultExecution) -> AsyncIterator[None]:
         """Around a fault's acts before its end: if they raise HarnessError, the nodes that are down are started all the
         same. Nobody else would start them before the cluster is healed.
         """
@@ -343,19 +346,19 @@ class Stage:
             raise
         return [found[each] for each in hit]
 
-    def left_s(self, p: Played) -> float:
+    def left_s(self, p: FaultExecution) -> float:
         """Seconds left of the fault's duration, which counts from when it is on; negative after its end."""
         assert p.began is not None
         return p.fault.duration_s - (self.now_ns() - (p.on or p.began)) / 1e9
 
-    async def rest(self, p: Played, look: Callable[[], Awaitable[None]] | None = None) -> None:
+    async def rest(self, p: FaultExecution, look: Callable[[], Awaitable[None]] | None = None) -> None:
         """Keep the fault on until its duration is over. Raises HarnessError if it took longer than that to land. look:
         as of `outlast`.
         """
         self.check_landed(p, self.now_ns())
         await self.outlast(p, look)
 
-    async def outlast(self, p: Played, look: Callable[[], Awaitable[None]] | None = None) -> None:
+    async def outlast(self, p: FaultExecution, look: Callable[[], Awaitable[None]] | None = None) -> None:
         """Wait for the fault's end. look: is called once in between, at a moment that the plan's seed decides: what
         undoes a fault for a while and puts it on again cannot know the moment.
         """
@@ -368,19 +371,19 @@ class Stage:
         """`Runtime.activity` of each node, in their order."""
         return await self.together(self.runtime.activity, nodes)
 
-    def check_landed(self, p: Played, at_ns: int) -> None:
+    def check_landed(self, p: FaultExecution, at_ns: int) -> None:
         """Raise HarnessError if the fault, on since `at_ns`, took longer to land than it was to last."""
         assert p.began is not None
         spent_s = (at_ns - (p.on or p.began)) / 1e9
         if spent_s > p.fault.duration_s:
             raise HarnessError(f"it took {spent_s:.1f} s to land, longer than its {p.fault.duration_s:g} s")
 
-    async def put(self, p: Played, name: str, link: Link, fault: LinkFault) -> Evidence:
+    async def put(self, p: FaultExecution, name: str, link: Link, fault: LinkFault) -> Evidence:
         """Put the fault on a link, under a name that is unique on this link."""
         self._on_links.setdefault(link, {})[name] = p.fault.id
         return await self.runtime.fault_link(name, link, fault)
 
-    async def put_all(self, p: Played, name: str, faults: Mapping[Link, LinkFault]) -> None:
+    async def put_all(self, p: FaultExecution, name: str, faults: Mapping[Link, LinkFault]) -> None:
         """Put the fault on all its links at once. From when it is on everywhere, its duration counts."""
 
         async def one(link: Link) -> Evidence:
@@ -414,14 +417,14 @@ class Stage:
         finally:
             self._on_links.get(link, {}).pop(name, None)
 
-    def company(self, p: Played, link: Link) -> frozenset[int]:
+    def company(self, p: FaultExecution, link: Link) -> frozenset[int]:
         """Ids of the other faults that are on the link or on its target now. Two measurements over a link can be
         compared only if this set was the same for both.
         """
         on_link = {number for number in self._on_links.get(link, {}).values() if number != p.fault.id}
         return frozenset(on_link | set(self.others(p, link.target)))
 
-    def any_on(self, p: Played) -> bool:
+    def any_on(self, p: FaultExecution) -> bool:
         """Return whether any other fault is on, at a node or at a link."""
         on = [number for claims in self._claims.values() for number in claims]
         on += [number for names in self._on_links.values() for number in names.values()]
@@ -461,14 +464,14 @@ class Stage:
         return [found[link] for link in links]
 
     async def probes_until_ok(
-        self, p: Played, links: Sequence[Link], measure: Callable[[Link], Awaitable[Probe]] | None = None
+        self, p: FaultExecution, links: Sequence[Link], measure: Callable[[Link], Awaitable[Probe]] | None = None
     ) -> list[Probe]:
         """Probe each healed link until it has answered once, or the time is over, which counts anew as long as other
         faults are on it. Returns the last answers, good or bad: what others do to a link afterwards does not count. A
         fault that waits for one of these links waits for this, too. measure: None means a probe.
         """
         measure, silent, found = measure or self.probe, list(links), dict[Link, Probe]()
-        waiting = Patience(lambda: any(self.company(p, link) for link in silent), HEALED_WITHIN_S)
+        waiting = ExtendableDeadline(lambda: any(self.company(p, link) for link in silent), HEALED_WITHIN_S)
         with self.proving(links):
             while True:
                 found |= dict(zip(silent, await self.each(silent, measure), strict=True))
@@ -476,22 +479,6 @@ class Stage:
                 if not silent or waiting.is_over():
                     return [found[link] for link in links]
                 await trio.sleep(POLL_S)
-
-
-class Patience:
-    """Limits how long a fault waits: a short while, counted anew as long as other faults are in its way."""
-
-    def __init__(self, in_the_way: Callable[[], bool], within_s: float = WHOLE_WITHIN_S) -> None:
-        self._in_the_way, self._within_s = in_the_way, within_s
-        self._until = trio.current_time() + within_s
-        self._at_most = self._until + BEHIND_OTHERS_S
-
-    def is_over(self) -> bool:
-        """Return whether it is time to give up. Call it after each look."""
-        now = trio.current_time()
-        if self._in_the_way():
-            self._until = min(now + self._within_s, self._at_most)
-        return now >= self._until
 
 
 def now_ns(env: Env) -> int:
