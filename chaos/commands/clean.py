@@ -27,7 +27,7 @@ def command(dry_run: bool, images: bool) -> int:
       squall clean
       squall clean --dry-run
     """
-    tidied = Tidied(dry_run)
+    tidied = LeftoverReport(dry_run)
     _theirs(tidied)
     _processes(tidied)
     _containers(tidied, images)
@@ -36,7 +36,7 @@ def command(dry_run: bool, images: bool) -> int:
     return 0
 
 
-class Tidied:
+class LeftoverReport:
     """Counts the leftovers of runs that `squall clean` finds, and prints a line for each."""
 
     def __init__(self, dry_run: bool) -> None:
@@ -59,7 +59,7 @@ class Tidied:
         click.echo(f"{run}: {'would let run' if self.dry_run else 'let run'} {name} again")
 
 
-def _theirs(tidied: Tidied) -> None:
+def _theirs(tidied: LeftoverReport) -> None:
     """Containers of clusters that somebody else runs. Before the runs are forgotten that know of them."""
     from squall.chaos.runtimes.real.processes import registry
     from squall.chaos.toolchain.engine import reach_engine
@@ -78,7 +78,7 @@ def _theirs(tidied: Tidied) -> None:
     engine.close()
 
 
-def _processes(tidied: Tidied) -> None:
+def _processes(tidied: LeftoverReport) -> None:
     from squall.chaos.runtimes.real.processes import registry
 
     for run in registry.runs():
@@ -90,7 +90,7 @@ def _processes(tidied: Tidied) -> None:
             tidied.gone(run.run, name)
 
 
-def _containers(tidied: Tidied, images: bool) -> None:
+def _containers(tidied: LeftoverReport, images: bool) -> None:
     """Silent where there is no engine and no sign that there ever was one."""
     from squall.chaos.errors import Refused
     from squall.chaos.runtimes.docker import labels
@@ -114,7 +114,7 @@ def _containers(tidied: Tidied, images: bool) -> None:
     engine.close()
 
 
-def _images(engine: Engine, tidied: Tidied) -> None:
+def _images(engine: Engine, tidied: LeftoverReport) -> None:
     from squall.chaos.toolchain.images import LABEL
 
     # Those that others are made of go last.

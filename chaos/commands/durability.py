@@ -29,7 +29,7 @@ Say = Callable[[str], None]
 
 
 @dataclass(frozen=True, slots=True)
-class Wanted:
+class NightSelection:
     """Selects the nights and runs that the durability table covers. With all defaults it is the night itself."""
 
     nights: int | None = None
@@ -48,7 +48,7 @@ class Wanted:
         return f"{safe}.html" if safe else "index.html"
 
 
-def make_report(path: Path, wanted: Wanted, say: Say) -> tuple[Path, Report]:
+def make_report(path: Path, wanted: NightSelection, say: Say) -> tuple[Path, Report]:
     """Collect the night in the folder `path`, if that was not done yet, and make its page.
 
     Refused for a folder without a night.
@@ -73,7 +73,9 @@ def make_report(path: Path, wanted: Wanted, say: Say) -> tuple[Path, Report]:
     return render(path, report, wanted.page), report
 
 
-def _through_spark(night: Night, place: Path, wanted: Wanted, say: Say) -> tuple[list[dict[str, Any]], list[str]]:
+def _through_spark(
+    night: Night, place: Path, wanted: NightSelection, say: Say
+) -> tuple[list[dict[str, Any]], list[str]]:
     """The table's rows, and of which nights they are; this night is collected first if the store has it otherwise."""
     from squall.chaos.nights.outcome import many
     from squall.checkers.nights import store
@@ -107,7 +109,7 @@ def _collect_nothing(night: Night, place: Path) -> None:
         store.commit(folder, night.name, night.began, store.digest_of(night), datetime.now(UTC))
 
 
-def chosen_nights(began: Mapping[str, str], night: str, wanted: Wanted) -> list[str]:
+def chosen_nights(began: Mapping[str, str], night: str, wanted: NightSelection) -> list[str]:
     """The nights that the table is over, none of them later than `night`. began: of every night in the store."""
     ordered = sorted(began, key=lambda name: (began[name], name))
     upto = ordered[: ordered.index(night) + 1]
@@ -163,7 +165,7 @@ def _nothing_there(runs: Sequence[Mapping[str, Any]], where: Mapping[str, str]) 
     return f"--where {told}: no run of these nights has all of it"
 
 
-def _scope(chosen: Sequence[str], wanted: Wanted) -> str:
+def _scope(chosen: Sequence[str], wanted: NightSelection) -> str:
     of = (
         "this night only"
         if len(chosen) == 1

@@ -21,7 +21,7 @@ def just_one(ctx: click.Context, param: click.Parameter, given: tuple[str, ...])
     return given[0] if given else None
 
 
-class Grouped(click.Command):
+class OptionGroupsCommand(click.Command):
     """`groups`: title -> names of parameters, in the order in which --help shows them. The rest comes last."""
 
     def __init__(self, *args: Any, groups: Mapping[str, Sequence[str]], **kwargs: Any) -> None:

@@ -32,7 +32,7 @@ ALL = "all"
 
 
 @dataclass(frozen=True, slots=True)
-class Order:
+class HuntTask:
     """Describes the work of one hunting process: a mutant, a range of seeds and budgets."""
 
     mutant: str
@@ -123,7 +123,7 @@ def command(
         return 0
     shrink_s = shrink_budget if shrinks else 0.0
     orders = [
-        Order(m.id, first, seeds, budget_s, shrink_s, more, controls, swarm, checks == HISTORY)
+        HuntTask(m.id, first, seeds, budget_s, shrink_s, more, controls, swarm, checks == HISTORY)
         for m in select(names)
         if not (swarm and m.is_setting)
     ]
@@ -141,7 +141,7 @@ def command(
     return 0 if all(hunted.is_well for hunted in found) else 1
 
 
-def _carried_out(orders: list[Order], jobs: int) -> Iterator[Hunted]:
+def _carried_out(orders: list[HuntTask], jobs: int) -> Iterator[Hunted]:
     if jobs == 1 or len(orders) == 1:
         yield from map(carry_out, orders)
         return
@@ -151,7 +151,7 @@ def _carried_out(orders: list[Order], jobs: int) -> Iterator[Hunted]:
 
 
 @garbage_waits()
-def carry_out(order: Order) -> Hunted:
+def carry_out(order: HuntTask) -> Hunted:
     """One hunt, in this process."""
 
     def say(words: str) -> None:

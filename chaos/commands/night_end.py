@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from squall.chaos.nights.accepted import Accepted
     from squall.chaos.nights.items import Item
     from squall.chaos.nights.opening import Opened
-    from squall.chaos.nights.outcome import Outcome
+    from squall.chaos.nights.outcome import NightResult
     from squall.chaos.nights.player import Player
     from squall.checkers.nights.results import Attempt
     from squall.reports.nights.report import Report
@@ -51,7 +51,7 @@ def end(directory: NightDirectory, opened: Opened, player: Player, flags: dict[s
     early = player.full or early
     begun = {item for item, attempts in player.attempts.items() if attempts}
     left_out = {each.item: player.left_out.get(each.item, early) for each in selected if each.item not in begun}
-    outcome = outcomes.Outcome(
+    outcome = outcomes.NightResult(
         opened.id,
         selected,
         player.attempts,
@@ -131,7 +131,7 @@ def _anomalies(directory: NightDirectory, attempt: Attempt) -> tuple[str, ...]:
 
 def _announce(
     directory: NightDirectory,
-    outcome: Outcome,
+    outcome: NightResult,
     flags: dict[str, Any],
     code: int,
     player: Player,
@@ -158,7 +158,7 @@ def _announce(
         click.echo(f"squall: {failed}", err=True)
 
 
-def _end_full(directory: NightDirectory, outcome: Outcome, not_selected: Sequence[str], full: str) -> int:
+def _end_full(directory: NightDirectory, outcome: NightResult, not_selected: Sequence[str], full: str) -> int:
     """The same where the disk is full: whatever still fits is written, and all of it is said. The exit code."""
     code = outcome.exit or outcomes.TOO_LITTLE
 
@@ -195,7 +195,7 @@ def night_run(item: Item, left_out: str, attempts: Sequence[Attempt] = ()) -> Ni
     )
 
 
-def night_output(outcome: Outcome, **more: Any) -> NightlyOutput:
+def night_output(outcome: NightResult, **more: Any) -> NightlyOutput:
     """A night as --json prints it. more: what only the command knows."""
     from squall.chaos.commands.outputs import FoundIn, NightCounts, NightFound, NightlyOutput
 
@@ -243,7 +243,7 @@ def night_output(outcome: Outcome, **more: Any) -> NightlyOutput:
 
 def _write_end(
     directory: NightDirectory,
-    outcome: Outcome,
+    outcome: NightResult,
     not_selected: Sequence[str],
     *,
     interrupted: bool,
@@ -284,12 +284,12 @@ def _allure(directory: NightDirectory, say: Console, room: int) -> None:
 def pages(directory: NightDirectory, say: Console, room: int) -> tuple[str, Report | None]:
     """Make Allure's page and the durability report. Where that is, and what it is made of; empty and None where there
     is none, which is said. room: bytes that Allure's page may take."""
-    from squall.chaos.commands.durability import Wanted, make_report
+    from squall.chaos.commands.durability import NightSelection, make_report
 
     _allure(directory, say, room)
     say.print("the durability report: collecting the night ...")
     try:
-        path, report = make_report(directory.path, Wanted(), say.print)
+        path, report = make_report(directory.path, NightSelection(), say.print)
         return str(path), report
     except Exception as error:  # the runs are judged, whatever becomes of their table
         told = f"the durability report could not be made: {said_by(error)}"
@@ -297,7 +297,7 @@ def pages(directory: NightDirectory, say: Console, room: int) -> tuple[str, Repo
     return "", None
 
 
-def _add_checks(directory: NightDirectory, outcome: Outcome) -> None:
+def _add_checks(directory: NightDirectory, outcome: NightResult) -> None:
     """The checks of each run into the night's junit.xml."""
     from squall.chaos.nights.plugin import case_of
     from squall.reports.junit import NightCase, add_checks
@@ -311,7 +311,7 @@ def _add_checks(directory: NightDirectory, outcome: Outcome) -> None:
         add_checks(directory.junit, cases)
 
 
-def _tolerate(directory: NightDirectory, outcome: Outcome) -> None:
+def _tolerate(directory: NightDirectory, outcome: NightResult) -> None:
     """In the night's junit.xml, the runs whose findings do not fail the night are skipped, and say why."""
     from squall.chaos.nights.plugin import case_of
     from squall.reports.junit import tolerate
@@ -327,7 +327,7 @@ def _tolerate(directory: NightDirectory, outcome: Outcome) -> None:
 
 
 def _conclude(
-    directory: NightDirectory, outcome: Outcome, flags: dict[str, Any], page: str, *, interrupted: bool
+    directory: NightDirectory, outcome: NightResult, flags: dict[str, Any], page: str, *, interrupted: bool
 ) -> int:
     text = outcomes.text(outcome, page)
     write_whole(directory.summary, outcomes.markdown(outcome, page))

@@ -7,7 +7,7 @@ import os
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
-from squall.chaos.nights.evidence import BAD, GOOD, SKIPPED, UNSURE, Evidence, Step
+from squall.chaos.nights.evidence import BAD, GOOD, SKIPPED, UNSURE, Evidence, EvidenceStep
 from squall.chaos.typed import here
 from squall.checkers.anomalies.registry import LOSS
 from squall.reports import checks, meaning
@@ -47,7 +47,7 @@ def evidence_of(run: Path, unexpected: Sequence[str] = ()) -> Evidence:
     )
 
 
-def _phases(files: RunFiles) -> Iterable[Step]:
+def _phases(files: RunFiles) -> Iterable[EvidenceStep]:
     """Each phase, with the faults that began in it; faults that never began stand behind them."""
     rows = fault_rows(files)
     told: set[int] = set()
@@ -55,31 +55,35 @@ def _phases(files: RunFiles) -> Iterable[Step]:
         inside = [row for row in rows if row.began is not None and began is not None and row.began >= began]
         inside = [row for row in inside if (ended is None or (row.began or 0.0) < ended) and row.id not in told]
         told |= {row.id for row in inside}
-        yield Step(name, GOOD if ended is not None else UNSURE, began, ended, steps=tuple(map(_fault, inside)))
+        yield EvidenceStep(name, GOOD if ended is not None else UNSURE, began, ended, steps=tuple(map(_fault, inside)))
     yield from (_fault(row) for row in rows if row.id not in told)
 
 
-def _fault(row: FaultRow) -> Step:
+def _fault(row: FaultRow) -> EvidenceStep:
     ended = row.began + row.length if row.began is not None and row.length is not None else None
     told = {"asked": row.asked, "hit": row.hit, "evidence": row.evidence, "state": row.state}
     if row.recovery_s is not None:
         told["recovery"] = f"{row.recovery_s:.2f} s"
     title = f"{row.what} → {row.hit}" if row.hit else row.what
-    return Step(f"{title}: {row.evidence}", GOOD if row.state == LANDED else UNSURE, row.began, ended, told)
+    return EvidenceStep(f"{title}: {row.evidence}", GOOD if row.state == LANDED else UNSURE, row.began, ended, told)
 
 
-def _checks(every: Iterable[Check]) -> Iterable[Step]:
+def _checks(every: Iterable[Check]) -> Iterable[EvidenceStep]:
     """Those that found something, one by one; the others together."""
     quiet = []
     for check in every:
         if check.state in (checks.CLEAN, checks.LITTLE, checks.NOT_RUN):
-            quiet.append(Step(check.title, STATUS.get(check.state, GOOD), told={"why": check.why} if check.why else {}))
+            quiet.append(
+                EvidenceStep(check.title, STATUS.get(check.state, GOOD), told={"why": check.why} if check.why else {})
+            )
             continue
         told = {"found": str(check.count), "judged": check.state, "why": check.why, "definition": check.definition}
-        yield Step(f"{check.title}: {check.count} found, {check.state}", STATUS.get(check.state, GOOD), told=told)
+        yield EvidenceStep(
+            f"{check.title}: {check.count} found, {check.state}", STATUS.get(check.state, GOOD), told=told
+        )
     ran = sum(1 for each in quiet if each.status != SKIPPED)
     unseen = f"{len(quiet) - ran} did not run or saw little"
-    yield Step(f"{ran} checks found nothing, {unseen}", GOOD, steps=tuple(quiet))
+    yield EvidenceStep(f"{ran} checks found nothing, {unseen}", GOOD, steps=tuple(quiet))
 
 
 def _facts(files: RunFiles) -> dict[str, str]:

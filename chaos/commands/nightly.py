@@ -416,7 +416,7 @@ def _play(
     from squall.chaos.nights.budget import MIB, spent_s
     from squall.chaos.nights.leftovers import end_leftovers
     from squall.chaos.nights.outcome import many
-    from squall.chaos.nights.player import Limits, Player
+    from squall.chaos.nights.player import NightLimits, Player
     from squall.checkers.nights.results import by_item
 
     say.print(f"night {opened.id}: {place(directory.path)}", markup=False, soft_wrap=True)
@@ -431,7 +431,7 @@ def _play(
     if attempts:
         say.print(f"in an earlier session {many(len(by_item(attempts)), 'run')} ended: not played again")
     directory.end.unlink(missing_ok=True)
-    limits = Limits(opened.matrix.budget, opened.matrix.keep_mib * MIB, _slots(flags), opened.matrix.run_limit)
+    limits = NightLimits(opened.matrix.budget, opened.matrix.keep_mib * MIB, _slots(flags), opened.matrix.run_limit)
     player = Player(directory, opened.matrix, opened.items, limits, opened.costs, by_item(attempts))
     player.spent_s, player.left_out = spent_s(attempts), dict(opened.lacking)
     player.clear, player.stop_at_first = clear, flags["stop_at_first"]

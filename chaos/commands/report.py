@@ -67,7 +67,7 @@ def _of_run(run: Path) -> int:
 def _of_night(path: Path, nights: int | None, since: object, where: tuple[str, ...]) -> int:
     from datetime import datetime
 
-    from squall.chaos.commands.durability import Wanted, make_report
+    from squall.chaos.commands.durability import NightSelection, make_report
     from squall.reports.nights.terminal import show
 
     pairs = [each.partition("=") for each in where]
@@ -76,7 +76,7 @@ def _of_night(path: Path, nights: int | None, since: object, where: tuple[str, .
     ):
         raise click.UsageError(f"--where {wrong}: it is AXIS=VALUE, for example acks=1")
     day = since.strftime("%Y-%m-%d") if isinstance(since, datetime) else ""
-    wanted = Wanted(nights, day, {axis: value for axis, _, value in pairs})
+    wanted = NightSelection(nights, day, {axis: value for axis, _, value in pairs})
     page, report = make_report(path, wanted, console(stderr=True).print)
     show(report, console())
     click.echo(f"page: {page}")

@@ -13,7 +13,7 @@ from pydantic.fields import FieldInfo
 
 from squall.chaos.commands import completions
 from squall.chaos.commands.engines import engine_flag
-from squall.chaos.commands.grouped import Grouped
+from squall.chaos.commands.grouped import OptionGroupsCommand
 from squall.chaos.commands.json_output import answer, json_flag
 from squall.chaos.faults.kind import FaultError
 from squall.chaos.faults.kinds import KINDS
@@ -223,7 +223,7 @@ label_flag = click.option(
 
 
 @click.command(
-    cls=Grouped,
+    cls=OptionGroupsCommand,
     groups={
         "Plan": ("plan_file", "seed", "time_s", "warmup_s", "expect"),
         "Faults": ("faults", "fault_count", "upgrade_to"),

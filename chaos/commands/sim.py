@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from squall.chaos.commands import completions
-from squall.chaos.commands.grouped import Grouped, just_one
+from squall.chaos.commands.grouped import OptionGroupsCommand, just_one
 from squall.chaos.commands.json_output import answer, json_flag
 from squall.chaos.commands.run import (
     CLUSTER,
@@ -65,7 +65,7 @@ def _range(_: click.Context, __: click.Parameter, given: str | None) -> range | 
 
 
 @click.command(
-    cls=Grouped,
+    cls=OptionGroupsCommand,
     groups={
         "Plan": ("plan_file", "seed", "seeds", "swarm", "time_s", "warmup_s", "expect"),
         "Faults": ("faults", "fault_count", "mutant"),

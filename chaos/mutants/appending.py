@@ -17,7 +17,7 @@ _SOUND = ProduceApi._append
 
 
 @dataclass(frozen=True, slots=True)
-class Append:
+class AppendCall:
     """Holds the arguments of a call of `ProduceApi._append`."""
 
     api: ProduceApi
@@ -37,11 +37,11 @@ class Append:
         )
 
 
-def around_append(rule: Callable[[Append], Appended]) -> Replaced:
+def around_append(rule: Callable[[AppendCall], Appended]) -> Replaced:
     """Put `rule` in the place of the broker's append."""
 
     # The parameters stand on one line, because they have to be those of the rule, and are nothing of this one's own.
     def _append(self, h, index, records, version, acks, now_ms, wall_ms, checked):  # type: ignore[no-untyped-def]
-        return rule(Append(self, h, index, records, version, acks, now_ms, wall_ms, checked))
+        return rule(AppendCall(self, h, index, records, version, acks, now_ms, wall_ms, checked))
 
     return Replaced(ProduceApi, "_append", _append)

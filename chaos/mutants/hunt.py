@@ -105,7 +105,7 @@ class Find:
 
 
 @dataclass(slots=True)
-class Search:
+class MutantSearch:
     """Goes through the seeds until `budget_s` of CPU time is spent. Notes what else it meets."""
 
     mutant: Mutant
@@ -200,7 +200,7 @@ def hunt(
     If a plan shrinks to more than `FEW_STEPS`, the hunt also shrinks the next find, at most `more` times and within the
     rest of the budget. It keeps the plan with the fewest steps. `say` reports each plan that has too many.
     """
-    search = Search(mutant, iter(seeds), run, budget_s, clock, plan or mutant.plan)
+    search = MutantSearch(mutant, iter(seeds), run, budget_s, clock, plan or mutant.plan)
     first = search.first_as_named() if named else search.next_find()
     hunted = Hunted(mutant.id, search.tried, search.spent_s)
     if first is not None:
@@ -212,7 +212,7 @@ def hunt(
 
 
 def _fewest_steps(
-    hunted: Hunted, finds: Iterable[Find], search: Search, shrink: Shrink, say: Callable[[str], None]
+    hunted: Hunted, finds: Iterable[Find], search: MutantSearch, shrink: Shrink, say: Callable[[str], None]
 ) -> Hunted:
     """Shrink one find after the other until one has few steps. The next find is searched only when needed."""
     best = hunted

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from squall.broker.protocol.errors import ErrorCode
-from squall.chaos.mutants.appending import Append, Appended, around_append
+from squall.chaos.mutants.appending import AppendCall, Appended, around_append
 from squall.chaos.mutants.hunt_plans import draw, fault, hunt_plan
 from squall.chaos.mutants.mutant import Mutant
 from squall.chaos.plans.plan import Plan
@@ -13,7 +13,7 @@ from squall.chaos.plans.plan import Plan
 LEADER_ALONE = 1
 
 
-def late(append: Append) -> Appended:
+def late(append: AppendCall) -> Appended:
     """Appends first, and looks at the ISR afterwards."""
     if append.acks != -1 or not append.h.state.under_min_isr_before_append():
         return append.go()

@@ -7,7 +7,7 @@ from weakref import WeakKeyDictionary
 
 from squall.broker.apis.produce import ProduceApi
 from squall.broker.replicas.hosted import Hosted
-from squall.chaos.mutants.appending import Append, Appended, around_append
+from squall.chaos.mutants.appending import AppendCall, Appended, around_append
 from squall.chaos.mutants.hunt_plans import hunt_plan, somewhat_late
 from squall.chaos.mutants.mutant import Mutant
 from squall.chaos.plans.plan import Plan
@@ -16,7 +16,7 @@ _LAST: WeakKeyDictionary[ProduceApi, tuple[Hosted, int, bytes]] = WeakKeyDiction
 """Of each broker: where the last batch went, when, and its bytes."""
 
 
-def mixed_up(append: Append) -> Appended:
+def mixed_up(append: AppendCall) -> Appended:
     """Append the previous batch in place of one for another partition in the same millisecond. Its CRC is right all the
     same.
     """

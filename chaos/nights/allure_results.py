@@ -19,7 +19,7 @@ import pytest
 from allure_commons.model2 import Parameter, TestStepResult
 from allure_commons.types import AttachmentType
 
-from squall.chaos.nights.evidence import Evidence, Step
+from squall.chaos.nights.evidence import Evidence, EvidenceStep
 from squall.chaos.nights.items import Item
 from squall.checkers.nights.results import VALID, Attempt
 
@@ -74,7 +74,7 @@ def _attach(evidence: Evidence) -> None:
     allure.attach(f"{evidence.command}\n", "how to repeat it", AttachmentType.TEXT)
 
 
-def _step(reporter: Any, step: Step, origin_s: float) -> None:
+def _step(reporter: Any, step: EvidenceStep, origin_s: float) -> None:
     uuid = str(uuid4())
     began = origin_s if step.began is None else origin_s + step.began
     ended = began if step.ended is None or step.began is None else origin_s + step.ended

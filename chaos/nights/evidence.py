@@ -11,7 +11,7 @@ GOOD, BAD, UNSURE, SKIPPED = "passed", "failed", "broken", "skipped"
 
 
 @dataclass(frozen=True, slots=True)
-class Step:
+class EvidenceStep:
     """Something that happened in a run. Times in seconds of the run, None where they are not known."""
 
     title: str
@@ -20,14 +20,14 @@ class Step:
     ended: float | None = None
     told: Mapping[str, str] = field(default_factory=dict)
     """What else is known of it, by name."""
-    steps: tuple[Step, ...] = ()
+    steps: tuple[EvidenceStep, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class Evidence:
     """One run."""
 
-    steps: tuple[Step, ...] = ()
+    steps: tuple[EvidenceStep, ...] = ()
     """Phases, with the faults that began in them; then the checks."""
     facts: Mapping[str, str] = field(default_factory=dict)
     """Versions, digest, counts."""

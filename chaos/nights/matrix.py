@@ -9,13 +9,14 @@ from pathlib import Path
 from typing import Annotated, Any, Self
 
 import tomli_w
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, model_validator
+from pydantic import BaseModel, BeforeValidator, Field, ValidationError, model_validator
 
 from squall.chaos.drivers.library import DISTRIBUTIONS
 from squall.chaos.faults.kind import FaultError
 from squall.chaos.nearest import did_you_mean
 from squall.chaos.nights.axes import AXES, word, workloads_of
 from squall.chaos.plans.lines import in_order, with_line
+from squall.chaos.plans.parts import StrictModel
 from squall.chaos.plans.schedule import parse_kinds
 from squall.chaos.plans.words import in_plain_words
 from squall.workloads.registry import DEFAULT, SCENARIOS
@@ -49,11 +50,7 @@ Values = Annotated[tuple[str | bool | int, ...], BeforeValidator(_values)]
 Kinds = Annotated[tuple[str, ...], BeforeValidator(lambda given: given.split(",") if isinstance(given, str) else given)]
 
 
-class _Part(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True)
-
-
-class Runs(_Part):
+class Runs(StrictModel):
     """A part of the matrix: every combination of its axes, with every mix of faults and every seed."""
 
     name: str = ""
@@ -74,14 +71,14 @@ class Runs(_Part):
         return {axis: tuple(word(axis, each) for each in given) for axis, given in self.axes.items()}
 
 
-class Exclude(_Part):
+class Exclude(StrictModel):
     """Combinations that are not run. `where`: axis -> the value or values that all have to be met."""
 
     where: dict[str, Values]
     why: str
 
 
-class Expect(_Part):
+class Expect(StrictModel):
     """Forbids findings in the cells that have these values, though the configuration may permit them."""
 
     where: dict[str, Values] = Field(default_factory=dict)
@@ -89,7 +86,7 @@ class Expect(_Part):
     """Names of anomalies."""
 
 
-class Matrix(_Part):
+class Matrix(StrictModel):
     """A whole night."""
 
     budget: Seconds | None = None

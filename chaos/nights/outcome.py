@@ -16,7 +16,7 @@ WELL, FOUND, TOO_LITTLE = 0, 1, 2
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome:
+class NightResult:
     """Of a night, over or not."""
 
     night: str
@@ -150,7 +150,7 @@ NAMED = 6
 """Configurations that a sentence names."""
 
 
-def markdown(outcome: Outcome, page: str = "") -> str:
+def markdown(outcome: NightResult, page: str = "") -> str:
     """The night for the page of a CI job. page: of the whole report; empty where there is none."""
     return (
         "\n".join([f"# Squall: night {outcome.night}", "", outcome.sentence(), *_loud(outcome), *_body(outcome, page)])
@@ -158,13 +158,13 @@ def markdown(outcome: Outcome, page: str = "") -> str:
     )
 
 
-def _loud(outcome: Outcome) -> Iterator[str]:
+def _loud(outcome: NightResult) -> Iterator[str]:
     """Yield the sentences that the reader must not overlook, beside the first one."""
     for each in (*outcome.contradicted, *outcome.gaps):
         yield from ("", f"**{each}**")
 
 
-def _body(outcome: Outcome, page: str) -> Iterator[str]:
+def _body(outcome: NightResult, page: str) -> Iterator[str]:
     if outcome.findings:
         yield from ("", "## Findings", "", *_head("configuration", "faults", "seed", "what was found", "run"))
         for item, each in outcome.findings:
@@ -203,17 +203,17 @@ def _row(*cells: str) -> str:
     return "| " + " | ".join(cell.replace("|", "\\|").replace("\n", " ") for cell in cells) + " |"
 
 
-def _story(outcome: Outcome, attempt: Attempt) -> str:
+def _story(outcome: NightResult, attempt: Attempt) -> str:
     """The command that tells what happened."""
     return typed("explain", run_of(outcome, attempt))
 
 
-def run_of(outcome: Outcome, attempt: Attempt) -> str:
+def run_of(outcome: NightResult, attempt: Attempt) -> str:
     """The run directory as somebody types it who typed the night's folder."""
     return "/".join(filter(None, (outcome.folder, attempt.run)))
 
 
-def by_gravity(outcome: Outcome) -> list[NightFinding]:
+def by_gravity(outcome: NightResult) -> list[NightFinding]:
     """New findings first."""
     return sorted(outcome.by_cause, key=lambda each: STATES.index(each.state))
 
@@ -227,7 +227,7 @@ def found(attempt: Attempt) -> str:
     return "; ".join(filter(None, (attempt.why, forbidden(attempt.unexpected) if attempt.unexpected else "")))
 
 
-def by_configuration(outcome: Outcome) -> dict[str, tuple[int, int, int, int, int]]:
+def by_configuration(outcome: NightResult) -> dict[str, tuple[int, int, int, int, int]]:
     """Configuration -> its runs that were played, and of these valid, with findings, unproven; and those left out."""
     last = outcome.last
     rows: dict[str, list[int]] = {}
@@ -242,7 +242,7 @@ def by_configuration(outcome: Outcome) -> dict[str, tuple[int, int, int, int, in
     return {name: (row[0], row[1], row[2], row[3], row[4]) for name, row in rows.items()}
 
 
-def text(outcome: Outcome, page: str = "") -> str:
+def text(outcome: NightResult, page: str = "") -> str:
     """The night as plain text, for a mail or the end of a log: short lines, the gravest first."""
     lines, failing = [f"Squall, night {outcome.night}", outcome.sentence(), ""], outcome.failing
     for item, each in outcome.findings:

@@ -59,7 +59,7 @@ class _Child:
 
 
 @dataclass(slots=True)
-class Limits:
+class NightLimits:
     """Limits what a night may take: time, disk and runs side by side."""
 
     budget_s: float | None
@@ -78,7 +78,7 @@ class Player:
     matrix: Matrix
     items: Sequence[Item]
     """Those that are selected, in the order of playing."""
-    limits: Limits
+    limits: NightLimits
     costs: Costs
     attempts: dict[str, list[Attempt]]
     """What has ended, by item."""

@@ -31,7 +31,7 @@ Show = Callable[[Path, Sequence[str]], Evidence]
 """Reads a run directory; the anomalies that the night forbids, too, have their stories."""
 
 
-class Finding(AssertionError):
+class UnexpectedFinding(AssertionError):
     """A run found what is not permitted."""
 
 
@@ -128,11 +128,11 @@ class RunItem(pytest.Item):
         """Raise Finding if an attempt found what is not permitted."""
         for each in self.attempts or ():
             if each.fails:
-                raise Finding(found(each))
+                raise UnexpectedFinding(found(each))
 
     def repr_failure(self, excinfo: pytest.ExceptionInfo[BaseException], style: Any = None) -> str:
         """Return what it found, and how to repeat it; for an error of ours the whole traceback."""
-        if not isinstance(excinfo.value, Finding | Unproven):
+        if not isinstance(excinfo.value, UnexpectedFinding | Unproven):
             return str(super().repr_failure(excinfo))
         run = self.attempts[-1].run if self.attempts else ""
         run = place(self.player.directory.path / run) if run else ""

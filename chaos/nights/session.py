@@ -14,7 +14,7 @@ from squall.chaos.nights.budget import Costs
 from squall.chaos.nights.directory import NightDirectory, write_whole
 from squall.chaos.nights.evidence import Evidence
 from squall.chaos.nights.matrix import make_matrix
-from squall.chaos.nights.player import Limits, Player
+from squall.chaos.nights.player import NightLimits, Player
 from squall.chaos.toolchain.extras import install
 
 if TYPE_CHECKING:
@@ -72,7 +72,7 @@ def chosen(items: Sequence[Item], select: str) -> tuple[Item, ...]:
         directory = NightDirectory(Path(folder).resolve())
         for path in (directory.night, directory.path / "pytest.ini"):
             write_whole(path, _INI)
-        player = Player(directory, make_matrix({"runs": [{}]}), items, Limits(None, 0, 1), Costs(), {})
+        player = Player(directory, make_matrix({"runs": [{}]}), items, NightLimits(None, 0, 1), Costs(), {})
         words = [*_plain(directory), "--collect-only", "-k", select, str(directory.night)]
         code = _main(words, NightPlugin(directory, player, lambda run, unexpected: Evidence()))
     if code == USAGE:

@@ -30,7 +30,7 @@ def protocol_of(table: Mapping[str, Any]) -> str:
     return str(table.get("group_protocol", CLASSIC))
 
 
-class Staged:
+class SceneBuilder:
     """A scene that is being made: its faults, which may wait for a group."""
 
     def __init__(self) -> None:
@@ -45,14 +45,16 @@ class Staged:
             self.when[number] = when
 
 
-def of_scene(staged: Staged, workload: Mapping[str, Any], settings: Mapping[str, str], time_s: float | None) -> Scene:
+def of_scene(
+    staged: SceneBuilder, workload: Mapping[str, Any], settings: Mapping[str, str], time_s: float | None
+) -> Scene:
     """The scene."""
     return Scene(tuple(staged.made), workload, settings, time_s, when=staged.when)
 
 
 def coordinators_that_go(rng: Random, groups: Sequence[str], table: Mapping[str, Any]) -> Scene:
     """The coordinator is killed, or stands still, in a rebalance."""
-    staged, at_s = Staged(), 2.0
+    staged, at_s = SceneBuilder(), 2.0
     for _ in range(2):
         group, down_s = rng.choice(groups), rng.uniform(2, 3)
         state = rng.choice(("!= Stable", "== PreparingRebalance" if protocol_of(table) == CLASSIC else "!= Stable"))
@@ -66,7 +68,7 @@ def slow_loads(rng: Random, groups: Sequence[str], table: Mapping[str, Any]) -> 
     """The next coordinator has to wait until its log is committed, and followers are slow to fetch it. Members that
     came while there was no coordinator find it loading.
     """
-    staged, at_s = Staged(), 2.0
+    staged, at_s = SceneBuilder(), 2.0
     for _ in range(2):
         down_s, late_ms = rng.uniform(2, 3), rng.choice((400, 600, 800))
         late: dict[str, Any] = {"api": "Fetch", "act": "delay", "delay_ms": late_ms, "count": 0, "side": "replication"}
@@ -80,7 +82,7 @@ def slow_loads(rng: Random, groups: Sequence[str], table: Mapping[str, Any]) -> 
 
 def late_joins(rng: Random, groups: Sequence[str], table: Mapping[str, Any]) -> Scene:
     """Delay, duplicate or drop members' requests on their way during a rebalance."""
-    staged, at_s = Staged(), 2.0
+    staged, at_s = SceneBuilder(), 2.0
     for _ in range(3):
         act = rng.choice(({"act": "delay", "delay_ms": rng.randint(300, 1500)}, {"act": "drop"}, {"act": "duplicate"}))
         api, count = rng.choice(JOINS[protocol_of(table)]), rng.choice((1, 2, 4, 0))
@@ -91,7 +93,7 @@ def late_joins(rng: Random, groups: Sequence[str], table: Mapping[str, Any]) -> 
 
 def expired_offsets(rng: Random, groups: Sequence[str], table: Mapping[str, Any]) -> Scene:
     """Nobody is there for longer than offsets are kept; then the coordinator goes, and members come again."""
-    staged, away_s = Staged(), rng.randint(68, 72)
+    staged, away_s = SceneBuilder(), rng.randint(68, 72)
     for group in groups:
         if rng.random() < 0.7:
             staged.add(rng.uniform(away_s - 4, away_s + 1), rng.uniform(2, 3), "kill", f"coordinator:{group}")
@@ -102,7 +104,7 @@ def expired_offsets(rng: Random, groups: Sequence[str], table: Mapping[str, Any]
 
 def members_that_vanish(rng: Random, groups: Sequence[str], table: Mapping[str, Any]) -> Scene:
     """Members are gone without a word, or have doubles, also while their coordinator is away."""
-    staged, at_s = Staged(), 2.0
+    staged, at_s = SceneBuilder(), 2.0
     for _ in range(3):
         twin = table.get("static_members") and rng.random() < 0.5
         staged.add(at_s, rng.uniform(1, 3), "member_twin" if twin else "member_crash", "member")

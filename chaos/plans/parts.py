@@ -50,11 +50,13 @@ FAILOVER = (
 Until that ends, no other broker leads in a dead one's place, and its next process may not register."""
 
 
-class _Part(BaseModel):
+class StrictModel(BaseModel):
+    """Refuses names that it does not have, and changes."""
+
     model_config = ConfigDict(extra="forbid", frozen=True)
 
 
-class ClusterPlan(_Part):
+class ClusterPlan(StrictModel):
     """The brokers."""
 
     nodes: int = Field(3, ge=1, le=9)
@@ -73,7 +75,7 @@ class ClusterPlan(_Part):
         return sum(int(text) for text in given if text.isdecimal()) / 1000  # what is no number the broker refuses
 
 
-class LimitsPlan(_Part):
+class LimitsPlan(StrictModel):
     """Limits how long each step may take after everything is healed, in seconds."""
 
     converge_s: float = Field(30, gt=0, le=3600, description="How long ISRs may take to be full after healing.")
@@ -93,7 +95,7 @@ HOLDS = 2
 """Members that are gone hold partitions once, and those that went while the group rebalanced hold them again."""
 
 
-class FaultPlan(_Part):
+class FaultPlan(StrictModel):
     """One fault as it stands in a file."""
 
     at_s: float = Field(ge=0)
@@ -145,7 +147,7 @@ def least_limits(workload: Scenario, cluster: ClusterPlan) -> dict[str, float]:
     return {"converge_s": failover_s, "stuck_s": max(workload.held_s(), failover_s)}
 
 
-class PlanParts(_Part):
+class PlanParts(StrictModel):
     """The parts of a plan, each checked by itself. `Plan` says what they must be together."""
 
     schema_version: Literal[1] = 1

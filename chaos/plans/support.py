@@ -19,7 +19,7 @@ BEGIN, END = "<!-- made by ./squall faults --markdown -->", "<!-- end -->"
 
 
 @dataclass(frozen=True, slots=True)
-class Need:
+class Requirement:
     """Something that a fault needs. `lacking`: what is missing and how to get it, in one line; empty if nothing is
     missing.
     """
@@ -57,9 +57,13 @@ def _nothing() -> str:
     return ""
 
 
-LINUX, TOXIPROXY, ENGINE = Need("Linux", _linux), Need("Toxiproxy", _toxiproxy), Need("a Docker engine", _engine)
-BOOTSTRAP = Need("--bootstrap HOST:PORT", _nothing)
-COMPOSE = Need("--compose FILE", _nothing)
+LINUX, TOXIPROXY, ENGINE = (
+    Requirement("Linux", _linux),
+    Requirement("Toxiproxy", _toxiproxy),
+    Requirement("a Docker engine", _engine),
+)
+BOOTSTRAP = Requirement("--bootstrap HOST:PORT", _nothing)
+COMPOSE = Requirement("--compose FILE", _nothing)
 
 
 def possible(kind: FaultKind, runtime: str) -> str:
@@ -71,7 +75,7 @@ def possible(kind: FaultKind, runtime: str) -> str:
     return "clients' side" if runtime == "external" and Trait.OF_LINKS in kind.traits else "yes"
 
 
-def needs(kind: FaultKind, runtime: str) -> tuple[Need, ...]:
+def needs(kind: FaultKind, runtime: str) -> tuple[Requirement, ...]:
     """The needs of a kind that this runtime can play."""
     proxies = (TOXIPROXY,) if Trait.OF_LINKS in kind.traits else ()
     match runtime:
@@ -84,7 +88,7 @@ def needs(kind: FaultKind, runtime: str) -> tuple[Need, ...]:
     return ()
 
 
-def missing(found: Iterable[Need]) -> tuple[str, ...]:
+def missing(found: Iterable[Requirement]) -> tuple[str, ...]:
     """The needs that this machine lacks, in words."""
     return tuple(lack for need in found if (lack := need.lacking()))
 

@@ -11,7 +11,7 @@ from dataclasses import replace
 
 import pytest
 
-from squall.chaos.commands.hunt import Order, carry_out
+from squall.chaos.commands.hunt import HuntTask, carry_out
 from squall.chaos.mutants import MUTANTS, find
 from squall.chaos.mutants.hunt import Hunted
 from squall.chaos.runs.simulation import simulate
@@ -53,7 +53,7 @@ NIGHT = pytest.mark.night("hunts planted bugs; the gate hunts ten")
 
 def hunted(mutant: str, *, history: bool) -> Hunted:
     """What `squall hunt` comes to with a mutant, without a limit of time."""
-    order = Order(mutant, 0, SEEDS, math.inf, shrink_s=0.0, more=0, controls=0, swarm=False, history=history)
+    order = HuntTask(mutant, 0, SEEDS, math.inf, shrink_s=0.0, more=0, controls=0, swarm=False, history=history)
     found = carry_out(order)
     assert not found.false_alarms, f"a sound broker fails under these plans: {found.false_alarms}"
     assert not found.troubles

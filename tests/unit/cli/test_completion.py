@@ -14,7 +14,7 @@ from click.testing import CliRunner
 
 from squall.chaos import cli
 from squall.chaos.commands.completion import VARIABLE, lines_of
-from squall.chaos.commands.grouped import REST, Grouped
+from squall.chaos.commands.grouped import REST, OptionGroupsCommand
 from squall.chaos.faults.kinds import KINDS
 from squall.chaos.mutants import MUTANTS
 from squall.workloads.registry import SCENARIOS
@@ -159,7 +159,7 @@ def test_the_lines_are_printed_for_each_shell_and_no_other(shell: str) -> None:
 @pytest.mark.parametrize("name", ["run", "sim"])
 def test_every_option_stands_in_one_group(name: str) -> None:
     command = cli.squall.get_command(click.Context(cli.squall), name)
-    assert isinstance(command, Grouped)
+    assert isinstance(command, OptionGroupsCommand)
     grouped = [each for names in command.groups.values() for each in names]
     params = {param.name for param in command.params}
     assert len(grouped) == len(set(grouped))
@@ -168,7 +168,7 @@ def test_every_option_stands_in_one_group(name: str) -> None:
 
 
 def test_help_shows_each_option_once_under_its_title() -> None:
-    command = Grouped(
+    command = OptionGroupsCommand(
         "x",
         groups={"Second": ("b",), "Empty": ("nothing",), "First": ("a",)},
         params=[click.Option(["--a"], help="A."), click.Option(["--b"], help="B."), click.Option(["--c"], help="C.")],

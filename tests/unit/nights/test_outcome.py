@@ -6,11 +6,11 @@ from dataclasses import replace
 
 from squall.chaos.nights.items import Item, plan_night
 from squall.chaos.nights.matrix import make_matrix
-from squall.chaos.nights.outcome import Outcome, by_configuration, markdown, text
+from squall.chaos.nights.outcome import NightResult, by_configuration, markdown, text
 from squall.checkers.nights.results import Attempt, by_item
 
 
-def night() -> Outcome:
+def night() -> NightResult:
     """One run with a finding, one that nobody knows of, one that was unknown first, and one that is left out."""
     axes = {"runtime": "process", "acks": ["all", "1"]}
     items = plan_night(make_matrix({"runs": [{"axes": axes, "faults": ["kill"]}], "seeds": 2}), 1).items
@@ -22,7 +22,7 @@ def night() -> Outcome:
         attempt(c, 1, "unknown", "the disk was full"),
         attempt(c, 2, "valid", ""),
     ]
-    return Outcome(
+    return NightResult(
         "20260704T010000", items, by_item(attempts), {d.item: "no time: such a run takes about 38 s"}, 0.2, "nights/n"
     )
 

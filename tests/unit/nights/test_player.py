@@ -16,8 +16,8 @@ from squall.chaos.nights.budget import Costs
 from squall.chaos.nights.directory import NightDirectory
 from squall.chaos.nights.items import Item, plan_night
 from squall.chaos.nights.matrix import Matrix, make_matrix
-from squall.chaos.nights.outcome import Outcome
-from squall.chaos.nights.player import Limits, Player, judged
+from squall.chaos.nights.outcome import NightResult
+from squall.chaos.nights.player import NightLimits, Player, judged
 from squall.checkers.nights.results import Attempt, by_item, parse
 
 SCRIPT = """
@@ -72,7 +72,7 @@ def night(
     (tmp_path / "told.json").write_text(json.dumps({**ends, "codes": codes or {}}))
     read: Matrix = make_matrix({"runs": [{"axes": {"runtime": runtime}, "faults": ["kill"]}], **matrix})
     items = plan_night(read, min(ends), len(ends)).items
-    player = Player(NightDirectory(tmp_path), read, items, Limits(None, 1 << 40, 2), Costs(), {})
+    player = Player(NightDirectory(tmp_path), read, items, NightLimits(None, 1 << 40, 2), Costs(), {})
     began = "2026-07-04T01:00:00+00:00"
     player.directory.write(player.directory.night, {"schema": 1, "began": began, "commit": "c0ffee", "items": []})
     player.program = (sys.executable, "-I", "-S", str(tmp_path / "script.py"))
@@ -90,11 +90,11 @@ def played(player: Player) -> dict[int, list[Attempt]]:
     return {each.seed: player.result(each) or [] for each in player.items}
 
 
-def outcome(player: Player) -> Outcome:
+def outcome(player: Player) -> NightResult:
     """Of a night that is over."""
     items = tuple(player.items)
     matrix = player.matrix
-    return Outcome(
+    return NightResult(
         "night", items, player.attempts, player.left_out, matrix.unknown_share, max_unplayed=matrix.max_unplayed
     )
 
