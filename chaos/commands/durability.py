@@ -77,7 +77,7 @@ def _through_spark(
     night: Night, place: Path, wanted: NightSelection, say: Say
 ) -> tuple[list[dict[str, Any]], list[str]]:
     """The table's rows, and of which nights they are; this night is collected first if the store has it otherwise."""
-    from squall.chaos.nights.outcome import many
+    from squall.chaos.nightly.outcome import many
     from squall.checkers.nights import store
     from squall.spark_analysis.nights.cells import from_json
 

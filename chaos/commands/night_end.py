@@ -13,13 +13,13 @@ import msgspec
 
 from squall.chaos.commands.json_output import answer
 from squall.chaos.errors import HarnessError, said_by
-from squall.chaos.nights import outcome as outcomes
-from squall.chaos.nights.announcement import announce
-from squall.chaos.nights.budget import MIB, PAGE_SHARE
-from squall.chaos.nights.directory import NightDirectory, bytes_of, write_whole
-from squall.chaos.nights.findings import NightFinding
-from squall.chaos.nights.full_disk import is_full
-from squall.chaos.nights.player import read_verdict
+from squall.chaos.nightly import outcome as outcomes
+from squall.chaos.nightly.announcement import announce
+from squall.chaos.nightly.budget import MIB, PAGE_SHARE
+from squall.chaos.nightly.directory import NightDirectory, bytes_of, write_whole
+from squall.chaos.nightly.findings import NightFinding
+from squall.chaos.nightly.full_disk import is_full
+from squall.chaos.nightly.player import read_verdict
 from squall.chaos.screen import console
 from squall.chaos.typed import lasting, place, typed
 from squall.checkers.nights.night import SCHEMA
@@ -29,11 +29,11 @@ if TYPE_CHECKING:
     from rich.console import Console
 
     from squall.chaos.commands.outputs import NightlyOutput, NightRun
-    from squall.chaos.nights.accepted import Accepted
-    from squall.chaos.nights.items import Item
-    from squall.chaos.nights.opening import Opened
-    from squall.chaos.nights.outcome import NightResult
-    from squall.chaos.nights.player import Player
+    from squall.chaos.nightly.accepted import Accepted
+    from squall.chaos.nightly.items import Item
+    from squall.chaos.nightly.outcome import NightResult
+    from squall.chaos.nightly.player import Player
+    from squall.chaos.nightly.scheduling import Opened
     from squall.checkers.nights.results import Attempt
     from squall.reports.nights.report import Report
     from squall.reports.nights.standing import Standing
@@ -299,7 +299,7 @@ def pages(directory: NightDirectory, say: Console, room: int) -> tuple[str, Repo
 
 def _add_checks(directory: NightDirectory, outcome: NightResult) -> None:
     """The checks of each run into the night's junit.xml."""
-    from squall.chaos.nights.plugin import case_of
+    from squall.chaos.nightly.plugin import case_of
     from squall.reports.junit import NightCase, add_checks
 
     cases = []
@@ -313,7 +313,7 @@ def _add_checks(directory: NightDirectory, outcome: NightResult) -> None:
 
 def _tolerate(directory: NightDirectory, outcome: NightResult) -> None:
     """In the night's junit.xml, the runs whose findings do not fail the night are skipped, and say why."""
-    from squall.chaos.nights.plugin import case_of
+    from squall.chaos.nightly.plugin import case_of
     from squall.reports.junit import tolerate
 
     failing = {item.item for item, _ in outcome.failing}

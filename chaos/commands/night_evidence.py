@@ -7,7 +7,7 @@ import os
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
-from squall.chaos.nights.evidence import BAD, GOOD, SKIPPED, UNSURE, Evidence, EvidenceStep
+from squall.chaos.nightly.evidence import BAD, GOOD, SKIPPED, UNSURE, Evidence, EvidenceStep
 from squall.chaos.typed import here
 from squall.checkers.anomalies.registry import LOSS
 from squall.reports import checks, meaning

@@ -17,13 +17,13 @@ import click
 
 from squall.chaos.commands.json_output import answer, json_flag
 from squall.chaos.errors import Refused
-from squall.chaos.nights.accepted import FILE as ACCEPTED
-from squall.chaos.nights.accepted import Accepted, AcceptedError, read_accepted
-from squall.chaos.nights.announcement import runnable, unwritable
-from squall.chaos.nights.axes import AXES
-from squall.chaos.nights.directory import NIGHTS, NightDirectory
-from squall.chaos.nights.findings import ANY, FAIL_ON
-from squall.chaos.nights.matrix import FILE, Matrix, MatrixError, make_matrix, read_matrix, seconds, varied
+from squall.chaos.nightly.accepted import FILE as ACCEPTED
+from squall.chaos.nightly.accepted import Accepted, AcceptedError, read_accepted
+from squall.chaos.nightly.announcement import runnable, unwritable
+from squall.chaos.nightly.axes import AXES
+from squall.chaos.nightly.directory import NIGHTS, NightDirectory
+from squall.chaos.nightly.findings import ANY, FAIL_ON
+from squall.chaos.nightly.matrix import FILE, Matrix, MatrixError, make_matrix, read_matrix, seconds, varied
 from squall.chaos.screen import console
 from squall.chaos.toolchain.places import shared
 from squall.chaos.typed import place
@@ -32,10 +32,10 @@ if TYPE_CHECKING:
     from rich.console import Console
 
     from squall.chaos.commands.outputs import CommandOutput
-    from squall.chaos.nights.budget import Forecast
-    from squall.chaos.nights.items import Item
-    from squall.chaos.nights.opening import Opened
-    from squall.chaos.nights.player import Player
+    from squall.chaos.nightly.budget import Forecast
+    from squall.chaos.nightly.items import Item
+    from squall.chaos.nightly.player import Player
+    from squall.chaos.nightly.scheduling import Opened
     from squall.checkers.nights.results import Attempt
 
 _FLAGS = {r"runs\.\d+\.axes\.": "--vary ", r"runs\.\d+\.faults": "--faults", r"expect\.\d+\.never": "--never"}
@@ -255,7 +255,7 @@ def command(
     Each run is a `squall run` or a `squall sim`. Runs with the verdict unknown are tried again. --resume continues a
     night that was interrupted. The night's folder has a summary, JUnit and Allure results, and every run.
     """
-    from squall.chaos.nights import opening, session
+    from squall.chaos.nightly import scheduling, session
 
     others = (matrix_file, vary, faults, time_s, seeds, seed is not None, out, flags["never"])
     if resume is not None and any(others):
@@ -267,17 +267,17 @@ def command(
     if not only_list or flags["select"]:
         session.require()
     say = console(stderr=True)
-    directory = NightDirectory(resume) if resume is not None else opening.place(out, NIGHTS)
+    directory = NightDirectory(resume) if resume is not None else scheduling.place(out, NIGHTS)
     planned, gone = None, False
     try:
         if resume is not None:
-            planned, gone = opening.planned_by(directory)
+            planned, gone = scheduling.planned_by(directory)
             matrix = _over(planned, flags)
         else:
             matrix = _over(_matrix(matrix_file, vary, faults, time_s), flags)
     except MatrixError as wrong:
         raise click.UsageError(_in_flags(str(wrong))) from None
-    opened = opening.plan(matrix, directory, seed, seeds) if resume is None else opening.resume(directory, matrix)
+    opened = scheduling.plan(matrix, directory, seed, seeds) if resume is None else scheduling.resume(directory, matrix)
     opened.costs.report = flags["report"]
     flags["select"] = session.expression(opened.items, flags["select"])
     chosen = session.chosen(opened.items, flags["select"])
@@ -289,9 +289,9 @@ def command(
         return _list(directory, opened, chosen, flags)
     with directory.held():
         if resume is None:
-            opening.write(directory, opened)
+            scheduling.write(directory, opened)
         else:
-            for told in opening.note_resumption(directory, planned if gone else None):
+            for told in scheduling.note_resumption(directory, planned if gone else None):
                 say.print(told, markup=False, soft_wrap=True)
         entries = [each.model_dump(mode="json") for each in flags["accepted"].values()]
         directory.write(directory.night, {**directory.planned()[0], "flags": kept, "accepted": entries})
@@ -340,7 +340,7 @@ def _slots(flags: dict[str, Any]) -> int:
 
 def _forecast(opened: Opened, chosen: Sequence[Item], flags: dict[str, Any], done: Collection[str] = ()) -> Forecast:
     """chosen: what -k leaves; done: items that ended in an earlier session."""
-    from squall.chaos.nights.budget import MIB, forecast
+    from squall.chaos.nightly.budget import MIB, forecast
 
     keep = opened.matrix.keep_mib * MIB
     plays = [each for each in chosen if each.item not in done and each.item not in opened.lacking]
@@ -379,9 +379,9 @@ def _planned(
 
 
 def _say_plan(say: Console, directory: NightDirectory, opened: Opened, chosen: Sequence[Item], told: Forecast) -> None:
-    from squall.chaos.nights.budget import MIB
-    from squall.chaos.nights.items import idle
-    from squall.chaos.nights.outcome import many
+    from squall.chaos.nightly.budget import MIB
+    from squall.chaos.nightly.items import idle
+    from squall.chaos.nightly.outcome import many
 
     cells = {each.configuration for each in chosen}
     budget = "" if opened.matrix.budget is None else f", of {opened.matrix.budget / 60:.0f} min"
@@ -412,11 +412,11 @@ def _play(
 ) -> int:
     from squall.chaos.commands.night_end import end
     from squall.chaos.commands.night_evidence import evidence_of
-    from squall.chaos.nights import opening, session
-    from squall.chaos.nights.budget import MIB, spent_s
-    from squall.chaos.nights.leftovers import end_leftovers
-    from squall.chaos.nights.outcome import many
-    from squall.chaos.nights.player import NightLimits, Player
+    from squall.chaos.nightly import scheduling, session
+    from squall.chaos.nightly.budget import MIB, spent_s
+    from squall.chaos.nightly.leftovers import end_leftovers
+    from squall.chaos.nightly.outcome import many
+    from squall.chaos.nightly.player import NightLimits, Player
     from squall.checkers.nights.results import by_item
 
     say.print(f"night {opened.id}: {place(directory.path)}", markup=False, soft_wrap=True)
@@ -426,7 +426,7 @@ def _play(
             say.print(f"ended what was left of a killed run: {ended}", markup=False, soft_wrap=True)
 
     clear()
-    attempts = opening.ended(directory)
+    attempts = scheduling.ended(directory)
     _say_plan(say, directory, opened, chosen, _forecast(opened, chosen, flags, by_item(attempts)))
     if attempts:
         say.print(f"in an earlier session {many(len(by_item(attempts)), 'run')} ended: not played again")
@@ -452,7 +452,7 @@ def _say_begun(say: Console, player: Player, item: Item, log: Path) -> None:
 
 def _say_ended(say: Console, player: Player, item: Item, attempt: Attempt) -> None:
     """One line for a run that has ended: which of how many, its verdict, and what is to come."""
-    from squall.chaos.nights.budget import forecast
+    from squall.chaos.nightly.budget import forecast
 
     rest = [each for each in player.items if not player.done(each) and each.item not in player.left_out]
     limits = player.limits
@@ -472,6 +472,6 @@ def _say_ended(say: Console, player: Player, item: Item, attempt: Attempt) -> No
     if word == "valid" and attempt.permitted_loss:
         say.print(f"    {attempt.permitted_loss}  {run}", style="yellow", markup=False, soft_wrap=True)
     if attempt.why or attempt.unexpected:
-        from squall.chaos.nights.outcome import found
+        from squall.chaos.nightly.outcome import found
 
         say.print(f"    {found(attempt)}  {run}", markup=False, soft_wrap=True)

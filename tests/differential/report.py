@@ -9,7 +9,7 @@ from pathlib import Path
 
 import jinja2
 
-from squall.chaos.nights.directory import write_whole
+from squall.chaos.nightly.directory import write_whole
 from squall.reports.page import environment
 from tests.differential.compare import BEHIND, EQUAL, EXPLAINED, OUTCOMES, UNEXPLAINED, Result
 from tests.differential.named import NAMED

@@ -16,7 +16,7 @@ import trio
 
 from squall.chaos.errors import HarnessError, trouble_of
 from squall.chaos.interrupts import as_ctrl_c, stoppable
-from squall.chaos.nights import opening
+from squall.chaos.nightly import opening
 from squall.chaos.toolchain.cache import installed
 from tests.foreign_suites import known, page
 from tests.foreign_suites.clusters import TARGETS, running

@@ -14,8 +14,8 @@ from pathlib import Path
 
 from squall.chaos.errors import Refused
 from squall.chaos.interrupts import as_ctrl_c
-from squall.chaos.nights import opening
-from squall.chaos.nights.directory import NIGHTS, NightDirectory
+from squall.chaos.nightly import opening
+from squall.chaos.nightly.directory import NIGHTS, NightDirectory
 from squall.chaos.toolchain.places import commit
 from tests.night import collecting, page
 from tests.night.parts import PARTS, Part, shown

@@ -9,7 +9,7 @@ from urllib.parse import quote
 
 import jinja2
 
-from squall.chaos.nights.directory import write_whole
+from squall.chaos.nightly.directory import write_whole
 from squall.reports.page import environment
 from tests.night.collecting import place_of
 from tests.night.parts import Part, shown

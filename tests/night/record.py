@@ -11,7 +11,7 @@ from types import NoneType
 from typing import Any
 
 from squall.chaos.errors import Refused
-from squall.chaos.nights.directory import append_line
+from squall.chaos.nightly.directory import append_line
 
 PASSED, FAILED, UNKNOWN, NOT_HERE, INTERRUPTED = "passed", "failed", "unknown", "not here", "interrupted"
 ENDED = (PASSED, FAILED, UNKNOWN, NOT_HERE)

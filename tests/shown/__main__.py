@@ -10,7 +10,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from squall.chaos.interrupts import as_ctrl_c
-from squall.chaos.nights.directory import NIGHTS
+from squall.chaos.nightly.directory import NIGHTS
 from tests.shown import batches, table
 from tests.shown import row as rows
 from tests.shown.case import SETS, Case, runs_of

@@ -11,7 +11,7 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
-from squall.chaos.nights.directory import write_whole
+from squall.chaos.nightly.directory import write_whole
 from tests.shown.table import Table
 
 CODES = {"valid": 0, "unknown": 2, "invalid": 1}

@@ -14,8 +14,8 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 
-from squall.chaos.nights.directory import write_whole
-from squall.chaos.nights.opening import machine
+from squall.chaos.nightly.directory import write_whole
+from squall.chaos.nightly.scheduling import machine
 
 ROOT = Path(__file__).resolve().parents[2]
 DOCS = ROOT / "docs/shown"

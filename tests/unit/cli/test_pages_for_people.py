@@ -15,8 +15,8 @@ import pytest
 import yaml
 
 from squall.chaos import cli
-from squall.chaos.nights.directory import NIGHTS
-from squall.chaos.nights.matrix import seconds
+from squall.chaos.nightly.directory import NIGHTS
+from squall.chaos.nightly.matrix import seconds
 from squall.checkers.nights import store
 from squall.checkers.verdict import UNKNOWN
 from tests.night.__main__ import name_of as night_name

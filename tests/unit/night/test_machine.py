@@ -29,14 +29,14 @@ def test_runs_and_nights_are_ignored_by_git_and_packages_of_that_name_are_not() 
 
 
 def test_a_checkout_without_git_is_copied_without_its_runs_and_nights(tmp_path: Path) -> None:
-    there = ("chaos/nights/order.py", "chaos/runs/x.py", "squall", "runs/1/history.jsonl", "nights/1/said/x.txt")
+    there = ("chaos/nightly/order.py", "chaos/runs/x.py", "squall", "runs/1/history.jsonl", "nights/1/said/x.txt")
     for name in there:
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / name).touch()
     found = re.search(r"find \. .*?-print0", SCRIPT.read_text(), re.DOTALL)
     assert found is not None
     done = subprocess.run(["sh", "-c", found[0]], cwd=tmp_path, capture_output=True, text=True, check=True)
-    assert sorted(done.stdout.split("\0")[:-1]) == ["./chaos/nights/order.py", "./chaos/runs/x.py", "./squall"]
+    assert sorted(done.stdout.split("\0")[:-1]) == ["./chaos/nightly/order.py", "./chaos/runs/x.py", "./squall"]
 
 
 def test_the_counts_are_those_of_the_gates_last_line(tmp_path: Path) -> None:

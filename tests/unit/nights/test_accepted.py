@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from squall.chaos import cli
-from squall.chaos.nights.accepted import FILE, AcceptedError, read_accepted
+from squall.chaos.nightly.accepted import FILE, AcceptedError, read_accepted
 
 ENTRY = """
 [[accepted]]

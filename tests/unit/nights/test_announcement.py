@@ -15,9 +15,9 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from squall.chaos import cli
 from squall.chaos.commands.night_end import night_output
-from squall.chaos.nights.accepted import Accepted
-from squall.chaos.nights.announcement import announce
-from squall.chaos.nights.findings import NightFinding
+from squall.chaos.nightly.accepted import Accepted
+from squall.chaos.nightly.announcement import announce
+from squall.chaos.nightly.findings import NightFinding
 from tests.unit.nights.test_outcome import night
 
 ENTRY = Accepted(fingerprint="0123456789ab", owner="alice", until=date(2026, 12, 31), why="KAFKA-17754")

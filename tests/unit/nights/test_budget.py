@@ -6,9 +6,9 @@ from dataclasses import replace
 
 import pytest
 
-from squall.chaos.nights.budget import MIB, PAGES_BYTES, Costs, forecast, spent_s
-from squall.chaos.nights.items import Item, plan_night
-from squall.chaos.nights.matrix import make_matrix, read_matrix
+from squall.chaos.nightly.budget import MIB, PAGES_BYTES, Costs, forecast, spent_s
+from squall.chaos.nightly.items import Item, plan_night
+from squall.chaos.nightly.matrix import make_matrix, read_matrix
 from squall.chaos.typed import PROGRAM
 from squall.checkers.nights.results import Attempt
 

@@ -14,13 +14,13 @@ import tomli_w
 
 from squall.chaos import cli
 from squall.chaos.commands import durability, night_end, nightly
-from squall.chaos.nights import opening
-from squall.chaos.nights.accepted import Accepted
-from squall.chaos.nights.budget import Costs
-from squall.chaos.nights.directory import NightDirectory, nights_beside
-from squall.chaos.nights.matrix import make_matrix, read_matrix
-from squall.chaos.nights.opening import Opened
-from squall.chaos.nights.plugin import case_of
+from squall.chaos.nightly import scheduling
+from squall.chaos.nightly.accepted import Accepted
+from squall.chaos.nightly.budget import Costs
+from squall.chaos.nightly.directory import NightDirectory, nights_beside
+from squall.chaos.nightly.matrix import make_matrix, read_matrix
+from squall.chaos.nightly.plugin import case_of
+from squall.chaos.nightly.scheduling import Opened
 from squall.chaos.screen import console
 from squall.chaos.toolchain import allure
 from squall.checkers.nights.night import read_night
@@ -75,12 +75,12 @@ def test_a_night_that_goes_on_at_another_commit_notes_that_once(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "night.json").write_text('{"schema": 1, "night": "n", "commit": "aaa", "items": []}')
-    monkeypatch.setattr(opening, "commit", lambda: "aaa")
-    assert opening.note_commit(NightDirectory(tmp_path)) == ""
-    monkeypatch.setattr(opening, "commit", lambda: "bbb")
-    told = opening.note_commit(NightDirectory(tmp_path))
+    monkeypatch.setattr(scheduling, "commit", lambda: "aaa")
+    assert scheduling.note_commit(NightDirectory(tmp_path)) == ""
+    monkeypatch.setattr(scheduling, "commit", lambda: "bbb")
+    told = scheduling.note_commit(NightDirectory(tmp_path))
     assert told == "it began at commit aaa; what is played now is of bbb"
-    assert opening.note_commit(NightDirectory(tmp_path)) == ""
+    assert scheduling.note_commit(NightDirectory(tmp_path)) == ""
     assert json.loads((tmp_path / "night.json").read_text())["commits_since"] == ["bbb"]
 
 
@@ -295,7 +295,7 @@ def test_a_night_learns_from_the_nights_before_how_long_its_report_takes(tmp_pat
     after = NightDirectory(tmp_path / "20260704T010000")
 
     def report_s() -> float:
-        costs = opening.plan(matrix, after, 1, None).costs
+        costs = scheduling.plan(matrix, after, 1, None).costs
         costs.report = True
         return costs.report_s(1)
 
@@ -349,7 +349,7 @@ def planned(path: Path) -> NightDirectory:
         {"runs": [{"axes": words}], "expect": [{"where": {"acks": 1}, "never": ["unseen"]}], "budget": 60}
     )
     directory = NightDirectory(path)
-    opening.write(directory, opening.plan(matrix, directory, 1, None))
+    scheduling.write(directory, scheduling.plan(matrix, directory, 1, None))
     return directory
 
 
@@ -385,7 +385,7 @@ def test_a_night_whose_matrix_was_changed_does_not_go_on_and_says_what_differs(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     directory = planned(tmp_path / "n")
-    assert opening.planned_by(directory) == (read_matrix(directory.matrix), False)
+    assert scheduling.planned_by(directory) == (read_matrix(directory.matrix), False)
     text = directory.matrix.read_text()
     directory.matrix.write_text(text.replace('"unseen"', '"duplicate"'))
     assert cli.run(["nightly", "--resume", str(directory.path)]) == 3
@@ -403,13 +403,13 @@ def test_a_night_whose_matrix_is_gone_goes_on_with_the_one_it_was_planned_by(
     directory = planned(tmp_path / "n")
     text = directory.matrix.read_text()
     directory.matrix.unlink()
-    matrix, gone = opening.planned_by(directory)
+    matrix, gone = scheduling.planned_by(directory)
     assert gone
     assert not directory.matrix.exists()
-    (told,) = opening.note_resumption(directory, matrix)
+    (told,) = scheduling.note_resumption(directory, matrix)
     assert "was gone: written again" in told
     assert directory.matrix.read_text() == text
-    assert opening.planned_by(directory) == (matrix, False)
+    assert scheduling.planned_by(directory) == (matrix, False)
 
 
 def test_a_page_of_allure_that_would_not_fit_is_not_made_and_that_is_said(
@@ -433,5 +433,5 @@ def test_what_a_night_forbids_is_known_again_when_it_goes_on_whatever_its_result
     run.mkdir()
     (run / "verdict.json").write_text('{"verdict": "valid", "anomalies": [{"name": "lost-write", "permitted": true}]}')
     directory.add(Attempt(item.item, 1, "valid", 0, "runs/one", "2026-07-04T01:00:00+00:00", 1.0, ""))
-    (attempt,) = opening.ended(directory)
+    (attempt,) = scheduling.ended(directory)
     assert (attempt.unexpected, attempt.fails) == (("lost-write",), True)

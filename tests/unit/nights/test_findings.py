@@ -6,8 +6,8 @@ from datetime import date, timedelta
 
 import pytest
 
-from squall.chaos.nights.accepted import Accepted
-from squall.chaos.nights.findings import NightFinding, tolerated
+from squall.chaos.nightly.accepted import Accepted
+from squall.chaos.nightly.findings import NightFinding, tolerated
 
 TODAY = date(2026, 7, 20)
 ENTRY = Accepted(fingerprint="0123456789ab", owner="alice", until=TODAY, why="KAFKA-17754")

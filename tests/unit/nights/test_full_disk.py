@@ -11,12 +11,12 @@ import pytest
 
 from squall.chaos.commands import night_end
 from squall.chaos.errors import Refused
-from squall.chaos.nights import allure_results, full_disk, session
-from squall.chaos.nights.budget import Costs
-from squall.chaos.nights.directory import NightDirectory
-from squall.chaos.nights.evidence import Evidence
-from squall.chaos.nights.opening import Opened
-from squall.chaos.nights.player import Player
+from squall.chaos.nightly import allure_results, full_disk, session
+from squall.chaos.nightly.budget import Costs
+from squall.chaos.nightly.directory import NightDirectory
+from squall.chaos.nightly.evidence import Evidence
+from squall.chaos.nightly.player import Player
+from squall.chaos.nightly.scheduling import Opened
 from squall.checkers.nights.results import Attempt, by_item
 from tests.unit.nights.test_player import flags, night, played
 

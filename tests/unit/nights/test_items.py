@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from squall.chaos.nights.axes import NoSuchRun, cell_of, flags_of, plan_of, title
-from squall.chaos.nights.items import Planned, item_of, plan_night
-from squall.chaos.nights.matrix import make_matrix
+from squall.chaos.nightly.axes import NoSuchRun, cell_of, flags_of, plan_of, title
+from squall.chaos.nightly.items import Planned, item_of, plan_night
+from squall.chaos.nightly.matrix import make_matrix
 
 
 def planned(*runs: dict[str, Any], seeds: int = 1, **rest: Any) -> Planned:

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from squall.chaos.nights import leftovers
+from squall.chaos.nightly import leftovers
 from squall.chaos.runtimes.docker import labels
 from squall.chaos.runtimes.docker.labels import Leftover
 from squall.chaos.runtimes.real.processes import registry

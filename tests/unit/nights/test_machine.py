@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from squall.chaos.nights import machine
-from squall.chaos.nights.items import Item, plan_night
-from squall.chaos.nights.machine import lacking
-from squall.chaos.nights.matrix import MatrixError, make_matrix
+from squall.chaos.nightly import machine
+from squall.chaos.nightly.items import Item, plan_night
+from squall.chaos.nightly.machine import lacking
+from squall.chaos.nightly.matrix import MatrixError, make_matrix
 
 
 @pytest.fixture(autouse=True)

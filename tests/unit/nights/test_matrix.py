@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from squall.chaos.nights.budget import MIB, Costs, forecast
-from squall.chaos.nights.items import plan_night
-from squall.chaos.nights.matrix import MatrixError, make_matrix, plain, read_matrix, seconds, varied, write_matrix
-from squall.chaos.nights.order import in_order
+from squall.chaos.nightly.budget import MIB, Costs, forecast
+from squall.chaos.nightly.items import plan_night
+from squall.chaos.nightly.matrix import MatrixError, make_matrix, plain, read_matrix, seconds, varied, write_matrix
+from squall.chaos.nightly.order import in_order
 from squall.chaos.typed import PROGRAM
 from squall.workloads.registry import SCENARIOS
 

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from squall.chaos.nights.items import Item, plan_night
-from squall.chaos.nights.matrix import make_matrix
-from squall.chaos.nights.order import DOUBTFUL, WELL, history_of, in_order
+from squall.chaos.nightly.items import Item, plan_night
+from squall.chaos.nightly.matrix import make_matrix
+from squall.chaos.nightly.order import DOUBTFUL, WELL, history_of, in_order
 from squall.checkers.nights.results import Attempt
 
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from squall.chaos.nights.items import Item, plan_night
-from squall.chaos.nights.matrix import make_matrix
-from squall.chaos.nights.outcome import NightResult, by_configuration, markdown, text
+from squall.chaos.nightly.items import Item, plan_night
+from squall.chaos.nightly.matrix import make_matrix
+from squall.chaos.nightly.outcome import NightResult, by_configuration, markdown, text
 from squall.checkers.nights.results import Attempt, by_item
 
 

@@ -12,12 +12,12 @@ import pytest
 from rich.console import Console
 
 from squall.chaos.commands import nightly
-from squall.chaos.nights.budget import Costs
-from squall.chaos.nights.directory import NightDirectory
-from squall.chaos.nights.items import Item, plan_night
-from squall.chaos.nights.matrix import Matrix, make_matrix
-from squall.chaos.nights.outcome import NightResult
-from squall.chaos.nights.player import NightLimits, Player, judged
+from squall.chaos.nightly.budget import Costs
+from squall.chaos.nightly.directory import NightDirectory
+from squall.chaos.nightly.items import Item, plan_night
+from squall.chaos.nightly.matrix import Matrix, make_matrix
+from squall.chaos.nightly.outcome import NightResult
+from squall.chaos.nightly.player import NightLimits, Player, judged
 from squall.checkers.nights.results import Attempt, by_item, parse
 
 SCRIPT = """

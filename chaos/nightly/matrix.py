@@ -14,7 +14,7 @@ from pydantic import BaseModel, BeforeValidator, Field, ValidationError, model_v
 from squall.chaos.drivers.library import DISTRIBUTIONS
 from squall.chaos.faults.kind import FaultError
 from squall.chaos.nearest import did_you_mean
-from squall.chaos.nights.axes import AXES, word, workloads_of
+from squall.chaos.nightly.axes import AXES, word, workloads_of
 from squall.chaos.plans.lines import in_order, with_line
 from squall.chaos.plans.parts import StrictModel
 from squall.chaos.plans.schedule import parse_kinds

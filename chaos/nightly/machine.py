@@ -7,8 +7,8 @@ import shutil
 from functools import cache
 from pathlib import Path
 
-from squall.chaos.nights.axes import EXTERNAL
-from squall.chaos.nights.items import Item
+from squall.chaos.nightly.axes import EXTERNAL
+from squall.chaos.nightly.items import Item
 
 SCRIPTS = (".py", ".java", ".jar", ".js", ".rb", ".sh")
 

@@ -6,7 +6,7 @@ from collections.abc import Collection
 from dataclasses import dataclass
 from datetime import date
 
-from squall.chaos.nights.accepted import Accepted
+from squall.chaos.nightly.accepted import Accepted
 
 NEW, KNOWN, ACCEPTED, EXPIRED = "new", "known", "accepted", "expired"
 STATES = (NEW, EXPIRED, KNOWN, ACCEPTED)

@@ -23,13 +23,13 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from squall.chaos.flags import environment_of_children
-from squall.chaos.nights import budget, full_disk
-from squall.chaos.nights.axes import Cell
-from squall.chaos.nights.budget import Costs, cores
-from squall.chaos.nights.directory import NightDirectory, bytes_of, thin
-from squall.chaos.nights.full_disk import blamed, is_full
-from squall.chaos.nights.items import Item
-from squall.chaos.nights.matrix import Matrix, plain
+from squall.chaos.nightly import budget, full_disk
+from squall.chaos.nightly.axes import Cell
+from squall.chaos.nightly.budget import Costs, cores
+from squall.chaos.nightly.directory import NightDirectory, bytes_of, thin
+from squall.chaos.nightly.full_disk import blamed, is_full
+from squall.chaos.nightly.items import Item
+from squall.chaos.nightly.matrix import Matrix, plain
 from squall.chaos.runtimes.real.processes.child import TETHER
 from squall.chaos.toolchain.places import PACKAGES
 from squall.checkers.losses import permitted_loss

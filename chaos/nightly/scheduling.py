@@ -14,13 +14,13 @@ from typing import Any
 
 from squall.chaos import __version__
 from squall.chaos.errors import Refused
-from squall.chaos.nights.budget import Costs
-from squall.chaos.nights.directory import NightDirectory, nights_beside, write_whole
-from squall.chaos.nights.items import Item, plan_night
-from squall.chaos.nights.machine import lacking
-from squall.chaos.nights.matrix import Matrix, make_matrix, plain, read_matrix, write_matrix
-from squall.chaos.nights.order import history_of, in_order
-from squall.chaos.nights.player import read_verdict
+from squall.chaos.nightly.budget import Costs
+from squall.chaos.nightly.directory import NightDirectory, nights_beside, write_whole
+from squall.chaos.nightly.items import Item, plan_night
+from squall.chaos.nightly.machine import lacking
+from squall.chaos.nightly.matrix import Matrix, make_matrix, plain, read_matrix, write_matrix
+from squall.chaos.nightly.order import history_of, in_order
+from squall.chaos.nightly.player import read_verdict
 from squall.chaos.toolchain.places import commit
 from squall.chaos.typed import typed
 from squall.checkers.nights.matrix import changes

@@ -8,7 +8,7 @@ from datetime import datetime
 from math import ceil
 from statistics import fmean
 
-from squall.chaos.nights.items import Item
+from squall.chaos.nightly.items import Item
 from squall.checkers.nights.results import VALID, Attempt
 from squall.workloads.registry import SCENARIOS
 

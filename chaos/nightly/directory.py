@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import Any
 
 from squall.chaos.errors import Refused
-from squall.chaos.nights import full_disk
-from squall.chaos.nights.items import Item, item_of
+from squall.chaos.nightly import full_disk
+from squall.chaos.nightly.items import Item, item_of
 from squall.checkers.nights.night import END, FILE, RESULTS, NoNight, read_head
 from squall.checkers.nights.results import Attempt, parse
 

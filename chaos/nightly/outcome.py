@@ -6,8 +6,8 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from squall.chaos.nights.findings import ANY, STATES, NightFinding, tolerated
-from squall.chaos.nights.items import Item
+from squall.chaos.nightly.findings import ANY, STATES, NightFinding, tolerated
+from squall.chaos.nightly.items import Item
 from squall.chaos.typed import place, typed
 from squall.checkers.nights.results import INVALID, UNKNOWN, VALID, Attempt, forbidden
 

@@ -15,8 +15,8 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
-from squall.chaos.nights.directory import write_whole
-from squall.chaos.nights.findings import STATES
+from squall.chaos.nightly.directory import write_whole
+from squall.chaos.nightly.findings import STATES
 from squall.checkers.nights.results import VERDICTS
 
 NOTIFY_S = 60.0

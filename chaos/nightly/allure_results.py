@@ -19,8 +19,8 @@ import pytest
 from allure_commons.model2 import Parameter, TestStepResult
 from allure_commons.types import AttachmentType
 
-from squall.chaos.nights.evidence import Evidence, EvidenceStep
-from squall.chaos.nights.items import Item
+from squall.chaos.nightly.evidence import Evidence, EvidenceStep
+from squall.chaos.nightly.items import Item
 from squall.checkers.nights.results import VALID, Attempt
 
 LISTENER = "allure_listener"

@@ -8,8 +8,8 @@ from itertools import product
 from typing import Any
 
 from squall.chaos.faults.kind import FaultError
-from squall.chaos.nights.axes import EXTERNAL, Cell, NoSuchRun, cell_of, flags_of, plan_of, slug, title
-from squall.chaos.nights.matrix import Matrix, Runs, meets
+from squall.chaos.nightly.axes import EXTERNAL, Cell, NoSuchRun, cell_of, flags_of, plan_of, slug, title
+from squall.chaos.nightly.matrix import Matrix, Runs, meets
 from squall.chaos.plans.plan import PlanError, with_schedule
 
 DRAWN = "drawn"

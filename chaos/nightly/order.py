@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 
-from squall.chaos.nights.items import Item
+from squall.chaos.nightly.items import Item
 from squall.checkers.nights.results import VALID, Attempt
 
 NEVER, DOUBTFUL, WELL = 0, 1, 2

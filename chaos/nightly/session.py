@@ -9,19 +9,19 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from squall.chaos.errors import Refused
-from squall.chaos.nights.axes import slug
-from squall.chaos.nights.budget import Costs
-from squall.chaos.nights.directory import NightDirectory, write_whole
-from squall.chaos.nights.evidence import Evidence
-from squall.chaos.nights.matrix import make_matrix
-from squall.chaos.nights.player import NightLimits, Player
+from squall.chaos.nightly.axes import slug
+from squall.chaos.nightly.budget import Costs
+from squall.chaos.nightly.directory import NightDirectory, write_whole
+from squall.chaos.nightly.evidence import Evidence
+from squall.chaos.nightly.matrix import make_matrix
+from squall.chaos.nightly.player import NightLimits, Player
 from squall.chaos.toolchain.extras import install
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from squall.chaos.nights.items import Item
-    from squall.chaos.nights.plugin import NightPlugin, Show
+    from squall.chaos.nightly.items import Item
+    from squall.chaos.nightly.plugin import NightPlugin, Show
 
 NEEDED = ("pytest", "allure_pytest")
 NO_PLUGINS = "PYTEST_DISABLE_PLUGIN_AUTOLOAD"
@@ -42,8 +42,8 @@ def play(directory: NightDirectory, player: Player, show: Show, select: str, *, 
     INTERRUPTED where the disk is full, of which `player.full` says more.
     show: what reads a run directory for JUnit and Allure.
     """
-    from squall.chaos.nights import allure_results
-    from squall.chaos.nights.plugin import NightPlugin
+    from squall.chaos.nightly import allure_results
+    from squall.chaos.nightly.plugin import NightPlugin
 
     try:
         write_whole(directory.path / "pytest.ini", _INI)
@@ -66,7 +66,7 @@ def chosen(items: Sequence[Item], select: str) -> tuple[Item, ...]:
     """Those that -k leaves. Refused for an expression that pytest does not understand, and where nothing is left."""
     if not select:
         return tuple(items)
-    from squall.chaos.nights.plugin import NightPlugin
+    from squall.chaos.nightly.plugin import NightPlugin
 
     with tempfile.TemporaryDirectory(prefix="squall-night-") as folder:
         directory = NightDirectory(Path(folder).resolve())

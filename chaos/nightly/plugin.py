@@ -17,13 +17,13 @@ from typing import Any
 import pytest
 
 from squall.chaos.errors import said_by
-from squall.chaos.nights import allure_results
-from squall.chaos.nights.directory import NightDirectory
-from squall.chaos.nights.evidence import Evidence
-from squall.chaos.nights.full_disk import is_full
-from squall.chaos.nights.items import Item
-from squall.chaos.nights.outcome import found
-from squall.chaos.nights.player import Player
+from squall.chaos.nightly import allure_results
+from squall.chaos.nightly.directory import NightDirectory
+from squall.chaos.nightly.evidence import Evidence
+from squall.chaos.nightly.full_disk import is_full
+from squall.chaos.nightly.items import Item
+from squall.chaos.nightly.outcome import found
+from squall.chaos.nightly.player import Player
 from squall.chaos.typed import place
 from squall.checkers.nights.results import Attempt
 
