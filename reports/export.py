@@ -46,18 +46,24 @@ def suspects(run_dir: Path) -> Iterator[str]:
                     yield f"{name}:{number}"
 
 
-def write_zip(run_dir: Path, path: Path) -> list[Entry]:
+def page_to_send(run_dir: Path) -> str:
+    """The page as the zip has it: made anew, its commands name no path of this machine."""
+    return page_of(run_dir, f"{PLACE}/{run_dir.name}")
+
+
+def write_zip(run_dir: Path, path: Path, page: str | None) -> list[Entry]:
     """Write the zip of a run, with a folder of the run's name in it. Returns what is in it.
 
-    The page is made anew: its commands, and those of run.json and junit.xml, name no path of this machine. Plan and
-    history are not changed, because their digests are part of the verdict. Raises OSError if a file cannot be read or
-    written.
+    page: as `page_to_send` makes it; None: the zip has none. The commands of run.json and junit.xml name no path of
+    this machine. Plan and history are not changed, because their digests are part of the verdict. Raises OSError if a
+    file cannot be read or written.
     """
     files, place = read_run(run_dir), f"{PLACE}/{run_dir.name}"
     own = [str(files.run.get("command") or ""), files.command, files.command_in_checkout()]
     fresh = path.with_name(f"{path.name}.new")
     with ZipFile(fresh, "w", ZIP_DEFLATED) as packed:
-        packed.writestr(f"{run_dir.name}/{PAGE}", page_of(run_dir, place))
+        if page is not None:
+            packed.writestr(f"{run_dir.name}/{PAGE}", page)
         for name in sent(run_dir):
             inside = f"{run_dir.name}/{name.as_posix()}"
             if name.name in WITH_COMMAND:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field
+from importlib.util import find_spec
 from typing import Any
 
 from squall.reports.lanes import UNAVAILABLE_S, Span, gaps_of_metrics
@@ -97,10 +98,12 @@ def _gaps(begun_s: Any, done_s: Any, acked: Any, begin: float, end: float) -> li
 
 
 def histories_of(files: RunFiles, values: Iterable[int]) -> dict[int, list[Json]]:
-    """Every send and read of these values, by value, in order of time; empty without a converted history."""
+    """Every send and read of these values, by value, in order of time; empty without a converted history, and without
+    pyarrow to read it.
+    """
     wanted = sorted({value for value in values if value >= 0})
     path = files.path / "history" / "records.parquet"
-    if not wanted or not path.exists():
+    if not wanted or not path.exists() or find_spec("pyarrow") is None:
         return {}
     import pyarrow as pa
     import pyarrow.parquet as pq

@@ -12,6 +12,7 @@ import click
 
 from squall.chaos.errors import Refused
 from squall.chaos.toolchain.extras import missing
+from squall.chaos.toolchain.places import is_checkout
 from squall.chaos.typed import typed
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -65,7 +66,7 @@ def command(**given: object) -> int:
     Exit codes: 0 measured; 1 a figure of Squall's broker is missing or, with --against, worse beyond its interval;
     3 wrong usage, or the peer is not available.
     """
-    if not (ROOT / "bench").is_dir():
+    if not is_checkout():
         raise Refused("squall bench needs a checkout of Squall: the benchmark is not part of what is installed")
     alone = ("pairs",) if not given["against"] else ("rounds", "failover")
     if unfit := [name for name in alone if given[name] is not None]:

@@ -9,7 +9,7 @@ from squall.chaos.errors import said_by
 from squall.chaos.runs.directory import RunDirectory
 from squall.chaos.runs.progress import Progress
 from squall.chaos.screen import console
-from squall.chaos.toolchain.extras import lacking
+from squall.chaos.toolchain.extras import no_report
 from squall.chaos.typed import here, typed
 from squall.checkers.history import seal
 from squall.checkers.history.conversion import convert_once
@@ -78,7 +78,7 @@ def _conclude(directory: RunDirectory, *, keep_data: bool, progress: Progress | 
                 convert_once(directory.path)
                 render(directory.path)
     except ModuleNotFoundError as missing:
-        out.print(f"no report: {lacking(missing.name or '') or missing}", markup=False, soft_wrap=True)
+        out.print(no_report(missing), markup=False, soft_wrap=True)
     except Exception as error:  # whatever it is, the verdict stands, and is said
         out.print(f"the report could not be rendered: {said_by(error)}", markup=False, soft_wrap=True)
     if not keep_data:

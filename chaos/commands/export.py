@@ -9,6 +9,7 @@ import click
 from squall.chaos.commands import completions
 from squall.chaos.errors import Refused
 from squall.chaos.runs.directory import LATEST, RUNS, RunDirectory
+from squall.chaos.toolchain.extras import no_report
 from squall.chaos.typed import typed
 
 NAMED = 5
@@ -28,14 +29,14 @@ def command(run: Path, out: Path | None, even_with_secrets: bool) -> int:
     """Pack a run into a zip to send: its page, which opens offline, and the files that `squall verify` needs.
 
     RUN is a run directory; the default is the latest run. The zip has no broker data and no log of this machine. If you
-    unpack it in the folder runs/ of a checkout, `squall verify` judges the run again.
+    unpack it in the folder runs/ of a checkout, `squall verify` judges the run again. Without the extra [figures], the
+    zip has no page.
 
     \b
     Examples:
       squall export
       squall export runs/20260704T120000-seed7 --out for-you.zip
     """
-    from squall.checkers.history.conversion import convert_once
     from squall.reports.export import suspects, write_zip
     from squall.reports.raw_files import size_text
 
@@ -46,9 +47,8 @@ def command(run: Path, out: Path | None, even_with_secrets: bool) -> int:
         raise Refused(f"{named}: this looks like a password or a key. If it is none, add --even-with-secrets")
     path = out or Path(f"{directory.run_id}.zip")
     replaced = ", in place of an earlier file" if path.exists() else ""
-    convert_once(directory.path)
     try:
-        entries = write_zip(directory.path, path)
+        entries = write_zip(directory.path, path, _page(directory))
     except OSError as error:
         raise Refused(f"{error.filename or path}: {error.strerror}") from None
     for entry in entries:
@@ -59,3 +59,16 @@ def command(run: Path, out: Path | None, even_with_secrets: bool) -> int:
     again = typed("verify", f"runs/{directory.run_id}")
     click.echo(f"judge it again: unpack it in runs/ of a checkout (or elsewhere, and name that folder), then {again}")
     return 0
+
+
+def _page(directory: RunDirectory) -> str | None:
+    """The page for the zip; None where its libraries are not installed, which is said."""
+    from squall.checkers.history.conversion import convert_once
+    from squall.reports.export import page_to_send
+
+    try:
+        convert_once(directory.path)
+        return page_to_send(directory.path)
+    except ModuleNotFoundError as missing:  # the files are enough to judge the run again
+        click.echo(no_report(missing))
+        return None

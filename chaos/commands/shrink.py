@@ -12,7 +12,7 @@ from squall.chaos.commands import completions
 from squall.chaos.commands.grouped import just_one
 from squall.chaos.garbage import garbage_waits
 from squall.chaos.screen import console
-from squall.chaos.toolchain.extras import lacking
+from squall.chaos.toolchain.extras import no_report
 from squall.chaos.typed import lasting, typed
 
 if TYPE_CHECKING:
@@ -151,7 +151,7 @@ def _tell(directory: RunDirectory, done: Shrunk, took_s: float, wanted: str | No
     try:
         render(directory.path)
     except ModuleNotFoundError as missing:  # the plan and its story are what was asked for
-        click.echo(f"no report: {lacking(missing.name or '') or missing}")
+        click.echo(no_report(missing))
     told = write_story(directory.path, wanted)
     click.echo(told)
     more = "" if done.finished else "; there was no time for more: give it a larger --budget"

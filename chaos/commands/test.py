@@ -16,7 +16,9 @@ from typing import Any, NoReturn
 
 import click
 
+from squall.chaos.errors import Refused
 from squall.chaos.toolchain.cache import locked
+from squall.chaos.toolchain.places import is_checkout
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -103,6 +105,8 @@ def command(
       squall test --night --only seeds hunts
       squall test --night --resume nights/tests-20260704T010000
     """
+    if not is_checkout():
+        raise Refused("squall test needs a checkout of Squall: the tests are not part of what is installed")
     given = [f"--{name.replace('_', '-')}" for name, value in options.items() if value]
     given += [f"--only {only}"] if only else []
     _fit(given, {"--costs": costs, "--rules": rules, "--night": night}, pytest_arguments)

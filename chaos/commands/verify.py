@@ -11,8 +11,9 @@ import click
 from squall.chaos.commands import completions
 from squall.chaos.commands.engines import engine_flag
 from squall.chaos.errors import Refused
-from squall.chaos.runs.spark import HERE, Spark
+from squall.chaos.runs.spark import HERE, Spark, spark_lacks
 from squall.chaos.screen import console
+from squall.chaos.toolchain.lacks import refuse
 
 SETTINGS = {
     "executor_memory": "spark.executor.memory",
@@ -77,6 +78,8 @@ def command(run: Path, expect: str | None, engine: str, **flags: Any) -> int:
         if refused := too_large(directory.history):
             raise Refused(refused)
         spark = None
+    else:
+        refuse("squall verify", spark_lacks())
     say = console(stderr=True)
     progress = Progress(f"squall verify  {directory.run_id}", say, then=("judge", "report"))
     before = seal.stamp(directory.verdict)

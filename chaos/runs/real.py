@@ -25,7 +25,7 @@ from squall.chaos.runs.judgement import judge
 from squall.chaos.runs.papers import DirectoryPapers
 from squall.chaos.runs.progress import Progress
 from squall.chaos.runs.run import MakeDriver, Run
-from squall.chaos.runs.spark import HERE
+from squall.chaos.runs.spark import HERE, spark_lacks
 from squall.chaos.runs.standstills import watching
 from squall.chaos.runs.target_facts import Stranger
 from squall.chaos.runtimes.broker_settings import notes
@@ -137,7 +137,7 @@ def run_and_judge(
 def lacks(plan: Plan, engine: str = SPARK) -> list[Lack]:
     """Everything that the plan needs, that this machine lacks, and that a run does not fetch itself."""
     in_containers = plan.runtime == "docker" or bool(plan.compose)
-    found = [Lack(f"{each}; --engine {REFERENCE} does without") for each in missing(SPARK)] if engine == SPARK else []
+    found = spark_lacks() if engine == SPARK else []
     lines = _records(plan) * LINES_BYTES
     if engine == REFERENCE and (large := beyond("Spark: the history of this load will have about", lines)):
         found.append(Lack(large))

@@ -9,7 +9,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from squall.chaos.runtimes.real.processes.child import TETHER
+from squall.chaos.toolchain.extras import missing
 from squall.chaos.toolchain.java import Java
+from squall.chaos.toolchain.lacks import Lack
+from squall.checkers.engines import REFERENCE, SPARK
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,6 +28,11 @@ class Spark:
 
 
 HERE = Spark()
+
+
+def spark_lacks() -> list[Lack]:
+    """What Spark needs of Python packages that is not installed."""
+    return [Lack(f"{each}; --engine {REFERENCE} does without") for each in missing(SPARK)]
 
 
 def command_of(run_dir: Path, java: Java, archive: Path | None, spark: Spark = HERE) -> list[str]:

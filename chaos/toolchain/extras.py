@@ -49,3 +49,8 @@ def lacking(module: str) -> str:
     """A sentence that says what brings a module that is not there; empty where no extra does."""
     extra = extra_of(module)
     return f"{module} is not installed, which is needed {FOR[extra]}: {install(extra)}" if extra else ""
+
+
+def no_report(missing: ModuleNotFoundError) -> str:
+    """A line that says why a run has no page, and what brings the module that was missing."""
+    return f"no report: {lacking(missing.name or '') or missing}"

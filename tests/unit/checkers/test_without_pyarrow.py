@@ -7,7 +7,9 @@ import subprocess
 import sys
 import tomllib
 from pathlib import Path
+from zipfile import ZipFile
 
+from squall.checkers.history.conversion import FOLDER, convert
 from squall.checkers.in_memory import judge_bytes
 from squall.checkers.verdict import INVALID, to_json
 from tests.support.histories.two_owners import two_owners
@@ -29,6 +31,16 @@ print(json.dumps(to_json(judge_bytes(run.name, (run / "history.jsonl").read_byte
 BY_COMMAND = """
 from squall.chaos import cli
 sys.exit(cli.run(["verify", sys.argv[1], "--engine", "reference"]))
+"""
+OTHERS = """
+from squall.chaos import cli
+sys.modules.update(duckdb=None)
+run, zipped = sys.argv[1], sys.argv[1] + "/sent.zip"
+codes = [cli.run(words) for words in (
+    ["verify", run], ["verify", run, "--engine", "reference"], ["explain", run], ["runs", "--runs", run + "/.."],
+    ["export", run, "--out", zipped], ["report", run], ["query", run],
+)]
+print(codes)
 """
 
 
@@ -56,3 +68,23 @@ def test_a_run_is_judged(tmp_path: Path) -> None:
     for verdict in (in_memory, stored):
         assert (verdict["verdict"], verdict["engine"]) == (INVALID, "reference")
         assert "dual-ownership" in {each["name"] for each in verdict["anomalies"]}
+
+
+def test_commands_that_draw_nothing_take_a_run_that_has_tables(tmp_path: Path) -> None:
+    """As Spark leaves a run. The commands that cannot work name the extra that each lacks."""
+    run = tmp_path / "run"
+    run.mkdir()
+    (run / "history.jsonl").write_bytes(b"".join(two_owners().lines()))
+    (run / "plan.toml").write_text(PLAN)
+    convert(run)
+    assert (run / FOLDER / "records.parquet").exists()
+    done = without(OTHERS, run)
+    assert done.stdout.splitlines()[-1:] == ["[3, 1, 0, 0, 0, 3, 3]"], done.stdout + done.stderr
+    named = [f"pip install 'squall[{extra}]'" in done.stderr for extra in ("spark", "figures", "query")]
+    assert named == [True] * 3, done.stderr
+    assert "--engine reference does without" in done.stderr
+    with ZipFile(run / "sent.zip") as packed:
+        names = {each.partition("/")[2] for each in packed.namelist()}
+    assert {"plan.toml", "history.jsonl", "verdict.json"} <= names
+    assert "report.html" not in names
+    assert "squall[figures]" in done.stdout.partition("sent.zip")[0], "export says why"

@@ -9,7 +9,7 @@ from zipfile import ZipFile
 import pytest
 
 from squall.chaos import cli
-from squall.reports.export import suspects, write_zip
+from squall.reports.export import page_to_send, suspects, write_zip
 from squall.reports.run_files import read_run
 from tests.unit.reports.conftest import RUN
 
@@ -28,7 +28,7 @@ def sent(run_dir: Path) -> Path:
 @pytest.mark.usefixtures("drawn")
 def test_a_zip_has_what_judging_and_reading_need_and_no_path_of_this_machine(sent: Path, tmp_path: Path) -> None:
     (sent / "history/records.parquet").unlink()
-    entries = write_zip(sent, tmp_path / "sent.zip")
+    entries = write_zip(sent, tmp_path / "sent.zip", page_to_send(sent))
     with ZipFile(tmp_path / "sent.zip") as packed:
         texts = {name.removeprefix(f"{sent.name}/"): packed.read(name).decode() for name in packed.namelist()}
     assert {"report.html", "plan.toml", "run.json", "verdict.json", "history.jsonl", "nodes/1/trace.jsonl"} <= set(
@@ -46,7 +46,7 @@ def test_a_zip_has_what_judging_and_reading_need_and_no_path_of_this_machine(sen
 @pytest.mark.usefixtures("drawn")
 def test_the_page_in_a_zip_leads_to_files_of_the_zip_only(sent: Path, tmp_path: Path) -> None:
     (sent / "history/records.parquet").unlink()
-    write_zip(sent, tmp_path / "sent.zip")
+    write_zip(sent, tmp_path / "sent.zip", page_to_send(sent))
     with ZipFile(tmp_path / "sent.zip") as packed:
         packed.extractall(tmp_path)
     page = tmp_path / sent.name / "report.html"
