@@ -5,8 +5,13 @@ This is an interface: docs/run.md, "From your own program", describes it. It nee
 
 from __future__ import annotations
 
-from squall.checkers.analysis import Analysis
-from squall.spark_analysis.jobs import NoStart, analyse
-from squall.spark_analysis.session import NoJava
+from squall.chaos.toolchain.extras import missing
+
+try:
+    from squall.checkers.analysis import Analysis
+    from squall.spark_analysis.jobs import NoStart, analyse
+    from squall.spark_analysis.session import NoJava
+except ModuleNotFoundError as error:
+    raise ModuleNotFoundError("; ".join(missing("spark")) or str(error), name=error.name) from None
 
 __all__ = ["Analysis", "NoJava", "NoStart", "analyse"]

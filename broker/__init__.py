@@ -1,1 +1,4 @@
-"""A Kafka-compatible broker on trio: `await broker_main(env, config)`. See ARCHITECTURE.md."""
+"""A Kafka-compatible broker on trio: `await broker_main(env, config)`. See ARCHITECTURE.md.
+
+Private, as `squall` says.
+"""

@@ -1,3 +1,3 @@
-"""Hurts a cluster on schedule, proves that each fault landed, and records what happened."""
+"""Hurts a cluster on schedule, proves that each fault landed, and records what happened. Private, as `squall` says."""
 
 __version__ = "0.1.0"

@@ -1,1 +1,1 @@
-"""Defines what "wrong" means, in plain Python."""
+"""Defines what "wrong" means, in plain Python. Private, as `squall` says."""

@@ -1,1 +1,1 @@
-"""Verdicts and evidence into pages that people read."""
+"""Verdicts and evidence into pages that people read. Private, as `squall` says."""

@@ -1,1 +1,1 @@
-"""Drives a cluster as real applications do and writes the history."""
+"""Drives a cluster as real applications do and writes the history. Private, as `squall` says."""

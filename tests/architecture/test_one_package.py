@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -18,6 +19,9 @@ import squall.spark
 from squall.spark_analysis import jobs
 from tests.architecture.source import PACKAGES, ROOT, Source, sources
 from tests.support.two_names import with_two_names
+
+IMPORTED = re.compile(r"^\s*(?:from|import) (squall[\w.]*)", re.MULTILINE)
+"""A module of ours that a program imports."""
 
 
 def bare(source: Source) -> Iterator[str]:
@@ -91,5 +95,19 @@ def test_the_folders_are_found_where_the_package_is(tmp_path: Path) -> None:
 def test_the_interface_is_what_the_pages_say() -> None:
     assert squall.fixture.cluster is squall.chaos.fixture.handle.cluster
     assert squall.spark.analyse is jobs.analyse
-    assert "from squall.fixture import cluster" in (ROOT / "docs/fixture.md").read_text()
-    assert "from squall.spark import analyse" in (ROOT / "docs/run.md").read_text()
+    for module, page in ((squall.fixture, "docs/fixture.md"), (squall.spark, "docs/run.md")):
+        text = (ROOT / page).read_text()
+        assert f"from {module.__name__} import" in text
+        assert [name for name in module.__all__ if not re.search(rf"\b{name}\b", text)] == [], page
+
+
+def test_pages_and_examples_import_nothing_but_the_interface() -> None:
+    paths = [ROOT / "README.md", *(each for each in (ROOT / "docs").rglob("*") if each.suffix in (".md", ".py"))]
+    found = {name for path in paths for name in IMPORTED.findall(path.read_text())}
+    assert found == {"squall.fixture", "squall.spark"}
+
+
+def test_all_else_says_that_it_is_private() -> None:
+    docstrings = {name: ast.get_docstring(ast.parse((ROOT / name / "__init__.py").read_text())) for name in PACKAGES}
+    assert [name for name, text in docstrings.items() if "Private" not in (text or "")] == []
+    assert "all else below it is private" in (squall.__doc__ or "")
