@@ -1,13 +1,52 @@
-"""Writes the commit into wheels and sdists, for `squall --version`. A wheel of an sdist has the sdist's commit."""
+"""What wheels and sdists have that no file of the checkout is: the commit, for `squall --version`, and a description.
+
+A wheel of an sdist has the sdist's commit.
+"""
 
 from __future__ import annotations
 
+import re
 import runpy
 import tempfile
 from pathlib import Path
 from typing import Any
 
 from hatchling.builders.hooks.plugin.interface import BuildHookInterface
+from hatchling.metadata.plugin.interface import MetadataHookInterface
+
+LINK = re.compile(r"(!?)\[([^\[\]]+)\]\(([^():\s]+)\)")
+"""A picture or a link to a file of the checkout."""
+PAGES = "\n## Pages\n"
+
+
+def described(readme: str, pages: str) -> str:
+    """README.md for readers who have no checkout, as on the page of an index.
+
+    pages: the address that the checkout's files have, with a slash at the end. Without one, the description names files
+    instead of linking to them, and has the words of a picture in its place.
+    """
+
+    def shown(link: re.Match[str]) -> str:
+        picture, text, path = link.groups()
+        if pages:
+            return f"{picture}[{text}]({pages}{path}{'?raw=true' if picture else ''})"
+        if picture:
+            return f"*{text}*"
+        file = path.partition("#")[0]
+        return f"`{file}`" if text in (file, Path(file).name) else text
+
+    if not pages:
+        readme = readme.replace(PAGES, f"{PAGES}\nThese files are in the source distribution.\n", 1)
+    return LINK.sub(shown, readme)
+
+
+class DescriptionHook(MetadataHookInterface):
+    """Makes README.md the description of the package."""
+
+    def update(self, metadata: dict[str, Any]) -> None:
+        """Set it. pyproject.toml says where the checkout's files can be read, if anywhere."""
+        text = described(Path(self.root, "README.md").read_text(encoding="utf-8"), self.config.get("pages", ""))
+        metadata["readme"] = {"content-type": "text/markdown", "text": text}
 
 
 class CommitHook(BuildHookInterface):  # type: ignore[type-arg]
