@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any
 from squall.chaos.errors import HarnessError, Refused
 from squall.chaos.runtimes.real.processes.child import TETHER
 from squall.chaos.toolchain.class_archive import class_archive_here
+from squall.chaos.toolchain.extras import missing
 from squall.chaos.toolchain.java import java
 
 if TYPE_CHECKING:
@@ -51,8 +52,10 @@ class NightSelection:
 def make_report(path: Path, wanted: NightSelection, say: Say) -> tuple[Path, Report]:
     """Collect the night in the folder `path`, if that was not done yet, and make its page.
 
-    Refused for a folder without a night.
+    Refused for a folder without a night, and without Spark, which reads the histories.
     """
+    if lacks := missing("spark"):
+        raise Refused(lacks[0])
     from squall.checkers.nights import store
     from squall.checkers.nights.night import NoNight, read_night
     from squall.reports.nights.page import render

@@ -30,11 +30,7 @@ from squall.chaos.runs.standstills import watching
 from squall.chaos.runs.target_facts import Stranger
 from squall.chaos.runtimes.broker_settings import notes
 from squall.chaos.runtimes.contract import Runtime
-from squall.chaos.runtimes.docker.runtime import DockerRuntime
-from squall.chaos.runtimes.external.runtime import ExternalRuntime
-from squall.chaos.runtimes.kafka.runtime import KafkaRuntime, kafka_settings
 from squall.chaos.runtimes.layout import ZONE, links, zone_names
-from squall.chaos.runtimes.process.runtime import ProcessRuntime
 from squall.chaos.toolchain.cache import Say
 from squall.chaos.toolchain.class_archive import class_archive
 from squall.chaos.toolchain.compose_file import FILES, brokers_of
@@ -184,8 +180,13 @@ def _say_trouble(directory: RunDirectory, run: Run, error: Exception, say: Conso
 def runtime_maker(plan: Plan, say: Say) -> tuple[Callable[[Path], Runtime], Stranger | None]:
     """The function that makes the plan's runtime in a folder, and the brokers' names if they are not ours.
 
-    Refuses a plan that needs something this machine lacks, before anything is made.
+    Refuses a plan that needs something this machine lacks, before anything is made. Runtimes are imported here: their
+    packages are an extra, and `lacks` has named it by now.
     """
+    from squall.chaos.runtimes.docker.runtime import DockerRuntime
+    from squall.chaos.runtimes.kafka.runtime import KafkaRuntime, kafka_settings
+    from squall.chaos.runtimes.process.runtime import ProcessRuntime
+
     settings = dict(plan.cluster.settings)
     faults = plan.timeline()
     # Others have the real files, at no cost.
@@ -228,6 +229,8 @@ def runtime_maker(plan: Plan, say: Say) -> tuple[Callable[[Path], Runtime], Stra
 
 def _external_maker(plan: Plan, say: Say) -> Callable[[Path], Runtime]:
     """Refused if the container of a broker cannot be identified."""
+    from squall.chaos.runtimes.external.runtime import ExternalRuntime
+
     engine, containers = None, {}
     if plan.compose:
         engine = find_engine()

@@ -12,6 +12,7 @@ from zipfile import ZipFile
 from squall.checkers.history.conversion import FOLDER, convert
 from squall.checkers.in_memory import judge_bytes
 from squall.checkers.verdict import INVALID, to_json
+from tests.support.histories.builder import HistoryBuilder
 from tests.support.histories.two_owners import two_owners
 
 ROOT = Path(__file__).parents[3]
@@ -34,11 +35,11 @@ sys.exit(cli.run(["verify", sys.argv[1], "--engine", "reference"]))
 """
 OTHERS = """
 from squall.chaos import cli
-sys.modules.update(duckdb=None)
+sys.modules.update(duckdb=None, toxiproxy=None)
 run, zipped = sys.argv[1], sys.argv[1] + "/sent.zip"
 codes = [cli.run(words) for words in (
-    ["verify", run], ["verify", run, "--engine", "reference"], ["explain", run], ["runs", "--runs", run + "/.."],
-    ["export", run, "--out", zipped], ["report", run], ["query", run],
+    ["verify", run], ["explain", run, "unseen"], ["runs", "--runs", run + "/.."], ["export", run, "--out", zipped],
+    ["report", run], ["query", run], ["report", "--nightly", run], ["run"],
 )]
 print(codes)
 """
@@ -74,14 +75,18 @@ def test_commands_that_draw_nothing_take_a_run_that_has_tables(tmp_path: Path) -
     """As Spark leaves a run. The commands that cannot work name the extra that each lacks."""
     run = tmp_path / "run"
     run.mkdir()
-    (run / "history.jsonl").write_bytes(b"".join(two_owners().lines()))
+    lossy = HistoryBuilder()
+    values = [lossy.sent(lossy.producer(), offset) for offset in range(2)]
+    lossy.final([(0, values[0])], end=1)
+    (run / "history.jsonl").write_bytes(b"".join(lossy.lines()))
     (run / "plan.toml").write_text(PLAN)
+    assert without(BY_COMMAND, run).returncode == 1
     convert(run)
     assert (run / FOLDER / "records.parquet").exists()
     done = without(OTHERS, run)
-    assert done.stdout.splitlines()[-1:] == ["[3, 1, 0, 0, 0, 3, 3]"], done.stdout + done.stderr
-    named = [f"pip install 'squall[{extra}]'" in done.stderr for extra in ("spark", "figures", "query")]
-    assert named == [True] * 3, done.stderr
+    assert done.stdout.splitlines()[-1:] == ["[3, 0, 0, 0, 3, 3, 3, 3]"], done.stdout + done.stderr
+    named = [done.stderr.count(f"pip install 'squall[{extra}]'") for extra in ("spark", "figures", "query", "run")]
+    assert named == [3, 1, 1, 1], done.stderr
     assert "--engine reference does without" in done.stderr
     with ZipFile(run / "sent.zip") as packed:
         names = {each.partition("/")[2] for each in packed.namelist()}
