@@ -2,58 +2,19 @@
 
 from __future__ import annotations
 
-import os
-import subprocess
-import venv
-from pathlib import Path
-
 import pytest
 
-from squall.chaos.toolchain.cache import cache_folder
+import squall.fixture
 from squall.chaos.toolchain.places import commit
-from tests.support.lacks import skip_without
+from tests.support.installed import ROOT, Installed
 
-ROOT = Path(__file__).resolve().parents[3]
 MEGABYTE = 1 << 20
 LIMIT_MB = 200
 
 
-class Installed:
-    """An environment with nothing but Squall's core."""
-
-    def __init__(self, folder: Path) -> None:
-        self.folder, self.home = folder / "venv", folder / "home"
-        self.home.mkdir()
-        venv.create(self.folder, with_pip=True, symlinks=True)
-        self.pip(str(ROOT))
-
-    def python(self, *arguments: str, path: bool = False) -> subprocess.CompletedProcess[str]:
-        """The environment's Python. path: with what is on PATH here; else there is no Java, for there is nothing."""
-        environment = {**os.environ} if path else {"PATH": str(self.folder / "bin")}
-        environment |= {"HOME": str(self.home), "COLUMNS": "200"}
-        return subprocess.run(
-            [self.folder / "bin/python", *arguments], capture_output=True, text=True, env=environment, cwd=self.home
-        )
-
-    def squall(self, *arguments: str) -> subprocess.CompletedProcess[str]:
-        """The program that pip has installed."""
-        return self.python(str(self.folder / "bin/squall"), *arguments)
-
-    def packages(self) -> Path:
-        """Where it is installed."""
-        return Path(self.python("-c", "import squall; print(squall.__path__[0])").stdout.strip()).parent
-
-    def pip(self, *words: str) -> None:
-        """Install something. Skips the test where no index is reached."""
-        done = self.python("-m", "pip", "install", "--quiet", "--disable-pip-version-check", *words, path=True)
-        if "No matching distribution" in done.stderr or "Failed to establish a new connection" in done.stderr:
-            skip_without("a package index", "a network that pip reaches")
-        assert done.returncode == 0, done.stderr
-
-
 @pytest.fixture(scope="module")
 def installed(tmp_path_factory: pytest.TempPathFactory) -> Installed:
-    return Installed(tmp_path_factory.mktemp("installed"))
+    return Installed(tmp_path_factory.mktemp("installed"), "")
 
 
 def test_it_is_small_and_simulates_without_java_and_judges(installed: Installed) -> None:
@@ -84,6 +45,11 @@ def test_it_is_small_and_simulates_without_java_and_judges(installed: Installed)
         (["run", "--runtime", "docker", "--seed", "7"], "run"),
         (["nightly"], "run"),
         (["report", "runs/latest"], "figures"),
+        (["verify", "runs/latest"], "spark"),
+        (["report", "--nightly", "nights/one"], "spark"),
+        (["cluster", "up", "-n", "1"], "run"),
+        (["images"], "run"),
+        (["query", "runs/latest"], "query"),
     ],
 )
 def test_what_a_command_lacks_is_told_by_its_extra(installed: Installed, words: list[str], extra: str) -> None:
@@ -99,10 +65,21 @@ def test_stories_lists_and_comparisons_of_runs_need_no_extra(installed: Installe
         installed.squall("sim", "--seed", seed, *words)
     told = installed.squall("explain", "runs/latest")
     assert told.returncode == 0, told.stderr
+    packed = installed.squall("export")
+    assert packed.returncode == 0, packed.stderr
+    assert "no report: " in packed.stdout
+    assert "squall[figures]" in packed.stdout
     runs = sorted(each.name for each in (installed.home / "runs").iterdir() if each.name.endswith(("-seed1", "-seed2")))
     for words in (["runs"], ["runs", *runs[-2:]]):
         done = installed.squall(*words)
         assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.night("makes environments with pip: minutes")
+@pytest.mark.parametrize("command", ["bench", "test"])
+def test_what_needs_a_checkout_says_so(installed: Installed, command: str) -> None:
+    done = installed.squall(command)
+    assert (done.returncode, f"squall {command} needs a checkout" in done.stderr) == (3, True), done.stderr
 
 
 @pytest.mark.night("makes environments with pip: minutes")
@@ -130,10 +107,11 @@ def test_it_is_one_package_and_its_interface_is_that_of_a_checkout(installed: In
     asks = "from importlib.metadata import files; print(*{str(path).partition('/')[0] for path in files('squall')})"
     assert set(installed.python("-c", asks).stdout.split()) == {"..", "squall", "squall-0.1.0.dist-info"}
     assert len(list((installed.packages() / "squall").glob("*.py"))) == 3, "__init__, fixture, spark"
-    asks = "import sys, squall.fixture as f; print(f.cluster.__module__, 'pytest' in sys.modules)"
-    assert installed.python("-c", asks).stdout.split() == ["squall.chaos.fixture.handle", "False"]
+    asks = "import sys, squall.fixture as f; print('pytest' in sys.modules, f.cluster.__module__, *f.__all__)"
+    told = installed.python("-c", asks).stdout.split()
+    assert told == ["False", "squall.chaos.fixture.handle", *squall.fixture.__all__]
     lacks = installed.python("-c", "import squall.spark").stderr
-    assert "No module named 'pyarrow'" in lacks or not lacks, lacks
+    assert "pip install 'squall[spark]'" in lacks, lacks
 
 
 def test_it_knows_its_commit_and_says_what_is_not_here(installed: Installed) -> None:
@@ -147,46 +125,3 @@ def test_pytest_finds_the_fixture_by_itself(installed: Installed) -> None:
     assert installed.python("-c", asks).stdout.strip() == "squall.fixture"
     asks = "import sys, squall.fixture; print('trio' in sys.modules)"
     assert installed.python("-c", asks).stdout.strip() == "False", "a session that does not use it pays nothing"
-
-
-THEIRS = ("chaos", "broker", "reports", "tests/chaos")
-"""Folders of a project, each with a module of its own."""
-TEST = """
-import os, sys
-import broker.mine, chaos.mine, reports.mine
-import pytest
-
-def test_their_own_modules_are_theirs():
-    assert (broker.mine.WHOSE, chaos.mine.WHOSE, reports.mine.WHOSE) == ("broker", "chaos", "reports")
-
-@pytest.mark.squall_cluster(nodes=1)
-def test_our_fixture_is_there(squall_cluster):
-    squall_cluster.create_topic("orders", replication_factor=1, min_insync_replicas="1")
-    assert squall_cluster.leader("orders") == 1
-    import squall.broker.env
-    assert squall.broker.env.__file__ != broker.mine.__file__
-
-def test_no_file_has_two_names():
-    files = [os.path.realpath(each.__file__) for name, each in sys.modules.items()
-             if "/site-packages/squall/" in (getattr(each, "__file__", None) or "")]
-    assert files and len(files) == len(set(files))
-"""
-
-
-@pytest.mark.night("makes an environment with pip: minutes")
-@pytest.mark.parametrize("words", [(), ("-n", "1"), ("-p", "no:squall", "-k", "not fixture and not two_names")])
-def test_a_project_with_folders_of_the_same_names_runs_its_tests_beside_ours(
-    installed: Installed, words: tuple[str, ...], tmp_path: Path
-) -> None:
-    installed.pip(f"{ROOT}[run]", "pytest-xdist", "pytest-asyncio", "pytest-trio")
-    for folder in THEIRS:
-        (tmp_path / folder).mkdir(parents=True)
-        (tmp_path / folder / "__init__.py").touch()
-        (tmp_path / folder / "mine.py").write_text(f"WHOSE = {folder!r}\n")
-    (tmp_path / "tests/__init__.py").touch()
-    (tmp_path / "tests/chaos/test_theirs.py").write_text("def test_it():\n    assert True\n")
-    (tmp_path / "tests/test_theirs.py").write_text(TEST)
-    command = [installed.folder / "bin/python", "-m", "pytest", "-q", "-W", "error::pytest.PytestAssertRewriteWarning"]
-    environment = {**os.environ, "SQUALL_CACHE": str(cache_folder())}
-    done = subprocess.run([*command, *words], capture_output=True, text=True, env=environment, cwd=tmp_path)
-    assert done.returncode == 0, done.stdout + done.stderr

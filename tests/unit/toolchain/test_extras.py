@@ -10,6 +10,7 @@ from importlib.metadata import packages_distributions
 from pathlib import Path
 
 import pytest
+from packaging.version import Version
 
 from squall.chaos import cli
 from squall.chaos.plans.plan import make_plan
@@ -17,6 +18,7 @@ from squall.chaos.runs.real import lacks
 from squall.chaos.toolchain import extras, places
 from squall.checkers.engines import REFERENCE
 from tests.architecture.source import PACKAGES, ROOT
+from tests.support.installed import lowest
 
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
 CORE = {"trio", "crc32c", "cramjam", "msgspec", "click", "rich", "pydantic", "jinja2", "prometheus_client", "tomli_w"}
@@ -84,6 +86,14 @@ def test_the_launcher_installs_every_extra_but_the_clients() -> None:
     clients = (ROOT / "requirements-clients.txt").read_text().splitlines()
     added = {line.split("==")[0] for line in clients if "==" in line}
     assert pins(optional["clients"]) <= added - pinned
+
+
+def test_the_lowest_version_of_each_range_is_the_one_that_the_tests_run_with() -> None:
+    files = [(ROOT / name).read_text() for name in ("requirements.txt", "requirements-clients.txt")]
+    pinned = dict(re.findall(r"^([\w-]+)==([^ ;\\]+)", "\n".join(files), re.MULTILINE))
+    assert {name: Version(each) for name, each in lowest().items()} == {
+        name: Version(pinned[name]) for name in lowest()
+    }
 
 
 @pytest.mark.parametrize(
