@@ -1,4 +1,4 @@
-"""What wheels and sdists have that no file of the checkout is: the commit, for `squall --version`, and a description.
+"""Adds to wheels and sdists what is no file of the checkout: the commit, for `squall --version`, and a description.
 
 A wheel of an sdist has the sdist's commit.
 """
