@@ -3,13 +3,20 @@
 from __future__ import annotations
 
 from functools import partial
+from typing import TYPE_CHECKING
 
 import click
+
+if TYPE_CHECKING:
+    from squall.chaos.toolchain.engine import Engine
 
 
 @click.command()
 @click.option("--standalone", is_flag=True, help="Also make squall/broker: one broker, to start beside your tests.")
-def command(standalone: bool) -> int:
+@click.option(
+    "--harness", is_flag=True, help="Also make squall/squall: the program squall, for machines with Docker only."
+)
+def command(standalone: bool, harness: bool) -> int:
     """Make the images of brokers, Toxiproxy and the frame relay where the Docker engine does not have them yet.
 
     `squall run --runtime docker` does so itself. This names them as compose/cluster.yaml does, so that a cluster can
@@ -21,9 +28,10 @@ def command(standalone: bool) -> int:
       squall images
       docker compose -f compose/cluster.yaml up
       squall images --standalone && docker run -p 9092:9092 squall/broker
+      squall images --harness && docker run --rm squall/squall sim --seed 7
     """
     from squall.chaos.toolchain.engine import find_engine
-    from squall.chaos.toolchain.images import ensure_images, name_latest, standalone_image
+    from squall.chaos.toolchain.images import ensure_images, harness_image, name_latest, standalone_image
 
     engine = find_engine()
     say = partial(click.echo, err=True)
@@ -32,5 +40,13 @@ def command(standalone: bool) -> int:
     click.echo(f"{named.broker} is {made.broker}")
     click.echo(f"{named.toxiproxy} is {made.toxiproxy}")
     if standalone:
-        click.echo(f"{standalone_image(engine, made, say)} is one broker: docker run -p 9092:9092 squall/broker")
+        broker = standalone_image(engine, made, say)
+        click.echo(f"{broker} is one broker{_size(engine, broker)}: docker run -p 9092:9092 squall/broker")
+    if harness:
+        program = harness_image(engine, say)
+        click.echo(f"{program} is squall{_size(engine, program)}: docker run --rm squall/squall sim --seed 7")
     return 0
+
+
+def _size(engine: Engine, image: str) -> str:
+    return f" ({engine.image_bytes(image) / 1e6:.0f} MB, {engine.image(image)})"

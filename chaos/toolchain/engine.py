@@ -110,6 +110,10 @@ class Engine:
                 return None
             raise
 
+    def image_bytes(self, reference: str) -> int:
+        """Size of an image that the engine has, with all layers, unpacked."""
+        return int(_call(f"look at image {reference}", self._api.inspect_image, reference)["Size"])
+
     def images(self, label: str) -> list[dict[str, Any]]:
         """Images with a label ("name" or "name=value")."""
         return list(_call("list images", self._api.images, filters={"label": [label]}))

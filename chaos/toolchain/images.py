@@ -25,7 +25,7 @@ from squall.chaos.errors import Refused
 from squall.chaos.toolchain.base_image import base_image
 from squall.chaos.toolchain.cache import Say, cache_folder, installed, run
 from squall.chaos.toolchain.engine import Engine
-from squall.chaos.toolchain.places import PACKAGES, ROOT, shared
+from squall.chaos.toolchain.places import PACKAGES, ROOT, commit, shared
 from squall.chaos.toolchain.sources import package_in, second_version
 from squall.chaos.toolchain.toxiproxy import toxiproxy_server
 
@@ -38,14 +38,20 @@ RELAY = (
     *("runtimes/real/__init__.py", "runtimes/real/frame_relay.py", "runtimes/real/relay_loop.py"),
 )
 """The relay's modules of the harness."""
-STANDALONE = "squall/broker:latest"
+STANDALONE, HARNESS = "squall/broker:latest", "squall/squall:latest"
+IN_HARNESS = (
+    *("broker", "chaos", "checkers", "reports", "spark_analysis", "workloads"),
+    *("fixture.py", "spark.py"),
+)
+"""The harness's image holds these, as a wheel does: pyproject.toml."""
 FORMER = b'import runpy\n\nrunpy.run_module("broker", run_name="__main__", alter_sys=True)\n'
 """What `python -m squall.broker` runs in the image of a checkout that knows its broker as `broker`."""
 KEPT_S = 24 * 3600
 """Images made of former sources stay for so long: another checkout may be about to start them."""
 SAY_EACH_S = 5.0
-PINNED = ("requirements.txt", "libfaketime.txt")
+PINNED = ("broker/requirements.txt", "broker/libfaketime.txt")
 """What wheels a broker's image gets."""
+PINNED_OF_HARNESS = ("harness/requirements.txt",)
 ASK_PYTHON = "import platform, sys; print('%d.%d' % sys.version_info[:2], platform.machine(), platform.libc_ver()[0])"
 
 
@@ -86,9 +92,25 @@ def standalone_image(engine: Engine, images: Images, say: Say) -> str:
         name = _named("standalone", (images.broker, *_texts(files)))
         if engine.image(name) is None:
             _build(engine, name, images.broker, files, say)
-        engine.tag(name, STANDALONE)
-        engine.tag(name, STANDALONE.replace("latest", __version__))
-    return STANDALONE
+        return _published(engine, name, STANDALONE)
+
+
+def harness_image(engine: Engine, say: Say) -> str:
+    """Name of the image of the harness, made where the engine does not have it: `HARNESS`."""
+    with _one_at_a_time():
+        base, base_id = base_image(engine, say)
+        files = {**_harness_files(), "toxiproxy-server": toxiproxy_server(say).read_bytes()}
+        name = _named("harness", (base_id, *_texts(files)))
+        if engine.image(name) is None:
+            _build(engine, name, base, {**files, **_wheels(engine, base, PINNED_OF_HARNESS, say)}, say)
+        return _published(engine, name, HARNESS)
+
+
+def _published(engine: Engine, image: str, latest: str) -> str:
+    """Name an image as people type it, and with the version. Returns `latest`."""
+    engine.tag(image, latest)
+    engine.tag(image, latest.replace("latest", __version__))
+    return latest
 
 
 def second_image(engine: Engine, given: str, images: Images, say: Say, *, hurt: bool = False) -> str:
@@ -124,7 +146,7 @@ def _broker(engine: Engine, base: str, base_id: str, root: Path, say: Say) -> st
     files = _broker_files(root)
     name = _named("broker", (base_id, *_texts(files)))
     if engine.image(name) is None:
-        _build(engine, name, base, {**files, **_wheels(engine, base, say)}, say)
+        _build(engine, name, base, {**files, **_wheels(engine, base, PINNED, say)}, say)
     return name
 
 
@@ -132,7 +154,7 @@ def _broker_files(root: Path) -> dict[str, bytes]:
     """By path in the build's context: everything but the wheels, which the requirements name by hash. Whatever
     checkout the broker is of, what it is built with is this one's.
     """
-    files = {name: _read(COMPOSE / "broker" / name) for name in ("Dockerfile", *PINNED)}
+    files = {Path(name).name: _read(COMPOSE / name) for name in ("broker/Dockerfile", *PINNED)}
     module, package = package_in(root)
     into = f"app/{module.replace('.', '/')}"
     for path in sorted(package.rglob("*.py")):
@@ -148,26 +170,39 @@ def _relay_files() -> dict[str, bytes]:
     return files | {f"app/squall/chaos/{path}": _read(ROOT / "chaos" / path) for path in RELAY}
 
 
-def _wheels(engine: Engine, base: str, say: Say) -> dict[str, bytes]:
-    """The broker's dependencies for the base's Python, from a folder of the cache."""
+def _harness_files() -> dict[str, bytes]:
+    """By path in the build's context: everything but Toxiproxy and the wheels. `app` is what a wheel holds."""
+    files = {name: _read(COMPOSE / "harness" / name) for name in ("Dockerfile", "requirements.txt", "squall")}
+    below = {name: ROOT / name for name in IN_HARNESS}
+    below |= {f"chaos/shared/{name}": shared(name) for name in ("compose", "plans")}
+    for into, place in below.items():
+        for path in sorted(place.rglob("*")) if place.is_dir() else [place]:
+            if path.is_file() and "__pycache__" not in path.parts:
+                files[f"app/squall/{(Path(into) / path.relative_to(place)).as_posix()}"] = path.read_bytes()
+    files["app/squall/__init__.py"] = _read(Path(str(squall.__file__)))
+    return files | {"app/squall/chaos/shared/commit": f"{commit()}\n".encode()}
+
+
+def _wheels(engine: Engine, base: str, pinned: Iterable[str], say: Say) -> dict[str, bytes]:
+    """What these files of `COMPOSE` pin, as wheels for the base's Python, from a folder of the cache."""
     said = engine.output_of(base, ["python3", "-c", ASK_PYTHON], {LABEL: "question"}).split()
     if len(said) != 3 or said[2] != "glibc":
         raise Refused(f"base image {base} will not do: Python 3.11 or newer with glibc is needed, it has {said}")
     version, machine = said[0], said[1]
     if machine != platform.machine():
         raise Refused(f"base image {base} is for {machine}, this machine is {platform.machine()}")
-    pinned = [COMPOSE / "broker" / name for name in PINNED]
-    digest = _digest((*(each.read_bytes() for each in pinned), version.encode(), machine.encode()))
+    files = [COMPOSE / name for name in pinned]
+    digest = _digest((*(each.read_bytes() for each in files), version.encode(), machine.encode()))
 
     def fetch(folder: Path) -> None:
-        say(f"fetching the broker's wheels for Python {version}")
+        say(f"fetching wheels for Python {version}")
         platforms = [f"--platform=manylinux{glibc}_{machine}" for glibc in ("2014", "_2_17", "_2_28", "_2_34")]
         options = ["--only-binary=:all:", "--require-hashes", "--no-deps", f"--python-version={version}", *platforms]
-        for each in pinned:
+        for each in files:
             run(
                 [sys.executable, "-m", "pip", "download", "--quiet", "--disable-pip-version-check", "--no-input"]
                 + [*options, "--dest", str(folder), "--requirement", str(each)],
-                what="the broker's wheels could not be fetched",
+                what="an image's wheels could not be fetched",
             )
 
     folder = installed(f"wheelhouse-{digest}", fetch)
@@ -231,7 +266,8 @@ def _forget_old(engine: Engine, wanted: set[str]) -> None:
 
 
 def _is_kept(tag: str) -> bool:
-    return tag.startswith("squall-base:") or tag.endswith(":latest")
+    """Whether people use an image by this name: also a former version, which no checkout would make again."""
+    return tag.startswith(("squall-base:", "squall/")) or tag.endswith(":latest")
 
 
 def _read(path: Path) -> bytes:

@@ -7,6 +7,7 @@ import re
 import subprocess
 import sys
 import tarfile
+import tomllib
 from pathlib import Path
 
 import pytest
@@ -14,6 +15,8 @@ import pytest
 from squall.chaos.toolchain import base_image, images
 
 ROOT = Path(__file__).resolve().parents[3]
+SETTINGS = tomllib.loads((ROOT / "pyproject.toml").read_text())
+PROJECT, TOOLS = SETTINGS["project"], SETTINGS["tool"]
 
 
 def pins(path: Path) -> dict[str, str]:
@@ -22,10 +25,27 @@ def pins(path: Path) -> dict[str, str]:
     return dict(found)
 
 
-def test_a_brokers_image_holds_the_versions_that_are_tested_here() -> None:
-    ours, all_of_them = pins(ROOT / "compose/broker/requirements.txt"), pins(ROOT / "requirements.txt")
-    assert {"trio", "crc32c", "cramjam"} <= ours.keys()
+@pytest.mark.parametrize(
+    ("recipe", "named"),
+    [
+        ("broker", ["trio", "crc32c", "cramjam"]),
+        ("harness", [*PROJECT["dependencies"], *PROJECT["optional-dependencies"]["run"]]),
+    ],
+)
+def test_an_image_holds_the_versions_that_are_tested_here(recipe: str, named: list[str]) -> None:
+    ours, all_of_them = pins(ROOT / f"compose/{recipe}/requirements.txt"), pins(ROOT / "requirements.txt")
+    assert {re.split("[<>=]", each)[0] for each in named} <= ours.keys()
     assert {name: all_of_them.get(name) for name in ours} == ours
+
+
+def test_the_harnesss_image_holds_what_a_wheel_holds() -> None:
+    wheel = TOOLS["hatch"]["build"]["targets"]["wheel"]
+    assert set(images.IN_HARNESS) == set(wheel["only-include"])
+    files = images._harness_files()
+    assert {"app/squall/__init__.py", "app/squall/fixture.py", "app/squall/chaos/cli.py"} <= files.keys()
+    assert {"app/squall/chaos/shared/commit", "app/squall/chaos/shared/plans/nightly.toml"} <= files.keys()
+    assert "app/squall/chaos/shared/compose/harness/Dockerfile" in files
+    assert not [name for name in files if "__pycache__" in name or name.startswith("app/squall/tests")]
 
 
 def test_a_brokers_image_holds_the_broker_and_no_harness() -> None:
