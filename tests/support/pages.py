@@ -28,7 +28,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[2]
 PROGRAM = re.compile(
     r"(?:[A-Z_]+=\S+ )*(?:\./squall|squall|\.venv/bin/\S+|pip|npm|eval|git|curl|docker(?:-compose)?|cat|printf|cd|cp"
-    r"|systemctl|bin/\S+|python3?|compose/\S+\.sh|tests/\S+\.sh)(?: .*|$)"
+    r"|systemctl|bin/\S+|python3?|compose/\S+\.sh|tests/\S+\.sh|\.ci/\S+)(?: .*|$)"
 )
 NOT_PLAYED = re.compile(r"<!-- not played: (.+) -->")
 CODE, UNTIL = re.compile(r"#.*\bexit code (\d+)"), re.compile(r"#.*\buntil Ctrl-C")
