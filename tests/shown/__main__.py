@@ -1,5 +1,5 @@
 """Measures what docs/shown shows, and writes its tables: runs in a row, seeds for each workload, planted bugs, nights,
-gates in a row. Runs go on where an earlier start in the same folder stopped.
+gates in a row, installations. Runs go on where an earlier start in the same folder stopped.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from pathlib import Path
 
 from squall.chaos.interrupts import as_ctrl_c
 from squall.chaos.nightly.directory import NIGHTS
-from tests.shown import batches, table
+from tests.shown import batches, installs, table
 from tests.shown import row as rows
 from tests.shown.case import SETS, Case, runs_of
 from tests.shown.kills import PARTS, kills_of
@@ -26,7 +26,7 @@ def main(given: Sequence[str] | None = None) -> int:
     given = sys.argv[1:] if given is None else given
     asked = _parser().parse_args(given)
     cases, sitting, wrong = _cases(asked), table.sitting(given), []
-    if not (cases or asked.seeds or asked.mutants or asked.nights or asked.gates or asked.ci):
+    if not (cases or asked.seeds or asked.mutants or asked.nights or asked.gates or asked.ci or asked.installs):
         say("nothing was asked for: --default 20 --docker 10 --kafka 10, say")
         return 3
     try:
@@ -41,6 +41,8 @@ def main(given: Sequence[str] | None = None) -> int:
             wrong += batches.show_nights(NIGHTS, sitting, asked.docs)
         if asked.gates or asked.ci:
             wrong += batches.show_gates(asked.gates, asked.ci, asked.hogs, sitting, asked.docs, say)
+        if asked.installs:
+            wrong += installs.show_installs(sitting, asked.docs, say)
     except KeyboardInterrupt:
         say(f"interrupted: what has ended stands in {asked.docs}")
         return 130
@@ -114,6 +116,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--gates", type=int, default=0, metavar="N", help="N times `./squall test`")
     parser.add_argument("--ci", type=int, default=0, metavar="N", help="N times `.ci/run` in a fresh clone")
     parser.add_argument("--hogs", type=int, default=0, metavar="N", help="CPU hogs beside each of these")
+    parser.add_argument("--installs", action="store_true", help="install Squall in each way that README.md names")
     parser.add_argument("--docs", type=Path, default=table.DOCS, help="where tables are (default: docs/shown)")
     return parser
 
