@@ -26,7 +26,7 @@ def main(given: Sequence[str] | None = None) -> int:
     given = sys.argv[1:] if given is None else given
     asked = _parser().parse_args(given)
     cases, sitting, wrong = _cases(asked), table.sitting(given), []
-    if not (cases or asked.seeds or asked.mutants or asked.nights or asked.gates or asked.ci or asked.installs):
+    if not (cases or asked.seeds or asked.mutants or asked.nights or asked.gates or asked.ci or asked.installs is not None):
         say("nothing was asked for: --default 20 --docker 10 --kafka 10, say")
         return 3
     try:
@@ -41,8 +41,8 @@ def main(given: Sequence[str] | None = None) -> int:
             wrong += batches.show_nights(NIGHTS, sitting, asked.docs)
         if asked.gates or asked.ci:
             wrong += batches.show_gates(asked.gates, asked.ci, asked.hogs, sitting, asked.docs, say)
-        if asked.installs:
-            wrong += installs.show_installs(sitting, asked.docs, say)
+        if asked.installs is not None:
+            wrong += installs.show_installs(asked.installs, sitting, asked.docs, say)
     except KeyboardInterrupt:
         say(f"interrupted: what has ended stands in {asked.docs}")
         return 130
@@ -116,7 +116,9 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--gates", type=int, default=0, metavar="N", help="N times `./squall test`")
     parser.add_argument("--ci", type=int, default=0, metavar="N", help="N times `.ci/run` in a fresh clone")
     parser.add_argument("--hogs", type=int, default=0, metavar="N", help="CPU hogs beside each of these")
-    parser.add_argument("--installs", action="store_true", help="install Squall in each way that README.md names")
+    parser.add_argument(
+        "--installs", nargs="?", const="", metavar="WORD", help="install Squall in each way of README.md that has WORD"
+    )
     parser.add_argument("--docs", type=Path, default=table.DOCS, help="where tables are (default: docs/shown)")
     return parser
 
