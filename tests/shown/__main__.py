@@ -26,7 +26,9 @@ def main(given: Sequence[str] | None = None) -> int:
     given = sys.argv[1:] if given is None else given
     asked = _parser().parse_args(given)
     cases, sitting, wrong = _cases(asked), table.sitting(given), []
-    if not (cases or asked.seeds or asked.mutants or asked.nights or asked.gates or asked.ci or asked.installs is not None):
+    if not (
+        cases or asked.seeds or asked.mutants or asked.nights or asked.gates or asked.ci or asked.installs is not None
+    ):
         say("nothing was asked for: --default 20 --docker 10 --kafka 10, say")
         return 3
     try:

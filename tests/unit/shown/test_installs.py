@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import re
 
+import pytest
+
 from squall.chaos.toolchain.extras import EXTRAS
-from tests.shown.installs import InstallCommand, ways
-from tests.shown.table import ROOT
+from tests.shown.installs import INSTALLS, InstallCommand, ways
+from tests.shown.table import DOCS, ROOT, read
 
 NAMED = ways((ROOT / "README.md").read_text())
+MARGIN, LEAST_MB = 0.15, 10
+"""README rounds, and what an extra brings grows by itself."""
 
 
 def test_rows_are_read_from_a_page() -> None:
@@ -23,6 +27,13 @@ def test_readme_names_the_launcher_every_extra_and_both_images() -> None:
     extras = {f'pip install ".[{each}]"' for each in EXTRAS}
     images = {"./squall images --harness", "./squall images --standalone"}
     assert {each.command for each in NAMED} == {"./squall", "pip install .", *extras, *images}
+
+
+@pytest.mark.parametrize("way", NAMED, ids=lambda way: way.command)
+def test_the_size_that_readme_says_was_measured(way: InstallCommand) -> None:
+    rows = {cells[0]: cells[1:] for _, cells in read(INSTALLS, DOCS)[1]}
+    measured = float(rows[f"`{way.command}`"][1].replace(",", ""))
+    assert abs(way.size_mb - measured) <= max(LEAST_MB, MARGIN * measured)
 
 
 def test_pages_and_the_launcher_say_the_same_sizes_as_readme() -> None:

@@ -91,3 +91,9 @@ def test_packages_come_from_where_this_machines_own_do(monkeypatch: pytest.Monke
     monkeypatch.setattr(base_image, "run", lambda *arguments, **options: said)
     assert base_image._mirror("stable") == ["http://m.example/"]
     assert base_image._mirror("older") == []
+
+
+def test_a_published_version_stays_and_what_a_checkout_makes_again_does_not() -> None:
+    assert images._is_kept("squall/broker:0.1.0") and images._is_kept("squall/squall:latest")
+    assert images._is_kept("squall-base:bookworm-1") and images._is_kept("squall-broker:latest")
+    assert not images._is_kept("squall-broker:1c811d241dfc1f9d")
