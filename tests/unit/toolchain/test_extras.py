@@ -46,7 +46,8 @@ def imported() -> dict[str, str]:
                     names = [node.module]
                 for name in names:
                     found.setdefault(name.partition(".")[0], str(path.relative_to(ROOT)))
-    ours = {"squall", *sys.stdlib_module_names, "__future__", "_typeshed"}  # the last is of type checkers alone
+    of_type_checkers = {"_typeshed", "typing_extensions"}
+    ours = {"squall", *sys.stdlib_module_names, "__future__", *of_type_checkers}
     return {name: where for name, where in found.items() if name not in ours}
 
 
@@ -139,5 +140,5 @@ def test_recipes_and_plans_are_found_in_a_checkout_and_in_a_wheel(monkeypatch: p
     monkeypatch.setattr(places, "is_checkout", lambda: False)
     assert places.shared("compose") == ROOT / "chaos/shared/compose"
     included = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["hatch"]["build"]["targets"]["wheel"]
-    kept = {path: inside for path, inside in included["force-include"].items() if path != "squall.py"}
-    assert kept == {name: f"chaos/shared/{name}" for name in ("compose", "plans")}
+    of_package = {"squall.py": "__init__.py", "chaos/py.typed": "py.typed"}
+    assert included["force-include"] == of_package | {name: f"chaos/shared/{name}" for name in ("compose", "plans")}
