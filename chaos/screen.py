@@ -31,9 +31,9 @@ def columns() -> int:
 
 
 def live_line(console: Console, words: Callable[[], str]) -> AbstractContextManager[object]:
-    """On a terminal a last line that is kept up to date until the block ends; what is printed stands above it.
+    """Keep a last line up to date on a terminal until the block ends; other output appears above it.
 
-    words: asked for from another thread. Elsewhere nothing.
+    words: called from another thread. Without a terminal nothing is shown.
     """
     if not console.is_terminal:
         return nullcontext()

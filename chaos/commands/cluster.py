@@ -94,7 +94,7 @@ async def _serve(runtime: ProcessRuntime, folder: Path) -> None:
 
 
 async def _tell_of_exits(runtime: ProcessRuntime) -> None:
-    """Report a broker that ends by itself; the others go on."""
+    """Report a broker that ends by itself; the others stay up."""
     import trio
 
     told = 0

@@ -1,4 +1,4 @@
-"""A command whose --help has its options in groups: dozens of them in one list are read by nobody."""
+"""Defines a command whose --help has its options in groups: a single list of dozens is hard to read."""
 
 from __future__ import annotations
 

@@ -48,7 +48,7 @@ def evidence_of(run: Path, unexpected: Sequence[str] = ()) -> Evidence:
 
 
 def _phases(files: RunFiles) -> Iterable[EvidenceStep]:
-    """Each phase, with the faults that began in it; faults that never began stand behind them."""
+    """Return each phase with the faults that began in it; faults that never began come last."""
     rows = fault_rows(files)
     told: set[int] = set()
     for name, began, ended in files.phases:

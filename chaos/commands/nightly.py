@@ -67,7 +67,7 @@ def _time(_: click.Context, __: click.Parameter, given: str | None) -> float | N
 
 
 def _resumed(ctx: click.Context, _: click.Parameter, given: Path | None) -> Path | None:
-    """A night that goes on has the flags with which it began as defaults."""
+    """Use the flags with which the night began as defaults when it is resumed."""
     if given is not None:
         with suppress(Refused):  # it is said later that no night is there
             ctx.default_map = {**(ctx.default_map or {}), **NightDirectory(given).planned()[0].get("flags", {})}

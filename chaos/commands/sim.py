@@ -228,7 +228,7 @@ def _output_of_one(path: Path, digest: str) -> CommandOutput:
 
 
 def _say_planted(say: Console, mutant: str | None) -> None:
-    """Name the bug that is planted, so that nobody takes what it does for the broker's own."""
+    """Name the bug that is planted, so that its effects are not taken for the broker's own."""
     if mutant is not None:
         from squall.chaos.mutants import find
 

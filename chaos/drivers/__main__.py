@@ -137,7 +137,7 @@ def attend(
     inbox: queue.SimpleQueue[list[Any]],
     answers: queue.SimpleQueue[list[Any]],
 ) -> None:
-    """Be a member of a group: poll, commit and go as it is told to, one after the other."""
+    """Be a member of a group: poll, commit and leave on request, one after the other."""
     member = MemberWorker(library, order, out, answers)
     out.say("up", library.version)
     while (message := inbox.get())[0] != "f":

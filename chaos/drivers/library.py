@@ -8,7 +8,7 @@ from typing import Any, NamedTuple, Protocol
 from squall.workloads.payload import NOT_KNOWN
 
 OK, FAIL, INFO = 0, 1, 2
-"""As `squall.workloads.client.outcomes.Status`."""
+"""Values of `squall.workloads.client.outcomes.Status`."""
 
 Answer = Callable[[int, int, int, int, str], None]
 """Operation, status, offset (-1: unknown), timestamp (-1: unknown), error. Any thread may call it."""

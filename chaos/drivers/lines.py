@@ -99,7 +99,7 @@ class Records(msgspec.Struct, tag="records"):
 
 
 class Error(msgspec.Struct, tag="error"):
-    """A poll brought an error that the program goes on after."""
+    """Reports an error of a poll after which the program can be polled again."""
 
     id: JsonCount
     error: str

@@ -41,7 +41,9 @@ class PartitionPosition(msgspec.Struct):
 
 
 class AssignedReport(msgspec.Struct, tag="assigned"):
-    """These partitions came to those that the member has. Without a generation nobody knows what assigned them."""
+    """Reports that these partitions came to those that the member has. Without a generation it is unknown what assigned
+    them.
+    """
 
     assigned: list[Start]
     member: str = ""
@@ -74,7 +76,7 @@ class CommitReport(msgspec.Struct, tag="commit"):
 
 
 class CommittedReport(msgspec.Struct, tag="committed"):
-    """That commit was acknowledged. With an error nobody knows what came of it."""
+    """Reports that a commit was acknowledged. With an error its result is unknown."""
 
     id: JsonCount
     error: str = ""

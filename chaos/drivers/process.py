@@ -165,7 +165,7 @@ class PipedProcess:
             raise self.trouble(f"wrote more than {MAX_LOG_BYTES >> 20} MiB to its standard error")
 
     async def no_more(self) -> None:
-        """It will be told nothing more: its standard input ends."""
+        """Send nothing more: its standard input ends."""
         await self._in.aclose()
 
     async def end(self) -> None:
@@ -180,13 +180,17 @@ class PipedProcess:
             await self._out.aclose()
 
     def _ended(self) -> bool:
-        """Asked without reaping it: until then its number, which is its group's too, is nobody else's."""
+        """Return whether it has ended, without reaping it: until then its process id, also its group's, cannot be
+        reused.
+        """
         if self._popen.returncode is not None:
             return True
         return os.waitid(os.P_PID, self._popen.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is not None
 
     def kill(self) -> None:
-        """At once, with all processes of its group. Nothing that it has said and nobody has heard counts any more."""
+        """Kill it at once, with all processes of its group. What it has said and was not read yet does not count any
+        more.
+        """
         self._killed = True
         self._receiving.cancel()
         if self._popen.returncode is None:
@@ -194,7 +198,7 @@ class PipedProcess:
                 os.killpg(self._popen.pid, signal.SIGKILL)
 
     def hold(self, *, still: bool) -> None:
-        """All processes of its group stand still, or go on."""
+        """Stop all processes of its group, or continue them."""
         if self._popen.returncode is None:
             with suppress(ProcessLookupError):
                 os.killpg(self._popen.pid, signal.SIGSTOP if still else signal.SIGCONT)

@@ -308,8 +308,8 @@ class FaultContext:
 
     @asynccontextmanager
     async def up_after_trouble(self, p: FaultExecution) -> AsyncIterator[None]:
-        """Around a fault's acts before its end: if they raise HarnessError, the nodes that are down are started all the
-        same. Nobody else would start them before the cluster is healed.
+        """Start the nodes that are down if the block, a fault's acts before its end, raises HarnessError. Nothing else
+        would start them before the cluster is healed.
         """
         try:
             yield

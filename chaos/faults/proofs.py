@@ -215,7 +215,9 @@ def flapped(seen: Json, params: Mapping[str, Any], hit: Sequence[Any]) -> str:
 
 
 def compared(*told: str) -> Verify:
-    """Links that were measured before, during and after. `told`: the numbers that its proof names beside."""
+    """Return the check of links that were measured before, during and after. `told`: further numbers that the evidence
+    must have.
+    """
 
     def missing(seen: Json, params: Mapping[str, Any], hit: Sequence[Any]) -> str:
         links = texts(seen.get("links"))

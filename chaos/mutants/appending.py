@@ -1,4 +1,4 @@
-"""One partition's batch on its way into the log, for mutants that stand around the broker's own append."""
+"""Wraps the broker's append of one partition's batch, for mutants that change it."""
 
 from __future__ import annotations
 

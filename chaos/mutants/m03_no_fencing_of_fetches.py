@@ -18,7 +18,7 @@ from squall.chaos.plans.plan import Plan
 
 
 def check_leader_epoch(self: Partition, request_epoch: int) -> ErrorCode:
-    """Whoever leads answers, whatever epoch the question is of."""
+    """Answer as any leader, whatever epoch the question is of."""
     return ErrorCode.NONE if self.is_leader else ErrorCode.NOT_LEADER_OR_FOLLOWER
 
 
@@ -32,7 +32,7 @@ def append_as_follower(self: Log, records: memoryview, leader_epoch: int) -> Fol
 
 
 def plan(seed: int) -> Plan:
-    """Leaders that are held, or cut off from the controller, while the others go on and come back to them."""
+    """Pause leaders, or cut them off from the controller, while the others continue and they come back."""
     rng = draw(seed, "3")
     at_s, faults = 0.3, []
     for _ in range(5):

@@ -22,7 +22,7 @@ def end_offset_for(self: EpochCache, epoch: int, log_end_offset: int) -> tuple[i
 
 
 def plan(seed: int) -> Plan:
-    """The first leaders write their first records with nobody to copy them, and are succeeded by empty logs."""
+    """Let the first leaders write their first records without a follower, and be succeeded by empty logs."""
     rng = draw(seed, "4")
     node = f"node:{rng.randint(1, 3)}"
     faults = [

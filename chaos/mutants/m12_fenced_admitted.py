@@ -18,7 +18,7 @@ def is_available(image: ClusterImage, broker_id: int) -> bool:
 
 
 def is_in_service(self: Partition, broker_id: int) -> bool:
-    """Whoever fetches."""
+    """Return true for any replica that fetches."""
     return True
 
 

@@ -30,7 +30,7 @@ def plan(seed: int) -> Plan:
 
 
 def alone_by_a_cut(seed: int, mutant: str) -> Plan:
-    """Nobody can fetch from a leader any more, and it dies meanwhile.
+    """Cut all followers off from a leader, which dies meanwhile.
 
     Its followers live and are eligible (KIP-966), so that one of them is elected at once. A sound leader has committed
     nothing without them: so the plan is held to no loss.

@@ -1,4 +1,4 @@
-"""The controller elects whoever is alive, though unclean elections are off."""
+"""The controller elects any live replica, though unclean elections are off."""
 
 from __future__ import annotations
 

@@ -15,7 +15,7 @@ def committed_offset(self: Leadership, own_synced_offset: int) -> int:
 
 
 def plan(seed: int) -> Plan:
-    """Controllers that are cut off with records that nobody else has, and come back while another one is elected."""
+    """Cut off controllers with records that no other voter has; they come back while another one is elected."""
     rng = draw(seed, "23")
     at_s, faults = 0.3, []
     for _ in range(6):

@@ -1,4 +1,4 @@
-"""KAFKA-15489: a metadata leader that a majority has left goes on leading."""
+"""KAFKA-15489: a metadata leader that a majority has left still leads."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ def _check_quorum(self: Raft, now_ms: int) -> None:
 
 
 def plan(seed: int) -> Plan:
-    """Controllers that reach nobody, or hear nobody, for much longer than their patience."""
+    """Cut controllers off, in one direction or both, for much longer than their time-outs."""
     rng = draw(seed, "23b")
     at_s, faults = 0.5, []
     for _ in range(2):

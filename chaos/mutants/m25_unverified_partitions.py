@@ -16,7 +16,7 @@ _SOUND = ProducerRules.is_verified
 
 
 def is_verified(self: ProducerRules, asked: Verification | None, epoch: int) -> bool:
-    """In the first generation nobody asks."""
+    """Return true in the first generation, without asking the coordinator."""
     return asked is None or not asked.raises_epoch or _SOUND(self, asked, epoch)
 
 

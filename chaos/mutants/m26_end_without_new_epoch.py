@@ -21,7 +21,7 @@ _SOUND = ending.decide
 
 
 def decide(rules: Rules, found: Transaction, request: EndTransaction, now_ms: int, fresh_id: int) -> Decision:
-    """As for V1; a client of V2 is told to go on with the epoch that it has."""
+    """Decide as for V1; a client of V2 keeps the epoch that it has."""
     decision = _SOUND(rules, found, replace(request, client_version=V1), now_ms, fresh_id)
     if decision.answer.error or request.client_version < V2:
         return decision

@@ -33,7 +33,7 @@ def is_nobodys(self: Shard, epoch: int) -> bool:
 
 
 def plan(seed: int) -> Plan:
-    """The first transaction is left open until it times out; then its client aborts it, and goes on."""
+    """Leave the first transaction open until it times out; then its client aborts it, and begins another."""
     rng = draw(seed, "29b")
     late = txn(0.1, pause_ms=rng.randint(1800, 2400), pause_at=2, end=ABORT)
     after = [txn(0.3 + 0.2 * number, records=rng.randint(1, 3)) for number in range(4)]

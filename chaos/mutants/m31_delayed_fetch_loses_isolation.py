@@ -17,13 +17,13 @@ READ_UNCOMMITTED = 0
 
 
 def wake(self: DelayedFetch) -> None:
-    """Nobody remembers what was asked for."""
+    """Wake the fetch, and forget its isolation level."""
     self.isolation = READ_UNCOMMITTED
     _SOUND_WAKE(self)
 
 
 def _read(self: FetchApi, fetch: DelayedFetch, want: Want, left: int, first: bool) -> FetchPartOut:
-    """Whoever has waited is told of no aborted transaction."""
+    """Return no aborted transactions to a fetch that has waited."""
     out = _SOUND_READ(self, fetch, want, left, first)
     return out._replace(aborted=[]) if out.aborted and fetch.slot.parked is fetch else out
 

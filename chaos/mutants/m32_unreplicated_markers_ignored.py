@@ -1,4 +1,6 @@
-"""KIP-98: a transaction whose marker is not replicated yet holds nobody back, and a leader that lacks it goes back."""
+"""KIP-98: a transaction whose marker is not replicated yet does not hold back the last stable offset, and the next
+leader lacks it.
+"""
 
 from __future__ import annotations
 

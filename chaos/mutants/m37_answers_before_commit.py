@@ -21,8 +21,8 @@ def when_committed(self: CoordinatorLog, offset: int, call: OnCommitted) -> None
 
 
 def plan(seed: int) -> Plan:
-    """In each round transactions end while two brokers stand still, and the third one dies before they go on: each is
-    the third one once, and so is the coordinator.
+    """End transactions in each round while two brokers are paused; the third one dies before they continue. Each is the
+    third one once, and so is the coordinator.
     """
     rng = draw(seed, "37")
     faults, transactions = [], []

@@ -18,7 +18,7 @@ SESSION_MS = 1500
 
 
 def may_have(self: Reconciliation, place: Place) -> bool:
-    """Whoever has it."""
+    """Return true, whichever member has it."""
     return True
 
 

@@ -19,7 +19,7 @@ from squall.chaos.plans.plan import Plan
 def offset_for_leader_epoch(
     self: OffsetApis, request: OffsetForLeaderEpochRequest, slot: Slot
 ) -> OffsetForLeaderEpochResponse:
-    """By the log that is here, whoever leads and in whatever epoch."""
+    """Answer from the local log, whichever broker leads and in whatever epoch."""
     topics = []
     for topic in request.topics:
         parts = []

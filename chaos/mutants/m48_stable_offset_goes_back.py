@@ -1,4 +1,4 @@
-"""Redpanda PR 7544: after an election the last stable offset is told before the new leader knows it."""
+"""Redpanda PR 7544: after an election the last stable offset is returned before the new leader knows it."""
 
 from __future__ import annotations
 

@@ -13,7 +13,7 @@ _SOUND = coordinator_log.error_for_clients
 
 
 def error_for_clients(error: int) -> ErrorCode:
-    """Whoever leads no more has not done it."""
+    """Return that a commit failed if the broker has lost its leadership meanwhile."""
     return ErrorCode.INVALID_TXN_STATE if error == ErrorCode.NOT_LEADER_OR_FOLLOWER else _SOUND(error)
 
 

@@ -27,7 +27,7 @@ _SOUND = GroupCoordinator.transaction_ended
 
 
 def plan(seed: int) -> Plan:
-    """An instance that has several partitions aborts a transaction; those of the others go on."""
+    """Abort a transaction of an instance that has several partitions; the others commit theirs."""
     rng = draw(seed, "52")
     acts = [act(1.0 + 0.8 * n + rng.uniform(0.0, 0.6), 0, ABORT) for n in range(6)]
     return group_plan(seed, [], acts, time_s=6.0, load=PIPELINE_LOAD, workload={"instances": 1, "partitions": 4})

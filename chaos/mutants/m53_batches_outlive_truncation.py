@@ -19,7 +19,7 @@ def truncate_to(self: Log, offset: int) -> bool:
 
 
 def plan(seed: int) -> Plan:
-    """A leader is cut off with records that nobody else has; it comes back, truncates, and soon leads again."""
+    """Cut off a leader with records that no other replica has; it comes back, truncates, and soon leads again."""
     rng = draw(seed, "53")
     at_s, faults = 0.4, []
     for _ in range(4):

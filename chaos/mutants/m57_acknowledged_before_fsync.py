@@ -9,7 +9,7 @@ from squall.chaos.plans.plan import Plan
 
 
 def is_promised(self: Durability, log_end_offset: int) -> bool:
-    """The flush is begun, and nobody waits for it."""
+    """Return true once the flush has begun, without waiting for it."""
     return False
 
 

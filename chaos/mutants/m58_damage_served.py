@@ -15,7 +15,7 @@ def is_intact(header: BatchHeader, data: memoryview) -> bool:
 
 
 def plan(seed: int) -> Plan:
-    """While a disk takes its time, power losses tear large batches that nobody was told of, on the only replica."""
+    """Tear large batches that were not acknowledged by power losses, on the only replica, while its disk is slow."""
     rng = draw(seed, "58")
     load = {"replication_factor": 1, "min_isr": 1, "rate": 80, "min_bytes": 3000, "max_bytes": 9000}
     slow = {"how": "slow", "op": "fsync", "delay_ms": 300}

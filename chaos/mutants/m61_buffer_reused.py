@@ -29,7 +29,7 @@ def mixed_up(append: AppendCall) -> Appended:
 
 
 def plan(seed: int) -> Plan:
-    """Batches of several partitions come at once, of producers whose sequences nobody looks at."""
+    """Send batches of several partitions at once, from producers without sequence numbers."""
     load = {"idempotence": False, "linger_ms": 50, "rate": 300, "partitions": 9}
     return hunt_plan(seed, somewhat_late(seed, "61"), workload=load)
 

@@ -14,7 +14,7 @@ _SOUND = ReplicaManager.followed
 
 
 def answer_all(self: AppendQueue, error: int, leader: tuple[int, int]) -> None:
-    """They go on waiting."""
+    """Leave the requests waiting."""
 
 
 def followed(self: ReplicaManager, h: Hosted, leader_high_watermark: int, leader_log_start: int) -> HeldAppend | None:
@@ -25,7 +25,9 @@ def followed(self: ReplicaManager, h: Hosted, leader_high_watermark: int, leader
 
 
 def plan(seed: int) -> Plan:
-    """Leaderships go back to who led before, with records under way to slow followers; others go on producing there."""
+    """Move leaderships back to earlier leaders, with records under way to slow followers; others produce there
+    meanwhile.
+    """
     rng = draw(seed, "63")
     kills = killings(rng, rounds=5)
     load = {"producers": 4, "rate": 300, "request_timeout_ms": 5000, "delivery_timeout_ms": 15_000}

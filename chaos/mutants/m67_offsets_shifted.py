@@ -1,4 +1,4 @@
-"""Redpanda PR 29849: after a truncation the offsets that clients are told are not those of the log."""
+"""Redpanda PR 29849: after a truncation the offsets that clients get are not those of the log."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def append_as_leader(
     zstd: bool = True,
     checked: Checked | AppendResult | None = None,
 ) -> AppendResult:
-    """Each truncation shifts by one what is told."""
+    """Return an offset that each truncation shifts by one."""
     done = _SOUND(self, records, leader_epoch, wall_ms, client=client, zstd=zstd, checked=checked)
     shifted = client and not done.error
     return done._replace(base_offset=done.base_offset + self.generation) if shifted else done

@@ -1,4 +1,4 @@
-"""etcd #17529: a watcher that could not take what came loses it, and goes on with what comes next."""
+"""etcd #17529: a watcher that could not take what came loses it, and continues with what comes next."""
 
 from __future__ import annotations
 

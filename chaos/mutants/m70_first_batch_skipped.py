@@ -24,7 +24,7 @@ def _read(self: FetchApi, fetch: DelayedFetch, want: Want, left: int, first: boo
 
 
 def plan(seed: int) -> Plan:
-    """Small segments are retired while the load goes on."""
+    """Delete small segments by retention while the load runs."""
     rng = draw(seed, "70")
     retention = {"segment.bytes": "4096", "retention.bytes": rng.choice(("8192", "16384"))}
     load = {"rate": 200, "batch_bytes": 1024, "topic_settings": retention}

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 def expire(self: ClassicGroup, now: Moment) -> None:
-    """Nobody is given up while the group rebalances."""
+    """Expire no member while the group rebalances."""
     if self.state != State.PREPARING or self._joining_until_ms is not None:
         _SOUND(self, now)
         return

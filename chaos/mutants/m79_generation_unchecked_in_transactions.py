@@ -16,7 +16,7 @@ from squall.chaos.plans.plan import Plan
 
 
 def refusal_of_commit(self: GroupRules, request: Commit | TxnCommit) -> ErrorCode:
-    """Nobody's, in a transaction."""
+    """Refuse no commit of offsets in a transaction."""
     return ErrorCode.NONE if isinstance(request, TxnCommit) else _SOUND(self, request)
 
 
@@ -24,7 +24,7 @@ _SOUND = GroupRules.refusal_of_commit
 
 
 def plan(seed: int) -> Plan:
-    """An instance stands still inside a transaction for longer than its session, and then goes on."""
+    """Pause an instance inside a transaction for longer than its session, and then continue it."""
     rng = draw(seed, "79")
     acts = [act(1.5 + 3.5 * n + rng.uniform(0.0, 0.5), n, HALT, rng.uniform(2.3, 2.8)) for n in range(2)]
     workload = {"transaction_timeout_ms": 10_000}

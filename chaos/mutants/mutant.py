@@ -29,7 +29,7 @@ _ABSENT = object()
 
 @dataclass(frozen=True, slots=True)
 class Replaced:
-    """One rule of the broker, a method or a module's function, and what stands in its place."""
+    """Names one rule of the broker, a method or a module's function, and what replaces it."""
 
     owner: type[Any] | ModuleType
     name: str

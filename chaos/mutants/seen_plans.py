@@ -32,7 +32,7 @@ PATIENT_WITH_CONTROLLER: Mapping[str, str] = {
 
 
 def cut_fetches(at_s: float, duration_s: float, follower: int, leader: int) -> Values:
-    """A follower cannot fetch from a leader. All else between the two goes on."""
+    """Stop a follower's fetches from a leader. All else between the two passes."""
     return fault(at_s, duration_s, "partition", f"link:{follower}->{leader}", side="replication")
 
 

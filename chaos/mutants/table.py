@@ -51,7 +51,7 @@ def results_table(found: Sequence[Hunted], before: str = "", *, which: str = OWN
 
 
 def _row(mutant: Mutant, told: dict[str, Sequence[str]], before: Sequence[str]) -> Sequence[str]:
-    """A mutant's row, with what `told` has for some of its hunts and what `before` has for the others."""
+    """Return a mutant's row, with what `told` has for some of its hunts and what `before` has for the others."""
     row = [mutant.id, mutant.name, ", ".join(mutant.anomalies) or "nothing that clients see"]
     for which, columns in COLUMNS.items():
         kept = before[len(row) : len(row) + len(columns)]
@@ -76,7 +76,7 @@ def write_docs(page: Path, found: Sequence[Hunted], which: str = OWN) -> None:
 
 
 def replaced(text: str, begin: str, end: str, table: str) -> str:
-    """The text with a table between two marks, each of which stands on a line of its own."""
+    """Return the text with a table between two marks, each on a line of its own."""
     before, _, rest = text.partition(begin)
     _, _, after = rest.partition(end)
     return f"{before}{begin}\n{table}{end}{after}"

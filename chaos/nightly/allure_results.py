@@ -1,7 +1,7 @@
-"""A run as Allure tells it, through allure-pytest: phases at their own times, faults with evidence, attachments.
+"""Reports a run to Allure, through allure-pytest: phases at their own times, faults with evidence, attachments.
 
-allure-pytest takes the time of a step from the clock. A run is over when its item is told, so steps are given to its
-reporter with the times that they had.
+allure-pytest takes the time of a step from the clock. A run is over when its item is reported, so steps are given to
+its reporter with the times that they had.
 """
 
 from __future__ import annotations

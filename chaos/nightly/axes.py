@@ -1,7 +1,7 @@
-"""The axes of a matrix: what each may be, the flags that it gives a run, and what a run has where nobody names it.
+"""Defines the axes of a matrix: the values of each, the flags that a value gives a run, and the default.
 
-A cell is a configuration: axis -> value, all as words. It holds every axis that means something to its runs, those that
-nobody named too, so that the same configuration is the same cell in each night. Pure.
+A cell is a configuration: axis -> value, all as words. It holds every axis that affects its runs, also those that are
+not named, so that the same configuration is the same cell in each night. Pure.
 """
 
 from __future__ import annotations

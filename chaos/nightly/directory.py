@@ -195,7 +195,9 @@ def _began(folder: Path) -> tuple[str, str]:
 
 
 def thin(run: Path, *, found: bool = False) -> None:
-    """Remove what nobody reads of a valid run. found: it has findings, all of them permitted, which have stories."""
+    """Remove the files of a valid run that are not read again. found: it has findings, all of them permitted, which
+    have stories.
+    """
     goes = [run / name for name in GOES]
     if found and (run / "nodes").is_dir():
         goes = [each for each in goes if each.name != "nodes"]

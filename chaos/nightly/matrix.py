@@ -251,7 +251,7 @@ def _texts(given: Any, *, apart: bool = True) -> tuple[str, ...]:
 
 
 def _sound(axes: Any) -> dict[str, tuple[Any, ...]]:
-    """Axes with those of their values that may be values. Those that have no others stay away: that is told already."""
+    """Return the axes with their valid values. Axes without any are left out: that is reported already."""
     told = axes.items() if isinstance(axes, dict) else ()
     kept = {axis: tuple(each for each in _values(given) if isinstance(each, str | bool | int)) for axis, given in told}
     return {axis: values for axis, values in kept.items() if values or axis not in AXES}

@@ -179,7 +179,7 @@ class NightPlugin:
                 self._player.stop_for(error)  # the next item's setup ends the session
 
     def pytest_internalerror(self, excinfo: pytest.ExceptionInfo[BaseException]) -> bool:
-        """A plugin that writes met a full disk: that is told in a sentence, not as a failure of pytest."""
+        """Report a full disk, which another plugin met while writing, in a sentence and not as a failure of pytest."""
         if not isinstance(excinfo.value, OSError) or not is_full(excinfo.value):
             return False
         self._player.stop_for(excinfo.value)

@@ -123,10 +123,10 @@ def write(directory: NightDirectory, opened: Opened) -> None:
 
 
 def planned_by(directory: NightDirectory) -> tuple[Matrix, bool]:
-    """(The matrix of a night that goes on, whether its file is gone and is to be written again.)
+    """Return the matrix of a night that is resumed, and whether its file is gone and must be written again.
 
-    Refused if the file is not the matrix that the night was planned by: whoever changed it wants other runs, or other
-    expectations, than those that have ended. MatrixError.
+    Refused if the file is not the matrix that the night was planned by: it asks for other runs, or other expectations,
+    than those that have ended. MatrixError.
     """
     stored = directory.planned()[0].get("matrix")
     if not isinstance(stored, dict):  # an early version planned it, and has the file only
@@ -183,7 +183,8 @@ def note_resumption(directory: NightDirectory, missing: Matrix | None) -> list[s
 
 
 def note_commit(directory: NightDirectory) -> str:
-    """That a night which goes on is of another commit now, for its report; in words, empty where it is not."""
+    """Record for the report that a resumed night is of another commit now. Returns that in words, or "" if it is not.
+    """
     told, _ = directory.planned()
     now, commits = commit(), [str(told.get("commit") or ""), *map(str, told.get("commits_since", ()))]
     if now == commits[-1]:

@@ -53,7 +53,7 @@ def of_scene(
 
 
 def coordinators_that_go(rng: Random, groups: Sequence[str], table: Mapping[str, Any]) -> Scene:
-    """The coordinator is killed, or stands still, in a rebalance."""
+    """Kill or pause the coordinator in a rebalance."""
     staged, at_s = SceneBuilder(), 2.0
     for _ in range(2):
         group, down_s = rng.choice(groups), rng.uniform(2, 3)
@@ -92,7 +92,9 @@ def late_joins(rng: Random, groups: Sequence[str], table: Mapping[str, Any]) -> 
 
 
 def expired_offsets(rng: Random, groups: Sequence[str], table: Mapping[str, Any]) -> Scene:
-    """Nobody is there for longer than offsets are kept; then the coordinator goes, and members come again."""
+    """Leave groups without members for longer than offsets are kept; then the coordinator fails, and members come
+    again.
+    """
     staged, away_s = SceneBuilder(), rng.randint(68, 72)
     for group in groups:
         if rng.random() < 0.7:

@@ -1,7 +1,7 @@
 """Changes faults that were drawn independently so that each can land: a fault that hits nothing proves nothing. Pure.
 
 The faults overlap as often as the draws say. They only avoid three targets: a node that another fault holds down, an
-fsync where no node syncs, and a request that nobody sends.
+fsync where no node syncs, and a request that is never sent.
 """
 
 from __future__ import annotations

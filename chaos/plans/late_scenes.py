@@ -37,8 +37,8 @@ def late_markers(rng: Random) -> Scene:
 
 
 def late_records(rng: Random) -> Scene:
-    """A record comes after its client has given it up and has aborted its transaction (KAFKA-14402). Transactions are
-    few and partitions many: nobody has written there since, which would fence the record.
+    """Let a record arrive after its client has given it up and has aborted its transaction (KAFKA-14402). Transactions
+    are few and partitions many: a later write to the partition would fence the record.
     """
     faults = Faults()
     for number in range(4):

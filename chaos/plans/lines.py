@@ -30,7 +30,7 @@ def in_order(told: Iterable[str]) -> list[str]:
 
 
 def _line_of(text: str, wrong: str) -> int:
-    """0: nobody knows."""
+    """Return the number of the line; 0 if it is unknown."""
     if fault := _FAULT.match(wrong):
         inside = [(number, where) for number, where in _places(text) if where[:2] == ("faults", fault[1])]
         lines = text.splitlines()

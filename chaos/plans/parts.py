@@ -96,7 +96,7 @@ HOLDS = 2
 
 
 class FaultPlan(StrictModel):
-    """One fault as it stands in a file."""
+    """Holds one fault as a file has it."""
 
     at_s: float = Field(ge=0)
     duration_s: float = Field(gt=0)
@@ -124,7 +124,7 @@ def _operations(name: str) -> TypeAdapter[Any]:
 
 
 def _read(name: str, operation: Any) -> Any:
-    """One operation of a workload, or what stands in its place."""
+    """Read one operation of a workload, or what a file has in its place."""
     try:
         return _operations(name).validate_python((operation,))[0]
     except ValidationError:

@@ -217,7 +217,7 @@ def _beside_settings(table: Any, places: list[tuple[int | str, ...]]) -> list[st
 
 
 def _where(loc: tuple[int | str, ...]) -> list[str]:
-    """The path of a setting, as it stands in the plan: without the name of the model that checked it."""
+    """Return the path of a setting as the plan has it: without the name of the model that checked it."""
     named = [str(part) for part in loc]
     return [named[0], *named[2:]] if named[:1] == ["workload"] and named[1:2] and named[1] in SCENARIOS else named
 

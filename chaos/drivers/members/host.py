@@ -34,7 +34,7 @@ class LibraryMember(Grouped):
         flush: Callable[[], None],
         say: Callable[[list[Any]], None] | None = None,
     ) -> None:
-        """say: tells the process something; None: nobody else does."""
+        """say: sends the process a message. None: this object sends its own."""
         self._say = say or self._tell_it
         self._process, self._hearing, self._flush = process, hearing, flush
         self._limit_s = LEAST_S + limit_s

@@ -1,8 +1,8 @@
-"""A driver's process that is a member of a group: it polls and commits when it is told to, and tells all that its
-library's callbacks tell it.
+"""Drives a member of a group in a driver's process: polls and commits on request, and reports all callbacks of its
+library.
 
 A callback that gives partitions up asks first what is to be committed, so that the harness has that on file before
-anything of it leaves. What a poll brought is told before a callback is: then nothing is read of what was given up.
+anything of it leaves. What a poll brought is reported before a callback is: then nothing is read of what was given up.
 """
 
 from __future__ import annotations
@@ -152,7 +152,7 @@ class MemberWorker(RebalanceListener):
             self._began_ns, self._from = time.monotonic_ns(), dict(self._at)
 
     def rewind(self) -> None:
-        """Go back to where the group stands: the next poll asks for that."""
+        """Go back to the group's committed offsets: the next poll asks for them."""
         with self._turn:
             self.grouped.hold(list(self._at))
             self._missing |= dict.fromkeys(self._at, time.monotonic_ns())

@@ -1,6 +1,6 @@
-"""aiokafka as a member of a classic group. Its callbacks come in its event loop, beside polls and commits.
+"""Drives aiokafka as a member of a classic group. Its callbacks come in its event loop, beside polls and commits.
 
-It has no callback for what is lost, and none before it closes: the one is told by its generation, the other is done
+It has no callback for lost partitions, and none before it closes. The generation shows the former; the latter is called
 here.
 """
 
@@ -80,7 +80,7 @@ class _AiokafkaMember(ConsumerRebalanceListener, MemberAdapter):  # type: ignore
         self._hearing.joined(_places(assigned), _places(assigned))
 
     async def on_partitions_revoked(self, revoked: Collection[TopicPartition]) -> None:
-        """It gives everything up. Who is of no generation by then has lost it: a commit would be nobody's."""
+        """Give everything up. A member without a generation has lost its partitions already, and commits nothing."""
         places, kept = _places(revoked), None
         if self.who().generation < 0:
             self._hearing.lost(places)
@@ -177,7 +177,9 @@ class _AiokafkaMember(ConsumerRebalanceListener, MemberAdapter):  # type: ignore
         return self._io.run(self._commit(offsets), COMMIT_S + ASK_S)
 
     async def _commit(self, offsets: Mapping[Place, int]) -> CommitResult:
-        """It retries by itself: of an error that a broker gave nobody knows whether it answered the first request."""
+        """Commit. The library retries by itself: if a broker answers with an error, an earlier request may have
+        succeeded.
+        """
         wanted = {TopicPartition(*place): position for place, position in offsets.items()}
         try:
             await asyncio.wait_for(self._consumer.commit(wanted), COMMIT_S)

@@ -69,7 +69,7 @@ class _KafkaPythonMember(AsyncConsumerRebalanceListener, MemberAdapter):  # type
     # ------------------------------------------------------------------------------------------------- callbacks
 
     async def on_partitions_assigned(self, assigned: Collection[TopicPartition]) -> None:
-        """Nothing is read before its position is known. Eager members are told of all that they have."""
+        """Read nothing before its position is known. Eager members get all that they have."""
         if assigned:
             self._consumer.pause(*assigned)
         self._hearing.joined(_places(assigned), _places(self._consumer.assignment()))
@@ -159,7 +159,7 @@ class _KafkaPythonMember(AsyncConsumerRebalanceListener, MemberAdapter):  # type
 
 
 def _weighed(error: KafkaError) -> CommitResult:
-    """It retries by itself: of an error that a broker gave nobody knows whether it answered the first request."""
+    """Return what the error means. The library retries by itself: an earlier request may have succeeded."""
     return CommitResult(FAIL if isinstance(error, IllegalStateError) else INFO, type(error).__name__)
 
 

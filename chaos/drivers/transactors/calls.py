@@ -55,7 +55,9 @@ class Calls:
         self._out.tell()
 
     def _outcome(self, which: str) -> ErrorMeaning | None:
-        """None where it succeeded. In doubt is what was in doubt once, whatever a later attempt was told."""
+        """Return None if the call succeeded, else its error. A call that was in doubt once stays in doubt, whatever a
+        later attempt returns.
+        """
         deadline, doubt = time.monotonic() + self._limit_s, False
         while True:
             error = self._attempt(which, min(SLICE_S, max(0.0, deadline - time.monotonic())), deadline)

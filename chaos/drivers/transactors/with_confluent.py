@@ -51,7 +51,9 @@ IDENTITY_S = 1.0
 
 
 class _LibrdkafkaTransactor(LibrdkafkaSender, TransactionalAdapter):
-    """After an abort it raises its epoch where a record's fate is open (KIP-360), so it goes on."""
+    """Drives a transactional producer. After an abort librdkafka raises its epoch if a record's fate is open (KIP-360),
+    so it can be used further.
+    """
 
     def __init__(self, order: ClientOrder, answer: Answer) -> None:
         self.offsets: tuple[Mapping[Place, int], Any] = ({}, None)

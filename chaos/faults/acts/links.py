@@ -139,8 +139,8 @@ def frames(params: Mapping[str, Any]) -> Frames:
 
 
 async def count(context: FaultContext, p: FaultExecution, links: Sequence[Link], fault: LinkFault) -> None:
-    """Play a fault whose evidence is the number of its strikes. One that has met nothing by its end stays once more as
-    long, but at most `LONGER_S`: now and then nobody asks for a while.
+    """Play a fault whose evidence is the number of its strikes. If it has met nothing by its end, it is extended by its
+    own length, at most `LONGER_S`: now and then no request is sent for a while.
     """
     name = f"fault-{p.fault.id}"
     if not links:
@@ -211,7 +211,7 @@ async def reset_connections(context: FaultContext, p: FaultExecution) -> None:
 async def _watched(
     context: FaultContext, links: Sequence[Link], patience_s: float
 ) -> AsyncIterator[tuple[set[Link], dict[Link, Probe]]]:
-    """While the block runs, one connection stands open over each link that answers in time. Yields the set of those
+    """Keep one connection open over each link that answers in time, while the block runs. Yields the set of those
     links, and a mapping that says, after the block, how each connection ended.
     """
     opened: set[Link] = set()

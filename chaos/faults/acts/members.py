@@ -41,7 +41,7 @@ def name_of(context: FaultContext, handle: Handle) -> str:
 
 
 async def members_of(context: FaultContext, group: str) -> frozenset[str] | None:
-    """Ids of the members that the group's coordinator knows; None: nobody answers that just now."""
+    """Return the ids of the members that the group's coordinator knows. None: no coordinator answers just now."""
     with trio.move_on_after(ASKED_WITHIN_S):
         try:
             return await admin.group_members(context.cluster.client, group)
@@ -57,8 +57,8 @@ async def listed(context: FaultContext, group: str, member_id: str) -> bool | No
 
 
 async def settled(context: FaultContext, handle: Handle, *, at_work: bool = False) -> InGroup:
-    """As whom the client is a member, once its coordinator agrees. at_work: and once it has begun a poll since it was
-    asked about, so that it does not stand still. Raises Unresolved if that takes too long.
+    """Return the client's member id, once its coordinator agrees. at_work: and once it has begun a poll since, which
+    shows that it is not stopped. Raises Unresolved if that takes too long.
     """
     with context.within(MEMBER_WITHIN_S):
         while True:

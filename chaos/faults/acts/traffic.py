@@ -1,7 +1,7 @@
-"""Cuts that only some requests feel: those of replication, or those to controllers. All else passes on the same links.
+"""Cuts one kind of request: those of replication, or those to controllers. All else passes on the same links.
 
 The proof has two sides. A request of this traffic gets no answer while the cut is on, and gets one before and after.
-And a request of neither traffic gets its answer meanwhile: else the whole link was cut, and nothing was told apart.
+And a request of neither traffic gets its answer meanwhile: else the whole link was cut.
 """
 
 from __future__ import annotations

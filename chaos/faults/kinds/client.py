@@ -1,4 +1,4 @@
-"""`client`: one of the workload's clients crashes without a close, or stands still. The harness does both."""
+"""`client`: one of the workload's clients crashes without a close, or is paused. The harness does both."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ async def _stand_still(context: FaultContext, p: FaultExecution, handle: Handle)
 
 
 def aimed(rng: Random, params: Params) -> str:
-    """Producers may crash. Both producers and readers may stand still."""
+    """Crash producers only. Both producers and readers may be paused."""
     return "producer" if params["how"] == "crash" else rng.choice(("producer", "reader"))
 
 

@@ -87,7 +87,9 @@ def varied(rng: Random, params: Params, nodes: int) -> dict[str, Any]:
 
 
 def more_traits(params: Params) -> frozenset[Trait]:
-    """Some shapes leave nobody with a majority; some sides need relays that know requests."""
+    """Return the traits of shapes that leave no broker with a majority, and of sides that need relays that know
+    requests.
+    """
     of_shape = frozenset(() if params.get("shape") in OF_ITS_TARGET else {Trait.EITHER_END})
     return of_shape | {Trait.NEEDS_FRAMES} if params.get("side") in TRAFFIC else of_shape
 

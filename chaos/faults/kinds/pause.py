@@ -1,4 +1,4 @@
-"""`pause`: a process stands still, as in a long garbage collection, and then continues."""
+"""`pause`: a process is stopped, as in a long garbage collection, and then continues."""
 
 from __future__ import annotations
 

@@ -131,7 +131,7 @@ def check(params: Params) -> str:
 
 
 def refuse(params: Params, setting: PlanTraits) -> str:
-    """Requests that nobody sends, and traffic that nobody can tell apart."""
+    """Refuse requests that are never sent, and traffic that cannot be told apart."""
     api, in_groups = params["api"], ("AddOffsetsToTxn", "TxnOffsetCommit")
     if api in ("EndTxn", *OF_TRANSACTIONS, *in_groups) and not setting.transactional:
         return f"api = {api!r}: the workload has no transactional producers"
@@ -203,9 +203,9 @@ def likely(seed: int, fault: Fault, in_flight: int) -> Params:
 
 
 def retarget(fault: Fault, site: FaultPlacement) -> Fault:
-    """Requests that somebody sends. Clients ask for metadata when leaders go; the only broker has no peers; nobody is
-    answered with acks=0; and who leads changes, or is not known yet, while another fault holds a node: then few are
-    sent, because producers wait. A heartbeat that waits for the next controller is one of few as well.
+    """Choose an API that will see traffic. Clients send no Metadata unless a leader changes; one broker has no peers;
+    acks=0 has no Produce responses. While another fault holds a node, leaders change or are not known, and producers
+    wait: then few requests are sent. A heartbeat that waits for the next controller is one of few as well.
     """
     params, target, api, ground = dict(fault.params), fault.target, fault.params["api"], site.ground
     last_s, moving = fault.at_s + fault.duration_s - ASKS_S, HOLDING | {Trait.MOVES_LEADERS}

@@ -1,5 +1,5 @@
-"""`zombie`: a producer stands still inside a transaction while another process takes over its id, and then
-goes on writing. The harness does it.
+"""`zombie`: a producer is stopped inside a transaction while another process takes over its id, and then writes on. The
+harness does it.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ OVER_WITHIN_S = 15.0
 
 
 async def play(context: FaultContext, p: FaultExecution) -> None:
-    """Have the next process of the producer stand still beside its successor, and wake it at the end."""
+    """Stop the next process of the producer beside its successor, and wake it at the end."""
     from squall.chaos.faults.acts.clients import handle_of
 
     handle, me = handle_of(context, p), p.fault.id
@@ -57,7 +57,9 @@ def _seen(haunt: Haunt) -> dict[str, object]:
 
 
 def refuse(params: Params, setting: PlanTraits) -> str:
-    """Only transactional ids are taken over, and only who has something to write stands still inside a transaction."""
+    """Refuse producers without transactions: only transactional ids are taken over, and only a producer with records to
+    write can be stopped inside a transaction.
+    """
     if setting.zombies:
         return ""
     if setting.transactional:
