@@ -15,7 +15,7 @@ from itertools import count
 from pathlib import Path
 
 from bench.client import first_ack, latency, throughput
-from bench.clusters import Cluster, Kafka, Prototype, Squall, is_prototype
+from bench.clusters import Kafka, MeasuredCluster, Prototype, Squall, is_prototype
 from bench.failover import KINDS, failover
 from bench.launch import Traced
 from bench.launch import measure as measure_launch
@@ -36,15 +36,15 @@ class Side:
     """A checkout, a prototype or Apache Kafka. `root`: the files of a checkout; None where there are none."""
 
     name: str
-    make: Callable[[Path], Cluster]
+    make: Callable[[Path], MeasuredCluster]
     folder: Path
     root: Path | None = None
     warmup_s: float = 0.0
     """Of load, before its cluster is measured: a JVM is slow when it is new."""
-    _standing: Cluster | None = None
+    _standing: MeasuredCluster | None = None
     _numbers: Iterator[int] = field(default_factory=count)
 
-    def cluster(self) -> Cluster:
+    def cluster(self) -> MeasuredCluster:
         """The one that stands as long as loads are measured; started when it is first asked for."""
         if self._standing is None:
             self._standing = self._launched()
@@ -58,7 +58,7 @@ class Side:
             standing.stop()
 
     @contextmanager
-    def fresh(self) -> Iterator[Cluster]:
+    def fresh(self) -> Iterator[MeasuredCluster]:
         """A cluster that was launched just now."""
         cluster = self._launched()
         try:
@@ -66,7 +66,7 @@ class Side:
         finally:
             cluster.stop()
 
-    def _launched(self) -> Cluster:
+    def _launched(self) -> MeasuredCluster:
         cluster = self.make(self.place())
         cluster.start()
         return cluster

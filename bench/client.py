@@ -34,7 +34,7 @@ class Throughput:
 
 
 @dataclass(frozen=True, slots=True)
-class Latency:
+class AckLatency:
     """Acknowledgement latency at a fixed rate, open loop (from when a record was due), ms; cores the brokers used."""
 
     p50_ms: float
@@ -152,7 +152,7 @@ def _serve_reports(producer: Producer, over: threading.Event) -> None:
         producer.poll(0.1)
 
 
-def latency(cluster: Any, rate: int, seconds: float, size: int = 1024, linger_ms: int = LINGER_MS) -> Latency:
+def latency(cluster: Any, rate: int, seconds: float, size: int = 1024, linger_ms: int = LINGER_MS) -> AckLatency:
     """Open loop at `rate` records/s, idempotent; the first second is not counted.
 
     Delivery reports are waited for by a thread of their own: it sleeps until there is one, and the sender until the
@@ -197,4 +197,4 @@ def latency(cluster: Any, rate: int, seconds: float, size: int = 1024, linger_ms
     if failed:
         raise RuntimeError(f"{len(failed)} records failed, the first: {failed[0]}")
     cuts = statistics.quantiles(took, n=1000)
-    return Latency(cuts[499] * 1e3, cuts[989] * 1e3, cuts[998] * 1e3, cores)
+    return AckLatency(cuts[499] * 1e3, cuts[989] * 1e3, cuts[998] * 1e3, cores)

@@ -26,7 +26,7 @@ PATIENCE_S = 30.0
 _CLUSTER_ID = "AAAAAAAAAAAAAAAAAAAAAQ"
 
 
-class Cluster:
+class MeasuredCluster:
     """Nodes as processes, three if nothing else is said."""
 
     name = ""
@@ -127,7 +127,7 @@ class Cluster:
         return found
 
 
-class Squall(Cluster):
+class Squall(MeasuredCluster):
     """Ours, of this checkout, or of the one at `root`."""
 
     name = "squall"
@@ -168,7 +168,7 @@ class Squall(Cluster):
         return [sys.executable, "-P", "-m", module, "--config", str(config)]
 
 
-class Kafka(Cluster):
+class Kafka(MeasuredCluster):
     """Apache Kafka, KRaft, three combined nodes, from KAFKA_HOME or by Maven."""
 
     name = "kafka"
@@ -228,7 +228,7 @@ def is_prototype(files: Path) -> bool:
     return (files / PROGRAM).is_file() and not (files / "broker").is_dir()
 
 
-class Prototype(Cluster):
+class Prototype(MeasuredCluster):
     """Three nodes of a prototype of the data path, from a directory."""
 
     name = "prototype"
@@ -277,6 +277,6 @@ def _row_of_ports(count: int) -> int:
     raise Refused(f"there are no {count} free ports in a row")
 
 
-def new_cluster(name: str, folder: Path) -> Cluster:
+def new_cluster(name: str, folder: Path) -> MeasuredCluster:
     """A cluster of that name, not started. Refused where it cannot be had; the message says how to get it."""
     return Squall(folder) if name == "squall" else Kafka(folder)

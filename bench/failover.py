@@ -19,8 +19,8 @@ import trio
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from bench.client import new_producer
-from bench.clusters import NODES, Cluster
-from bench.observer import Observer
+from bench.clusters import NODES, MeasuredCluster
+from bench.observer import FailoverObserver
 from squall.broker.protocol.errors import MalformedFrame
 from squall.broker.real_env import RealEnv
 from squall.workloads.client import admin
@@ -33,7 +33,7 @@ KINDS = {False: "failover of leader", True: "failover of leader and controller"}
 ELECTED = "s to another leader"
 
 
-def failover(cluster: Cluster, *, controller: bool) -> Mapping[str, float]:
+def failover(cluster: MeasuredCluster, *, controller: bool) -> Mapping[str, float]:
     """`kill -9` of a leader under 500 records/s: seconds from the kill to each step, and how many records failed.
 
     `controller`: whether that leader is to be the active controller too. On return the node is back and in sync.
@@ -45,7 +45,7 @@ def failover(cluster: Cluster, *, controller: bool) -> Mapping[str, float]:
     _led_by(cluster, topic, victim)
     brokers = {node: ("127.0.0.1", port) for node, port in cluster.ports.items()}
     survivors = [address for node, address in brokers.items() if node != victim]
-    observer = Observer(list(brokers.values()), survivors, topic, victim)
+    observer = FailoverObserver(list(brokers.values()), survivors, topic, victim)
     observer.start()
     try:
         if not observer.ready.wait(PATIENCE_S):
@@ -58,7 +58,9 @@ def failover(cluster: Cluster, *, controller: bool) -> Mapping[str, float]:
     return steps(killed, observer, acks, failed, controller=controller)
 
 
-def _load(cluster: Cluster, topic: str, victim: int, observer: Observer) -> tuple[float, list[float], int]:
+def _load(
+    cluster: MeasuredCluster, topic: str, victim: int, observer: FailoverObserver
+) -> tuple[float, list[float], int]:
     """Return when it was killed, and librdkafka's acknowledgements and failures, until both clients write again."""
     acks: list[float] = []
     failed: list[Any] = []
@@ -85,7 +87,7 @@ def _load(cluster: Cluster, topic: str, victim: int, observer: Observer) -> tupl
 
 
 def steps(
-    killed: float, observer: Observer, acks: Sequence[float], failed: int, *, controller: bool
+    killed: float, observer: FailoverObserver, acks: Sequence[float], failed: int, *, controller: bool
 ) -> Mapping[str, float]:
     """The figures of one failover."""
     seen = {step: at - killed for step, at in observer.steps.items()}
@@ -107,7 +109,7 @@ def steps(
     return {**found, "records failed": failed + observer.failed}
 
 
-def active_controller(cluster: Cluster) -> int:
+def active_controller(cluster: MeasuredCluster) -> int:
     """The node that leads the metadata quorum. Metadata tells clients of Kafka about any broker instead (KIP-590)."""
 
     async def ask() -> int:
@@ -130,7 +132,7 @@ def active_controller(cluster: Cluster) -> int:
     return trio.run(ask)
 
 
-def _led_by(cluster: Cluster, topic: str, leader: int) -> None:
+def _led_by(cluster: MeasuredCluster, topic: str, leader: int) -> None:
     """Create a topic of one partition, and wait until the node that is to lead it does."""
     replicas = [leader, *(node for node in NODES if node != leader)]
     asked = AdminClient({"bootstrap.servers": cluster.bootstrap, "log_level": 0})
@@ -138,11 +140,11 @@ def _led_by(cluster: Cluster, topic: str, leader: int) -> None:
     _wait(cluster, topic, lambda partition: partition.leader == leader)
 
 
-def _wait_in_sync(cluster: Cluster, topic: str) -> None:
+def _wait_in_sync(cluster: MeasuredCluster, topic: str) -> None:
     _wait(cluster, topic, lambda partition: len(partition.isrs) == len(NODES))
 
 
-def _wait(cluster: Cluster, topic: str, holds: Callable[[Any], bool]) -> None:
+def _wait(cluster: MeasuredCluster, topic: str, holds: Callable[[Any], bool]) -> None:
     asked = AdminClient({"bootstrap.servers": cluster.bootstrap, "log_level": 0})
     deadline = time.monotonic() + PATIENCE_S
     seen = "is not known"

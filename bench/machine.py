@@ -18,7 +18,7 @@ TICKS = os.sysconf("SC_CLK_TCK")
 
 
 @dataclass(frozen=True, slots=True)
-class Process:
+class ProcessUsage:
     """A line of /proc: its parent, its name, and the CPU seconds that it has used."""
 
     parent: int
@@ -35,7 +35,7 @@ class Snapshot:
     at_s: float
     busy_s: float
     own_s: float
-    processes: Mapping[int, Process]
+    processes: Mapping[int, ProcessUsage]
 
 
 def snapshot() -> Snapshot:
@@ -48,7 +48,7 @@ def snapshot() -> Snapshot:
             continue  # it has ended
         fields = rest.split()
         used = (int(fields[11]) + int(fields[12])) / TICKS
-        found[int(path.parent.name)] = Process(int(fields[1]), head.partition("(")[2], used)
+        found[int(path.parent.name)] = ProcessUsage(int(fields[1]), head.partition("(")[2], used)
     user, nice, system, _, _, *interrupts = map(int, Path("/proc/stat").read_text().splitlines()[0].split()[1:8])
     own = sum(each.ru_utime + each.ru_stime for each in map(getrusage, (RUSAGE_SELF, RUSAGE_CHILDREN)))
     return Snapshot(time.monotonic(), (user + nice + system + sum(interrupts)) / TICKS, own, found)
@@ -69,7 +69,7 @@ def others(before: Snapshot, after: Snapshot, own: int) -> list[tuple[str, float
     return sorted(used.items(), key=lambda item: -item[1])
 
 
-def _descends(pid: int, ancestor: int, processes: Mapping[int, Process]) -> bool:
+def _descends(pid: int, ancestor: int, processes: Mapping[int, ProcessUsage]) -> bool:
     while pid and pid != ancestor:
         process = processes.get(pid)
         pid = process.parent if process is not None else 0

@@ -30,7 +30,7 @@ EVERY_S = 0.01
 """Between two records of our client."""
 
 
-class Observer(threading.Thread):
+class FailoverObserver(threading.Thread):
     """Looks from `start` to `finish`. Times are `time.monotonic()`; those of steps that did not come are missing."""
 
     def __init__(self, brokers: Sequence[Address], survivors: Sequence[Address], topic: str, victim: int) -> None:

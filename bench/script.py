@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping
 from functools import partial
 
 from bench.client import LINGER_MS, first_ack, latency, throughput
-from bench.clusters import Cluster
+from bench.clusters import MeasuredCluster
 from bench.failover import KINDS, failover
 from bench.groups import commits, reading, rebalance
 from bench.rates import Rate
@@ -35,7 +35,7 @@ NEEDED = "launch"
 Figures = Mapping[str, float]
 
 
-def script(cluster: Cluster, arguments: argparse.Namespace, *, failovers: bool) -> list[Step]:
+def script(cluster: MeasuredCluster, arguments: argparse.Namespace, *, failovers: bool) -> list[Step]:
     """The steps of a round of a cluster that is being launched: those that are needed, and what was asked for."""
     steps = [Step(NEEDED, partial(_launch, cluster), needed=True), Step("memory at rest", partial(_at_rest, cluster))]
     if cluster.name == "kafka" and arguments.warmup:
@@ -65,16 +65,16 @@ def script(cluster: Cluster, arguments: argparse.Namespace, *, failovers: bool) 
     return asked
 
 
-def _launch(cluster: Cluster) -> Figures:
+def _launch(cluster: MeasuredCluster) -> Figures:
     return {"launch to first ack, s": first_ack(cluster.bootstrap, cluster.launched_at)}
 
 
-def _at_rest(cluster: Cluster) -> Figures:
+def _at_rest(cluster: MeasuredCluster) -> Figures:
     time.sleep(REST_S)
     return {"memory at rest, MB a broker": max(cluster.rss_mb())}
 
 
-def _warm_up(cluster: Cluster, seconds: float) -> Figures:
+def _warm_up(cluster: MeasuredCluster, seconds: float) -> Figures:
     say(f"  {cluster.name:>7} warm-up of {seconds:g} s")
     for size, idempotent in WARM_UP:
         throughput(cluster, size, idempotent=idempotent, seconds=seconds / len(WARM_UP))
@@ -83,7 +83,7 @@ def _warm_up(cluster: Cluster, seconds: float) -> Figures:
 
 
 def _load(
-    cluster: Cluster, arguments: argparse.Namespace, size: int, idempotent: bool, in_c: bool, when: str = ""
+    cluster: MeasuredCluster, arguments: argparse.Namespace, size: int, idempotent: bool, in_c: bool, when: str = ""
 ) -> Step:
     kind = f"{size} B, {'idempotent' if idempotent else 'not idempotent'}{', in C' if in_c else ''}{when}"
 
@@ -98,7 +98,7 @@ def _load(
     return Step(kind, take)
 
 
-def _rate(cluster: Cluster, arguments: argparse.Namespace, rate: int, linger_ms: int) -> Step:
+def _rate(cluster: MeasuredCluster, arguments: argparse.Namespace, rate: int, linger_ms: int) -> Step:
     kind = f"ack at {rate}/s" + ("" if linger_ms == LINGER_MS else f", linger {linger_ms}")
 
     def take() -> Figures:
@@ -114,13 +114,17 @@ def _rate(cluster: Cluster, arguments: argparse.Namespace, rate: int, linger_ms:
 
 
 def _turns(
-    cluster: Cluster, seconds: float, kind: str, measure: Callable[[Cluster, int, float], Rate], workers: int
+    cluster: MeasuredCluster,
+    seconds: float,
+    kind: str,
+    measure: Callable[[MeasuredCluster, int, float], Rate],
+    workers: int,
 ) -> Step:
     kind = f"{kind}{'s' if workers > 1 else ''}"
     return Step(kind, lambda: measure(cluster, workers, seconds).figures(kind))
 
 
-def _rebalance(cluster: Cluster, members: int, protocol: str) -> Step:
+def _rebalance(cluster: MeasuredCluster, members: int, protocol: str) -> Step:
     kind = f"groups, {protocol}, {members} members"
 
     def take() -> Figures:
@@ -130,7 +134,7 @@ def _rebalance(cluster: Cluster, members: int, protocol: str) -> Step:
     return Step(kind, take)
 
 
-def _reading(cluster: Cluster) -> Step:
+def _reading(cluster: MeasuredCluster) -> Step:
     kind = f"groups, {READERS} members read"
 
     def take() -> Figures:
@@ -144,5 +148,5 @@ def _reading(cluster: Cluster) -> Step:
     return Step(kind, take)
 
 
-def _failover(cluster: Cluster, controller: bool, kind: str) -> Figures:
+def _failover(cluster: MeasuredCluster, controller: bool, kind: str) -> Figures:
     return {f"{kind}, {figure}": value for figure, value in failover(cluster, controller=controller).items()}

@@ -15,7 +15,7 @@ from typing import Any, Protocol
 
 from squall.checkers import fault_classes, nemesis_log
 from squall.checkers.history import seal
-from squall.checkers.history.tables import PRODUCER, Partition, PlayedFault, Problem, Process
+from squall.checkers.history.tables import PRODUCER, ClientProcess, HistoryProblem, ObservedPartition, PlayedFault
 from squall.checkers.history.values import AFTER_HEALING
 from squall.checkers.metrics import ISOLATIONS
 from squall.checkers.plan_facts import PlanFacts
@@ -41,15 +41,15 @@ class RecordedHistory(Protocol):
         """As in `History`."""
 
     @property
-    def partitions(self) -> Sequence[Partition]:
+    def partitions(self) -> Sequence[ObservedPartition]:
         """As in `History`."""
 
     @property
-    def processes(self) -> Sequence[Process]:
+    def processes(self) -> Sequence[ClientProcess]:
         """As in `History`."""
 
     @property
-    def problem(self) -> Problem | None:
+    def problem(self) -> HistoryProblem | None:
         """As in `History`."""
 
 
@@ -103,7 +103,7 @@ def _other_partitions(history: RecordedHistory, told: Mapping[str, Any]) -> Iter
 
 
 def _not_as_planned(
-    partitions: Sequence[Partition], plan: PlanFacts | None, faults: Sequence[PlayedFault]
+    partitions: Sequence[ObservedPartition], plan: PlanFacts | None, faults: Sequence[PlayedFault]
 ) -> Iterator[str]:
     """A partition is as its topic's settings in the plan say, and came late only if a fault added it."""
     adds = any(each.asked >= 0 and each.params.get("how") in ADDING for each in faults)
@@ -116,7 +116,9 @@ def _not_as_planned(
             yield f"{seal.FILE}: {each.name} came while the load ran, and {nemesis_log.FILE} has 0 faults that add one"
 
 
-def _other_settings(each: Partition, plan: PlanFacts, faults: Sequence[PlayedFault]) -> Iterator[tuple[str, str, str]]:
+def _other_settings(
+    each: ObservedPartition, plan: PlanFacts, faults: Sequence[PlayedFault]
+) -> Iterator[tuple[str, str, str]]:
     """Yield (name, as brokers said, as planned) of what a topic was made with, and has not. Faults may alter topics."""
     if each.min_isr < 0 or each.added or any(fault.action == ALTERING for fault in faults):
         return
@@ -162,7 +164,7 @@ def _unwritten(history: RecordedHistory, metrics: Mapping[str, Any], *, named: b
             yield f"{said}0 of them to {each.name}"
 
 
-def _is_final(process: Process | None, told: Mapping[str, Any]) -> bool:
+def _is_final(process: ClientProcess | None, told: Mapping[str, Any]) -> bool:
     if process is None or process.role != "final":
         return False
     return (process.round, process.isolation) == (

@@ -22,9 +22,9 @@ from squall.checkers.anomalies.registry import find_all
 from squall.checkers.engines import REFERENCE
 from squall.checkers.findings import SCHEMA, Finding, findings_of, to_json
 from squall.checkers.history.conversion import FOLDER, read_lines
-from squall.checkers.history.tables import PRODUCER, History, PlayedFault, Process
+from squall.checkers.history.tables import PRODUCER, ClientProcess, History, PlayedFault
 from squall.checkers.measures import measure
-from squall.checkers.metrics import CALM_GAP, CALM_READER_GAP, Context, Limits, Measure
+from squall.checkers.metrics import CALM_GAP, CALM_READER_GAP, Context, Measure, StuckLimits
 from squall.checkers.plan_facts import BadPlan, read_plan
 
 FINDINGS, METRICS, SERIES, ANOMALIES = "findings.json", "metrics.json", "series.json", "anomalies"
@@ -62,7 +62,7 @@ def remove(folder: Path) -> None:
 
 def facts_of_run(
     run_dir: Path, history: History, faults: Sequence[PlayedFault], *, outputs: bool
-) -> tuple[signs.Ground, Limits]:
+) -> tuple[signs.SignSources, StuckLimits]:
     """Return the ground that the findings' signs are read from, and the plan's limits: none if the plan cannot be read,
     which the verdict then says.
 
@@ -72,13 +72,13 @@ def facts_of_run(
         plan = read_plan(run_dir)
         limits, brokers = plan.limits, plan.brokers
     except BadPlan:
-        limits, brokers = Limits(), ()
+        limits, brokers = StuckLimits(), ()
     clock, info = (history.wall_ms, history.mono_ns), run_facts.read(run_dir).info
     led = leaderships.read(run_dir, history.partitions, clock, info, history.finals, brokers, faults)
     return signs.ground(led, faults, history.partitions, outputs=outputs), limits
 
 
-def find(history: History, context: Context, ground: signs.Ground, limits: Limits) -> Analysis:
+def find(history: History, context: Context, ground: signs.SignSources, limits: StuckLimits) -> Analysis:
     """Find the anomalies of a history and take its measures by the reference engine."""
     measures = measure(history, context)
     findings = findings_of(signs.signed(history, ground, find_all(history)))
@@ -87,7 +87,7 @@ def find(history: History, context: Context, ground: signs.Ground, limits: Limit
 
 
 def of_measures(
-    measures: Sequence[Measure], processes: Sequence[Process], context: Context, limits: Limits
+    measures: Sequence[Measure], processes: Sequence[ClientProcess], context: Context, limits: StuckLimits
 ) -> list[Finding]:
     """Find what the measures alone show.
 

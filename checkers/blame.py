@@ -16,11 +16,11 @@ from squall.checkers.anomalies import commit_ahead, poll_skip, revoked_read, stu
 from squall.checkers.anomalies.anomaly import OWN, PROGRAM
 from squall.checkers.case import Case
 from squall.checkers.findings import Finding
-from squall.checkers.history.tables import PRODUCER, Process
+from squall.checkers.history.tables import PRODUCER, ClientProcess
 from squall.checkers.history.values import AFTER_HEALING
 
 
-def load_producers(processes: Iterable[Process]) -> list[Process]:
+def load_producers(processes: Iterable[ClientProcess]) -> list[ClientProcess]:
     """The workload's own producers, without the harness's writers."""
     return [each for each in processes if each.role == PRODUCER and AFTER_HEALING not in each.settings]
 
@@ -54,7 +54,7 @@ def _with(finding: Finding, evidence: str) -> Finding:
     return replace(finding, evidence=evidence, witnesses=witnesses)
 
 
-def name_of(evidence: str, blamed: Iterable[int], processes: Sequence[Process]) -> str:
+def name_of(evidence: str, blamed: Iterable[int], processes: Sequence[ClientProcess]) -> str:
     """The client of the processes that a settled finding is about; empty if its evidence blames none."""
     if evidence != stuck.CLIENT:
         return ""

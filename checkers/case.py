@@ -9,12 +9,19 @@ from typing import Any
 
 from squall.checkers import agreement, leaderships, nemesis_agreement, nemesis_log, run_facts, signs, simulated
 from squall.checkers.anomalies import not_converged, replica_divergence, stuck
-from squall.checkers.anomalies.registry import CATALOG, Counted, looked_for, not_run, ran_on_little
+from squall.checkers.anomalies.registry import CATALOG, EvidenceCounts, looked_for, not_run, ran_on_little
 from squall.checkers.findings import Finding
 from squall.checkers.history import conversion, seal
 from squall.checkers.history.group_activity import Activity, from_json
-from squall.checkers.history.tables import FinalRead, History, Partition, PlayedFault, Problem, Process
-from squall.checkers.metrics import Limits
+from squall.checkers.history.tables import (
+    ClientProcess,
+    FinalRead,
+    History,
+    HistoryProblem,
+    ObservedPartition,
+    PlayedFault,
+)
+from squall.checkers.metrics import StuckLimits
 from squall.checkers.plan_facts import UNLIMITED, BadPlan, PlanFacts, read_plan
 
 
@@ -44,8 +51,8 @@ class Case:
     metrics: Mapping[str, Any] = field(default_factory=dict)
     workload: Workload = field(default_factory=lambda: Workload())
     plan: PlanFacts | None = None
-    partitions: Sequence[Partition] = ()
-    processes: Sequence[Process] = ()
+    partitions: Sequence[ObservedPartition] = ()
+    processes: Sequence[ClientProcess] = ()
     faults: Sequence[PlayedFault] = ()
     groups: Mapping[str, Activity] = field(default_factory=dict)
     """How much each group did, by its name."""
@@ -70,7 +77,7 @@ class Case:
     """
     seen: Sequence[str] = ()
     """What a simulator saw go wrong, a line each: no history shows it, and nothing permits it."""
-    ground: signs.Ground = signs.Ground()
+    ground: signs.SignSources = signs.SignSources()
     """What tells whether the mechanism of a permission happened."""
     engine: str = ""
     """The engine that searched the history, as `squall.checkers.engines` names it; empty: none did, or it is not
@@ -84,17 +91,17 @@ class _Kept:
 
     run: str = ""
     """As its header names it."""
-    partitions: Sequence[Partition] = ()
-    processes: Sequence[Process] = ()
+    partitions: Sequence[ObservedPartition] = ()
+    processes: Sequence[ClientProcess] = ()
     outcomes: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
-    counted: Counted = Counted()
+    counted: EvidenceCounts = EvidenceCounts()
     whole: bool = True
     """As `Case.whole`."""
     seals: Mapping[str, int] = field(default_factory=dict)
     clock: tuple[int, int] = (-1, -1)
     """The header's wall clock, ms, and monotonic one, ns."""
     finals: Sequence[FinalRead] = ()
-    problem: Problem | None = None
+    problem: HistoryProblem | None = None
     """As `History.problem`."""
     declared: int = 0
     """As `History.declared`."""
@@ -116,7 +123,7 @@ def _kept(run_dir: Path, troubles: list[str], notes: list[str]) -> _Kept:
     notes += seal.notes(told.ends, told.torn_bytes)
     whole, clock = not any(each.untrusted for each in told.problems), (told.wall_ms, told.mono_ns)
     members = told.holds, told.outputs, told.owned, told.owners, told.resumed
-    counted = Counted(told.read_inside, *members, groups, told.grants, lookups=told.lookups)
+    counted = EvidenceCounts(told.read_inside, *members, groups, told.grants, lookups=told.lookups)
     about = told.run, kept.partitions, kept.processes, told.outcomes
     return _Kept(*about, counted, whole, told.seals, clock, kept.finals, kept.problem, told.declared)
 
@@ -127,7 +134,7 @@ def _in_memory(history: History, run_dir: Path, troubles: list[str], notes: list
     troubles += (str(each) for each in (history.problem, unsealed) if each is not None)
     notes += seal.notes(history.ends, history.torn_bytes)
     whole = not any(each.untrusted for each in (history.problem, unsealed) if each is not None)
-    counted = Counted.of(history)
+    counted = EvidenceCounts.of(history)
     clock = history.wall_ms, history.mono_ns
     kept = history.run, history.partitions, history.processes, history.outcomes
     lines = history.finals, history.problem or unsealed, history.declared
@@ -143,8 +150,7 @@ def read_case(
     workload: Workload,
     history: History | None = None,
 ) -> Case:
-    """Return all that `run_dir` holds beside an analysis' findings. Adds to `troubles` what cannot be read or does not
-    fit.
+    """Return all that `run_dir` holds beside an analysis' findings. Add to `troubles` what does not fit or parse.
 
     history: its history if it is in memory; None: the converted one is read.
     """
@@ -166,12 +172,14 @@ def read_case(
     troubles += [*unlike, *told.troubles, *edited, *apart, *changed.values(), *other_plan, *seen.troubles]
     if trouble is not None and str(trouble) not in troubles:
         troubles.append(str(trouble))
-    wanted = replica_divergence.Wanted(run, partitions, plan.configuration.replication_factor if plan else 2)
+    wanted = replica_divergence.ExpectedComparison(
+        run, partitions, plan.configuration.replication_factor if plan else 2
+    )
     compared, replicas = replica_divergence.read(run_dir, wanted, troubles, notes)
     led = leaderships.read(run_dir, partitions, kept.clock, told.info, kept.finals, there, faults)
     ground = signs.ground(led, faults, partitions, outputs=kept.counted.outputs > 0)
     looked, lacking = not_converged.read(run_dir, partitions)
-    after = stuck.read(run_dir, partitions, plan.limits if plan else Limits(), kept.processes)
+    after = stuck.read(run_dir, partitions, plan.limits if plan else StuckLimits(), kept.processes)
     if findings is not None:
         findings = [*findings, *replicas, *lacking, *after.findings]
     notes += [*([UNLIMITED] if plan and plan.limits.stuck_producer_s is None else []), *after.notes]

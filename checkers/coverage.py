@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator
 from squall.checkers import coverage_of_clients, fault_classes
 from squall.checkers.anomalies import hanging_txn, stuck
 from squall.checkers.case import Case
-from squall.checkers.history.tables import Partition
+from squall.checkers.history.tables import ObservedPartition
 from squall.checkers.metrics import ISOLATIONS
 
 HOLDS_BACK = (hanging_txn.NAME, stuck.CONSUMER)
@@ -47,7 +47,7 @@ def too_little(case: Case) -> list[str]:
     return lacking
 
 
-def removed_early(partitions: Iterable[Partition]) -> list[str]:
+def removed_early(partitions: Iterable[ObservedPartition]) -> list[str]:
     """A sentence for each partition whose log begins behind what retention or requests could have removed."""
     return [
         f"{each.name} begins at {each.log_start}, and retention and requests could have removed "

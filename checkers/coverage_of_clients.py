@@ -12,7 +12,7 @@ from squall.checkers.anomalies import stuck
 from squall.checkers.anomalies.anomaly import PROGRAM
 from squall.checkers.case import Case
 from squall.checkers.history.group_activity import Activity
-from squall.checkers.history.tables import Process
+from squall.checkers.history.tables import ClientProcess
 from squall.checkers.nemesis_log import windows
 
 FEW_TRIES = 5
@@ -35,12 +35,12 @@ def stuck_ones(case: Case) -> Iterator[str]:
             yield f"{named} got no acknowledgement for {ns / 1e9:.1f} s; its first process is {each.proc}"
 
 
-def _producer(process: Process) -> str:
+def _producer(process: ClientProcess) -> str:
     settings = process.settings
     return f"producer {settings['producer']}" if "producer" in settings else f"process {process.proc}"
 
 
-def _id(process: Process) -> str:
+def _id(process: ClientProcess) -> str:
     return f"the transactional id {process.settings.get('transactional_id') or f'of process {process.proc}'}"
 
 
@@ -66,7 +66,7 @@ def _transactional_ids(case: Case, stood: set[int]) -> Iterator[str]:
 
 def _members(case: Case) -> Iterator[str]:
     for group, did in sorted(case.groups.items()):
-        of_number: dict[int, list[Process]] = {}
+        of_number: dict[int, list[ClientProcess]] = {}
         for each in case.processes:
             settings = each.settings
             if settings.get("group") == group and type(settings.get("member")) is int and not settings.get("twin"):
@@ -75,7 +75,7 @@ def _members(case: Case) -> Iterator[str]:
         yield from _never_assigned(case, group, did, of_number)
 
 
-def _starved(group: str, did: Activity, of_number: Mapping[int, list[Process]]) -> Iterator[str]:
+def _starved(group: str, did: Activity, of_number: Mapping[int, list[ClientProcess]]) -> Iterator[str]:
     """Members whose polls were answered, and brought nothing of what was acknowledged while they owned partitions."""
     of_proc = {each.proc: each for each in did.members}
     for number, processes in sorted(of_number.items()):
@@ -88,7 +88,9 @@ def _starved(group: str, did: Activity, of_number: Mapping[int, list[Process]]) 
             )
 
 
-def _never_assigned(case: Case, group: str, did: Activity, of_number: Mapping[int, list[Process]]) -> Iterator[str]:
+def _never_assigned(
+    case: Case, group: str, did: Activity, of_number: Mapping[int, list[ClientProcess]]
+) -> Iterator[str]:
     """Members that were there for long and never owned a partition. Every assignor gives one to each member as long as
     one topic has as many. Which of its processes a program under test reports partitions for is its own affair.
     """

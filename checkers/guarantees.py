@@ -100,7 +100,7 @@ class CellName:
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
+class ConfigurationRow:
     """One kind of configuration. `always` holds under P, N and C, and where no fault is at all."""
 
     name: str
@@ -215,31 +215,31 @@ def _all(config: RunConfiguration) -> bool:
     return config.acks == -1
 
 
-BASE: tuple[Row, ...] = (
-    Row("acks=0", lambda c: c.acks == 0, _ACKS_0, _ACKS_0_W, _ACKS_0_W, _ACKS_0_D, _ACKS_0_D),
-    Row("acks=1", lambda c: c.acks == 1, _ACKS_1, _ACKS_1_W, _ACKS_1_W, _ACKS_1_D, _ACKS_1_D),
-    Row(
+BASE: tuple[ConfigurationRow, ...] = (
+    ConfigurationRow("acks=0", lambda c: c.acks == 0, _ACKS_0, _ACKS_0_W, _ACKS_0_W, _ACKS_0_D, _ACKS_0_D),
+    ConfigurationRow("acks=1", lambda c: c.acks == 1, _ACKS_1, _ACKS_1_W, _ACKS_1_W, _ACKS_1_D, _ACKS_1_D),
+    ConfigurationRow(
         "acks=all, min ISR 2 or more, flush.messages=1",
         lambda c: _all(c) and c.effective_min_isr > 1 and c.flush_messages == 1,
         *(_SAFE, _SYNCED, _SYNCED, _RESTORED, _DAMAGED_LAST),
     ),
-    Row(
+    ConfigurationRow(
         "acks=all, flush.messages=1",
         lambda c: _all(c) and c.flush_messages == 1,
         *(_SAFE, _SYNCED, _SYNCED, _DAMAGED, _DAMAGED),
     ),
-    Row(
+    ConfigurationRow(
         "acks=all, min ISR 2 or more",
         lambda c: _all(c) and c.effective_min_isr > 1,
         *(_SAFE, _SAFE, _loses(reasons.ALL_LOST, COMMITTED, _NOTHING), _RESTORED, _DAMAGED_LAST),
     ),
-    Row("acks=all, min ISR 1", _all, _SAFE, _LAST, _LAST, _DAMAGED, _DAMAGED),
+    ConfigurationRow("acks=all, min ISR 1", _all, _SAFE, _LAST, _LAST, _DAMAGED, _DAMAGED),
 )
 """The first one that holds is the configuration's."""
 
 
-def _added(name: str, holds: Callable[[RunConfiguration], bool], cell: Cell) -> Row:
-    return Row(name, holds, cell, cell, cell, cell, cell)
+def _added(name: str, holds: Callable[[RunConfiguration], bool], cell: Cell) -> ConfigurationRow:
+    return ConfigurationRow(name, holds, cell, cell, cell, cell, cell)
 
 
 LATE = (
@@ -258,7 +258,7 @@ _SERVED = Cell(
     "measured with Apache Kafka 4.3; LogLoader.recoverLog; AbstractFetcherThread, where a follower asks for a damaged "
     "batch again and again; KIP-966, by default since 4.1: an unclean shutdown ends a replica's eligibility",
 )
-ADDED: tuple[Row, ...] = (
+ADDED: tuple[ConfigurationRow, ...] = (
     _added(
         "unclean leader election",
         lambda c: c.unclean,
@@ -349,7 +349,7 @@ ADDED: tuple[Row, ...] = (
             dict.fromkeys(("inconsistent-offset", "replica-divergence"), reasons.BEFORE_101),
         ),
     ),
-    Row(
+    ConfigurationRow(
         "Apache Kafka's fetch answers",
         lambda c: c.marks_of_several_moments,
         *(_MARKS, _MARKS, _MARKS, _SERVED, _SERVED),

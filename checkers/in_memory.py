@@ -13,14 +13,14 @@ from typing import Any
 from squall.checkers import agreement, guarantees, leaderships, nemesis_agreement, nemesis_log, run_facts, signs
 from squall.checkers.analysis import Analysis, find
 from squall.checkers.anomalies import not_converged, stuck
-from squall.checkers.anomalies.registry import Counted, looked_for, not_run, ran_on_little
+from squall.checkers.anomalies.registry import EvidenceCounts, looked_for, not_run, ran_on_little
 from squall.checkers.anomalies.replica_divergence import NAME as DIVERGENCE
 from squall.checkers.anomalies.replica_divergence import NOT_COMPARED
 from squall.checkers.case import Case, Workload, acked_of, placed_of
 from squall.checkers.findings import Finding
 from squall.checkers.history.parser import parse
 from squall.checkers.history.seal import NEMESIS, NOTE, PLAN, RUN, broken_seal, unlike
-from squall.checkers.history.tables import History, PlayedFault, Problem
+from squall.checkers.history.tables import History, HistoryProblem, PlayedFault
 from squall.checkers.leaderships import Leaderships
 from squall.checkers.metrics import context_of
 from squall.checkers.plan_facts import UNLIMITED, facts_of
@@ -117,7 +117,7 @@ def _ground(
     traces: Mapping[str, Iterable[Mapping[str, Any]]] | None,
     brokers: Sequence[int],
     info: Mapping[str, Any],
-) -> signs.Ground:
+) -> signs.SignSources:
     until, led = leaderships.last_read(history.finals), Leaderships()
     if traces is not None:
         down = leaderships.down_at(until, faults, info)
@@ -129,10 +129,10 @@ def _unlooked(
     history: History, passed_over: Mapping[str, str], shaped: Mapping[str, Any]
 ) -> tuple[dict[str, str], dict[str, str]]:
     """Checks that did not run, and those that saw a part only; each with why."""
-    counted = Counted.of(history)._replace(placed=placed_of(shaped))
+    counted = EvidenceCounts.of(history)._replace(placed=placed_of(shaped))
     unlooked = not_run(history.outcomes, history.processes, history.partitions, passed_over, counted)
     return unlooked, ran_on_little(history.partitions, history.processes, unlooked, counted, acked_of(shaped))
 
 
-def _told(*problems: Problem | None) -> list[str]:
+def _told(*problems: HistoryProblem | None) -> list[str]:
     return [str(each) for each in problems if each is not None]

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from squall.checkers.history.group_tables import CRASHED, LOST, Hold
-from squall.checkers.history.tables import OK, POLL, SEND, History, Row
+from squall.checkers.history.tables import OK, POLL, SEND, History, RecordRow
 
 LOSS, DUPLICATE = "eos-loss", "eos-duplicate"
 EXPLAINED = (LOSS, DUPLICATE)
@@ -30,10 +30,12 @@ def interruptions(history: History) -> set[tuple[str, int, int]]:
     return found
 
 
-def _got_again(history: History, members: dict[int, set[int]], polled: list[Row]) -> Iterator[tuple[str, int, int]]:
+def _got_again(
+    history: History, members: dict[int, set[int]], polled: list[RecordRow]
+) -> Iterator[tuple[str, int, int]]:
     """Yield outputs of inputs of which the group made the n-th output only once it had got the input in n polls."""
     sent = {row.val: row.t0 for row in history.records.rows() if row.kind == SEND}
-    polls: dict[int, list[Row]] = {}
+    polls: dict[int, list[RecordRow]] = {}
     for row in polled:
         polls.setdefault(row.val, []).append(row)
     made: dict[tuple[int, int], list[tuple[int, int, int]]] = {}
@@ -52,14 +54,14 @@ def _not_written(history: History) -> Iterator[tuple[int, int]]:
     yield from ((output.group, output.src) for output in history.outputs.rows() if output.val in failed)
 
 
-def _dropped(history: History, polled: list[Row]) -> Iterator[tuple[int, int]]:
+def _dropped(history: History, polled: list[RecordRow]) -> Iterator[tuple[int, int]]:
     """Yield (group, input) of what members got last, where they crashed, or the partition had another owner later."""
     last_owned: dict[tuple[int, int], int] = {}
     for hold in history.holds.rows():
         place = hold.group, hold.part
         last_owned[place] = max(hold.t0, last_owned.get(place, -1))
-    by_op: dict[int, list[Row]] = {}
-    of_proc: dict[int, dict[int, Row]] = {}
+    by_op: dict[int, list[RecordRow]] = {}
+    of_proc: dict[int, dict[int, RecordRow]] = {}
     for row in polled:
         by_op.setdefault(row.op, []).append(row)
         of_proc.setdefault(row.proc, {})[row.op] = row
@@ -69,5 +71,5 @@ def _dropped(history: History, polled: list[Row]) -> Iterator[tuple[int, int]]:
             yield from ((hold.group, row.val) for row in by_op.get(last, ()) if row.part == hold.part)
 
 
-def _meanwhile(poll: Row, hold: Hold) -> bool:
+def _meanwhile(poll: RecordRow, hold: Hold) -> bool:
     return poll.t1 >= hold.t0 and (hold.t1 < 0 or poll.t0 <= hold.t1)

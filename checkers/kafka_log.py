@@ -81,7 +81,7 @@ def _traced_at(wall_ms: int, mono_ns: int, at_ms: int) -> float:
 
 def read_log(lines: Iterable[str], node: int, seconds: Callable[[int], float], zone_ms: int = 0) -> Said:
     """The events of one log, in its order. seconds: a wall clock's milliseconds -> a trace's time."""
-    reader = _Reader(node, seconds, zone_ms)
+    reader = _BrokerLogReader(node, seconds, zone_ms)
     for line in lines:
         reader.take(line)
     return reader.said
@@ -183,7 +183,7 @@ _FENCED = re.compile(r"Fencing broker (\d+) at epoch \d+ because its session has
 _UNFENCED = re.compile(r"The request from broker (\d+) to unfence has been granted")
 
 
-class _Reader:
+class _BrokerLogReader:
     """Takes the lines of one broker's log, and keeps what a later line needs."""
 
     def __init__(self, node: int, seconds: Callable[[int], float], zone_ms: int) -> None:

@@ -22,7 +22,7 @@ from typing import Any, NamedTuple
 
 from squall.checkers import kafka_log
 from squall.checkers.fault_traits import TAKES_DOWN
-from squall.checkers.history.tables import FinalRead, Partition, PlayedFault, Row
+from squall.checkers.history.tables import FinalRead, ObservedPartition, PlayedFault, RecordRow
 
 EVER = (1 << 62) - 1
 """A time or an offset behind all others."""
@@ -43,7 +43,7 @@ REASONS = 3
 """A reason names at most so many of the things that are missing."""
 
 
-class Leadership(NamedTuple):
+class LeaderTerm(NamedTuple):
     """That a broker led a partition in an epoch. Times in ns on the run's clock, both ends included."""
 
     part: int
@@ -63,8 +63,7 @@ class Leadership(NamedTuple):
     """When the first record was acknowledged, as far as is known by this leader, at `cut` or above."""
 
     def may_have_acknowledged(self, off: int, t0: int, t1: int) -> bool:
-        """Return whether a record at `off` that was handed over at `t0` and acknowledged at `t1` may be of this epoch.
-        """
+        """Return whether a record at `off`, handed over at `t0` and acknowledged at `t1`, may be of this epoch."""
         return self.start <= off and self.since <= t1 and t0 <= self.until
 
     def explains_untold(self, t0: int, t1: int) -> bool | None:
@@ -82,7 +81,7 @@ class Leadership(NamedTuple):
 class Leaderships:
     """All of a run. Nothing is known of a run by default."""
 
-    rows: tuple[Leadership, ...] = ()
+    rows: tuple[LeaderTerm, ...] = ()
     """Of the history's partitions, by partition and epoch."""
     unknown: str = "no broker's trace or log tells who led"
     """Why some may be missing; empty where all are there."""
@@ -103,7 +102,7 @@ class Leaderships:
         said = {each.explains_untold(t0, t1) for each in may_have if each.may_have_acknowledged(ANYWHERE, t0, t1)}
         return True if True in said else None if None in said else False
 
-    def bounded_by(self, acknowledged: Collection[Row]) -> Leaderships:
+    def bounded_by(self, acknowledged: Collection[RecordRow]) -> Leaderships:
         """The same, with what sends that were acknowledged with an offset say of those without."""
         return replace(self, rows=tuple(_bounded(row, acknowledged) for row in self.rows))
 
@@ -112,7 +111,7 @@ class Leaderships:
         return any(each.part == part and each.cut < EVER for each in self.rows)
 
 
-def _bounded(row: Leadership, acknowledged: Iterable[Row]) -> Leadership:
+def _bounded(row: LeaderTerm, acknowledged: Iterable[RecordRow]) -> LeaderTerm:
     if row.cut == EVER:
         return row
     its = [
@@ -133,7 +132,7 @@ def last_read(finals: Iterable[FinalRead]) -> int:
 
 def of_events(
     nodes: Mapping[Any, Iterable[Mapping[str, Any]]],
-    partitions: Sequence[Partition],
+    partitions: Sequence[ObservedPartition],
     until: int = EVER,
     brokers: Collection[int] = (),
     down: Collection[int] = (),
@@ -267,8 +266,10 @@ def _of_node(events: Iterable[Mapping[str, Any]]) -> Iterator[tuple[str, list[in
     yield from end(leads, EVER)
 
 
-def _put_together(led: Mapping[str, Iterable[list[int]]], partitions: Sequence[Partition], unknown: str) -> Leaderships:
-    of_name: dict[str, list[Partition]] = {}
+def _put_together(
+    led: Mapping[str, Iterable[list[int]]], partitions: Sequence[ObservedPartition], unknown: str
+) -> Leaderships:
+    of_name: dict[str, list[ObservedPartition]] = {}
     for each in partitions:
         of_name.setdefault(each.name, []).append(each)
     rows, moved = [], False
@@ -278,11 +279,11 @@ def _put_together(led: Mapping[str, Iterable[list[int]]], partitions: Sequence[P
             for epoch, start, since, until in known if part >= 0 else ():
                 cut = min((later for other, later, *_ in known if other > epoch), default=EVER)
                 alone = max((ended for other, _, _, ended in known if other < epoch), default=-1)
-                rows.append(Leadership(part, epoch, start, since, until, cut, alone))
+                rows.append(LeaderTerm(part, epoch, start, since, until, cut, alone))
     return Leaderships(tuple(sorted(rows)), unknown, moved)
 
 
-def _by_topic(known: list[list[int]], partitions: Sequence[Partition]) -> Iterator[tuple[int, list[list[int]]]]:
+def _by_topic(known: list[list[int]], partitions: Sequence[ObservedPartition]) -> Iterator[tuple[int, list[list[int]]]]:
     """Yield each partition of one name with the leaders that it had: of a topic that is made again, epochs begin at 0
     again. -1: of a partition that the history does not know.
     """
@@ -296,7 +297,9 @@ def _by_topic(known: list[list[int]], partitions: Sequence[Partition]) -> Iterat
 
 
 def of_answers(
-    polled: Iterable[Mapping[str, Any]], epochs: Mapping[str, Sequence[Sequence[int]]], partitions: Sequence[Partition]
+    polled: Iterable[Mapping[str, Any]],
+    epochs: Mapping[str, Sequence[Sequence[int]]],
+    partitions: Sequence[ObservedPartition],
 ) -> Leaderships:
     """From what a cluster said when it was asked: `polled.jsonl` tells when an epoch was first seen, and `epochs` (as
     EPOCHS) where those that left records in the log start.
@@ -330,7 +333,7 @@ def of_answers(
 
 def read(
     run_dir: Path,
-    partitions: Sequence[Partition],
+    partitions: Sequence[ObservedPartition],
     clock: tuple[int, int],
     info: Mapping[str, Any],
     finals: Iterable[FinalRead],
@@ -351,7 +354,7 @@ def read(
 
 def _read(
     run_dir: Path,
-    partitions: Sequence[Partition],
+    partitions: Sequence[ObservedPartition],
     clock: tuple[int, int],
     info: Mapping[str, Any],
     until: int,

@@ -18,7 +18,7 @@ Json = Mapping[str, Any]
 
 
 @dataclass(frozen=True, slots=True)
-class Loss:
+class LossCount:
     """Acknowledged records that a run lost, all of them permitted or none."""
 
     lost: int
@@ -55,12 +55,12 @@ def percent(some: int, of: int) -> str:
     return "more than 99 %" if some < of and some / of >= 0.995 else f"{some / of:.0%}".replace("%", " %")
 
 
-def permitted_loss(verdict: Json) -> Loss | None:
+def permitted_loss(verdict: Json) -> LossCount | None:
     """The loss that a verdict permits; None where there is none, or where verdict.json cannot be understood."""
     return loss_of(verdict, permitted=True)
 
 
-def loss_of(verdict: Json, *, permitted: bool) -> Loss | None:
+def loss_of(verdict: Json, *, permitted: bool) -> LossCount | None:
     """The loss that a verdict permits, or the one that it does not permit. None where there is none."""
     try:
         found = [each for each in verdict.get("anomalies") or () if each.get("name") in LOSS]
@@ -71,12 +71,12 @@ def loss_of(verdict: Json, *, permitted: bool) -> Loss | None:
         return None
 
 
-def _loss(entries: list[Json], lost: int, metrics: Json, permitted: bool) -> Loss:
+def _loss(entries: list[Json], lost: int, metrics: Json, permitted: bool) -> LossCount:
     by_partition = sum((Counter(each.get("partitions") or {}) for each in entries), Counter[str]())
     told = metrics.get("partitions") or {}
     partitions = [(name, count, acknowledged_in(told.get(name))) for name, count in by_partition.items()]
     acked = acknowledged(metrics)
-    return Loss(
+    return LossCount(
         lost,
         acked if acked is not None and acked >= lost else None,
         tuple(sorted(partitions, key=lambda each: (-each[1], each[0]))),

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from squall.checkers.anomalies import eos_duplicate, eos_loss
-from squall.checkers.anomalies.anomaly import Seen
+from squall.checkers.anomalies.anomaly import HistoryViews
 from squall.checkers.anomalies.outputs import outputs_of
 from squall.checkers.findings import Witness
 from squall.checkers.history.tables import History
@@ -26,7 +26,7 @@ def measure_outputs(history: History) -> dict[str, Any]:
       show that. `doubled`: inputs with more than one output, and `further`: outputs beyond the first of each.
     - `waiting`: inputs without an output that the group would still read; null where `lost` is.
     """
-    seen = Seen(history)
+    seen = HistoryViews(history)
     outputs, judged = seen.view(outputs_of), eos_loss.judged_until(history)
     group_of = {each.proc: str(each.settings.get("group", "")) for each in history.processes}
     lost = _by_group(eos_loss.find(seen), group_of)

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
 from squall.checkers.gaps import Try, given_up, longest, unanswered, within
-from squall.checkers.history.tables import ABORT, COMMIT, FAIL, INFO, NOT_ENDED, OK, History, Row
+from squall.checkers.history.tables import ABORT, COMMIT, FAIL, INFO, NOT_ENDED, OK, History, RecordRow
 from squall.checkers.history.values import producer_of
 from squall.checkers.metrics import PRODUCER_GAP, PRODUCER_SENDS, TRANSACTION_GAP, TRIED, Context, Measure
 from squall.checkers.nemesis_log import FOREVER, windows
@@ -32,9 +32,9 @@ class TransactionAttempt(NamedTuple):
     t1: int
 
 
-def measure(history: History, sends: Iterable[Row], context: Context) -> Iterator[Measure]:
+def measure(history: History, sends: Iterable[RecordRow], context: Context) -> Iterator[Measure]:
     """Yield what producers and transactional ids got. `sends`: of the load."""
-    of_producers: dict[int, list[Row]] = {}
+    of_producers: dict[int, list[RecordRow]] = {}
     for send in sends:
         proc = producer_of(send.val)
         of_producers.setdefault(context.producers.get(proc, proc), []).append(send)

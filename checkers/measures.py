@@ -9,7 +9,17 @@ from itertools import pairwise
 
 from squall.checkers import measured_producers, measured_transactions
 from squall.checkers.gaps import Gap, longest, unanswered, within
-from squall.checkers.history.tables import LISTED, OK, PRODUCER, SEND, History, PlayedFault, Process, Row, Told
+from squall.checkers.history.tables import (
+    LISTED,
+    OK,
+    PRODUCER,
+    SEND,
+    ClientProcess,
+    History,
+    PlayedFault,
+    RecordRow,
+    ReportedBounds,
+)
 from squall.checkers.history.values import producer_of, sequence_of
 from squall.checkers.metrics import (
     ACKED,
@@ -72,12 +82,12 @@ def measure(history: History, context: Context) -> list[Measure]:
     return sorted(measures)
 
 
-def _acked(sends: list[Row], when: int) -> Iterator[Measure]:
+def _acked(sends: list[RecordRow], when: int) -> Iterator[Measure]:
     acked = Counter(send.part for send in sends if send.st == OK)
     return (Measure(ACKED, part, when, (count,)) for part, count in acked.items())
 
 
-def _unplaced(sends: list[Row]) -> Iterator[Measure]:
+def _unplaced(sends: list[RecordRow]) -> Iterator[Measure]:
     found: dict[tuple[int, int], list[int]] = {}
     for send in sends:
         if send.st == OK and send.off < 0:
@@ -85,11 +95,11 @@ def _unplaced(sends: list[Row]) -> Iterator[Measure]:
     return (Measure(UNPLACED, *place, (len(which), min(which))) for place, which in found.items())
 
 
-def _latency(send: Row) -> int:
+def _latency(send: RecordRow) -> int:
     return (send.t1 - send.t0) // LATENCY_UNIT_NS
 
 
-def _latencies(sends: list[Row], context: Context) -> Iterator[Measure]:
+def _latencies(sends: list[RecordRow], context: Context) -> Iterator[Measure]:
     faulty = windows(context.faults)
     by_flag: dict[int, list[int]] = {}
     outcomes: Counter[tuple[int, int]] = Counter()
@@ -106,12 +116,12 @@ def _latencies(sends: list[Row], context: Context) -> Iterator[Measure]:
         yield Measure(LATENCY, flag, 0, spread(times))
 
 
-def _gaps(sends: list[Row], after: list[Row], context: Context) -> Iterator[Measure]:
+def _gaps(sends: list[RecordRow], after: list[RecordRow], context: Context) -> Iterator[Measure]:
     fresh: dict[int, list[int]] = {}
     for send in after:
         if send.st == OK:
             fresh.setdefault(send.part, []).append(send.t1)
-    groups: dict[int, list[Row]] = {}
+    groups: dict[int, list[RecordRow]] = {}
     for send in sends:
         groups.setdefault(send.part, []).append(send)
         groups.setdefault(OVERALL, []).append(send)
@@ -136,7 +146,7 @@ def _gaps(sends: list[Row], after: list[Row], context: Context) -> Iterator[Meas
                 yield Measure(FAULT_GAP, fault.id, group, longest(over))
 
 
-def _recoveries(sends: list[Row], faults: Iterable[PlayedFault]) -> Iterator[Measure]:
+def _recoveries(sends: list[RecordRow], faults: Iterable[PlayedFault]) -> Iterator[Measure]:
     for fault in faults:
         first: dict[int, int] = {}
         for send in sends:
@@ -149,7 +159,10 @@ def _recoveries(sends: list[Row], faults: Iterable[PlayedFault]) -> Iterator[Mea
 
 
 def _reader_gaps(
-    told: list[Told], processes: Iterable[Process], held: Mapping[Place, Sequence[Wait]], context: Context
+    told: list[ReportedBounds],
+    processes: Iterable[ClientProcess],
+    held: Mapping[Place, Sequence[Wait]],
+    context: Context,
 ) -> Iterator[Measure]:
     """Progress is an answer with records, or one that says that there are none to be had, unless somebody had heard
     otherwise of the same leader epoch before: in one epoch, ends only go forward.
@@ -182,7 +195,7 @@ def _reader_gaps(
             yield Measure(CALM_READER_GAP, *place, longest(calm))
 
 
-def _ends_of_epochs(told: list[Told]) -> Callable[[Told], bool]:
+def _ends_of_epochs(told: list[ReportedBounds]) -> Callable[[ReportedBounds], bool]:
     """A function of an answer: whether somebody had been told, before it was asked for, of an end beyond its position,
     by the same leader epoch. Ends are last stable offsets for readers at read_committed.
     """
@@ -193,7 +206,7 @@ def _ends_of_epochs(told: list[Told]) -> Callable[[Told], bool]:
                 ends.setdefault((each.part, each.epoch, iso), []).append((end, each.t1))
     first_known = {key: _first_known(known) for key, known in ends.items()}
 
-    def at(each: Told) -> bool:
+    def at(each: ReportedBounds) -> bool:
         first = first_known.get((each.part, each.epoch, each.iso))
         since = first(each.position) if first is not None else None
         return since is not None and since <= each.t0
@@ -201,7 +214,7 @@ def _ends_of_epochs(told: list[Told]) -> Callable[[Told], bool]:
     return at
 
 
-def _by_second(sends: list[Row], told: list[Told], origin: int) -> Iterator[Measure]:
+def _by_second(sends: list[RecordRow], told: list[ReportedBounds], origin: int) -> Iterator[Measure]:
     ended = Counter(((send.t1 - origin) // 10**9, send.st) for send in sends if send.t1 >= 0)
     yield from (Measure(SENDS, second, st, (count,)) for (second, st), count in ended.items())
     reads: Counter[int] = Counter()
@@ -227,7 +240,7 @@ Reader = tuple[int, int]
 """(process, partition)"""
 
 
-def _ages(told: list[Told]) -> Iterator[tuple[Reader, int]]:
+def _ages(told: list[ReportedBounds]) -> Iterator[tuple[Reader, int]]:
     """Of each poll, how long before it began somebody was first told of an offset behind where it left its reader."""
     ends: dict[int, list[tuple[int, int]]] = {}
     for each in told:
@@ -256,7 +269,7 @@ def _first_known(known: list[tuple[int, int]]) -> Callable[[int], int | None]:
     return at
 
 
-def _lags(told: list[Told]) -> Iterator[tuple[Reader, int]]:
+def _lags(told: list[ReportedBounds]) -> Iterator[tuple[Reader, int]]:
     """Each latest offset that a reader asked for, less where its last answer had left it."""
     positions: dict[Reader, int] = {}
     for each in sorted(told, key=lambda each: (each.op, each.idx)):

@@ -14,7 +14,7 @@ from enum import IntEnum
 from typing import Any, NamedTuple
 
 from squall.checkers.history.group_tables import Hold
-from squall.checkers.history.tables import PRODUCER, FinalRead, History, Partition, PlayedFault, Process
+from squall.checkers.history.tables import PRODUCER, ClientProcess, FinalRead, History, ObservedPartition, PlayedFault
 from squall.checkers.history.values import AFTER_HEALING
 from squall.checkers.nemesis_log import FOREVER, windows
 
@@ -139,7 +139,7 @@ def waiting_for(holds: Iterable[Hold]) -> dict[Place, list[Wait]]:
 
 
 @dataclass(frozen=True, slots=True)
-class Limits:
+class StuckLimits:
     """From the plan: how long may nothing succeed after healing. None: measured, never failed."""
 
     stuck_producer_s: float | None = None
@@ -152,7 +152,7 @@ class Context:
 
     origin_ns: int
     """Where seconds of the run count from: the header's time."""
-    partitions: Sequence[Partition]
+    partitions: Sequence[ObservedPartition]
     faults: Sequence[PlayedFault]
     finals: Sequence[FinalRead]
     outcomes: Mapping[str, Mapping[str, int]]
@@ -186,7 +186,7 @@ def context_of(history: History, faults: Sequence[PlayedFault]) -> Context:
     return Context(*about, afterwards, same_producer(history.processes))
 
 
-def same_producer(processes: Iterable[Process]) -> dict[int, int]:
+def same_producer(processes: Iterable[ClientProcess]) -> dict[int, int]:
     """Return process -> first process of those that followed one another as one producer: with one transactional id,
     or with one number among the load's producers or members. Without the first ones themselves.
     """

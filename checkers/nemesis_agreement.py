@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from squall.checkers import first_schema
-from squall.checkers.history.tables import Problem
+from squall.checkers.history.tables import HistoryProblem
 from squall.checkers.nemesis_log import FILE
 
 TIMES = (("asked", "began"), ("began", "on"), ("began", "ended"))
@@ -21,19 +21,19 @@ TIMES = (("asked", "began"), ("began", "on"), ("began", "ended"))
 
 def disagreements(
     lines: Iterable[bytes], planned: Sequence[Mapping[str, Any]] | None, info: Mapping[str, Any]
-) -> tuple[list[Problem], str]:
+) -> tuple[list[HistoryProblem], str]:
     """The problems of these lines, in order, and a note on an unfinished last line (empty if there is none).
 
     planned: the plan's `[[faults]]`, None if they are not known. info: run.json, as far as it could be read. A line
     that is no line of a fault ends this without a word: `parse_faults` says what is wrong with it.
     """
-    found: list[Problem] = []
+    found: list[HistoryProblem] = []
     for number, raw in enumerate(lines, start=1):
         if not raw.endswith(b"\n"):
             return found, f"{FILE} ends in an unfinished line of {len(raw)} bytes, which was left out"
         try:
             line = json.loads(raw)
-            found += (Problem(FILE, number, why) for why in _wrong(line, planned, info))
+            found += (HistoryProblem(FILE, number, why) for why in _wrong(line, planned, info))
         except (KeyError, TypeError, ValueError, AttributeError, RecursionError):
             break
     return found, ""

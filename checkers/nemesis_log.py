@@ -9,7 +9,7 @@ from typing import Any
 
 from squall.checkers import first_schema
 from squall.checkers.fault_traits import OUT_OF_SYNC, TAKES_DOWN
-from squall.checkers.history.tables import PlayedFault, Problem, whole
+from squall.checkers.history.tables import HistoryProblem, PlayedFault, whole
 
 FILE = "nemesis.jsonl"
 SCHEMA = 3
@@ -25,7 +25,7 @@ HEARS_AFTER_NS = 10_000_000_000
 that long for one connection (`socket.connection.setup.timeout.ms`); what they fetch afterwards takes far less."""
 
 
-def parse_faults(lines: Iterable[bytes]) -> tuple[list[PlayedFault], Problem | None]:
+def parse_faults(lines: Iterable[bytes]) -> tuple[list[PlayedFault], HistoryProblem | None]:
     """The faults by id, each as its last line tells it, and why reading stopped early, if it did.
 
     An unfinished last line is left out, as in a history: its fault is then one that began and never ended.
@@ -36,7 +36,7 @@ def parse_faults(lines: Iterable[bytes]) -> tuple[list[PlayedFault], Problem | N
             fault = _fault(json.loads(raw))
         except (KeyError, TypeError, ValueError, AttributeError, RecursionError) as error:
             if raw.endswith(b"\n"):
-                return list(faults.values()), Problem(FILE, number, f"{type(error).__name__}: {error}")
+                return list(faults.values()), HistoryProblem(FILE, number, f"{type(error).__name__}: {error}")
             break
         faults[fault.id] = fault
     return [faults[key] for key in sorted(faults)], None

@@ -13,25 +13,24 @@ from squall.checkers.case import Case
 from squall.checkers.findings import Finding
 from squall.checkers.guarantees import CellName, Guarantee
 from squall.checkers.mechanisms import Mechanism, Sign
-from squall.checkers.signs import Ground
+from squall.checkers.signs import SignSources
 
 FOUND_BY_HISTORY = frozenset(each.name for check in IN_HISTORY for each in check.anomalies)
 """Those whose witnesses have signs."""
 
 
-class Grounds(NamedTuple):
+class PartitionContext(NamedTuple):
     """Partitions, by their dense ids, in which a reason of the matrix does or does not hold."""
 
     plain: frozenset[int]
     """No transaction wrote to them."""
     holed: frozenset[int] | None
     """Their logs may lack a segment that later ones follow. None: it may be any."""
-    ground: Ground
+    ground: SignSources
     nemesis_read: bool
 
     def signs_of(self, finding: Finding) -> Sign:
-        """Return the signs that speak for a mechanism. If no history shows the anomaly, its partitions have to say it.
-        """
+        """Return the signs that speak for a mechanism. If no history shows the anomaly, its partitions decide."""
         if finding.anomaly in FOUND_BY_HISTORY:
             return Sign(finding.signs)
         parts = [part for part, _ in finding.parts]
@@ -46,15 +45,17 @@ class Grounds(NamedTuple):
         return "" if self.nemesis_read else "what faults there were"
 
 
-def grounds_of(case: Case) -> Grounds:
+def grounds_of(case: Case) -> PartitionContext:
     """Of a case whose faults are all of a known class."""
     plain = frozenset(each.part for each in case.partitions if not each.transactional)
     holes = fault_classes.logs_with_holes(case.faults) if case.nemesis_read else None
     holed = None if holes is None else frozenset(each.part for each in case.partitions if each.name in holes)
-    return Grounds(plain, holed, case.ground, case.nemesis_read)
+    return PartitionContext(plain, holed, case.ground, case.nemesis_read)
 
 
-def explained(guarantee: Guarantee, finding: Finding, grounds: Grounds) -> tuple[bool | None, str, CellName | None]:
+def explained(
+    guarantee: Guarantee, finding: Finding, grounds: PartitionContext
+) -> tuple[bool | None, str, CellName | None]:
     """Return whether what was promised permits a finding: by the reason whose mechanism was seen nearest to its
     witnesses. None where one may have happened, and could not be looked for.
     """
@@ -83,7 +84,7 @@ def explained(guarantee: Guarantee, finding: Finding, grounds: Grounds) -> tuple
     return False, f"not permitted: {cell.row} permits it only where {only}, and that did not happen", cell
 
 
-def _does_not_apply(reason: str, finding: Finding, grounds: Grounds) -> bool:
+def _does_not_apply(reason: str, finding: Finding, grounds: PartitionContext) -> bool:
     """To a partition without transactions nobody waits for a marker, and whoever reads one that lost no file skips
     nothing. No loss makes a program commit what it has not processed.
     """

@@ -12,8 +12,8 @@ from typing import Any
 
 from squall.checkers.guarantees import EXPECTATIONS, RunConfiguration
 from squall.checkers.history.seal import plan_seal
-from squall.checkers.history.tables import Partition, Process
-from squall.checkers.metrics import Limits
+from squall.checkers.history.tables import ClientProcess, ObservedPartition
+from squall.checkers.metrics import StuckLimits
 
 FILE = "plan.toml"
 OURS = "squall"
@@ -39,7 +39,7 @@ class PlanFacts:
     actions: tuple[str, ...]
     """Of the planned faults."""
     expect: str
-    limits: Limits
+    limits: StuckLimits
     planned: tuple[Mapping[str, Any], ...] = ()
     """The faults as the plan has them."""
     seed: int | None = None
@@ -52,7 +52,7 @@ class PlanFacts:
     cleanup: str = "delete"
     """The `cleanup.policy` of the workload's topics. Empty: another program's brokers decide."""
 
-    def in_force(self, partitions: Iterable[Partition]) -> PlanFacts:
+    def in_force(self, partitions: Iterable[ObservedPartition]) -> PlanFacts:
         """The same with the settings of topics that brokers told during the run, whoever set them: the lowest min ISR,
         and unclean elections if any topic had them.
         """
@@ -93,7 +93,7 @@ def facts_of(plan: Mapping[str, Any]) -> PlanFacts:
         if limit is not None and not 0 < limit < inf:
             raise BadPlan(f"{FILE}: limits.stuck_s = {stuck_s!r} is no number of seconds")
         actions = tuple(str(fault["action"]) for fault in faults)
-        limits, seed = Limits(limit, limit), plan.get("seed")
+        limits, seed = StuckLimits(limit, limit), plan.get("seed")
         brokers = _brokers(plan.get("cluster", {}))
         judged_by = _configuration(plan), len(faults), actions, expect, limits
         return PlanFacts(*judged_by, tuple(faults), seed, brokers, plan_seal(plan), _topic(plan), _cleanup(plan))
@@ -165,7 +165,7 @@ def _transactions(workload: Mapping[str, Any], features: Mapping[str, str]) -> i
     return 2 if level >= 2 and int(workload["generation"]) >= 2 else 1
 
 
-def configuration_of(process: Process, plan: RunConfiguration) -> RunConfiguration:
+def configuration_of(process: ClientProcess, plan: RunConfiguration) -> RunConfiguration:
     """Return how one process used the cluster: its own settings if it has them, else the plan's.
 
     A reader is promised what its topic keeps; how others produced is theirs to know.
@@ -185,7 +185,7 @@ def configuration_of(process: Process, plan: RunConfiguration) -> RunConfigurati
     )
 
 
-def _commits(process: Process, plan: RunConfiguration) -> str:
+def _commits(process: ClientProcess, plan: RunConfiguration) -> str:
     """Return how a process commits the positions of its group: as it says itself, else as the plan does."""
     settings = process.settings
     if "commits" in settings:

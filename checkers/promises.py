@@ -5,7 +5,7 @@ says.
 from __future__ import annotations
 
 from squall.checkers.anomalies import duplicate, send_reorder
-from squall.checkers.anomalies.anomaly import JEPSEN, Anomaly, Family, Need
+from squall.checkers.anomalies.anomaly import JEPSEN, Anomaly, AnomalyFamily, HistoryNeed
 
 IDEMPOTENCE, ONE_IN_FLIGHT = "idempotence", "one request in flight"
 ORDER = {
@@ -14,14 +14,14 @@ ORDER = {
 }
 """What promises the order of a producer's records, and where that is written."""
 GROUPS = "consumer groups"
-ABOUT_GROUPS = frozenset({Need.MEMBERS, Need.POSITIONS, Need.OUTPUTS})
+ABOUT_GROUPS = frozenset({HistoryNeed.MEMBERS, HistoryNeed.POSITIONS, HistoryNeed.OUTPUTS})
 """An anomaly that needs one of these in its history is one of groups."""
 OF_FAMILY = {
-    Family.DATA: "replicated log",
-    Family.READERS: "reads in the log's order",
-    Family.GROUPS: GROUPS,
-    Family.TRANSACTIONS: "transactions",
-    Family.LIVENESS: "progress after healing",
+    AnomalyFamily.DATA: "replicated log",
+    AnomalyFamily.READERS: "reads in the log's order",
+    AnomalyFamily.GROUPS: GROUPS,
+    AnomalyFamily.TRANSACTIONS: "transactions",
+    AnomalyFamily.LIVENESS: "progress after healing",
 }
 
 

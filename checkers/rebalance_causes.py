@@ -13,7 +13,7 @@ from itertools import pairwise
 from typing import Literal, NamedTuple
 
 from squall.checkers.history.group_tables import LEFT, LOST, REVOKED, Grant, Hold, Still
-from squall.checkers.history.tables import PlayedFault, Process
+from squall.checkers.history.tables import ClientProcess, PlayedFault
 
 SOON_NS = 3_000_000_000
 """A coordinator and its members take some time for a rebalance that has begun."""
@@ -43,7 +43,7 @@ class Generations:
     grants: Sequence[Grant]
     holds: Sequence[Hold]
     stills: Sequence[Still]
-    processes: Mapping[int, Process]
+    processes: Mapping[int, ClientProcess]
     faults: Sequence[PlayedFault]
     began: dict[int, int] = field(default_factory=dict)
     """Generation -> when its first member heard of it; ascending."""

@@ -15,7 +15,7 @@ from squall.checkers.fault_classes import UnknownFault, class_of
 from squall.checkers.fault_traits import FORGETS_SYNCS
 from squall.checkers.findings import Witness
 from squall.checkers.guarantees import FaultClass
-from squall.checkers.history.tables import OK, SEND, History, Partition, PlayedFault
+from squall.checkers.history.tables import OK, SEND, History, ObservedPartition, PlayedFault
 from squall.checkers.history.values import producer_of
 from squall.checkers.interruptions import EXPLAINED, interruptions
 from squall.checkers.leaderships import EVER, Leaderships
@@ -37,7 +37,7 @@ _NOT_BY_TCP = ("duplicate", "reorder")
 
 
 @dataclass(frozen=True, slots=True)
-class Window:
+class TimeWindow:
     """A stretch of time. part -1: in every partition."""
 
     part: int
@@ -61,15 +61,15 @@ class LostRange(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Ground:
+class SignSources:
     """Holds what signs are read from."""
 
     leaderships: Leaderships = Leaderships()
-    disturbed: tuple[Window, ...] = ()
+    disturbed: tuple[TimeWindow, ...] = ()
     """When answers may have failed to come."""
-    tampered: tuple[Window, ...] = ()
+    tampered: tuple[TimeWindow, ...] = ()
     """When a fault delivered requests as TCP never does: how often a client sent does not say how often it arrived."""
-    contested: tuple[Window, ...] = ()
+    contested: tuple[TimeWindow, ...] = ()
     """Two leaders of a partition may have led in what meets this: from the begin of the second to the end of the first,
     which may come before it."""
     power_lost: tuple[LostRange, ...] = ()
@@ -123,18 +123,18 @@ class Ground:
 def ground(
     leaderships: Leaderships,
     faults: Iterable[PlayedFault],
-    partitions: Sequence[Partition],
+    partitions: Sequence[ObservedPartition],
     *,
     outputs: bool = False,
-) -> Ground:
-    """Of one run. `outputs`: as `Ground.outputs`."""
+) -> SignSources:
+    """Of one run. `outputs`: as `SignSources.outputs`."""
     began = [fault for fault in faults if fault.began >= 0]
     parts = {each.name: each.part for each in partitions}
     lost: list[LostRange] = []
     silent: list[int] = []
     damaged = []
     tampered = tuple(
-        Window(-1, fault.began, fault.ended if fault.ended >= 0 else EVER)
+        TimeWindow(-1, fault.began, fault.ended if fault.ended >= 0 else EVER)
         for fault in began
         if fault.params.get("api") == "Produce" and fault.params.get("act") in _NOT_BY_TCP
     )
@@ -159,30 +159,30 @@ def ground(
     nodes = ", ".join(map(str, dict.fromkeys(silent)))
     unknown = f"{nemesis_log.FILE} does not say which records broker {nodes} lost with its power" if nodes else ""
     contested = tuple(_contested(leaderships))
-    return Ground(
+    return SignSources(
         leaderships, tuple(windows), tampered, contested, tuple(lost), unknown, tuple(damaged), everywhere, outputs
     )
 
 
-def _around(part: int, began: int, ended: int) -> Window:
+def _around(part: int, began: int, ended: int) -> TimeWindow:
     """Return when records may have been on their way that a disturbance met; it ended at `ended`, -1 if it never did.
     """
-    return Window(part, began - BEFORE_NS, ended + AFTER_NS if ended >= 0 else EVER)
+    return TimeWindow(part, began - BEFORE_NS, ended + AFTER_NS if ended >= 0 else EVER)
 
 
-def _add(windows: list[Window], new: Window) -> None:
+def _add(windows: list[TimeWindow], new: TimeWindow) -> None:
     """One more of a partition. Those that meet become one: sends fail by the thousand."""
     if windows and new.meets(new.part, windows[-1].since, windows[-1].until):
         last = windows.pop()
-        new = Window(new.part, min(last.since, new.since), max(last.until, new.until))
+        new = TimeWindow(new.part, min(last.since, new.since), max(last.until, new.until))
     windows.append(new)
 
 
-def _contested(leaderships: Leaderships) -> Iterator[Window]:
+def _contested(leaderships: Leaderships) -> Iterator[TimeWindow]:
     last_until: dict[int, int] = {}
     for each in sorted(leaderships.rows, key=attrgetter("since")):
         if each.part in last_until:
-            yield Window(each.part, each.since, min(each.until, last_until[each.part]))
+            yield TimeWindow(each.part, each.since, min(each.until, last_until[each.part]))
         last_until[each.part] = max(each.until, last_until.get(each.part, -1))
 
 
@@ -210,10 +210,10 @@ def _damaged_part(fault: PlayedFault, parts: dict[str, int]) -> int:
     return parts.get(path.rpartition("/")[0].rpartition("/")[2], -1)
 
 
-def signed(history: History, of: Ground, witnesses: Sequence[Witness]) -> Iterator[Witness]:
+def signed(history: History, of: SignSources, witnesses: Sequence[Witness]) -> Iterator[Witness]:
     """The witnesses with their signs."""
     sent = {(row.part, row.val): row for row in history.records.rows() if row.kind == SEND} if witnesses else {}
-    failed: dict[tuple[int, int], list[Window]] = {}
+    failed: dict[tuple[int, int], list[TimeWindow]] = {}
     for row in sent.values():
         if row.st != OK:
             _add(failed.setdefault((row.part, producer_of(row.val)), []), _around(row.part, row.t0, row.t1))

@@ -27,7 +27,7 @@ NOT_OURS = f"{FILE} is of a simulation, and {seal.RUN} tells of none"
 
 
 @dataclass(frozen=True, slots=True)
-class Seen:
+class SimulatorFindings:
     """Of one run. Empty for one that was not simulated, and for one in which the simulator saw nothing wrong."""
 
     wrong: tuple[str, ...] = ()
@@ -62,7 +62,7 @@ def listed(run_dir: Path) -> tuple[list[dict[str, Any]], str]:
     return found, ""
 
 
-def read(run_dir: Path, info: Mapping[str, Any], seals: Mapping[str, int]) -> Seen:
+def read(run_dir: Path, info: Mapping[str, Any], seals: Mapping[str, int]) -> SimulatorFindings:
     """Return what the simulator saw. Raises nothing.
 
     `info`: run.json, as far as it can be read. `seals`: of `History`, empty if they are not known.
@@ -72,7 +72,7 @@ def read(run_dir: Path, info: Mapping[str, Any], seals: Mapping[str, int]) -> Se
     if not isinstance(told, Mapping):
         told = {}
         if violations and FILE not in seals:
-            return Seen(troubles=(NOT_OURS,))
+            return SimulatorFindings(troubles=(NOT_OURS,))
     failure = told.get("failure")
     kind, name = (str(failure.get("kind")), str(failure.get("name"))) if isinstance(failure, Mapping) else ("", "")
     changed = _changed(run_dir, told, violations, seals)
@@ -86,7 +86,7 @@ def read(run_dir: Path, info: Mapping[str, Any], seals: Mapping[str, int]) -> Se
         lines = [*words, *(_line(each) for each in violations if not changed and str(each.get("name")) not in said)]
     if not lines and FILE in seals:
         lines = ["an invariant of the simulator broke: the history was sealed with it"]
-    return Seen(tuple(dict.fromkeys(lines)), tuple(troubles))
+    return SimulatorFindings(tuple(dict.fromkeys(lines)), tuple(troubles))
 
 
 def _changed(

@@ -24,7 +24,7 @@ from typing import Any
 from squall.checkers import blame, fault_classes, guarantees, simulated
 from squall.checkers.analysis import FINDINGS, METRICS
 from squall.checkers.anomalies import dual_ownership, hanging_txn, stuck
-from squall.checkers.anomalies.anomaly import PROGRAM, Family
+from squall.checkers.anomalies.anomaly import PROGRAM, AnomalyFamily
 from squall.checkers.anomalies.registry import CATALOG, LOSS, SHOWN_BY_HISTORY, SHOWN_BY_RUN
 from squall.checkers.case import Case, Workload, read_case
 from squall.checkers.coverage import removed_early, too_little
@@ -34,7 +34,7 @@ from squall.checkers.findings import Finding, Witness, from_json, kept
 from squall.checkers.guarantees import CellName, FaultClass, Guarantee
 from squall.checkers.history import seal
 from squall.checkers.history.tables import History
-from squall.checkers.permissions import Grounds, explained, grounds_of
+from squall.checkers.permissions import PartitionContext, explained, grounds_of
 from squall.checkers.plan_facts import configuration_of
 
 SCHEMA = 1
@@ -106,7 +106,7 @@ def decide(case: Case) -> Verdict:
         unproven |= dict.fromkeys(SHOWN_BY_RUN, "run.json is not as it was written")
     if not case.nemesis_read or (case.plan and len(case.faults) < case.plan.faults):
         unproven.setdefault(dual_ownership.NAME, "a fault that nobody told of may have kept brokers apart")
-    grounds = grounds_of(case) if promised else Grounds(frozenset(), None, case.ground, case.nemesis_read)
+    grounds = grounds_of(case) if promised else PartitionContext(frozenset(), None, case.ground, case.nemesis_read)
     mute = blame.silent(case)
     lacking += [mute] if mute else []
     anomalies = tuple(
@@ -205,7 +205,7 @@ def _judged(
     at_worst: Promised,
     unproven: Mapping[str, str],
     shaken: Sequence[str],
-    grounds: Grounds,
+    grounds: PartitionContext,
 ) -> tuple[Judged, ...]:
     """The findings by kind and judgement: what is not permitted first, then in the catalogue's order."""
     groups: dict[tuple[str, str, bool | None, str, CellName | None], list[Finding]] = {}
@@ -236,11 +236,11 @@ def _judged(
 
 def _by_time(name: str) -> bool:
     """Return whether an anomaly is that something took too long."""
-    return name == hanging_txn.NAME or CATALOG[name].family is Family.LIVENESS
+    return name == hanging_txn.NAME or CATALOG[name].family is AnomalyFamily.LIVENESS
 
 
 def _judgement(
-    finding: Finding, promised: Promised, at_worst: Promised, grounds: Grounds
+    finding: Finding, promised: Promised, at_worst: Promised, grounds: PartitionContext
 ) -> tuple[bool | None, str, CellName | None]:
     if not promised:
         return None, "it is not known what was promised", None

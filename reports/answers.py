@@ -13,15 +13,15 @@ from squall.checkers.anomalies import stuck
 from squall.checkers.anomalies.registry import CATALOG
 from squall.reports import members, outputs, owners
 from squall.reports.fault_words import FaultRow, fault_rows
-from squall.reports.problems import Problem
+from squall.reports.problems import StorySubject
 from squall.reports.raw_files import PROGRAMS, last_words
 from squall.reports.run_files import RunFiles, mapping
 from squall.reports.sent_words import sent_sentences
 from squall.reports.stories import value_text
 from squall.reports.story import Story
-from squall.reports.story_facts import ACKNOWLEDGED, FAILED, Event, Facts
-from squall.reports.story_moments import Placed, ids
-from squall.reports.story_reads import Polled
+from squall.reports.story_facts import ACKNOWLEDGED, FAILED, Event, PartitionFacts
+from squall.reports.story_moments import NamedRecord, ids
+from squall.reports.story_reads import PolledRange
 from squall.reports.story_records import is_misplaced
 
 READS_TOLD = 3
@@ -31,47 +31,49 @@ NEAR_S = 1.0
 _IN_NS = ("stuck-producer", "stuck-consumer")
 
 
-class Answer(NamedTuple):
+class AnsweredQuestion(NamedTuple):
     """A question, and what is known."""
 
     question: str
     text: str
 
 
-def answers_of(files: RunFiles, story: Story) -> tuple[Answer, ...]:
+def answers_of(files: RunFiles, story: Story) -> tuple[AnsweredQuestion, ...]:
     """All questions, each answered in at least one sentence."""
     facts = story.facts
     assert facts is not None
     about = [record for record in story.records if record.is_subject]
     words = _last_words(files, story)
-    acted = [Answer(*each) for each in members.answers_of(story.members)] if story.members is not None else []
+    acted = [AnsweredQuestion(*each) for each in members.answers_of(story.members)] if story.members is not None else []
     if story.of_members:
         return (
-            Answer("What was seen", _joined(_seen(files, facts))),
+            AnsweredQuestion("What was seen", _joined(_seen(files, facts))),
             *acted,
             *words,
-            Answer("When it was written", _joined(_written(facts, about))),
-            Answer("Who read it", _joined(_read(facts, about))),
+            AnsweredQuestion("When it was written", _joined(_written(facts, about))),
+            AnsweredQuestion("Who read it", _joined(_read(facts, about))),
         )
     span = _span(facts, story, about)
     more = [(room.QUESTION, room.sentences_of(files, facts.problem)) for room in (outputs, owners)]
     return (
-        Answer("What was seen", _joined(_seen(files, facts))),
-        *(Answer(question, _joined(sentences)) for question, sentences in more if sentences),
+        AnsweredQuestion("What was seen", _joined(_seen(files, facts))),
+        *(AnsweredQuestion(question, _joined(sentences)) for question, sentences in more if sentences),
         *acted,
         *words,
-        Answer("When it was written", _joined(_written(facts, about))),
-        Answer("What was asked and sent", _joined(sent_sentences(facts.asked, facts.sent, facts.requests.seen_by))),
-        Answer("Who led, ISR and HW then", _joined(_led(files, story, about))),
-        Answer("Who had it", _joined(_had(files, story, about))),
-        Answer("Which fault", _fault(files, span)),
-        Answer("Who was elected", _elected(files, facts, span)),
-        Answer("What was truncated", _truncated(files, story, span)),
-        Answer("Who read it", _joined(_read(facts, about))),
+        AnsweredQuestion("When it was written", _joined(_written(facts, about))),
+        AnsweredQuestion(
+            "What was asked and sent", _joined(sent_sentences(facts.asked, facts.sent, facts.requests.seen_by))
+        ),
+        AnsweredQuestion("Who led, ISR and HW then", _joined(_led(files, story, about))),
+        AnsweredQuestion("Who had it", _joined(_had(files, story, about))),
+        AnsweredQuestion("Which fault", _fault(files, span)),
+        AnsweredQuestion("Who was elected", _elected(files, facts, span)),
+        AnsweredQuestion("What was truncated", _truncated(files, story, span)),
+        AnsweredQuestion("Who read it", _joined(_read(facts, about))),
     )
 
 
-def _last_words(files: RunFiles, story: Story) -> list[Answer]:
+def _last_words(files: RunFiles, story: Story) -> list[AnsweredQuestion]:
     """Return what the program under test wrote last to standard error, if the finding is that it stopped, or it ended
     by itself.
     """
@@ -81,7 +83,7 @@ def _last_words(files: RunFiles, story: Story) -> list[Answer]:
     if not (stopped or (acted is not None and acted.ended_by_itself)) or not (said := last_words(files.path)):
         return []
     return [
-        Answer(
+        AnsweredQuestion(
             "What the program said last", f"The end of {PROGRAMS}, which all processes of the program share:\n{said}"
         )
     ]
@@ -91,7 +93,7 @@ def _joined(sentences: Iterable[str]) -> str:
     return " ".join(each for each in sentences if each)
 
 
-def _span(facts: Facts, story: Story, about: Sequence[Placed]) -> tuple[float, float]:
+def _span(facts: PartitionFacts, story: Story, about: Sequence[NamedRecord]) -> tuple[float, float]:
     """From shortly before the record was written until no log held it any more, else to the last that is known. Of a
     broken invariant all that came before: what came later has no part in it.
     """
@@ -129,7 +131,7 @@ def unknown_why(files: RunFiles) -> str:
 # --------------------------------------------------------------------------------------------------------------- seen
 
 
-def _seen(files: RunFiles, facts: Facts) -> Iterator[str]:
+def _seen(files: RunFiles, facts: PartitionFacts) -> Iterator[str]:
     problem = facts.problem
     if problem.t is not None:
         yield f"At {problem.t:.3f} s the simulator saw that {problem.name} is broken."
@@ -153,7 +155,7 @@ def _seen(files: RunFiles, facts: Facts) -> Iterator[str]:
         yield f"It asked from there again, and was told that the position is impossible {again}."
 
 
-def _others(problem: Problem) -> str:
+def _others(problem: StorySubject) -> str:
     """The witness's own figure, with what it is."""
     known = CATALOG.get(problem.name)
     if known is None or not known.other or problem.other < 0:
@@ -165,7 +167,7 @@ def _others(problem: Problem) -> str:
     return f"{known.other}: {problem.other}"
 
 
-def _of_operation(facts: Facts) -> Iterator[str]:
+def _of_operation(facts: PartitionFacts) -> Iterator[str]:
     """The read that shows it, and the one before it by the same process."""
     polls = facts.polled
     place = next((n for n, each in enumerate(polls) if each.op == facts.problem.op), None)
@@ -178,7 +180,7 @@ def _of_operation(facts: Facts) -> Iterator[str]:
     yield f"{told[0].upper()}{told[1:]}"
 
 
-def _poll_text(poll: Polled) -> str:
+def _poll_text(poll: PolledRange) -> str:
     if poll.listed >= 0:
         return f"at {poll.t:.3f} s process {poll.process} asked for the latest offset and was told {poll.listed}."
     what = "final read" if poll.final else "poll"
@@ -195,7 +197,7 @@ def _poll_text(poll: Polled) -> str:
 # ------------------------------------------------------------------------------------------------------------ written
 
 
-def _written(facts: Facts, about: Sequence[Placed]) -> Iterator[str]:
+def _written(facts: PartitionFacts, about: Sequence[NamedRecord]) -> Iterator[str]:
     if not about:
         yield from _nobody_wrote(facts)
     for record in about:
@@ -213,7 +215,7 @@ def _written(facts: Facts, about: Sequence[Placed]) -> Iterator[str]:
             yield f"and its outcome was unknown at {sent.done:.3f} s ({sent.error or 'no answer'})."
 
 
-def _nobody_wrote(facts: Facts) -> Iterator[str]:
+def _nobody_wrote(facts: PartitionFacts) -> Iterator[str]:
     problem = facts.problem
     if problem.records:
         yield from _of_a_coordinator(facts)
@@ -230,7 +232,7 @@ def _nobody_wrote(facts: Facts) -> Iterator[str]:
         yield f"{problem.where} acknowledged nothing."
 
 
-def _of_a_coordinator(facts: Facts) -> Iterator[str]:
+def _of_a_coordinator(facts: PartitionFacts) -> Iterator[str]:
     """The records that a broken invariant of a coordinator is about, and which leader appended each before it broke."""
     problem = facts.problem
     for offset, says in problem.records:
@@ -247,7 +249,7 @@ def _of_a_coordinator(facts: Facts) -> Iterator[str]:
 # -------------------------------------------------------------------------------------------------------- leader, ISR
 
 
-def _led(files: RunFiles, story: Story, about: Sequence[Placed]) -> Iterator[str]:
+def _led(files: RunFiles, story: Story, about: Sequence[NamedRecord]) -> Iterator[str]:
     told = [(record, story.told.at_ack.get(record.name)) for record in about]
     for record, state in told:
         if state is not None:
@@ -274,7 +276,7 @@ def _led(files: RunFiles, story: Story, about: Sequence[Placed]) -> Iterator[str
         yield unknown_why(files)
 
 
-def _stood(problem: Problem) -> Iterator[str]:
+def _stood(problem: StorySubject) -> Iterator[str]:
     """The replicas in the moment in which an invariant broke."""
     leaders = [each for each in problem.stood if each.leads]
     for each in leaders:
@@ -289,7 +291,7 @@ def _stood(problem: Problem) -> Iterator[str]:
         yield f"{rest[0][0].upper()}{'; '.join(rest)[1:]}."
 
 
-def _had(files: RunFiles, story: Story, about: Sequence[Placed]) -> Iterator[str]:
+def _had(files: RunFiles, story: Story, about: Sequence[NamedRecord]) -> Iterator[str]:
     if not any(files.traces.values()) or files.told_by_polls:
         yield unknown_why(files)
         return
@@ -299,7 +301,7 @@ def _had(files: RunFiles, story: Story, about: Sequence[Placed]) -> Iterator[str
         yield "There is no one record to follow." + "".join(f" {end}" for end in story.ends)
 
 
-def _holders(story: Story, record: Placed) -> Iterator[str]:
+def _holders(story: Story, record: NamedRecord) -> Iterator[str]:
     state, name = story.told.at_ack.get(record.name), record.name
     if state is not None:
         how = "When it was acknowledged" if story.exact else "Inferred from its acknowledgement"
@@ -355,7 +357,7 @@ def _more(count: int, what: str) -> str:
     return f" {count} more {what}s." if count > 0 else ""
 
 
-def _elected(files: RunFiles, facts: Facts, span: tuple[float, float]) -> str:
+def _elected(files: RunFiles, facts: PartitionFacts, span: tuple[float, float]) -> str:
     """Every epoch that began in that time, by whoever says so first; the controller's word has its reasons."""
     epochs: dict[int, Event] = {}
     for event in facts.events:
@@ -408,7 +410,7 @@ def _ends_of(told: Sequence[str], what: str) -> str:
 # -------------------------------------------------------------------------------------------------------------- reads
 
 
-def _read(facts: Facts, about: Sequence[Placed]) -> Iterator[str]:
+def _read(facts: PartitionFacts, about: Sequence[NamedRecord]) -> Iterator[str]:
     wanted: Iterable[tuple[str, int]] = [(record.name, record.sent.value) for record in about]
     wanted = list(wanted) or [(value_text(value), value) for value in facts.problem.values]
     for name, value in wanted:

@@ -11,7 +11,7 @@ from squall.reports.lanes import terms
 from squall.reports.members import ABOUT
 from squall.reports.run_files import Json, RunFiles, integer
 from squall.reports.samples import histories_of
-from squall.reports.stories import Line, causes_of, in_common, story, witness_text
+from squall.reports.stories import StoryLine, causes_of, in_common, story, witness_text
 from squall.reports.story_client import lines_of, witness_problem
 
 
@@ -22,11 +22,11 @@ class Group:
     """
 
     cause: str
-    witnesses: list[tuple[str, list[Line], Json]]
+    witnesses: list[tuple[str, list[StoryLine], Json]]
     """Each in a line, its story, and as it stands in verdict.json."""
 
 
-def groups_of(files: RunFiles, found: list[checks.Check]) -> dict[str, list[Group]]:
+def groups_of(files: RunFiles, found: list[checks.CheckResult]) -> dict[str, list[Group]]:
     """Check's title -> its witnesses by cause, so that one truncation stands there once; the largest group first."""
     losses = [each for each in checks.checks_of(files) if each.name in LOSS and each.witnesses]
     told = _stories(files, [*found, *(each for each in losses if each not in found)])
@@ -44,13 +44,13 @@ def groups_of(files: RunFiles, found: list[checks.Check]) -> dict[str, list[Grou
     return groups
 
 
-def _that_of_a_loss(lines: list[Line], of_loss: dict[str, str]) -> str:
+def _that_of_a_loss(lines: list[StoryLine], of_loss: dict[str, str]) -> str:
     """Return what happened at the witness's offset, if records were lost by it."""
     shared = [cause for line in lines if (cause := in_common(line)) in of_loss]
     return f"that of {of_loss[shared[0]]}: {' '.join(shared)}" if shared else ""
 
 
-def _stories(files: RunFiles, found: list[checks.Check]) -> dict[tuple[str, int], tuple[str, list[Line]]]:
+def _stories(files: RunFiles, found: list[checks.CheckResult]) -> dict[tuple[str, int], tuple[str, list[StoryLine]]]:
     """(check's title, witness's number) -> the witness in a line, and its story."""
     by_partition = terms(files)
     witnesses = [(check.title, n, w) for check in found for n, w in enumerate(check.witnesses)]

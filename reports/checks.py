@@ -23,7 +23,7 @@ INVARIANT = "invariant "
 
 
 @dataclass(frozen=True, slots=True)
-class Check:
+class CheckResult:
     """One check, with one kind of evidence. `count` None: it did not run, or nobody knows."""
 
     name: str
@@ -100,7 +100,7 @@ def reasons_of(files: RunFiles) -> list[str]:
     return reasons
 
 
-def checks_of(files: RunFiles) -> list[Check]:
+def checks_of(files: RunFiles) -> list[CheckResult]:
     """Every check: what is not permitted first, then what was found, then the others in the catalogue's order."""
     found = [_found(each) for each in objects(files.verdict.get("anomalies"))]
     order = {FAILED: 0, UNJUDGED: 1, PERMITTED: 2}
@@ -111,22 +111,24 @@ def checks_of(files: RunFiles) -> list[Check]:
     why = mapping(files.verdict.get("not_run"))
     little = mapping(files.verdict.get("ran_on_little"))
     rest = [
-        Check(name, "", LITTLE if name in little else CLEAN, 0, CATALOG[name].definition, str(little.get(name, "")))
+        CheckResult(
+            name, "", LITTLE if name in little else CLEAN, 0, CATALOG[name].definition, str(little.get(name, ""))
+        )
         if name in ran
-        else Check(name, "", NOT_RUN, None, CATALOG[name].definition, str(why.get(name) or _NO_FINDINGS))
+        else CheckResult(name, "", NOT_RUN, None, CATALOG[name].definition, str(why.get(name) or _NO_FINDINGS))
         for name in FOUND
         if name not in seen
     ]
     return found + rest
 
 
-def _invariants(files: RunFiles) -> list[Check]:
+def _invariants(files: RunFiles) -> list[CheckResult]:
     """A check for each broken invariant of a simulation."""
     by_name: dict[str, list[Json]] = {}
     for each in files.violations:
         by_name.setdefault(str(each.get("name")), []).append(each)
     return [
-        Check(
+        CheckResult(
             name=INVARIANT + name,
             evidence="",
             state=FAILED,
@@ -148,12 +150,12 @@ def _moment(files: RunFiles, violation: Json) -> str:
     return f"{'' if at is None else f'{at:.3f} s  '}{place}: {violation.get('message')}"
 
 
-def _found(entry: Json) -> Check:
+def _found(entry: Json) -> CheckResult:
     name = str(entry.get("name"))
     permitted = entry.get("permitted")
     state = {True: PERMITTED, False: FAILED}.get(permitted, UNJUDGED) if isinstance(permitted, bool) else UNJUDGED
     known = CATALOG.get(name)
-    return Check(
+    return CheckResult(
         name=name,
         evidence=str(entry.get("evidence") or ""),
         state=state,

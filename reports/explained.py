@@ -46,13 +46,13 @@ def explained(run_dir: Path, name: str, width: int = 100, here: Callable[[str], 
     return "\n".join(wrapped) + "\n"
 
 
-def found_as(every: Iterable[checks.Check], name: str) -> list[checks.Check]:
+def found_as(every: Iterable[checks.CheckResult], name: str) -> list[checks.CheckResult]:
     """The checks of this name, of those that found something; all of those where the name is empty."""
     names = ((each, (each.name, each.title, each.name.partition(" ")[2])) for each in every if each.count)
     return [each for each, own in names if not name or name in own]
 
 
-def stories_of(files: RunFiles, found: Sequence[checks.Check]) -> list[Telling]:
+def stories_of(files: RunFiles, found: Sequence[checks.CheckResult]) -> list[Telling]:
     """The stories of what these checks found."""
     names = {name for each in found for name in (each.name, each.name.partition(" ")[2])}
     return tellings_about(files, problems_named(files, names, {each.evidence for each in found}))
@@ -75,7 +75,7 @@ def listing(run_dir: Path, width: int = 100) -> str:
     return "\n".join(part for line in lines for part in _wrapped(line, width)) + "\n"
 
 
-def _of(check: checks.Check, groups: Sequence[Group]) -> Iterator[str]:
+def _of(check: checks.CheckResult, groups: Sequence[Group]) -> Iterator[str]:
     yield f"{check.title}: {check.count} found, {check.state}"
     yield f"  What it is: {_sentence(check.definition)}"
     if check.why:
@@ -99,7 +99,7 @@ def _of(check: checks.Check, groups: Sequence[Group]) -> Iterator[str]:
             yield "    Neither the history nor the brokers' traces say what happened when."
 
 
-def _about(telling: Telling, found: Sequence[checks.Check], groups: Mapping[str, Sequence[Group]]) -> str:
+def _about(telling: Telling, found: Sequence[checks.CheckResult], groups: Mapping[str, Sequence[Group]]) -> str:
     """A heading for what is told in detail: the witness that it is about, and its cause's number."""
     for check in found:
         for number, group in enumerate(groups[check.title], 1):
@@ -127,7 +127,7 @@ def _sentence(text: str) -> str:
     return text if text.endswith((".", ".)")) else f"{text}."
 
 
-def _instead(files: RunFiles, every: Iterable[checks.Check], name: str) -> str:
+def _instead(files: RunFiles, every: Iterable[checks.CheckResult], name: str) -> str:
     there = [each.title for each in every if each.count]
     ran = next((each for each in every if each.name == name and each.count is not None), None)
     why = "was looked for and not found" if ran is not None else "is no finding of this run"

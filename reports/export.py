@@ -30,7 +30,7 @@ SECRET = re.compile(
 
 
 @dataclass(frozen=True, slots=True)
-class Entry:
+class ArchiveEntry:
     """A file of the zip, with its size before it was packed."""
 
     name: str
@@ -51,7 +51,7 @@ def page_to_send(run_dir: Path) -> str:
     return page_of(run_dir, f"{PLACE}/{run_dir.name}")
 
 
-def write_zip(run_dir: Path, path: Path, page: str | None) -> list[Entry]:
+def write_zip(run_dir: Path, path: Path, page: str | None) -> list[ArchiveEntry]:
     """Write the zip of a run, with a folder of the run's name in it. Returns what is in it.
 
     page: as `page_to_send` makes it; None: the zip has none. The commands of run.json and junit.xml name no path of
@@ -73,6 +73,6 @@ def write_zip(run_dir: Path, path: Path, page: str | None) -> list[Entry]:
                 packed.writestr(inside, text)
             else:
                 packed.write(run_dir / name, inside)
-        entries = [Entry(each.filename, each.file_size) for each in packed.infolist()]
+        entries = [ArchiveEntry(each.filename, each.file_size) for each in packed.infolist()]
     fresh.replace(path)
     return entries

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from squall.reports.fault_words import FaultRow
-from squall.reports.lanes import BrokerLane, PartitionLane, Span
+from squall.reports.lanes import BrokerLane, LaneSpan, PartitionLane
 from squall.reports.run_files import RunFiles, number
 
 SERIES = (
@@ -49,11 +49,11 @@ def _numbers(values: Any) -> list[float | None]:
 
 
 def _broker(lane: BrokerLane) -> list[list[Any]]:
-    controller = [Span(each.begin, each.end, "active controller") for each in lane.controller]
+    controller = [LaneSpan(each.begin, each.end, "active controller") for each in lane.controller]
     return _spans([*lane.states, *lane.over, *controller])
 
 
-def _spans(spans: Sequence[Span], whole: bool = False) -> list[list[Any]]:
+def _spans(spans: Sequence[LaneSpan], whole: bool = False) -> list[list[Any]]:
     return [[_short(each.begin), _short(each.end), int(each.kind) if whole else each.kind] for each in spans]
 
 

@@ -10,7 +10,7 @@ from pathlib import Path
 from xml.etree import ElementTree
 
 from squall.reports import checks, meaning
-from squall.reports.checks import Check
+from squall.reports.checks import CheckResult
 from squall.reports.run_files import RunFiles, number, read_run
 from squall.reports.stories import witness_text
 
@@ -108,7 +108,7 @@ def _case(suite: ElementTree.Element, name: str, took: str = "0") -> ElementTree
     return ElementTree.SubElement(suite, "testcase", classname="squall", name=_text(name), time=took)
 
 
-def _check_case(suite: ElementTree.Element, check: Check, word: str) -> None:
+def _check_case(suite: ElementTree.Element, check: CheckResult, word: str) -> None:
     case = _case(suite, check.title)
     if check.state == checks.FAILED:
         failure = ElementTree.SubElement(case, "failure", type=_text(check.name), message=_text(_message(check)))
@@ -142,7 +142,7 @@ def _verdict_case(suite: ElementTree.Element, files: RunFiles, word: str, took: 
     failure.text = _text("\n".join([*reasons, f"repeat: {files.command_in_checkout() or 'not known'}"]))
 
 
-def _message(check: Check) -> str:
+def _message(check: CheckResult) -> str:
     return f"{check.count if check.count is not None else 'an unknown number'} found: {check.why or check.definition}"
 
 

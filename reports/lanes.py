@@ -17,7 +17,7 @@ UNAVAILABLE_S = 1.0
 
 
 @dataclass(frozen=True, slots=True)
-class Span:
+class LaneSpan:
     """[begin, end] in the page's seconds; `kind` says what of."""
 
     begin: float
@@ -30,10 +30,10 @@ class BrokerLane:
     """One broker. `states`: up, starting, stopping, down or unknown, without gaps; the others lie over it."""
 
     node: int
-    states: list[Span] = field(default_factory=list)
-    over: list[Span] = field(default_factory=list)
+    states: list[LaneSpan] = field(default_factory=list)
+    over: list[LaneSpan] = field(default_factory=list)
     """Kinds: paused, cut, slow."""
-    controller: list[Span] = field(default_factory=list)
+    controller: list[LaneSpan] = field(default_factory=list)
     crashes: list[float] = field(default_factory=list)
     """When it ended though nobody asked it to."""
 
@@ -43,9 +43,9 @@ class PartitionLane:
     """One partition. `leaders`: kind is the leader's id, "-1" for none; `isr`: (second, size), each until the next."""
 
     name: str
-    leaders: list[Span] = field(default_factory=list)
+    leaders: list[LaneSpan] = field(default_factory=list)
     isr: list[tuple[float, int]] = field(default_factory=list)
-    gaps: list[Span] = field(default_factory=list)
+    gaps: list[LaneSpan] = field(default_factory=list)
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,18 +104,18 @@ def _acts(fault: Json, key: str) -> Iterable[tuple[int, Json]]:
     return zip(nodes if isinstance(nodes, list) else [], objects(seen.get(key)), strict=False)
 
 
-def _fold(changes: list[tuple[float, str]], begin: float, end: float) -> list[Span]:
+def _fold(changes: list[tuple[float, str]], begin: float, end: float) -> list[LaneSpan]:
     """Changes into spans; of two at once the later in the list wins."""
     ordered = sorted(changes, key=lambda change: change[0])
     spans = []
     for index, (t, kind) in enumerate(ordered):
         until = ordered[index + 1][0] if index + 1 < len(ordered) else end
         if max(t, begin) < min(until, end):
-            spans.append(Span(max(t, begin), min(until, end), kind))
+            spans.append(LaneSpan(max(t, begin), min(until, end), kind))
     return spans
 
 
-def _fault_spans(files: RunFiles, fault: Json, node: int, end: float) -> Iterable[Span]:
+def _fault_spans(files: RunFiles, fault: Json, node: int, end: float) -> Iterable[LaneSpan]:
     began = files.seconds(fault.get("began"))
     if began is None:
         return
@@ -129,11 +129,11 @@ def _fault_spans(files: RunFiles, fault: Json, node: int, end: float) -> Iterabl
         freed = [act for target, act in _acts(fault, "resumed") if target == node]
         start = files.seconds(held[0].get("paused_ns")) if held else None
         stop = files.seconds(freed[0].get("resumed_ns")) if freed else None
-        yield Span(began if start is None else start, until if stop is None else stop, "paused")
+        yield LaneSpan(began if start is None else start, until if stop is None else stop, "paused")
     elif CUTS_LINKS in traits and (hit or _is_alone(fault, node, files.nodes)):
-        yield Span(began, until, "cut")
+        yield LaneSpan(began, until, "cut")
     elif SLOWS_LINKS in traits and hit:
-        yield Span(began, until, "slow")
+        yield LaneSpan(began, until, "slow")
 
 
 def _is_alone(fault: Json, node: int, nodes: list[int]) -> bool:
@@ -147,8 +147,8 @@ def _is_alone(fault: Json, node: int, nodes: list[int]) -> bool:
     return len(nodes) > 1 and peers >= {str(each) for each in nodes if each != node}
 
 
-def _controller_spans(files: RunFiles, node: int, lane: BrokerLane, end: float) -> list[Span]:
-    spans: list[Span] = []
+def _controller_spans(files: RunFiles, node: int, lane: BrokerLane, end: float) -> list[LaneSpan]:
+    spans: list[LaneSpan] = []
     since: float | None = None
     downs = [span.begin for span in lane.states if span.kind in ("down", "starting")]
     trace = files.traces.get(node, [])
@@ -157,10 +157,10 @@ def _controller_spans(files: RunFiles, node: int, lane: BrokerLane, end: float) 
         if mark == "controller_active":
             since = t
         elif since is not None:
-            spans.append(Span(since, t, "controller"))
+            spans.append(LaneSpan(since, t, "controller"))
             since = None
     if since is not None:
-        spans.append(Span(since, end, "controller"))
+        spans.append(LaneSpan(since, end, "controller"))
     return spans
 
 
@@ -191,7 +191,9 @@ def partition_of(event: Json) -> str:
     return f"{event.get('topic')}-{event.get('partition')}"
 
 
-def partition_lanes(files: RunFiles, begin: float, end: float, gaps: Mapping[str, list[Span]]) -> list[PartitionLane]:
+def partition_lanes(
+    files: RunFiles, begin: float, end: float, gaps: Mapping[str, list[LaneSpan]]
+) -> list[PartitionLane]:
     """A lane for every partition that has a leader or a gap, cut to [begin, end]. Of the coordinators' logs only those
     that had anything to do.
     """
@@ -234,11 +236,11 @@ def _isr_steps(files: RunFiles) -> dict[str, list[tuple[float, int]]]:
     return steps
 
 
-def gaps_of_metrics(files: RunFiles) -> dict[str, list[Span]]:
+def gaps_of_metrics(files: RunFiles) -> dict[str, list[LaneSpan]]:
     """Each partition's longest time in which writes waited and none was acknowledged, where that was long."""
     found = {}
     for name, gap in mapping(mapping(files.metrics.get("unavailable")).get("partitions")).items():
         length, begin = number(mapping(gap).get("s")), number(mapping(gap).get("from_s"))
         if length is not None and begin is not None and length >= UNAVAILABLE_S:
-            found[name] = [Span(begin, begin + length, "gap")]
+            found[name] = [LaneSpan(begin, begin + length, "gap")]
     return found

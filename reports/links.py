@@ -7,10 +7,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from squall.reports.causes import Group
-from squall.reports.checks import Check
-from squall.reports.problems import Problem
+from squall.reports.checks import CheckResult
+from squall.reports.problems import StorySubject
 from squall.reports.run_files import Json, integer
-from squall.reports.stories import Line, value_text
+from squall.reports.stories import StoryLine, value_text
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,7 +19,7 @@ class ShownWitness:
 
     anchor: str
     line: str
-    lines: Sequence[Line]
+    lines: Sequence[StoryLine]
     raw: Json
     story: str
 
@@ -50,7 +50,7 @@ def story_anchor(number: int) -> str:
 
 
 def shown_groups(
-    checks: Sequence[Check], groups: Mapping[str, Sequence[Group]], problems: Sequence[Problem]
+    checks: Sequence[CheckResult], groups: Mapping[str, Sequence[Group]], problems: Sequence[StorySubject]
 ) -> dict[str, list[ShownGroup]]:
     """Check's title -> its groups, each witness with its anchor. `problems`: of the stories, in order."""
     shown: dict[str, list[ShownGroup]] = {}
@@ -73,7 +73,7 @@ def witness_of(shown: Mapping[str, Sequence[ShownGroup]], number: int) -> ShownW
     return next((each for each in every if each.story == story_anchor(number)), None)
 
 
-def is_about(problem: Problem, check: Check, witness: Json) -> bool:
+def is_about(problem: StorySubject, check: CheckResult, witness: Json) -> bool:
     """Stories are those of the first witness of a finding in its partition."""
     place = str(witness.get("partition") or "")
     first = next(each for each in check.witnesses if str(each.get("partition") or "") == place)

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from squall.checkers.anomalies import stuck
 from squall.checkers.anomalies.registry import CATALOG, LOSS
-from squall.checkers.losses import Loss, loss_of
+from squall.checkers.losses import LossCount, loss_of
 from squall.reports.run_files import Json, RunFiles, integer, mapping, number, objects
 
 
@@ -91,13 +91,13 @@ def _counted(name: str, entries: Sequence[Json]) -> int:
     return len(named) or sum(map(_count, entries))
 
 
-def loss(files: RunFiles, *, permitted: bool) -> Loss | None:
+def loss(files: RunFiles, *, permitted: bool) -> LossCount | None:
     """The acknowledged records that were lost and are permitted to be, or are not. None where there are none."""
     metrics = files.metrics or files.verdict.get("metrics")
     return loss_of({**files.verdict, "metrics": metrics}, permitted=permitted)
 
 
-def _were_lost(loss: Loss) -> str:
+def _were_lost(loss: LossCount) -> str:
     return f"{loss.amount} {'was' if loss.lost == 1 else 'were'} lost{loss.share}"
 
 
@@ -152,7 +152,7 @@ def partitions_of(entry: Json) -> list[tuple[str, int]]:
     return sorted(found.items(), key=lambda each: (-each[1], each[0]))
 
 
-def lost_by_partition(lost: Loss) -> str:
+def lost_by_partition(lost: LossCount) -> str:
     """Say where a loss was, in a sentence; empty if that is not known."""
     return _places("Lost", lost.partitions)
 

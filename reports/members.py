@@ -14,10 +14,10 @@ from squall.checkers.anomalies import commit_ahead, revoked_read, stuck
 from squall.checkers.anomalies.anomaly import PROGRAM
 from squall.checkers.history.tables import FAIL, OK
 from squall.reports.fault_words import fault_of
-from squall.reports.owners import CRASHED, Hold, Holds
-from squall.reports.problems import Problem, load_begin
+from squall.reports.owners import CRASHED, Holds, OwnershipSpan
+from squall.reports.problems import StorySubject, load_begin
 from squall.reports.run_files import Json, RunFiles, integer, mapping
-from squall.reports.stories import Line
+from squall.reports.stories import StoryLine
 from squall.reports.story_facts import HISTORY_LIMIT, json_lines
 
 AHEAD, REVOKED = (each.ANOMALIES[0].name for each in (commit_ahead, revoked_read))
@@ -64,7 +64,7 @@ class _Partition:
 
 
 @dataclass(slots=True)
-class _Reader:
+class _MemberLines:
     """Follows the members of all groups in some partitions."""
 
     parts: dict[int, _Partition]
@@ -114,11 +114,11 @@ class Members:
     """
 
     files: RunFiles
-    problem: Problem
+    problem: StorySubject
     group: str
-    hold: Hold | None
+    hold: OwnershipSpan | None
     """What the committer owned when it committed."""
-    next: Hold | None
+    next: OwnershipSpan | None
     """What the member that resumed beyond the record owned."""
     commit: CommittedPosition | None = None
     ended: tuple[int, int] = (-1, -1)
@@ -132,8 +132,7 @@ class Members:
 
     @property
     def alone(self) -> bool:
-        """Return whether members alone did it, by what they say themselves: what brokers did is beside the point then.
-        """
+        """Return whether members alone did it, by what they say themselves: what brokers did does not matter then."""
         if self.read is not None:
             return True
         return self.commit is not None and (self.processed is None or max(self.processed.offsets) < self.offset)
@@ -152,7 +151,7 @@ class Members:
         known = self.files.phase("final reads")[0] is not None
         return known and not self.lasted(hold) and not fault_of(self.files, hold.process, hold.ended)
 
-    def lasted(self, hold: Hold) -> bool:
+    def lasted(self, hold: OwnershipSpan) -> bool:
         """Return whether a member owned the partition until the harness let all readers end; of a run without that
         moment, until the history's end.
         """
@@ -187,7 +186,7 @@ class Members:
             return self._got(self.commit.process, f"nothing beyond offset {last}")
         return f"{self._got(self.commit.process, f'offset {last}')}, but not offset {self.offset}"
 
-    def how_ended(self, hold: Hold) -> str:
+    def how_ended(self, hold: OwnershipSpan) -> str:
         """Say how a member lost a partition, with the fault if one crashed it."""
         if hold is self.hold and self.ended_by_itself:
             return "ended by itself (no fault hit it)"
@@ -236,12 +235,12 @@ class Members:
             )
 
 
-def _begins(hold: Hold, where: str) -> Did:
+def _begins(hold: OwnershipSpan, where: str) -> Did:
     text = f"process {hold.process} began to read {where} at position {hold.position}"
     return Did(hold.told, hold.process, "begins", text, ("begins at", f"position {hold.position}"))
 
 
-def members_of(files: RunFiles, problems: Sequence[Problem]) -> list[Members | None]:
+def members_of(files: RunFiles, problems: Sequence[StorySubject]) -> list[Members | None]:
     """Return what members did that led to each of these findings; None if the history does not show it, or if it is
     about something else. The history is read once for all of them.
     """
@@ -268,9 +267,8 @@ def processed_by_programs(files: RunFiles) -> int | None:
     return sum(len({offset for read in reads for offset in read.offsets}) for reads in by_part)
 
 
-def _read(files: RunFiles, parts: Collection[int]) -> _Reader | None:
-    """Return what the history has of these partitions; None without any, or if there is no history, or too long a one.
-    """
+def _read(files: RunFiles, parts: Collection[int]) -> _MemberLines | None:
+    """Return what the history has of these partitions; None without any, or without a history, or if it is too long."""
     path = files.path / "history.jsonl"
     try:
         if not parts or path.stat().st_size > HISTORY_LIMIT:
@@ -278,13 +276,13 @@ def _read(files: RunFiles, parts: Collection[int]) -> _Reader | None:
     except OSError:
         return None
     groups: dict[int, str] = {}
-    reader = _Reader({part: _Partition(Holds(groups, part)) for part in parts}, groups)
+    reader = _MemberLines({part: _Partition(Holds(groups, part)) for part in parts}, groups)
     for line in json_lines(path):
         reader.take(line)
     return reader
 
 
-def _passed_over(files: RunFiles, problem: Problem, reader: _Reader, at: _Partition) -> Members | None:
+def _passed_over(files: RunFiles, problem: StorySubject, reader: _MemberLines, at: _Partition) -> Members | None:
     """As the finder: the member resumed at `other`, beyond the record, and somebody had committed that."""
     group, offset = reader.groups.get(problem.process, ""), problem.offsets[0] if problem.offsets else -1
     found = (hold for hold in at.holds.found if (hold.process, hold.position) == (problem.process, problem.other))
@@ -308,7 +306,7 @@ def _passed_over(files: RunFiles, problem: Problem, reader: _Reader, at: _Partit
     )
 
 
-def _given_up(files: RunFiles, problem: Problem, reader: _Reader, at: _Partition) -> Members | None:
+def _given_up(files: RunFiles, problem: StorySubject, reader: _MemberLines, at: _Partition) -> Members | None:
     """As the finder: the reader had owned it last until it gave it up."""
     read = next((each for each in at.reads if each.op == problem.op), None)
     if read is None:
@@ -323,7 +321,7 @@ def _given_up(files: RunFiles, problem: Problem, reader: _Reader, at: _Partition
     return Members(files, problem, group, hold, owner, read=read, programs=frozenset(reader.programs))
 
 
-def _stands_still(files: RunFiles, problem: Problem, reader: _Reader, at: _Partition) -> Members | None:
+def _stands_still(files: RunFiles, problem: StorySubject, reader: _MemberLines, at: _Partition) -> Members | None:
     """The group of a reader as a whole: the harness waits for all its members together."""
     if problem.process not in reader.groups:
         return None
@@ -337,13 +335,15 @@ def _stands_still(files: RunFiles, problem: Problem, reader: _Reader, at: _Parti
 # --------------------------------------------------------------------------------------------------------------- words
 
 
-def lines_of(files: RunFiles, problems: Sequence[Problem]) -> list[list[Line]]:
+def lines_of(files: RunFiles, problems: Sequence[StorySubject]) -> list[list[StoryLine]]:
     """Tell of each of these findings what members did, in the page's seconds; nothing where it is not known. The cause
     of what a member read too late is its release of the partition.
     """
     return [
         [
-            Line(files.seconds(each.t) or 0.0, sentence(each), each.grave and (each.kind != "read" or found.stands))
+            StoryLine(
+                files.seconds(each.t) or 0.0, sentence(each), each.grave and (each.kind != "read" or found.stands)
+            )
             for each in found.did()
         ]
         if found is not None and (found.alone or found.stands)
@@ -400,7 +400,7 @@ def _of_a_read(found: Members, read: MemberRead) -> Iterator[tuple[str, str]]:
     yield "Who owned it afterwards", after
 
 
-def _owned(found: Members, hold: Hold) -> str:
+def _owned(found: Members, hold: OwnershipSpan) -> str:
     at = _clock(found.files)
     until = "to the end of the run" if found.lasted(hold) else f"until it {found.how_ended(hold)} at {at(hold.ended)}"
     return f"Process {hold.process} owned it from {at(hold.told)} (position {hold.position}) {until}."

@@ -33,7 +33,7 @@ KEY = (
 
 
 @dataclass(frozen=True, slots=True)
-class Window:
+class PartitionWindow:
     """A stretch of one partition's life, in the page's seconds."""
 
     partition: str
@@ -43,10 +43,10 @@ class Window:
 
 
 @dataclass(frozen=True, slots=True)
-class Shown:
+class OperationsWindow:
     """A window with its operations. `left_out`: how many had no room; `elsewhere`: where these are."""
 
-    window: Window
+    window: PartitionWindow
     operations: tuple[Operation, ...]
     left_out: int
     svg: str
@@ -63,7 +63,7 @@ class _Lane:
 
 
 def draw(
-    window: Window,
+    window: PartitionWindow,
     operations: Sequence[Operation],
     faults: Sequence[FaultRow],
     terms: Sequence[Term],
@@ -149,7 +149,7 @@ def _together(operations: Iterable[Operation], x_of: _Place, y: float) -> list[s
     ]
 
 
-def _bands(faults: Sequence[FaultRow], window: Window, x_of: _Place, height: float) -> list[str]:
+def _bands(faults: Sequence[FaultRow], window: PartitionWindow, x_of: _Place, height: float) -> list[str]:
     parts = []
     for row in faults:
         end = float("inf") if row.began is None or row.length is None else row.began + row.length
@@ -165,7 +165,7 @@ def _bands(faults: Sequence[FaultRow], window: Window, x_of: _Place, height: flo
     return parts
 
 
-def _axis(window: Window, x_of: _Place, height: float) -> list[str]:
+def _axis(window: PartitionWindow, x_of: _Place, height: float) -> list[str]:
     step = next(s for s in (0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 1e9)
                 if (window.end - window.begin) / s <= 12)  # fmt: skip
     digits = 3 if step < 0.01 else 2 if step < 0.1 else 1 if step < 1 else 0
@@ -178,7 +178,7 @@ def _axis(window: Window, x_of: _Place, height: float) -> list[str]:
     return parts
 
 
-def _terms(terms: Sequence[Term], window: Window, x_of: _Place, height: float) -> list[str]:
+def _terms(terms: Sequence[Term], window: PartitionWindow, x_of: _Place, height: float) -> list[str]:
     parts = []
     for term in terms:
         if window.begin < term.t < window.end:

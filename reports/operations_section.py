@@ -6,11 +6,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from squall.checkers.history.seal import FILE
-from squall.reports.checks import Check
+from squall.reports.checks import CheckResult
 from squall.reports.fault_words import FaultRow
 from squall.reports.lanes import terms
 from squall.reports.links import ShownGroup, ShownWitness
-from squall.reports.operations import Shown, Window, draw, text_of
+from squall.reports.operations import OperationsWindow, PartitionWindow, draw, text_of
 from squall.reports.operations_read import Operation, read_operations
 from squall.reports.run_files import RunFiles, integer, mapping, number
 
@@ -28,23 +28,26 @@ TOGETHER = 0.5
 
 
 @dataclass(frozen=True, slots=True)
-class Section:
+class OperationsSection:
     """Holds what the page shows, and in `rest`, in a sentence, what it does not; empty if nothing is missing."""
 
-    shown: tuple[Shown, ...] = ()
+    shown: tuple[OperationsWindow, ...] = ()
     rest: str = ""
 
 
 def section_of(
-    files: RunFiles, faults: Sequence[FaultRow], checks: Sequence[Check], groups: Mapping[str, Sequence[ShownGroup]]
-) -> Section:
+    files: RunFiles,
+    faults: Sequence[FaultRow],
+    checks: Sequence[CheckResult],
+    groups: Mapping[str, Sequence[ShownGroup]],
+) -> OperationsSection:
     """Findings first, then faults, each in the partition that suffered most; none without a converted history.
 
     Around a fault every operation of the partition is shown, from before its begin to after its end. Where that has no
     room, its begin and its end are, with what is nearest to them.
     """
     maker = _Maker(files, faults, _about(groups), {name: part for part, name in files.part_names.items()})
-    wanted: list[_Wanted] = []
+    wanted: list[_WantedStretch] = []
     for each in _windows(files, faults, checks, groups):
         if not any(_is_part_of(each.window, other.window) for other in wanted):
             wanted.append(each)
@@ -53,14 +56,14 @@ def section_of(
         room -= maker.show(each, room // (min(len(wanted), WINDOWS_AT_MOST) - turn))
     missing = len(wanted) - WINDOWS_AT_MOST
     rest = f"{missing} more stretches are not shown here. {FILE} has every operation." if missing > 0 else ""
-    return Section(tuple(maker.shown), rest)
+    return OperationsSection(tuple(maker.shown), rest)
 
 
 @dataclass(frozen=True, slots=True)
-class _Wanted:
+class _WantedStretch:
     """A stretch to be shown, and the moments in it that matter most: a begin, and perhaps an end."""
 
-    window: Window
+    window: PartitionWindow
     middles: tuple[float, ...]
 
 
@@ -74,9 +77,9 @@ class _Maker:
         self._terms = terms(files)
         self._named: set[int] = set()
         """Operations that a link can lead to."""
-        self.shown: list[Shown] = []
+        self.shown: list[OperationsWindow] = []
 
-    def show(self, wanted: _Wanted, room: int) -> int:
+    def show(self, wanted: _WantedStretch, room: int) -> int:
         """Add a window, or one around each of its middles where all of it takes more than `room` bytes. Bytes."""
         window, parts = wanted.window, [_around(wanted.window, middle) for middle in wanted.middles]
         first = self._read(parts[0])
@@ -87,10 +90,10 @@ class _Maker:
         used = self._add(parts[0], first, wanted.middles[0], room // 2)
         return used + self._add(parts[1], self._read(parts[1]), wanted.middles[1], room - used)
 
-    def _read(self, window: Window) -> list[Operation]:
+    def _read(self, window: PartitionWindow) -> list[Operation]:
         return read_operations(self._files, self._part_of[window.partition], window.begin, window.end)
 
-    def _add(self, window: Window, every: Sequence[Operation], middle: float, room: int) -> int:
+    def _add(self, window: PartitionWindow, every: Sequence[Operation], middle: float, room: int) -> int:
         kept, window = _nearest(every, window, middle, _number_in(room))
         if not kept:
             return 0
@@ -102,7 +105,7 @@ class _Maker:
         self._named |= single
         left_out, words = len(every) - len(kept), text_of(kept)
         elsewhere = _elsewhere(self._files, every, window) if left_out else ""
-        self.shown.append(Shown(window, tuple(kept), left_out, svg, words, elsewhere))
+        self.shown.append(OperationsWindow(window, tuple(kept), left_out, svg, words, elsewhere))
         return len(svg) + len(words)
 
     def _in_question(self, each: Operation) -> bool:
@@ -121,12 +124,12 @@ def _number_in(room: int) -> int:
     return single + max(0, room - single * SINGLE_BYTES) // TOGETHER_BYTES
 
 
-def _around(window: Window, middle: float) -> Window:
+def _around(window: PartitionWindow, middle: float) -> PartitionWindow:
     """The part of a window around a moment."""
     return replace(window, begin=max(window.begin, middle - BEFORE_S), end=min(window.end, middle + AFTER_S))
 
 
-def _elsewhere(files: RunFiles, every: Sequence[Operation], window: Window) -> str:
+def _elsewhere(files: RunFiles, every: Sequence[Operation], window: PartitionWindow) -> str:
     """Say where the operations are that did not fit."""
     outside = [each.t0 for each in every if not window.begin <= each.t0 <= window.end]
     if files.origin_ns is None or not outside:
@@ -135,7 +138,7 @@ def _elsewhere(files: RunFiles, every: Sequence[Operation], window: Window) -> s
     return f"{FILE} has them, at t from {first} to {last}"
 
 
-def anchors_of(shown: Sequence[Shown]) -> frozenset[int]:
+def anchors_of(shown: Sequence[OperationsWindow]) -> frozenset[int]:
     """Operations that a link can lead to."""
     return frozenset(each.op for one in shown for each in one.operations if f'id="op-{each.op}"' in one.svg)
 
@@ -155,8 +158,11 @@ def _witnesses(groups: Mapping[str, Sequence[ShownGroup]]) -> Iterator[ShownWitn
 
 
 def _windows(
-    files: RunFiles, faults: Sequence[FaultRow], checks: Sequence[Check], groups: Mapping[str, Sequence[ShownGroup]]
-) -> Iterator[_Wanted]:
+    files: RunFiles,
+    faults: Sequence[FaultRow],
+    checks: Sequence[CheckResult],
+    groups: Mapping[str, Sequence[ShownGroup]],
+) -> Iterator[_WantedStretch]:
     """Around the first witness of each finding, then each fault from before its begin to after its end."""
     known = set(files.part_names.values())
     worst = ""
@@ -168,13 +174,15 @@ def _windows(
             worst = worst or where
             if at is not None:
                 why = f"around the record of {check.title}, {first.line}"
-                yield _Wanted(Window(where, at - BEFORE_S, at + AFTER_S, why), (at,))
+                yield _WantedStretch(PartitionWindow(where, at - BEFORE_S, at + AFTER_S, why), (at,))
     worst = worst or _worst(files, known)
     for row in faults:
         if row.began is not None and worst:
             end = row.began + (row.length or 0.0)
             middles = (row.began, end) if row.length else (row.began,)
-            yield _Wanted(Window(worst, row.began - BEFORE_S, end + AFTER_S, f"around {row.label}"), middles)
+            yield _WantedStretch(
+                PartitionWindow(worst, row.began - BEFORE_S, end + AFTER_S, f"around {row.label}"), middles
+            )
 
 
 def _worst(files: RunFiles, known: set[str]) -> str:
@@ -184,12 +192,14 @@ def _worst(files: RunFiles, known: set[str]) -> str:
     return max(lengths, key=lambda name: lengths[name], default="")
 
 
-def _is_part_of(window: Window, other: Window) -> bool:
+def _is_part_of(window: PartitionWindow, other: PartitionWindow) -> bool:
     both = min(window.end, other.end) - max(window.begin, other.begin)
     return window.partition == other.partition and both > TOGETHER * (window.end - window.begin)
 
 
-def _nearest(every: Sequence[Operation], window: Window, middle: float, at_most: int) -> tuple[list[Operation], Window]:
+def _nearest(
+    every: Sequence[Operation], window: PartitionWindow, middle: float, at_most: int
+) -> tuple[list[Operation], PartitionWindow]:
     """As many operations as there is room for, and the stretch that they cover."""
     if len(every) <= at_most:
         return list(every), window

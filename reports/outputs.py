@@ -10,10 +10,10 @@ from typing import Any, NamedTuple
 
 from squall.checkers.anomalies.eos_duplicate import ANOMALIES as DOUBLED
 from squall.checkers.anomalies.eos_loss import ANOMALIES as LOST
-from squall.reports.problems import Problem, load_begin
+from squall.reports.problems import StorySubject, load_begin
 from squall.reports.run_files import Json, RunFiles, integer, mapping
 from squall.reports.stories import value_text
-from squall.reports.story_facts import HISTORY_LIMIT, Position, json_lines, wires_of
+from squall.reports.story_facts import HISTORY_LIMIT, MemberPosition, json_lines, wires_of
 
 LOSSES = tuple(each.name for each in LOST)
 ABOUT = (*(each.name for each in DOUBLED), *LOSSES)
@@ -49,7 +49,7 @@ class _Who(NamedTuple):
     more: str = ""
 
 
-class _Told(NamedTuple):
+class _FetchedPosition(NamedTuple):
     """Holds the committed position that a member got when it asked where to resume."""
 
     asked: int
@@ -85,7 +85,7 @@ class _Trail:
     polls: dict[int, int] = field(default_factory=dict)
     asked: dict[int, Json] = field(default_factory=dict)
     """Operation -> a question for positions that is not answered yet."""
-    told: list[_Told] = field(default_factory=list)
+    told: list[_FetchedPosition] = field(default_factory=list)
     """Positions that members were told, in the order of the answers."""
     named: set[tuple[int, str]] = field(default_factory=set)
     """Members that a sentence has named in full."""
@@ -126,7 +126,7 @@ class _Trail:
             if integer(line.get("st")) == 0 and str(self.part) in positions:
                 owner = self._owner(integer(asked.get("p")), line.get("t"))
                 asked_at, t = integer(asked.get("t")), integer(line.get("t"))
-                self.told.append(_Told(asked_at, t, integer(positions[str(self.part)]), owner))
+                self.told.append(_FetchedPosition(asked_at, t, integer(positions[str(self.part)]), owner))
         elif op in self.begun or any(op == each["op"] for each in (*self.outputs[-64:], *self.commits[-64:])):
             self.ends[op] = line
 
@@ -219,7 +219,7 @@ class _Trail:
             yield f"At {at:.3f} s {self._said(told.owner)}{asked}, was told {what}, and so reads the input once more."
             yield self.committed(commit)
 
-    def again(self) -> Iterator[tuple[_Told, Json]]:
+    def again(self) -> Iterator[tuple[_FetchedPosition, Json]]:
         """Old positions that members were told, each with the last commit of a position behind the input before it."""
         behind = [(integer(end.get("t")), commit) for commit, end in self._counting()]
         for told in self.told:
@@ -227,7 +227,7 @@ class _Trail:
             if before and told.offset <= self.offset:
                 yield told, before[-1]
 
-    def answered(self, told: _Told) -> int:
+    def answered(self, told: _FetchedPosition) -> int:
         """Return the broker that answered with a position: of a simulation whose messages were recorded, if only one
         can be meant. Else -1.
         """
@@ -243,7 +243,7 @@ class _Trail:
         ]  # fmt: skip
         return int(came[0]) if len(came) == 1 else -1
 
-    def positions(self, begin: float) -> Iterator[Position]:
+    def positions(self, begin: float) -> Iterator[MemberPosition]:
         """Yield what `again` yields, for the moments of a story, whose seconds count from `begin`."""
         name, commits = self.names.get(self.part, f"partition {self.part}"), set()
         for told, commit in self.again():
@@ -251,11 +251,11 @@ class _Trail:
             if integer(commit.get("op")) not in commits:
                 commits.add(integer(commit.get("op")))
                 at = (self.files.seconds(commit.get("t")) or 0.0) - begin
-                yield Position(at, integer(commit.get("p")), name, newer, told=False)
+                yield MemberPosition(at, integer(commit.get("p")), name, newer, told=False)
             at = (self.files.seconds(told.t) or 0.0) - begin
-            yield Position(at, told.owner.process, name, told.offset, True, self.answered(told), newer)
+            yield MemberPosition(at, told.owner.process, name, told.offset, True, self.answered(told), newer)
 
-    def chosen(self, problem: Problem) -> list[Json]:
+    def chosen(self, problem: StorySubject) -> list[Json]:
         """Outputs that count: those of the group in question, and unless outputs are missing, those that were read."""
         group = self.group(problem.process)
         found = [each for each in self.outputs if self.group(integer(each.get("p"))) == group]
@@ -295,13 +295,13 @@ def _state(end: Json) -> str:
     return dict(enumerate(STATES)).get(integer(end.get("st")), STATES[-1])
 
 
-def sentences_of(files: RunFiles, problem: Problem) -> list[str]:
+def sentences_of(files: RunFiles, problem: StorySubject) -> list[str]:
     """Say what is known of the input of such a finding, a sentence each; nothing if the history does not show it."""
     trail = _trail_of(files, problem)
     return [] if trail is None else list(_told(trail, problem))
 
 
-def parts_of(files: RunFiles, problem: Problem) -> tuple[tuple[int, ...], list[Position]]:
+def parts_of(files: RunFiles, problem: StorySubject) -> tuple[tuple[int, ...], list[MemberPosition]]:
     """Return what has a part in the story of an input with several outputs: these, and the old positions that members
     got. Nothing of any other problem.
     """
@@ -312,7 +312,7 @@ def parts_of(files: RunFiles, problem: Problem) -> tuple[tuple[int, ...], list[P
     return tuple(outputs), list(trail.positions(load_begin(files)))
 
 
-def _trail_of(files: RunFiles, problem: Problem) -> _Trail | None:
+def _trail_of(files: RunFiles, problem: StorySubject) -> _Trail | None:
     path = files.path / "history.jsonl"
     try:
         if problem.name not in ABOUT or not problem.values or path.stat().st_size > HISTORY_LIMIT:
@@ -328,7 +328,7 @@ def _trail_of(files: RunFiles, problem: Problem) -> _Trail | None:
     return trail
 
 
-def _told(trail: _Trail, problem: Problem) -> Iterator[str]:
+def _told(trail: _Trail, problem: StorySubject) -> Iterator[str]:
     yield trail.input()
     lost, chosen = problem.name in LOSSES, trail.chosen(problem)
     for number, sent in enumerate(chosen[:TOLD_AT_MOST], 1):

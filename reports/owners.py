@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from squall.checkers import nemesis_log
 from squall.checkers.anomalies.dual_ownership import ANOMALIES
 from squall.checkers.history.conversion import read_faults
-from squall.reports.problems import Problem
+from squall.reports.problems import StorySubject
 from squall.reports.run_files import Json, RunFiles, integer, mapping
 from squall.reports.story_facts import HISTORY_LIMIT, json_lines
 
@@ -22,7 +22,7 @@ CRASHED = "crashed"
 
 
 @dataclass(slots=True)
-class Hold:
+class OwnershipSpan:
     """A process owned the partition. Times in ns of the history, -1: it never came to that."""
 
     process: int
@@ -52,7 +52,7 @@ class Holds:
     part: int
     apart: Sequence[tuple[int, int]] = ()
     """As `squall.checkers.nemesis_log.apart`."""
-    found: list[Hold] = field(default_factory=list)
+    found: list[OwnershipSpan] = field(default_factory=list)
     joined: dict[int, int] = field(default_factory=dict)
     """Process -> when it was last told of a generation."""
     granted: dict[tuple[int, int], tuple[int, bool]] = field(default_factory=dict)
@@ -91,7 +91,7 @@ class Holds:
             self._end(process, t, "was assigned it anew")
             generation = integer(line.get("gen"))
             since, assigns = self.granted.get((process, generation), (t, False))
-            hold = Hold(*who, position, self.joined.get(process, -1), t)
+            hold = OwnershipSpan(*who, position, self.joined.get(process, -1), t)
             hold.last_generation, hold.last_told = generation, since if assigns else t
             self.found.append(hold)
         elif kind == "revoked" and self.part in (line.get("parts") or ()):
@@ -102,7 +102,7 @@ class Holds:
         elif kind in ("left", "crash_client"):
             self._end(process, t, "left its group" if kind == "left" else CRASHED)
 
-    def _of(self, process: int) -> Iterator[Hold]:
+    def _of(self, process: int) -> Iterator[OwnershipSpan]:
         return (hold for hold in self.found if hold.process == process and hold.ended < 0)
 
     def _end(self, process: int, t: int, how: str, beat: int = -1) -> None:
@@ -112,7 +112,7 @@ class Holds:
             hold.proved = max(hold.proved, beat if counts and beat >= hold.told else -1)
 
 
-def sentences_of(files: RunFiles, problem: Problem) -> list[str]:
+def sentences_of(files: RunFiles, problem: StorySubject) -> list[str]:
     """Say what is known of both owners, a sentence each; nothing if the history does not show it."""
     path = files.path / "history.jsonl"
     try:
@@ -128,7 +128,7 @@ def sentences_of(files: RunFiles, problem: Problem) -> list[str]:
     return [] if pair is None else list(_told(files, problem.where, *pair))
 
 
-def _pair(holds: Iterable[Hold], problem: Problem) -> tuple[Hold, Hold] | None:
+def _pair(holds: Iterable[OwnershipSpan], problem: StorySubject) -> tuple[OwnershipSpan, OwnershipSpan] | None:
     """The first two holds that are what the finding says: the second one began while the first one was proved, or in a
     generation that had the partition for the first one, too.
     """
@@ -141,22 +141,22 @@ def _pair(holds: Iterable[Hold], problem: Problem) -> tuple[Hold, Hold] | None:
     return None
 
 
-def _proved(earlier: Hold, later: Hold) -> bool:
+def _proved(earlier: OwnershipSpan, later: OwnershipSpan) -> bool:
     is_back = earlier.told < later.told <= later.ended < earlier.last_told <= earlier.proved
     return min(earlier.proved, later.proved) >= later.told and not is_back
 
 
-def _shared(earlier: Hold, later: Hold) -> int:
+def _shared(earlier: OwnershipSpan, later: OwnershipSpan) -> int:
     """The last generation that assigned the partition to both; -1: none is known."""
     owned = earlier.ended < 0 or earlier.ended > later.told
     return later.last_generation if owned and earlier.last_generation == later.last_generation else -1
 
 
-def _told(files: RunFiles, name: str, first: Hold, second: Hold) -> Iterator[str]:
+def _told(files: RunFiles, name: str, first: OwnershipSpan, second: OwnershipSpan) -> Iterator[str]:
     def at(ns: int) -> str:
         return f"{files.seconds(ns) or 0.0:.3f} s"
 
-    def since(hold: Hold) -> str:
+    def since(hold: OwnershipSpan) -> str:
         generation = f"generation or member epoch {hold.generation}"
         heard = f", which it was told of at {at(hold.joined)}," if hold.joined >= 0 else ""
         who = f"Process {hold.process} (member {hold.member or 'without an id'} of {hold.group})"
@@ -164,7 +164,7 @@ def _told(files: RunFiles, name: str, first: Hold, second: Hold) -> Iterator[str
             f"{who} owned {name} in {generation}{heard} from {at(hold.told)} on, and began at position {hold.position}."
         )
 
-    def until(hold: Hold) -> str:
+    def until(hold: OwnershipSpan) -> str:
         if hold.ended < 0:
             return f"Process {hold.process} never gave it up, and was never told of its loss."
         return f"Process {hold.process} {hold.how} at {at(hold.ended)}."

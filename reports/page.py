@@ -13,14 +13,14 @@ import jinja2
 from squall.checkers.losses import acknowledged_in
 from squall.checkers.metrics import SCHEMA as METRICS_SCHEMA
 from squall.reports import checks, operations_section, worth
-from squall.reports.answers import Answer
+from squall.reports.answers import AnsweredQuestion
 from squall.reports.cards import with_names
 from squall.reports.causes import groups_of
 from squall.reports.fault_words import FaultRow, fault_rows
 from squall.reports.links import COLUMNS, ShownGroup, shown_groups, story_anchor, witness_of
 from squall.reports.operations import COLOURS, KEY
-from squall.reports.operations_section import Section, anchors_of
-from squall.reports.problems import Problem
+from squall.reports.operations_section import OperationsSection, anchors_of
+from squall.reports.problems import StorySubject
 from squall.reports.raw_files import raw_files
 from squall.reports.run_files import PAGE, Json, RunFiles, mapping, number, objects, read_run, texts
 from squall.reports.samples import Samples, read_samples
@@ -30,9 +30,9 @@ from squall.reports.sections.strip import strip_svg
 from squall.reports.sent_words import section_of_sent
 from squall.reports.shelf import forbidden_by_night
 from squall.reports.telling import tellings_of
-from squall.reports.transactions.facts import Transactions
+from squall.reports.transactions.facts import TransactionFacts
 from squall.reports.transactions.reading import transactions_of
-from squall.reports.transactions.section import Section as TxnSection
+from squall.reports.transactions.section import TransactionsSection as TxnSection
 from squall.reports.transactions.section import section_of as txn_section_of
 
 if TYPE_CHECKING:
@@ -141,17 +141,17 @@ def environment() -> jinja2.Environment:
 
 
 def _operations(
-    files: RunFiles, rows: Sequence[FaultRow], found: Sequence[checks.Check], groups: dict[str, list[ShownGroup]]
-) -> tuple[Section, str]:
+    files: RunFiles, rows: Sequence[FaultRow], found: Sequence[checks.CheckResult], groups: dict[str, list[ShownGroup]]
+) -> tuple[OperationsSection, str]:
     """Return the section of operations, and why there is none."""
     try:
         return operations_section.section_of(files, rows, found, groups), ""
     except Exception as error:  # the page says so, and all the rest of it stands
-        return Section(), f"{type(error).__name__}: {error}."
+        return OperationsSection(), f"{type(error).__name__}: {error}."
 
 
 def _contents(
-    told: Sequence[_Told], sections: Sequence[str], transactions: bool, operations: bool
+    told: Sequence[_StoryOnPage], sections: Sequence[str], transactions: bool, operations: bool
 ) -> list[tuple[str, str]]:
     """(anchor, name) of what stands on the page, in its order."""
     own = [(title.lower().replace(" ", "-"), title) for title in sections]
@@ -179,7 +179,7 @@ def _timeline(
         return None, f"Drawing failed: {type(error).__name__}: {error}."
 
 
-def _transactions(files: RunFiles) -> tuple[Transactions | None, TxnSection | None, str]:
+def _transactions(files: RunFiles) -> tuple[TransactionFacts | None, TxnSection | None, str]:
     """Return what is known of them, their section, and why there is none although there should be one."""
     found = None
     try:
@@ -192,7 +192,7 @@ def _transactions(files: RunFiles) -> tuple[Transactions | None, TxnSection | No
 
 
 @dataclass(frozen=True, slots=True)
-class _Told:
+class _StoryOnPage:
     """A story as the page shows it. `trouble`: why it is not told."""
 
     title: str
@@ -203,16 +203,16 @@ class _Told:
     left_out: int = 0
     svg: str = ""
     caption: str = ""
-    answers: tuple[Answer, ...] = ()
+    answers: tuple[AnsweredQuestion, ...] = ()
     trouble: str = ""
 
 
-def _told(files: RunFiles, found: Transactions | None) -> tuple[list[_Told], list[Problem]]:
+def _told(files: RunFiles, found: TransactionFacts | None) -> tuple[list[_StoryOnPage], list[StorySubject]]:
     """Write the story of each grave problem. A story that fails must not take the verdict's page with it."""
     try:
         tellings = tellings_of(files, found)
         shown = [
-            _Told(
+            _StoryOnPage(
                 told.title,
                 told.summary,
                 tuple((*line, place) for line, place in zip(told.lines, told.places, strict=True)),
@@ -226,7 +226,7 @@ def _told(files: RunFiles, found: Transactions | None) -> tuple[list[_Told], lis
         ]
         return shown, [told.problem for told in tellings]
     except Exception as error:  # the page says so, and all the rest of it stands
-        return [_Told("What happened", trouble=f"{type(error).__name__}: {error}")], []
+        return [_StoryOnPage("What happened", trouble=f"{type(error).__name__}: {error}")], []
 
 
 def _latency_rows(files: RunFiles) -> list[tuple[str, Json]]:

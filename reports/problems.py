@@ -8,7 +8,7 @@ from collections.abc import Collection, Iterable
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
-from squall.checkers.anomalies.anomaly import Family
+from squall.checkers.anomalies.anomaly import AnomalyFamily
 from squall.checkers.anomalies.registry import CATALOG, LOSS
 from squall.reports.meaning import partitions_of
 from squall.reports.run_files import Json, RunFiles, integer, mapping, objects
@@ -16,7 +16,7 @@ from squall.reports.run_files import Json, RunFiles, integer, mapping, objects
 METADATA = "__cluster_metadata"
 
 
-class Stood(NamedTuple):
+class ReplicaPosition(NamedTuple):
     """A replica at one moment."""
 
     node: int
@@ -28,7 +28,7 @@ class Stood(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Problem:
+class StorySubject:
     """Describes the subject of a story. `values` and `offsets` are those that the finding names; t None: not at a
     moment.
     """
@@ -56,7 +56,7 @@ class Problem:
     """Whose it is, in words, if it is not the cluster's."""
     records: tuple[tuple[int, str], ...] = ()
     """(offset, what it says) of records of a coordinator's log that a broken invariant is about."""
-    stood: tuple[Stood, ...] = ()
+    stood: tuple[ReplicaPosition, ...] = ()
     """The partition's replicas when an invariant broke, as its god saw them."""
 
     @property
@@ -70,7 +70,7 @@ class Problem:
         return f"record{'s'[: len(found) > 1]} {' and '.join(found)}" if found else ""
 
 
-def problems_of(files: RunFiles) -> list[Problem]:
+def problems_of(files: RunFiles) -> list[StorySubject]:
     """Return what the run is about, the gravest first: broken invariants, anomalies that are not permitted, permitted
     losses.
 
@@ -80,7 +80,7 @@ def problems_of(files: RunFiles) -> list[Problem]:
     """
     shown = (each for each in _anomalies(files) if not each.permitted or each.name in LOSS)
     broken, anomalies = list(_broken(files)), sorted(shown, key=_gravity)
-    kept: dict[tuple[object, ...], Problem] = {}
+    kept: dict[tuple[object, ...], StorySubject] = {}
     for problem in broken:
         wrong = (each for each in anomalies if not each.permitted and each.where == problem.where)
         same = (each for each in wrong if not is_of_transactions(each.name))
@@ -104,14 +104,14 @@ def problems_of(files: RunFiles) -> list[Problem]:
 def is_of_transactions(name: str) -> bool:
     """Return whether an anomaly's story is that of a transaction, in all its partitions."""
     known = CATALOG.get(name)
-    return known is not None and (known.family is Family.TRANSACTIONS or name == "lso-violation")
+    return known is not None and (known.family is AnomalyFamily.TRANSACTIONS or name == "lso-violation")
 
 
-def _gravity(problem: Problem) -> tuple[bool, int]:
+def _gravity(problem: StorySubject) -> tuple[bool, int]:
     """Order problems so that what follows from something else comes after it: data first, then transactions, then what
     readers saw. What is permitted comes last.
     """
-    order = (Family.DATA, Family.TRANSACTIONS, Family.GROUPS, Family.READERS)
+    order = (AnomalyFamily.DATA, AnomalyFamily.TRANSACTIONS, AnomalyFamily.GROUPS, AnomalyFamily.READERS)
     known = CATALOG.get(problem.name)
     return problem.permitted, order.index(known.family) if known is not None and known.family in order else len(order)
 
@@ -123,7 +123,7 @@ _OF_A_MARK = ("hanging-txn", "lso-violation")
 _OTHER_TXN = ("G1c",)
 
 
-def problems_named(files: RunFiles, names: Collection[str], evidence: Collection[str] = ("",)) -> list[Problem]:
+def problems_named(files: RunFiles, names: Collection[str], evidence: Collection[str] = ("",)) -> list[StorySubject]:
     """The first witness of each finding of these names that has such evidence, permitted or not, in the partition that
     has most of it; of broken invariants the first moment."""
     broken = [each for each in _broken(files) if each.name in names]
@@ -131,7 +131,7 @@ def problems_named(files: RunFiles, names: Collection[str], evidence: Collection
     return list({each.name: each for each in reversed([*broken, *found])}.values())[::-1]
 
 
-def _anomalies(files: RunFiles) -> Iterable[Problem]:
+def _anomalies(files: RunFiles) -> Iterable[StorySubject]:
     """Of each finding the first witness in each partition, the partitions with most first."""
     for entry in objects(files.verdict.get("anomalies")):
         counts, first = dict(partitions_of(entry)), dict[str, Json]()
@@ -144,7 +144,7 @@ def _anomalies(files: RunFiles) -> Iterable[Problem]:
                 yield _problem(entry, witness, topic, int(index))
 
 
-def _problem(entry: Json, witness: Json, topic: str, index: int) -> Problem:
+def _problem(entry: Json, witness: Json, topic: str, index: int) -> StorySubject:
     name, other = str(entry.get("name")), integer(witness.get("other"))
     values, offsets, ops = [integer(witness.get("val"))], [integer(witness.get("off"))], []
     if name in _OTHER_VALUE:
@@ -153,7 +153,7 @@ def _problem(entry: Json, witness: Json, topic: str, index: int) -> Problem:
         offsets.append(other)
     if is_of_transactions(name) and name not in _OF_A_MARK:
         ops = [integer(witness.get("op")), *([other] if name in _OTHER_TXN else [])]
-    return Problem(
+    return StorySubject(
         name,
         str(entry.get("definition") or ""),
         topic,
@@ -176,7 +176,7 @@ OFFSETS_AT_MOST = 4
 """Of a batch that is in question: the first ones stand for all."""
 
 
-def _broken(files: RunFiles) -> Iterable[Problem]:
+def _broken(files: RunFiles) -> Iterable[StorySubject]:
     begin = load_begin(files)
     for line in files.violations:
         details = mapping(line.get("details"))
@@ -186,7 +186,7 @@ def _broken(files: RunFiles) -> Iterable[Problem]:
             offsets += range(int(span[1]), min(int(span[2]), int(span[1]) + OFFSETS_AT_MOST))
         records = [(integer(each.get("offset")), str(each.get("says"))) for each in objects(details.get("records"))]
         seconds = files.simulated_seconds(line.get("t"))
-        yield Problem(
+        yield StorySubject(
             str(line.get("name")),
             str(line.get("message") or ""),
             str(topic) if topic else METADATA,
@@ -199,13 +199,13 @@ def _broken(files: RunFiles) -> Iterable[Problem]:
         )
 
 
-def _stood(replicas: Json) -> Iterable[Stood]:
+def _stood(replicas: Json) -> Iterable[ReplicaPosition]:
     """The replicas in the details of a broken invariant, by broker."""
     for node in sorted((each for each in replicas if each.isdigit()), key=int):
         told = mapping(replicas[node])
         isr = tuple(sorted(each for each in told.get("isr") or () if isinstance(each, int)))
         epoch, leo, hw = (integer(told.get(name)) for name in ("leader_epoch", "leo", "hw"))
-        yield Stood(int(node), told.get("leads") is True, epoch, leo, hw, isr)
+        yield ReplicaPosition(int(node), told.get("leads") is True, epoch, leo, hw, isr)
 
 
 def load_begin(files: RunFiles) -> float:

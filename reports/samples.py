@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from importlib.util import find_spec
 from typing import Any
 
-from squall.reports.lanes import UNAVAILABLE_S, Span, gaps_of_metrics
+from squall.reports.lanes import UNAVAILABLE_S, LaneSpan, gaps_of_metrics
 from squall.reports.run_files import Json, RunFiles
 
 ROWS_LIMIT = 8_000_000
@@ -25,7 +25,7 @@ OK = 0
 class Samples:
     """`points`: (2, n) seconds and milliseconds of acknowledged sends; empty where there is no converted history."""
 
-    gaps: dict[str, list[Span]] = field(default_factory=dict)
+    gaps: dict[str, list[LaneSpan]] = field(default_factory=dict)
     points: Any = None
     """numpy array or None."""
     exact_gaps: bool = False
@@ -61,7 +61,7 @@ def read_samples(files: RunFiles, begin: float, end: float) -> Samples:
     return samples
 
 
-def _gaps(begun_s: Any, done_s: Any, acked: Any, begin: float, end: float) -> list[Span]:
+def _gaps(begun_s: Any, done_s: Any, acked: Any, begin: float, end: float) -> list[LaneSpan]:
     """Return the spans in which writes waited and none was acknowledged for UNAVAILABLE_S, or for much longer than is
     usual in a slow load.
 
@@ -93,7 +93,7 @@ def _gaps(begun_s: Any, done_s: Any, acked: Any, begin: float, end: float) -> li
         return []
     limit = max(UNAVAILABLE_S, 20 * float(np.median(untils - begins)))
     long = np.flatnonzero(untils - begins > limit)
-    spans = [Span(max(float(begins[i]), begin), min(float(untils[i]), end), "gap") for i in long]
+    spans = [LaneSpan(max(float(begins[i]), begin), min(float(untils[i]), end), "gap") for i in long]
     return sorted(spans, key=lambda each: each.begin)
 
 

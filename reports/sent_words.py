@@ -18,7 +18,7 @@ def acks_text(acks: int) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class RequestedSettings:
     """Holds what a producer was asked for, by the plan or by the settings of its process."""
 
     acks: int = -1
@@ -33,13 +33,13 @@ class Asked:
         return f"acks={acks_text(self.acks)}, idempotence {'on' if self.idempotence else 'off'}{in_flight}"
 
 
-def asked_of(*settings: Json) -> Asked:
+def asked_of(*settings: Json) -> RequestedSettings:
     """Read it from the settings of a plan's workload, or of a process; later ones go before."""
     told = {key: value for each in settings for key, value in each.items()}
     acks = integer(told.get("acks"), -1)
     # Without acks=all a producer cannot be idempotent: the flag has no effect.
     is_idempotent = acks == -1 and told.get("idempotence", True) is True
-    return Asked(acks, is_idempotent, integer(told.get("max_in_flight"), 0))
+    return RequestedSettings(acks, is_idempotent, integer(told.get("max_in_flight"), 0))
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +52,7 @@ class Difference:
     """Why it is not known whether a record was sent so."""
 
 
-def differences(asked: Asked, sent: Sequence[SentSettings]) -> list[Difference]:
+def differences(asked: RequestedSettings, sent: Sequence[SentSettings]) -> list[Difference]:
     """List what differs from what was asked for; nothing if nothing was seen."""
     found = []
     wanted = f"acks={acks_text(asked.acks)}"
@@ -72,7 +72,7 @@ def differences(asked: Asked, sent: Sequence[SentSettings]) -> list[Difference]:
     return found
 
 
-def acks_words(asked: Asked, sent: Sequence[SentSettings]) -> str:
+def acks_words(asked: RequestedSettings, sent: Sequence[SentSettings]) -> str:
     """Say which acks a producer sent, and what it was asked for if that differs."""
     wanted = f"acks={acks_text(asked.acks)}"
     if mixed := _mixed(sent, _acks):
@@ -104,7 +104,7 @@ def _count(sent: Sequence[SentSettings], fits: Callable[[SentSettings], bool]) -
     return f"{sum(each.requests for each in sent if fits(each)):,} of {total:,} requests"
 
 
-def sent_sentences(asked: Asked, sent: Sequence[SentSettings], seen_by: str) -> list[str]:
+def sent_sentences(asked: RequestedSettings, sent: Sequence[SentSettings], seen_by: str) -> list[str]:
     """Tell what was asked for and what was sent."""
     first = f"Asked: {asked.text}."
     if not sent:
@@ -147,7 +147,7 @@ def _not_seen(seen_by: str) -> str:
     return "No broker traced the Produce requests, and no frame relay was on the links."
 
 
-class Section(NamedTuple):
+class SentSection(NamedTuple):
     """Holds what the page shows of all producers. `rows`: which, what was in the requests, how many."""
 
     asked: str
@@ -155,10 +155,10 @@ class Section(NamedTuple):
     rows: list[tuple[str, str, str]]
 
 
-def section_of_sent(requests: ProduceRequests, workload: Json) -> Section:
+def section_of_sent(requests: ProduceRequests, workload: Json) -> SentSection:
     """Compare what the plan's workload asked for with all that was seen."""
     asked = asked_of(workload)
-    return Section(asked.text, [each.text for each in differences(asked, requests.settings)], list(_rows(requests)))
+    return SentSection(asked.text, [each.text for each in differences(asked, requests.settings)], list(_rows(requests)))
 
 
 def _rows(requests: ProduceRequests) -> Iterable[tuple[str, str, str]]:

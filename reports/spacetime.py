@@ -16,17 +16,17 @@ from squall.reports.spacetime_layout import (
     GUTTER,
     LINE_H,
     TEXT_DX,
-    Layout,
-    Row,
+    DiagramLayout,
+    DiagramRow,
     cells_of,
     lay_out,
     lines_of,
     shows_log,
 )
 from squall.reports.story import Story, decimals, placed_sentences, sentences
-from squall.reports.story_facts import Wire
+from squall.reports.story_facts import SimMessage
 from squall.reports.story_logs import ReplicaView
-from squall.reports.story_moments import Moment, offsets_of
+from squall.reports.story_moments import StoryMoment, offsets_of
 
 EPOCHS = ("#0072b2", "#e69f00", "#009e73", "#cc79a7", "#56b4e9", "#8c6d4f", "#7f5ca8")
 """Okabe's and Ito's, told apart by people with any colour vision; the orange-red of theirs is for faults."""
@@ -112,7 +112,7 @@ def line_svg(x1: float, y1: float, x2: float, y2: float, colour: str, width: flo
 # --------------------------------------------------------------------------------------------------------------- head
 
 
-def _head(story: Story, layout: Layout) -> Iterable[str]:
+def _head(story: Story, layout: DiagramLayout) -> Iterable[str]:
     yield text_svg(12, 22, story.title, "h")
     yield from _legend(story, layout)
     yield text_svg(GUTTER - 14, _HEAD_H + 4, "seconds", "t")
@@ -122,7 +122,7 @@ def _head(story: Story, layout: Layout) -> Iterable[str]:
     yield line_svg(12, _HEAD_H + 11, layout.width - 12, _HEAD_H + 11, "var(--s-line)", 1)
 
 
-def _legend(story: Story, layout: Layout) -> Iterable[str]:
+def _legend(story: Story, layout: DiagramLayout) -> Iterable[str]:
     """Epochs with their leaders, and what boxes and bars mean."""
     leaders: dict[int, str] = {}
     for moment in story.told.moments:
@@ -161,7 +161,7 @@ def _never_led(story: Story, epoch: int) -> str:
 # -------------------------------------------------------------------------------------------------------------- lanes
 
 
-def _lines(story: Story, layout: Layout) -> Iterable[str]:
+def _lines(story: Story, layout: DiagramLayout) -> Iterable[str]:
     for lane, (x, _) in layout.lanes.items():
         if not lane.isdigit():
             yield line_svg(x, layout.top - 10, x, layout.bottom, "var(--s-muted)", 1.5)
@@ -177,7 +177,7 @@ def _lines(story: Story, layout: Layout) -> Iterable[str]:
         yield from _stretch(x, begin, layout.bottom, look)
 
 
-def _look(moment: Moment | None) -> tuple[bool, bool, int]:
+def _look(moment: StoryMoment | None) -> tuple[bool, bool, int]:
     """(up, leads, epoch)"""
     if moment is None or moment.replica is None:
         return True, False, -1
@@ -199,7 +199,7 @@ def _stretch(x: float, begin: float, end: float, look: tuple[bool, bool, int]) -
         yield line_svg(x, begin, x, end, "var(--s-muted)", 2)
 
 
-def _faults(story: Story, layout: Layout) -> Iterable[str]:
+def _faults(story: Story, layout: DiagramLayout) -> Iterable[str]:
     """A bar beside the lane for each fault within the picture; several at once beside each other."""
     if story.facts is None or not layout.rows:
         return
@@ -221,7 +221,7 @@ def _faults(story: Story, layout: Layout) -> Iterable[str]:
         )
 
 
-def _losses(layout: Layout) -> Iterable[str]:
+def _losses(layout: DiagramLayout) -> Iterable[str]:
     """A frame through all lanes where a record is lost."""
     for row in layout.rows:
         if any(moment.lost for moment in row.moments):
@@ -240,8 +240,8 @@ class _Arrow(NamedTuple):
     head: str
 
 
-def _arrows(story: Story, layout: Layout) -> Iterable[_Arrow]:
-    shown: list[Moment] = []
+def _arrows(story: Story, layout: DiagramLayout) -> Iterable[_Arrow]:
+    shown: list[StoryMoment] = []
     wires = story.facts.wires if story.facts is not None else []
     for row in layout.rows:
         for moment in row.moments:
@@ -259,7 +259,7 @@ def _arrows(story: Story, layout: Layout) -> Iterable[_Arrow]:
     yield from _dropped(wires, layout)
 
 
-def _source_of(moment: Moment, shown: list[Moment], story: Story) -> Moment | None:
+def _source_of(moment: StoryMoment, shown: list[StoryMoment], story: Story) -> StoryMoment | None:
     """The earlier moment in the picture that sent what arrived with this one."""
     if moment.came_from is None:
         return None
@@ -278,11 +278,11 @@ def _source_of(moment: Moment, shown: list[Moment], story: Story) -> Moment | No
     return None
 
 
-def _leads(moment: Moment) -> bool:
+def _leads(moment: StoryMoment) -> bool:
     return moment.replica is not None and moment.replica.leads
 
 
-def _wire(wires: list[Wire], source: Moment, moment: Moment) -> Wire | None:
+def _wire(wires: list[SimMessage], source: StoryMoment, moment: StoryMoment) -> SimMessage | None:
     """The message that brought it, sent since `source`; None where messages are not known."""
     api = "Fetch" if source.lane.isdigit() and moment.lane.isdigit() else "Produce"
     possible = [
@@ -303,11 +303,11 @@ def _is_at(host: str, lane: str) -> bool:
     return host == lane if lane.isdigit() else not host.isdigit()
 
 
-def _name(wire: Wire | None) -> str:
+def _name(wire: SimMessage | None) -> str:
     return f"{wire.api} {wire.kind}, sent {wire.sent:.4f} s" if wire is not None else ""
 
 
-def _dropped(wires: list[Wire], layout: Layout) -> Iterable[_Arrow]:
+def _dropped(wires: list[SimMessage], layout: DiagramLayout) -> Iterable[_Arrow]:
     """Fetches that never arrived, a few of them."""
     if not layout.rows:
         return
@@ -338,7 +338,7 @@ def _arrow(x1: float, y1: float, x2: float, y2: float, name: str, *, dropped: bo
 # ------------------------------------------------------------------------------------------------------------ moments
 
 
-def _moments(story: Story, layout: Layout, anchors: Mapping[int, tuple[str, str]]) -> Iterable[str]:
+def _moments(story: Story, layout: DiagramLayout, anchors: Mapping[int, tuple[str, str]]) -> Iterable[str]:
     digits = decimals(story.moments)
     for row in layout.rows:
         lost = [moment.lost for moment in row.moments if moment.lost]
@@ -366,7 +366,7 @@ def _length(seconds: float) -> str:
     return f"{seconds:.0f} s" if seconds >= 10 else f"{seconds:.1f} s"
 
 
-def _moment(story: Story, layout: Layout, row: Row, moment: Moment) -> Iterable[str]:
+def _moment(story: Story, layout: DiagramLayout, row: DiagramRow, moment: StoryMoment) -> Iterable[str]:
     x, width = layout.lanes[moment.lane]
     yield from _dot(x, row.y, moment)
     y = row.y + 4
@@ -378,7 +378,7 @@ def _moment(story: Story, layout: Layout, row: Row, moment: Moment) -> Iterable[
         yield from _log(story, layout, moment.replica, x + TEXT_DX, y - 8)
 
 
-def _dot(x: float, y: float, moment: Moment) -> Iterable[str]:
+def _dot(x: float, y: float, moment: StoryMoment) -> Iterable[str]:
     if moment.kind == "fault" and moment.replica is not None and not moment.replica.up:
         yield f'<path d="M{x - 6:.1f} {y - 6:.1f}l12 12m0 -12l-12 12" stroke="{FAULT}" stroke-width="3"/>'
     elif moment.grave:
@@ -395,7 +395,7 @@ def _has_end(story: Story, lane: str) -> bool:
     return story.exact and lane.isdigit() and hosts
 
 
-def _end(story: Story, layout: Layout, lane: str) -> Iterable[str]:
+def _end(story: Story, layout: DiagramLayout, lane: str) -> Iterable[str]:
     """A log in the end, below its lane."""
     x, replica = layout.lanes[lane][0], story.told.logs.of(int(lane))
     y = layout.bottom + 16
@@ -404,7 +404,7 @@ def _end(story: Story, layout: Layout, lane: str) -> Iterable[str]:
     yield from _log(story, layout, replica, x + TEXT_DX, y + LINE_H - 8)
 
 
-def _log(story: Story, layout: Layout, replica: ReplicaView, x: float, y: float) -> Iterable[str]:
+def _log(story: Story, layout: DiagramLayout, replica: ReplicaView, x: float, y: float) -> Iterable[str]:
     """The log's cells, and the high watermark as a bar between two of them."""
     low, high = layout.window
     if low >= high:

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 
 from squall.reports.story import Story
 from squall.reports.story_logs import ReplicaView
-from squall.reports.story_moments import READERS, Moment
+from squall.reports.story_moments import READERS, StoryMoment
 
 GUTTER, CLIENT_W, BROKER_W, READERS_W = 96, 158, 236, 190
 NARROW_BROKER_W = 188
@@ -31,11 +31,11 @@ _SHOW_LOG = ("leads", "follows", "truncates", "recovers", "appends", "copies", "
 
 
 @dataclass
-class Row:
+class DiagramRow:
     """Moments that happen at once, in different lanes. `y` is where their dots are."""
 
     t: float
-    moments: list[Moment] = field(default_factory=list)
+    moments: list[StoryMoment] = field(default_factory=list)
     y: float = 0.0
     height: float = 0.0
     wait: float = 0.0
@@ -43,12 +43,12 @@ class Row:
 
 
 @dataclass
-class Layout:
+class DiagramLayout:
     """All positions, in px."""
 
     lanes: dict[str, tuple[float, float]]
     """Lane -> x of its line, width of its column."""
-    rows: list[Row]
+    rows: list[DiagramRow]
     width: float
     top: float
     bottom: float
@@ -68,12 +68,12 @@ class Layout:
         share = (t - before.t) / (after.t - before.t) if after.t > before.t else 0.0
         return before.y + share * (after.y - before.y)
 
-    def row_of(self, moment: Moment) -> Row | None:
+    def row_of(self, moment: StoryMoment) -> DiagramRow | None:
         """The row that a moment stands in; None where it is not in the picture."""
         return next((row for row in self.rows if any(each is moment for each in row.moments)), None)
 
 
-def lay_out(story: Story, top: float) -> Layout:
+def lay_out(story: Story, top: float) -> DiagramLayout:
     """Positions of a story's lanes and moments, the first row below `top`."""
     window = window_of(story)
     lanes, width = _lanes(story, window)
@@ -88,7 +88,7 @@ def lay_out(story: Story, top: float) -> Layout:
             y += 12
         row.y, row.height = y, max(_height(moment, lanes, window) for moment in row.moments)
         y += ROW_PAD + row.height
-    return Layout(lanes, rows, width, top, y + 6, window)
+    return DiagramLayout(lanes, rows, width, top, y + 6, window)
 
 
 def _lanes(story: Story, window: tuple[int, int]) -> tuple[dict[str, tuple[float, float]], float]:
@@ -107,9 +107,9 @@ def _lanes(story: Story, window: tuple[int, int]) -> tuple[dict[str, tuple[float
     return lanes, x + 8
 
 
-def _rows(moments: Sequence[Moment]) -> list[Row]:
+def _rows(moments: Sequence[StoryMoment]) -> list[DiagramRow]:
     """One row for what happens at once in different lanes, and for brokers that do the same one after the other."""
-    rows: list[Row] = []
+    rows: list[DiagramRow] = []
     for moment in moments:
         last = rows[-1] if rows else None
         if last is not None and all(each.lane != moment.lane for each in last.moments):
@@ -118,22 +118,22 @@ def _rows(moments: Sequence[Moment]) -> list[Row]:
             if at_once or alike:
                 last.moments.append(moment)
                 continue
-        rows.append(Row(moment.t, [moment]))
+        rows.append(DiagramRow(moment.t, [moment]))
     return rows
 
 
-def lines_of(moment: Moment, width: float) -> list[str]:
+def lines_of(moment: StoryMoment, width: float) -> list[str]:
     """A moment's label, broken to its column."""
     letters = max(10, int((width - 22 - TEXT_DX - 6) / LETTER_W))
     return [piece for line in moment.label for piece in textwrap.wrap(line, letters) or [""]]
 
 
-def _height(moment: Moment, lanes: dict[str, tuple[float, float]], window: tuple[int, int]) -> float:
+def _height(moment: StoryMoment, lanes: dict[str, tuple[float, float]], window: tuple[int, int]) -> float:
     lines = lines_of(moment, lanes[moment.lane][1])
     return LINE_H * len(lines) + (CELLS_H if shows_log(moment, window) else 0)
 
 
-def shows_log(moment: Moment, window: tuple[int, int]) -> bool:
+def shows_log(moment: StoryMoment, window: tuple[int, int]) -> bool:
     """Return whether the log is drawn beside a moment."""
     return moment.replica is not None and window[0] < window[1] and moment.kind in _SHOW_LOG
 

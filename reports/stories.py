@@ -19,7 +19,7 @@ LINES = 40
 NOT_READ = "No final read"
 
 
-class Line(NamedTuple):
+class StoryLine(NamedTuple):
     """One thing that happened, at `t` of the page's seconds. `grave`: it may be why."""
 
     t: float
@@ -44,7 +44,7 @@ def value_text(value: int) -> str:
     return f"record {sequence_of(value)} of process {producer_of(value)}"
 
 
-def story(files: RunFiles, witness: Json, partition_terms: Sequence[Term], rows: Sequence[Json]) -> list[Line]:
+def story(files: RunFiles, witness: Json, partition_terms: Sequence[Term], rows: Sequence[Json]) -> list[StoryLine]:
     """Return what is known of a witness, in order of time; `rows` are its value's sends and reads."""
     name = str(witness.get("partition") or files.part_names.get(integer(witness.get("part")), ""))
     offset = integer(witness.get("off"))
@@ -65,43 +65,43 @@ def story(files: RunFiles, witness: Json, partition_terms: Sequence[Term], rows:
 _OF_ONE_OFFSET = re.compile(r", which covers \d+")
 
 
-def causes_of(lines: Iterable[Line]) -> list[str]:
+def causes_of(lines: Iterable[StoryLine]) -> list[str]:
     """Return what a story says has happened to its record, in words that are the same for all records that it happened
     to.
     """
     return [in_common(line) for line in lines if line.grave and not line.text.startswith(NOT_READ)]
 
 
-def in_common(line: Line) -> str:
+def in_common(line: StoryLine) -> str:
     """The line as it is of every record that it is about."""
     return f"{line.t:.3f} s: {_OF_ONE_OFFSET.sub('', line.text)}"
 
 
-def _record_lines(files: RunFiles, rows: Sequence[Json]) -> Iterable[Line]:
+def _record_lines(files: RunFiles, rows: Sequence[Json]) -> Iterable[StoryLine]:
     reads = [row for row in rows if row["kind"] == 1]
     for row in rows:
         sent, done = files.seconds(row["t0"]), files.seconds(row["t1"])
         if row["kind"] == 0 and sent is not None:
-            yield Line(sent, f"Process {row['proc']} hands the record over (operation {row['op']}).")
+            yield StoryLine(sent, f"Process {row['proc']} hands the record over (operation {row['op']}).")
             if done is not None:
                 how = ("is acknowledged", "fails for certain", "ends with an unknown outcome")[row["st"]]
                 at = f" at offset {row['off']}" if row["off"] >= 0 else ""
-                yield Line(done, f"The send {how}{at}, {done - sent:.3f} s later.")
+                yield StoryLine(done, f"The send {how}{at}, {done - sent:.3f} s later.")
     for row in reads[:READS_TOLD]:
         done = files.seconds(row["t1"])
         if done is not None:
             final = f" in final read {row['final']}" if row.get("final") else ""
-            yield Line(done, f"Process {row['proc']} reads it at offset {row['off']}{final}.")
+            yield StoryLine(done, f"Process {row['proc']} reads it at offset {row['off']}{final}.")
     if len(reads) > READS_TOLD:
         last = files.seconds(reads[-1]["t1"]) or 0.0
-        yield Line(last, f"The last of {len(reads)} reads of it, at offset {reads[-1]['off']}.")
+        yield StoryLine(last, f"The last of {len(reads)} reads of it, at offset {reads[-1]['off']}.")
     if rows and not any(row.get("final") for row in reads):
         end = files.phase("final reads")[1]
         if end is not None:
-            yield Line(end, f"{NOT_READ} has returned it.", grave=True)
+            yield StoryLine(end, f"{NOT_READ} has returned it.", grave=True)
 
 
-def _truncations(files: RunFiles, name: str, offset: int, acked: float) -> Iterable[Line]:
+def _truncations(files: RunFiles, name: str, offset: int, acked: float) -> Iterable[StoryLine]:
     """Those that cover the offset, or all where it is not known. Before the acknowledgement they are harmless."""
     for node, trace in files.traces.items():
         for event in trace:
@@ -112,20 +112,20 @@ def _truncations(files: RunFiles, name: str, offset: int, acked: float) -> Itera
                 covers = f", which covers {offset}" if offset >= 0 else ""
                 told = f"Broker {node} truncates {name} from {high} to {low}{covers}: {event.get('reason')}."
                 at = event_s(files, event)
-                yield Line(at, told, grave=offset >= 0 and at >= acked)
+                yield StoryLine(at, told, grave=offset >= 0 and at >= acked)
 
 
-def _recoveries(files: RunFiles, name: str) -> Iterable[Line]:
+def _recoveries(files: RunFiles, name: str) -> Iterable[StoryLine]:
     for node, trace in files.traces.items():
         for event in trace:
             if event["e"] == "recovered" and partition_of(event) == name:
                 cut = integer(event.get("truncated_bytes"), 0)
                 lost = f", {cut} bytes cut off: {event.get('reason')}" if cut else ""
                 told = f"Broker {node} recovers its log up to {event.get('leo')}{lost}."
-                yield Line(event_s(files, event), told, grave=cut > 0)
+                yield StoryLine(event_s(files, event), told, grave=cut > 0)
 
 
-def _taken_for_sent(files: RunFiles, name: str, offset: int, rows: Sequence[Json]) -> Iterable[Line]:
+def _taken_for_sent(files: RunFiles, name: str, offset: int, rows: Sequence[Json]) -> Iterable[StoryLine]:
     """A broker took the record for one that its producer had sent before. If no read has it, that was its loss: either
     the earlier batch was another one, or it is gone.
     """
@@ -140,12 +140,12 @@ def _taken_for_sent(files: RunFiles, name: str, offset: int, rows: Sequence[Json
             if first <= offset <= integer(event.get("last_offset")) and any(t0 <= at <= t1 for t0, t1 in spans):
                 producer_id = event.get("producer_id")
                 told = f"Broker {node} takes it for a batch at offset {first} that producer {producer_id} sent before"
-                yield Line(at, f"{told}, and appends nothing.", grave=unread)
+                yield StoryLine(at, f"{told}, and appends nothing.", grave=unread)
 
 
 def _leaders(
     found: Sequence[Term], offset: int, around: tuple[float, float] | None, *, missing: bool
-) -> Iterable[Line]:
+) -> Iterable[StoryLine]:
     """The epoch that the offset lies in, those that began below it, and those of the same time."""
     for index, term in enumerate(found):
         following = next((each.leo for each in found[index + 1 :] if each.leo is not None), None)
@@ -155,7 +155,7 @@ def _leaders(
         if holds or below or near or term.unclean:
             text = _leader_text(term, offset if holds else -1)
             text = f"{text[:-1]}, and the record is not there." if holds and missing else text
-            yield Line(term.t, text, term.unclean)
+            yield StoryLine(term.t, text, term.unclean)
 
 
 def _leader_text(term: Term, offset: int) -> str:
@@ -168,16 +168,18 @@ def _leader_text(term: Term, offset: int) -> str:
     return f"Epoch {term.epoch}: broker {term.leader} leads{start} (in sync: {isr}).{unclean}{mine}"
 
 
-def _faults(files: RunFiles, around: tuple[float, float]) -> Iterable[Line]:
+def _faults(files: RunFiles, around: tuple[float, float]) -> Iterable[StoryLine]:
     for fault in files.faults:
         began = files.seconds(fault.get("began"))
         ended = files.seconds(fault.get("ended"))
         if began is not None and began <= around[1] + 1 and (ended is None or ended >= around[0] - 1):
             hit = whom(mapping(fault.get("target")).get("resolved"))
-            yield Line(began, f"Fault {fault.get('id')} begins: {fault.get('action')}{f' of {hit}' if hit else ''}.")
+            yield StoryLine(
+                began, f"Fault {fault.get('id')} begins: {fault.get('action')}{f' of {hit}' if hit else ''}."
+            )
 
 
-def _late_ends(files: RunFiles, rows: Sequence[Json]) -> Iterable[Line]:
+def _late_ends(files: RunFiles, rows: Sequence[Json]) -> Iterable[StoryLine]:
     """EndTxn requests that a link held while the record was handed over: they may end the record's transaction."""
     sends = [at for row in rows if row["kind"] == 0 and (at := files.seconds(row["t0"])) is not None]
     for fault in files.faults:
@@ -187,12 +189,14 @@ def _late_ends(files: RunFiles, rows: Sequence[Json]) -> Iterable[Line]:
                 continue
             said, held_s = f"EndTxn ({frame.get('said')})", integer(frame.get("held_ms"), 0) / 1000
             link, target = str(frame.get("link")).replace("->", "→"), str(frame.get("link")).rpartition(">")[2]
-            yield Line(came, f"Fault {fault.get('id')} holds {said} on link {link} for {held_s:g} s.")
+            yield StoryLine(came, f"Fault {fault.get('id')} holds {said} on link {link} for {held_s:g} s.")
             answer, taken = frame.get("answer"), frame.get("answer") == "NONE"
             what = "it ends the transaction that is open by now" if taken else "it ends nothing"
-            yield Line(done, f"The held {said} has reached broker {target}, which answers {answer}: {what}.", taken)
+            yield StoryLine(
+                done, f"The held {said} has reached broker {target}, which answers {answer}: {what}.", taken
+            )
 
 
-def _span_of(lines: Sequence[Line]) -> tuple[float, float]:
+def _span_of(lines: Sequence[StoryLine]) -> tuple[float, float]:
     times = [line.t for line in lines if number(line.t) is not None and not line.text.startswith(NOT_READ)]
     return min(times, default=0.0), max(times, default=0.0)

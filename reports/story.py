@@ -15,12 +15,12 @@ from squall.checkers.anomalies.registry import LOSS
 from squall.checkers.history.values import sequence_of
 from squall.reports import members, outputs
 from squall.reports.members import Members
-from squall.reports.problems import Problem, is_of_transactions, load_begin, problems_of
+from squall.reports.problems import StorySubject, is_of_transactions, load_begin, problems_of
 from squall.reports.run_files import RunFiles
 from squall.reports.sent_words import Difference, differences
 from squall.reports.story_client import sentences_of
-from squall.reports.story_facts import ACKNOWLEDGED, Facts, Position, all_facts
-from squall.reports.story_moments import MUST, NOISE, READERS, TURN, Moment, Placed, Told
+from squall.reports.story_facts import ACKNOWLEDGED, MemberPosition, PartitionFacts, all_facts
+from squall.reports.story_moments import MUST, NOISE, READERS, TURN, NamedRecord, StoryMoment, StoryMoments
 from squall.reports.story_records import is_misplaced, named_records, with_names
 from squall.reports.story_teller import tell
 
@@ -38,17 +38,17 @@ STORIES_AT_MOST = 3
 class Story:
     """A story ready to be told or drawn. Times are seconds since the load began."""
 
-    problem: Problem
+    problem: StorySubject
     summary: str
-    records: list[Placed]
-    moments: list[Moment]
+    records: list[NamedRecord]
+    moments: list[StoryMoment]
     left_out: int
     ends: list[str]
     """How each log stands in the end, a sentence each."""
     lanes: list[str]
     """Producers, brokers by id as text, readers, in the order of the picture."""
-    told: Told = field(default_factory=Told)
-    facts: Facts | None = None
+    told: StoryMoments = field(default_factory=StoryMoments)
+    facts: PartitionFacts | None = None
     members: Members | None = None
     """What members of a group did that led to the finding."""
 
@@ -73,7 +73,7 @@ class Story:
         return f"{self.problem.name}{also} in {self.problem.where}{blames}{permitted}{sent}"
 
 
-def stories_of(files: RunFiles, problems: Sequence[Problem] | None = None) -> list[Story]:
+def stories_of(files: RunFiles, problems: Sequence[StorySubject] | None = None) -> list[Story]:
     """A story of each of these problems of partitions, else of a run's gravest; none where no trace tells of it."""
     if problems is None:
         problems = [each for each in problems_of(files) if not is_of_transactions(each.name)][:STORIES_AT_MOST]
@@ -85,7 +85,7 @@ def stories_of(files: RunFiles, problems: Sequence[Problem] | None = None) -> li
     return [story for story in told if story.moments]
 
 
-def story_of(facts: Facts, acted: Members | None = None) -> Story:
+def story_of(facts: PartitionFacts, acted: Members | None = None) -> Story:
     """The story that these facts tell: of members of a group alone if they alone led to the finding."""
     if acted is not None and acted.alone:
         return _of_members(facts, acted)
@@ -115,12 +115,12 @@ def story_of(facts: Facts, acted: Members | None = None) -> Story:
     )
 
 
-def _of_members(facts: Facts, acted: Members) -> Story:
+def _of_members(facts: PartitionFacts, acted: Members) -> Story:
     """The story of what members did, beside who wrote and who read the record: brokers have no part in it."""
     producers, records = producers_of(facts), named_records(facts)
     told, begin = tell(facts, records, producers), load_begin(acted.files)
     did = [
-        Moment((acted.files.seconds(each.t) or 0.0) - begin, f"process {each.process} (member)", each.kind,
+        StoryMoment((acted.files.seconds(each.t) or 0.0) - begin, f"process {each.process} (member)", each.kind,
                members.sentence(each), each.label, MUST, grave=each.grave)
         for each in acted.did()
     ]  # fmt: skip
@@ -134,11 +134,11 @@ def _of_members(facts: Facts, acted: Members) -> Story:
     return Story(facts.problem, summary, records, told.moments, 0, [], lanes, told, facts, acted)
 
 
-def _hosts(facts: Facts, node: int) -> bool:
+def _hosts(facts: PartitionFacts, node: int) -> bool:
     return any(event.node == node and event.name.startswith("became_") for event in facts.events)
 
 
-def producers_of(facts: Facts) -> dict[int, str]:
+def producers_of(facts: PartitionFacts) -> dict[int, str]:
     """Process -> the name of its lane: its number in the history, as everywhere. A story that blames a client tells
     which one that is, and which one is fresh.
     """
@@ -152,7 +152,7 @@ def producers_of(facts: Facts) -> dict[int, str]:
 # ------------------------------------------------------------------------------------------------------------- choice
 
 
-def chosen(moments: Sequence[Moment], problem: Problem) -> list[Moment]:
+def chosen(moments: Sequence[StoryMoment], problem: StorySubject) -> list[StoryMoment]:
     """The moments that a reader needs: all about the record in question, and the turns around them. The story of a loss
     ends with it, however few the moments after it are.
     """
@@ -167,7 +167,7 @@ def chosen(moments: Sequence[Moment], problem: Problem) -> list[Moment]:
         first, last = float("-inf"), last if gone else float("inf")
     if problem.t is not None:
         last = max(times)
-    kept: list[Moment] = []
+    kept: list[StoryMoment] = []
     for least in (MUST, TURN, TURN - 1):
         wider = [
             moment
@@ -181,7 +181,7 @@ def chosen(moments: Sequence[Moment], problem: Problem) -> list[Moment]:
     return kept[:MOMENTS_AT_MOST]
 
 
-def _with_both_ends(moments: Sequence[Moment], kept: Sequence[Moment], until: float) -> list[Moment]:
+def _with_both_ends(moments: Sequence[StoryMoment], kept: Sequence[StoryMoment], until: float) -> list[StoryMoment]:
     """The moments that are kept, and of each fault that begins or ends in them the other end, too: unless it came later
     than `until`. Where that would be too much, such a fault is left out.
     """
@@ -226,12 +226,12 @@ def text_of(story: Story, width: int = 100, beside: Iterable[str] = ()) -> str:
     return "\n".join(lines) + "\n"
 
 
-def sentences(moments: Sequence[Moment]) -> list[tuple[float, str]]:
+def sentences(moments: Sequence[StoryMoment]) -> list[tuple[float, str]]:
     """(time, sentence), where brokers that do the same one after the other share one."""
     return [(t, text) for t, text, _ in placed_sentences(moments)]
 
 
-def placed_sentences(moments: Sequence[Moment]) -> list[tuple[float, str, tuple[int, ...]]]:
+def placed_sentences(moments: Sequence[StoryMoment]) -> list[tuple[float, str, tuple[int, ...]]]:
     """(time, sentence, places of its moments)"""
     told: list[tuple[float, str, tuple[int, ...]]] = []
     for group, run in groupby(enumerate(moments), key=lambda each: each[1].group or id(each[1])):
@@ -244,7 +244,7 @@ def placed_sentences(moments: Sequence[Moment]) -> list[tuple[float, str, tuple[
     return told
 
 
-def decimals(moments: Sequence[Moment]) -> int:
+def decimals(moments: Sequence[StoryMoment]) -> int:
     """Return how many digits distinguish the moments: 3, or 4 if less than a millisecond lies between two."""
     times = sorted({moment.t for moment in moments})
     close = any(0 < later - earlier < 0.001 for earlier, later in zip(times, times[1:], strict=False))
@@ -255,7 +255,7 @@ def _wrapped(text: str, width: int, head: str = "") -> list[str]:
     return textwrap.wrap(text, width, initial_indent=head, subsequent_indent=" " * len(head))
 
 
-def _legend(record: Placed, facts: Facts | None) -> str:
+def _legend(record: NamedRecord, facts: PartitionFacts | None) -> str:
     sent, slots = record.sent, facts.slots if facts is not None else {}
     sequence = sequence_of(sent.value)
     where = f", offset {record.offset}" if record.offset >= 0 else ""
@@ -266,7 +266,7 @@ def _legend(record: Placed, facts: Facts | None) -> str:
     return f"{record.name}: record {sequence} of process {sent.process}{slot}{where}{epoch}, {sent.state}{told}"
 
 
-def summary_of(facts: Facts, records: Sequence[Placed], told: Told) -> str:
+def summary_of(facts: PartitionFacts, records: Sequence[NamedRecord], told: StoryMoments) -> str:
     """The story in two or three sentences."""
     text = with_names(facts.problem.text.rstrip("."), records)
     words = [f"{text[0].upper()}{text[1:]}."] if text else []
@@ -305,7 +305,7 @@ def summary_of(facts: Facts, records: Sequence[Placed], told: Told) -> str:
     return " ".join(word for word in words if word)
 
 
-def _nowhere(facts: Facts, record: Placed, records: Sequence[Placed]) -> str:
+def _nowhere(facts: PartitionFacts, record: NamedRecord, records: Sequence[NamedRecord]) -> str:
     """Return what is known of a record whose place is not."""
     there = [each.name for each in records if each.offset == record.sent.offset >= 0]
     where = f"That is where {' and '.join(there)} was put; where" if there else "At which offset"
@@ -313,13 +313,13 @@ def _nowhere(facts: Facts, record: Placed, records: Sequence[Placed]) -> str:
     return f"{where} {record.name} was put is not known{', nor when and why it was lost' if lost else ''}."
 
 
-def _differs(facts: Facts, records: Sequence[Placed]) -> list[Difference]:
+def _differs(facts: PartitionFacts, records: Sequence[NamedRecord]) -> list[Difference]:
     """Return what the producers of the records in question sent that was not asked for; of no record: those of all."""
     processes = dict.fromkeys(each.sent.process for each in records if each.is_subject)
     return differences(facts.asked, facts.requests.of_processes(processes) if processes else facts.sent)
 
 
-def _old_position(facts: Facts, told: Position) -> str:
+def _old_position(facts: PartitionFacts, told: MemberPosition) -> str:
     """A member was told an old position: by whom, and which fault that broker had when the newer one was committed."""
     old = f"position {told.offset} of {told.where}" if told.offset >= 0 else f"no position of {told.where}"
     by = f" by broker {told.broker}" if told.broker >= 0 else ""
@@ -334,13 +334,13 @@ def _old_position(facts: Facts, told: Position) -> str:
     )
 
 
-def _causes(record: Placed, told: Told) -> str:
+def _causes(record: NamedRecord, told: StoryMoments) -> str:
     cuts = [m for m in told.moments if m.kind in ("truncates", "recovers") and record.name in m.about and m.grave]
     listed = [f"broker {m.lane}'s at {m.t:.3f} s" for m in cuts]
     return f"Copies that were cut off: {'; '.join(listed)}." if listed else ""
 
 
-def _ends(facts: Facts, records: Sequence[Placed], told: Told) -> list[str]:
+def _ends(facts: PartitionFacts, records: Sequence[NamedRecord], told: StoryMoments) -> list[str]:
     """Each log in the end, and where two of them differ."""
     found = []
     exact = told.exact
@@ -366,7 +366,7 @@ def _ends(facts: Facts, records: Sequence[Placed], told: Told) -> list[str]:
 _LOGS_DIFFER = ("replicas-agree", "replica-divergence")
 
 
-def _differences(told: Told, records: Sequence[Placed]) -> Iterable[str]:
+def _differences(told: StoryMoments, records: Sequence[NamedRecord]) -> Iterable[str]:
     """Yield the differences of two logs that hold records of different epochs below both high watermarks."""
     replicas = [told.logs.replicas[node] for node in sorted(told.logs.replicas)]
 

@@ -7,24 +7,24 @@ from dataclasses import dataclass, replace
 from itertools import pairwise
 
 from squall.checkers.anomalies import stuck
-from squall.reports.checks import Check
-from squall.reports.problems import Problem, load_begin
+from squall.reports.checks import CheckResult
+from squall.reports.problems import StorySubject, load_begin
 from squall.reports.run_files import Json, RunFiles, integer
-from squall.reports.stories import Line, value_text
-from squall.reports.story_facts import ACKNOWLEDGED, Facts, Seen, Sent, all_facts
+from squall.reports.stories import StoryLine, value_text
+from squall.reports.story_facts import ACKNOWLEDGED, PartitionFacts, SeenRecord, SentRecord, all_facts
 
 
 @dataclass(frozen=True, slots=True)
 class Standstill:
     """A producer's. `since`, `until`: its longest time without an acknowledgement after a fresh client was served."""
 
-    last: Sent | None
+    last: SentRecord | None
     """It had acknowledged this last by then."""
-    unanswered: tuple[Sent, ...]
+    unanswered: tuple[SentRecord, ...]
     """It was handed these and did not acknowledge them, in that order."""
-    fresh: Sent
+    fresh: SentRecord
     """A fresh client's write, the first one that was acknowledged after `last`."""
-    read: Seen | None
+    read: SeenRecord | None
     since: float
     until: float
     went_on: bool
@@ -36,7 +36,7 @@ class Standstill:
         return tuple(each.value for each in (self.last, *self.unanswered[:1], self.fresh) if each is not None)
 
 
-def standstill_of(facts: Facts) -> Standstill | None:
+def standstill_of(facts: PartitionFacts) -> Standstill | None:
     """Find when the producer stood still; None if the problem does not blame one, or the history does not show it."""
     if facts.problem.name != stuck.PRODUCER or not facts.problem.blames:
         return None
@@ -58,35 +58,35 @@ def standstill_of(facts: Facts) -> Standstill | None:
     return Standstill(last, tuple(sorted(waited, key=lambda s: s.sent)), served, read, since, until, went_on)
 
 
-def _done(sent: Sent) -> float:
+def _done(sent: SentRecord) -> float:
     return sent.sent if sent.done is None else sent.done
 
 
-def sentences_of(facts: Facts, names: Mapping[int, str]) -> list[str]:
+def sentences_of(facts: PartitionFacts, names: Mapping[int, str]) -> list[str]:
     """Tell what the client that is blamed did, and who was served meanwhile. `names`: value -> what it is called."""
     return [f"At {line.t:.3f} s {line.text}" for line in _lines(facts, names)]
 
 
-def lines_of(files: RunFiles, problems: Sequence[Problem]) -> list[list[Line]]:
+def lines_of(files: RunFiles, problems: Sequence[StorySubject]) -> list[list[StoryLine]]:
     """Tell the same of each of these problems, in the page's seconds."""
     begin = load_begin(files)
     found = all_facts(files, problems) if problems else []
     return [
-        [Line(line.t + begin, line.text[:1].upper() + line.text[1:], line.grave) for line in _lines(facts, {})]
+        [StoryLine(line.t + begin, line.text[:1].upper() + line.text[1:], line.grave) for line in _lines(facts, {})]
         for facts in found
     ]
 
 
-def witness_problem(check: Check, witness: Json) -> Problem:
+def witness_problem(check: CheckResult, witness: Json) -> StorySubject:
     """Say what a finding has of this witness."""
     topic, _, index = str(witness.get("partition")).rpartition("-")
     offset, op, process, other = (integer(witness.get(name)) for name in ("off", "op", "proc", "other"))
     offsets = (offset,) if offset >= 0 else ()
-    about = Problem(check.name, "", topic, int(index) if index.isdigit() else -1, offsets=offsets)
+    about = StorySubject(check.name, "", topic, int(index) if index.isdigit() else -1, offsets=offsets)
     return replace(about, op=op, process=process, other=other, blames=check.blames)
 
 
-def _lines(facts: Facts, names: Mapping[int, str]) -> Iterator[Line]:
+def _lines(facts: PartitionFacts, names: Mapping[int, str]) -> Iterator[StoryLine]:
     still = standstill_of(facts)
     if still is not None:
         yield from _of_a_producer(still, facts.problem.blames, names)
@@ -94,39 +94,43 @@ def _lines(facts: Facts, names: Mapping[int, str]) -> Iterator[Line]:
         yield from _of_a_reader(facts)
 
 
-def _of_a_producer(still: Standstill, who: str, names: Mapping[int, str]) -> Iterator[Line]:
+def _of_a_producer(still: Standstill, who: str, names: Mapping[int, str]) -> Iterator[StoryLine]:
     last, fresh = still.last, still.fresh
     until = f"{still.until:.3f} s" if still.went_on else f"its load ended at {still.until:.3f} s"
     if last is not None:
-        yield Line(_done(last), f"{who} acknowledged {_name(last, names)} and then nothing until {until}.", grave=True)
+        yield StoryLine(
+            _done(last), f"{who} acknowledged {_name(last, names)} and then nothing until {until}.", grave=True
+        )
     if still.unanswered:
         first, many = still.unanswered[0], len(still.unanswered)
         told = f"{who} was handed {_name(first, names)}, the first of {many:,} records that it did not acknowledge"
-        yield Line(first.sent, f"{told}{f' before {until}' if still.went_on else ''}.")
+        yield StoryLine(first.sent, f"{told}{f' before {until}' if still.went_on else ''}.")
     after = ""
     if last is not None and _done(fresh) > _done(last):
         after = f", {_done(fresh) - _done(last):.3f} s after {_name(last, names)}"
     read = f", and a reader got it at {still.read.t:.3f} s" if still.read is not None else ""
     told = f"a fresh client's write to the same partition, {_name(fresh, names)}, was acknowledged"
-    yield Line(_done(fresh), f"{told}{after}{read}.")
+    yield StoryLine(_done(fresh), f"{told}{after}{read}.")
     if last is None or still.since > _done(last):
-        yield Line(still.since, f"{who} still acknowledged nothing, for another {still.until - still.since:.3f} s.")
+        yield StoryLine(
+            still.since, f"{who} still acknowledged nothing, for another {still.until - still.since:.3f} s."
+        )
 
 
-def _name(sent: Sent, names: Mapping[int, str]) -> str:
+def _name(sent: SentRecord, names: Mapping[int, str]) -> str:
     at = f" (offset {sent.offset})" if sent.offset >= 0 else ""
     return names.get(sent.value, value_text(sent.value)) + at
 
 
-def _of_a_reader(facts: Facts) -> Iterator[Line]:
+def _of_a_reader(facts: PartitionFacts) -> Iterator[StoryLine]:
     """Yield what the reader got last, and who got what comes after that."""
     got = sorted((each for each in facts.polled if each.last >= 0), key=lambda each: each.t)
     own = [each for each in got if each.process == facts.problem.process]
     for last in own[-1:]:
         said = f"{facts.problem.blames} (process {last.process}) got records last, up to offset {last.last}."
-        yield Line(last.t, said, grave=True)
+        yield StoryLine(last.t, said, grave=True)
     beyond = own[-1].last if own else -1
     others = [each for each in got if each.process != facts.problem.process and each.last > beyond]
     for other in others[:1]:
         what = "a fresh reader" if other.final else "another reader"
-        yield Line(other.t, f"process {other.process}, {what}, got offset {other.last}.")
+        yield StoryLine(other.t, f"process {other.process}, {what}, got offset {other.last}.")

@@ -18,10 +18,10 @@ from squall.checkers.anomalies.anomaly import PROGRAM
 from squall.checkers.fault_traits import TAKES_DOWN
 from squall.checkers.history.values import AFTER_HEALING
 from squall.checkers.sent import ProduceRequests, SentSettings
-from squall.reports.problems import METADATA, Problem, load_begin
+from squall.reports.problems import METADATA, StorySubject, load_begin
 from squall.reports.run_files import Json, RunFiles, integer, mapping, number, objects, traits_of
-from squall.reports.sent_words import Asked, acks_text, acks_words, asked_of
-from squall.reports.story_reads import THROWN, Polled, Thrown
+from squall.reports.sent_words import RequestedSettings, acks_text, acks_words, asked_of
+from squall.reports.story_reads import THROWN, InvalidPosition, PolledRange
 
 HISTORY_LIMIT = 512 << 20
 """Bytes of history.jsonl that are read at most; a longer one tells nothing of the clients."""
@@ -30,7 +30,7 @@ _STATES = (ACKNOWLEDGED, FAILED, UNKNOWN)
 
 
 @dataclass(slots=True)
-class Sent:
+class SentRecord:
     """A record as its sender knows it. `offset` -1 and `done` None where nobody was told."""
 
     value: int
@@ -43,7 +43,7 @@ class Sent:
 
 
 @dataclass(frozen=True, slots=True)
-class Seen:
+class SeenRecord:
     """A record as a reader saw it. `epoch`: the leader epoch that the reader was told, -1 for none."""
 
     t: float
@@ -88,7 +88,7 @@ class FaultBar:
 
 
 @dataclass(frozen=True, slots=True)
-class Wire:
+class SimMessage:
     """A message between two hosts. `arrives` None: it never did."""
 
     sent: float
@@ -101,7 +101,7 @@ class Wire:
 
 
 @dataclass(frozen=True, slots=True)
-class Position:
+class MemberPosition:
     """A member of a group committed a position of `where`, or was told one (-1: that there is none). `broker`: who told
     it, -1 where nobody can tell. `newer`: the one that had been committed by then.
     """
@@ -116,23 +116,23 @@ class Position:
 
 
 @dataclass
-class Facts:
+class PartitionFacts:
     """All that is known of one partition."""
 
-    problem: Problem
+    problem: StorySubject
     nodes: list[int]
-    sends: list[Sent] = field(default_factory=list)
-    seen: list[Seen] = field(default_factory=list)
-    polled: list[Polled] = field(default_factory=list)
-    thrown: list[Thrown] = field(default_factory=list)
+    sends: list[SentRecord] = field(default_factory=list)
+    seen: list[SeenRecord] = field(default_factory=list)
+    polled: list[PolledRange] = field(default_factory=list)
+    thrown: list[InvalidPosition] = field(default_factory=list)
     events: list[Event] = field(default_factory=list)
     faults: list[FaultBar] = field(default_factory=list)
-    wires: list[Wire] = field(default_factory=list)
+    wires: list[SimMessage] = field(default_factory=list)
     slots: dict[int, int] = field(default_factory=dict)
     """Process -> the plan's number of the producer that it is."""
-    asked: Asked = Asked()
+    asked: RequestedSettings = RequestedSettings()
     """What the plan asked of producers."""
-    asked_of: dict[int, Asked] = field(default_factory=dict)
+    asked_of: dict[int, RequestedSettings] = field(default_factory=dict)
     """Process -> what was asked of it."""
     programs: set[int] = field(default_factory=set)
     """Processes that are a program under test: unless it was seen, what they sent is not known."""
@@ -141,7 +141,7 @@ class Facts:
     requests: ProduceRequests = ProduceRequests()
     outputs: tuple[int, ...] = ()
     """Of an input with several outputs: their values. No other record has a part in its story."""
-    positions: list[Position] = field(default_factory=list)
+    positions: list[MemberPosition] = field(default_factory=list)
     """Of that input: old positions that members were told, each with the commit of the newer one."""
     final_reads: tuple[float, float] | None = None
     """When the final readers began and when the last ended."""
@@ -179,12 +179,12 @@ class Facts:
         return f"acks={acks_text(asked.acks)}{' asked, not seen' if process in self.programs else ''}"
 
 
-def facts_of(files: RunFiles, problem: Problem) -> Facts:
+def facts_of(files: RunFiles, problem: StorySubject) -> PartitionFacts:
     """Read what concerns the problem's partition. Raises nothing for the state of the files."""
     return all_facts(files, [problem])[0]
 
 
-def all_facts(files: RunFiles, problems: Sequence[Problem]) -> list[Facts]:
+def all_facts(files: RunFiles, problems: Sequence[StorySubject]) -> list[PartitionFacts]:
     """Return the facts of several problems: the history is read once for all of them."""
     begin = load_begin(files)
     found = [_without_clients(files, problem, begin) for problem in problems]
@@ -192,9 +192,9 @@ def all_facts(files: RunFiles, problems: Sequence[Problem]) -> list[Facts]:
     return found
 
 
-def _without_clients(files: RunFiles, problem: Problem, begin: float) -> Facts:
+def _without_clients(files: RunFiles, problem: StorySubject, begin: float) -> PartitionFacts:
     """All but what the history knows."""
-    facts = Facts(problem, files.nodes)
+    facts = PartitionFacts(problem, files.nodes)
     facts.asked = asked_of(mapping(files.plan.get("workload")))
     facts.requests = files.sent
     facts.events = sorted(_events(files, problem, begin), key=lambda event: event.t)
@@ -211,7 +211,7 @@ def _without_clients(files: RunFiles, problem: Problem, begin: float) -> Facts:
     return facts
 
 
-def _read_to_the_end(files: RunFiles, problem: Problem) -> bool:
+def _read_to_the_end(files: RunFiles, problem: StorySubject) -> bool:
     """Return whether a final read came to the end of the partition. Of a run that stopped before, it is not known what
     such a read would have found.
     """
@@ -225,7 +225,7 @@ _OF_QUORUM = ("election", "vote", "quorum_election", "quorum_vote", "controller_
 _OF_BROKER = ("broker_fenced", "broker_unfenced", "registration_refused")
 
 
-def _events(files: RunFiles, problem: Problem, begin: float) -> Iterable[Event]:
+def _events(files: RunFiles, problem: StorySubject, begin: float) -> Iterable[Event]:
     quorum = problem.topic == METADATA
     for node, trace in files.traces.items():
         for line in trace:
@@ -267,7 +267,7 @@ def _until_started(bar: FaultBar, starts: list[Event]) -> FaultBar:
 # ------------------------------------------------------------------------------------------------------------ clients
 
 
-def _read_history(files: RunFiles, found: Sequence[Facts], begin: float) -> None:
+def _read_history(files: RunFiles, found: Sequence[PartitionFacts], begin: float) -> None:
     """Fill in sends, reads and slots, which facts of one partition share."""
     path = files.path / "history.jsonl"
     dense_ids = {name: dense for dense, name in files.part_names.items()}
@@ -277,7 +277,7 @@ def _read_history(files: RunFiles, found: Sequence[Facts], begin: float) -> None
             return
     except OSError:
         return
-    history = _History(files, {part for part, _ in named}, begin)
+    history = _PartitionLines(files, {part for part, _ in named}, begin)
     for line in json_lines(path):
         history.take(line)
     for part, facts in named:
@@ -286,20 +286,20 @@ def _read_history(files: RunFiles, found: Sequence[Facts], begin: float) -> None
         facts.polled, facts.thrown = history.polled[part], history.thrown[part]
 
 
-class _History:
+class _PartitionLines:
     """Sends and reads of some partitions, line by line."""
 
     def __init__(self, files: RunFiles, parts: Iterable[int], begin: float) -> None:
         self._files, self._begin = files, begin
-        self.sends: dict[int, list[Sent]] = {part: [] for part in parts}
-        self.seen: dict[int, list[Seen]] = {part: [] for part in self.sends}
-        self.polled: dict[int, list[Polled]] = {part: [] for part in self.sends}
-        self.thrown: dict[int, list[Thrown]] = {part: [] for part in self.sends}
+        self.sends: dict[int, list[SentRecord]] = {part: [] for part in parts}
+        self.seen: dict[int, list[SeenRecord]] = {part: [] for part in self.sends}
+        self.polled: dict[int, list[PolledRange]] = {part: [] for part in self.sends}
+        self.thrown: dict[int, list[InvalidPosition]] = {part: [] for part in self.sends}
         self.slots: dict[int, int] = {}
-        self.asked: dict[int, Asked] = {}
+        self.asked: dict[int, RequestedSettings] = {}
         self.programs: set[int] = set()
         self.fresh: set[int] = set()
-        self._open: dict[int, Sent] = {}
+        self._open: dict[int, SentRecord] = {}
         self._process_of: dict[int, tuple[int, bool, Json]] = {}
         self._final: set[int] = set()
         self._listing: dict[int, tuple[int, int]] = {}
@@ -327,7 +327,7 @@ class _History:
         elif kind == "x" and line.get("kind") in THROWN and integer(line.get("part")) in self.thrown:
             names = ("position", "log_start", "end")
             where = [integer(line.get(name)) for name in names]
-            told = Thrown(self._at(line.get("t")), integer(line.get("p")), str(line["kind"]), *where)
+            told = InvalidPosition(self._at(line.get("t")), integer(line.get("p")), str(line["kind"]), *where)
             self.thrown[integer(line.get("part"))].append(told)
 
     def _at(self, ns: Any) -> float:
@@ -339,7 +339,7 @@ class _History:
         if line.get("f") == "send":
             sends = self.sends.get(integer(line.get("part")))
             if sends is not None:
-                sent = Sent(integer(line.get("v")), process, self._at(line.get("t")))
+                sent = SentRecord(integer(line.get("v")), process, self._at(line.get("t")))
                 self._open[op] = sent
                 sends.append(sent)
         elif line.get("f") == "list_offsets" and line.get("which") == "latest":
@@ -359,22 +359,24 @@ class _History:
             sent.error = str(line.get("err") or "")
         process, part = self._listing.pop(op, (-1, -1))
         if part in self.polled:
-            told = Polled(self._at(line.get("t")), process, op, -1, -1, -1, 0, -1, -1, False, integer(line.get("off")))
+            told = PolledRange(
+                self._at(line.get("t")), process, op, -1, -1, -1, 0, -1, -1, False, integer(line.get("off"))
+            )
             self.polled[part].append(told)
         for got in line.get("got") or ():
             if isinstance(got, list) and len(got) >= 6 and (seen := self.seen.get(integer(got[0]))) is not None:
                 self._read(op, self._at(line.get("t")), got, seen)
 
-    def _read(self, op: int, at: float, got: list[Any], seen: list[Seen]) -> None:
+    def _read(self, op: int, at: float, got: list[Any], seen: list[SeenRecord]) -> None:
         process, final, positions = self._process_of.get(op, (-1, False, {}))
         epoch = integer(got[6]) if len(got) > 6 else -1
         pairs = [pair for pair in got[5] if isinstance(pair, list) and len(pair) == 2]
         for pair in pairs:
-            seen.append(Seen(at, process, integer(pair[1]), integer(pair[0]), epoch, final))
+            seen.append(SeenRecord(at, process, integer(pair[1]), integer(pair[0]), epoch, final))
         offsets = [integer(pair[0]) for pair in pairs]
         first, last, start = min(offsets, default=-1), max(offsets, default=-1), integer(positions.get(str(got[0])))
         marks = integer(got[2]), integer(got[3])
-        self.polled[got[0]].append(Polled(at, process, op, start, first, last, len(pairs), *marks, final))
+        self.polled[got[0]].append(PolledRange(at, process, op, start, first, last, len(pairs), *marks, final))
 
 
 def json_lines(path: Path) -> Iterable[Json]:
@@ -392,7 +394,7 @@ def json_lines(path: Path) -> Iterable[Json]:
         return
 
 
-def wires_of(files: RunFiles, begin: float) -> Iterable[Wire]:
+def wires_of(files: RunFiles, begin: float) -> Iterable[SimMessage]:
     """messages.jsonl, where there is one: times as in the traces, monotonic seconds; the arrival is an estimate."""
     for line in json_lines(files.path / "messages.jsonl"):
         sent = number(line.get("t_sent"))
@@ -401,7 +403,7 @@ def wires_of(files: RunFiles, begin: float) -> Iterable[Wire]:
         lost = str(line.get("note")).startswith("drop")
         there = files.seconds(arrives * 1e9) if arrives is not None and not lost else None
         if at is not None:
-            yield Wire(
+            yield SimMessage(
                 at - begin,
                 None if there is None else there - begin,
                 _host(line.get("source")),

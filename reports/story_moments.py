@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
-from squall.reports.story_facts import ACKNOWLEDGED, FAILED, Position, Sent
+from squall.reports.story_facts import ACKNOWLEDGED, FAILED, MemberPosition, SentRecord
 from squall.reports.story_logs import Logs, ReplicaView
 
 MUST, TURN, DETAIL, NOISE = 3, 2, 1, 0
@@ -18,18 +18,18 @@ NAMED_AT_MOST = 12
 
 
 @dataclass(frozen=True, slots=True)
-class Placed:
+class NamedRecord:
     """A record that has a name, and where the leader of `epoch` put it; -1 where that is not known."""
 
     name: str
-    sent: Sent
+    sent: SentRecord
     offset: int
     epoch: int
     is_subject: bool
 
 
 @dataclass
-class Moment:
+class StoryMoment:
     """One thing that happened to one lane: a broker's id as text, a producer's name, or `READERS`."""
 
     t: float
@@ -68,10 +68,10 @@ class AtAck:
 
 
 @dataclass
-class Told:
+class StoryMoments:
     """All moments, and the logs as they stood in the end."""
 
-    moments: list[Moment] = field(default_factory=list)
+    moments: list[StoryMoment] = field(default_factory=list)
     logs: Logs = field(default_factory=Logs)
     lost: dict[str, float] = field(default_factory=dict)
     """Record's name -> when no log held it any more."""
@@ -99,7 +99,7 @@ def it(names: list[str]) -> str:
     return "it" if len(names) == 1 else "them"
 
 
-def are(records: list[Placed]) -> str:
+def are(records: list[NamedRecord]) -> str:
     """The verb for so many."""
     return "is" if len(records) == 1 else "are"
 
@@ -117,7 +117,7 @@ def known_words(
     )
 
 
-def is_of_another(record: Placed, records: Iterable[Placed]) -> bool:
+def is_of_another(record: NamedRecord, records: Iterable[NamedRecord]) -> bool:
     """Return whether another record was acknowledged at this one's offset before this one was sent."""
     others = (each.sent for each in records if each.offset == record.offset and each is not record)
     return any(
@@ -131,8 +131,8 @@ def stand(replica: ReplicaView, *, surely: bool = True) -> str:
     return f" (LEO {least}{replica.leo}, HW {least}{replica.hw})"
 
 
-def outcome_words(record: Placed, lane: str, acks: str) -> tuple[str, tuple[str, str]]:
-    """Say what a producer learns of a record: as a sentence, and as a label. `acks`: `Facts.acks_words`."""
+def outcome_words(record: NamedRecord, lane: str, acks: str) -> tuple[str, tuple[str, str]]:
+    """Say what a producer learns of a record: as a sentence, and as a label. `acks`: `PartitionFacts.acks_words`."""
     sent, name, who = record.sent, record.name, lane.capitalize()
     if sent.state == FAILED:
         return f"{who} is told that {name} failed for certain.", (f"{name} failed", sent.error)
@@ -145,7 +145,7 @@ def outcome_words(record: Placed, lane: str, acks: str) -> tuple[str, tuple[str,
     return f"{who} is told that {name} is written{at} ({acks}){though}.", (f"{name} acknowledged", label)
 
 
-def position_words(position: Position) -> tuple[str, tuple[str, str]]:
+def position_words(position: MemberPosition) -> tuple[str, tuple[str, str]]:
     """A member of a group commits a position, or is told an old one: as a sentence, and as a label."""
     who, where, offset = f"Process {position.process}", position.where, position.offset
     if not position.told:

@@ -8,7 +8,7 @@ THROWN = ("log_truncated", "offset_out_of_range")
 """Kinds of events of the history: what a reader was told."""
 
 
-class Polled(NamedTuple):
+class PolledRange(NamedTuple):
     """Holds what one read got of the partition. `at`: its position before; -1 if something is not known, or is nothing.
     """
 
@@ -26,7 +26,7 @@ class Polled(NamedTuple):
     """Not a read, but a ListOffsets: what it answered."""
 
 
-class Thrown(NamedTuple):
+class InvalidPosition(NamedTuple):
     """A reader whose position became impossible. `end`: of its leader's log."""
 
     t: float

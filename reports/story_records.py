@@ -10,11 +10,11 @@ from collections.abc import Sequence
 
 from squall.reports.stories import value_text
 from squall.reports.story_client import standstill_of
-from squall.reports.story_facts import ACKNOWLEDGED, FAILED, Event, Facts, Sent
-from squall.reports.story_moments import NAMED_AT_MOST, Placed
+from squall.reports.story_facts import ACKNOWLEDGED, FAILED, Event, PartitionFacts, SentRecord
+from squall.reports.story_moments import NAMED_AT_MOST, NamedRecord
 
 
-def named_records(facts: Facts) -> list[Placed]:
+def named_records(facts: PartitionFacts) -> list[NamedRecord]:
     """The records in question and those at their offsets; all of them where there are few. In order of sending."""
     still = standstill_of(facts)
     subjects = {*facts.problem.values, *facts.outputs, *(still.values if still is not None else ())}
@@ -34,26 +34,27 @@ def _name(number: int) -> str:
     return letters[number % 26] + (str(number // 26) if number >= 26 else "")
 
 
-def _placed(facts: Facts, sent: Sent, name: str, subjects: set[int], guessed: dict[int, tuple[int, int]]) -> Placed:
+def _placed(
+    facts: PartitionFacts, sent: SentRecord, name: str, subjects: set[int], guessed: dict[int, tuple[int, int]]
+) -> NamedRecord:
     offset = _offset_of(facts, sent)
     epoch = _epoch_of(facts, sent, offset)
     if offset < 0:
         offset, epoch = guessed.get(sent.value, (-1, -1))
     asked = facts.problem.offsets
     is_subject = sent.value in subjects or (not subjects and (offset in asked or sent.offset in asked))
-    return Placed(name, sent, offset, epoch, is_subject)
+    return NamedRecord(name, sent, offset, epoch, is_subject)
 
 
-def _offset_of(facts: Facts, sent: Sent) -> int:
-    """Return the offset of a record: as its producer learnt, unless that cannot be; else as readers saw. -1: not known.
-    """
+def _offset_of(facts: PartitionFacts, sent: SentRecord) -> int:
+    """Return the offset of a record: as its producer learnt, unless that cannot be; else as readers saw; else -1."""
     seen = [seen.offset for seen in facts.seen if seen.value == sent.value]
     if sent.offset >= 0 and (sent.offset in seen or not _is_contradicted(facts, sent, seen)):
         return sent.offset
     return seen[0] if seen else -1
 
 
-def _is_contradicted(facts: Facts, sent: Sent, seen: Sequence[int]) -> bool:
+def _is_contradicted(facts: PartitionFacts, sent: SentRecord, seen: Sequence[int]) -> bool:
     """Return whether a record cannot be at the offset that its producer got."""
     offset, done = sent.offset, sent.done if sent.done is not None else float("inf")
     then = [event for event in facts.events if sent.sent <= event.t <= done]
@@ -69,7 +70,7 @@ def _is_contradicted(facts: Facts, sent: Sent, seen: Sequence[int]) -> bool:
     return bool(seen and others) or _is_taken(facts, sent)
 
 
-def _is_taken(facts: Facts, sent: Sent) -> bool:
+def _is_taken(facts: PartitionFacts, sent: SentRecord) -> bool:
     """Return whether the offset was another record's, in the same epoch, before this one was sent."""
     epoch = _epoch_of(facts, sent, sent.offset)
     return epoch >= 0 and any(
@@ -85,7 +86,7 @@ def _appends(event: Event, offset: int) -> bool:
     return is_leaders and event.int_of("from") <= offset < event.int_of("leo")
 
 
-def _appended_unheard(facts: Facts) -> dict[int, tuple[int, int]]:
+def _appended_unheard(facts: PartitionFacts) -> dict[int, tuple[int, int]]:
     """Value -> (offset, epoch) of records of which nobody says where they were put, where only one can be meant."""
     put = [(sent, _offset_of(facts, sent)) for sent in facts.sends]
     known = {(offset, _epoch_of(facts, sent, offset)) for sent, offset in put if offset >= 0}
@@ -102,12 +103,12 @@ def _appended_unheard(facts: Facts) -> dict[int, tuple[int, int]]:
     return found
 
 
-def _until(sent: Sent) -> float:
+def _until(sent: SentRecord) -> float:
     """Return the time until which a record must have been appended."""
     return sent.done if sent.done is not None and sent.state == ACKNOWLEDGED else float("inf")
 
 
-def _epoch_of(facts: Facts, sent: Sent, offset: int) -> int:
+def _epoch_of(facts: PartitionFacts, sent: SentRecord, offset: int) -> int:
     """In which epoch a record was appended at `offset`. -1 where nobody can tell."""
     if offset < 0:
         return -1
@@ -135,7 +136,7 @@ def _cuts(event: Event, offset: int) -> bool:
     return event.name == "truncated" and event.int_of("to_offset") <= offset < event.int_of("from_offset")
 
 
-def _terms(facts: Facts, offset: int) -> list[Event]:
+def _terms(facts: PartitionFacts, offset: int) -> list[Event]:
     """Beginnings of leader epochs whose leaders may have put a record at `offset`."""
     return [
         e for e in facts.events
@@ -144,13 +145,13 @@ def _terms(facts: Facts, offset: int) -> list[Event]:
     ]  # fmt: skip
 
 
-def _is_over(facts: Facts, term: Event, t: float) -> bool:
+def _is_over(facts: PartitionFacts, term: Event, t: float) -> bool:
     """Return whether the leader of that epoch no longer led at `t`, by its own trace."""
     ends = ("became_follower", "became_leader", "node_started")
     return any(e.node == term.node and e.name in ends and term.t < e.t <= t for e in facts.events)
 
 
-def _epoch_without(facts: Facts, sent: Sent, offset: int) -> int:
+def _epoch_without(facts: PartitionFacts, sent: SentRecord, offset: int) -> int:
     """The epoch that `offset` is of in the end, if final reads found no record or another one there; else -1."""
     found = {seen.value for seen in facts.seen if seen.final and seen.offset == offset}
     ends = [poll.hw for poll in facts.polled if poll.final and poll.hw >= 0]
@@ -159,7 +160,7 @@ def _epoch_without(facts: Facts, sent: Sent, offset: int) -> int:
     return max((term.int_of("epoch") for term in _terms(facts, offset)), default=-1)
 
 
-def _is_missing(facts: Facts, sent: Sent) -> bool:
+def _is_missing(facts: PartitionFacts, sent: SentRecord) -> bool:
     return not any(seen.final and seen.value == sent.value for seen in facts.seen)
 
 
@@ -170,7 +171,7 @@ _RAW = re.compile(r"""b'SQ1(?:\\.|[^'\\])*'|b"SQ1(?:\\.|[^"\\])*\"""")
 _VALUE = slice(3, 11)
 
 
-def with_names(text: str, records: Sequence[Placed]) -> str:
+def with_names(text: str, records: Sequence[NamedRecord]) -> str:
     """`text`, where records that it quotes as bytes have their names before them."""
     names = {record.sent.value: record.name for record in records}
 
@@ -181,12 +182,14 @@ def with_names(text: str, records: Sequence[Placed]) -> str:
     return _RAW.sub(named, text)
 
 
-def is_misplaced(record: Placed) -> bool:
+def is_misplaced(record: NamedRecord) -> bool:
     """Return whether its producer got another offset than that at which it is known to be."""
     return 0 <= record.offset != record.sent.offset >= 0
 
 
-def final_words(facts: Facts, record: Placed, records: Sequence[Placed]) -> tuple[str, list[str], bool]:
+def final_words(
+    facts: PartitionFacts, record: NamedRecord, records: Sequence[NamedRecord]
+) -> tuple[str, list[str], bool]:
     """Say what the final reads found of a record: as a sentence, as a label, and whether it may be wrong."""
     finals = [seen for seen in facts.seen if seen.final]
     names = {each.sent.value: each.name for each in records}

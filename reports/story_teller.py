@@ -7,7 +7,15 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from squall.reports.story_facts import ACKNOWLEDGED, Event, Facts, FaultBar, Position, Seen, Sent
+from squall.reports.story_facts import (
+    ACKNOWLEDGED,
+    Event,
+    FaultBar,
+    MemberPosition,
+    PartitionFacts,
+    SeenRecord,
+    SentRecord,
+)
 from squall.reports.story_logs import ReplicaView
 from squall.reports.story_moments import (
     DETAIL,
@@ -16,9 +24,9 @@ from squall.reports.story_moments import (
     READERS,
     TURN,
     AtAck,
-    Moment,
-    Placed,
-    Told,
+    NamedRecord,
+    StoryMoment,
+    StoryMoments,
     are,
     ids,
     is_of_another,
@@ -32,7 +40,7 @@ from squall.reports.story_moments import (
 from squall.reports.story_records import final_words, is_misplaced, with_names
 
 
-def tell(facts: Facts, records: list[Placed], producers: dict[int, str]) -> Told:
+def tell(facts: PartitionFacts, records: list[NamedRecord], producers: dict[int, str]) -> StoryMoments:
     """Every moment of the partition's life, in order. `producers`: a process's lane."""
     return _Teller(facts, records, producers).run()
 
@@ -40,9 +48,9 @@ def tell(facts: Facts, records: list[Placed], producers: dict[int, str]) -> Told
 class _Teller:
     """Walks through everything that happened, keeps the logs, and notes moments."""
 
-    def __init__(self, facts: Facts, records: list[Placed], producers: dict[int, str]) -> None:
+    def __init__(self, facts: PartitionFacts, records: list[NamedRecord], producers: dict[int, str]) -> None:
         self._facts, self._records, self._producers = facts, records, producers
-        self._told = Told()
+        self._told = StoryMoments()
         self._logs = self._told.logs
         self._told.exact = any(event.name == "appended" for event in facts.events)
         self._doomed: set[str] = set()
@@ -76,7 +84,7 @@ class _Teller:
             "quorum_vote": self._vote,
         }
 
-    def run(self) -> Told:
+    def run(self) -> StoryMoments:
         """Everything in order of time; of what happens at once, the cause first."""
         facts = self._facts
         steps: list[tuple[float, int, Callable[[], None]]] = []
@@ -97,26 +105,26 @@ class _Teller:
 
     # -------------------------------------------------------------------------------------------------------- helpers
 
-    def _note(self, t: float, lane: str, kind: str, text: str, *label: str, weight: int, **more: object) -> Moment:
-        moment = Moment(t, lane, kind, text, label, weight, **more)  # type: ignore[arg-type]
+    def _note(self, t: float, lane: str, kind: str, text: str, *label: str, weight: int, **more: object) -> StoryMoment:
+        moment = StoryMoment(t, lane, kind, text, label, weight, **more)  # type: ignore[arg-type]
         self._told.moments.append(moment)
         return moment
 
-    def _at(self, event: Event, kind: str, text: str, *label: str, weight: int, **more: object) -> Moment:
+    def _at(self, event: Event, kind: str, text: str, *label: str, weight: int, **more: object) -> StoryMoment:
         replica = self._logs.of(event.node)
         return self._note(
             event.t, str(event.node), kind, text, *label, weight=weight, replica=replica.snapshot(), **more
         )
 
-    def _record(self, sent: Sent) -> Placed | None:
+    def _record(self, sent: SentRecord) -> NamedRecord | None:
         return next((each for each in self._records if each.sent is sent), None)
 
-    def _there(self) -> list[Placed]:
+    def _there(self) -> list[NamedRecord]:
         """Named records that may be in logs: they have been sent, and no broker took them for another one."""
         mistaken = self._told.mistaken
         return [each for each in self._records if each.name in self._handed and each.name not in mistaken]
 
-    def _names_in(self, start: int, end: int) -> list[Placed]:
+    def _names_in(self, start: int, end: int) -> list[NamedRecord]:
         """Named records in [start, end) that have been sent."""
         return [each for each in self._there() if start <= each.offset < end]
 
@@ -124,7 +132,7 @@ class _Teller:
         there = [each for each in self._there() if each.offset >= 0]
         return [each.name for each in there if replica.epoch_at(each.offset) == each.epoch]
 
-    def _check_copies(self, moment: Moment) -> None:
+    def _check_copies(self, moment: StoryMoment) -> None:
         """Say so in a moment that took the last copy of a record from all logs."""
         for record in self._records:
             if record.epoch < 0 or record.name in self._told.lost or record.name not in self._acknowledged:
@@ -139,7 +147,7 @@ class _Teller:
 
     # -------------------------------------------------------------------------------------------------------- clients
 
-    def _sent(self, sent: Sent) -> None:
+    def _sent(self, sent: SentRecord) -> None:
         record = self._record(sent)
         if record is None:
             return
@@ -149,7 +157,7 @@ class _Teller:
         text = f"{lane.capitalize()} sends {record.name}."
         self._note(sent.sent, lane, "sends", text, f"sends {record.name}", weight=weight, about=(record.name,))
 
-    def _done(self, sent: Sent) -> None:
+    def _done(self, sent: SentRecord) -> None:
         record = self._record(sent)
         if record is None:
             self._leader_has(sent, sent.offset)
@@ -178,12 +186,12 @@ class _Teller:
             grave=is_misplaced(record), came_from=("leader", name) if sent.state == ACKNOWLEDGED else None,
         )  # fmt: skip
 
-    def _position(self, position: Position) -> None:
+    def _position(self, position: MemberPosition) -> None:
         text, label = position_words(position)
         self._note(position.t, self._producers.get(position.process, READERS), "position", text, *label, weight=MUST,
                    grave=position.told)  # fmt: skip
 
-    def _leader_has(self, sent: Sent, offset: int, epoch: int | None = None) -> ReplicaView | None:
+    def _leader_has(self, sent: SentRecord, offset: int, epoch: int | None = None) -> ReplicaView | None:
         """Infer from an acknowledgement where its leader's log is at least, and the HW if acks=all was sent.
         Returns the leader, as far as it is known.
         """
@@ -192,7 +200,7 @@ class _Teller:
         committed = self._facts.acks_of(sent.process) == -1
         return self._logs.acknowledged(offset, epoch, sent.sent, committed=committed)
 
-    def _seen(self, seen: Seen) -> None:
+    def _seen(self, seen: SeenRecord) -> None:
         record = next((each for each in self._records if each.sent.value == seen.value and each.is_subject), None)
         if record is None or seen.final or (seen.value, seen.offset) in self._read:
             return

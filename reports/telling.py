@@ -7,13 +7,13 @@ from dataclasses import dataclass, replace
 from functools import partial
 
 from squall.reports import outputs, owners, spacetime, story
-from squall.reports.answers import Answer, answers_of
-from squall.reports.problems import Problem, is_of_transactions, problems_of
+from squall.reports.answers import AnsweredQuestion, answers_of
+from squall.reports.problems import StorySubject, is_of_transactions, problems_of
 from squall.reports.run_files import RunFiles
 from squall.reports.story_facts import facts_of
 from squall.reports.transactions import picture
 from squall.reports.transactions import story as txn_story
-from squall.reports.transactions.facts import Transactions
+from squall.reports.transactions.facts import TransactionFacts
 from squall.reports.transactions.reading import transactions_of
 
 
@@ -21,7 +21,7 @@ from squall.reports.transactions.reading import transactions_of
 class Telling:
     """One story. `draw`: an id for its picture, and whether its moments lead to the page's sentences -> the picture."""
 
-    problem: Problem
+    problem: StorySubject
     title: str
     summary: str
     lines: tuple[tuple[str, str], ...]
@@ -31,7 +31,7 @@ class Telling:
     text: str
     caption: str
     draw: Callable[..., str]
-    answers: tuple[Answer, ...] = ()
+    answers: tuple[AnsweredQuestion, ...] = ()
     """What anybody asks first."""
     places: tuple[int, ...] = ()
     """Of each line its first moment's."""
@@ -45,12 +45,14 @@ CAPTION = (
 )
 
 
-def tellings_of(files: RunFiles, found: Transactions | None = None) -> list[Telling]:
+def tellings_of(files: RunFiles, found: TransactionFacts | None = None) -> list[Telling]:
     """A story for each of the gravest problems of a run. `found`: its transactions, where they have been read."""
     return tellings_about(files, problems_of(files)[: story.STORIES_AT_MOST], found)
 
 
-def tellings_about(files: RunFiles, problems: Sequence[Problem], found: Transactions | None = None) -> list[Telling]:
+def tellings_about(
+    files: RunFiles, problems: Sequence[StorySubject], found: TransactionFacts | None = None
+) -> list[Telling]:
     """A story for each of these problems, of which anything is known."""
     of_partitions = [each for each in problems if not is_of_transactions(each.name)]
     told = {one.problem: _of_partition(files, one) for one in story.stories_of(files, of_partitions)}
@@ -68,7 +70,7 @@ def tellings_about(files: RunFiles, problems: Sequence[Problem], found: Transact
     return [told[problem] for problem in problems if problem in told]
 
 
-def _values_of(one: txn_story.TxnStory | None, problem: Problem) -> tuple[int, ...]:
+def _values_of(one: txn_story.TxnStory | None, problem: StorySubject) -> tuple[int, ...]:
     """The records of its transactions in the partition that the finding names."""
     parts = [part for txn in one.subjects for part in txn.parts] if one is not None else []
     return tuple(part.sent.value for part in parts if part.partition == problem.where)[:RECORDS_AT_MOST]
@@ -93,7 +95,7 @@ def _of_partition(files: RunFiles, one: story.Story) -> Telling:
     )
 
 
-def _of_transactions(one: txn_story.TxnStory, answers: tuple[Answer, ...]) -> Telling:
+def _of_transactions(one: txn_story.TxnStory, answers: tuple[AnsweredQuestion, ...]) -> Telling:
     return Telling(
         one.problem,
         one.title,

@@ -11,7 +11,7 @@ from rich.table import Table
 from rich.text import Text
 
 from squall.reports import checks
-from squall.reports.checks import Check
+from squall.reports.checks import CheckResult
 from squall.reports.fault_words import FaultRow, fault_rows
 from squall.reports.run_files import PAGE, RunFiles, number, read_run
 from squall.reports.sections.of_run import section_of
@@ -150,7 +150,7 @@ def _so_many(found: Sequence[object], said: str, style: str) -> Text:
     return Text(f"{'1 check' if len(found) == 1 else f'{len(found)} checks'} {said}", style=style)
 
 
-def _state(check: Check) -> Text:
+def _state(check: CheckResult) -> Text:
     return Text(check.state, style=_STATE_STYLES.get(check.state, _UNSURE))
 
 

@@ -7,8 +7,8 @@ from collections.abc import Iterator, Sequence
 
 from squall.checkers import simulated
 from squall.reports import checks, members
-from squall.reports.answers import Answer
-from squall.reports.checks import Check
+from squall.reports.answers import AnsweredQuestion
+from squall.reports.checks import CheckResult
 from squall.reports.fault_words import FaultRow
 from squall.reports.nights.table import CLASSES
 from squall.reports.run_files import RunFiles, integer, mapping, number, objects, texts
@@ -20,15 +20,17 @@ RUNS = 29
 """Runs that show with 95 % what one run of ten shows: 1 - 0.9 ** 29 > 0.95."""
 
 
-def answers_of(files: RunFiles, found: Sequence[Check], faults: Sequence[FaultRow]) -> tuple[Answer, ...]:
+def answers_of(
+    files: RunFiles, found: Sequence[CheckResult], faults: Sequence[FaultRow]
+) -> tuple[AnsweredQuestion, ...]:
     """Four answers for the first screen of a valid run; none for another one, whose banner says what is wrong."""
     if checks.word_of(files) != checks.VALID:
         return ()
     return (
-        Answer("What was promised", " ".join(_promised(files))),
-        Answer("What was tried", " ".join(_tried(files, faults))),
-        Answer("What was looked at", " ".join(_looked_at(files, found))),
-        Answer("What that is worth", " ".join(_worth(files, found))),
+        AnsweredQuestion("What was promised", " ".join(_promised(files))),
+        AnsweredQuestion("What was tried", " ".join(_tried(files, faults))),
+        AnsweredQuestion("What was looked at", " ".join(_looked_at(files, found))),
+        AnsweredQuestion("What that is worth", " ".join(_worth(files, found))),
     )
 
 
@@ -79,7 +81,7 @@ def _tried(files: RunFiles, faults: Sequence[FaultRow]) -> Iterator[str]:
         yield f"{during:,} records were acknowledged during faults."
 
 
-def _looked_at(files: RunFiles, found: Sequence[Check]) -> Iterator[str]:
+def _looked_at(files: RunFiles, found: Sequence[CheckResult]) -> Iterator[str]:
     ran = [check for check in found if check.state != checks.NOT_RUN]
     shown = [check for check in ran if check.state == checks.PERMITTED]
     kinds = len({check.name for check in ran})
@@ -91,7 +93,7 @@ def _looked_at(files: RunFiles, found: Sequence[Check]) -> Iterator[str]:
     yield "After healing, every partition was read to its end" + (f", {reads} times." if reads > 1 else ".")
 
 
-def _worth(files: RunFiles, found: Sequence[Check]) -> Iterator[str]:
+def _worth(files: RunFiles, found: Sequence[CheckResult]) -> Iterator[str]:
     figures = checks.figures_of(files)
     if not figures.landed:
         yield "No fault landed: the run shows that the cluster works undisturbed, and says nothing about failures."

@@ -29,12 +29,12 @@ from squall.checkers.history.conversion import Conversion
 from squall.checkers.history.group_tables import Hold
 from squall.checkers.history.parquet import SCHEMAS
 from squall.checkers.history.parser import FILE
-from squall.checkers.history.tables import Process
-from squall.checkers.metrics import Context, Limits, Measure
-from squall.checkers.signs import Ground
+from squall.checkers.history.tables import ClientProcess
+from squall.checkers.metrics import Context, Measure, StuckLimits
+from squall.checkers.signs import SignSources
 from squall.checkers.stages import CONVERT, LOOK, READY, START
 from squall.spark_analysis import measures, session, signs, views, witnesses
-from squall.spark_analysis.query import Query, Rule, Search, Select, statement, views_of
+from squall.spark_analysis.query import DriverSearch, Query, Rule, Select, statement, views_of
 from squall.spark_analysis.short_history import write_short_history
 
 if TYPE_CHECKING:
@@ -70,7 +70,7 @@ def analyse(
     class_archive: Path | None = None,
     conf: Mapping[str, str] | None = None,
     java_options: Sequence[str] = (),
-    limits: Limits | None = None,
+    limits: StuckLimits | None = None,
     stage: Callable[[str], None] = lambda _: None,
     ahead: Callable[[], None] | None = None,
     start_limit_s: float = START_LIMIT_S,
@@ -165,7 +165,7 @@ def _practise(spark: SparkSession, folder: Path) -> None:
     In a session of its own, whose views are not those of the history to come.
     """
     write_short_history(folder)
-    analyse_converted(spark.newSession(), folder, folder, conversion.convert(folder), Limits())
+    analyse_converted(spark.newSession(), folder, folder, conversion.convert(folder), StuckLimits())
 
 
 def run_queries(
@@ -174,9 +174,9 @@ def run_queries(
     out: Path,
     converted: Conversion,
     context: Context,
-    processes: Sequence[Process],
+    processes: Sequence[ClientProcess],
     holds: Iterable[Hold],
-    ground: Ground,
+    ground: SignSources,
     *,
     few: int = witnesses.FEW,
 ) -> tuple[list[Finding], list[Measure]]:
@@ -191,9 +191,9 @@ def run_queries(
         table.createOrReplaceTempView(name)
         kept += [table] if view and view.kept else []
     counts, gaps = measures.statements(context, processes, holds)
-    selects: list[Rule | Select] = [each for each in found if not isinstance(each, Search)]
+    selects: list[Rule | Select] = [each for each in found if not isinstance(each, DriverSearch)]
     try:
-        searched = [each for each in found if isinstance(each, Search)]
+        searched = [each for each in found if isinstance(each, DriverSearch)]
         more = [witness for search in searched for witness in witnesses.search(spark, search)]
         # Planning is one thread's work: several statements at a time keep two cores busy.
         with ThreadPoolExecutor(3) as threads:
@@ -220,7 +220,7 @@ def _table(spark: SparkSession, folder: Path, name: str) -> DataFrame:
     return spark.read.schema(columns).parquet(str(folder / f"{name}.parquet"))
 
 
-def _view(spark: SparkSession, context: Context, view: views.View) -> DataFrame:
+def _view(spark: SparkSession, context: Context, view: views.SharedView) -> DataFrame:
     table = spark.sql(view.sql if isinstance(view.sql, str) else view.sql(context.partitions))
     if view.by:
         table = table.repartition(view.by)
@@ -228,7 +228,7 @@ def _view(spark: SparkSession, context: Context, view: views.View) -> DataFrame:
 
 
 def analyse_converted(
-    spark: SparkSession, run_dir: Path, out: Path, converted: Conversion, limits: Limits | None = None
+    spark: SparkSession, run_dir: Path, out: Path, converted: Conversion, limits: StuckLimits | None = None
 ) -> Analysis:
     """Analyse a converted history in a session that runs, and write what was found into `out`. `limits`: as above."""
     folder = run_dir / conversion.FOLDER

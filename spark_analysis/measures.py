@@ -14,7 +14,7 @@ from itertools import pairwise
 
 from squall.checkers import metrics
 from squall.checkers.history.group_tables import Hold
-from squall.checkers.history.tables import PRODUCER, PlayedFault, Process
+from squall.checkers.history.tables import PRODUCER, ClientProcess, PlayedFault
 from squall.checkers.history.values import SEQUENCE_BITS
 from squall.checkers.metrics import (
     CALM,
@@ -265,7 +265,7 @@ FAULT_GAPS = f""",
         fault -> {_gap("'fault gap'", "fault.id", "a", "since")})"""
 
 
-def statements(context: Context, processes: Sequence[Process], holds: Iterable[Hold]) -> tuple[str, str]:
+def statements(context: Context, processes: Sequence[ClientProcess], holds: Iterable[Hold]) -> tuple[str, str]:
     """Both statements; each yields rows of name, a, b, numbers for `taken`."""
     faults = _faults(context.faults)
     wrote_after = f"producer in ({', '.join(map(str, context.afterwards))})" if context.afterwards else "false"

@@ -1,7 +1,7 @@
 """Defines how a module of `squall.spark_analysis.queries` describes its witnesses, and in which views they are found.
 
 Most anomalies show in one row of a view: a `Rule` says in which, and all rules of a view are looked at in one pass.
-Others compare rows: a `Select` is a statement of its own. What no statement can find, a `Search` does in the driver.
+Others compare rows: a `Select` is a statement of its own. What no statement can find, a `DriverSearch` finds in Python.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ class Select:
 
 
 @dataclass(frozen=True, slots=True)
-class Search:
+class DriverSearch:
     """Rows that come to the driver, where `find` makes witnesses of them: a search in a graph is no matter of SQL.
 
     Their number is a small part of the history's where all is well. Beyond SEARCHED nothing is found out, and the
@@ -77,11 +77,11 @@ def has_positions(history: Conversion) -> bool:
     return bool(history.outcomes.get("fetch_offsets"))
 
 
-Query = Callable[[Conversion], Sequence[Rule | Select | Search]]
+Query = Callable[[Conversion], Sequence[Rule | Select | DriverSearch]]
 """The rules and statements for a history: none for what that history cannot show."""
 
 
-def views_of(found: Iterable[Rule | Select | Search]) -> set[str]:
+def views_of(found: Iterable[Rule | Select | DriverSearch]) -> set[str]:
     """All views that are read."""
     return {view for each in found for view in ((each.view,) if isinstance(each, Rule) else each.views)}
 

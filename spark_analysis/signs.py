@@ -1,13 +1,13 @@
-"""The signs of witnesses in SQL: what `squall.checkers.signs.Ground.signs` says of each."""
+"""The signs of witnesses in SQL: what `squall.checkers.signs.SignSources.signs` says of each."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from operator import attrgetter
 
-from squall.checkers.leaderships import ANYWHERE, EVER, Leadership
+from squall.checkers.leaderships import ANYWHERE, EVER, LeaderTerm
 from squall.checkers.mechanisms import Sign
-from squall.checkers.signs import AFTER_NS, BEFORE_NS, PLACE_OF_OTHER, Ground, LostRange, Window
+from squall.checkers.signs import AFTER_NS, BEFORE_NS, PLACE_OF_OTHER, LostRange, SignSources, TimeWindow
 from squall.spark_analysis.query import FOUND
 
 _PLACE = f"if(w.off >= 0, w.off, {ANYWHERE}L)"
@@ -31,12 +31,12 @@ group by part, producer
 """When sends of a producer to a partition failed, or had no answer; what meets is one, for they may be many."""
 
 
-def views(ground: Ground) -> tuple[str, ...]:
+def views(ground: SignSources) -> tuple[str, ...]:
     """Return the views that the statement reads beside the witnesses."""
     return ("standing", "interrupted") if ground.outputs else ("standing",)
 
 
-def signed(found: str, ground: Ground) -> str:
+def signed(found: str, ground: SignSources) -> str:
     """A statement for the witnesses of the table `found`, with their signs: the columns of `Witness`."""
     columns = ", ".join(f"w.{name}" for name in FOUND)
     failed = f"coalesce(exists(f.windows, x -> x.since <= {_DONE} and {_BEGUN} <= x.until), false)"
@@ -63,7 +63,7 @@ left join ({_cuts(led)}) c on c.part = w.part and c.off = case {_OTHERS_PLACE} e
 """
 
 
-def bounds(led: Sequence[Leadership]) -> str:
+def bounds(led: Sequence[LeaderTerm]) -> str:
     """A statement for what `Leaderships.bounded_by` adds to these: their index, kept_until and cut_since, or no row."""
     return f"""
 select nth, coalesce(max(if(acked_at < x.cut and t0 > x.alone, t0, null)), -1L) kept_until,
@@ -74,7 +74,7 @@ where sent = 1 and st = 0 and acked_at >= 0 group by nth
 """
 
 
-def _cuts(led: Sequence[Leadership]) -> str:
+def _cuts(led: Sequence[LeaderTerm]) -> str:
     """Return a statement for the places of records that a later epoch took back: part, off, cut."""
     taken_back = f"{_BY_LEADER.format('s', 'acked_at', 't1', 't0')} and x.cut <= acked_at"
     rows = _led(led, "part", "start", "since", "until", "cut")
@@ -85,13 +85,13 @@ from (select part, acked_at, {cut} cut from standing s where sent = 1 and st = 0
 where cut is not null group by part, acked_at"""
 
 
-def _later_epoch(led: Sequence[Leadership]) -> str:
+def _later_epoch(led: Sequence[LeaderTerm]) -> str:
     names = ("part", "start", "since", "until", "cut")
     taken_back = f"{_BY_LEADER.format('w', _PLACE, _DONE, _BEGUN)} and x.cut <= {_PLACE}"
     return _exists(names, map(attrgetter(*names), led), taken_back)
 
 
-def _untold(led: Sequence[Leadership]) -> str:
+def _untold(led: Sequence[LeaderTerm]) -> str:
     """Return an expression for what `Leaderships.explain_untold` says, as a sign."""
     if not led:
         return "0"
@@ -102,16 +102,16 @@ def _untold(led: Sequence[Leadership]) -> str:
     return f"coalesce(array_min(transform(filter({rows}, x -> {perhaps}), x -> {sign})), 0)"
 
 
-def _led(led: Sequence[Leadership], *names: str) -> str:
+def _led(led: Sequence[LeaderTerm], *names: str) -> str:
     return _array(names, map(attrgetter(*names), led))
 
 
-def _led_anew(ground: Ground) -> str:
+def _led_anew(ground: SignSources) -> str:
     parts = sorted({each.part for each in ground.leaderships.rows if ground.leaderships.changed(each.part)})
     return f"w.part in ({', '.join(map(str, parts))})" if parts else "false"
 
 
-def _meets(windows: Iterable[Window]) -> str:
+def _meets(windows: Iterable[TimeWindow]) -> str:
     when = f"x.part in (w.part, -1) and x.since <= {_DONE} and {_BEGUN} <= x.until"
     return _exists(("part", "since", "until"), ((each.part, each.since, each.until) for each in windows), when)
 
@@ -121,7 +121,7 @@ def _lost(ranges: Iterable[LostRange]) -> str:
     return _exists(("part", "low", "high", "at"), (each[:4] for each in ranges), when)
 
 
-def _damaged(ground: Ground) -> str:
+def _damaged(ground: SignSources) -> str:
     return _exists(("part", "at"), ground.damaged, f"x.part in (w.part, -1) and x.at >= {_BEGUN}")
 
 

@@ -8,14 +8,14 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
-from squall.checkers.history.tables import Partition
+from squall.checkers.history.tables import ObservedPartition
 
 
 @dataclass(frozen=True, slots=True)
-class View:
+class SharedView:
     """One view. `sql`: of the partitions as the converter left them."""
 
-    sql: str | Callable[[Sequence[Partition]], str]
+    sql: str | Callable[[Sequence[ObservedPartition]], str]
     reads: tuple[str, ...] = ()
     """Tables of the history (the names of their Parquet files) and other views."""
     kept: bool = False
@@ -161,14 +161,14 @@ from standing s join partitions using (part)
 acknowledgement, else by the highest read; -1 where nobody knows."""
 
 
-def standing(rows: Sequence[Partition]) -> str:
+def standing(rows: Sequence[ObservedPartition]) -> str:
     """`acked`: the broker promised to keep the value, by its acknowledgement and by that of its transaction's commit.
     `in_txn`: it was sent in a transaction. Without transactions nothing is joined.
     """
     return IN_TRANSACTIONS.format(STANDING) if any(each.transactional for each in rows) else f"{ALONE} ({STANDING})"
 
 
-def partitions(rows: Sequence[Partition]) -> str:
+def partitions(rows: Sequence[ObservedPartition]) -> str:
     """The partitions, in the statement itself: reading a file of a few rows costs as much as reading a large one."""
     topics: dict[str, int] = {}
     facts = (
@@ -184,20 +184,20 @@ def partitions(rows: Sequence[Partition]) -> str:
     return f"select * from values {', '.join(facts) or nothing} as t({columns})"
 
 
-VIEWS: dict[str, View] = {
-    "partitions": View(partitions),
+VIEWS: dict[str, SharedView] = {
+    "partitions": SharedView(partitions),
     # All that follows groups or sorts by partition: one exchange serves it all.
-    "places": View(PLACES, ("records",), kept=True, by="part"),
-    "txn_values": View(TXN_VALUES, ("members", "txns")),
-    "committed_reads": View(COMMITTED_READS, ("records", "txn_values"), kept=True),
-    "wr_edges": View(WR_EDGES, ("records", "members", "txns", "txn_values"), kept=True),
-    "standing": View(standing, ("places", "txn_values"), kept=True),
-    "group_commits": View(GROUP_COMMITS, ("commits", "partitions", "txns")),
-    "group_holds": View(GROUP_HOLDS, ("holds",)),
-    "made": View(MADE, ("outputs", "records")),
-    "interrupted": View(INTERRUPTED, ("records", "outputs", "holds", "standing")),
-    "twice": View(TWICE, ("places",)),
-    "judged": View(JUDGED, ("standing", "partitions")),
+    "places": SharedView(PLACES, ("records",), kept=True, by="part"),
+    "txn_values": SharedView(TXN_VALUES, ("members", "txns")),
+    "committed_reads": SharedView(COMMITTED_READS, ("records", "txn_values"), kept=True),
+    "wr_edges": SharedView(WR_EDGES, ("records", "members", "txns", "txn_values"), kept=True),
+    "standing": SharedView(standing, ("places", "txn_values"), kept=True),
+    "group_commits": SharedView(GROUP_COMMITS, ("commits", "partitions", "txns")),
+    "group_holds": SharedView(GROUP_HOLDS, ("holds",)),
+    "made": SharedView(MADE, ("outputs", "records")),
+    "interrupted": SharedView(INTERRUPTED, ("records", "outputs", "holds", "standing")),
+    "twice": SharedView(TWICE, ("places",)),
+    "judged": SharedView(JUDGED, ("standing", "partitions")),
 }
 
 

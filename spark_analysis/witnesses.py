@@ -20,8 +20,8 @@ import pyarrow.parquet as pq
 
 from squall.checkers.findings import Finding, Witness, counted, findings_of, places_kept
 from squall.checkers.leaderships import EVER
-from squall.checkers.signs import Ground
-from squall.spark_analysis.query import FOUND, SEARCHED, TEXTS, Search, TooMany
+from squall.checkers.signs import SignSources
+from squall.spark_analysis.query import FOUND, SEARCHED, TEXTS, DriverSearch, TooMany
 from squall.spark_analysis.signs import bounds, signed
 
 if TYPE_CHECKING:
@@ -43,7 +43,7 @@ join {{places}} using ({_GROUP}, place)
 """
 
 
-def search(spark: SparkSession, wanted: Search) -> list[Witness]:
+def search(spark: SparkSession, wanted: DriverSearch) -> list[Witness]:
     """Return what `wanted` finds. Raises TooMany if that is more than the driver can look through."""
     table = spark.sql(wanted.sql).limit(SEARCHED + 1).toArrow()
     if table.num_rows > SEARCHED:
@@ -52,7 +52,7 @@ def search(spark: SparkSession, wanted: Search) -> list[Witness]:
 
 
 def collect(
-    spark: SparkSession, statement: str, ground: Ground, folder: Path, few: int = FEW, more: Sequence[Witness] = ()
+    spark: SparkSession, statement: str, ground: SignSources, folder: Path, few: int = FEW, more: Sequence[Witness] = ()
 ) -> list[Finding]:
     """The findings of all witnesses that `statement` selects, and of `more`, with the signs that `ground` shows.
 
@@ -89,7 +89,7 @@ def _places(counts: Sequence[tuple[Any, ...]]) -> pa.Table:
     return pa.table(dict(zip(names, map(list, zip(*kept, strict=True)), strict=True)))
 
 
-def _bounded(spark: SparkSession, ground: Ground) -> Ground:
+def _bounded(spark: SparkSession, ground: SignSources) -> SignSources:
     led = list(ground.leaderships.rows)
     if any(each.cut < EVER for each in led):
         for nth, kept_until, cut_since in rows(spark.sql(bounds(led)).toArrow()):

@@ -88,7 +88,7 @@ class _Writing:
 
 
 @dataclass(frozen=True, slots=True)
-class Written:
+class PostHealWrites:
     """Holds the outcome of these writes."""
 
     offsets: Mapping[Place, int]
@@ -99,7 +99,7 @@ class Written:
 
 async def write_afterwards(
     env: Env, bootstrap: Sequence[Address], places: Sequence[Place], recorder: Recorder, limit_s: float, zone: str = ""
-) -> Written:
+) -> PostHealWrites:
     """Write to every partition until each has acknowledged a record, for at most `limit_s`.
 
     Never raises for what the cluster does. Records under way at the limit have no outcome in the history: nobody knows
@@ -112,4 +112,4 @@ async def write_afterwards(
             if writing.lacking:
                 await env.sleep(PAUSE_S)
     recorder.flush()
-    return Written(writing.offsets, writing.lacking)
+    return PostHealWrites(writing.offsets, writing.lacking)

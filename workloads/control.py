@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(slots=True)
-class Haunt:
+class ZombieRun:
     """One zombie: what became of it and of its successors. Process ids are the history's, -1 until there is one."""
 
     zombie: int = -1
@@ -58,7 +58,7 @@ class Haunt:
 
 
 @dataclass(slots=True)
-class Double:
+class DuplicateMember:
     """A second process with the instance id of a member. Process ids are the history's, -1 until there is one."""
 
     first: int = -1
@@ -89,7 +89,7 @@ class InGroup(NamedTuple):
     """It has partitions."""
 
 
-class Handle:
+class ClientHandle:
     """One client. `done` counts what it began: records handed over, or polls."""
 
     def __init__(self, name: str) -> None:
@@ -103,8 +103,8 @@ class Handle:
         self._changed = trio.Event()
         self._lives = self._resting = 0
         self._ever_lived = False
-        self._haunts: dict[int, Haunt] = {}
-        self._doubles: dict[int, Double] = {}
+        self._haunts: dict[int, ZombieRun] = {}
+        self._doubles: dict[int, DuplicateMember] = {}
         self.known_as: Callable[[], InGroup] = InGroup
         """As whom its present process is a member of a group. The client sets it."""
         self.bell: Callable[[], None] = lambda: None
@@ -147,9 +147,9 @@ class Handle:
         self._down.discard(who)
         self._tell()
 
-    def haunt(self, who: int) -> Haunt:
+    def haunt(self, who: int) -> ZombieRun:
         """Its next process becomes a zombie: it stands still inside a transaction, until `wake`."""
-        found = self._haunts[who] = Haunt()
+        found = self._haunts[who] = ZombieRun()
         self.bell()
         self._tell()
         return found
@@ -161,9 +161,9 @@ class Handle:
             haunt.woken = True
         self._tell()
 
-    def double(self, who: int) -> Double:
+    def double(self, who: int) -> DuplicateMember:
         """A second process with its instance id begins, and stays until `part`."""
-        found = self._doubles[who] = Double()
+        found = self._doubles[who] = DuplicateMember()
         return found
 
     def part(self, who: int) -> None:
@@ -174,7 +174,7 @@ class Handle:
 
     # ------------------------------------------------------------------ of the client
 
-    def doubled(self, process: int) -> Double | None:
+    def doubled(self, process: int) -> DuplicateMember | None:
         """The second process that is to begin beside this one, which has the instance id. Told once."""
         double = next((each for each in self._doubles.values() if each.first < 0), None)
         if double is not None:
@@ -182,7 +182,7 @@ class Handle:
         return double
 
     @property
-    def wanted(self) -> Haunt | None:
+    def wanted(self) -> ZombieRun | None:
         """The zombie that the client's next process is to become."""
         return next((haunt for haunt in self._haunts.values() if haunt.zombie < 0), None)
 
@@ -209,7 +209,7 @@ class Handle:
             if haunt.successor >= 0:
                 haunt.transactions += 1
 
-    async def stand_still(self, haunt: Haunt, process: int, end: trio.Event) -> None:
+    async def stand_still(self, haunt: ZombieRun, process: int, end: trio.Event) -> None:
         """The zombie's: until it is woken, or all is over."""
         haunt.zombie = process
         await self._until(lambda: haunt.woken, end)
@@ -270,7 +270,7 @@ class Handle:
 
 
 @dataclass(frozen=True, slots=True)
-class Desk:
+class AdminLog:
     """Records the topic changes that an administrator requests while topics are used: the checkers need them."""
 
     topics: Sequence[NewTopic]
@@ -286,7 +286,7 @@ class Desk:
 class Controls:
     """A workload's clients, by their numbers."""
 
-    desk: Desk | None = None
+    desk: AdminLog | None = None
     """None: of a load that nobody records."""
 
     def __init__(
@@ -300,12 +300,12 @@ class Controls:
         """`zombies`: numbers of the producers of which zombies can be made. `members`: which clients are members of
         groups, as `reader:0`. `named`: numbers of the members that have an instance id.
         """
-        self.producers = [Handle(f"producer {number}") for number in range(producers)]
+        self.producers = [ClientHandle(f"producer {number}") for number in range(producers)]
         self.zombies = tuple(zombies)
-        self.readers = [Handle(f"reader {number}") for number in range(readers)]
+        self.readers = [ClientHandle(f"reader {number}") for number in range(readers)]
         self.members = [self._client(each) for each in members]
         self.named = tuple(named)
 
-    def _client(self, called: str) -> Handle:
+    def _client(self, called: str) -> ClientHandle:
         kind, _, number = called.partition(":")
         return (self.producers if kind == "producer" else self.readers)[int(number)]

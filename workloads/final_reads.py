@@ -15,7 +15,7 @@ from squall.broker.env import Env
 from squall.broker.protocol.timestamps import EARLIEST, LATEST
 from squall.workloads.client.client import Client
 from squall.workloads.client.cluster import Address, Place
-from squall.workloads.client.consumer import OFFSET_OUT_OF_RANGE, Polled, ReadEvent
+from squall.workloads.client.consumer import OFFSET_OUT_OF_RANGE, PollResult, ReadEvent
 from squall.workloads.client.settings import ClientSettings, ConsumerSettings
 from squall.workloads.counters import Counters
 from squall.workloads.reader import RecordedReader
@@ -41,7 +41,7 @@ class Missing:
 
 
 @dataclass(slots=True)
-class FinalRead:
+class FinalReadResult:
     """Holds the result of one fresh reader."""
 
     process: int
@@ -74,7 +74,7 @@ async def final_reads(
     client_settings: ClientSettings | None = None,
     counters: Counters | None = None,
     zone: str = "",
-) -> list[FinalRead]:
+) -> list[FinalReadResult]:
     """Read everything, `rounds` times in each isolation level, a fresh client each time.
 
     Each reader has `timeout_s`, through whatever errors. Never raises for what the cluster does.
@@ -96,7 +96,7 @@ async def final_reads(
                     zone=zone,
                     extra={"round": round_},
                 )
-                final = FinalRead(reader.process, round_, isolation)
+                final = FinalReadResult(reader.process, round_, isolation)
                 await _Reading(env, recorder, reader, final, env.mono() + timeout_s).run(partitions)
                 reads.append(final)
                 client.close()
@@ -107,7 +107,7 @@ class _Reading:
     """One fresh reader at work."""
 
     def __init__(
-        self, env: Env, recorder: Recorder, reader: RecordedReader, final: FinalRead, give_up_at: float
+        self, env: Env, recorder: Recorder, reader: RecordedReader, final: FinalReadResult, give_up_at: float
     ) -> None:
         self._env = env
         self._recorder = recorder
@@ -169,7 +169,7 @@ class _Reading:
     def _left(self) -> float:
         return self._give_up_at - self._env.mono()
 
-    async def _take_in(self, polled: Polled) -> None:
+    async def _take_in(self, polled: PollResult) -> None:
         for fetched in polled.fetched:
             self._final.records += len(fetched.records)
             if fetched.records:

@@ -17,14 +17,14 @@ from squall.workloads.recorder import Recorder
 NO_GENERATION = -1
 
 
-class Identity(NamedTuple):
+class MemberIdentity(NamedTuple):
     """Identifies a member, as its coordinator knows it."""
 
     member_id: str = ""
     generation: int = NO_GENERATION
 
 
-class Beat(NamedTuple):
+class HeartbeatTimes(NamedTuple):
     """The last request of those that keep a session that was answered well. ns on the run's clock; -1: none was."""
 
     sent: int = -1
@@ -42,19 +42,25 @@ class GroupNotes:
 
     # ------------------------------------------------------------------------------------------------------ events
 
-    def rejoining(self, who: Identity, why: str) -> None:
+    def rejoining(self, who: MemberIdentity, why: str) -> None:
         """It is about to ask for the next generation."""
         self._event("rejoining", who, why=why)
 
     def joined(
-        self, who: Identity, protocol: str, places: Collection[Place], *, leader: bool, beat: Beat | None = None
+        self,
+        who: MemberIdentity,
+        protocol: str,
+        places: Collection[Place],
+        *,
+        leader: bool,
+        beat: HeartbeatTimes | None = None,
     ) -> None:
         """A generation has its assignments. Nothing is read because of it yet. beat: None where nobody knows it."""
         known = {} if beat is None else {"beat": beat.sent}
         self._event("joined", who, leader=leader, protocol=protocol, parts=self._parts(places), **known)
 
     def assigned(
-        self, who: Identity, begins: Mapping[Place, int], reset: Collection[Place], owned: Collection[Place]
+        self, who: MemberIdentity, begins: Mapping[Place, int], reset: Collection[Place], owned: Collection[Place]
     ) -> None:
         """It may read these partitions from now on, from these positions: the committed ones, or, of `reset`, where a
         group without one begins. `owned`: all that it has now.
@@ -62,21 +68,21 @@ class GroupNotes:
         told = {place: "reset" if place in reset else "committed" for place in begins}
         self._event("assigned", who, at=self._at(begins), owned=self._parts(owned), **{"from": self._at(told)})
 
-    def revoked(self, who: Identity, left_at: Mapping[Place, int], beat: Beat) -> None:
+    def revoked(self, who: MemberIdentity, left_at: Mapping[Place, int], beat: HeartbeatTimes) -> None:
         """It gives these partitions up, and has read up to there."""
         self._gone("revoked", who, left_at, beat)
 
-    def lost(self, who: Identity, left_at: Mapping[Place, int], beat: Beat, why: str) -> None:
+    def lost(self, who: MemberIdentity, left_at: Mapping[Place, int], beat: HeartbeatTimes, why: str) -> None:
         """It learns that these are not its own any more; or it crashed."""
         self._gone("lost", who, left_at, beat, why=why)
 
-    def still(self, who: Identity, what: str, ms: int) -> None:
+    def still(self, who: MemberIdentity, what: str, ms: int) -> None:
         """From now on it stands still for so long, because the load wants that. what: pause (its application) or halt
         (its heartbeats as well).
         """
         self._event("still", who, what=what, ms=ms)
 
-    def left(self, who: Identity, why: str, error: str) -> None:
+    def left(self, who: MemberIdentity, why: str, error: str) -> None:
         """It said that it goes, and this came of it."""
         self._event("left", who, why=why, **({"err": error} if error else {}))
 
@@ -84,7 +90,7 @@ class GroupNotes:
 
     def begin_commit(
         self,
-        who: Identity,
+        who: MemberIdentity,
         offsets: Mapping[Place, int],
         why: str,
         *,
@@ -114,7 +120,7 @@ class GroupNotes:
             told["unanswered"] = unanswered
         self.recorder.complete(op, status, error, **told)
 
-    def begin_fetch(self, who: Identity, places: Collection[Place], *, stable: bool, began_ns: int = -1) -> int:
+    def begin_fetch(self, who: MemberIdentity, places: Collection[Place], *, stable: bool, began_ns: int = -1) -> int:
         """It asks where its group stands, or did so at `began_ns`."""
         fields = {**self._who(who), "parts": self._parts(places), "stable": stable}
         return self.recorder.invoke(self.process, "fetch_offsets", fields, began_ns)
@@ -133,15 +139,17 @@ class GroupNotes:
 
     # ------------------------------------------------------------------------------------------------------- parts
 
-    def _gone(self, kind: str, who: Identity, left_at: Mapping[Place, int], beat: Beat, **more: Any) -> None:
+    def _gone(
+        self, kind: str, who: MemberIdentity, left_at: Mapping[Place, int], beat: HeartbeatTimes, **more: Any
+    ) -> None:
         at = self._at(left_at)
         times = {"beat": beat.sent, "beat_answered": beat.answered}
         self._event(kind, who, parts=list(at), at=at, **times, **more)
 
-    def _event(self, kind: str, who: Identity, **fields: Any) -> None:
+    def _event(self, kind: str, who: MemberIdentity, **fields: Any) -> None:
         self.recorder.event(kind, p=self.process, **self._who(who), **fields)
 
-    def _who(self, who: Identity) -> dict[str, Any]:
+    def _who(self, who: MemberIdentity) -> dict[str, Any]:
         return {"g": self.group, "m": who.member_id, "gen": who.generation, "inst": self.instance}
 
     def _parts(self, places: Collection[Place]) -> list[int]:

@@ -55,7 +55,7 @@ class Agenda(Generic[T]):
 
 
 @dataclass(slots=True)
-class Progress:
+class GroupProgress:
     """Tracks how far the group has read, by any member: the harness waits for it after all faults are healed."""
 
     around: Surroundings

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
-from squall.workloads.section import Lane, Rows, Section, Span, Strip, Tone
+from squall.workloads.section import Lane, Rows, Section, Strip, StripSpan, Tone
 
 CAPTION = (
     "Seconds of load, as above. A lane for each process that was a member. Until it learns of its loss a member may "
@@ -96,22 +96,22 @@ def strip_of(groups: Mapping[str, Mapping[str, Any]]) -> Strip | None:
     return Strip("What each member of the group held, and when", begin_s, end_s, lanes, caption + more, legend)
 
 
-def _generations(group: Mapping[str, Any]) -> Iterator[Span]:
+def _generations(group: Mapping[str, Any]) -> Iterator[StripSpan]:
     for each in group["began"]:
         at_s = each["from_s"]
-        yield Span(at_s, at_s + MARK_S, "mark", f"generation {each['generation']}: {at_s:.2f} s")
+        yield StripSpan(at_s, at_s + MARK_S, "mark", f"generation {each['generation']}: {at_s:.2f} s")
 
 
-def _spans(member: Mapping[str, Any]) -> Iterator[Span]:
+def _spans(member: Mapping[str, Any]) -> Iterator[StripSpan]:
     for each in member["held"]:
         names, begin_s, end_s = each["partitions"], each["from_s"], each["to_s"]
-        yield Span(begin_s, end_s, "good", f"{begin_s:.2f} to {end_s:.2f} s: {', '.join(names)}")
+        yield StripSpan(begin_s, end_s, "good", f"{begin_s:.2f} to {end_s:.2f} s: {', '.join(names)}")
         if any(word in each["ended"] for word in GONE):
-            yield Span(end_s - MARK_S, end_s, "bad", f"{each['ended']} at {end_s:.2f} s: {', '.join(names)}")
+            yield StripSpan(end_s - MARK_S, end_s, "bad", f"{each['ended']} at {end_s:.2f} s: {', '.join(names)}")
     for each in member.get("believed", ()):  # which earlier versions did not tell apart
         begin_s, end_s = each["from_s"], each["to_s"]
         said = f"only believed to hold {each['partition']}, and then learnt of its loss"
-        yield Span(begin_s, end_s, "neutral", f"{begin_s:.2f} to {end_s:.2f} s: {said}")
+        yield StripSpan(begin_s, end_s, "neutral", f"{begin_s:.2f} to {end_s:.2f} s: {said}")
 
 
 def rebalances_of(groups: Mapping[str, Mapping[str, Any]]) -> list[Rows]:

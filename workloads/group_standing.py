@@ -13,7 +13,7 @@ from squall.workloads.client.connection import VERSION
 from squall.workloads.client.groups.coordination import Coordination
 from squall.workloads.client.groups.offsets import fetch
 from squall.workloads.client.settings import ClientSettings
-from squall.workloads.group_notes import GroupNotes, Identity
+from squall.workloads.group_notes import GroupNotes, MemberIdentity
 from squall.workloads.recorder import Recorder
 
 
@@ -33,7 +33,7 @@ async def ask_where_it_stands(
     async with trio.open_nursery() as nursery:
         client = Client(env, bootstrap, settings)
         await nursery.start(client.run)
-        op = notes.begin_fetch(Identity(), places, stable=True)
+        op = notes.begin_fetch(MemberIdentity(), places, stable=True)
         found = await fetch(Coordination(client, group), places, limit_s, stable=True)
         notes.fetched(op, found.offsets, found.metadata, found.error)
         recorder.flush()

@@ -16,11 +16,11 @@ from squall.workloads.client.cluster import Address, Place
 from squall.workloads.client.groups.membership import MemberSettings
 from squall.workloads.client.groups.offsets import CommitEnd
 from squall.workloads.client.outcomes import Outcome, Status
-from squall.workloads.client.transactions import Ended, Identity
+from squall.workloads.client.transactions import EndTxnResult, ProducerIdAndEpoch
 from squall.workloads.counters import Counters
-from squall.workloads.group_notes import Identity as Member
+from squall.workloads.group_notes import MemberIdentity as Member
 from squall.workloads.live_readers import LiveReaders
-from squall.workloads.recorder import Bad, Got, ReadOutcome, Recorder
+from squall.workloads.recorder import Bad, PartitionPoll, ReadOutcome, Recorder
 
 
 class Sending(Protocol):
@@ -73,7 +73,7 @@ class Transacting(Protocol):
         """After this the coordinator aborts a transaction of it."""
 
     @property
-    def identity(self) -> Identity:
+    def identity(self) -> ProducerIdAndEpoch:
         """Its producer id and epoch as they are now; -1 where a library does not tell."""
 
     @property
@@ -84,7 +84,7 @@ class Transacting(Protocol):
     def unanswered(self) -> int:
         """Requests for the last end that were sent and never answered; -1 where a library does not tell."""
 
-    async def init(self) -> Identity:
+    async def init(self) -> ProducerIdAndEpoch:
         """Take over the transactional id, which fences every earlier producer of it. Raises NotDone."""
 
     async def begin(self) -> None:
@@ -107,14 +107,14 @@ class Transacting(Protocol):
     async def flushed(self) -> None:
         """Until every record has its outcome."""
 
-    async def end(self, *, commit: bool) -> Ended:
+    async def end(self, *, commit: bool) -> EndTxnResult:
         """Commit or abort the transaction. No records are under way."""
 
     def close(self) -> None:
         """End it without a word: what is open stays open."""
 
 
-class Part(NamedTuple):
+class PolledPartition(NamedTuple):
     """Holds what a poll returned of one partition."""
 
     place: Place
@@ -132,15 +132,15 @@ class Assigned(NamedTuple):
     at: Mapping[Place, int]
 
 
-class Read(NamedTuple):
+class PolledRecords(NamedTuple):
     """A poll that brought something. Times are the run's monotonic clock."""
 
     began_ns: int
     at: Mapping[Place, int]
-    parts: Sequence[Part]
+    parts: Sequence[PolledPartition]
 
 
-class Sought(NamedTuple):
+class SeekAfterReset(NamedTuple):
     """A position that had become impossible was given up for another one."""
 
     place: Place
@@ -148,7 +148,7 @@ class Sought(NamedTuple):
     why: str
 
 
-class Troubled(NamedTuple):
+class PollError(NamedTuple):
     """A poll that brought an error."""
 
     why: str
@@ -157,7 +157,7 @@ class Troubled(NamedTuple):
 class Reading(Protocol):
     """A reader that polls by itself."""
 
-    async def next(self) -> Assigned | Read | Sought | Troubled | None:
+    async def next(self) -> Assigned | PolledRecords | SeekAfterReset | PollError | None:
         """Return its next event. None once it has ended because `finish` was called; raises WorkloadFailed if it ended
         by itself.
         """
@@ -169,7 +169,7 @@ class Reading(Protocol):
 class PollingTransacting(Transacting, Protocol):
     """A library's transactional producer, with a consumer beside it in the same process."""
 
-    async def poll(self) -> Sequence[Assigned | Read | Sought | Troubled]:
+    async def poll(self) -> Sequence[Assigned | PolledRecords | SeekAfterReset | PollError]:
         """One poll, and what else its consumer did for it. Never raises for what a cluster does."""
 
 
@@ -183,7 +183,7 @@ class TransactorTask(NamedTuple):
     beginning: Beginning
 
 
-class Known(NamedTuple):
+class MemberIdentified(NamedTuple):
     """A member's poll is over, and it is this one now."""
 
     who: Member
@@ -196,7 +196,7 @@ class Assembled(NamedTuple):
     owned: Sequence[Place]
 
 
-class Stood(NamedTuple):
+class CommittedOffsets(NamedTuple):
     """A member asked where its group stands."""
 
     who: Member
@@ -210,7 +210,7 @@ class Stood(NamedTuple):
     """Why nothing was told; empty where it was."""
 
 
-class Began(NamedTuple):
+class PartitionsAssigned(NamedTuple):
     """A member reads these from now on."""
 
     who: Member
@@ -219,14 +219,14 @@ class Began(NamedTuple):
     """Of these nothing was committed."""
 
 
-class GaveUp(NamedTuple):
+class PartitionsRevoked(NamedTuple):
     """A member gives these up, and stood there."""
 
     who: Member
     at: Mapping[Place, int]
 
 
-class Lost(NamedTuple):
+class PartitionsLost(NamedTuple):
     """A member learnt that these are not its own any more."""
 
     who: Member
@@ -249,20 +249,20 @@ class CommitEnded(NamedTuple):
     error: str
 
 
-class Out(NamedTuple):
+class MemberLeft(NamedTuple):
     """A membership is over for good."""
 
     why: str
 
 
 OfMember = (
-    Known | Assembled | Stood | Began | GaveUp | Lost | CommitBegan | CommitEnded | Out | Assigned | Read | Sought
-    | Troubled
+    MemberIdentified | Assembled | CommittedOffsets | PartitionsAssigned | PartitionsRevoked | PartitionsLost
+    | CommitBegan | CommitEnded | MemberLeft | Assigned | PolledRecords | SeekAfterReset | PollError
 )  # fmt: skip
 """What a library's member does, and what its library tells it."""
 
 
-class Hearing(Protocol):
+class MemberListener(Protocol):
     """Receives what a member of a group does."""
 
     def heard(self, said: OfMember) -> None:
@@ -283,7 +283,7 @@ class ToWrite(NamedTuple):
     on_outcome: Callable[[Outcome], None]
 
 
-class ProgramHearing(Hearing, Protocol):
+class ProgramListener(MemberListener, Protocol):
     """Receives what a member does that polls and commits by itself."""
 
     def has(self, place: Place) -> bool:
@@ -293,14 +293,14 @@ class ProgramHearing(Hearing, Protocol):
         """It makes an output there of the input with that value. None where the run has no such partition."""
 
 
-class Grouped(Protocol):
+class LibraryConsumer(Protocol):
     """A library's member of a group. Asked for one thing after the other; how its callbacks come is the library's."""
 
     @property
     def ended(self) -> bool:
         """Its process is gone."""
 
-    async def poll(self) -> Sequence[Read]:
+    async def poll(self) -> Sequence[PolledRecords]:
         """Return what one poll brought. The listener has heard all of it before."""
 
     async def commit(self, who: Member, offsets: Mapping[Place, int]) -> CommitEnd:
@@ -326,7 +326,7 @@ class MemberTask(NamedTuple):
     isolation: int
 
 
-class Composing(Transacting, Protocol):
+class TransactionalMember(Transacting, Protocol):
     """The producer of a process that is a member of a group, too. Without a transactional id it only sends."""
 
     async def offsets(self, who: Member, at: Mapping[Place, int]) -> CommitEnd:
@@ -343,11 +343,11 @@ class InstanceTask(NamedTuple):
     timeout_ms: int
 
 
-class Instanced(NamedTuple):
+class MemberProcess(NamedTuple):
     """Such a process."""
 
-    member: Grouped
-    producer: Composing
+    member: LibraryConsumer
+    producer: TransactionalMember
 
 
 class Driver(Protocol):
@@ -376,13 +376,13 @@ class Driver(Protocol):
         """A fresh one, that begins at the log's start."""
 
     async def member(
-        self, nursery: trio.Nursery, task: MemberTask, hearing: Hearing, flush: Callable[[], None]
-    ) -> Grouped:
+        self, nursery: trio.Nursery, task: MemberTask, hearing: MemberListener, flush: Callable[[], None]
+    ) -> LibraryConsumer:
         """A fresh one, that has subscribed. `flush`: as of `producer`."""
 
     async def instance(
-        self, nursery: trio.Nursery, task: InstanceTask, hearing: Hearing, flush: Callable[[], None]
-    ) -> Instanced:
+        self, nursery: trio.Nursery, task: InstanceTask, hearing: MemberListener, flush: Callable[[], None]
+    ) -> MemberProcess:
         """A fresh one, that has subscribed and is not initialised. `flush`: as of `producer`."""
 
 
@@ -432,20 +432,24 @@ async def read_by(
             recorder.flush()
 
 
-def _positions(said: Assigned | Read | Sought | Troubled) -> Mapping[Place, int]:
+def _positions(said: Assigned | PolledRecords | SeekAfterReset | PollError) -> Mapping[Place, int]:
     """Return the positions of a reader after this event, for the partitions that it was about."""
     match said:
         case Assigned(at):
             return at
-        case Sought(place, position, _):
+        case SeekAfterReset(place, position, _):
             return {place: position}
-        case Read(_, _, parts):
+        case PolledRecords(_, _, parts):
             return {each.place: each.position for each in parts}
     return {}
 
 
 def record(
-    said: Assigned | Read | Sought | Troubled, recorder: Recorder, counters: Counters, process: int, txn: int = -1
+    said: Assigned | PolledRecords | SeekAfterReset | PollError,
+    recorder: Recorder,
+    counters: Counters,
+    process: int,
+    txn: int = -1,
 ) -> None:
     """One thing that a reader did, as the history has it. `txn`: the transaction that its polls are part of."""
     part = recorder.partitions
@@ -453,16 +457,16 @@ def record(
         case Assigned(at):
             op = recorder.invoke(process, "assign", {"at": {part[place]: position for place, position in at.items()}})
             recorder.complete(op, Status.OK)
-        case Sought(place, position, why):
+        case SeekAfterReset(place, position, why):
             recorder.event("seek_after_error", p=process, part=part[place], why=why)
             op = recorder.invoke(process, "seek", {"at": {part[place]: position}})
             recorder.complete(op, Status.OK)
-        case Troubled(why):
+        case PollError(why):
             counters.read_errors += 1
             recorder.event("poll_errors", p=process, errors=[[-1, why]])
-        case Read(began_ns, at, parts):
+        case PolledRecords(began_ns, at, parts):
             # What a library knows of the log's bounds is of another moment than the poll: it is not recorded.
-            got = [Got(part[each.place], each.position, -1, -1, -1, each.records) for each in parts]
+            got = [PartitionPoll(part[each.place], each.position, -1, -1, -1, each.records) for each in parts]
             bad = [Bad(part[each.place], offset, why) for each in parts for offset, why in each.bad]
             counters.read += sum(len(each.records) for each in parts)
             counters.bad += len(bad)

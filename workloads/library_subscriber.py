@@ -20,24 +20,24 @@ from squall.workloads.client.groups.offsets import CommitEnd
 from squall.workloads.client.outcomes import Status
 from squall.workloads.control import InGroup
 from squall.workloads.counters import Counters
-from squall.workloads.group_notes import Beat, GroupNotes, Identity
+from squall.workloads.group_notes import GroupNotes, HeartbeatTimes, MemberIdentity
 from squall.workloads.libraries import (
     Assembled,
-    Began,
     CommitBegan,
     CommitEnded,
+    CommittedOffsets,
     Driver,
-    GaveUp,
-    Grouped,
-    Hearing,
-    Known,
-    Lost,
+    LibraryConsumer,
+    MemberIdentified,
+    MemberLeft,
+    MemberListener,
     MemberTask,
     OfMember,
-    Out,
-    Read,
-    Sought,
-    Stood,
+    PartitionsAssigned,
+    PartitionsLost,
+    PartitionsRevoked,
+    PolledRecords,
+    SeekAfterReset,
     Zone,
     record,
 )
@@ -52,11 +52,11 @@ from squall.workloads.subscriber import (
 )
 
 GONE = "CLIENT_ENDED"
-Start = Callable[[trio.Nursery], Awaitable[Grouped]]
+Start = Callable[[trio.Nursery], Awaitable[LibraryConsumer]]
 CRASH = "crash"
 
 
-class LibrarySubscriber(Hearing):
+class LibrarySubscriber(MemberListener):
     """One process. `run` keeps it; the application then calls `poll` until it is `out`."""
 
     POLLS_BY_ITSELF: ClassVar[bool] = False
@@ -77,8 +77,8 @@ class LibrarySubscriber(Hearing):
         self._start = start or self._member
         self._env, self._zone, self._driver, self._settings, self._moved = env, zone, driver, settings, moved
         self._recorder, self._counters = recorder, counters
-        self._grouped: Grouped | None = None
-        self._who = Identity()
+        self._grouped: LibraryConsumer | None = None
+        self._who = MemberIdentity()
         """As its library last told."""
         self._held: dict[Place, int] = {}
         """Where it stood in what it holds, and goes back in."""
@@ -117,7 +117,7 @@ class LibrarySubscriber(Hearing):
         finally:
             self.crashed()
 
-    async def _member(self, nursery: trio.Nursery) -> Grouped:
+    async def _member(self, nursery: trio.Nursery) -> LibraryConsumer:
         task = MemberTask(self._settings.member, self._settings.consumer.isolation)
         return await self._driver.member(nursery, task, self, self._recorder.flush)
 
@@ -134,7 +134,7 @@ class LibrarySubscriber(Hearing):
 
     # --------------------------------------------------------------------------------------------- what it does
 
-    async def poll(self) -> Sequence[Read]:
+    async def poll(self) -> Sequence[PolledRecords]:
         """One poll of the library, in which it keeps up with its group. Commits are the application's own."""
         return [] if self._grouped is None else await self._grouped.poll()
 
@@ -151,7 +151,7 @@ class LibrarySubscriber(Hearing):
             return None
         return None if self._who.generation < 0 else await self.commit_as(self._who, offsets, why)
 
-    async def commit_as(self, who: Identity, offsets: Mapping[Place, int], why: str = MANUAL) -> CommitEnd:
+    async def commit_as(self, who: MemberIdentity, offsets: Mapping[Place, int], why: str = MANUAL) -> CommitEnd:
         """These, as this member, whatever its settings say."""
         op = self.notes.begin_commit(who, offsets, why)
         end = CommitEnd(Status.INFO, GONE, unanswered=-1)
@@ -196,7 +196,7 @@ class LibrarySubscriber(Hearing):
             self._ended(self._op, self._wanted, CommitEnd(Status.INFO, GONE, unanswered=-1))
             self._op = -1
         if held := {**self._held, **self.positions}:
-            self.notes.lost(self._who, held, Beat(), CRASH)
+            self.notes.lost(self._who, held, HeartbeatTimes(), CRASH)
             self.positions.clear()
             self._held.clear()
         self._over = True
@@ -209,17 +209,17 @@ class LibrarySubscriber(Hearing):
         if self._over:
             return
         match said:
-            case Known(who):
+            case MemberIdentified(who):
                 self._is(who)
             case Assembled(who, owned):
                 self._is(who)
                 self.was_member = True
                 self.notes.joined(who, self._assignor, self._known(owned), leader=False)
-            case Stood(who, began_ns, stable, places, offsets, error):
+            case CommittedOffsets(who, began_ns, stable, places, offsets, error):
                 self._is(who)
                 op = self.notes.begin_fetch(who, self._known(places), stable=stable, began_ns=began_ns)
                 self.notes.fetched(op, {place: offsets[place] for place in self._known(offsets)}, {}, error)
-            case Began(who, at, reset):
+            case PartitionsAssigned(who, at, reset):
                 self._is(who)
                 self.positions |= at
                 self.notes.assigned(who, at, reset, sorted({**self._held, **self.positions}))
@@ -229,24 +229,24 @@ class LibrarySubscriber(Hearing):
                     if place not in reset:
                         self._committed[place] = position
                 self._moved(at)
-            case GaveUp(who, at):
+            case PartitionsRevoked(who, at):
                 self._forget(at)
-                self.notes.revoked(who, at, Beat())
+                self.notes.revoked(who, at, HeartbeatTimes())
                 self._is(who)
-            case Lost(who, at):
+            case PartitionsLost(who, at):
                 self._forget(at)
-                self.notes.lost(self._who, at, Beat(), "library")
+                self.notes.lost(self._who, at, HeartbeatTimes(), "library")
                 self._is(who)
-            case Out(why):
+            case MemberLeft(why):
                 self._out = why
                 self.fencings += fencing_among(why)
-            case Read(_, _, parts):
+            case PolledRecords(_, _, parts):
                 record(said, self._recorder, self._counters, self.process)
                 moved = {each.place: each.position for each in parts if each.place in self.positions}
                 self.positions |= moved
                 if self._settings.commits:
                     self._moved(moved)
-            case Sought(place, position, _):
+            case SeekAfterReset(place, position, _):
                 record(said, self._recorder, self._counters, self.process)
                 self.positions[place] = position
             case CommitBegan() | CommitEnded():
@@ -255,7 +255,7 @@ class LibrarySubscriber(Hearing):
                 record(said, self._recorder, self._counters, self.process)
 
     @override
-    def giving(self, who: Identity, at: Mapping[Place, int]) -> Mapping[Place, int]:
+    def giving(self, who: MemberIdentity, at: Mapping[Place, int]) -> Mapping[Place, int]:
         self._is(who)
         offsets = self._uncommitted(at)
         if self._over or not offsets or not self._settings.commits or who.generation < 0:
@@ -272,7 +272,7 @@ class LibrarySubscriber(Hearing):
     # ---------------------------------------------------------------------------------------------------- parts
 
     @property
-    def who(self) -> Identity:
+    def who(self) -> MemberIdentity:
         """As its library last told."""
         return self._who
 
@@ -286,7 +286,7 @@ class LibrarySubscriber(Hearing):
     def _assignor(self) -> str:
         return str(about_member(self._settings)["assignor"])
 
-    def _is(self, who: Identity) -> None:
+    def _is(self, who: MemberIdentity) -> None:
         self._who = who
 
     def _known(self, places: Collection[Place]) -> list[Place]:

@@ -20,7 +20,7 @@ NOWHERE = -1
 
 
 @dataclass(slots=True)
-class _Reader:
+class _ReaderProgress:
     """One reader, and where its polls have left it."""
 
     client: str
@@ -49,7 +49,7 @@ class LiveReaders:
 
     def __init__(self, *, stay: bool = False) -> None:
         self._stay = stay
-        self._readers: dict[int, _Reader] = {}
+        self._readers: dict[int, _ReaderProgress] = {}
         self._now = 0.0
         self.settled = trio.Event()
         """Every operation of the load has its outcome."""
@@ -66,7 +66,7 @@ class LiveReaders:
 
     def begins(self, process: int, client: str, places: Sequence[Place]) -> None:
         """A reader begins, which is to read these partitions."""
-        self._readers[process] = _Reader(client, dict.fromkeys(places, NOWHERE))
+        self._readers[process] = _ReaderProgress(client, dict.fromkeys(places, NOWHERE))
 
     def ends(self, process: int) -> None:
         """A reader is gone, and is not waited for."""

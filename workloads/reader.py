@@ -8,16 +8,16 @@ from typing import Any
 from squall.broker.env import Env
 from squall.broker.protocol.timestamps import EARLIEST, LATEST
 from squall.workloads import payload
-from squall.workloads.client.admin import Listed, list_offsets
+from squall.workloads.client.admin import ListedOffset, list_offsets
 from squall.workloads.client.client import Client
 from squall.workloads.client.cluster import Place
 from squall.workloads.client.connection import VERSION
-from squall.workloads.client.consumer import Consumer, Fetched, Polled, ReadEvent
+from squall.workloads.client.consumer import Consumer, FetchedRecords, PollResult, ReadEvent
 from squall.workloads.client.outcomes import Status
 from squall.workloads.client.settings import ConsumerSettings
 from squall.workloads.counters import Counters
 from squall.workloads.read_times import ReadTimes
-from squall.workloads.recorder import Bad, Got, ReadOutcome, Recorder
+from squall.workloads.recorder import Bad, PartitionPoll, ReadOutcome, Recorder
 
 EMPTY_EVERY_NS = 500_000_000
 """Of a partition that brings nothing, one empty poll in this time is recorded."""
@@ -60,9 +60,9 @@ class RecordedReader:
 
     async def list_offsets(
         self, places: Sequence[Place], timestamp: int, timeout_s: float, isolation: int | None = None
-    ) -> dict[Place, Listed]:
+    ) -> dict[Place, ListedOffset]:
         """Ask for offsets (`admin.list_offsets`) as one recorded operation for each partition. `isolation`: the
-        reader's, if None. `Listed.led_epoch` of an earliest offset is recorded as `led`.
+        reader's, if None. `ListedOffset.led_epoch` of an earliest offset is recorded as `led`.
         """
         isolation = self._isolation if isolation is None else isolation
         which = {LATEST: "lso" if isolation else "latest", EARLIEST: "earliest"}.get(timestamp, "timestamp")
@@ -114,14 +114,14 @@ class RecordedReader:
         began_ns: int | None = None,
         ends: Mapping[Place, int] | None = None,
         txn: int = -1,
-    ) -> Polled:
+    ) -> PollResult:
         """Poll and record. `ends`: for final reads, what remains to be reached; `began_ns`: when it really began;
         `txn`: the transaction that it is part of.
         """
         at = self._at(self.consumer.positions)
         began = self._recorder.now_ns() if began_ns is None else began_ns
         polled = await self.consumer.poll(limit_s)
-        got: list[Got] = []
+        got: list[PartitionPoll] = []
         bad: list[Bad] = []
         end: dict[int, int] = {}
         now = self._recorder.now_ns()
@@ -144,7 +144,7 @@ class RecordedReader:
         self._recorder.read(self.process, f, began_ns, at, ReadOutcome(Status.FAIL, error=why))
         self._recorder.flush()
 
-    def _judge(self, part: int, fetched: Fetched, bad: list[Bad]) -> Got:
+    def _judge(self, part: int, fetched: FetchedRecords, bad: list[Bad]) -> PartitionPoll:
         pairs = []
         verify = payload.verify
         for offset, timestamp_ms, key, value, headers in fetched.records:
@@ -165,7 +165,7 @@ class RecordedReader:
             pairs.sort()
         self._counters.read += len(fetched.records)
         bounds = (fetched.high_watermark, fetched.last_stable_offset, fetched.log_start_offset)
-        return Got(part, fetched.position, *bounds, pairs, fetched.leader_epoch)
+        return PartitionPoll(part, fetched.position, *bounds, pairs, fetched.leader_epoch)
 
     def _empty_is_due(self, part: int, now_ns: int) -> bool:
         if now_ns - self._last_empty.get(part, -EMPTY_EVERY_NS) < EMPTY_EVERY_NS:
@@ -173,7 +173,7 @@ class RecordedReader:
         self._last_empty[part] = now_ns
         return True
 
-    def _note(self, polled: Polled, now_ns: int) -> None:
+    def _note(self, polled: PollResult, now_ns: int) -> None:
         self._counters.read_errors += len(polled.errors)
         if polled.errors and now_ns - self._last_error >= ERROR_EVERY_NS:
             self._last_error = now_ns

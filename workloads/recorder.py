@@ -42,7 +42,7 @@ _SENT_SO_OFTEN = b'{"e":"c","op":%d,"st":0,"t":%d,"off":%d,"ts":%d,"n":%d}\n'
 _NOT_SENT = b'{"e":"c","op":%d,"st":%d,"t":%d,"off":-1,"ts":-1,"err":%s}\n'
 
 
-class Got(NamedTuple):
+class PartitionPoll(NamedTuple):
     """Holds what one poll returned of one partition. Field order is the history's."""
 
     part: int
@@ -70,7 +70,7 @@ class ReadOutcome:
     """Says how a poll or a final read ended."""
 
     status: Status = Status.OK
-    got: Sequence[Got] = ()
+    got: Sequence[PartitionPoll] = ()
     bad: Sequence[Bad] = ()
     end: Mapping[int, int] = field(default_factory=dict)
     """Partition -> its end as known when the final read began, for those that have now been read up to there."""

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from squall.workloads.client.new_topic import NewTopic
     from squall.workloads.control import Controls
     from squall.workloads.counters import Counters
-    from squall.workloads.final_reads import FinalRead
+    from squall.workloads.final_reads import FinalReadResult
     from squall.workloads.libraries import Zone
     from squall.workloads.live_readers import LiveReaders
     from squall.workloads.needs import Needs
@@ -62,7 +62,7 @@ Acknowledged = Callable[[str, int, int, int], None]
 """Topic, partition, offset (-1: not told) and value of a record whose send was ok."""
 
 
-class Stream(Protocol):
+class RandomStream(Protocol):
     """A random stream for each purpose, so that what is drawn for one changes nothing that is drawn for another."""
 
     def __call__(self, *purpose: object) -> Random:
@@ -73,7 +73,7 @@ class WorkloadFailed(Exception):
     """The workload could not begin. The message says why."""
 
 
-class Traffic(NamedTuple):
+class LoadProfile(NamedTuple):
     """Describes a load for faults, invariants and swarms."""
 
     producers: int
@@ -263,7 +263,7 @@ class Scenario(BaseModel, ABC):
         """The topics that must exist before it begins."""
 
     @abstractmethod
-    def traffic(self) -> Traffic:
+    def traffic(self) -> LoadProfile:
         """Return what faults, invariants and swarms have to know of its load."""
 
     @abstractmethod
@@ -288,7 +288,7 @@ class Scenario(BaseModel, ABC):
         return {}
 
     @classmethod
-    def drawn_brokers(cls, stream: Stream, table: Table) -> dict[str, str]:
+    def drawn_brokers(cls, stream: RandomStream, table: Table) -> dict[str, str]:
         """Settings of the brokers that a swarm gives it, beside `drawn_settings`, which are `table`."""
         return dict(cls.BROKERS)
 
@@ -313,7 +313,7 @@ class Scenario(BaseModel, ABC):
     # ---------------------------------------------------------------------------------------------- operations
 
     @abstractmethod
-    def drawn(self, stream: Stream, begin_s: float, end_s: float) -> tuple[Operation, ...]:
+    def drawn(self, stream: RandomStream, begin_s: float, end_s: float) -> tuple[Operation, ...]:
         """The operations of a load of this time, in order of time, each client's from a stream of its own."""
 
     @abstractmethod
@@ -337,7 +337,7 @@ class Scenario(BaseModel, ABC):
 
     async def final_reads(
         self, env: Env, bootstrap: Sequence[Address], recorder: Recorder, counters: Counters, limit_s: float, zone: str
-    ) -> list[FinalRead]:
+    ) -> list[FinalReadResult]:
         """Read what survived, once all is healed: each reader has `limit_s`. Never raises for what a cluster does.
 
         Partitions and topics that were added during the load are read, too; topics that were deleted are not.
@@ -351,7 +351,7 @@ class Scenario(BaseModel, ABC):
 
     @classmethod
     @abstractmethod
-    def drawn_settings(cls, stream: Stream, ground: SwarmGround) -> Table:
+    def drawn_settings(cls, stream: RandomStream, ground: SwarmGround) -> Table:
         """The settings that a swarm gives it, its name among them."""
 
     # ------------------------------------------------------------------------------------------ how it is judged

@@ -9,7 +9,7 @@ Tone = Literal["good", "bad", "neutral", "mark"]
 """mark: a moment, which is neither good nor bad."""
 
 
-class Span(NamedTuple):
+class StripSpan(NamedTuple):
     """[begin_s, end_s] of the run's time."""
 
     begin_s: float
@@ -23,7 +23,7 @@ class Lane(NamedTuple):
     """One line of a strip."""
 
     name: str
-    spans: Sequence[Span]
+    spans: Sequence[StripSpan]
 
 
 class Strip(NamedTuple):

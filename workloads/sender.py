@@ -60,7 +60,7 @@ class _Life:
     """Records without an outcome yet."""
 
 
-class Sender:
+class ProducerLoop:
     """One producer: one process after the other."""
 
     def __init__(self, env: Env, around: Surroundings, settings: SenderSettings, number: int, agenda: Agenda) -> None:

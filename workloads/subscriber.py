@@ -15,16 +15,16 @@ from squall.broker.overriding import override
 from squall.broker.protocol.timestamps import EARLIEST
 from squall.workloads.client.client import Client
 from squall.workloads.client.cluster import Place
-from squall.workloads.client.consumer import Polled
-from squall.workloads.client.groups.membered import Listener
+from squall.workloads.client.consumer import PollResult
+from squall.workloads.client.groups.membered import MembershipListener
 from squall.workloads.client.groups.members import member_of
 from squall.workloads.client.groups.membership import CLASSIC, MemberSettings
-from squall.workloads.client.groups.offsets import CommitEnd, Sender, commit, fetch, metadata_of
+from squall.workloads.client.groups.offsets import CommitEnd, CommitIdentity, commit, fetch, metadata_of
 from squall.workloads.client.outcomes import Status
 from squall.workloads.client.settings import ClientSettings, ConsumerSettings
 from squall.workloads.control import InGroup
 from squall.workloads.counters import Counters
-from squall.workloads.group_notes import Beat, GroupNotes, Identity
+from squall.workloads.group_notes import GroupNotes, HeartbeatTimes, MemberIdentity
 from squall.workloads.libraries import Zone
 from squall.workloads.reader import RecordedReader
 from squall.workloads.recorder import Recorder
@@ -58,7 +58,7 @@ class SubscriberSettings:
     """It commits; else somebody commits for it, and says when what its polls returned is dealt with."""
 
 
-class Subscriber(Listener):
+class Subscriber(MembershipListener):
     """One process. `run` keeps its connections; the application then calls `poll` until it is `out`."""
 
     def __init__(
@@ -130,7 +130,7 @@ class Subscriber(Listener):
 
     # --------------------------------------------------------------------------------------------- what it does
 
-    async def poll(self) -> Polled:
+    async def poll(self) -> PollResult:
         """Do what Kafka's `poll` does: keep up with the group, commit if that is due, and read."""
         await self.member.keep_up()
         if self._settings.auto_commit and self._env.mono() >= self._commit_at:
@@ -138,7 +138,7 @@ class Subscriber(Listener):
         await self._begin()
         if not self.reader.consumer.positions:
             await self._env.sleep(IDLE_S)
-            return Polled()
+            return PollResult()
         polled = await self.reader.poll("poll", POLL_LIMIT_S)
         for event in polled.events:
             await recover(self.reader, event)
@@ -243,8 +243,8 @@ class Subscriber(Listener):
             self._recorder.flush()
 
     @override
-    def left(self, who: Sender, why: str, error: str) -> None:
-        self.notes.left(Identity(who.member_id, who.generation), why, error)
+    def left(self, who: CommitIdentity, why: str, error: str) -> None:
+        self.notes.left(MemberIdentity(who.member_id, who.generation), why, error)
         self._recorder.flush()
 
     # ---------------------------------------------------------------------------------------------------- parts
@@ -303,13 +303,13 @@ class Subscriber(Listener):
             self.member.heed(found.code)
         return dict(found.offsets)
 
-    def _who(self) -> Identity:
+    def _who(self) -> MemberIdentity:
         who = self.member.who
-        return Identity(who.member_id, who.generation)
+        return MemberIdentity(who.member_id, who.generation)
 
-    def _beat(self) -> Beat:
+    def _beat(self) -> HeartbeatTimes:
         sent, answered = (int(at * 1e9) if at >= 0 else -1 for at in (self.member.beat_sent, self.member.beat_answered))
-        return Beat(sent, answered)
+        return HeartbeatTimes(sent, answered)
 
 
 def fencing_among(*errors: str) -> list[str]:

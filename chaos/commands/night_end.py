@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from squall.chaos.nightly.scheduling import Opened
     from squall.checkers.nights.results import Attempt
     from squall.reports.nights.report import Report
-    from squall.reports.nights.standing import Standing
+    from squall.reports.nights.standing import FindingStatus
 
 INTERRUPTED = 130
 ALLURE = "allure"
@@ -92,7 +92,7 @@ def end(directory: NightDirectory, opened: Opened, player: Player, flags: dict[s
 
 
 def night_findings(
-    found: Sequence[Standing], player: Player, accepted: Mapping[str, Accepted]
+    found: Sequence[FindingStatus], player: Player, accepted: Mapping[str, Accepted]
 ) -> tuple[NightFinding, ...]:
     """Group what was found by cause. found: what the report distinguishes; all other findings are new ones."""
     today = datetime.now(UTC).date()

@@ -11,7 +11,7 @@ from squall.chaos.nightly.evidence import BAD, GOOD, SKIPPED, UNSURE, Evidence, 
 from squall.chaos.typed import here
 from squall.checkers.anomalies.registry import LOSS
 from squall.reports import checks, meaning
-from squall.reports.checks import Check
+from squall.reports.checks import CheckResult
 from squall.reports.explained import NotThere, explained
 from squall.reports.fault_words import FaultRow, fault_rows
 from squall.reports.figure import standalone
@@ -68,7 +68,7 @@ def _fault(row: FaultRow) -> EvidenceStep:
     return EvidenceStep(f"{title}: {row.evidence}", GOOD if row.state == LANDED else UNSURE, row.began, ended, told)
 
 
-def _checks(every: Iterable[Check]) -> Iterable[EvidenceStep]:
+def _checks(every: Iterable[CheckResult]) -> Iterable[EvidenceStep]:
     """Those that found something, one by one; the others together."""
     quiet = []
     for check in every:
@@ -115,7 +115,7 @@ def _seal(run: Path) -> str:
         return ""
 
 
-def _stories(run: Path, broken: Iterable[Check]) -> dict[str, str]:
+def _stories(run: Path, broken: Iterable[CheckResult]) -> dict[str, str]:
     found: dict[str, str] = {}
     for check in list(broken)[:STORIES]:
         try:

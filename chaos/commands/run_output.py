@@ -39,7 +39,7 @@ def judged_run(path: Path) -> JudgedRun:
     )
 
 
-def finding_of(check: checks.Check) -> dict[str, Any]:
+def finding_of(check: checks.CheckResult) -> dict[str, Any]:
     """The fields of a `Finding`."""
     names = ("name", "evidence", "count", "state", "why", "definition", "blames")
     return {name: getattr(check, name) for name in names}

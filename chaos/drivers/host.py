@@ -28,16 +28,16 @@ from squall.workloads.client.settings import ProducerSettings
 from squall.workloads.libraries import (
     Assigned,
     Driver,
-    Hearing,
-    Instanced,
     InstanceTask,
+    MemberListener,
+    MemberProcess,
     MemberTask,
-    Read,
+    PolledRecords,
+    PollError,
     Reading,
+    SeekAfterReset,
     Sending,
-    Sought,
     TransactorTask,
-    Troubled,
 )
 from squall.workloads.needs import Needs
 
@@ -204,7 +204,7 @@ class LibraryReader(Reading):
             await self._process.end()
 
     @override
-    async def next(self) -> Assigned | Read | Sought | Troubled | None:
+    async def next(self) -> Assigned | PolledRecords | SeekAfterReset | PollError | None:
         if self._asked.is_set():
             return None
         message = await self._process.next()
@@ -282,7 +282,7 @@ class LibraryDriver(Driver):
 
     @override
     async def member(
-        self, nursery: trio.Nursery, task: MemberTask, hearing: Hearing, flush: Callable[[], None]
+        self, nursery: trio.Nursery, task: MemberTask, hearing: MemberListener, flush: Callable[[], None]
     ) -> LibraryMember:
         order = self._order(role="member", isolation=task.isolation, **of_member(task))
         limit_s = (order.session_timeout_ms + order.max_poll_interval_ms) / 1000
@@ -292,8 +292,8 @@ class LibraryDriver(Driver):
 
     @override
     async def instance(
-        self, nursery: trio.Nursery, task: InstanceTask, hearing: Hearing, flush: Callable[[], None]
-    ) -> Instanced:
+        self, nursery: trio.Nursery, task: InstanceTask, hearing: MemberListener, flush: Callable[[], None]
+    ) -> MemberProcess:
         order = self._order(
             role="instance",
             transactional_id=task.transactional_id,
@@ -306,7 +306,7 @@ class LibraryDriver(Driver):
         limit_s = (order.session_timeout_ms + order.max_poll_interval_ms) / 1000
         made.member = LibraryMember(process, hearing, limit_s, flush, made.say)
         await nursery.start(made.run)
-        return Instanced(made.member, made)
+        return MemberProcess(made.member, made)
 
     @override
     async def reader(self, nursery: trio.Nursery, places: Sequence[Place], isolation: int) -> LibraryReader:

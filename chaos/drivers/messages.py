@@ -8,29 +8,29 @@ from typing import Any
 from squall.chaos.drivers.lines import FetchedRecord
 from squall.chaos.errors import HarnessError
 from squall.workloads.client.cluster import Place
-from squall.workloads.libraries import Assigned, Part, Read, Sought, Troubled
+from squall.workloads.libraries import Assigned, PolledPartition, PolledRecords, PollError, SeekAfterReset
 from squall.workloads.payload import verify
 
 
-def heard(message: Sequence[Any]) -> Assigned | Read | Sought | Troubled:
+def heard(message: Sequence[Any]) -> Assigned | PolledRecords | SeekAfterReset | PollError:
     """A reader's message as the workload takes it."""
     match message:
         case ["a", positions]:
             return Assigned({(topic, index): position for topic, index, position in positions})
         case ["r", began_ns, at, parts]:
-            return Read(
+            return PolledRecords(
                 began_ns,
                 {(topic, index): position for topic, index, position in at},
-                [Part((topic, index), position, pairs, bad) for topic, index, position, pairs, bad in parts],
+                [PolledPartition((topic, index), position, pairs, bad) for topic, index, position, pairs, bad in parts],
             )
         case ["k", topic, index, position, why]:
-            return Sought((topic, index), position, why)
+            return SeekAfterReset((topic, index), position, why)
         case ["e", why]:
-            return Troubled(why)
+            return PollError(why)
     raise HarnessError(f"a driver said what none says: {message!r}")
 
 
-def parts_of(records: Sequence[FetchedRecord], topic: str, at: dict[Place, int]) -> list[Part]:
+def parts_of(records: Sequence[FetchedRecord], topic: str, at: dict[Place, int]) -> list[PolledPartition]:
     """Verify records that a program has read, partition by partition, and move `at` behind them."""
     found: dict[Place, tuple[list[tuple[int, int]], list[tuple[int, str]]]] = {}
     for record in records:
@@ -41,4 +41,4 @@ def parts_of(records: Sequence[FetchedRecord], topic: str, at: dict[Place, int])
         if why:
             bad.append((int(record.offset), why))
         at[place] = record.offset + 1
-    return [Part(place, at[place], *told) for place, told in found.items()]
+    return [PolledPartition(place, at[place], *told) for place, told in found.items()]

@@ -28,12 +28,12 @@ from squall.workloads.libraries import (
     Assigned,
     Driver,
     MemberTask,
-    Part,
-    Read,
+    PolledPartition,
+    PolledRecords,
+    PollError,
     Reading,
-    Sought,
+    SeekAfterReset,
     TransactorTask,
-    Troubled,
 )
 from squall.workloads.needs import Needs
 
@@ -157,7 +157,7 @@ class ProgramReader(Reading):
             await self._process.end()
 
     @override
-    async def next(self) -> Assigned | Read | Sought | Troubled | None:
+    async def next(self) -> Assigned | PolledRecords | SeekAfterReset | PollError | None:
         if not self._at:
             self._at = dict.fromkeys(self._places, 0)
             return Assigned(dict(self._at))
@@ -170,9 +170,9 @@ class ProgramReader(Reading):
             if message is None:
                 break
             if message[0] == "e":
-                return Troubled(message[1])
+                return PollError(message[1])
             if parts := self._parts(message[1]):
-                return Read(began_ns, at, parts)
+                return PolledRecords(began_ns, at, parts)
         return None
 
     async def _poll(self) -> list[Any] | None:
@@ -188,7 +188,7 @@ class ProgramReader(Reading):
             return None
         raise self._process.silence(f"did not answer a poll for {POLL_ANSWER_S:g} s")
 
-    def _parts(self, records: Sequence[FetchedRecord]) -> list[Part]:
+    def _parts(self, records: Sequence[FetchedRecord]) -> list[PolledPartition]:
         """Return what a poll brought, by partition, payloads verified; now and then also that nothing came."""
         for record in records:
             if (self._topic, int(record.partition)) not in self._at:
@@ -197,7 +197,7 @@ class ProgramReader(Reading):
         for place in self._at.keys() - {part.place for part in parts}:
             if now - self._empty_told.get(place, 0.0) >= EMPTY_EVERY_S:
                 self._empty_told[place] = now
-                parts.append(Part(place, self._at[place], (), ()))
+                parts.append(PolledPartition(place, self._at[place], (), ()))
         return parts
 
     @override

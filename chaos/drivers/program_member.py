@@ -1,5 +1,5 @@
-"""The program under test as a member of a group (`squall.workloads.libraries.Grouped`), which polls and commits by
-itself.
+"""Runs the program under test as a member of a group (`squall.workloads.libraries.LibraryConsumer`): it polls and
+commits by itself.
 
 Each member has a pipe, and what it writes there says nothing of when another one wrote. What one member does may follow
 from what another one did: it is assigned what the other gave up, and begins where the other committed. So all pipes are
@@ -32,18 +32,18 @@ from squall.chaos.drivers.process import CLIENT_ENDED, PipedProcess
 from squall.workloads.client.cluster import Place
 from squall.workloads.client.groups.offsets import CommitEnd
 from squall.workloads.client.outcomes import Outcome, Status
-from squall.workloads.group_notes import NO_GENERATION, Identity
+from squall.workloads.group_notes import NO_GENERATION, MemberIdentity
 from squall.workloads.libraries import (
     Assembled,
-    Began,
     CommitBegan,
     CommitEnded,
-    GaveUp,
-    Grouped,
-    Known,
-    Lost,
-    ProgramHearing,
-    Read,
+    LibraryConsumer,
+    MemberIdentified,
+    PartitionsAssigned,
+    PartitionsLost,
+    PartitionsRevoked,
+    PolledRecords,
+    ProgramListener,
 )
 from squall.workloads.payload import verify
 
@@ -86,7 +86,7 @@ class Reports:
                 return
 
 
-class ProgramMember(Grouped):
+class ProgramMember(LibraryConsumer):
     """Drives one process of the program. Its reports go to `hearing`, in their order."""
 
     ended = False
@@ -94,7 +94,7 @@ class ProgramMember(Grouped):
     def __init__(
         self,
         process: PipedProcess,
-        hearing: ProgramHearing,
+        hearing: ProgramListener,
         topics: Sequence[str],
         reports: Reports,
         flush: Callable[[], None],
@@ -106,7 +106,7 @@ class ProgramMember(Grouped):
         """Reports that were read from its pipe and not taken yet."""
         self.before = 0
         """The number of these that were there before all pipes were emptied last."""
-        self._who = Identity()
+        self._who = MemberIdentity()
         self._owned: set[Place] = set()
         self._unbegun: set[Place] = set()
         """Partitions of which it has not said where it begins."""
@@ -174,9 +174,9 @@ class ProgramMember(Grouped):
             case AssignedReport():
                 self._assigned(report)
             case RevokedReport(partitions):
-                self._gone(partitions, GaveUp)
+                self._gone(partitions, PartitionsRevoked)
             case LostReport(partitions):
-                self._gone(partitions, Lost)
+                self._gone(partitions, PartitionsLost)
             case ProcessedReport(records):
                 self._processed(records)
             case CommitReport(op, offsets):
@@ -190,12 +190,12 @@ class ProgramMember(Grouped):
 
     def _assigned(self, report: AssignedReport) -> None:
         generation = NO_GENERATION if report.generation is None else int(report.generation)
-        self._who = Identity(report.member, generation)
+        self._who = MemberIdentity(report.member, generation)
         begins = {(self._topic, int(each.partition)): each.offset for each in report.assigned}
         self._known(begins)
         self._owned |= set(begins)
         if generation == NO_GENERATION:
-            self._hearing.heard(Known(self._who))
+            self._hearing.heard(MemberIdentified(self._who))
         else:
             self._hearing.heard(Assembled(self._who, sorted(self._owned)))
         self._unbegun |= {place for place, offset in begins.items() if offset is None}
@@ -205,9 +205,11 @@ class ProgramMember(Grouped):
         """It reads these from there. At the log's start nothing needs to have been committed."""
         self._at |= at
         if at:
-            self._hearing.heard(Began(self._who, at, [place for place, offset in at.items() if not offset]))
+            self._hearing.heard(
+                PartitionsAssigned(self._who, at, [place for place, offset in at.items() if not offset])
+            )
 
-    def _gone(self, partitions: Sequence[int], how: type[GaveUp | Lost]) -> None:
+    def _gone(self, partitions: Sequence[int], how: type[PartitionsRevoked | PartitionsLost]) -> None:
         places = [(self._topic, int(index)) for index in partitions]
         self._known(places)
         self._owned -= set(places)
@@ -226,7 +228,7 @@ class ProgramMember(Grouped):
         after = dict(at)
         parts = parts_of(records, self._topic, after)
         self._at |= {place: offset for place, offset in after.items() if place in self._owned}
-        self._hearing.heard(Read(time.monotonic_ns(), at, parts))
+        self._hearing.heard(PolledRecords(time.monotonic_ns(), at, parts))
 
     def _output(self, op: int, partition: int, source: FetchedRecord) -> None:
         """Record that it is made, and say what to write: then it is on file before it can reach a broker."""
@@ -249,14 +251,14 @@ class ProgramMember(Grouped):
     # ---------------------------------------------------------------------------------------------------------- member
 
     @override
-    async def poll(self) -> list[Read]:
+    async def poll(self) -> list[PolledRecords]:
         """Wait a little for reports, and return nothing: the program polls by itself, and its records were recorded."""
         with trio.move_on_after(POLL_S):
             await self._changed.wait()
         return []
 
     @override
-    async def commit(self, who: Identity, offsets: Mapping[Place, int]) -> CommitEnd:
+    async def commit(self, who: MemberIdentity, offsets: Mapping[Place, int]) -> CommitEnd:
         """Refuse: the program commits by itself."""
         raise AssertionError("nobody commits for a program")
 

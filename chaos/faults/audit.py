@@ -13,7 +13,7 @@ from typing import Any
 from squall.chaos.faults.kind import FaultError
 from squall.chaos.faults.kinds import KINDS
 from squall.checkers import fault_traits
-from squall.checkers.history.tables import Problem
+from squall.checkers.history.tables import HistoryProblem
 from squall.checkers.nemesis_log import FILE, SCHEMA
 
 
@@ -26,7 +26,7 @@ def audit(lines: Iterable[bytes]) -> list[str]:
         try:
             line = json.loads(raw)
             if line.get("schema") is not None:
-                found += (str(Problem(FILE, number, why)) for why in _wrong(line))
+                found += (str(HistoryProblem(FILE, number, why)) for why in _wrong(line))
         except (KeyError, TypeError, ValueError, AttributeError, RecursionError):
             break
     return found

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 
 from squall.broker.env import Env
-from squall.workloads.afterwards import Written
+from squall.workloads.afterwards import PostHealWrites
 from squall.workloads.client.cluster import Place
 
 LOOK_EVERY_S = 0.1
@@ -40,7 +40,7 @@ async def write_beside(
     last_ack: Mapping[int, float],
     parts: Mapping[Place, int],
     quiet_s: float,
-    write: Callable[[Sequence[Place]], Awaitable[Written]],
+    write: Callable[[Sequence[Place]], Awaitable[PostHealWrites]],
 ) -> None:
     """Call `write` with each partition in which the load gets no acknowledgement for `quiet_s`, until cancelled.
 

@@ -42,10 +42,10 @@ from squall.chaos.runtimes.layout import ZONE, addresses, zone_names
 from squall.checkers.anomalies.anomaly import OWN
 from squall.checkers.history import seal
 from squall.checkers.leaderships import EPOCHS
-from squall.workloads.afterwards import Written, write_afterwards
-from squall.workloads.control import Controls, Desk
+from squall.workloads.afterwards import PostHealWrites, write_afterwards
+from squall.workloads.control import AdminLog, Controls
 from squall.workloads.counters import Counters
-from squall.workloads.final_reads import FinalRead
+from squall.workloads.final_reads import FinalReadResult
 from squall.workloads.libraries import Driver, Zone
 from squall.workloads.live_readers import LiveReaders
 from squall.workloads.needs import Needs
@@ -300,7 +300,7 @@ class Run:
         """All that the workload's readers live through: the load, the healing, and the writes after it."""
         counters = Counters()
         around = self._surroundings(recorder, counters, self._zones(observer.cluster_id))
-        around.controls.desk = Desk(self.plan.workload.topic_list(), recorder, servers)
+        around.controls.desk = AdminLog(self.plan.workload.topic_list(), recorder, servers)
         nemesis.clients = around.controls
         sight = self.progress.sight
         sight.load, sight.faults, sight.coming = counters, tuple(nemesis.played), nemesis.coming
@@ -399,7 +399,7 @@ class Run:
 
     async def _write_afterwards(
         self, observer: Observer, servers: list[tuple[str, int]], recorder: Recorder
-    ) -> Written:
+    ) -> PostHealWrites:
         """Write to every partition, also to those that a fault added, or of a topic that it made. run.json has: whether
         all succeeded, how long it took, and which did not.
         """
@@ -415,7 +415,9 @@ class Run:
         self.info["writes_after_healing"] = told
         return written
 
-    async def _read_afterwards(self, observer: Observer, readers: LiveReaders, written: Written) -> dict[str, Any]:
+    async def _read_afterwards(
+        self, observer: Observer, readers: LiveReaders, written: PostHealWrites
+    ) -> dict[str, Any]:
         """Check that the workload's readers poll what was written after healing. Returns how many readers there are,
         and which are behind.
         """
@@ -435,7 +437,7 @@ class Run:
             "behind": [described(each, view) for each in behind],
         }
 
-    async def _outlasted(self, readers: LiveReaders, written: Written, told: dict[str, Any]) -> None:
+    async def _outlasted(self, readers: LiveReaders, written: PostHealWrites, told: dict[str, Any]) -> None:
         """Mark readers that still stand still once fresh ones have read everything."""
         goals = {place: offset + 1 for place, offset in written.offsets.items()}
         behind = await readers.reach(self.env("reads beside the load"), goals, OUTLASTED_S, OUTLASTED_S)
@@ -462,7 +464,7 @@ def _ends(p: FaultExecution, gone: NodeExit) -> bool:
     return hit and p.began is not None and p.began <= gone.t_ns and (p.ended is None or gone.t_ns <= p.ended)
 
 
-def _told(read: FinalRead) -> dict[str, Any]:
+def _told(read: FinalReadResult) -> dict[str, Any]:
     missing = {f"{topic}-{index}": m.why for (topic, index), m in read.missing.items()}
     told = {"process": read.process, "round": read.round, "isolation": read.isolation, "records": read.records}
     waiting = [f"{topic}-{index}" for topic, index in read.waiting]

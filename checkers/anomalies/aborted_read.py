@@ -4,7 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from squall.checkers.anomalies.anomaly import FINAL, JEPSEN, READS, Anomaly, Check, Family, Need, Seen
+from squall.checkers.anomalies.anomaly import (
+    FINAL,
+    JEPSEN,
+    READS,
+    Anomaly,
+    AnomalyFamily,
+    Check,
+    HistoryNeed,
+    HistoryViews,
+)
 from squall.checkers.anomalies.transactions import committed_reads, ended_late
 from squall.checkers.findings import Witness
 from squall.checkers.history.tables import COMMIT, LATE_END
@@ -12,20 +21,20 @@ from squall.checkers.history.tables import COMMIT, LATE_END
 ANOMALIES = (
     Anomaly(
         "G1a",
-        Family.TRANSACTIONS,
+        AnomalyFamily.TRANSACTIONS,
         "a read_committed reader got a value of a transaction that was aborted, that definitely failed, or for which "
         "nobody asked for a commit",
         source=f"{JEPSEN}; Adya 1999, G1a (aborted reads); KIP-98, read_committed",
         jepsen="G1a",
         other="the first operation that returned it",
-        needs=(Need.TRANSACTIONS, Need.COMMITTED_READS),
+        needs=(HistoryNeed.TRANSACTIONS, HistoryNeed.COMMITTED_READS),
         meaning="records of aborted transactions were read as committed",
         meaning_of_one="record of an aborted transaction was read as committed",
     ),
 )
 
 
-def find(seen: Seen) -> Iterator[Witness]:
+def find(seen: HistoryViews) -> Iterator[Witness]:
     """A commit that was asked for and not answered may have happened: its records are no witnesses."""
     late = seen.view(ended_late)
     for got in seen.view(committed_reads):

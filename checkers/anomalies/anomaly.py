@@ -36,7 +36,7 @@ IN_ORDER = f"{JEPSEN}; Kafka documentation, introduction: a partition is read in
 T = TypeVar("T")
 
 
-class Family(StrEnum):
+class AnomalyFamily(StrEnum):
     """Names the subject of an anomaly."""
 
     DATA = "data"
@@ -46,7 +46,7 @@ class Family(StrEnum):
     LIVENESS = "liveness"
 
 
-class Need(StrEnum):
+class HistoryNeed(StrEnum):
     """Names what a history must contain for an anomaly to show."""
 
     SENDS = "sends"
@@ -77,7 +77,7 @@ class Anomaly:
     """One kind of wrong."""
 
     name: str
-    family: Family
+    family: AnomalyFamily
     definition: str
     source: str
     """Where it is written that this is wrong; for what only Squall calls by this name, where the rule comes from."""
@@ -92,11 +92,11 @@ class Anomaly:
     """The same of one witness: "record stands at two offsets"."""
     counts: str = ""
     """What `meaning` counts if not witnesses, of which several may be of the same one: processes, or partitions."""
-    needs: tuple[Need, ...] = ()
+    needs: tuple[HistoryNeed, ...] = ()
     """A history that lacks one of these neither shows it nor rules it out."""
 
 
-class Seen:
+class HistoryViews:
     """A history, and the views of it that several finders share."""
 
     def __init__(self, history: History) -> None:
@@ -110,7 +110,7 @@ class Seen:
         return cast(T, self._views[make])
 
 
-Find = Callable[[Seen], Iterable[Witness]]
+Find = Callable[[HistoryViews], Iterable[Witness]]
 """The obvious slow finder: the oracle of the Spark query. Good for up to about a million records."""
 
 

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from squall.checkers.history.tables import History, Told
+from squall.checkers.history.tables import History, ReportedBounds
 
 
-def answers(history: History) -> list[Told]:
+def answers(history: History) -> list[ReportedBounds]:
     """All answers, in the order in which they were asked for."""
     return sorted(history.told.rows(), key=lambda each: (each.op, each.idx))

@@ -4,45 +4,45 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from squall.checkers.anomalies.anomaly import Anomaly, Check, Family, Need, Seen
+from squall.checkers.anomalies.anomaly import Anomaly, AnomalyFamily, Check, HistoryNeed, HistoryViews
 from squall.checkers.anomalies.logs import Value, logs_of
 from squall.checkers.anomalies.transactions import committed_reads, ended_late
 from squall.checkers.findings import Witness
-from squall.checkers.history.tables import ABORT, LATE_END, OK, FinalRead, History, Partition, Txn
+from squall.checkers.history.tables import ABORT, LATE_END, OK, FinalRead, History, ObservedPartition, Txn
 
 EOS = "KIP-98: Exactly Once Delivery and Transactional Messaging (atomic writes to several partitions)"
 
 ANOMALIES = (
     Anomaly(
         "torn-txn",
-        Family.TRANSACTIONS,
+        AnomalyFamily.TRANSACTIONS,
         "the final read_committed reads show some acknowledged records of a transaction, but not this record; the "
         "commit of the transaction was acknowledged, or nobody knows whether it happened",
         source=EOS,
         other="how many of its records are visible",
-        needs=(Need.TRANSACTIONS, Need.COMMITTED_FINAL_READS),
+        needs=(HistoryNeed.TRANSACTIONS, HistoryNeed.COMMITTED_FINAL_READS),
         meaning="records are missing, although other records of their transactions are visible",
         meaning_of_one="record is missing, although other records of its transaction are visible",
     ),
     Anomaly(
         "lost-txn",
-        Family.TRANSACTIONS,
+        AnomalyFamily.TRANSACTIONS,
         "the commit of a transaction was acknowledged, or a read_committed reader got a record of it, but no final "
         "read_committed read shows any of its records",
         source=EOS,
         other="how many of its acknowledged records are not visible",
-        needs=(Need.TRANSACTIONS, Need.COMMITTED_FINAL_READS),
+        needs=(HistoryNeed.TRANSACTIONS, HistoryNeed.COMMITTED_FINAL_READS),
         meaning="committed transactions are not visible at all",
         meaning_of_one="committed transaction is not visible at all",
     ),
 )
 
 
-def find(seen: Seen) -> Iterator[Witness]:
+def find(seen: HistoryViews) -> Iterator[Witness]:
     """Over all partitions together."""
     finals = _committed_finals(seen.history)
     standing = _final_values(seen.history)
-    of_txn: dict[int, list[tuple[Value, Partition]]] = {}
+    of_txn: dict[int, list[tuple[Value, ObservedPartition]]] = {}
     late = seen.view(ended_late)
     damaged = {(log.partition.part, off) for log in seen.view(logs_of) for off in log.corrupt_finally}
     for log in seen.view(logs_of):
@@ -77,7 +77,7 @@ def _of(txn: Txn, visible: list[Value], missing: list[Value], late: frozenset[in
         yield Witness("lost-txn", evidence, first.part, first.acked_at, first.val, txn.op, txn.proc, len(missing))
 
 
-def _judged(value: Value, partition: Partition, txn: Txn, finals: list[FinalRead]) -> bool:
+def _judged(value: Value, partition: ObservedPartition, txn: Txn, finals: list[FinalRead]) -> bool:
     """Return whether a final read_committed read would have shown the value, had its transaction committed.
 
     Either the reader went past its offset, and then the outcome of the transaction was known there; or it read to the

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from squall.checkers.anomalies.anomaly import OWN, PROGRAM, Anomaly, Check, Family, Need, Seen
+from squall.checkers.anomalies.anomaly import OWN, PROGRAM, Anomaly, AnomalyFamily, Check, HistoryNeed, HistoryViews
 from squall.checkers.anomalies.group_positions import GROUPS, Place, positions_of
 from squall.checkers.findings import Witness
 from squall.checkers.history.group_tables import CRASHED, FROM_COMMITTED, GroupCommit
@@ -19,12 +19,12 @@ SKIPPED = "skipped record"
 ANOMALIES = (
     Anomaly(
         "commit-ahead",
-        Family.GROUPS,
+        AnomalyFamily.GROUPS,
         "after a restart or rebalance a member resumes at a committed position beyond a record that no member of its "
         "group ever got",
         source=GROUPS,
         other="where the member resumed",
-        needs=(Need.MEMBERS, Need.RESUMED, Need.FINAL_READS),
+        needs=(HistoryNeed.MEMBERS, HistoryNeed.RESUMED, HistoryNeed.FINAL_READS),
         meaning="records were committed before any member of the group had got them, and will not be processed now",
         meaning_of_one="record was committed before any member of the group had got it, and will not be processed now",
     ),
@@ -60,7 +60,7 @@ class _Reads:
         return max((off for t, off in own if t <= commit.t0), default=-1)
 
 
-def find(seen: Seen) -> Iterator[Witness]:
+def find(seen: HistoryViews) -> Iterator[Witness]:
     """Every record is told of once, with the first member that passed it over.
 
     Not where an administrator moved positions. A client library that is killed takes with it what it got and did not

@@ -4,30 +4,30 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from squall.checkers.anomalies.anomaly import Anomaly, Check, Family, Need, Seen
-from squall.checkers.anomalies.logs import Log, logs_of
+from squall.checkers.anomalies.anomaly import Anomaly, AnomalyFamily, Check, HistoryNeed, HistoryViews
+from squall.checkers.anomalies.logs import ObservedLog, logs_of
 from squall.checkers.findings import Witness
 
 ANOMALIES = (
     Anomaly(
         "corrupt",
-        Family.DATA,
+        AnomalyFamily.DATA,
         "payload, key, headers or timestamp differ from what was sent",
         source="Kafka documentation, message format: a batch carries its CRC",
-        needs=(Need.READS,),
+        needs=(HistoryNeed.READS,),
         meaning="records came back altered",
         meaning_of_one="record came back altered",
     ),
 )
 
 
-def find(seen: Seen) -> Iterator[Witness]:
+def find(seen: HistoryViews) -> Iterator[Witness]:
     """In each partition."""
     for log in seen.view(logs_of):
         yield from _of(log)
 
 
-def _of(log: Log) -> Iterator[Witness]:
+def _of(log: ObservedLog) -> Iterator[Witness]:
     """A record whose payload did not verify: once for each offset."""
     for off, op in log.corrupt.items():
         yield Witness("corrupt", "", log.partition.part, off, -1, op, -1, -1)

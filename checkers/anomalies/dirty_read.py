@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from squall.checkers.anomalies.anomaly import JEPSEN, Anomaly, Check, Family, Need, Seen
+from squall.checkers.anomalies.anomaly import JEPSEN, Anomaly, AnomalyFamily, Check, HistoryNeed, HistoryViews
 from squall.checkers.anomalies.transactions import committed_reads, ended_late
 from squall.checkers.findings import Witness
 from squall.checkers.history.tables import COMMIT, LATE_END
@@ -12,19 +12,19 @@ from squall.checkers.history.tables import COMMIT, LATE_END
 ANOMALIES = (
     Anomaly(
         "dirty-read",
-        Family.TRANSACTIONS,
+        AnomalyFamily.TRANSACTIONS,
         "a read_committed poll returned a value before, or just when, the commit of its transaction was asked for",
         source=f"{JEPSEN}; KIP-98, read_committed ends at the last stable offset",
         jepsen="precommitted-read",
         other="the first operation that returned it",
-        needs=(Need.TRANSACTIONS, Need.COMMITTED_READS),
+        needs=(HistoryNeed.TRANSACTIONS, HistoryNeed.COMMITTED_READS),
         meaning="records were read as committed before their commit was asked for",
         meaning_of_one="record was read as committed before its commit was asked for",
     ),
 )
 
 
-def find(seen: Seen) -> Iterator[Witness]:
+def find(seen: HistoryViews) -> Iterator[Witness]:
     """One clock times both, and the request for the commit leaves the client after it was recorded: a poll that
     returned at that very instant cannot have seen its markers.
     """

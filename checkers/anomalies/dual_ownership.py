@@ -32,31 +32,31 @@ from __future__ import annotations
 from collections.abc import Iterator
 from itertools import combinations
 
-from squall.checkers.anomalies.anomaly import Anomaly, Check, Family, Need, Seen
+from squall.checkers.anomalies.anomaly import Anomaly, AnomalyFamily, Check, HistoryNeed, HistoryViews
 from squall.checkers.anomalies.group_positions import positions_of
 from squall.checkers.findings import Witness
 from squall.checkers.history.group_tables import Hold
 from squall.checkers.history.groups import session_ns
-from squall.checkers.history.tables import Process
+from squall.checkers.history.tables import ClientProcess
 
 NAME = "dual-ownership"
 ANOMALIES = (
     Anomaly(
         NAME,
-        Family.GROUPS,
+        AnomalyFamily.GROUPS,
         "two members of a group own one partition: both were told that they own it, and neither released it; in "
         "addition, the same generation assigned it to both, or the coordinator then accepted from each of them a "
         "commit, or a heartbeat that was sent while no fault kept brokers apart",
         source="KIP-848: a partition is assigned anew once its owner has revoked it; KIP-429",
         other="the process that had it first",
-        needs=(Need.MEMBERS, Need.RIVALS, Need.PROOFS),
+        needs=(HistoryNeed.MEMBERS, HistoryNeed.RIVALS, HistoryNeed.PROOFS),
         meaning="times two members of a group owned one partition",
         meaning_of_one="time two members of a group owned one partition",
     ),
 )
 
 
-def find(seen: Seen) -> Iterator[Witness]:
+def find(seen: HistoryViews) -> Iterator[Witness]:
     """Each two holds of a partition.
 
     A member that was fenced, or whose session ran out, learns that later than its successor is told of its own
@@ -79,7 +79,7 @@ def _is_back(one: Hold, other: Hold) -> bool:
     return one.t0 < other.t0 <= other.t1 < one.told <= one.proved
 
 
-def _one_generation(one: Hold, other: Hold, first: Process, second: Process) -> bool:
+def _one_generation(one: Hold, other: Hold, first: ClientProcess, second: ClientProcess) -> bool:
     """Return whether one generation assigned the partition to both, and `one` had not given it up when `other` began to
     own it.
     """

@@ -4,32 +4,41 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from squall.checkers.anomalies.anomaly import FINAL, JEPSEN, READS, Anomaly, Check, Family, Need, Seen
-from squall.checkers.anomalies.logs import Log, logs_of, witness
+from squall.checkers.anomalies.anomaly import (
+    FINAL,
+    JEPSEN,
+    READS,
+    Anomaly,
+    AnomalyFamily,
+    Check,
+    HistoryNeed,
+    HistoryViews,
+)
+from squall.checkers.anomalies.logs import ObservedLog, logs_of, witness
 from squall.checkers.findings import Witness
 
 ANOMALIES = (
     Anomaly(
         "duplicate",
-        Family.DATA,
+        AnomalyFamily.DATA,
         "one value at two offsets of a partition",
         source=f"{JEPSEN}; KIP-98: Exactly Once Delivery (an idempotent producer's retries are appended once)",
         jepsen="duplicate",
         other="the lowest offset it was read at",
-        needs=(Need.READS,),
+        needs=(HistoryNeed.READS,),
         meaning="records stand at two offsets",
         meaning_of_one="record stands at two offsets",
     ),
 )
 
 
-def find(seen: Seen) -> Iterator[Witness]:
+def find(seen: HistoryViews) -> Iterator[Witness]:
     """In each partition."""
     for log in seen.view(logs_of):
         yield from _of(log)
 
 
-def _of(log: Log) -> Iterator[Witness]:
+def _of(log: ObservedLog) -> Iterator[Witness]:
     """One value read at two offsets. Final reads alone are the better evidence."""
     for value in log.values.values():
         for places, evidence in ((value.final_at, FINAL), (value.read_at, READS)):

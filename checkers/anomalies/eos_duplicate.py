@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from squall.checkers.anomalies.anomaly import Anomaly, Check, Family, Need, Seen
+from squall.checkers.anomalies.anomaly import Anomaly, AnomalyFamily, Check, HistoryNeed, HistoryViews
 from squall.checkers.anomalies.outputs import outputs_of
 from squall.checkers.findings import Witness
 from squall.checkers.history.tables import LATE_END
@@ -14,19 +14,19 @@ EOS = "KIP-98, KIP-447: outputs and the positions of their inputs are committed 
 ANOMALIES = (
     Anomaly(
         "eos-duplicate",
-        Family.GROUPS,
+        AnomalyFamily.GROUPS,
         "consume-transform-produce: read_committed readers got two outputs that members of one group made from the "
         "same input",
         source=EOS,
         other="the value of the first of these outputs",
-        needs=(Need.OUTPUTS, Need.COMMITTED_READS),
+        needs=(HistoryNeed.OUTPUTS, HistoryNeed.COMMITTED_READS),
         meaning="outputs are duplicates: their inputs have an output already",
         meaning_of_one="output is a duplicate: its input has an output already",
     ),
 )
 
 
-def find(seen: Seen) -> Iterator[Witness]:
+def find(seen: HistoryViews) -> Iterator[Witness]:
     """An input that stands at two places is two inputs."""
     if not seen.history.outputs:
         return

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from squall.checkers.anomalies.anomaly import Anomaly, Check, Family, Need, Seen
+from squall.checkers.anomalies.anomaly import Anomaly, AnomalyFamily, Check, HistoryNeed, HistoryViews
 from squall.checkers.anomalies.eos_duplicate import EOS
-from squall.checkers.anomalies.group_positions import Place, Positions, positions_of
+from squall.checkers.anomalies.group_positions import GroupPositions, Place, positions_of
 from squall.checkers.anomalies.outputs import outputs_of
 from squall.checkers.findings import Witness
 from squall.checkers.history.group_tables import GroupCommit
@@ -15,20 +15,20 @@ from squall.checkers.history.tables import LATE_END, POLL, History
 ANOMALIES = (
     Anomaly(
         "eos-loss",
-        Family.GROUPS,
+        AnomalyFamily.GROUPS,
         "consume-transform-produce: the commit of a position after an input was acknowledged, or a coordinator "
         "reported such a position; but no read_committed reader ever got an output of the input, although a reader "
         "read all partitions of the outputs to their ends after that",
         source=EOS,
         other="the position that was committed",
-        needs=(Need.OUTPUTS, Need.COMMITS, Need.COMMITTED_FINAL_READS, Need.MEMBERS),
+        needs=(HistoryNeed.OUTPUTS, HistoryNeed.COMMITS, HistoryNeed.COMMITTED_FINAL_READS, HistoryNeed.MEMBERS),
         meaning="inputs have no output, and their positions are committed",
         meaning_of_one="input has no output, and its position is committed",
     ),
 )
 
 
-def find(seen: Seen) -> Iterator[Witness]:
+def find(seen: HistoryViews) -> Iterator[Witness]:
     """By the furthest position of each partition that is known to be committed, and the inputs that final reads show
     below it.
     """
@@ -53,7 +53,7 @@ def find(seen: Seen) -> Iterator[Witness]:
                 yield Witness("eos-loss", evidence, place.part, off, val, -1, last.proc, last.off)
 
 
-def _known(positions: Positions, place: Place, until: int) -> Iterator[GroupCommit]:
+def _known(positions: GroupPositions, place: Place, until: int) -> Iterator[GroupCommit]:
     """Commits that by then were acknowledged, or may have made a position that a coordinator reported by then. So a
     commit counts, too, whose answer nobody lived to hear.
     """

@@ -4,7 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from squall.checkers.anomalies.anomaly import FINAL, JEPSEN, READS, Anomaly, Check, Family, Need, Seen
+from squall.checkers.anomalies.anomaly import (
+    FINAL,
+    JEPSEN,
+    READS,
+    Anomaly,
+    AnomalyFamily,
+    Check,
+    HistoryNeed,
+    HistoryViews,
+)
 from squall.checkers.anomalies.logs import logs_of, witness
 from squall.checkers.findings import Witness
 from squall.checkers.history.tables import FAIL
@@ -12,21 +21,21 @@ from squall.checkers.history.tables import FAIL
 ANOMALIES = (
     Anomaly(
         "failed-yet-read",
-        Family.DATA,
+        AnomalyFamily.DATA,
         "a value that was read although its send definitely failed: every attempt got an error that says that nothing "
         "was appended, or never left the client",
         source=f"{JEPSEN}; Kafka protocol, error codes: NOT_ENOUGH_REPLICAS (19) refuses before the append, "
         "NOT_ENOUGH_REPLICAS_AFTER_APPEND (20) and time-outs leave it open",
         jepsen="G1a",
         other="the lowest offset it was read at",
-        needs=(Need.FAILURES, Need.READS),
+        needs=(HistoryNeed.FAILURES, HistoryNeed.READS),
         meaning="records that were refused were read all the same",
         meaning_of_one="record that was refused was read all the same",
     ),
 )
 
 
-def find(seen: Seen) -> Iterator[Witness]:
+def find(seen: HistoryViews) -> Iterator[Witness]:
     """Yield values that were read although their send failed. What Kafka leaves open (time-outs, lost connections,
     error 20) is INFO in a history, and never found here.
     """

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from squall.checkers.anomalies.transactions import ended_late, transactions_of
-from squall.checkers.history.group_tables import ANY, DELETED, Fetched, GroupCommit, Hold
+from squall.checkers.history.group_tables import ANY, DELETED, GroupCommit, Hold, ReportedPosition
 from squall.checkers.history.tables import ABORT, COMMIT, FAIL, INFO, OK, History, Txn
 
 GROUPS = "Kafka documentation, consumer: a member resumes at the committed position of its group; KIP-848"
@@ -20,7 +20,7 @@ class Place:
     part: int
     commits: list[GroupCommit] = field(default_factory=list)
     """Wanted ones, and those that an administrator may have made."""
-    fetches: list[Fetched] = field(default_factory=list)
+    fetches: list[ReportedPosition] = field(default_factory=list)
     holds: list[Hold] = field(default_factory=list)
     carried: list[GroupCommit] = field(default_factory=list)
     """For the same partition of a topic of this name that was deleted. TxnOffsetCommit, and OffsetCommit before version
@@ -42,7 +42,7 @@ class Place:
 
 
 @dataclass(slots=True)
-class Positions:
+class GroupPositions:
     """Of all groups."""
 
     places: list[Place]
@@ -101,7 +101,7 @@ def _namesakes(history: History) -> Iterator[tuple[int, int]]:
                 yield gone.part, later.part
 
 
-def positions_of(history: History) -> Positions:
+def positions_of(history: History) -> GroupPositions:
     """All places in which something was held, committed or reported. Of deleted topics nothing is kept."""
     places: dict[tuple[int, int], Place] = {}
     parts = {partition.part for partition in history.partitions if not partition.deleted}
@@ -128,4 +128,4 @@ def positions_of(history: History) -> Positions:
             if each.group == commit.group:
                 each.commits.append(commit)
     kept = [each for key, each in sorted(places.items()) if each.part in parts]
-    return Positions(kept, transactions_of(history).by_op, ended_late(history))
+    return GroupPositions(kept, transactions_of(history).by_op, ended_late(history))

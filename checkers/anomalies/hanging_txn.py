@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from squall.checkers.anomalies.anomaly import Anomaly, Check, Family, Need, Seen
+from squall.checkers.anomalies.anomaly import Anomaly, AnomalyFamily, Check, HistoryNeed, HistoryViews
 from squall.checkers.anomalies.answers import answers
 from squall.checkers.findings import Witness
-from squall.checkers.history.tables import SEND, History, Told
+from squall.checkers.history.tables import SEND, History, ReportedBounds
 from squall.checkers.history.values import AFTER_HEALING
 
 LOOKED_FOR_EVERY_MS = 10_000
@@ -19,25 +19,25 @@ NAME = "hanging-txn"
 ANOMALIES = (
     Anomaly(
         NAME,
-        Family.TRANSACTIONS,
+        AnomalyFamily.TRANSACTIONS,
         "in the final reads the last stable offset of a partition is below the high watermark, and since healing it "
         "has not moved for longer than a transaction may last: the longest time-out of the transactions that wrote "
         "there, and ten seconds more, within which a coordinator notices the time-out",
         source="KIP-890: Transactions Server-Side Defense (hanging transactions); KAFKA-14402",
         other="the high watermark",
-        needs=(Need.TRANSACTIONS, Need.FINAL_READS),
+        needs=(HistoryNeed.TRANSACTIONS, HistoryNeed.FINAL_READS),
         meaning="partitions cannot be read to their end at read_committed",
         meaning_of_one="partition cannot be read to its end at read_committed",
     ),
 )
 
 
-def find(seen: Seen) -> Iterator[Witness]:
+def find(seen: HistoryViews) -> Iterator[Witness]:
     """By what brokers reported to anybody since the harness wrote to the healed cluster; without such writes, to final
     reads.
     """
     timeouts, healed = _timeouts_ns(seen.history), _healed_ns(seen.history)
-    of_part: dict[int, list[Told]] = {}
+    of_part: dict[int, list[ReportedBounds]] = {}
     for told in seen.view(answers):
         since_healed = told.final or (healed is not None and told.t0 >= healed)
         if told.part in timeouts and since_healed and told.lso >= 0 and told.hw >= 0:

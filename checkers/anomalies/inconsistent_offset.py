@@ -4,33 +4,33 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from squall.checkers.anomalies.anomaly import JEPSEN, Anomaly, Check, Family, Need, Seen
-from squall.checkers.anomalies.logs import EVIDENCE, Log, logs_of
+from squall.checkers.anomalies.anomaly import JEPSEN, Anomaly, AnomalyFamily, Check, HistoryNeed, HistoryViews
+from squall.checkers.anomalies.logs import EVIDENCE, ObservedLog, logs_of
 from squall.checkers.findings import Witness
 from squall.checkers.history.values import producer_of
 
 ANOMALIES = (
     Anomaly(
         "inconsistent-offset",
-        Family.DATA,
+        AnomalyFamily.DATA,
         "one offset of a partition with two values, in reads or between an acknowledgement and reads",
         source=f"{JEPSEN}; KIP-101: Alter Replication Protocol to use Leader Epoch (logs must not diverge)",
         jepsen="inconsistent-offsets",
         other="the value that displaced this one",
-        needs=(Need.PLACES,),
+        needs=(HistoryNeed.PLACES,),
         meaning="offsets held two different records",
         meaning_of_one="offset held two different records",
     ),
 )
 
 
-def find(seen: Seen) -> Iterator[Witness]:
+def find(seen: HistoryViews) -> Iterator[Witness]:
     """In each partition."""
     for log in seen.view(logs_of):
         yield from _of(log)
 
 
-def _of(log: Log) -> Iterator[Witness]:
+def _of(log: ObservedLog) -> Iterator[Witness]:
     """One offset with two values: the one with the least evidence is the one that was displaced."""
     for off, there in log.at.items():
         if len(there) > 1:

@@ -6,9 +6,9 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from squall.checkers.anomalies.anomaly import ACKS, FINAL, READS
-from squall.checkers.anomalies.transactions import Transactions, transactions_of
+from squall.checkers.anomalies.transactions import TransactionIndex, transactions_of
 from squall.checkers.findings import Witness
-from squall.checkers.history.tables import FAIL, INFO, OK, POLL, SEND, History, Partition, Row, Txn
+from squall.checkers.history.tables import FAIL, INFO, OK, POLL, SEND, History, ObservedPartition, RecordRow, Txn
 from squall.checkers.history.values import producer_of
 
 EVIDENCE = (ACKS, READS, FINAL)
@@ -45,7 +45,7 @@ class Value:
         """The broker promised to keep it: it was acknowledged, and so was the commit of its transaction, if any."""
         return self.sent and self.st == OK and (self.txn is None or self.txn.committed)
 
-    def vanished(self, partition: Partition) -> bool:
+    def vanished(self, partition: ObservedPartition) -> bool:
         """A final read found it, and the complete one of a later round, at the same isolation level, did not."""
         last = partition.last_round, partition.last_committed_round
         return not partition.compacted and any(
@@ -63,10 +63,10 @@ class Value:
 
 
 @dataclass(slots=True)
-class Log:
+class ObservedLog:
     """One partition as seen by everybody together."""
 
-    partition: Partition
+    partition: ObservedPartition
     values: dict[int, Value] = field(default_factory=dict)
     at: dict[int, dict[int, tuple[int, int]]] = field(default_factory=dict)
     """Offset -> value -> the best evidence (0, 1, 2) that it is there, and the operation that says so: the send that
@@ -78,9 +78,9 @@ class Log:
     """The highest offset that any reader saw."""
 
 
-def logs_of(history: History) -> list[Log]:
+def logs_of(history: History) -> list[ObservedLog]:
     """Return what all operations together say of each partition, by partition."""
-    logs = {partition.part: Log(partition) for partition in history.partitions}
+    logs = {partition.part: ObservedLog(partition) for partition in history.partitions}
     transactions = transactions_of(history)
     for record in history.records.rows():
         if record.kind == SEND:
@@ -90,7 +90,7 @@ def logs_of(history: History) -> list[Log]:
     return list(logs.values())
 
 
-def _add_send(log: Log, record: Row, transactions: Transactions) -> None:
+def _add_send(log: ObservedLog, record: RecordRow, transactions: TransactionIndex) -> None:
     value = log.values.setdefault(record.val, Value(record.part, record.val))
     value.sent, value.st, value.op, value.key = True, record.st, record.op, record.key
     value.t0, value.t1, value.txn = record.t0, record.t1, transactions.of_value.get(record.val)
@@ -100,7 +100,7 @@ def _add_send(log: Log, record: Row, transactions: Transactions) -> None:
         there[record.val] = (there.get(record.val, (0, 0))[0], record.op)
 
 
-def _add_read(log: Log, record: Row) -> None:
+def _add_read(log: ObservedLog, record: RecordRow) -> None:
     log.seen = max(log.seen, record.off)
     if record.val < 0:
         log.corrupt[record.off] = min(record.op, log.corrupt.get(record.off, record.op))
@@ -126,6 +126,6 @@ def witness(name: str, value: Value, off: int, other: int, evidence: str = "") -
     return Witness(name, evidence, value.part, off, value.val, value.op, producer_of(value.val), other)
 
 
-def sent(log: Log) -> Iterable[Value]:
+def sent(log: ObservedLog) -> Iterable[Value]:
     """The values whose sends may have been done."""
     return (value for value in log.values.values() if value.sent and value.st != FAIL)

@@ -4,45 +4,45 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from squall.checkers.anomalies.anomaly import JEPSEN, Anomaly, Check, Family, Need, Seen
-from squall.checkers.anomalies.logs import Log, logs_of, witness
+from squall.checkers.anomalies.anomaly import JEPSEN, Anomaly, AnomalyFamily, Check, HistoryNeed, HistoryViews
+from squall.checkers.anomalies.logs import ObservedLog, logs_of, witness
 from squall.checkers.findings import Witness
-from squall.checkers.history.tables import INFO, OK, Partition
+from squall.checkers.history.tables import INFO, OK, ObservedPartition
 
 ANOMALIES = (
     Anomaly(
         "lost-write",
-        Family.DATA,
+        AnomalyFamily.DATA,
         "the record was acknowledged (or a reader saw it committed), but the last round of final reads did not return "
         "it, although readers got past its offset",
         source=f"{JEPSEN}; Kafka documentation, design, Replication",
         jepsen="lost-write",
         other="the highest offset that any reader saw",
-        needs=(Need.SENDS, Need.FINAL_READS),
+        needs=(HistoryNeed.SENDS, HistoryNeed.FINAL_READS),
         meaning="acknowledged records were lost",
         meaning_of_one="acknowledged record was lost",
     ),
     Anomaly(
         "unseen",
-        Family.DATA,
+        AnomalyFamily.DATA,
         "the record was acknowledged, but no final read returned it, and no reader got as far as its offset",
         source=f"{JEPSEN}; Kafka documentation, design, Replication",
         jepsen="unseen",
         other="the highest offset that any reader saw",
-        needs=(Need.SENDS, Need.FINAL_READS),
+        needs=(HistoryNeed.SENDS, HistoryNeed.FINAL_READS),
         meaning="acknowledged records were lost",
         meaning_of_one="acknowledged record was lost",
     ),
 )
 
 
-def find(seen: Seen) -> Iterator[Witness]:
+def find(seen: HistoryViews) -> Iterator[Witness]:
     """In each partition."""
     for log in seen.view(logs_of):
         yield from _of(log)
 
 
-def _of(log: Log) -> Iterator[Witness]:
+def _of(log: ObservedLog) -> Iterator[Witness]:
     """lost-write and unseen.
 
     A send without an acknowledgement counts once a reader got it: readers get only what is replicated. So does one
@@ -64,7 +64,7 @@ def _of(log: Log) -> Iterator[Witness]:
         yield witness("lost-write" if off <= log.seen else "unseen", value, off, log.seen)
 
 
-def _judged(partition: Partition, off: int, since: int) -> bool:
+def _judged(partition: ObservedPartition, off: int, since: int) -> bool:
     """Return whether a final read would have shown a record at `off`, known to be committed at `since`.
 
     Either a final reader went past that offset, or it read to the end, and the record was in before it began.
@@ -75,7 +75,7 @@ def _judged(partition: Partition, off: int, since: int) -> bool:
     return passed or since <= partition.cover_t0
 
 
-def _last_of_key(log: Log) -> dict[int, int]:
+def _last_of_key(log: ObservedLog) -> dict[int, int]:
     """Key -> the highest offset at which a final read found a record of it. Compacted partitions only."""
     last: dict[int, int] = {}
     for value in log.values.values():

@@ -6,10 +6,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from squall.checkers.anomalies.anomaly import Anomaly, Check, Family, Need, Seen
-from squall.checkers.anomalies.group_positions import GROUPS, Place, Positions, positions_of
+from squall.checkers.anomalies.anomaly import Anomaly, AnomalyFamily, Check, HistoryNeed, HistoryViews
+from squall.checkers.anomalies.group_positions import GROUPS, GroupPositions, Place, positions_of
 from squall.checkers.findings import Witness
-from squall.checkers.history.group_tables import ANY, DELETED, Fetched, GroupCommit
+from squall.checkers.history.group_tables import ANY, DELETED, GroupCommit, ReportedPosition
 from squall.checkers.history.tables import FAIL, LATE_END, OK
 
 LEAST_RETENTION_NS = 60_000_000_000
@@ -21,14 +21,14 @@ METADATA = "metadata"
 ANOMALIES = (
     Anomaly(
         "lost-position",
-        Family.GROUPS,
+        AnomalyFamily.GROUPS,
         "a coordinator reports a committed position as lower than before, or as never committed, with no commit or "
         "reset in between; or it reports a position again after the deletion of the group was acknowledged; or it "
         "reports a position that nobody had asked to commit or reset; or it reports other metadata with a position "
         "than each commit of it had",
         source=GROUPS,
         other="the position that was committed before",
-        needs=(Need.POSITIONS,),
+        needs=(HistoryNeed.POSITIONS,),
         meaning="times a coordinator reported a position that was too low, of a deleted group, uncommitted, or without "
         "its metadata",
         meaning_of_one="time a coordinator reported a position that was too low, of a deleted group, uncommitted, or "
@@ -37,7 +37,7 @@ ANOMALIES = (
 )
 
 
-def find(seen: Seen) -> Iterator[Witness]:
+def find(seen: HistoryViews) -> Iterator[Witness]:
     """Each report against all that was known before it was asked for."""
     positions = seen.view(positions_of)
     for place in positions.places:
@@ -56,7 +56,7 @@ def find(seen: Seen) -> Iterator[Witness]:
                 yield Witness("lost-position", METADATA, place.part, fetch.off, -1, fetch.op, fetch.proc, -1)
 
 
-def _lost(fetch: Fetched, place: Place, positions: Positions) -> Iterator[tuple[bool, int, int]]:
+def _lost(fetch: ReportedPosition, place: Place, positions: GroupPositions) -> Iterator[tuple[bool, int, int]]:
     """(no late EndTxn may have undone it, position, process) of all that were known, are higher, and still hold."""
     known = [
         (commit.t0, positions.known_at(commit), commit.off, positions.late_abort(commit), commit.proc)
@@ -79,14 +79,14 @@ def _lost(fetch: Fetched, place: Place, positions: Positions) -> Iterator[tuple[
             yield not late, off, proc
 
 
-def _explaining(place: Place, positions: Positions) -> list[GroupCommit]:
+def _explaining(place: Place, positions: GroupPositions) -> list[GroupCommit]:
     """Commits that may have made a position: also those for an earlier topic of the name of which it is not known
     when they were over.
     """
     return [*place.commits, *(commit for commit in place.carried if positions.done_by(commit) < 0)]
 
 
-def _deleted_by(fetch: Fetched, place: Place, positions: Positions) -> int:
+def _deleted_by(fetch: ReportedPosition, place: Place, positions: GroupPositions) -> int:
     """The process that had deleted the group before the position was asked for which nobody has committed since; -1:
     none had.
     """
@@ -106,7 +106,7 @@ def _deleted_by(fetch: Fetched, place: Place, positions: Positions) -> int:
     return -1 if any(explained) else proc
 
 
-def _invented(fetch: Fetched, place: Place, positions: Positions) -> bool:
+def _invented(fetch: ReportedPosition, place: Place, positions: GroupPositions) -> bool:
     """Nobody had asked for this position, nor for another one in a reset. What a transaction wanted that did not commit
     is `uncommitted-offset`.
     """
@@ -120,7 +120,7 @@ def _invented(fetch: Fetched, place: Place, positions: Positions) -> bool:
     return not any(asked_for)
 
 
-def _other_metadata(fetch: Fetched, place: Place, positions: Positions) -> bool:
+def _other_metadata(fetch: ReportedPosition, place: Place, positions: GroupPositions) -> bool:
     """It is known with which metadata each commit was sent that may have made this position, and none had that of the
     report.
     """

@@ -4,20 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from squall.checkers.anomalies.anomaly import Anomaly, Check, Family, Need, Seen
+from squall.checkers.anomalies.anomaly import Anomaly, AnomalyFamily, Check, HistoryNeed, HistoryViews
 from squall.checkers.anomalies.answers import answers
 from squall.checkers.findings import Witness
 
 ANOMALIES = (
     Anomaly(
         "lso-violation",
-        Family.READERS,
+        AnomalyFamily.READERS,
         "in one answer: a last stable offset above the high watermark, a read_committed read at or above it, or any "
         "read at or above the high watermark",
         source="KIP-98: Exactly Once Delivery (read_committed ends at the last stable offset); Kafka documentation, "
         "design, Replication (consumers get committed records only)",
         other="the high watermark, or the offset that was read",
-        needs=(Need.MARKS,),
+        needs=(HistoryNeed.MARKS,),
         meaning="answers had last stable offsets or records beyond what may be read",
         meaning_of_one="answer had a last stable offset or a record beyond what may be read",
     ),
@@ -28,7 +28,7 @@ UNCOMMITTED = "read at or above the high watermark"
 """Evidence."""
 
 
-def find(seen: Seen) -> Iterator[Witness]:
+def find(seen: HistoryViews) -> Iterator[Witness]:
     """Yield answers that contradict themselves."""
     for each in seen.view(answers):
         if each.last_off >= each.hw >= 0:

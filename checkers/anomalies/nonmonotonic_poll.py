@@ -4,37 +4,37 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from squall.checkers.anomalies.anomaly import IN_ORDER, Anomaly, Check, Family, Need, Seen
+from squall.checkers.anomalies.anomaly import IN_ORDER, Anomaly, AnomalyFamily, Check, HistoryNeed, HistoryViews
 from squall.checkers.anomalies.reads import consecutive_reads, witness
 from squall.checkers.findings import Witness
 
 ANOMALIES = (
     Anomaly(
         "nonmonotonic-poll",
-        Family.READERS,
+        AnomalyFamily.READERS,
         "a poll goes back, compared with the reader's previous poll",
         source=IN_ORDER,
         jepsen="nonmonotonic-poll",
         other="the offset read before",
-        needs=(Need.READS,),
+        needs=(HistoryNeed.READS,),
         meaning="polls went back to records that had been read",
         meaning_of_one="poll went back to records that had been read",
     ),
     Anomaly(
         "int-nonmonotonic-poll",
-        Family.READERS,
+        AnomalyFamily.READERS,
         "one poll goes back",
         source=IN_ORDER,
         jepsen="int-nonmonotonic-poll",
         other="the offset read before",
-        needs=(Need.READS,),
+        needs=(HistoryNeed.READS,),
         meaning="polls returned an offset below the one before it",
         meaning_of_one="poll returned an offset below the one before it",
     ),
 )
 
 
-def find(seen: Seen) -> Iterator[Witness]:
+def find(seen: HistoryViews) -> Iterator[Witness]:
     """Each record against the one before it."""
     for before, after in seen.view(consecutive_reads):
         if after.off <= before.off:

@@ -7,16 +7,16 @@ from pathlib import Path
 from typing import Any
 
 from squall.checkers import run_facts
-from squall.checkers.anomalies.anomaly import Anomaly, Check, Family
+from squall.checkers.anomalies.anomaly import Anomaly, AnomalyFamily, Check
 from squall.checkers.findings import Finding, Witness, findings_of
-from squall.checkers.history.tables import Partition
+from squall.checkers.history.tables import ObservedPartition
 
 NAME = "not-converged"
 NOT_LOOKED = "run.json does not say whether the cluster converged"
 ANOMALIES = (
     Anomaly(
         NAME,
-        Family.LIVENESS,
+        AnomalyFamily.LIVENESS,
         "a partition of the workload without a leader, or with an ISR that lacks a replica, longer after healing than "
         "the plan allows; a broker that holds none of its replicas may be fenced all the same",
         source="the plan's limit; Kafka documentation, design, Replication (a follower that caught up joins the ISR)",
@@ -27,13 +27,13 @@ ANOMALIES = (
 CHECK = Check(__name__, ANOMALIES)
 
 
-def read(run_dir: Path, partitions: Iterable[Partition]) -> tuple[bool, list[Finding]]:
+def read(run_dir: Path, partitions: Iterable[ObservedPartition]) -> tuple[bool, list[Finding]]:
     """(whether it was looked at, what was found): a witness for each partition that lacked a leader or a full ISR."""
     found = lacking(run_facts.read(run_dir).info.get("converged"), partitions)
     return found is not None, found or []
 
 
-def lacking(seen: Mapping[str, Any] | None, partitions: Iterable[Partition]) -> list[Finding] | None:
+def lacking(seen: Mapping[str, Any] | None, partitions: Iterable[ObservedPartition]) -> list[Finding] | None:
     """Return findings from run.json's `converged` (of `RunFacts`); None if convergence was not checked."""
     if seen is None:
         return None

@@ -5,21 +5,21 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterator
 
-from squall.checkers.anomalies.anomaly import Anomaly, Check, Family, Need, Seen
+from squall.checkers.anomalies.anomaly import Anomaly, AnomalyFamily, Check, HistoryNeed, HistoryViews
 from squall.checkers.anomalies.answers import answers
 from squall.checkers.findings import Witness
-from squall.checkers.history.tables import LISTED, LISTED_START, Told
+from squall.checkers.history.tables import LISTED, LISTED_START, ReportedBounds
 
 ANOMALIES = (
     Anomaly(
         "offset-regression",
-        Family.READERS,
+        AnomalyFamily.READERS,
         "for one client in one leader epoch, the high watermark or the last stable offset goes back; or the latest "
         "offset, of either isolation level, goes back, in any epoch; or a leader lists an earliest offset below a log "
         "start that it had told any client in that epoch, or below an offset up to which it had deleted records",
         source="KIP-207: Offsets returned by ListOffsetsResponse should be monotonically increasing",
         other="the offset reported before",
-        needs=(Need.MARKS,),
+        needs=(HistoryNeed.MARKS,),
         meaning="reported high watermarks, last stable offsets or log starts went back",
         meaning_of_one="reported high watermark, last stable offset or log start went back",
     ),
@@ -29,7 +29,7 @@ HIGH_WATERMARK, LAST_STABLE_OFFSET, LOG_START = "high watermark", "last stable o
 """Evidence: which of them went back."""
 
 
-def find(seen: Seen) -> Iterator[Witness]:
+def find(seen: HistoryViews) -> Iterator[Witness]:
     """Each answer against those that came before it was asked for, of one client, partition and leader epoch.
 
     A new leader may know a lower high watermark than the old one, so an answer whose epoch is unknown proves nothing.
@@ -63,14 +63,14 @@ def find(seen: Seen) -> Iterator[Witness]:
             by_epoch[epoch] = max(by_epoch.get(epoch, -1), off)
 
 
-def _log_starts(told: list[Told]) -> Iterator[Witness]:
+def _log_starts(told: list[ReportedBounds]) -> Iterator[Witness]:
     """Each earliest offset that was listed, against what was answered to anybody before it was asked for.
 
     While a broker leads, its log start only grows. A later leader may have an older one: a log start is written to disk
     once a minute, and DeleteRecords waits only for the replicas that are alive (KIP-107). So answers of one leader
     epoch are compared. A poll's answer may be older than the poll, so it is only compared with later answers.
     """
-    known: dict[tuple[int, int], list[Told]] = defaultdict(list)
+    known: dict[tuple[int, int], list[ReportedBounds]] = defaultdict(list)
     for each in told:
         if each.epoch >= 0 and each.log_start >= 0:
             known[each.part, each.epoch].append(each)

@@ -4,30 +4,30 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from squall.checkers.anomalies.anomaly import Anomaly, Check, Family, Need, Seen
-from squall.checkers.anomalies.logs import Log, logs_of
+from squall.checkers.anomalies.anomaly import Anomaly, AnomalyFamily, Check, HistoryNeed, HistoryViews
+from squall.checkers.anomalies.logs import ObservedLog, logs_of
 from squall.checkers.findings import Witness
 
 ANOMALIES = (
     Anomaly(
         "phantom",
-        Family.DATA,
+        AnomalyFamily.DATA,
         "a value that nobody sent, or in a partition that it was not sent to",
         source="Kafka documentation, design, Replication: a log holds what producers wrote to it",
-        needs=(Need.READS,),
+        needs=(HistoryNeed.READS,),
         meaning="records were read that nobody sent there",
         meaning_of_one="record was read that nobody sent there",
     ),
 )
 
 
-def find(seen: Seen) -> Iterator[Witness]:
+def find(seen: HistoryViews) -> Iterator[Witness]:
     """In each partition."""
     for log in seen.view(logs_of):
         yield from _of(log)
 
 
-def _of(log: Log) -> Iterator[Witness]:
+def _of(log: ObservedLog) -> Iterator[Witness]:
     """Read, but never sent to this partition."""
     for value in log.values.values():
         if not value.sent:

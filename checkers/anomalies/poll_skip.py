@@ -5,38 +5,38 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections.abc import Iterator
 
-from squall.checkers.anomalies.anomaly import IN_ORDER, Anomaly, Check, Family, Need, Seen
+from squall.checkers.anomalies.anomaly import IN_ORDER, Anomaly, AnomalyFamily, Check, HistoryNeed, HistoryViews
 from squall.checkers.anomalies.reads import consecutive_reads, passages, version_orders, witness
 from squall.checkers.findings import Witness
 
 ANOMALIES = (
     Anomaly(
         "poll-skip",
-        Family.READERS,
+        AnomalyFamily.READERS,
         "compared with the reader's previous poll, a poll skips records, or it moves the reader past records that it "
         "does not return",
         source=IN_ORDER,
         jepsen="poll-skip",
         other="the offset read before; where the reader was moved over records, the position before",
-        needs=(Need.READS,),
+        needs=(HistoryNeed.READS,),
         meaning="polls skipped over records",
         meaning_of_one="poll skipped over records",
     ),
     Anomaly(
         "int-poll-skip",
-        Family.READERS,
+        AnomalyFamily.READERS,
         "one poll skips over records",
         source=IN_ORDER,
         jepsen="int-poll-skip",
         other="the offset read before",
-        needs=(Need.READS,),
+        needs=(HistoryNeed.READS,),
         meaning="polls left out records between those that they returned",
         meaning_of_one="poll left out records between those that it returned",
     ),
 )
 
 
-def find(seen: Seen) -> Iterator[Witness]:
+def find(seen: HistoryViews) -> Iterator[Witness]:
     """A compacted partition is full of holes by design, and which ones depends on when one reads: there, nothing counts
     as skipped.
     """

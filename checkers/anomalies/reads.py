@@ -6,13 +6,13 @@ from __future__ import annotations
 
 from squall.checkers.anomalies.transactions import ended_late, transactions_of
 from squall.checkers.findings import Witness
-from squall.checkers.history.tables import ABORT, EMPTY_POLL, POLL, SEND, History, Row
+from squall.checkers.history.tables import ABORT, EMPTY_POLL, POLL, SEND, History, RecordRow
 
 
-def consecutive_reads(history: History) -> list[tuple[Row, Row]]:
+def consecutive_reads(history: History) -> list[tuple[RecordRow, RecordRow]]:
     """(before, after) for each two records that one reader got of one partition, nothing between having moved it."""
-    last: dict[tuple[int, int, int], Row] = {}
-    pairs: list[tuple[Row, Row]] = []
+    last: dict[tuple[int, int, int], RecordRow] = {}
+    pairs: list[tuple[RecordRow, RecordRow]] = []
     reads = (record for record in history.records.rows() if record.kind == POLL)
     for record in sorted(reads, key=lambda record: (record.op, record.idx)):
         reader = (record.proc, record.part, record.seg)
@@ -22,7 +22,7 @@ def consecutive_reads(history: History) -> list[tuple[Row, Row]]:
     return pairs
 
 
-def passages(history: History) -> list[Row]:
+def passages(history: History) -> list[RecordRow]:
     """Every stretch over which a poll moved its reader without a record: from `before` to `off`."""
     return [record for record in history.records.rows() if record.kind == EMPTY_POLL and record.before >= 0]
 
@@ -54,7 +54,7 @@ def version_orders(history: History) -> tuple[Order, Order]:
     return uncommitted, committed_only
 
 
-def witness(name: str, before: Row, after: Row) -> Witness:
+def witness(name: str, before: RecordRow, after: RecordRow) -> Witness:
     """That `after` does not follow `before`; "int-" goes before the name where one poll returned both."""
     inside = "int-" if before.op == after.op else ""
     return Witness(f"{inside}{name}", "", after.part, after.off, after.val, after.op, after.proc, before.off)

@@ -40,10 +40,10 @@ from squall.checkers.anomalies import (
     wrong_offset,
     zombie_write,
 )
-from squall.checkers.anomalies.anomaly import OWN, PROGRAM, Anomaly, Check, Need, Seen
+from squall.checkers.anomalies.anomaly import OWN, PROGRAM, Anomaly, Check, HistoryNeed, HistoryViews
 from squall.checkers.findings import Witness
 from squall.checkers.history.group_activity import Activity
-from squall.checkers.history.tables import History, Partition, Process
+from squall.checkers.history.tables import ClientProcess, History, ObservedPartition
 from squall.checkers.history.values import AFTER_HEALING
 
 CHECKS: tuple[Check, ...] = (
@@ -104,15 +104,15 @@ comes of these could hardly show."""
 PAGE_OF_MEMBERS = "docs/workloads/command.md, Members of a group"
 NEVER_RESUMED = "no member ever took over a partition at a committed position"
 SILENT_MEMBERS = {
-    Need.MEMBERS: f"the program reported no `processed`, and no `assigned` with an `offset`: {PAGE_OF_MEMBERS}",
-    Need.PROOFS: f"the program reported no commit in a `generation`: {PAGE_OF_MEMBERS}",
+    HistoryNeed.MEMBERS: f"the program reported no `processed`, and no `assigned` with an `offset`: {PAGE_OF_MEMBERS}",
+    HistoryNeed.PROOFS: f"the program reported no commit in a `generation`: {PAGE_OF_MEMBERS}",
 }
 """What members of a program under test have not reported, by what the history lacks then."""
 LOOKED_FOR = "looked for: "
 """How the note of a verdict begins that lists the names of the anomalies which the run could have shown."""
 
 
-class Counted(NamedTuple):
+class EvidenceCounts(NamedTuple):
     """Counts evidence in a history that the outcomes of operations do not show."""
 
     read_inside: int = 0
@@ -137,7 +137,7 @@ class Counted(NamedTuple):
     """How often a reader looked up a time of which it had got a record; -1: not counted."""
 
     @classmethod
-    def of(cls, history: History) -> Counted:
+    def of(cls, history: History) -> EvidenceCounts:
         """Of a history whose tables are all in memory."""
         return cls(
             history.read_inside,
@@ -159,10 +159,10 @@ def looked_for(not_run: Collection[str]) -> str:
 
 def not_run(
     outcomes: Mapping[str, Mapping[str, int]],
-    processes: Sequence[Process],
-    partitions: Iterable[Partition],
+    processes: Sequence[ClientProcess],
+    partitions: Iterable[ObservedPartition],
     passed_over: Mapping[str, str],
-    counted: Counted,
+    counted: EvidenceCounts,
 ) -> dict[str, str]:
     """Return what was not looked for, and why: an anomaly could not have been found if the history lacks what it needs.
 
@@ -180,31 +180,31 @@ def not_run(
     acks = done("send") and asked and counted.placed != 0
     reads = done("poll", "final_read") and any(each.seen >= 0 for each in partitions)
     there = {
-        Need.SENDS: bool(outcomes.get("send")),
-        Need.ACKS: acks,
-        Need.FAILURES: bool(outcomes.get("send", {}).get("fail")),
-        Need.READS: reads,
-        Need.OWN_READERS: own,
-        Need.PLACES: acks or reads,
-        Need.FINAL_READS: done("final_read"),
-        Need.MARKS: done("final_read", "list_offsets") or (own and done("poll")),
-        Need.LOOKUPS: done("list_offsets") and counted.lookups != 0,
-        Need.TRANSACTIONS: bool(outcomes.get("txn")),
-        Need.COMMITTED_READS: reads and any(each.isolation == 1 for each in processes),
-        Need.READS_INSIDE: counted.read_inside > 0,
-        Need.MEMBERS: counted.holds > 0,
-        Need.RESUMED: counted.resumed != 0,
-        Need.RIVALS: counted.owners not in (0, 1),
-        Need.WRITES_AFTER_HEALING: len(load) < len(processes),
+        HistoryNeed.SENDS: bool(outcomes.get("send")),
+        HistoryNeed.ACKS: acks,
+        HistoryNeed.FAILURES: bool(outcomes.get("send", {}).get("fail")),
+        HistoryNeed.READS: reads,
+        HistoryNeed.OWN_READERS: own,
+        HistoryNeed.PLACES: acks or reads,
+        HistoryNeed.FINAL_READS: done("final_read"),
+        HistoryNeed.MARKS: done("final_read", "list_offsets") or (own and done("poll")),
+        HistoryNeed.LOOKUPS: done("list_offsets") and counted.lookups != 0,
+        HistoryNeed.TRANSACTIONS: bool(outcomes.get("txn")),
+        HistoryNeed.COMMITTED_READS: reads and any(each.isolation == 1 for each in processes),
+        HistoryNeed.READS_INSIDE: counted.read_inside > 0,
+        HistoryNeed.MEMBERS: counted.holds > 0,
+        HistoryNeed.RESUMED: counted.resumed != 0,
+        HistoryNeed.RIVALS: counted.owners not in (0, 1),
+        HistoryNeed.WRITES_AFTER_HEALING: len(load) < len(processes),
         # Of a member that does not say which generation it is in, a commit proves nothing.
-        Need.PROOFS: (done("commit") and counted.grants != 0) or own_members,
-        Need.COMMITS: done("commit"),
-        Need.POSITIONS: done("fetch_offsets"),
-        Need.OUTPUTS: done("send") and counted.outputs > 0,
-        Need.COMMITTED_FINAL_READS: done("final_read")
+        HistoryNeed.PROOFS: (done("commit") and counted.grants != 0) or own_members,
+        HistoryNeed.COMMITS: done("commit"),
+        HistoryNeed.POSITIONS: done("fetch_offsets"),
+        HistoryNeed.OUTPUTS: done("send") and counted.outputs > 0,
+        HistoryNeed.COMMITTED_FINAL_READS: done("final_read")
         and any(each.role == "final" and each.isolation == 1 for each in processes),
     }
-    said = {Need.RESUMED: NEVER_RESUMED, **(SILENT_MEMBERS if _of_program(processes) else {})}
+    said = {HistoryNeed.RESUMED: NEVER_RESUMED, **(SILENT_MEMBERS if _of_program(processes) else {})}
     found = {}
     for name in FOUND:
         lacking = [need for need in CATALOG[name].needs if not there[need]]
@@ -215,15 +215,15 @@ def not_run(
     return found
 
 
-def _of_program(processes: Iterable[Process]) -> bool:
+def _of_program(processes: Iterable[ClientProcess]) -> bool:
     return any(each.client == PROGRAM and "group" in each.settings for each in processes)
 
 
 def ran_on_little(
-    partitions: Sequence[Partition],
-    processes: Iterable[Process],
+    partitions: Sequence[ObservedPartition],
+    processes: Iterable[ClientProcess],
     not_run: Collection[str],
-    counted: Counted,
+    counted: EvidenceCounts,
     acked: Mapping[str, int],
 ) -> dict[str, str]:
     """Checks that ran, and that saw a part only of what a whole run shows them; and why.
@@ -233,15 +233,15 @@ def ran_on_little(
     there = [each for each in partitions if not each.deleted]
     unread = [each.name for each in there if each.cover_t0 < 0]
     uncommitted = [each.name for each in there if each.transactional and each.committed_t0 < 0]
+    never_committed = f"no final read of {', '.join(uncommitted)} at read_committed reached its end"
     by_need = {
-        Need.FINAL_READS: f"no final read of {', '.join(unread)} reached its end" if unread else "",
-        Need.COMMITTED_FINAL_READS: f"no final read of {', '.join(uncommitted)} at read_committed reached its end"
-        if uncommitted
-        else "",
-        Need.RIVALS: _few_changes(counted),
-        Need.RESUMED: _few_resumed(counted),
-        Need.MEMBERS: _unowned(there, counted, of_program=_of_program(processes)) or _little_got(there, counted, acked),
-        Need.OUTPUTS: _few_outputs(there, counted, acked),
+        HistoryNeed.FINAL_READS: f"no final read of {', '.join(unread)} reached its end" if unread else "",
+        HistoryNeed.COMMITTED_FINAL_READS: never_committed if uncommitted else "",
+        HistoryNeed.RIVALS: _few_changes(counted),
+        HistoryNeed.RESUMED: _few_resumed(counted),
+        HistoryNeed.MEMBERS: _unowned(there, counted, of_program=_of_program(processes))
+        or _little_got(there, counted, acked),
+        HistoryNeed.OUTPUTS: _few_outputs(there, counted, acked),
     }
     found = {}
     for name in FOUND:
@@ -251,7 +251,7 @@ def ran_on_little(
     return found
 
 
-def _unowned(partitions: Sequence[Partition], counted: Counted, *, of_program: bool) -> str:
+def _unowned(partitions: Sequence[ObservedPartition], counted: EvidenceCounts, *, of_program: bool) -> str:
     """A group that reads a topic reads all of it. Of a program it is known where a member begins once that is said."""
     read = {each.topic for each in partitions if each.part in counted.owned}
     left = [
@@ -262,7 +262,7 @@ def _unowned(partitions: Sequence[Partition], counted: Counted, *, of_program: b
     return f"no member of a group ever owned {', '.join(left)}" if left else ""
 
 
-def _little_got(partitions: Sequence[Partition], counted: Counted, acked: Mapping[str, int]) -> str:
+def _little_got(partitions: Sequence[ObservedPartition], counted: EvidenceCounts, acked: Mapping[str, int]) -> str:
     """A group that goes on gets all that is acknowledged where it reads."""
     for group, did in sorted(counted.groups.items()):
         there = sum(acked.get(each.name, 0) for each in partitions if each.part in did.owned)
@@ -272,17 +272,17 @@ def _little_got(partitions: Sequence[Partition], counted: Counted, acked: Mappin
     return ""
 
 
-def _few_changes(counted: Counted) -> str:
+def _few_changes(counted: EvidenceCounts) -> str:
     """One owner for each partition is where a run begins. Two of them come of changes."""
     return _seldom(counted, "took a partition over from each other", lambda did: did.changes)
 
 
-def _few_resumed(counted: Counted) -> str:
+def _few_resumed(counted: EvidenceCounts) -> str:
     """The first one reads from the start. Only a later one goes on where somebody has committed."""
     return _seldom(counted, "went on at a committed position", lambda did: did.resumed)
 
 
-def _seldom(counted: Counted, what: str, times: Callable[[Activity], int]) -> str:
+def _seldom(counted: EvidenceCounts, what: str, times: Callable[[Activity], int]) -> str:
     """The first group of which that is said less than FEW_CHANGES times for each of its partitions."""
     for group, did in sorted(counted.groups.items()):
         often, many = times(did), len(did.owned)
@@ -294,7 +294,7 @@ def _seldom(counted: Counted, what: str, times: Callable[[Activity], int]) -> st
     return ""
 
 
-def _few_outputs(partitions: Sequence[Partition], counted: Counted, acked: Mapping[str, int]) -> str:
+def _few_outputs(partitions: Sequence[ObservedPartition], counted: EvidenceCounts, acked: Mapping[str, int]) -> str:
     """Return why there are too few outputs, if there are: one for each input if all goes well. Empty if enough."""
     inputs = sum(acked.get(each.name, 0) for each in partitions if each.part in counted.owned)
     few = counted.outputs < FEW_OUTPUTS * inputs
@@ -313,5 +313,5 @@ SHOWN_BY_RUN: tuple[str, ...] = tuple(
 
 def find_all(history: History) -> list[Witness]:
     """Every witness in a history, sorted: what the reference finders say."""
-    seen = Seen(history)
+    seen = HistoryViews(history)
     return sorted(witness for check in IN_HISTORY if check.find for witness in check.find(seen))

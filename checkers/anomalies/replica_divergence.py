@@ -16,16 +16,16 @@ from typing import Any, NamedTuple
 
 from squall.broker.protocol.errors import MalformedFrame
 from squall.broker.protocol.records import BatchHeader, batches, check_crc, decode_batch
-from squall.checkers.anomalies.anomaly import Anomaly, Check, Family
+from squall.checkers.anomalies.anomaly import Anomaly, AnomalyFamily, Check
 from squall.checkers.findings import Finding, Witness, findings_of, from_json, to_json
-from squall.checkers.history.tables import Partition, whole
+from squall.checkers.history.tables import ObservedPartition, whole
 
 NAME = "replica-divergence"
 NOT_COMPARED = "the replicas' logs were not compared (in a simulation, invariants look at them)"
 ANOMALIES = (
     Anomaly(
         NAME,
-        Family.DATA,
+        AnomalyFamily.DATA,
         "the logs of two replicas differ below both high watermarks",
         source="KIP-101: Alter Replication Protocol to use Leader Epoch (logs must not diverge)",
         other="the node whose log differs",
@@ -77,7 +77,7 @@ class Comparison:
     """Why replicas were not compared as far as the final reads came: nothing is known of what they hold there."""
 
 
-def compare_run(run_dir: Path, partitions: Sequence[Partition], run: str = "") -> Comparison | None:
+def compare_run(run_dir: Path, partitions: Sequence[ObservedPartition], run: str = "") -> Comparison | None:
     """Compare what the nodes of a run left in `run_dir`/nodes/N/data, and keep the result there as replicas.json.
 
     None, and nothing is kept, where fewer than two nodes left data. `run`: as `write`.
@@ -109,17 +109,19 @@ def write(
 
 
 @dataclass(frozen=True, slots=True)
-class Wanted:
+class ExpectedComparison:
     """Of which run a comparison must be, and what it must have compared."""
 
     run: str
     """As the history calls it."""
-    partitions: Sequence[Partition]
+    partitions: Sequence[ObservedPartition]
     replicas: int
     """Of each partition. A single one is compared with nothing."""
 
 
-def read(run_dir: Path, wanted: Wanted, troubles: list[str], notes: list[str]) -> tuple[bool, list[Finding]]:
+def read(
+    run_dir: Path, wanted: ExpectedComparison, troubles: list[str], notes: list[str]
+) -> tuple[bool, list[Finding]]:
     """(whether the logs were compared as wanted, what was found). Adds to `troubles` and `notes` why not."""
     try:
         stored = json.loads((run_dir / FILE).read_text())
@@ -139,7 +141,7 @@ def read(run_dir: Path, wanted: Wanted, troubles: list[str], notes: list[str]) -
     return False, []
 
 
-def _of_another(stored: Mapping[str, Any], findings: Sequence[Finding], wanted: Wanted) -> str:
+def _of_another(stored: Mapping[str, Any], findings: Sequence[Finding], wanted: ExpectedComparison) -> str:
     """Why a comparison is of another run; empty where nothing says so. Early ones do not name their run."""
     run = stored.get("run", wanted.run)
     if run != wanted.run:
@@ -155,7 +157,7 @@ def _of_another(stored: Mapping[str, Any], findings: Sequence[Finding], wanted: 
     return ""
 
 
-def _uncompared(partition: Partition, compared: Mapping[str, Any]) -> Iterator[str]:
+def _uncompared(partition: ObservedPartition, compared: Mapping[str, Any]) -> Iterator[str]:
     """Why a partition was not compared as far as the final reads came. KeyError, TypeError for what is no entry."""
     wanted = partition.cover_to
     if partition.name not in compared:
@@ -169,7 +171,7 @@ def _uncompared(partition: Partition, compared: Mapping[str, Any]) -> Iterator[s
         yield f"{FILE}: {partition.name} was compared below {entry['to']} only, and its final reads came to {wanted}"
 
 
-def compare(log_dirs: Mapping[int, Path], partitions: Iterable[Partition]) -> Comparison:
+def compare(log_dirs: Mapping[int, Path], partitions: Iterable[ObservedPartition]) -> Comparison:
     """Compare the replicas of each partition in these log directories, by node id. Nodes without it do not count."""
     marks = {node: read_offsets(log_dir / HIGH_WATERMARKS) for node, log_dir in log_dirs.items()}
     starts = {node: read_offsets(log_dir / LOG_STARTS) for node, log_dir in log_dirs.items()}
@@ -203,7 +205,7 @@ def compare(log_dirs: Mapping[int, Path], partitions: Iterable[Partition]) -> Co
     return Comparison(findings_of(witnesses), compared, lacking)
 
 
-def _too_short(partition: Partition, replica: ReplicaFiles, *, told: bool) -> Iterator[str]:
+def _too_short(partition: ObservedPartition, replica: ReplicaFiles, *, told: bool) -> Iterator[str]:
     """Why a replica's files do not reach what the final reads came to. `told`: its checkpoint has a high watermark."""
     wanted = partition.cover_to
     if replica.log_start >= wanted:
@@ -266,7 +268,7 @@ def _agreed_to(best: ReplicaFiles, other: ReplicaFiles) -> int:
     return at
 
 
-def _differences(partition: Partition, one: ReplicaFiles, other: ReplicaFiles) -> Iterator[Witness]:
+def _differences(partition: ObservedPartition, one: ReplicaFiles, other: ReplicaFiles) -> Iterator[Witness]:
     low, high = _range(one, other)
     if partition.compacted:
         found = _differing_records(one.folder, other.folder, low, high)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from squall.checkers.anomalies.anomaly import Anomaly, Check, Family, Need, Seen
+from squall.checkers.anomalies.anomaly import Anomaly, AnomalyFamily, Check, HistoryNeed, HistoryViews
 from squall.checkers.findings import Witness
 from squall.checkers.history.group_tables import REVOKED, Hold
 from squall.checkers.history.tables import POLL
@@ -12,18 +12,18 @@ from squall.checkers.history.tables import POLL
 ANOMALIES = (
     Anomaly(
         "revoked-read",
-        Family.GROUPS,
+        AnomalyFamily.GROUPS,
         "a member released a partition in good order, and then got or processed a record of it before the partition "
         "was assigned to it again",
         source="KIP-429: once onPartitionsRevoked has returned, the partitions may have another owner",
-        needs=(Need.MEMBERS, Need.READS),
+        needs=(HistoryNeed.MEMBERS, HistoryNeed.READS),
         meaning="records were processed by members that had given their partitions up",
         meaning_of_one="record was processed by a member that had given its partition up",
     ),
 )
 
 
-def find(seen: Seen) -> Iterator[Witness]:
+def find(seen: HistoryViews) -> Iterator[Witness]:
     """Each record against what its reader held last. Both are the word of one process, so their order is certain.
 
     Of what a member lost in another way it may learn late, while it works on what it got before.

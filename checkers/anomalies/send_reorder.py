@@ -6,27 +6,27 @@ from collections.abc import Iterator, Sequence
 from math import inf
 from operator import attrgetter
 
-from squall.checkers.anomalies.anomaly import JEPSEN, Anomaly, Check, Family, Need, Seen
-from squall.checkers.anomalies.logs import EVIDENCE, Log, Value, logs_of, sent, witness
+from squall.checkers.anomalies.anomaly import JEPSEN, Anomaly, AnomalyFamily, Check, HistoryNeed, HistoryViews
+from squall.checkers.anomalies.logs import EVIDENCE, ObservedLog, Value, logs_of, sent, witness
 from squall.checkers.findings import Witness
 from squall.checkers.history.values import producer_of
 
 ANOMALIES = (
     Anomaly(
         "send-reorder",
-        Family.DATA,
+        AnomalyFamily.DATA,
         "a record is behind a record that its producer sent later to the same partition",
         source=f"{JEPSEN}; Kafka documentation, design: messages of a producer are appended in the order they are sent",
         jepsen="nonmonotonic-send",
         other="how many of its producer's records in this partition overtook earlier ones",
-        needs=(Need.SENDS,),
+        needs=(HistoryNeed.SENDS,),
         meaning="records were stored after {others} that were sent later",
         meaning_of_one="record was stored after {others} that were sent later",
     ),
 )
 
 
-def find(seen: Seen) -> Iterator[Witness]:
+def find(seen: HistoryViews) -> Iterator[Witness]:
     """Yield the records that were overtaken, in each partition."""
     for log in seen.view(logs_of):
         handed: dict[int, list[tuple[Value, int, int]]] = {}
@@ -37,7 +37,7 @@ def find(seen: Seen) -> Iterator[Witness]:
             yield from _overtaken(log, each)
 
 
-def _stands(log: Log, value: Value) -> tuple[int, int] | None:
+def _stands(log: ObservedLog, value: Value) -> tuple[int, int] | None:
     """The record's offset and the evidence for it.
 
     If the acknowledged offset is below `judged_from` and final reads find the record only elsewhere, it stood at the
@@ -48,7 +48,7 @@ def _stands(log: Log, value: Value) -> tuple[int, int] | None:
     return value.stands
 
 
-def _overtaken(log: Log, handed: Sequence[tuple[Value, int, int]]) -> Iterator[Witness]:
+def _overtaken(log: ObservedLog, handed: Sequence[tuple[Value, int, int]]) -> Iterator[Witness]:
     """Yield the witnesses among one producer's records, which are in the order in which it handed them over.
 
     The evidence is the best that the record and one that overtook it have in common.
@@ -68,7 +68,7 @@ def _overtaken(log: Log, handed: Sequence[tuple[Value, int, int]]) -> Iterator[W
         least[: level + 1] = [min(each, ahead_of) for each in least[: level + 1]]
 
 
-def _ahead_of(log: Log, value: Value, off: int) -> int:
+def _ahead_of(log: ObservedLog, value: Value, off: int) -> int:
     """The lowest offset at which an earlier record was overtaken by this one.
 
     If the log has lost its beginning, a record with a copy behind an earlier one did not overtake it: both were sent

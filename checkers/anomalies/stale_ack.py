@@ -5,31 +5,31 @@ from __future__ import annotations
 from collections.abc import Iterator
 from operator import attrgetter
 
-from squall.checkers.anomalies.anomaly import ACKS, FINAL, Anomaly, Check, Family, Need, Seen
-from squall.checkers.anomalies.logs import Log, logs_of, sent, witness
+from squall.checkers.anomalies.anomaly import ACKS, FINAL, Anomaly, AnomalyFamily, Check, HistoryNeed, HistoryViews
+from squall.checkers.anomalies.logs import ObservedLog, logs_of, sent, witness
 from squall.checkers.findings import Witness
 
 ANOMALIES = (
     Anomaly(
         "stale-ack",
-        Family.DATA,
+        AnomalyFamily.DATA,
         "an acknowledged offset is not above every offset acknowledged before that send was invoked",
         source="Kafka documentation, design, Replication: a log is appended to at its end",
         other="the highest offset acknowledged before",
-        needs=(Need.ACKS,),
+        needs=(HistoryNeed.ACKS,),
         meaning="acknowledged offsets are not above those acknowledged before",
         meaning_of_one="acknowledged offset is not above those acknowledged before",
     ),
 )
 
 
-def find(seen: Seen) -> Iterator[Witness]:
+def find(seen: HistoryViews) -> Iterator[Witness]:
     """In each partition."""
     for log in seen.view(logs_of):
         yield from _of(log)
 
 
-def _of(log: Log) -> Iterator[Witness]:
+def _of(log: ObservedLog) -> Iterator[Witness]:
     """Each acknowledged offset against the highest one acknowledged before that send was invoked.
 
     Where both records stand where they were acknowledged, the final reads prove it. Else one of the two was lost: this

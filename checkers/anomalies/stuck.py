@@ -16,9 +16,9 @@ from pathlib import Path
 from typing import Any
 
 from squall.checkers import run_facts
-from squall.checkers.anomalies.anomaly import FINAL, Anomaly, Check, Family, Need
+from squall.checkers.anomalies.anomaly import FINAL, Anomaly, AnomalyFamily, Check, HistoryNeed
 from squall.checkers.findings import Finding, Witness, findings_of
-from squall.checkers.history.tables import Partition, Process
+from squall.checkers.history.tables import ClientProcess, ObservedPartition
 from squall.checkers.metrics import (
     CALM_GAP,
     CALM_READER_GAP,
@@ -28,8 +28,8 @@ from squall.checkers.metrics import (
     PRODUCER_GAP,
     READER_GAP,
     TRANSACTION_GAP,
-    Limits,
     Measure,
+    StuckLimits,
 )
 
 PRODUCER, CONSUMER = "stuck-producer", "stuck-consumer"
@@ -47,23 +47,23 @@ LIVE = "live"
 ANOMALIES = (
     Anomaly(
         PRODUCER,
-        Family.LIVENESS,
+        AnomalyFamily.LIVENESS,
         "no acknowledgement for a partition, a producer or a transactional id for longer than the plan allows, after "
         "healing or while no fault is on",
         source="the plan's limit `stuck_s`",
         other="for how many ns",
-        needs=(Need.SENDS,),
+        needs=(HistoryNeed.SENDS,),
         meaning="partitions or producers had no acknowledgement for too long, and no fault was on",
         meaning_of_one="partition or producer had no acknowledgement for too long, and no fault was on",
         counts="partitions",
     ),
     Anomaly(
         CONSUMER,
-        Family.LIVENESS,
+        AnomalyFamily.LIVENESS,
         "a reader makes no progress for longer than the plan allows, after healing or while no fault is on",
         source="the plan's limit `stuck_s`",
         other="for how many ns",
-        needs=(Need.READS,),
+        needs=(HistoryNeed.READS,),
         meaning="readers got nothing for too long, and no fault was on",
         meaning_of_one="reader got nothing for too long, and no fault was on",
         counts="processes",
@@ -73,7 +73,7 @@ CHECK = Check(__name__, ANOMALIES)
 NOT_SO_FAR = "the run did not come so far"
 
 
-def liveness(measures: Iterable[Measure], limits: Limits) -> list[Finding]:
+def liveness(measures: Iterable[Measure], limits: StuckLimits) -> list[Finding]:
     """stuck-producer and stuck-consumer: what took longer after healing than the plan allows.
 
     A partition that acknowledges nothing keeps its producers waiting, too: then these are no findings of their own.
@@ -121,7 +121,7 @@ class Afterwards:
 
 
 def read(
-    run_dir: Path, partitions: Iterable[Partition], limits: Limits, processes: Iterable[Process] = ()
+    run_dir: Path, partitions: Iterable[ObservedPartition], limits: StuckLimits, processes: Iterable[ClientProcess] = ()
 ) -> Afterwards:
     """Return what `run_dir`/run.json shows; nothing if it cannot be read."""
     info = run_facts.read(run_dir).info
@@ -129,7 +129,10 @@ def read(
 
 
 def afterwards(
-    info: Mapping[str, Any], partitions: Iterable[Partition], limits: Limits, processes: Iterable[Process] = ()
+    info: Mapping[str, Any],
+    partitions: Iterable[ObservedPartition],
+    limits: StuckLimits,
+    processes: Iterable[ClientProcess] = (),
 ) -> Afterwards:
     """Return what run.json shows. `info`: of `RunFacts`. The harness waits for a group as a whole, under its first
     process.

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
-from squall.checkers.anomalies.anomaly import Anomaly, Check, Family, Need, Seen
+from squall.checkers.anomalies.anomaly import Anomaly, AnomalyFamily, Check, HistoryNeed, HistoryViews
 from squall.checkers.findings import Witness
-from squall.checkers.history.tables import OK, POLL, SEND, History, Row
+from squall.checkers.history.tables import OK, POLL, SEND, History, RecordRow
 from squall.checkers.history.values import AFTER_HEALING
 
 SESSIONS, REBALANCES = 10, 2
@@ -17,20 +17,20 @@ as long as they may poll nothing. So the limit is ten session time-outs, or, if 
 ANOMALIES = (
     Anomaly(
         "stuck-group",
-        Family.LIVENESS,
+        AnomalyFamily.LIVENESS,
         "a record was acknowledged after healing, in a partition that the group reads, and retention did not remove "
         f"it; a member was alive all the time, but no member got the record for {SESSIONS} session time-outs (or for "
         "twice the sum of the session time-out and the longest time between polls, if that is longer)",
         source="KIP-848, KIP-62: a rebalance ends once each member has answered, or its time-out is over",
         other="for how many ns",
-        needs=(Need.MEMBERS, Need.ACKS, Need.WRITES_AFTER_HEALING),
+        needs=(HistoryNeed.MEMBERS, HistoryNeed.ACKS, HistoryNeed.WRITES_AFTER_HEALING),
         meaning="partitions of a group stood still although it had live members and all faults had ended",
         meaning_of_one="partition of a group stood still although it had live members and all faults had ended",
     ),
 )
 
 
-def find(seen: Seen) -> Iterator[Witness]:
+def find(seen: HistoryViews) -> Iterator[Witness]:
     """The first write of the harness to each partition, after everything was healed."""
     history = seen.history
     first = _first_after_healing(history)
@@ -63,16 +63,16 @@ def _ns(timeout_ms: object) -> int:
     return timeout_ms * 1_000_000 if type(timeout_ms) is int else 0
 
 
-def _first_after_healing(history: History) -> dict[int, Row]:
+def _first_after_healing(history: History) -> dict[int, RecordRow]:
     harness = {process.proc for process in history.processes if AFTER_HEALING in process.settings}
-    found: dict[int, Row] = {}
+    found: dict[int, RecordRow] = {}
     for record in history.records.rows():
         if record.kind == SEND and record.st == OK and record.proc in harness and record.off >= 0:
             found[record.part] = min(record, found.get(record.part, record), key=lambda each: each.op)
     return found
 
 
-def _got(history: History, members: dict[int, int], send: Row, until: int) -> bool:
+def _got(history: History, members: dict[int, int], send: RecordRow, until: int) -> bool:
     return any(
         record.kind == POLL
         and record.part == send.part

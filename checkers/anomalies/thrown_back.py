@@ -4,30 +4,30 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from squall.checkers.anomalies.anomaly import Anomaly, Check, Family, Need, Seen
+from squall.checkers.anomalies.anomaly import Anomaly, AnomalyFamily, Check, HistoryNeed, HistoryViews
 from squall.checkers.findings import Witness
-from squall.checkers.history.reader_tables import Thrown
-from squall.checkers.history.tables import OUT_OF_RANGE, Partition
+from squall.checkers.history.reader_tables import PositionReset
+from squall.checkers.history.tables import OUT_OF_RANGE, ObservedPartition
 
 ANOMALIES = (
     Anomaly(
         "thrown-back",
-        Family.READERS,
+        AnomalyFamily.READERS,
         "a reader's position, behind what it has read, is beyond the leader's log (OFFSET_OUT_OF_RANGE), or the leader "
         "has other records there (LOG_TRUNCATED): what was read was committed, and is gone",
         source="KIP-320: Allow fetchers to detect and handle log truncation; Kafka documentation, design, Replication",
         other="where the leader's log ends, or begins to differ",
-        needs=(Need.OWN_READERS, Need.READS),
+        needs=(HistoryNeed.OWN_READERS, HistoryNeed.READS),
         meaning="positions of readers became impossible: what had been read before them is gone",
         meaning_of_one="position of a reader became impossible: what had been read before it is gone",
     ),
 )
 
 EVIDENCE = ("log truncated", "offset out of range")
-"""By `Thrown.kind`."""
+"""By `PositionReset.kind`."""
 
 
-def find(seen: Seen) -> Iterator[Witness]:
+def find(seen: HistoryViews) -> Iterator[Witness]:
     """Our own client alone is told so exactly: it sends the epoch of the leader that it knows, and asks each new leader
     where the epoch of its last record ends. What libraries were told is not judged.
 
@@ -35,7 +35,7 @@ def find(seen: Seen) -> Iterator[Witness]:
     is one place that is gone, as it heard of it first.
     """
     partitions = {partition.part: partition for partition in seen.history.partitions}
-    first: dict[tuple[int, int, int], Thrown] = {}
+    first: dict[tuple[int, int, int], PositionReset] = {}
     for each in seen.history.thrown.rows():
         if _is_wrong(each, partitions[each.part]):
             reader = (each.proc, each.part, each.position)
@@ -44,7 +44,7 @@ def find(seen: Seen) -> Iterator[Witness]:
         yield Witness("thrown-back", EVIDENCE[each.kind], each.part, each.position, -1, -1, each.proc, each.end)
 
 
-def _is_wrong(each: Thrown, partition: Partition) -> bool:
+def _is_wrong(each: PositionReset, partition: ObservedPartition) -> bool:
     """Not where retention, or a request, removed what stood there, and with it what was known of old epochs."""
     if each.kind == OUT_OF_RANGE:
         return each.position >= partition.judged_from

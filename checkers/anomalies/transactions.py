@@ -8,7 +8,7 @@ from squall.checkers.history.tables import POLL, SEND, History, Txn
 
 
 @dataclass(slots=True)
-class Transactions:
+class TransactionIndex:
     """The transactions of a history."""
 
     by_op: dict[int, Txn] = field(default_factory=dict)
@@ -18,7 +18,7 @@ class Transactions:
 
 
 @dataclass(slots=True)
-class Got:
+class TxnValueReads:
     """Holds what read_committed readers got of one value of a transaction in one partition."""
 
     txn: Txn
@@ -34,9 +34,9 @@ class Got:
     """A final read was among them."""
 
 
-def transactions_of(history: History) -> Transactions:
+def transactions_of(history: History) -> TransactionIndex:
     """Every transaction, with its sends and polls."""
-    found = Transactions({txn.op: txn for txn in history.txns.rows()})
+    found = TransactionIndex({txn.op: txn for txn in history.txns.rows()})
     for member in history.members.rows():
         if member.kind == SEND:
             found.of_value[member.val] = found.by_op[member.txn]
@@ -77,17 +77,17 @@ def _by_process(history: History) -> dict[int, list[Txn]]:
     return found
 
 
-def committed_reads(history: History) -> list[Got]:
+def committed_reads(history: History) -> list[TxnValueReads]:
     """Return what read_committed readers got of values that were sent in transactions, by value and partition."""
     transactions = transactions_of(history)
-    found: dict[tuple[int, int], Got] = {}
+    found: dict[tuple[int, int], TxnValueReads] = {}
     for record in history.records.rows():
         txn = transactions.of_value.get(record.val) if record.kind == POLL and record.iso == 1 else None
         if txn is None:
             continue
         key = record.val, record.part
         got = found.setdefault(
-            key, Got(txn, record.part, record.val, record.off, record.op, record.t1, record.final > 0)
+            key, TxnValueReads(txn, record.part, record.val, record.off, record.op, record.t1, record.final > 0)
         )
         got.off, got.op, got.first = min(got.off, record.off), min(got.op, record.op), min(got.first, record.t1)
         got.final |= record.final > 0

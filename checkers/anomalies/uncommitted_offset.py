@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from squall.checkers.anomalies.anomaly import Anomaly, Check, Family, Need, Seen
+from squall.checkers.anomalies.anomaly import Anomaly, AnomalyFamily, Check, HistoryNeed, HistoryViews
 from squall.checkers.anomalies.group_positions import positions_of
 from squall.checkers.findings import Witness
 from squall.checkers.history.tables import LATE_END
@@ -12,19 +12,19 @@ from squall.checkers.history.tables import LATE_END
 ANOMALIES = (
     Anomaly(
         "uncommitted-offset",
-        Family.TRANSACTIONS,
+        AnomalyFamily.TRANSACTIONS,
         "a coordinator reported a position of a group that only one transaction tried to commit, and that transaction "
         "was aborted, failed, or had not been asked to commit yet",
         source="KIP-98: offsets of a transaction become the group's position only if it commits",
         other="the operation that got the position",
-        needs=(Need.TRANSACTIONS, Need.COMMITS, Need.POSITIONS),
+        needs=(HistoryNeed.TRANSACTIONS, HistoryNeed.COMMITS, HistoryNeed.POSITIONS),
         meaning="times a group's position was that of a transaction that did not commit",
         meaning_of_one="time a group's position was that of a transaction that did not commit",
     ),
 )
 
 
-def find(seen: Seen) -> Iterator[Witness]:
+def find(seen: HistoryViews) -> Iterator[Witness]:
     """Each report that transactions explain which had not committed, and nothing else."""
     positions = seen.view(positions_of)
     for place in positions.places:

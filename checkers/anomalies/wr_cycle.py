@@ -4,21 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from squall.checkers.anomalies.anomaly import JEPSEN, Anomaly, Check, Family, Need, Seen
-from squall.checkers.anomalies.transactions import Transactions, ended_late, transactions_of
+from squall.checkers.anomalies.anomaly import JEPSEN, Anomaly, AnomalyFamily, Check, HistoryNeed, HistoryViews
+from squall.checkers.anomalies.transactions import TransactionIndex, ended_late, transactions_of
 from squall.checkers.findings import Witness
-from squall.checkers.history.tables import COMMIT, LATE_END, POLL, History, Row, Txn
+from squall.checkers.history.tables import COMMIT, LATE_END, POLL, History, RecordRow, Txn
 
 ANOMALIES = (
     Anomaly(
         "G1c",
-        Family.TRANSACTIONS,
+        AnomalyFamily.TRANSACTIONS,
         "a cycle of write-read edges among transactions: each one, before its commit was asked for, read at "
         "read_committed a record of the one before it",
         source=f"{JEPSEN}; Adya 1999, G1c (circular information flow)",
         jepsen="G1c",
         other="the transaction of the same cycle that wrote the record",
-        needs=(Need.TRANSACTIONS, Need.COMMITTED_READS, Need.READS_INSIDE),
+        needs=(HistoryNeed.TRANSACTIONS, HistoryNeed.COMMITTED_READS, HistoryNeed.READS_INSIDE),
         meaning="transactions read each other's records in a circle",
         meaning_of_one="transaction is in a circle of transactions that read each other's records",
     ),
@@ -30,7 +30,7 @@ Edges = dict[int, dict[int, Read]]
 """Transaction -> the transactions that read of it inside themselves -> the first record of it that they read."""
 
 
-def find(seen: Seen) -> Iterator[Witness]:
+def find(seen: HistoryViews) -> Iterator[Witness]:
     """A witness for each transaction that is part of a cycle: the first record that it read of another one in it.
 
     Write-write and read-write edges are left out: Kafka neither isolates writes nor gives reads of one moment.
@@ -60,7 +60,7 @@ def edges_of(history: History) -> Edges:
     return edges
 
 
-def _pair(transactions: Transactions, record: Row) -> tuple[Txn, Txn] | None:
+def _pair(transactions: TransactionIndex, record: RecordRow) -> tuple[Txn, Txn] | None:
     """(writer, reader) of a record that one transaction got of another one; None if that is not what it is."""
     if record.kind != POLL or record.iso != 1 or record.val < 0:
         return None

@@ -4,28 +4,28 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from squall.checkers.anomalies.anomaly import Anomaly, Check, Family, Need, Seen
+from squall.checkers.anomalies.anomaly import Anomaly, AnomalyFamily, Check, HistoryNeed, HistoryViews
 from squall.checkers.findings import Witness
 from squall.checkers.history.reader_tables import TimeLookup
-from squall.checkers.history.tables import Partition
+from squall.checkers.history.tables import ObservedPartition
 
 ANOMALIES = (
     Anomaly(
         "wrong-lookup",
-        Family.READERS,
+        AnomalyFamily.READERS,
         "the answer to a look-up by time is an offset behind a record, or none, although its reader had got that "
         "record before, from the same leader epoch, and the record's timestamp is not before the time asked for",
         source="KIP-79: ListOffsetRequest v1 and add timestamp search methods to new consumer (the first message whose "
         "timestamp is greater than or equals to the target timestamp)",
         other="the answer (-1: none)",
-        needs=(Need.LOOKUPS,),
+        needs=(HistoryNeed.LOOKUPS,),
         meaning="look-ups by time passed over a record",
         meaning_of_one="look-up by time passed over a record",
     ),
 )
 
 
-def find(seen: Seen) -> Iterator[Witness]:
+def find(seen: HistoryViews) -> Iterator[Witness]:
     """A leader appends to its log, and never cuts it: what it returned to a reader is there as long as it leads, unless
     it was removed as configured. Our own client asks the leader of the epoch that it names, or gets an error.
 
@@ -37,7 +37,7 @@ def find(seen: Seen) -> Iterator[Witness]:
             yield Witness("wrong-lookup", "", each.part, each.known, -1, each.op, each.proc, each.off)
 
 
-def _is_wrong(each: TimeLookup, partition: Partition) -> bool:
+def _is_wrong(each: TimeLookup, partition: ObservedPartition) -> bool:
     if partition.compacted or partition.deleted or each.known < partition.judged_from:
         return False
     if partition.deletable and partition.cover_t0 < each.t1:

@@ -4,10 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
-from squall.checkers.anomalies.anomaly import FINAL, OWN, READS, Anomaly, Check, Family, Need, Seen
-from squall.checkers.anomalies.logs import Log, logs_of, witness
+from squall.checkers.anomalies.anomaly import (
+    FINAL,
+    OWN,
+    READS,
+    Anomaly,
+    AnomalyFamily,
+    Check,
+    HistoryNeed,
+    HistoryViews,
+)
+from squall.checkers.anomalies.logs import ObservedLog, logs_of, witness
 from squall.checkers.findings import Finding, Witness
-from squall.checkers.history.tables import Process
+from squall.checkers.history.tables import ClientProcess
 from squall.checkers.history.values import value_of
 from squall.checkers.metrics import UNPLACED, Measure
 
@@ -16,18 +25,18 @@ NO_OFFSET = "no offset"
 ANOMALIES = (
     Anomaly(
         "wrong-offset",
-        Family.DATA,
+        AnomalyFamily.DATA,
         "the acknowledged offset is not where the value is found, or was not given although acks asked for it",
         source="Kafka protocol, ProduceResponse.base_offset",
         other="where it was found",
-        needs=(Need.ACKS, Need.READS),
+        needs=(HistoryNeed.ACKS, HistoryNeed.READS),
         meaning="records stand at another offset than was acknowledged",
         meaning_of_one="record stands at another offset than was acknowledged",
     ),
 )
 
 
-def unplaced(measures: Iterable[Measure], processes: Iterable[Process]) -> list[Finding]:
+def unplaced(measures: Iterable[Measure], processes: Iterable[ClientProcess]) -> list[Finding]:
     """Acknowledgements of our own client without an offset, though it asked for them (acks=all, acks=1). Client
     libraries may leave it out, and an idempotent producer's duplicates have none there (DUPLICATE_SEQUENCE_NUMBER).
     """
@@ -41,13 +50,13 @@ def unplaced(measures: Iterable[Measure], processes: Iterable[Process]) -> list[
     return found
 
 
-def find(seen: Seen) -> Iterator[Witness]:
+def find(seen: HistoryViews) -> Iterator[Witness]:
     """In each partition."""
     for log in seen.view(logs_of):
         yield from _of(log)
 
 
-def _of(log: Log) -> Iterator[Witness]:
+def _of(log: ObservedLog) -> Iterator[Witness]:
     """Acknowledged at one offset, found at others only. What final reads found outweighs what others did.
 
     What stood below `judged_from` may have been removed, as configured: a copy elsewhere then proves nothing.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from squall.checkers.anomalies.anomaly import FINAL, READS, Anomaly, Check, Family, Need, Seen
+from squall.checkers.anomalies.anomaly import FINAL, READS, Anomaly, AnomalyFamily, Check, HistoryNeed, HistoryViews
 from squall.checkers.anomalies.logs import logs_of
 from squall.checkers.anomalies.transactions import committed_reads
 from squall.checkers.findings import Witness
@@ -13,19 +13,19 @@ from squall.checkers.history.tables import History, Init, Txn
 ANOMALIES = (
     Anomaly(
         "zombie-write",
-        Family.TRANSACTIONS,
+        AnomalyFamily.TRANSACTIONS,
         "a read_committed reader got a record that was sent, or whose commit was first asked for, after another "
         "producer had taken over its transactional id",
         source="KIP-98: InitProducerId fences all earlier producers of its id, and ends their transactions",
         other="the process that had taken over",
-        needs=(Need.TRANSACTIONS, Need.COMMITTED_READS),
+        needs=(HistoryNeed.TRANSACTIONS, HistoryNeed.COMMITTED_READS),
         meaning="records of fenced producers became visible",
         meaning_of_one="record of a fenced producer became visible",
     ),
 )
 
 
-def find(seen: Seen) -> Iterator[Witness]:
+def find(seen: HistoryViews) -> Iterator[Witness]:
     """By the answer to the other producer's InitProducerId."""
     inits = seen.view(_inits_of)
     sent_at = {(value.part, value.val): value.t0 for log in seen.view(logs_of) for value in log.values.values()}

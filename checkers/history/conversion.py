@@ -15,7 +15,7 @@ from typing import Any
 
 from squall.checkers import nemesis_log
 from squall.checkers.history import parser, seal
-from squall.checkers.history.tables import LARGE, SCHEMA, History, PlayedFault, Problem
+from squall.checkers.history.tables import LARGE, SCHEMA, History, HistoryProblem, PlayedFault
 
 FOLDER = "history"
 CONVERSION = "conversion.json"
@@ -38,7 +38,7 @@ class Conversion:
     compacted: bool
     outcomes: dict[str, dict[str, int]]
     names: list[str]
-    problems: list[Problem] = field(default_factory=list)
+    problems: list[HistoryProblem] = field(default_factory=list)
     read_inside: int = 0
     """As `History.read_inside`."""
     ends: bool = True
@@ -152,7 +152,7 @@ def read_conversion(run_dir: Path) -> Conversion:
     stored: dict[str, Any] = json.loads((run_dir / FOLDER / CONVERSION).read_text())
     if stored.pop("schema", None) != SCHEMA:
         raise ValueError(f"{CONVERSION} is of another schema: convert the history again")
-    return Conversion(**{**stored, "problems": [Problem(**each) for each in stored["problems"]]})
+    return Conversion(**{**stored, "problems": [HistoryProblem(**each) for each in stored["problems"]]})
 
 
 def is_of(run_dir: Path, conversion: Conversion) -> bool:
@@ -168,7 +168,7 @@ def is_of(run_dir: Path, conversion: Conversion) -> bool:
     )
 
 
-def read_faults(run_dir: Path) -> tuple[list[PlayedFault], Problem | None]:
+def read_faults(run_dir: Path) -> tuple[list[PlayedFault], HistoryProblem | None]:
     """The faults in nemesis.jsonl, none where there is no such file, and why reading it stopped early."""
     path = run_dir / nemesis_log.FILE
     if not path.exists():
@@ -227,7 +227,7 @@ def _convert_history(
         with path.open("rb") as lines:
             reader.feed(lines)
     except FileNotFoundError:
-        reader.history.problem = Problem(path.name, 0, "there is none")
+        reader.history.problem = HistoryProblem(path.name, 0, "there is none")
     history = reader.finish()
     drain(history)
     for writer in writers.values():

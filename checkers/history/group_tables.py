@@ -92,7 +92,7 @@ class GroupCommit(NamedTuple):
     """CRC-32 of the metadata that was committed with it; -1 where nobody says."""
 
 
-class Fetched(NamedTuple):
+class ReportedPosition(NamedTuple):
     """A committed position, as a coordinator reported it."""
 
     op: int

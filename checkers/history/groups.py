@@ -26,7 +26,7 @@ from squall.checkers.history.group_tables import (
     LOST,
     REVOKED,
 )
-from squall.checkers.history.tables import OK, Assignment, History, Process, offsets_of, whole
+from squall.checkers.history.tables import OK, Assignment, ClientProcess, History, offsets_of, whole
 
 COMMIT, FETCH = "commit", "fetch_offsets"
 OPERATIONS = (COMMIT, FETCH)
@@ -41,7 +41,7 @@ HALT = "halt"
 STARTS = {"reset": FROM_RESET, "committed": FROM_COMMITTED}
 
 
-def session_ns(process: Process) -> int:
+def session_ns(process: ClientProcess) -> int:
     """Return how long a member may be silent, ns; 0 if its settings do not say so."""
     timeout_ms = process.settings.get("session_timeout_ms")
     return timeout_ms * 1_000_000 if type(timeout_ms) is int else 0
@@ -91,7 +91,7 @@ class Groups:
         history: History,
         name: Callable[[str], int],
         forget: Callable[[int, int], None],
-        processes: Mapping[int, Process],
+        processes: Mapping[int, ClientProcess],
         partitions: Container[int],
         apart: Sequence[tuple[int, int]] = (),
     ) -> None:
@@ -189,7 +189,7 @@ class Groups:
             row = (op, invoked["p"], group, part, off, line["st"], invoked["t"], line["t"], -1, -1, 0, -1)
             self._history.commits.append(row)
 
-    def sent(self, op: int, line: Mapping[str, Any], process: Process) -> None:
+    def sent(self, op: int, line: Mapping[str, Any], process: ClientProcess) -> None:
         """A send begins. One that says of which input it was made is an output."""
         if "src" in line:
             group = self._name(str(process.settings.get("group", "")))

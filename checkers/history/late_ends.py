@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Set as AbstractSet
 
-from squall.checkers.history.tables import Process
+from squall.checkers.history.tables import ClientProcess
 
 UNKNOWN = -1
 """An epoch that nobody told: it may be any. Or a number of requests that nobody told."""
@@ -25,7 +25,7 @@ class LateEnds:
         self._asked_twice: dict[int, list[tuple[int, int]]] = {}
         """Process -> (epoch, how it was to end) of each transaction of whose EndTxn requests one was not answered."""
 
-    def ended(self, process: Process, epoch: int, how: int, times: tuple[int, int], unanswered: int) -> None:
+    def ended(self, process: ClientProcess, epoch: int, how: int, times: tuple[int, int], unanswered: int) -> None:
         """A transaction of this process is over. `times`: when its end was asked for and answered, ns, as `Txn.te` and
         `Txn.t1`. `unanswered`: requests for it that were sent and never answered.
         """

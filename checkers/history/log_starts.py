@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from squall.checkers.history.tables import DELETED, LISTED_START, OK, Process, Table, Told, whole
+from squall.checkers.history.tables import DELETED, LISTED_START, OK, ClientProcess, ReportedBounds, Table, whole
 
 
-def take_in(told: Table, op: int, line: Mapping[str, Any], invoked: Mapping[str, Any], process: Process) -> None:
+def take_in(told: Table, op: int, line: Mapping[str, Any], invoked: Mapping[str, Any], process: ClientProcess) -> None:
     """Add the answer that an operation's completion is, if it tells a log start. Raises ValueError for a wrong number.
 
     Its leader epoch is the one in which the broker led as it answered (`led`); older histories do not say it: -1. Of a
@@ -24,7 +24,7 @@ def take_in(told: Table, op: int, line: Mapping[str, Any], invoked: Mapping[str,
         return
     if st != OK or whole(off) < 0:
         return
-    answer = Told(
+    answer = ReportedBounds(
         kind=kind,
         part=whole(invoked["part"]),
         proc=process.proc,

@@ -18,23 +18,23 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from squall.checkers.history.group_tables import Fetched, Grant, GroupCommit, Hold, Output, Still
-from squall.checkers.history.reader_tables import Thrown, TimeLookup
+from squall.checkers.history.group_tables import Grant, GroupCommit, Hold, Output, ReportedPosition, Still
+from squall.checkers.history.reader_tables import PositionReset, TimeLookup
 from squall.checkers.history.tables import (
     OF_GROUPS,
     Assignment,
+    ClientProcess,
     FinalRead,
     History,
     Init,
-    Member,
+    ObservedPartition,
     Op,
-    Partition,
     PlayedFault,
-    Process,
-    Row,
+    RecordRow,
+    ReportedBounds,
     Table,
-    Told,
     Txn,
+    TxnOperation,
 )
 
 ROW_GROUP = 1 << 17
@@ -124,20 +124,20 @@ SCHEMAS: dict[str, pa.Schema] = {
     **{
         name: pa.schema([(column, _TYPES.get(column, pa.int64())) for column in row_type._fields])
         for name, row_type in (
-            ("records", Row),
-            ("told", Told),
+            ("records", RecordRow),
+            ("told", ReportedBounds),
             ("ops", Op),
-            ("thrown", Thrown),
+            ("thrown", PositionReset),
             ("lookups", TimeLookup),
             ("finals", FinalRead),
             ("txns", Txn),
-            ("members", Member),
+            ("members", TxnOperation),
             ("inits", Init),
             ("holds", Hold),
             ("grants", Grant),
             ("stills", Still),
             ("commits", GroupCommit),
-            ("fetches", Fetched),
+            ("fetches", ReportedPosition),
             ("outputs", Output),
         )
     },
@@ -188,10 +188,10 @@ def read_small(folder: Path, history: History) -> list[PlayedFault]:
     """Fill `history` with what `write_small` wrote, and with its holds, which are few. Returns the faults."""
     history.finals = list(_read(folder / "finals.parquet", FinalRead).rows())
     history.partitions = [
-        Partition(**{name: value for name, value in row.items() if name not in DERIVED})
+        ObservedPartition(**{name: value for name, value in row.items() if name not in DERIVED})
         for row in _rows(folder / "partitions.parquet")
     ]
-    history.processes = [Process(**_from_text(row, "settings")) for row in _rows(folder / "processes.parquet")]
+    history.processes = [ClientProcess(**_from_text(row, "settings")) for row in _rows(folder / "processes.parquet")]
     history.assignments = [Assignment(**row) for row in _rows(folder / "assignments.parquet")]
     if (folder / "holds.parquet").exists():
         history.holds = _read(folder / "holds.parquet", Hold)
@@ -203,13 +203,13 @@ def read_small(folder: Path, history: History) -> list[PlayedFault]:
 
 def read_large(folder: Path, history: History) -> None:
     """Fill `history` with its large tables, but for `holds`."""
-    history.records = _read(folder / "records.parquet", Row)
-    history.told = _read(folder / "told.parquet", Told)
+    history.records = _read(folder / "records.parquet", RecordRow)
+    history.told = _read(folder / "told.parquet", ReportedBounds)
     history.ops = _read(folder / "ops.parquet", Op)
-    history.thrown = _read(folder / "thrown.parquet", Thrown)
+    history.thrown = _read(folder / "thrown.parquet", PositionReset)
     history.lookups = _read(folder / "lookups.parquet", TimeLookup)
     history.txns = _read(folder / "txns.parquet", Txn)
-    history.members = _read(folder / "members.parquet", Member)
+    history.members = _read(folder / "members.parquet", TxnOperation)
     history.inits = _read(folder / "inits.parquet", Init)
     for name in OF_GROUPS:
         path = folder / f"{name}.parquet"
@@ -248,7 +248,7 @@ def _rows(path: Path) -> Iterable[dict[str, Any]]:
     return rows
 
 
-def _partition_row(partition: Partition) -> dict[str, Any]:
+def _partition_row(partition: ObservedPartition) -> dict[str, Any]:
     return {**asdict(partition), **{name: getattr(partition, name) for name in DERIVED}}
 
 

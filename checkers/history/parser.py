@@ -17,7 +17,7 @@ import msgspec
 
 from squall.checkers.history import groups, log_starts
 from squall.checkers.history.late_ends import UNKNOWN, LateEnds
-from squall.checkers.history.positions import FinalReads, Positions, Watermarks, passages
+from squall.checkers.history.positions import FinalReads, ReaderPositions, Watermarks, passages
 from squall.checkers.history.retention import Retention
 from squall.checkers.history.seal import seals_of
 from squall.checkers.history.tables import (
@@ -37,10 +37,10 @@ from squall.checkers.history.tables import (
     SEND,
     TRUNCATED,
     Assignment,
+    ClientProcess,
     History,
-    Partition,
-    Problem,
-    Process,
+    HistoryProblem,
+    ObservedPartition,
     offsets_of,
     whole,
     whole_numbers,
@@ -90,9 +90,9 @@ class Parser:
         self._sealed = False
         self._crc = 0
         self._last_value: dict[int, int] = {}
-        self._processes: dict[int, Process] = {}
-        self._partitions: dict[int, Partition] = {}
-        self._positions = Positions()
+        self._processes: dict[int, ClientProcess] = {}
+        self._partitions: dict[int, ObservedPartition] = {}
+        self._positions = ReaderPositions()
         self._watermarks = Watermarks()
         self._finals = FinalReads()
         self._names: dict[str, int] = {}
@@ -158,10 +158,10 @@ class Parser:
         history.outcomes = {f: dict(sorted(counts.items())) for f, counts in sorted(self._outcomes.items())}
         history.finals = self._finals.finish(self._partitions)
         if not history.lines and history.problem is None:
-            history.problem = Problem(FILE, 0, "nothing is in it")
+            history.problem = HistoryProblem(FILE, 0, "nothing is in it")
         if history.ends and not self._ended and history.problem is None:
             why = "the history ends here without its last line: the harness was killed, or the file was cut"
-            history.problem = Problem(FILE, history.lines, why)
+            history.problem = HistoryProblem(FILE, history.lines, why)
         return history
 
     def _stop(self, raw: bytes, error: Exception, left: int) -> None:
@@ -175,7 +175,7 @@ class Parser:
         why += f"; the {left} lines after it were not read" if left > 1 else ""
         # Bytes that are no JSON are where the damage is. A line that contradicts an earlier one may be right itself.
         damaged_here = isinstance(error, msgspec.DecodeError | UnicodeDecodeError)
-        self.history.problem = Problem(FILE, self.history.lines + 1, why, not damaged_here)
+        self.history.problem = HistoryProblem(FILE, self.history.lines + 1, why, not damaged_here)
 
     # ------------------------------------------------------------------------------------------ declarations
 
@@ -198,14 +198,14 @@ class Parser:
         settings = dict(line.get("settings", {}))
         if settings.get("acks", -1) not in ACKS:
             raise Malformed(f"process {proc} has acks = {settings['acks']!r}, which no producer has")
-        self._processes[proc] = Process(proc, role, client, version, zone, settings)
+        self._processes[proc] = ClientProcess(proc, role, client, version, zone, settings)
 
     def _partition(self, line: dict[str, Any]) -> None:
         part, cleanup, added = whole(line["part"]), str(line.get("cleanup", "delete")), line.get("added") is True
         if part in self._partitions or not 0 <= part < LIMIT:
             raise Malformed(f"partition {part} is declared twice, or is no partition")
         limits = whole(line.get("retention_ms", -1)), whole(line.get("retention_bytes", -1))
-        partition = Partition(part, str(line["topic"]), whole(line["index"]), cleanup, *limits, added=added)
+        partition = ObservedPartition(part, str(line["topic"]), whole(line["index"]), cleanup, *limits, added=added)
         self._partitions[part] = self._retention.declared(partition, line)
 
     # -------------------------------------------------------------------------------------------- operations

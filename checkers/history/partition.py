@@ -11,7 +11,7 @@ ANY = 2**63 - 1
 
 
 @dataclass(slots=True)
-class Partition:
+class ObservedPartition:
     """A partition, and which part of it the final reads allow to judge."""
 
     part: int

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from squall.checkers.history.tables import FinalRead, Partition
+from squall.checkers.history.tables import FinalRead, ObservedPartition
 
 
-class Positions:
+class ReaderPositions:
     """For every reader and partition, how often its position was forgotten, as a number that its reads carry.
 
     Consecutive reads are compared only where nothing lies between them that may move a position: a partition missing
@@ -119,7 +119,7 @@ def _newer(before: Bounds, hw: int, lso: int) -> Bounds:
 
 
 @dataclass(slots=True)
-class _Reading:
+class _FinalReadProgress:
     part: int
     proc: int
     round: int
@@ -134,7 +134,7 @@ class _Reading:
 
 
 def passages(
-    stood: int, pairs: Sequence[Sequence[int]], partition: Partition, position: int, log_start: int
+    stood: int, pairs: Sequence[Sequence[int]], partition: ObservedPartition, position: int, log_start: int
 ) -> list[tuple[int, int]]:
     """(from, to) of each stretch of offsets over which a poll moved its reader without a record: before the first of
     its records, and behind the last one. Of a poll that returned none: all of it, from -1 if it was not moved.
@@ -150,7 +150,7 @@ def passages(
     return [each for each in moved if each[0] >= 0]
 
 
-def _moved_from(stood: int, partition: Partition, position: int, log_start: int) -> int:
+def _moved_from(stood: int, partition: ObservedPartition, position: int, log_start: int) -> int:
     """Return the position of a reader before it was moved to `position`; -1 if it was not moved."""
     stood = max(stood, partition.removed_before(log_start)) if stood >= 0 else stood
     return stood if 0 <= stood < position else -1
@@ -160,14 +160,14 @@ class FinalReads:
     """Follows the readers of final reads, and says at the end what of each partition they prove."""
 
     def __init__(self) -> None:
-        self._readings: dict[tuple[int, int], _Reading] = {}
+        self._readings: dict[tuple[int, int], _FinalReadProgress] = {}
 
     def began(self, proc: int, iso: int, round_: int, t0: int, at: Mapping[int, int]) -> None:
         """One more call of a final read, from the positions `at`."""
         for part, position in at.items():
             reading = self._readings.get((proc, part))
             if reading is None:
-                self._readings[proc, part] = _Reading(part, proc, round_, iso, t0, t0, position, position)
+                self._readings[proc, part] = _FinalReadProgress(part, proc, round_, iso, t0, t0, position, position)
             elif position > reading.reached:
                 # What lies between may exist, and this reader will not see it.
                 reading.whole = False
@@ -187,7 +187,7 @@ class FinalReads:
             if reading is not None:
                 reading.end = end
 
-    def finish(self, partitions: Mapping[int, Partition]) -> list[FinalRead]:
+    def finish(self, partitions: Mapping[int, ObservedPartition]) -> list[FinalRead]:
         """Every final read, by partition and process. Notes in `partitions` what they allow to judge.
 
         Where transactions wrote, read_committed readers leave out records that stand in the log: there only

@@ -18,9 +18,9 @@ from collections.abc import Mapping
 from typing import Any
 
 from squall.checkers.anomalies.anomaly import PROGRAM
-from squall.checkers.history.partition import ANY, Partition
+from squall.checkers.history.partition import ANY, ObservedPartition
 from squall.checkers.history.seal import declared_seal
-from squall.checkers.history.tables import Process, whole
+from squall.checkers.history.tables import ClientProcess, whole
 
 LIMITS = ("retention.ms", "retention.bytes", "min.insync.replicas")
 CLOCKS_MS = 1_000
@@ -38,7 +38,7 @@ class RetentionWatch:
     began. `skew_ms`: as `squall.checkers.nemesis_log.skew_ms`.
     """
 
-    def __init__(self, partition: Partition, began_ms: int, skew_ms: int) -> None:
+    def __init__(self, partition: ObservedPartition, began_ms: int, skew_ms: int) -> None:
         self.partition, self._began_ms, self._skew_ms = partition, began_ms, skew_ms
         self._first: dict[int, int] = {}
         """Slot of time -> the lowest offset of the records with a timestamp in it."""
@@ -150,7 +150,7 @@ class Retention:
         """Take in the two clocks of the header."""
         self._wall_ms, self._mono_ns = wall_ms, mono_ns
 
-    def declared(self, partition: Partition, line: Mapping[str, Any]) -> Partition:
+    def declared(self, partition: ObservedPartition, line: Mapping[str, Any]) -> ObservedPartition:
         """A partition comes, by this line. Returns it."""
         self.seal = declared_seal(self.seal, {name: line[name] for name in line.keys() - {"e", "part"}})
         watch = self._watches[partition.part] = RetentionWatch(partition, self._wall_ms, self._skew_ms)
@@ -177,7 +177,7 @@ class Retention:
             else:
                 watch.partition.administered(str(line.get("what")), whole(line.get("to", -1)), t)
 
-    def sent(self, part: int, size: int, process: Process) -> None:
+    def sent(self, part: int, size: int, process: ClientProcess) -> None:
         """A record with a value of so many bytes was handed over to a producer."""
         self._watches[part].sent(size, once=process.settings.get("idempotence") is True)
 

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 from zlib import crc32
 
-from squall.checkers.history.tables import History, Problem, whole
+from squall.checkers.history.tables import History, HistoryProblem, whole
 
 FILE, RUN, PLAN, NEMESIS = "history.jsonl", "run.json", "plan.toml", "nemesis.jsonl"
 LATER = ("writes_after_healing", "reads_after_healing")
@@ -86,7 +86,7 @@ def unlike(
     return found
 
 
-def broken_seal(history: History, info: Mapping[str, Any]) -> Problem | None:
+def broken_seal(history: History, info: Mapping[str, Any]) -> HistoryProblem | None:
     """A history without the last line with which its recorder closed it: it was changed afterwards, and what its other
     lines were is not known.
 
@@ -97,11 +97,11 @@ def broken_seal(history: History, info: Mapping[str, Any]) -> Problem | None:
     in_order = "ended_ns" in info and not info.get("trouble") and not info.get("stopped")
     if history.ends and history.problem is not None and in_order:
         why = f"{RUN} says that the run ended, and the last line, which checks those before it, is not reached: the "
-        return Problem(FILE, history.lines + 1, f"{why}history was changed or cut afterwards", untrusted=True)
+        return HistoryProblem(FILE, history.lines + 1, f"{why}history was changed or cut afterwards", untrusted=True)
     if history.ends or not history.lines or not later:
         return None
     why = f"the header does not promise a last line, and {RUN} with its {later[0]!r} is of a version whose header does"
-    return Problem(FILE, 1, why, untrusted=True)
+    return HistoryProblem(FILE, 1, why, untrusted=True)
 
 
 def notes(ends: bool, torn_bytes: int) -> list[str]:

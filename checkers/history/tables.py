@@ -13,9 +13,9 @@ from functools import partial
 from typing import Any, NamedTuple
 
 from squall.checkers.history.group_activity import Activities
-from squall.checkers.history.group_tables import Fetched, Grant, GroupCommit, Hold, Output, Still
-from squall.checkers.history.partition import Partition as Partition
-from squall.checkers.history.reader_tables import Thrown, TimeLookup
+from squall.checkers.history.group_tables import Grant, GroupCommit, Hold, Output, ReportedPosition, Still
+from squall.checkers.history.partition import ObservedPartition as ObservedPartition
+from squall.checkers.history.reader_tables import PositionReset, TimeLookup
 
 SCHEMA = 1
 """Of the Parquet files and of conversion.json."""
@@ -39,7 +39,7 @@ LATE_END = "late end"
 With transactions V2 each transaction has an epoch of its own, so this never is the evidence."""
 
 
-class Row(NamedTuple):
+class RecordRow(NamedTuple):
     """One record handed over or received; or a stretch of offsets of which a poll returned nothing (EMPTY_POLL): before
     the first of its records, behind the last one, or all that it passed.
     """
@@ -75,7 +75,7 @@ class Row(NamedTuple):
     """An acknowledged send was handed to a connection so often; -1 of clients that do not report it, and of reads."""
 
 
-class Told(NamedTuple):
+class ReportedBounds(NamedTuple):
     """Holds what one answer said of a partition, beside its records."""
 
     kind: int
@@ -145,7 +145,7 @@ class Txn(NamedTuple):
         return self.how != COMMIT or self.st == FAIL
 
 
-class Member(NamedTuple):
+class TxnOperation(NamedTuple):
     """An operation inside a transaction."""
 
     txn: int
@@ -212,7 +212,7 @@ class FinalRead(NamedTuple):
 
 
 @dataclass(slots=True)
-class Process:
+class ClientProcess:
     """A logical process: a producer, a reader, or the reader of a final read."""
 
     proc: int
@@ -255,7 +255,7 @@ class Assignment:
 
 
 @dataclass(frozen=True, slots=True)
-class Problem:
+class HistoryProblem:
     """Why an input could not be read to its end. `line` counts from 1; 0 where it is about the whole file."""
 
     file: str
@@ -322,27 +322,27 @@ class History:
     """Length of an unfinished last line, which was left out."""
     seals: dict[str, int] = field(default_factory=dict)
     """What header and last line say of the run's other files (`squall.checkers.history.seal`)."""
-    problem: Problem | None = None
+    problem: HistoryProblem | None = None
     """Why reading stopped early. What stands before that line is a sound history: it is one cut short."""
     names: list[str] = field(default_factory=list)
     """Of operations and errors, by Op.f and Op.err."""
-    partitions: list[Partition] = field(default_factory=list)
-    processes: list[Process] = field(default_factory=list)
+    partitions: list[ObservedPartition] = field(default_factory=list)
+    processes: list[ClientProcess] = field(default_factory=list)
     assignments: list[Assignment] = field(default_factory=list)
     finals: list[FinalRead] = field(default_factory=list)
-    records: Table = field(default_factory=lambda: Table(Row))
-    told: Table = field(default_factory=lambda: Table(Told))
+    records: Table = field(default_factory=lambda: Table(RecordRow))
+    told: Table = field(default_factory=lambda: Table(ReportedBounds))
     ops: Table = field(default_factory=lambda: Table(Op))
-    thrown: Table = field(default_factory=lambda: Table(Thrown))
+    thrown: Table = field(default_factory=lambda: Table(PositionReset))
     lookups: Table = field(default_factory=lambda: Table(TimeLookup))
     txns: Table = field(default_factory=lambda: Table(Txn))
-    members: Table = field(default_factory=lambda: Table(Member))
+    members: Table = field(default_factory=lambda: Table(TxnOperation))
     inits: Table = field(default_factory=lambda: Table(Init))
     holds: Table = field(default_factory=lambda: Table(Hold))
     grants: Table = field(default_factory=lambda: Table(Grant))
     stills: Table = field(default_factory=lambda: Table(Still))
     commits: Table = field(default_factory=lambda: Table(GroupCommit))
-    fetches: Table = field(default_factory=lambda: Table(Fetched))
+    fetches: Table = field(default_factory=lambda: Table(ReportedPosition))
     outputs: Table = field(default_factory=lambda: Table(Output))
     corrupt: int = 0
     """Received records whose payload did not verify."""
@@ -363,7 +363,7 @@ class History:
     declared: int = 0
     """The `seal.declared_seal` of its partitions and settings of topics."""
 
-    def process(self, proc: int) -> Process | None:
+    def process(self, proc: int) -> ClientProcess | None:
         """The process of that id."""
         return next((process for process in self.processes if process.proc == proc), None)
 

@@ -19,7 +19,7 @@ SHARE = 0.2
 
 
 @dataclass(frozen=True, slots=True)
-class Change:
+class ChangePoint:
     """From index `at` on, what was typically `before` is typically `after`."""
 
     at: int
@@ -32,12 +32,12 @@ class Change:
         return self.after > self.before
 
 
-def changes(values: Sequence[float]) -> list[Change]:
+def changes(values: Sequence[float]) -> list[ChangePoint]:
     """The changes in a series, in order. Fewer than twice LEAST values have none."""
     return _within(values, 0)
 
 
-def _within(values: Sequence[float], offset: int) -> list[Change]:
+def _within(values: Sequence[float], offset: int) -> list[ChangePoint]:
     cuts = range(LEAST, len(values) - LEAST + 1)
     if not cuts:
         return []
@@ -47,7 +47,7 @@ def _within(values: Sequence[float], offset: int) -> list[Change]:
     typical = max(_spread(left), _spread(right))
     if abs(after - before) <= max(SPREADS * typical, SHARE * min(abs(before), abs(after))):
         return []
-    return [*_within(left, offset), Change(offset + cut, before, after), *_within(right, offset + cut)]
+    return [*_within(left, offset), ChangePoint(offset + cut, before, after), *_within(right, offset + cut)]
 
 
 def _distance(values: Sequence[float]) -> float:

@@ -52,7 +52,7 @@ NOT_KNOWN = "not known"
 
 
 @dataclass(frozen=True, slots=True)
-class Facts:
+class RunOfNight:
     """One run of a night. Nothing in it needs the history's records."""
 
     attempt: Attempt
@@ -76,7 +76,7 @@ class Facts:
     """Why it proves nothing, or why it cannot be read."""
 
 
-def facts_of_night(night: Night) -> list[Facts]:
+def facts_of_night(night: Night) -> list[RunOfNight]:
     """Of every attempt, in the order in which they ended."""
     last = night.last
     return [_facts(night, each, counts=each.attempt == last[each.item]) for each in night.attempts]
@@ -98,7 +98,7 @@ def with_unexpected(night: Night, attempt: Attempt, verdict: Mapping[str, Any]) 
     return replace(attempt, unexpected=tuple(dict.fromkeys((*attempt.unexpected, *found)))), doubt
 
 
-def _facts(night: Night, attempt: Attempt, *, counts: bool) -> Facts:
+def _facts(night: Night, attempt: Attempt, *, counts: bool) -> RunOfNight:
     path = night.path / attempt.run if attempt.run else None
     if path is not None and not path.is_dir():
         path = None
@@ -114,7 +114,7 @@ def _facts(night: Night, attempt: Attempt, *, counts: bool) -> Facts:
     if other and counted == VALID:
         counted = UNKNOWN
     attempt, noted = with_unexpected(night, attempt, verdict)
-    return Facts(
+    return RunOfNight(
         attempt=attempt,
         counts=counts,
         path=path,

@@ -44,7 +44,7 @@ class NightOf:
 
 
 @dataclass(frozen=True, slots=True)
-class Finding:
+class FindingHistory:
     """The findings of one cause in the runs of a configuration, over the nights."""
 
     anomaly: str
@@ -63,7 +63,7 @@ class ConfigurationHistory:
     name: str
     nights: tuple[NightOf, ...]
     """The latest first."""
-    findings: tuple[Finding, ...]
+    findings: tuple[FindingHistory, ...]
     """Those that are wrong first, then the latest."""
     series: tuple[Series, ...]
     runs: tuple[Row, ...]
@@ -131,13 +131,13 @@ def _nights(runs: Sequence[Row]) -> Iterable[NightOf]:
         )
 
 
-def _findings(rows: Sequence[Row], order: dict[str, int]) -> list[Finding]:
+def _findings(rows: Sequence[Row], order: dict[str, int]) -> list[FindingHistory]:
     groups: dict[tuple[str, str, bool], list[Row]] = {}
     for row in sorted(rows, key=lambda row: (-order[row["night"]], row["item"])):
         name = f"{row['anomaly']} ({row['evidence']})" if row["evidence"] else row["anomaly"]
         groups.setdefault((name, row["cause"], wrong(row)), []).append(row)
     found = [
-        Finding(*key, tuple(sorted({row["night"] for row in those}, key=order.__getitem__)), tuple(those))
+        FindingHistory(*key, tuple(sorted({row["night"] for row in those}, key=order.__getitem__)), tuple(those))
         for key, those in groups.items()
     ]
     return sorted(found, key=lambda each: (not each.wrong, -order[each.nights[-1]], each.anomaly))

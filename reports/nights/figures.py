@@ -19,7 +19,7 @@ from matplotlib.lines import Line2D
 from matplotlib.ticker import FuncFormatter, NullLocator
 
 from squall.reports.figure import ACKED, FAULT, INK, LINE, MUTED, STYLE, VARIABLES, WIDTH_IN
-from squall.reports.nights.table import Cell, duration, share
+from squall.reports.nights.table import DurabilityCell, duration, share
 from squall.reports.nights.trends import MEASURES, Series
 
 ROWS = 24
@@ -32,7 +32,7 @@ LEAST = 1e-5
 """Shares below this stand together with 0, which no logarithm has."""
 
 
-def glance(cells: Sequence[Cell]) -> str:
+def glance(cells: Sequence[DurabilityCell]) -> str:
     """Each configuration under each class of faults as a row: the share of records lost, and the longest
     unavailability. Empty where no run has a verdict."""
     proven = [cell for cell in cells if cell.runs]
@@ -55,7 +55,7 @@ def glance(cells: Sequence[Cell]) -> str:
         return inline(figure, "glance", "Loss and unavailability by configuration", describe(proven))
 
 
-def describe(cells: Sequence[Cell]) -> str:
+def describe(cells: Sequence[DurabilityCell]) -> str:
     """The figure in words."""
     words = []
     for cell in cells:
@@ -68,7 +68,7 @@ def describe(cells: Sequence[Cell]) -> str:
     return " ".join(words)
 
 
-def _places(cells: Sequence[Cell], rows: Sequence[tuple[str, str]]) -> list[tuple[Cell, float]]:
+def _places(cells: Sequence[DurabilityCell], rows: Sequence[tuple[str, str]]) -> list[tuple[DurabilityCell, float]]:
     """Place each cell: those of one row above each other."""
     placed = []
     for row, key in enumerate(rows):
@@ -78,7 +78,7 @@ def _places(cells: Sequence[Cell], rows: Sequence[tuple[str, str]]) -> list[tupl
     return placed
 
 
-def _look(cell: Cell) -> dict[str, Any]:
+def _look(cell: DurabilityCell) -> dict[str, Any]:
     colour = FAULT if cell.broken else ACKED
     filled = "none" if cell.runtime == "sim" else colour
     return {
@@ -95,13 +95,13 @@ def _marker(target: str, runtime: str) -> str:
     return MARKERS.get((target, runtime), "o" if target == "squall" else "^")
 
 
-def _loss(axis: Any, cell: Cell, y: float) -> None:
+def _loss(axis: Any, cell: DurabilityCell, y: float) -> None:
     low, high = cell.interval
     axis.plot([low, high], [y, y], color=FAULT if cell.broken else ACKED, lw=2, alpha=0.55, solid_capstyle="butt")
     axis.plot([cell.rate or 0.0], [y], ls="none", **_look(cell))
 
 
-def _gap(axis: Any, cell: Cell, y: float) -> None:
+def _gap(axis: Any, cell: DurabilityCell, y: float) -> None:
     if cell.unavailable_ms is not None:
         seconds = cell.unavailable_ms / 1000
         axis.plot([0, seconds], [y, y], color=ACKED, lw=5, alpha=0.3, solid_capstyle="butt")
@@ -137,7 +137,7 @@ def _label(configuration: str, classes: str) -> str:
     return "\n".join([*textwrap.wrap(configuration, 40), *textwrap.wrap(classes, 40)])
 
 
-def _legend(figure: Any, cells: Sequence[Cell]) -> None:
+def _legend(figure: Any, cells: Sequence[DurabilityCell]) -> None:
     handles = [
         Line2D([], [], ls="none", marker="o", color=ACKED, ms=7, label="as promised"),
         Line2D([], [], ls="none", marker="o", color=FAULT, ms=7, label="something forbidden was found"),

@@ -11,14 +11,14 @@ from typing import Any
 
 from squall.checkers import simulated
 from squall.checkers.anomalies.registry import LOSS
-from squall.checkers.nights.facts import Facts
+from squall.checkers.nights.facts import RunOfNight
 from squall.checkers.nights.results import INVALID
 from squall.reports import checks
 from squall.reports.causes import Group, groups_of
 from squall.reports.nights.standing import BROKEN, NO_CAUSE
 from squall.reports.problems import problems_named
 from squall.reports.run_files import RunFiles, mapping, objects, read_run, texts
-from squall.reports.stories import NOT_READ, Line
+from squall.reports.stories import NOT_READ, StoryLine
 from squall.reports.telling import tellings_about
 
 Row = dict[str, Any]
@@ -29,7 +29,7 @@ _NUMBERS = re.compile(r"\d+(?:\.\d+)?(?:,\d+)*")
 _COVERS = re.compile(r", which covers \d+")
 
 
-def findings_of(night: str, facts: Iterable[Facts]) -> list[Row]:
+def findings_of(night: str, facts: Iterable[RunOfNight]) -> list[Row]:
     """A row for each cause of each anomaly in each run. Rows of runs that nobody can read are left out."""
     return [row for each in facts if each.path is not None and _shows(each.path) for row in _of(night, each, each.path)]
 
@@ -45,7 +45,7 @@ def _shows(run_dir: Path) -> bool:
         return False
 
 
-def _of(night: str, facts: Facts, run_dir: Path) -> Iterator[Row]:
+def _of(night: str, facts: RunOfNight, run_dir: Path) -> Iterator[Row]:
     files = read_run(run_dir)
     found = [check for check in checks.checks_of(files) if check.count]
     groups = groups_of(files, found)
@@ -88,7 +88,7 @@ def _of(night: str, facts: Facts, run_dir: Path) -> Iterator[Row]:
         yield from ({**row, "count": row["witnesses"]} if len(same) > 1 else row for row in same.values())
 
 
-def _ended(files: RunFiles, found: Sequence[checks.Check], head: Row) -> Iterator[Row]:
+def _ended(files: RunFiles, found: Sequence[checks.CheckResult], head: Row) -> Iterator[Row]:
     """Yield what no check finds of a simulation that failed: a broker ended by itself, nothing could happen any more,
     or the run did not come to its end.
     """
@@ -116,7 +116,7 @@ def _ended(files: RunFiles, found: Sequence[checks.Check], head: Row) -> Iterato
     }
 
 
-def _told(files: RunFiles, check: checks.Check, group: Group, classes: str) -> Row:
+def _told(files: RunFiles, check: checks.CheckResult, group: Group, classes: str) -> Row:
     """Return what the witnesses of one cause show, and their fingerprint."""
     stories = [lines for _, lines, _ in group.witnesses]
     first = stories[0] if stories else []
@@ -133,7 +133,7 @@ def _told(files: RunFiles, check: checks.Check, group: Group, classes: str) -> R
     }
 
 
-def _of_invariant(files: RunFiles, check: checks.Check) -> Row:
+def _of_invariant(files: RunFiles, check: checks.CheckResult) -> Row:
     """Return what the simulator saw. An invariant has no witnesses, and its name says what went wrong."""
     problems = problems_named(files, {check.invariant})
     told = [telling.lines for telling in tellings_about(files, problems)[:1]]
@@ -164,7 +164,7 @@ def fingerprint(anomaly: str, evidence: str, cause: str, place: str) -> str:
     return hashlib.sha256("\0".join((what, cause, place)).encode()).hexdigest()[:12]
 
 
-def cause_of(files: RunFiles, story: Iterable[Line]) -> str:
+def cause_of(files: RunFiles, story: Iterable[StoryLine]) -> str:
     """Say what has happened to the record, in words that are the same for all runs in which the same happens."""
     grave = [line.text for line in story if line.grave and not line.text.startswith(NOT_READ)]
     return " ".join(sorted({general(text, files.part_names.values()) for text in grave})) or NO_CAUSE
@@ -189,7 +189,7 @@ def _known_by(cause: str, phase: str, fault: str, classes: str) -> str:
     return "after a fault" if fault else "before any fault"
 
 
-def _moment(files: RunFiles, story: Iterable[Line]) -> tuple[str, str]:
+def _moment(files: RunFiles, story: Iterable[StoryLine]) -> tuple[str, str]:
     """Return the phase in which it happened, and the kind of fault that had begun last; empty for neither."""
     lines = [line for line in story if not line.text.startswith(NOT_READ)]
     if not lines:

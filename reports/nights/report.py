@@ -9,14 +9,14 @@ from typing import Any
 
 from squall.checkers.anomalies.registry import LOSS
 from squall.checkers.history.seal import NOT_JUDGED
-from squall.checkers.losses import Loss
+from squall.checkers.losses import LossCount
 from squall.checkers.nights.results import INVALID, NO_VERDICT, UNKNOWN, VALID, VERDICTS, forbidden
 from squall.reports.nights.configurations import ConfigurationHistory, configurations_of
 from squall.reports.nights.standing import (
     ACCEPTED,
     NEW,
     Card,
-    Standing,
+    FindingStatus,
     cards,
     places_tested,
     ran_again,
@@ -24,7 +24,7 @@ from squall.reports.nights.standing import (
     with_accepted,
     wrong,
 )
-from squall.reports.nights.table import Cell, cells_of
+from squall.reports.nights.table import DurabilityCell, cells_of
 from squall.reports.nights.trends import Trends, trends_of
 
 Row = dict[str, Any]
@@ -47,9 +47,9 @@ class Report:
     """What the table is over, in words."""
     runs: tuple[Row, ...]
     """Of the night, what somebody has to look at first."""
-    cells: tuple[Cell, ...]
-    found: tuple[Standing, ...]
-    gone: tuple[Standing, ...]
+    cells: tuple[DurabilityCell, ...]
+    found: tuple[FindingStatus, ...]
+    gone: tuple[FindingStatus, ...]
     permitted: tuple[Row, ...]
     """Findings of the night that its configurations permit."""
     nights: tuple[Row, ...]
@@ -100,9 +100,9 @@ class Report:
         return sum((run["item"], run["attempt"]) not in explained for run in invalid)
 
     @property
-    def beside(self) -> list[tuple[str, str, dict[str, Cell]]]:
+    def beside(self) -> list[tuple[str, str, dict[str, DurabilityCell]]]:
         """(configuration, faults, where -> cell) of what ran in several places; empty where nothing did."""
-        rows: dict[tuple[str, str], dict[str, Cell]] = {}
+        rows: dict[tuple[str, str], dict[str, DurabilityCell]] = {}
         for cell in self.cells:
             if cell.runs:
                 rows.setdefault((cell.configuration, cell.class_words), {})[cell.where] = cell
@@ -114,16 +114,16 @@ class Report:
         return sorted({where for _, _, found in self.beside for where in found})
 
     @property
-    def vanished(self) -> list[tuple[Standing, str]]:
+    def vanished(self) -> list[tuple[FindingStatus, str]]:
         """Findings that the night does not have although it tried, and what that means."""
         return [(each, why) for each in self.gone if (why := self._why_gone(each))]
 
     @property
-    def not_tested(self) -> list[Standing]:
+    def not_tested(self) -> list[FindingStatus]:
         """Findings of earlier nights whose configuration has no run with a verdict in this one."""
         return [each for each in self.gone if not self._why_gone(each)]
 
-    def _why_gone(self, each: Standing) -> str:
+    def _why_gone(self, each: FindingStatus) -> str:
         same = {(row["anomaly"], row["configuration"], row["target"]) for row in each.rows}
         if any((row["anomaly"], row["configuration"], row["target"]) in same for row in self.permitted):
             return "It was found tonight as well: the configuration permits it, and this night does not forbid it."
@@ -155,7 +155,7 @@ class Report:
         if not self.losing:
             return ""
         lost, acked = (sum(run[name] or 0 for run in self.losing) for name in ("lost", "acknowledged"))
-        loss = Loss(lost, acked if acked >= lost else None)
+        loss = LossCount(lost, acked if acked >= lost else None)
         its = "its" if len(self.losing) == 1 else "their"
         return f"{_many(len(self.losing), 'valid run')} lost {loss.amount}{loss.share}: {its} configuration permits it."
 

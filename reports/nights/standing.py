@@ -21,7 +21,7 @@ BROKEN = "This must always hold, and did not: "
 
 
 @dataclass(frozen=True, slots=True)
-class Standing:
+class FindingStatus:
     """One finding over the nights: what has the same fingerprint and breaks the same promise."""
 
     rows: tuple[Row, ...]
@@ -63,7 +63,7 @@ class Standing:
 class Card:
     """Findings that one thing has caused, and that break the same promise: one story tells all of them."""
 
-    findings: tuple[Standing, ...]
+    findings: tuple[FindingStatus, ...]
     """The gravest first."""
     nights: tuple[str, ...]
     """Nights that had one of them, in order."""
@@ -107,13 +107,13 @@ class Card:
         return tuple(dict.fromkeys(f"{row['configuration']} ({row['target']}, {row['runtime']})" for row in rows))
 
 
-def cards(found: Iterable[Standing], nights: Iterable[str]) -> list[Card]:
+def cards(found: Iterable[FindingStatus], nights: Iterable[str]) -> list[Card]:
     """Group the findings by what caused them: new ones first, then losses, then those whose cause is known.
 
     nights: all nights that are compared, in order. Their names need not sort in that order.
     """
     order = tuple(nights)
-    groups: dict[tuple[object, ...], list[Standing]] = {}
+    groups: dict[tuple[object, ...], list[FindingStatus]] = {}
     for each in sorted(found, key=_gravity):
         row = each.first
         # Without a cause, nothing but the place says that two anomalies are of one thing.
@@ -124,7 +124,7 @@ def cards(found: Iterable[Standing], nights: Iterable[str]) -> list[Card]:
     return [Card(tuple(group), tuple(filter(had[key].__contains__, order))) for key, group in groups.items()]
 
 
-def _gravity(each: Standing) -> tuple[bool, bool, bool, bool, int]:
+def _gravity(each: FindingStatus) -> tuple[bool, bool, bool, bool, int]:
     name, cause = each.first["anomaly"], each.first["cause"]
     return each.state != NEW, name not in LOSS, cause == NO_CAUSE, not name.startswith(INVARIANT), -each.most
 
@@ -144,7 +144,7 @@ def _promise(row: Row) -> str:
     return "" if row["cause"].startswith(BROKEN) else row["promise"]
 
 
-def standings(findings: Iterable[Row], nights: Sequence[str]) -> tuple[list[Standing], list[Standing]]:
+def standings(findings: Iterable[Row], nights: Sequence[str]) -> tuple[list[FindingStatus], list[FindingStatus]]:
     """(findings of the last of `nights` that are wrong, new ones first; those of earlier nights that it does not have).
 
     `findings`: of all these nights. What is permitted is neither.
@@ -152,21 +152,23 @@ def standings(findings: Iterable[Row], nights: Sequence[str]) -> tuple[list[Stan
     by_identity: dict[tuple[str, ...], dict[str, list[Row]]] = {}
     for row in filter(wrong, findings):
         by_identity.setdefault(identity(row), {}).setdefault(row["night"], []).append(row)
-    now: list[Standing] = []
-    gone: list[Standing] = []
+    now: list[FindingStatus] = []
+    gone: list[FindingStatus] = []
     for by_night in by_identity.values():
         had = tuple(night for night in nights if night in by_night)
         if not had:
             continue
         rows = tuple(sorted(by_night[had[-1]], key=lambda row: (-(row["count"] or 0), row["item"])))
         state = NEW if had == (nights[-1],) else KNOWN
-        (now if had[-1] == nights[-1] else gone).append(Standing(rows, state, had))
+        (now if had[-1] == nights[-1] else gone).append(FindingStatus(rows, state, had))
     now.sort(key=lambda each: (each.state != NEW, -each.most))
     gone.sort(key=lambda each: (nights.index(each.nights[-1]), each.most), reverse=True)
     return now, gone
 
 
-def with_accepted(found: Iterable[Standing], accepted: Iterable[Mapping[str, str]], today: str) -> list[Standing]:
+def with_accepted(
+    found: Iterable[FindingStatus], accepted: Iterable[Mapping[str, str]], today: str
+) -> list[FindingStatus]:
     """Give findings their entries of `accepted.toml`, and the states that follow. today: an ISO date."""
     entries = {each["fingerprint"]: each for each in accepted}
     told = []
@@ -187,7 +189,7 @@ def places_tested(runs: Iterable[Row]) -> frozenset[Place]:
     return frozenset((run["configuration"], run["target"], run["runtime"]) for run in proven)
 
 
-def ran_again(gone: Standing, where: Collection[Place]) -> bool:
+def ran_again(gone: FindingStatus, where: Collection[Place]) -> bool:
     """Return whether a night tested a configuration of a finding that it no longer shows. where: of its
     `places_tested`.
     """

@@ -26,7 +26,7 @@ CLASSES = {
 
 
 @dataclass(frozen=True, slots=True)
-class Cell:
+class DurabilityCell:
     """A configuration under a class of faults, on the brokers of one target in one runtime."""
 
     configuration: str
@@ -117,18 +117,18 @@ class Cell:
         return f"may happen: {' and '.join(may)}" if may else "no loss, no duplicates"
 
 
-def cells_of(rows: Sequence[Row]) -> list[Cell]:
+def cells_of(rows: Sequence[Row]) -> list[DurabilityCell]:
     """The table, the gravest cells first, then by configuration."""
     return sorted(map(_cell, rows), key=lambda cell: (not cell.broken, cell.configuration, cell.classes, cell.where))
 
 
-def _cell(row: Row) -> Cell:
+def _cell(row: Row) -> DurabilityCell:
     promises = [each for each in row["promises"] if each]
     latency = {flag: {f: _ms(row["latency"][flag], f) for f in (0.5, 0.99)} for flag in ("calm", "faulty")}
     same = ("configuration", "classes", "target", "runtime", "tried", "runs", "invalid", "unknown", "acknowledged",
             "lost", "lost_unacknowledged", "losing", "duplicated", "lost_tails", "lost_tail_records", "lost_tail_ms",
             "leader_changes", "unavailable_ms", "recovery_ms", "recovery_median_ms", "unrecovered")  # fmt: skip
-    return Cell(
+    return DurabilityCell(
         **{name: row[name] for name in same},
         promise="; or ".join(sorted(promises)),
         may_lose=any(name in row["permitted"] for name in LOSS),

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from squall.reports.nights.report import Report
 from squall.reports.nights.standing import Card
-from squall.reports.nights.table import Cell, count, duration, share
+from squall.reports.nights.table import DurabilityCell, count, duration, share
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -45,7 +45,7 @@ def _of(card: Card) -> str:
     return f"{', '.join(card.anomalies)} in {runs} run{'s'[: runs != 1]} of {'; '.join(card.where)}"
 
 
-def _cells(cell: Cell) -> list[str]:
+def _cells(cell: DurabilityCell) -> list[str]:
     low, high = cell.interval
     return [
         cell.configuration,

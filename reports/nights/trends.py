@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from statistics import median
 from typing import Any
 
-from squall.checkers.nights.changes import Change, changes
+from squall.checkers.nights.changes import ChangePoint, changes
 from squall.checkers.nights.results import INVALID, NO_VERDICT, UNKNOWN, VALID
-from squall.reports.nights.standing import Place, Standing, places_tested, ran_again, standings
+from squall.reports.nights.standing import FindingStatus, Place, places_tested, ran_again, standings
 
 Row = dict[str, Any]
 MEASURES = (
@@ -68,7 +68,7 @@ class Series:
     measure: str
     nights: tuple[str, ...]
     values: tuple[float, ...]
-    changes: tuple[Change, ...]
+    changes: tuple[ChangePoint, ...]
 
     @property
     def name(self) -> str:
@@ -85,7 +85,7 @@ class Trends:
     series: tuple[Series, ...]
 
     @property
-    def changed(self) -> list[tuple[Series, Change]]:
+    def changed(self) -> list[tuple[Series, ChangePoint]]:
         """Every change, the latest first."""
         found = [(each, change) for each in self.series for change in each.changes]
         order = [each.night for each in self.nights]
@@ -120,7 +120,7 @@ def _counts(nights: Sequence[Row], runs: Sequence[Row], findings: Sequence[Row])
         )
 
 
-def _tested_first(gone: Standing, nights: Sequence[str], places: Mapping[str, Collection[Place]]) -> str:
+def _tested_first(gone: FindingStatus, nights: Sequence[str], places: Mapping[str, Collection[Place]]) -> str:
     """The first night after the last one with this finding that tested its configuration; empty if none did."""
     since = nights[nights.index(gone.nights[-1]) + 1 :]
     return next((night for night in since if ran_again(gone, places[night])), "")

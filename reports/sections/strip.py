@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from html import escape
 
-from squall.workloads.section import Lane, Span, Strip
+from squall.workloads.section import Lane, Strip, StripSpan
 
 WIDTH, RIGHT, TOP = 1180, 24, 10
 LEFT, MOST_LEFT = 190, 480
@@ -81,7 +81,7 @@ def _lane(strip: Strip, lane: Lane, y: int) -> list[str]:
     return [f"{name}<title>{escape(lane.name)}</title></text>", *(_bar(strip, span, y) for span in lane.spans)]
 
 
-def _bar(strip: Strip, span: Span, y: int) -> str:
+def _bar(strip: Strip, span: StripSpan, y: int) -> str:
     """Draw a bar. A bad one differs by its height, too: not everybody sees colours."""
     left, right = _x(strip, span.begin_s), _x(strip, span.end_s)
     width, height = max(right - left, LEAST), HEIGHTS[span.tone]

@@ -16,7 +16,7 @@ from squall.broker.protocol.errors import MalformedFrame
 from squall.broker.protocol.records import BatchHeader, batches, decode_batch
 from squall.broker.protocol.schema.transaction_records import TransactionLogValue
 from squall.reports.run_files import RunFiles, integer
-from squall.reports.transactions.facts import Decided, Marker
+from squall.reports.transactions.facts import CoordinatorDecision, TxnMarker
 
 STATE_LOG = "__transaction_state"
 STATES = (
@@ -46,11 +46,13 @@ class Clock:
         return self._files.seconds(self._mono_ns + (timestamp_ms + 1 - self._wall_ms) * 1_000_000)
 
 
-def read_logs(files: RunFiles, clock: Clock, partitions: Iterable[str]) -> tuple[list[Decided], list[Marker]]:
+def read_logs(
+    files: RunFiles, clock: Clock, partitions: Iterable[str]
+) -> tuple[list[CoordinatorDecision], list[TxnMarker]]:
     """States of transactions, and markers of these partitions: each once, from whichever replica has it."""
     budget = [BYTES_AT_MOST]
-    states: dict[tuple[str, int], Decided] = {}
-    markers: dict[tuple[str, int], Marker] = {}
+    states: dict[tuple[str, int], CoordinatorDecision] = {}
+    markers: dict[tuple[str, int], TxnMarker] = {}
     wanted = set(partitions)
     for folder in sorted((files.path / "nodes").glob("*/data/*-*")):
         if folder.name in wanted:
@@ -80,7 +82,7 @@ def _batches(folder: Path, budget: list[int]) -> Iterator[tuple[BatchHeader, mem
             return
 
 
-def _marker(clock: Clock, partition: str, header: BatchHeader, batch: memoryview) -> Marker | None:
+def _marker(clock: Clock, partition: str, header: BatchHeader, batch: memoryview) -> TxnMarker | None:
     if not header.is_control or header.producer_id < 0:
         return None
     at = clock.seconds(header.max_timestamp)
@@ -93,10 +95,10 @@ def _marker(clock: Clock, partition: str, header: BatchHeader, batch: memoryview
     if at is None or kind not in (0, 1):
         return None
     ids = header.producer_id, header.producer_epoch
-    return Marker(at, -1, partition, *ids, epoch, kind == 1, header.base_offset, 0)
+    return TxnMarker(at, -1, partition, *ids, epoch, kind == 1, header.base_offset, 0)
 
 
-def _states(clock: Clock, header: BatchHeader, batch: memoryview) -> Iterator[tuple[int, Decided]]:
+def _states(clock: Clock, header: BatchHeader, batch: memoryview) -> Iterator[tuple[int, CoordinatorDecision]]:
     if header.is_control:
         return
     try:
@@ -112,6 +114,6 @@ def _states(clock: Clock, header: BatchHeader, batch: memoryview) -> Iterator[tu
                 f"{each.topic}-{index}" for each in value.transaction_partitions or () for index in each.partition_ids
             )
             ids = value.producer_id, value.producer_epoch, header.leader_epoch
-            yield record.offset, Decided(at, -1, name, state, *ids, tuple(sorted(parts)))
+            yield record.offset, CoordinatorDecision(at, -1, name, state, *ids, tuple(sorted(parts)))
     except MalformedFrame:
         return

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from squall.reports.story_facts import UNKNOWN, Sent
+from squall.reports.story_facts import UNKNOWN, SentRecord
 
 COMMIT, ABORT, NOT_ENDED = "commit", "abort", "none"
 READ_UNCOMMITTED, READ_COMMITTED = 0, 1
@@ -19,7 +19,7 @@ TRACES, LOGS = "traces", "logs"
 
 
 @dataclass(frozen=True, slots=True)
-class Decided:
+class CoordinatorDecision:
     """A change of a transaction's state, as its coordinator appended it."""
 
     t: float
@@ -35,7 +35,7 @@ class Decided:
 
 
 @dataclass(frozen=True, slots=True)
-class Marker:
+class TxnMarker:
     """A WriteTxnMarkers that reached the leader of one partition. `offset` -1: refused, or in the log already."""
 
     t: float
@@ -55,7 +55,7 @@ class Marker:
 
 
 @dataclass(frozen=True, slots=True)
-class Read:
+class ValueRead:
     """A record as a reader got it, with what the same answer said of the partition; -1: not told."""
 
     t: float
@@ -71,7 +71,7 @@ class Read:
 
 
 @dataclass(frozen=True, slots=True)
-class Told:
+class ReportedMarks:
     """A partition's marks as one answer had them."""
 
     t: float
@@ -94,15 +94,15 @@ class TakenOver:
 
 
 @dataclass(slots=True)
-class Part:
+class TxnRecord:
     """One record of a transaction, and its partition."""
 
-    sent: Sent
+    sent: SentRecord
     partition: str
 
 
 @dataclass
-class Txn:
+class ObservedTxn:
     """One transaction. `done` None: its client was never told; `asked` None: it never asked for an end."""
 
     op: int
@@ -117,10 +117,10 @@ class Txn:
     error: str = ""
     producer_id: int = -1
     epoch: int = -1
-    parts: list[Part] = field(default_factory=list)
-    states: list[Decided] = field(default_factory=list)
+    parts: list[TxnRecord] = field(default_factory=list)
+    states: list[CoordinatorDecision] = field(default_factory=list)
     """What its coordinator did with it, in order."""
-    markers: list[Marker] = field(default_factory=list)
+    markers: list[TxnMarker] = field(default_factory=list)
 
     @property
     def partitions(self) -> list[str]:
@@ -128,36 +128,36 @@ class Txn:
         return sorted({part.partition for part in self.parts})
 
     @property
-    def decisions(self) -> list[Decided]:
+    def decisions(self) -> list[CoordinatorDecision]:
         """Its states Prepare..., in order: more than one where an EndTxn that was meant for another one ended it."""
         return [each for each in self.states if each.state.startswith("Prepare")]
 
     @property
-    def decision(self) -> Decided | None:
+    def decision(self) -> CoordinatorDecision | None:
         """Return what its coordinator decided at last."""
         return self.decisions[-1] if self.states and self.decisions else None
 
-    def contradicts(self, marker: Marker) -> bool:
+    def contradicts(self, marker: TxnMarker) -> bool:
         """Return whether a marker says something that its coordinator never decided."""
         decided = [each.state == PREPARE_COMMIT for each in self.decisions]
         return bool(decided) and not marker.error and marker.commit not in decided
 
-    def first(self, prefix: str) -> Decided | None:
+    def first(self, prefix: str) -> CoordinatorDecision | None:
         """Its first state whose name begins so."""
         return next((each for each in self.states if each.state.startswith(prefix)), None)
 
 
 @dataclass
-class Transactions:
+class TransactionFacts:
     """All of a run. `source`: where decisions and markers are known from; empty where they are not."""
 
-    txns: list[Txn] = field(default_factory=list)
-    reads: dict[int, list[Read]] = field(default_factory=dict)
+    txns: list[ObservedTxn] = field(default_factory=list)
+    reads: dict[int, list[ValueRead]] = field(default_factory=dict)
     """Value -> who got it, in order; only of values that were sent in transactions."""
-    told: dict[str, list[Told]] = field(default_factory=dict)
+    told: dict[str, list[ReportedMarks]] = field(default_factory=dict)
     """Partition -> what answers said of its marks, in order."""
     taken_over: list[TakenOver] = field(default_factory=list)
-    markers: list[Marker] = field(default_factory=list)
+    markers: list[TxnMarker] = field(default_factory=list)
     final_readers: set[int] = field(default_factory=set)
     """Processes."""
     source: str = ""
@@ -180,16 +180,16 @@ class Transactions:
         told = "what coordinators decided and when markers were written is not known"
         return f"{said}, and its logs are not there: {told}. What is told here is what clients and readers saw."
 
-    def of_op(self, op: int) -> Txn | None:
+    def of_op(self, op: int) -> ObservedTxn | None:
         """The transaction of that operation."""
         return next((txn for txn in self.txns if txn.op == op), None)
 
-    def offset_of(self, part: Part) -> int:
+    def offset_of(self, part: TxnRecord) -> int:
         """Return the offset of a record: as its sender learnt, else as a reader got it; -1 if it is not known."""
         if part.sent.offset >= 0:
             return part.sent.offset
         return next((read.offset for read in self.reads.get(part.sent.value, ())), -1)
 
-    def of_value(self, value: int) -> Txn | None:
+    def of_value(self, value: int) -> ObservedTxn | None:
         """The transaction that sent it."""
         return next((txn for txn in self.txns if any(part.sent.value == value for part in txn.parts)), None)

@@ -6,8 +6,8 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from squall.reports.fault_words import FaultRow
 from squall.reports.run_files import Json, RunFiles, mapping, number, objects
-from squall.reports.transactions.facts import Txn
-from squall.reports.transactions.moments import FAULTS, Moment, length_text
+from squall.reports.transactions.facts import ObservedTxn
+from squall.reports.transactions.moments import FAULTS, TxnMoment, length_text
 
 JUST_BEFORE_S = 1.0
 """An EndTxn that came so soon after its transaction's end was asked for is that transaction's."""
@@ -21,15 +21,15 @@ def short_of(row: FaultRow) -> str:
 
 
 def moments_of_fault(
-    files: RunFiles, row: FaultRow, txns: Sequence[Txn], called: Mapping[int, str]
-) -> Iterable[Moment]:
+    files: RunFiles, row: FaultRow, txns: Sequence[ObservedTxn], called: Mapping[int, str]
+) -> Iterable[TxnMoment]:
     """Its begin, its end with what proves it, and of a fault of the protocol each request that it struck.
 
     `row` has begun. `txns`: whose requests these may be; `called`: their names, by operation.
     """
     assert row.began is not None
     hit, short = f" of {row.hit}" if row.hit else "", short_of(row)
-    yield Moment(row.began, FAULTS, "fault", short, f"Fault {row.id} begins: {row.what}{hit}.")
+    yield TxnMoment(row.began, FAULTS, "fault", short, f"Fault {row.id} begins: {row.what}{hit}.")
     line = next((each for each in files.faults if each.get("id") == row.id), {})
     api = str(mapping(line.get("params")).get("api") or "request")
     for struck in objects(mapping(line.get("evidence")).get("struck")):
@@ -37,12 +37,12 @@ def moments_of_fault(
     if row.length is not None:
         told = f" {row.evidence}" if row.evidence else ""
         text = f"Fault {row.id} ({short}) has ended.{told}"
-        yield Moment(row.began + row.length, FAULTS, "fault ends", f"{short} ends", text)
+        yield TxnMoment(row.began + row.length, FAULTS, "fault ends", f"{short} ends", text)
 
 
 def _struck(
-    files: RunFiles, row: FaultRow, api: str, struck: Json, txns: Sequence[Txn], called: Mapping[int, str]
-) -> Iterable[Moment]:
+    files: RunFiles, row: FaultRow, api: str, struck: Json, txns: Sequence[ObservedTxn], called: Mapping[int, str]
+) -> Iterable[TxnMoment]:
     came, answered = files.seconds(struck.get("came_ns")), files.seconds(struck.get("answered_ns"))
     if came is None:
         return
@@ -52,14 +52,14 @@ def _struck(
     details, over = f" ({said})" if said else "", str(struck.get("link") or "").replace("->", " to ")
     does = "holds" if held_s else "strikes"
     text = f"Fault {row.id} {does} the {name}{details}{f', from {over}' if over else ''}."
-    yield Moment(came, FAULTS, "struck", f"{does} {name}", text)
+    yield TxnMoment(came, FAULTS, "struck", f"{does} {name}", text)
     if held_s:
         answer = f"; the answer is {struck.get('answer')}" if answered is not None else ""
         text = f"Fault {row.id} lets the {name} go after {length_text(held_s)}{answer}."
-        yield Moment(came + held_s, FAULTS, "let go", f"lets {name} go", text)
+        yield TxnMoment(came + held_s, FAULTS, "let go", f"lets {name} go", text)
 
 
-def _whose(txns: Sequence[Txn], called: Mapping[int, str], came: float, said: str) -> str:
+def _whose(txns: Sequence[ObservedTxn], called: Mapping[int, str], came: float, said: str) -> str:
     """Of which transaction an EndTxn is: of the one whose end was asked for just before, by that transactional id."""
     near = [
         txn

@@ -11,9 +11,9 @@ from collections.abc import Iterable, Sequence
 from html import escape
 from itertools import pairwise
 
-from squall.reports.lanes import Span
-from squall.reports.transactions.facts import Txn
-from squall.reports.transactions.moments import CLIENT, COORDINATOR, Moment, length_text
+from squall.reports.lanes import LaneSpan
+from squall.reports.transactions.facts import ObservedTxn
+from squall.reports.transactions.moments import CLIENT, COORDINATOR, TxnMoment, length_text
 from squall.reports.transactions.outcomes import COMMITTED, OPEN, UNCERTAIN, outcome_of
 from squall.reports.transactions.overview import COLOURS, FAULT
 
@@ -26,7 +26,7 @@ _TICK = 58.0
 """px between two figures of the axis at least."""
 
 
-def lane_svg(txn: Txn, moments: Sequence[Moment], faults: Sequence[Span], ident: str) -> str:
+def lane_svg(txn: ObservedTxn, moments: Sequence[TxnMoment], faults: Sequence[LaneSpan], ident: str) -> str:
     """The picture of one transaction's moments. Times at its foot count from its begin."""
     lanes = _lanes(txn, moments)
     scale = _Scale([moment.t for moment in moments])
@@ -44,7 +44,7 @@ def lane_svg(txn: Txn, moments: Sequence[Moment], faults: Sequence[Span], ident:
     return "\n".join([*parts, "</svg>"])
 
 
-def _lanes(txn: Txn, moments: Sequence[Moment]) -> dict[str, str]:
+def _lanes(txn: ObservedTxn, moments: Sequence[TxnMoment]) -> dict[str, str]:
     """Lane -> its name in the picture."""
     used = {moment.lane for moment in moments}
     nodes = dict.fromkeys(str(state.node) for state in txn.states if state.node >= 0)
@@ -78,7 +78,7 @@ class _Scale:
         return self._places[place - 1] + share * (self._places[place] - self._places[place - 1])
 
 
-def _faults(faults: Sequence[Span], scale: _Scale, foot: float) -> Iterable[str]:
+def _faults(faults: Sequence[LaneSpan], scale: _Scale, foot: float) -> Iterable[str]:
     for fault in faults:
         if fault.end < scale.times[0] or fault.begin > scale.times[-1]:
             continue
@@ -93,7 +93,7 @@ def _faults(faults: Sequence[Span], scale: _Scale, foot: float) -> Iterable[str]
             yield _text(left + 3, TOP - 7, fault.kind[:letters], "var(--ink)")
 
 
-def _axis(txn: Txn, scale: _Scale, foot: float) -> Iterable[str]:
+def _axis(txn: ObservedTxn, scale: _Scale, foot: float) -> Iterable[str]:
     last = float("-inf")
     for t in scale.times:
         x = scale.x(t)
@@ -109,7 +109,7 @@ def _text(x: float, y: float, words: str, colour: str, more: str = "") -> str:
     return f'<text x="{x:.1f}" y="{y:.1f}" fill="{colour}" font-size="11" {more}>{escape(words)}</text>'
 
 
-def _row(txn: Txn, lane: str, name: str, own: Sequence[Moment], scale: _Scale, y: float) -> Iterable[str]:
+def _row(txn: ObservedTxn, lane: str, name: str, own: Sequence[TxnMoment], scale: _Scale, y: float) -> Iterable[str]:
     middle = y + 13
     letters = int((LEFT - 24) / 6.4)
     shown = name if len(name) <= letters else "\u2026" + name[-letters + 1 :]
@@ -132,7 +132,7 @@ def _row(txn: Txn, lane: str, name: str, own: Sequence[Moment], scale: _Scale, y
             )
 
 
-def _bars(txn: Txn, lane: str, own: Sequence[Moment], scale: _Scale, middle: float) -> Iterable[str]:
+def _bars(txn: ObservedTxn, lane: str, own: Sequence[TxnMoment], scale: _Scale, middle: float) -> Iterable[str]:
     """From begin to end in a lane: the client's transaction, the coordinator's, the time until the marker."""
     if not own:
         return
@@ -151,7 +151,7 @@ def _bars(txn: Txn, lane: str, own: Sequence[Moment], scale: _Scale, middle: flo
     )
 
 
-def _glyph(moment: Moment, x: float, y: float) -> str:
+def _glyph(moment: TxnMoment, x: float, y: float) -> str:
     title = f"<title>{moment.t:.4f} s: {escape(moment.text)}</title>"
     match moment.kind:
         case "marked" | "again":  # a marker stands: up for commit, down for abort

@@ -8,14 +8,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from squall.reports.story_facts import FAILED
-from squall.reports.transactions.facts import Transactions, Txn
+from squall.reports.transactions.facts import ObservedTxn, TransactionFacts
 
 OPEN, COMMITTED, ABORTED = "open", "committed", "aborted"
 COLUMNS_AT_MOST = 10
 
 
 @dataclass(frozen=True, slots=True)
-class Entry:
+class OffsetContent:
     """Holds what is at an offset from `since` on. `value` -1: a marker."""
 
     offset: int
@@ -28,9 +28,9 @@ class Entry:
 class PartitionLog:
     """The entries of one partition that anything tells of, in order of offset."""
 
-    def __init__(self, found: Transactions, partition: str) -> None:
+    def __init__(self, found: TransactionFacts, partition: str) -> None:
         self._known = found.known
-        self.entries: dict[int, Entry] = {}
+        self.entries: dict[int, OffsetContent] = {}
         self._ended: dict[int, list[tuple[float, bool]]] = {}
         for txn in found.txns:
             for part in txn.parts:
@@ -38,19 +38,19 @@ class PartitionLog:
                     self._take_record(found, txn.op, part.sent.value, part.sent.offset, part.sent.done, part.sent.state)
             for marker in txn.markers:
                 if marker.partition == partition and marker.offset >= 0 and not marker.error:
-                    self.entries[marker.offset] = Entry(marker.offset, marker.t, txn.op, commit=marker.commit)
+                    self.entries[marker.offset] = OffsetContent(marker.offset, marker.t, txn.op, commit=marker.commit)
                     self._ended.setdefault(txn.op, []).append((marker.t, marker.commit))
 
     def _take_record(
-        self, found: Transactions, op: int, value: int, offset: int, done: float | None, state: str
+        self, found: TransactionFacts, op: int, value: int, offset: int, done: float | None, state: str
     ) -> None:
         reads = found.reads.get(value, ())
         offset = offset if offset >= 0 else next((read.offset for read in reads), -1)
         times = [read.t for read in reads[:1]] + ([done] if done is not None and state != FAILED else [])
         if offset >= 0 and times:
-            self.entries[offset] = Entry(offset, min(times), op, value)
+            self.entries[offset] = OffsetContent(offset, min(times), op, value)
 
-    def state_at(self, entry: Entry, t: float) -> str:
+    def state_at(self, entry: OffsetContent, t: float) -> str:
         """open, committed or aborted: of the transaction that the entry is of."""
         ends = [commit for at, commit in self._ended.get(entry.op, ()) if at <= t]
         return OPEN if not ends else COMMITTED if ends[-1] else ABORTED
@@ -63,7 +63,7 @@ class PartitionLog:
         still = [each.offset for each in there if each.value >= 0 and self.state_at(each, t) == OPEN]
         return min(still) if still else max((each.offset + 1 for each in there), default=-1)
 
-    def columns(self, txns: Sequence[Txn]) -> list[int | None]:
+    def columns(self, txns: Sequence[ObservedTxn]) -> list[int | None]:
         """Offsets to draw, of these transactions first; None where some are left out."""
         wanted: list[int] = []
         for txn in txns:

@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from squall.reports.run_files import RunFiles
-from squall.reports.story_facts import Wire, wires_of
-from squall.reports.transactions.moments import FAULTS, Moment
+from squall.reports.story_facts import SimMessage, wires_of
+from squall.reports.transactions.moments import FAULTS, TxnMoment
 
 APIS = ("InitProducerId", "AddPartitionsToTxn", "EndTxn", "WriteTxnMarkers", "Produce")
 """Those that carry a transaction."""
@@ -19,16 +19,16 @@ ARRIVED_BEFORE_S = 0.002
 """A marker is written so soon after the request for it has come."""
 
 
-def moments_of_messages(wires: Sequence[Wire], begin: float, end: float) -> Iterable[Moment]:
+def moments_of_messages(wires: Sequence[SimMessage], begin: float, end: float) -> Iterable[TxnMoment]:
     """Messages of transactions that were lost between these seconds, the first ones."""
     lost = [wire for wire in wires if wire.arrives is None and begin <= wire.sent <= end]
     for wire in lost[:LOST_AT_MOST]:
         ends = f"from {_name(wire.source)} to {_name(wire.target)}"
         text = f"The {wire.api} {wire.kind} {ends} is lost on its way."
-        yield Moment(wire.sent, FAULTS, "lost", f"{wire.api} {wire.kind} lost", text)
+        yield TxnMoment(wire.sent, FAULTS, "lost", f"{wire.api} {wire.kind} lost", text)
 
 
-def asked_for(wires: Sequence[Wire], marker: Moment) -> str:
+def asked_for(wires: Sequence[SimMessage], marker: TxnMoment) -> str:
     """Say which broker asked for a marker; empty if no message shows it."""
     if marker.node < 0:
         return ""
@@ -48,6 +48,6 @@ def _name(host: str) -> str:
     return f"broker {host}" if host.isdigit() else f"the client ({host})"
 
 
-def messages_of(files: RunFiles) -> list[Wire]:
+def messages_of(files: RunFiles) -> list[SimMessage]:
     """In order of sending, as far as they carry transactions; none where messages were not recorded."""
     return sorted((wire for wire in wires_of(files, 0.0) if wire.api in APIS), key=lambda wire: wire.sent)

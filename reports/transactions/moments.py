@@ -14,11 +14,11 @@ from squall.reports.transactions.facts import (
     PREPARE_COMMIT,
     READ_COMMITTED,
     READ_UNCOMMITTED,
-    Marker,
-    Part,
-    Read,
-    Transactions,
-    Txn,
+    ObservedTxn,
+    TransactionFacts,
+    TxnMarker,
+    TxnRecord,
+    ValueRead,
 )
 from squall.reports.transactions.outcomes import BY_CHOICE, COMMITTED, UNASKED, cause_of_abort, outcome_of, why_wrong
 
@@ -27,7 +27,7 @@ CLIENT, COORDINATOR, READERS, FAULTS = "client", "coordinator", "readers", "faul
 
 
 @dataclass(frozen=True, slots=True)
-class Moment:
+class TxnMoment:
     """One thing that happened, in the lane of the client, the coordinator or a partition."""
 
     t: float
@@ -60,14 +60,14 @@ def letter_of(number: int) -> str:
     return letters[number % 26] + (str(number // 26) if number >= 26 else "")
 
 
-def names_of(txn: Txn) -> dict[int, str]:
+def names_of(txn: ObservedTxn) -> dict[int, str]:
     """Value -> letter, in order of sending."""
     return {part.sent.value: letter_of(number) for number, part in enumerate(txn.parts)}
 
 
 def moments_of(
-    txn: Txn, found: Transactions, names: Mapping[int, str] | None = None, called: str = "the transaction"
-) -> list[Moment]:
+    txn: ObservedTxn, found: TransactionFacts, names: Mapping[int, str] | None = None, called: str = "the transaction"
+) -> list[TxnMoment]:
     """All that is known, in order of time; of reads the first ones. `names`: of records, by value."""
     names = names_of(txn) if names is None else names
     told = [*_of_client(txn, called), *_of_coordinator(txn, found, called)]
@@ -79,26 +79,26 @@ def moments_of(
     return sorted((replace(moment, op=txn.op) for moment in told), key=lambda moment: moment.t)
 
 
-def _of_client(txn: Txn, called: str) -> Iterable[Moment]:
+def _of_client(txn: ObservedTxn, called: str) -> Iterable[TxnMoment]:
     who = f"Process {txn.process}"
     ids = f", producer id {txn.producer_id}, epoch {txn.epoch}" if txn.producer_id >= 0 else ""
     text = f"{who} begins {called} (transactional id {txn.id}{ids}, time-out {txn.timeout_s:g} s)."
-    yield Moment(txn.began, CLIENT, "begun", "begun", text)
+    yield TxnMoment(txn.began, CLIENT, "begun", "begun", text)
     if txn.asked is not None:
-        yield Moment(txn.asked, CLIENT, "asked", f"asks to {txn.how}", f"{who} asks to {txn.how} {called} (EndTxn).")
+        yield TxnMoment(txn.asked, CLIENT, "asked", f"asks to {txn.how}", f"{who} asks to {txn.how} {called} (EndTxn).")
     if txn.done is None:
         return
     if txn.state == ACKNOWLEDGED:
         word = {COMMIT: "committed", ABORT: "aborted"}.get(txn.how, "over")
-        yield Moment(txn.done, CLIENT, "told", f"told: {word}", f"{who} is told that {called} is {word}.")
+        yield TxnMoment(txn.done, CLIENT, "told", f"told: {word}", f"{who} is told that {called} is {word}.")
     else:
         why = f": {txn.error}" if txn.error else ""
         fails = "cannot go on" if txn.state == FAILED else f"does not learn how {called} ended"
         label = txn.error or ("failed" if txn.state == FAILED else "unknown")
-        yield Moment(txn.done, CLIENT, "told", label, f"{who} {fails}{why}.")
+        yield TxnMoment(txn.done, CLIENT, "told", label, f"{who} {fails}{why}.")
 
 
-def _of_coordinator(txn: Txn, found: Transactions, called: str) -> Iterable[Moment]:
+def _of_coordinator(txn: ObservedTxn, found: TransactionFacts, called: str) -> Iterable[TxnMoment]:
     known: set[str] = set()
     for state in txn.states:
         new = [each for each in state.partitions if each not in known]
@@ -108,18 +108,18 @@ def _of_coordinator(txn: Txn, found: Transactions, called: str) -> Iterable[Mome
         listed = listing(state.partitions) or "no partition"
         if state.state == "Ongoing":
             text = f"{who}adds {listing(new) or 'nothing new'} to {called}."
-            yield Moment(state.t, COORDINATOR, "added", f"+ {_short(new)}", text)
+            yield TxnMoment(state.t, COORDINATOR, "added", f"+ {_short(new)}", text)
         elif state.state.startswith("Prepare"):
             text = f"{who}writes {state.state} of {called} for {listed} {by}"
             unasked = outcome_of(txn) == UNASKED and state is txn.decision
             against = unwanted(txn, state.t, state.state == PREPARE_COMMIT)
             text += f", {cause_of_abort(txn, found)}." if unasked else f"{against}."
-            yield Moment(state.t, COORDINATOR, "prepared", state.state, text, bool(against))
+            yield TxnMoment(state.t, COORDINATOR, "prepared", state.state, text, bool(against))
         else:
-            yield Moment(state.t, COORDINATOR, "complete", state.state, f"{who}writes {state.state} of {called}.")
+            yield TxnMoment(state.t, COORDINATOR, "complete", state.state, f"{who}writes {state.state} of {called}.")
 
 
-def unwanted(txn: Txn, t: float, commit: bool) -> str:
+def unwanted(txn: ObservedTxn, t: float, commit: bool) -> str:
     """That its client wanted the other end, in words; empty where it did not, or where that is not known."""
     if outcome_of(txn) not in (COMMITTED, BY_CHOICE) or commit is (txn.how == COMMIT):
         return ""
@@ -138,37 +138,39 @@ def _short(partitions: Sequence[str]) -> str:
     return ", ".join(name.rpartition("-")[2] for name in partitions) or "-"
 
 
-def _of_record(txn: Txn, part: Part, names: Mapping[int, str]) -> Iterable[Moment]:
+def _of_record(txn: ObservedTxn, part: TxnRecord, names: Mapping[int, str]) -> Iterable[TxnMoment]:
     sent, name = part.sent, names[part.sent.value]
     text = f"Process {txn.process} sends {name} to {part.partition}."
-    yield Moment(sent.sent, part.partition, "sent", name, text, about=(name,))
+    yield TxnMoment(sent.sent, part.partition, "sent", name, text, about=(name,))
     if sent.done is None:
         return
     if sent.state == ACKNOWLEDGED:
         at = f" at offset {sent.offset}" if sent.offset >= 0 else ""
-        yield Moment(sent.done, part.partition, "acked", f"{name} acked", f"{name} is acknowledged{at}.", about=(name,))
+        yield TxnMoment(
+            sent.done, part.partition, "acked", f"{name} acked", f"{name} is acknowledged{at}.", about=(name,)
+        )
     else:
         why = f": {sent.error}" if sent.error else ""
         what = "fails for certain" if sent.state == FAILED else "has an unknown outcome"
-        yield Moment(sent.done, part.partition, "failed", f"{name} {sent.state}", f"The send of {name} {what}{why}.")
+        yield TxnMoment(sent.done, part.partition, "failed", f"{name} {sent.state}", f"The send of {name} {what}{why}.")
 
 
-def _of_marker(marker: Marker, txn: Txn) -> Moment:
+def _of_marker(marker: TxnMarker, txn: ObservedTxn) -> TxnMoment:
     by = f"(producer id {marker.producer_id}, epoch {marker.epoch}; coordinator epoch {marker.coordinator_epoch})"
     who = f"Broker {marker.node}" if marker.node >= 0 else f"The leader of {marker.partition}"
     if marker.error:
         error = error_name(marker.error)
         text = f"{who} refuses the {marker.word} marker for {marker.partition}: {error} {by}."
-        return Moment(marker.t, marker.partition, "refused", f"marker: {error}", text)
+        return TxnMoment(marker.t, marker.partition, "refused", f"marker: {error}", text)
     if marker.offset < 0:
         text = f"{who} has the {marker.word} marker in {marker.partition} already {by}."
-        return Moment(marker.t, marker.partition, "again", f"{marker.word} marker again", text)
+        return TxnMoment(marker.t, marker.partition, "again", f"{marker.word} marker again", text)
     against = unwanted(txn, marker.t, marker.commit)
     if txn.contradicts(marker):
         against = ", though its coordinator decided otherwise"
     text = f"{who} writes the {marker.word} marker to {marker.partition} at offset {marker.offset} {by}{against}."
     label = f"{marker.word} marker"
-    return Moment(marker.t, marker.partition, "marked", label, text, bool(against), node=marker.node)
+    return TxnMoment(marker.t, marker.partition, "marked", label, text, bool(against), node=marker.node)
 
 
 def error_name(code: int) -> str:
@@ -176,7 +178,9 @@ def error_name(code: int) -> str:
     return ErrorCode(code).name if code in ErrorCode.__members__.values() else f"error {code}"
 
 
-def _of_reads(txn: Txn, found: Transactions, partition: str, names: Mapping[int, str]) -> Iterable[Moment]:
+def _of_reads(
+    txn: ObservedTxn, found: TransactionFacts, partition: str, names: Mapping[int, str]
+) -> Iterable[TxnMoment]:
     """The first time that a reader of each isolation got one of its records there."""
     for isolation in (READ_UNCOMMITTED, READ_COMMITTED):
         reads = [
@@ -190,10 +194,10 @@ def _of_reads(txn: Txn, found: Transactions, partition: str, names: Mapping[int,
             got = [names[read.value] for read in reads if (read.t, read.process) == (first.t, first.process)]
             text, why = read_text(first, got, partition), why_wrong(txn, first, "the transaction")
             told = f"{text} {why}" if why else text
-            yield Moment(first.t, partition, kind, ISOLATIONS[isolation], told, bool(why))
+            yield TxnMoment(first.t, partition, kind, ISOLATIONS[isolation], told, bool(why))
 
 
-def read_text(first: Read, got: Sequence[str], partition: str) -> str:
+def read_text(first: ValueRead, got: Sequence[str], partition: str) -> str:
     """A reader's getting of records, with the marks that its answer told."""
     marks = [f"last stable offset {first.lso}"] if first.lso >= 0 else []
     marks += [f"high watermark {first.hw}"] if first.hw >= 0 else []

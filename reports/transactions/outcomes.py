@@ -14,10 +14,10 @@ from squall.reports.transactions.facts import (
     NOT_ENDED,
     PREPARE_COMMIT,
     READ_COMMITTED,
-    Read,
+    ObservedTxn,
     TakenOver,
-    Transactions,
-    Txn,
+    TransactionFacts,
+    ValueRead,
 )
 
 COMMITTED, BY_CHOICE, UNASKED, OPEN, UNCERTAIN = "committed", "aborted", "aborted unasked", "left open", "unknown"
@@ -38,7 +38,7 @@ _ABOUT_TXN = ("G1a", "G1c", "dirty-read", "torn-txn", "lost-txn", "zombie-write"
 """Anomalies whose witnesses name a transaction by its operation."""
 
 
-def outcome_of(txn: Txn) -> str:
+def outcome_of(txn: ObservedTxn) -> str:
     """One of WORDS."""
     decided = txn.decision
     if txn.state == ACKNOWLEDGED and txn.how in (COMMIT, ABORT):
@@ -48,7 +48,7 @@ def outcome_of(txn: Txn) -> str:
     return UNCERTAIN
 
 
-def sentence_of(txn: Txn, found: Transactions) -> str:
+def sentence_of(txn: ObservedTxn, found: TransactionFacts) -> str:
     """Say what became of it, as its client and its coordinator report it."""
     outcome, decided = outcome_of(txn), txn.decision
     why = f" ({txn.error})" if txn.error else ""
@@ -71,7 +71,7 @@ def sentence_of(txn: Txn, found: Transactions) -> str:
 TIMED_OUT, TAKEN_OVER, NO_CAUSE = "by time-out", "for a successor", "for no known cause"
 
 
-def cause_of_abort(txn: Txn, found: Transactions) -> str:
+def cause_of_abort(txn: ObservedTxn, found: TransactionFacts) -> str:
     """Why a coordinator aborted what nobody asked it to abort."""
     cause = cause_in_short(txn, found)
     if cause == TAKEN_OVER:
@@ -81,7 +81,7 @@ def cause_of_abort(txn: Txn, found: Transactions) -> str:
     return "before its time-out, and no recorded process had taken over"
 
 
-def cause_in_short(txn: Txn, found: Transactions) -> str:
+def cause_in_short(txn: ObservedTxn, found: TransactionFacts) -> str:
     """TIMED_OUT, TAKEN_OVER or NO_CAUSE, of a transaction that its coordinator aborted unasked."""
     decided = txn.decision
     assert decided is not None
@@ -91,7 +91,7 @@ def cause_in_short(txn: Txn, found: Transactions) -> str:
     return TIMED_OUT if txn.timeout_s and decided.t - begun >= txn.timeout_s else NO_CAUSE
 
 
-def _successors(txn: Txn, found: Transactions) -> list[TakenOver]:
+def _successors(txn: ObservedTxn, found: TransactionFacts) -> list[TakenOver]:
     """Return the processes that got its id while its coordinator decided."""
     decided = txn.decision
     return [
@@ -102,7 +102,7 @@ def _successors(txn: Txn, found: Transactions) -> list[TakenOver]:
     ]  # fmt: skip
 
 
-def why_wrong(txn: Txn, read: Read, called: str) -> str:
+def why_wrong(txn: ObservedTxn, read: ValueRead, called: str) -> str:
     """Why a read_committed reader must not have got this record of the transaction; empty where it may have."""
     if read.isolation != READ_COMMITTED:
         return ""
@@ -118,7 +118,7 @@ def why_wrong(txn: Txn, read: Read, called: str) -> str:
     return ""
 
 
-def ended_at(txn: Txn) -> float | None:
+def ended_at(txn: ObservedTxn) -> float | None:
     """Return when it was over: its client had the answer, or the coordinator had completed it. None if neither is
     known.
     """
@@ -128,7 +128,7 @@ def ended_at(txn: Txn) -> float | None:
     return complete.t if complete is not None else txn.done
 
 
-def last_sign_of(txn: Txn) -> float:
+def last_sign_of(txn: ObservedTxn) -> float:
     """The latest moment that anything tells of it."""
     times = [txn.began, txn.asked, txn.done, *(state.t for state in txn.states), *(mark.t for mark in txn.markers)]
     times += [each for part in txn.parts for each in (part.sent.sent, part.sent.done)]
@@ -141,12 +141,12 @@ class LookedAt:
 
     number: int
     """In the picture and in the table, from 1."""
-    txn: Txn
+    txn: ObservedTxn
     why: str
     grave: bool
 
 
-def findings_by_txn(files: RunFiles, found: Transactions) -> dict[int, list[str]]:
+def findings_by_txn(files: RunFiles, found: TransactionFacts) -> dict[int, list[str]]:
     """Operation of a transaction -> the anomalies that were found in it and are not permitted, or may not be."""
     by_op: dict[int, list[str]] = {}
     for entry in objects(files.verdict.get("anomalies")):
@@ -160,10 +160,10 @@ def findings_by_txn(files: RunFiles, found: Transactions) -> dict[int, list[str]
     return by_op
 
 
-def looked_at(files: RunFiles, found: Transactions) -> list[LookedAt]:
+def looked_at(files: RunFiles, found: TransactionFacts) -> list[LookedAt]:
     """The transactions of findings, then those without a known end, then the slowest; each once."""
     by_op = findings_by_txn(files, found)
-    chosen: dict[int, tuple[Txn, str, bool]] = {}
+    chosen: dict[int, tuple[ObservedTxn, str, bool]] = {}
     for txn in found.txns:
         if txn.op in by_op:
             names = by_op[txn.op]
@@ -181,19 +181,19 @@ def looked_at(files: RunFiles, found: Transactions) -> list[LookedAt]:
     return [LookedAt(number, *each) for number, each in enumerate(list(chosen.values())[:LOOKED_AT], start=1)]
 
 
-def slow_from(found: Transactions) -> float:
+def slow_from(found: TransactionFacts) -> float:
     """From so many seconds on a transaction is slow for this run."""
     lengths = sorted(length_of(txn) for txn in found.txns)
     return SLOW * lengths[len(lengths) // 2]
 
 
-def length_of(txn: Txn) -> float:
+def length_of(txn: ObservedTxn) -> float:
     """Seconds from its begin to its end, or to the last sign of it."""
     end = ended_at(txn)
     return max((last_sign_of(txn) if end is None else end) - txn.began, 0.0)
 
 
-def _is_marked(txn: Txn, found: Transactions) -> bool:
+def _is_marked(txn: ObservedTxn, found: TransactionFacts) -> bool:
     """Return whether every partition that its coordinator wrote down has a marker; True if no trace shows markers."""
     if not txn.decisions or not found.known:
         return True
@@ -201,7 +201,9 @@ def _is_marked(txn: Txn, found: Transactions) -> bool:
     return all(marked >= set(decided.partitions) for decided in txn.decisions)
 
 
-def visible_at(txn: Txn, found: Transactions, partition: str, isolation: int = READ_COMMITTED) -> float | None:
+def visible_at(
+    txn: ObservedTxn, found: TransactionFacts, partition: str, isolation: int = READ_COMMITTED
+) -> float | None:
     """Return when a reader of this isolation got its first record in the partition. None: none did."""
     times = [
         read.t

@@ -9,9 +9,9 @@ from collections.abc import Iterable, Sequence
 from html import escape
 from typing import NamedTuple
 
-from squall.reports.lanes import Span
+from squall.reports.lanes import LaneSpan
 from squall.reports.sections.strip import STEPS_S, TICKS
-from squall.reports.transactions.facts import Txn
+from squall.reports.transactions.facts import ObservedTxn
 from squall.reports.transactions.outcomes import (
     BY_CHOICE,
     COMMITTED,
@@ -58,13 +58,17 @@ class _Bar(NamedTuple):
 
 
 def overview_svg(
-    txns: Sequence[Txn], chosen: Sequence[LookedAt], faults: Sequence[Span], span: tuple[float, float], ident: str
+    txns: Sequence[ObservedTxn],
+    chosen: Sequence[LookedAt],
+    faults: Sequence[LaneSpan],
+    span: tuple[float, float],
+    ident: str,
 ) -> str:
     """The picture of all of them between the seconds of `span`. Bars of `chosen` are links to what the page says of
     them. `faults`: with their words as kinds.
     """
     names = rows_of(txns, chosen)
-    by_id: dict[str, list[Txn]] = {name: [] for name in names}
+    by_id: dict[str, list[ObservedTxn]] = {name: [] for name in names}
     for txn in txns:
         by_id.get(txn.id, []).append(txn)
     cell = max(1.0, (WIDTH - LEFT - RIGHT) * len(names) / BARS_AT_MOST) if len(txns) > BARS_AT_MOST else 0.0
@@ -86,7 +90,7 @@ def overview_svg(
     return "\n".join([*parts, *legend, "</svg>"])
 
 
-def rows_of(txns: Sequence[Txn], chosen: Sequence[LookedAt]) -> list[str]:
+def rows_of(txns: Sequence[ObservedTxn], chosen: Sequence[LookedAt]) -> list[str]:
     """The transactional ids that have a row: all, or if there are too many those of chosen transactions first."""
     names = dict.fromkeys([*(each.txn.id for each in chosen), *sorted({txn.id for txn in txns})])
     return sorted(list(names)[:ROWS_AT_MOST])
@@ -106,7 +110,7 @@ def x_of(at: float, span: tuple[float, float]) -> float:
     return LEFT + min(max(share, 0.0), 1.0) * (WIDTH - LEFT - RIGHT)
 
 
-def _faults(faults: Sequence[Span], span: tuple[float, float], foot: float) -> Iterable[str]:
+def _faults(faults: Sequence[LaneSpan], span: tuple[float, float], foot: float) -> Iterable[str]:
     for fault in faults:
         if fault.end < span[0] or fault.begin > span[1]:
             continue
@@ -155,7 +159,7 @@ def _labelled(bars: Sequence[_Bar]) -> set[int]:
     return chosen
 
 
-def _bar(txn: Txn, chosen: LookedAt | None, span: tuple[float, float]) -> _Bar:
+def _bar(txn: ObservedTxn, chosen: LookedAt | None, span: tuple[float, float]) -> _Bar:
     end = ended_at(txn)
     until = last_sign_of(txn) if end is None else end
     outcome = outcome_of(txn)

@@ -13,8 +13,8 @@ from dataclasses import dataclass, field
 from html import escape
 
 from squall.reports.spacetime import EPOCHS, FAULT, STYLE, anchored, line_svg, text_svg
-from squall.reports.transactions.logs import ABORTED, OPEN, Entry, PartitionLog
-from squall.reports.transactions.moments import COORDINATOR, FAULTS, READERS, Moment
+from squall.reports.transactions.logs import ABORTED, OPEN, OffsetContent, PartitionLog
+from squall.reports.transactions.moments import COORDINATOR, FAULTS, READERS, TxnMoment
 from squall.reports.transactions.story import TxnStory
 
 GUTTER, HEAD_H, LINE_H, CELLS_H, PAD = 92, 92, 15, 26, 13
@@ -35,7 +35,7 @@ class _Row:
     """Moments that happen at once in different lanes. `y`: where their dots are."""
 
     t: float
-    moments: list[Moment] = field(default_factory=list)
+    moments: list[TxnMoment] = field(default_factory=list)
     y: float = 0.0
     height: float = 0.0
     wait: float = 0.0
@@ -74,15 +74,15 @@ class _Layout:
         count = widest if lane == READERS else len(self.columns.get(lane, ()))
         return max(LEAST if lane in self.logs else NARROW, CELL_W * count + TEXT_DX + 24)
 
-    def _height(self, moment: Moment) -> float:
+    def _height(self, moment: TxnMoment) -> float:
         return LINE_H * len(self.lines_of(moment)) + (CELLS_H if self.log_of(moment) else 0)
 
-    def lines_of(self, moment: Moment) -> list[str]:
+    def lines_of(self, moment: TxnMoment) -> list[str]:
         """A label, broken to its column."""
         letters = max(9, int((self.lanes[moment.lane][1] - 16 - TEXT_DX) / LETTER))
         return textwrap.wrap(moment.label, letters) or [""]
 
-    def log_of(self, moment: Moment) -> str:
+    def log_of(self, moment: TxnMoment) -> str:
         """The partition whose log is drawn beside a moment; empty for none."""
         name = moment.partition if moment.lane == READERS else moment.lane
         shown = moment.kind in ("acked", "marked", "again", "read", "final")
@@ -103,7 +103,7 @@ def _lanes_of(story: TxnStory) -> list[str]:
     return [*processes, *fixed]
 
 
-def _rows(moments: Sequence[Moment]) -> list[_Row]:
+def _rows(moments: Sequence[TxnMoment]) -> list[_Row]:
     rows: list[_Row] = []
     for moment in moments:
         last = rows[-1] if rows else None
@@ -195,7 +195,7 @@ _CAUSES = {"acked": "sends", "prepared": "asked", "marked": "prepared"}
 
 
 def _arrows(layout: _Layout) -> Iterable[str]:
-    seen: list[tuple[_Row, Moment]] = []
+    seen: list[tuple[_Row, TxnMoment]] = []
     for row in layout.rows:
         for moment in row.moments:
             cause = _CAUSES.get(moment.kind)
@@ -206,7 +206,7 @@ def _arrows(layout: _Layout) -> Iterable[str]:
             seen.append((row, moment))
 
 
-def _meant(earlier: Moment, moment: Moment) -> bool:
+def _meant(earlier: TxnMoment, moment: TxnMoment) -> bool:
     return not moment.about or bool(set(moment.about) & set(earlier.about)) or not earlier.about
 
 
@@ -231,7 +231,7 @@ def _row(story: TxnStory, layout: _Layout, row: _Row, ident: str, linked: bool) 
         yield from anchored(_moment(story, layout, row, moment), f"{ident}-m{place}", sentence, moment.text)
 
 
-def _moment(story: TxnStory, layout: _Layout, row: _Row, moment: Moment) -> Iterable[str]:
+def _moment(story: TxnStory, layout: _Layout, row: _Row, moment: TxnMoment) -> Iterable[str]:
     x = layout.lanes[moment.lane][0]
     yield _dot(x, row.y, moment)
     y = row.y + 4
@@ -243,7 +243,7 @@ def _moment(story: TxnStory, layout: _Layout, row: _Row, moment: Moment) -> Iter
         yield from _log(story, layout, name, moment, x + TEXT_DX, y - 8)
 
 
-def _dot(x: float, y: float, moment: Moment) -> str:
+def _dot(x: float, y: float, moment: TxnMoment) -> str:
     title = f"<title>{escape(moment.text)}</title>"
     if moment.grave:
         look = 'r="6" fill="var(--s-card)" stroke="var(--s-bad)" stroke-width="3"'
@@ -256,7 +256,7 @@ def _dot(x: float, y: float, moment: Moment) -> str:
 # --------------------------------------------------------------------------------------------------------------- logs
 
 
-def _log(story: TxnStory, layout: _Layout, name: str, moment: Moment, x: float, y: float) -> Iterable[str]:
+def _log(story: TxnStory, layout: _Layout, name: str, moment: TxnMoment, x: float, y: float) -> Iterable[str]:
     log, columns = layout.logs[name], layout.columns[name]
     for place, offset in enumerate(columns):
         left = x + CELL_W * place
@@ -272,7 +272,9 @@ def _log(story: TxnStory, layout: _Layout, name: str, moment: Moment, x: float, 
     yield from _bar(columns, moment.hw, x, y, 1.8, "var(--s-ink)")
 
 
-def _cell(story: TxnStory, log: PartitionLog, entry: Entry | None, t: float, x: float, y: float) -> Iterable[str]:
+def _cell(
+    story: TxnStory, log: PartitionLog, entry: OffsetContent | None, t: float, x: float, y: float
+) -> Iterable[str]:
     box = f'x="{x:.1f}" y="{y:.1f}" width="{CELL_W - 2}" height="{CELL_H}" rx="2"'
     yield f'<rect {box} fill="var(--s-card)" stroke="var(--s-line)" stroke-dasharray="2 2"/>'
     if entry is None:

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from squall.reports.run_files import Json, RunFiles, integer, mapping
-from squall.reports.story_facts import ACKNOWLEDGED, FAILED, HISTORY_LIMIT, UNKNOWN, Sent, json_lines
+from squall.reports.story_facts import ACKNOWLEDGED, FAILED, HISTORY_LIMIT, UNKNOWN, SentRecord, json_lines
 from squall.reports.transactions.disk import Clock, read_logs
 from squall.reports.transactions.facts import (
     LOGS,
@@ -14,22 +14,22 @@ from squall.reports.transactions.facts import (
     READ_COMMITTED,
     READ_UNCOMMITTED,
     TRACES,
-    Decided,
-    Marker,
-    Part,
-    Read,
+    CoordinatorDecision,
+    ObservedTxn,
+    ReportedMarks,
     TakenOver,
-    Told,
-    Transactions,
-    Txn,
+    TransactionFacts,
+    TxnMarker,
+    TxnRecord,
+    ValueRead,
 )
 
 _STATES = (ACKNOWLEDGED, FAILED, UNKNOWN)
 
 
-def transactions_of(files: RunFiles) -> Transactions:
+def transactions_of(files: RunFiles) -> TransactionFacts:
     """Everything that is known. Raises nothing for the state of the files."""
-    found = Transactions()
+    found = TransactionFacts()
     path = files.path / "history.jsonl"
     try:
         if path.stat().st_size > HISTORY_LIMIT:
@@ -37,7 +37,7 @@ def transactions_of(files: RunFiles) -> Transactions:
             return found
     except OSError:
         return found
-    history = _History(files, found)
+    history = _TransactionLines(files, found)
     for line in json_lines(path):
         history.take(line)
     if found.txns:
@@ -55,14 +55,14 @@ def transactions_of(files: RunFiles) -> Transactions:
 # ------------------------------------------------------------------------------------------------------------ history
 
 
-class _History:
+class _TransactionLines:
     """Transactions, their records and who read them, line by line."""
 
-    def __init__(self, files: RunFiles, found: Transactions) -> None:
+    def __init__(self, files: RunFiles, found: TransactionFacts) -> None:
         self._files, self._found = files, found
         self._names = dict(files.part_names)
-        self._txns: dict[int, Txn] = {}
-        self._open: dict[int, Sent] = {}
+        self._txns: dict[int, ObservedTxn] = {}
+        self._open: dict[int, SentRecord] = {}
         self._isolation: dict[int, int] = {}
         self._polls: dict[int, tuple[int, bool, int]] = {}
         self._values: set[int] = set()
@@ -96,15 +96,15 @@ class _History:
         op, process, f = integer(line.get("op")), integer(line.get("p")), line.get("f")
         if f == "txn":
             timeout = integer(line.get("timeout"), 0) / 1000
-            txn = Txn(op, process, str(line.get("x")), self._at(line.get("t")), timeout)
+            txn = ObservedTxn(op, process, str(line.get("x")), self._at(line.get("t")), timeout)
             self._txns[op] = txn
             self._found.txns.append(txn)
         elif f == "send":
             txn_of = self._txns.get(integer(line.get("x")))
             if txn_of is not None:
-                sent = Sent(integer(line.get("v")), process, self._at(line.get("t")))
+                sent = SentRecord(integer(line.get("v")), process, self._at(line.get("t")))
                 part = integer(line.get("part"))
-                txn_of.parts.append(Part(sent, self._names.get(part, f"partition {part}")))
+                txn_of.parts.append(TxnRecord(sent, self._names.get(part, f"partition {part}")))
                 self._open[op] = sent
                 self._values.add(sent.value)
         elif f in ("poll", "final_read"):
@@ -129,10 +129,10 @@ class _History:
         isolation, (hw, lso) = self._isolation.get(process, 0), (integer(got[2]), integer(got[3]))
         part = integer(got[0])
         told = self._found.told.setdefault(self._names.get(part, f"partition {part}"), [])
-        told.append(Told(at, process, isolation, lso, hw))
+        told.append(ReportedMarks(at, process, isolation, lso, hw))
         for pair in got[5] if isinstance(got[5], list) else ():
             if isinstance(pair, list) and len(pair) == 2 and pair[1] in self._values:
-                read = Read(at, process, isolation, final, pair[1], integer(pair[0]), lso, hw, inside)
+                read = ValueRead(at, process, isolation, final, pair[1], integer(pair[0]), lso, hw, inside)
                 self._found.reads.setdefault(pair[1], []).append(read)
 
     def _event(self, line: Json) -> None:
@@ -147,7 +147,7 @@ class _History:
 # ------------------------------------------------------------------------------------------------------------- traces
 
 
-def _traced(files: RunFiles) -> tuple[list[Decided], list[Marker]]:
+def _traced(files: RunFiles) -> tuple[list[CoordinatorDecision], list[TxnMarker]]:
     """Return what coordinators and leaders traced, in order of time."""
     states, markers = [], []
     for node, trace in files.traces.items():
@@ -160,10 +160,10 @@ def _traced(files: RunFiles) -> tuple[list[Decided], list[Marker]]:
     return sorted(states, key=lambda each: each.t), sorted(markers, key=lambda each: each.t)
 
 
-def _state(at: float, node: int, line: Json) -> Decided:
+def _state(at: float, node: int, line: Json) -> CoordinatorDecision:
     listed = line.get("partitions")
     pairs = [each for each in listed if isinstance(each, list) and len(each) == 2] if isinstance(listed, list) else []
-    return Decided(
+    return CoordinatorDecision(
         at,
         node,
         str(line.get("transactional_id")),
@@ -175,8 +175,8 @@ def _state(at: float, node: int, line: Json) -> Decided:
     )
 
 
-def _marker(at: float, node: int, line: Json) -> Marker:
-    return Marker(
+def _marker(at: float, node: int, line: Json) -> TxnMarker:
+    return TxnMarker(
         at,
         node,
         f"{line.get('topic')}-{line.get('partition')}",
@@ -189,21 +189,21 @@ def _marker(at: float, node: int, line: Json) -> Marker:
     )
 
 
-def _share_states(found: Transactions, states: Sequence[Decided]) -> None:
+def _share_states(found: TransactionFacts, states: Sequence[CoordinatorDecision]) -> None:
     """Each transaction has the states of its transactional id from its begin to the begin of the next."""
-    txns: dict[str, list[Txn]] = {}
+    txns: dict[str, list[ObservedTxn]] = {}
     for txn in found.txns:
         txns.setdefault(txn.id, []).append(txn)
-    of_id: dict[str, list[Decided]] = {}
+    of_id: dict[str, list[CoordinatorDecision]] = {}
     for state in states:
         of_id.setdefault(state.id, []).append(state)
     for name, own in txns.items():
         _share_out(sorted(own, key=lambda txn: txn.began), _runs(of_id.get(name, [])))
 
 
-def _runs(states: Sequence[Decided]) -> list[list[Decided]]:
+def _runs(states: Sequence[CoordinatorDecision]) -> list[list[CoordinatorDecision]]:
     """From one Ongoing that follows another state to the next one."""
-    runs: list[list[Decided]] = []
+    runs: list[list[CoordinatorDecision]] = []
     for state in states:
         if state.state == "Ongoing" and not (runs and runs[-1][-1].state == "Ongoing"):
             runs.append([])
@@ -212,7 +212,7 @@ def _runs(states: Sequence[Decided]) -> list[list[Decided]]:
     return runs
 
 
-def _share_out(txns: Sequence[Txn], runs: Sequence[list[Decided]]) -> None:
+def _share_out(txns: Sequence[ObservedTxn], runs: Sequence[list[CoordinatorDecision]]) -> None:
     place = 0
     for number, txn in enumerate(txns):
         until = txns[number + 1].began if number + 1 < len(txns) else float("inf")
@@ -222,11 +222,11 @@ def _share_out(txns: Sequence[Txn], runs: Sequence[list[Decided]]) -> None:
             place += 1
 
 
-def _share_markers(found: Transactions) -> None:
+def _share_markers(found: TransactionFacts) -> None:
     """A marker belongs to the latest Prepare of its producer id, epoch and outcome before it; where no such decision
     was made, to the latest of its producer id and epoch, which it contradicts.
     """
-    prepared: dict[tuple[int, int], list[tuple[float, bool, Txn]]] = {}
+    prepared: dict[tuple[int, int], list[tuple[float, bool, ObservedTxn]]] = {}
     for txn in found.txns:
         for decided in txn.decisions:
             commit = decided.state == PREPARE_COMMIT

@@ -7,11 +7,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from squall.reports.fault_words import fault_rows
-from squall.reports.lanes import Span
+from squall.reports.lanes import LaneSpan
 from squall.reports.run_files import RunFiles
-from squall.reports.transactions.facts import READ_COMMITTED, Transactions, Txn
+from squall.reports.transactions.facts import READ_COMMITTED, ObservedTxn, TransactionFacts
 from squall.reports.transactions.lane import lane_svg
-from squall.reports.transactions.moments import Moment, moments_of
+from squall.reports.transactions.moments import TxnMoment, moments_of
 from squall.reports.transactions.outcomes import (
     LookedAt,
     cause_in_short,
@@ -29,7 +29,7 @@ ORDER = ("committed", "aborted", "aborted unasked", "left open", "unknown")
 
 
 @dataclass(frozen=True, slots=True)
-class Shown:
+class TransactionRow:
     """One transaction of the table, with its lanes."""
 
     number: int
@@ -46,24 +46,24 @@ class Shown:
 
 
 @dataclass(frozen=True, slots=True)
-class Section:
+class TransactionsSection:
     """Holds what the page shows. `counts`: (outcome, how many) of those that came to pass."""
 
     sentence: str
     svg: str
-    listed: tuple[Shown, ...]
+    listed: tuple[TransactionRow, ...]
     ignorance: str
     """What cannot be known of them."""
 
 
-def section_of(files: RunFiles, found: Transactions) -> Section | None:
+def section_of(files: RunFiles, found: TransactionFacts) -> TransactionsSection | None:
     """The section; None of a run without transactions."""
     if not found.txns or files.origin_ns is None:
         return None
     span = _span(found.txns)
     faults = fault_bands(files, span[1])
     chosen = looked_at(files, found)
-    return Section(
+    return TransactionsSection(
         _sentence(found),
         overview_svg(found.txns, chosen, faults, span, IDENT),
         tuple(_shown(each, found, faults) for each in chosen),
@@ -71,22 +71,22 @@ def section_of(files: RunFiles, found: Transactions) -> Section | None:
     )
 
 
-def _span(txns: Sequence[Txn]) -> tuple[float, float]:
+def _span(txns: Sequence[ObservedTxn]) -> tuple[float, float]:
     begin, end = min(txn.began for txn in txns), max(last_sign_of(txn) for txn in txns)
     room = max((end - begin) * 0.005, 0.001)
     return begin - room, end + room
 
 
-def fault_bands(files: RunFiles, end: float) -> list[Span]:
+def fault_bands(files: RunFiles, end: float) -> list[LaneSpan]:
     """Every fault that began, with its words."""
     bands = []
     for row in fault_rows(files):
         if row.began is not None:
-            bands.append(Span(row.began, end if row.length is None else row.began + row.length, row.label))
+            bands.append(LaneSpan(row.began, end if row.length is None else row.began + row.length, row.label))
     return bands
 
 
-def _sentence(found: Transactions) -> str:
+def _sentence(found: TransactionFacts) -> str:
     counts = Counter(outcome_of(txn) for txn in found.txns)
     words = {
         "committed": "committed",
@@ -114,10 +114,10 @@ def _length(seconds: float) -> str:
     return f"{seconds * 1000:.1f} ms" if seconds < 1 else f"{seconds:.2f} s"
 
 
-def _shown(each: LookedAt, found: Transactions, faults: Sequence[Span]) -> Shown:
+def _shown(each: LookedAt, found: TransactionFacts, faults: Sequence[LaneSpan]) -> TransactionRow:
     txn = each.txn
     moments = moments_of(txn, found)
-    return Shown(
+    return TransactionRow(
         each.number,
         each.why,
         each.grave,
@@ -136,11 +136,11 @@ def _some(count: int, what: str) -> str:
     return f"{count} {what}{'' if count == 1 else 's'}"
 
 
-def _line(moment: Moment) -> tuple[str, str]:
+def _line(moment: TxnMoment) -> tuple[str, str]:
     return f"{moment.t:.4f} s", moment.text
 
 
-def _visible(txn: Txn, found: Transactions) -> str:
+def _visible(txn: ObservedTxn, found: TransactionFacts) -> str:
     """In how many of its partitions a read_committed reader got it, and when in the last of them."""
     times = [visible_at(txn, found, partition, READ_COMMITTED) for partition in txn.partitions]
     seen = [at for at in times if at is not None]

@@ -10,17 +10,25 @@ from dataclasses import dataclass, replace
 
 from squall.checkers.metrics import ISOLATIONS
 from squall.reports.fault_words import FaultRow, fault_rows
-from squall.reports.problems import Problem
+from squall.reports.problems import StorySubject
 from squall.reports.run_files import RunFiles
 from squall.reports.story_facts import ACKNOWLEDGED
-from squall.reports.transactions.facts import READ_COMMITTED, Marker, Part, TakenOver, Told, Transactions, Txn
+from squall.reports.transactions.facts import (
+    READ_COMMITTED,
+    ObservedTxn,
+    ReportedMarks,
+    TakenOver,
+    TransactionFacts,
+    TxnMarker,
+    TxnRecord,
+)
 from squall.reports.transactions.faults import moments_of_fault, short_of
 from squall.reports.transactions.messages import asked_for, messages_of, moments_of_messages
 from squall.reports.transactions.moments import (
     CLIENT,
     COORDINATOR,
     READERS,
-    Moment,
+    TxnMoment,
     length_text,
     letter_of,
     listing,
@@ -57,22 +65,22 @@ _KEY = (
 class TxnStory:
     """A story of transactions, ready to be told or drawn. Times are seconds since the load began."""
 
-    problem: Problem
+    problem: StorySubject
     summary: str
     called: dict[int, str]
     """Operation -> T1 and so on; those in question first."""
-    subjects: list[Txn]
+    subjects: list[ObservedTxn]
     names: dict[int, str]
     """Value -> letter."""
-    moments: list[Moment]
+    moments: list[TxnMoment]
     legend: list[str]
     ends: list[str]
     """Where its records and markers stand, a sentence for each partition."""
     left_out: int
     faults: list[FaultRow]
-    others: list[Txn]
+    others: list[ObservedTxn]
     """Transactions that the same transactional ids had just before."""
-    found: Transactions
+    found: TransactionFacts
 
     @property
     def partitions(self) -> list[str]:
@@ -87,7 +95,7 @@ class TxnStory:
         return f"{self.problem.name}{also}: {', '.join(self.called[txn.op] for txn in self.subjects)} of {ids}"
 
 
-def story_of(files: RunFiles, found: Transactions, problem: Problem) -> TxnStory | None:
+def story_of(files: RunFiles, found: TransactionFacts, problem: StorySubject) -> TxnStory | None:
     """The story of a problem; None where no transaction of it is known."""
     subjects = subjects_of(found, problem)
     if not subjects:
@@ -97,7 +105,7 @@ def story_of(files: RunFiles, found: Transactions, problem: Problem) -> TxnStory
     called |= {txn.op: f"T{-number}" for number, txn in enumerate(others)}
     values = [part.sent.value for txn in [*subjects, *others] for part in txn.parts]
     names = {value: letter_of(number) for number, value in enumerate(values)}
-    teller = _Teller(files, found, problem, subjects, others, called, names)
+    teller = _TxnTeller(files, found, problem, subjects, others, called, names)
     moments = teller.moments()
     return TxnStory(
         problem,
@@ -115,7 +123,7 @@ def story_of(files: RunFiles, found: Transactions, problem: Problem) -> TxnStory
     )
 
 
-def subjects_of(found: Transactions, problem: Problem) -> list[Txn]:
+def subjects_of(found: TransactionFacts, problem: StorySubject) -> list[ObservedTxn]:
     """The transactions that a finding is about: those that it names, else those whose records it names."""
     named = [txn for op in problem.ops if (txn := found.of_op(op)) is not None]
     if named:
@@ -135,9 +143,9 @@ def subjects_of(found: Transactions, problem: Problem) -> list[Txn]:
     return [min(behind, key=lambda each: each[0])[1]] if behind else []
 
 
-def _neighbours(found: Transactions, subjects: Sequence[Txn]) -> list[Txn]:
+def _neighbours(found: TransactionFacts, subjects: Sequence[ObservedTxn]) -> list[ObservedTxn]:
     """Of each transactional id in question the transaction before, if something of it came shortly before, or later."""
-    chosen: dict[int, Txn] = {}
+    chosen: dict[int, ObservedTxn] = {}
     for txn in subjects:
         earlier = [each for each in found.txns if each.id == txn.id and each.began < txn.began]
         before = max(earlier, key=lambda each: each.began, default=None)
@@ -147,16 +155,16 @@ def _neighbours(found: Transactions, subjects: Sequence[Txn]) -> list[Txn]:
     return [txn for txn in chosen.values() if txn.op not in taken]
 
 
-class _Teller:
+class _TxnTeller:
     """Tells of the subjects all, of their neighbours what touches them."""
 
     def __init__(
         self,
         files: RunFiles,
-        found: Transactions,
-        problem: Problem,
-        subjects: Sequence[Txn],
-        others: Sequence[Txn],
+        found: TransactionFacts,
+        problem: StorySubject,
+        subjects: Sequence[ObservedTxn],
+        others: Sequence[ObservedTxn],
         called: Mapping[int, str],
         names: Mapping[int, str],
     ) -> None:
@@ -177,9 +185,9 @@ class _Teller:
 
     # -------------------------------------------------------------------------------------------------------- moments
 
-    def moments(self) -> list[Moment]:
+    def moments(self) -> list[TxnMoment]:
         """Everything, in order of time."""
-        told: list[Moment] = []
+        told: list[TxnMoment] = []
         for txn in self._subjects:
             own = moments_of(txn, self._found, self._names, self._called[txn.op])
             told += self._placed(txn, [each for each in own if each.kind not in ("seen", "visible")])
@@ -196,10 +204,10 @@ class _Teller:
         told += self._finally()
         return sorted(told, key=lambda moment: (moment.t, moment.kind != "taken over"))
 
-    def _placed(self, txn: Txn, moments: Sequence[Moment]) -> list[Moment]:
+    def _placed(self, txn: ObservedTxn, moments: Sequence[TxnMoment]) -> list[TxnMoment]:
         """In this story's lanes: the client's is its process, and sends are what it does, several at once as one."""
         lane = f"process {txn.process}"
-        placed: list[Moment] = []
+        placed: list[TxnMoment] = []
         for moment in moments:
             last = placed[-1] if placed else None
             if moment.kind == "sent":
@@ -217,7 +225,7 @@ class _Teller:
                 placed.append(self._with_marks(moment))
         return placed
 
-    def _touches(self, moment: Moment) -> bool:
+    def _touches(self, moment: TxnMoment) -> bool:
         """Of a neighbour: what its client and coordinator do, and what happens in partitions in question."""
         return moment.lane in (CLIENT, COORDINATOR) or moment.lane in self.partitions
 
@@ -226,7 +234,7 @@ class _Teller:
         """Those in question."""
         return sorted({name for txn in self._subjects for name in txn.partitions})
 
-    def _with_marks(self, moment: Moment) -> Moment:
+    def _with_marks(self, moment: TxnMoment) -> TxnMoment:
         """A marker, with who asked for it and what the next answer says of the last stable offset."""
         if moment.kind != "marked":
             return moment
@@ -241,7 +249,7 @@ class _Teller:
         after = f" The next answer, {length_text(told.t - moment.t)} later, tells last stable offset {told.lso}"
         return replace(moment, text=f"{moment.text}{after} and high watermark {told.hw}.")
 
-    def _ends_also(self, moment: Moment) -> str:
+    def _ends_also(self, moment: TxnMoment) -> str:
         """Records of another transaction that a marker ends, because they have its producer id and epoch (V1)."""
         marker = next(
             (each for each in self._found.markers if each.t == moment.t and each.partition == moment.lane), None
@@ -261,7 +269,7 @@ class _Teller:
         verb = "has" if len(caught) == 1 else "have"
         return f"It ends {listing(caught)} as well, which {verb} the same producer id and epoch." if caught else ""
 
-    def _after_fence(self, txn: Txn) -> Iterable[Moment]:
+    def _after_fence(self, txn: ObservedTxn) -> Iterable[TxnMoment]:
         """Yield what a producer did after another one had taken over its transactional id."""
         fence, lane = fenced_by(txn, self._found), f"process {txn.process}"
         if fence is None:
@@ -273,9 +281,9 @@ class _Teller:
                 late = length_text(at - fence.t)
                 taken = f"process {fence.process} had taken over {txn.id}"
                 text = f"Process {txn.process} was fenced {late} before it {act}: {taken}."
-                yield Moment(at, lane, "zombie", f"fenced, {act}", text, grave=True)
+                yield TxnMoment(at, lane, "zombie", f"fenced, {act}", text, grave=True)
 
-    def _reads(self, txn: Txn) -> Iterable[Moment]:
+    def _reads(self, txn: ObservedTxn) -> Iterable[TxnMoment]:
         """For each partition and isolation the first reader that got records of it, and any that should not have."""
         for partition in txn.partitions:
             values = [part.sent.value for part in txn.parts if part.partition == partition]
@@ -295,9 +303,9 @@ class _Teller:
                     text += f" {why}"
                 label = f"{ISOLATIONS[read.isolation]} gets {', '.join(dict.fromkeys(got))} of {partition}"
                 about = (partition, read.lso, read.hw, txn.op)
-                yield Moment(read.t, READERS, "read", label, text, bool(why) or inside, *about)
+                yield TxnMoment(read.t, READERS, "read", label, text, bool(why) or inside, *about)
 
-    def _taken_over(self) -> Iterable[Moment]:
+    def _taken_over(self) -> Iterable[TxnMoment]:
         ids = {txn.id for txn in self._subjects}
         for each in self._found.taken_over:
             if each.id in ids and self._span[0] <= each.t <= self._span[1]:
@@ -308,9 +316,9 @@ class _Teller:
                 )
                 fences = ": earlier ones are fenced" if earlier else ""
                 text = f"Process {each.process} is given the transactional id {each.id} {by}{fences}."
-                yield Moment(each.t, f"process {each.process}", "taken over", f"is given {each.id}", text)
+                yield TxnMoment(each.t, f"process {each.process}", "taken over", f"is given {each.id}", text)
 
-    def _leaders(self) -> Iterable[Moment]:
+    def _leaders(self) -> Iterable[TxnMoment]:
         """Yield which broker became leader of a partition in question meanwhile, and what was cut from its log."""
         for node, trace in self._files.traces.items():
             for line in trace:
@@ -320,13 +328,13 @@ class _Teller:
                 if line["e"] == "became_leader":
                     where = f"(log end {line.get('leo')}, high watermark {line.get('hw')})"
                     text = f"Broker {node} leads {name} in epoch {line.get('epoch')} {where}."
-                    yield Moment(at, name, "leads", f"broker {node} leads", text)
+                    yield TxnMoment(at, name, "leads", f"broker {node} leads", text)
                 elif line["e"] == "truncated":
                     cut = f"from {line.get('from_offset')} to {line.get('to_offset')}"
                     text = f"Broker {node} truncates its log of {name} {cut}: {line.get('reason')}."
-                    yield Moment(at, name, "truncates", f"broker {node} truncates", text)
+                    yield TxnMoment(at, name, "truncates", f"broker {node} truncates", text)
 
-    def _finally(self) -> Iterable[Moment]:
+    def _finally(self) -> Iterable[TxnMoment]:
         """Yield what the final read_committed reads do not return, and the last stable offsets at the end."""
         for partition in self.partitions:
             finals = [
@@ -341,10 +349,10 @@ class _Teller:
             stands = f"last stable offset {last.lso}, high watermark {last.hw}"
             if missing:
                 text = f"The final read_committed reads of {partition} do not return {listing(missing)} ({stands})."
-                yield Moment(last.t, READERS, "final", f"no {', '.join(missing)}", text, True, *about)
+                yield TxnMoment(last.t, READERS, "final", f"no {', '.join(missing)}", text, True, *about)
             if self._problem.name == "hanging-txn" and partition == self._problem.where:
                 text = f"The final reads cannot go on: {partition} still has {stands}."
-                yield Moment(last.t, READERS, "final", f"LSO still {last.lso}", text, True, *about)
+                yield TxnMoment(last.t, READERS, "final", f"LSO still {last.lso}", text, True, *about)
 
     def _missing(self, partition: str) -> list[int]:
         """Acknowledged records of transactions that may have committed, and that no final read_committed read had."""
@@ -361,7 +369,7 @@ class _Teller:
 
     # ----------------------------------------------------------------------------------------------------------- words
 
-    def summary(self, moments: Sequence[Moment]) -> str:
+    def summary(self, moments: Sequence[TxnMoment]) -> str:
         """The story in a few sentences."""
         text = self._problem.text.rstrip(".")
         words = [f"{text[0].upper()}{text[1:]}."] if text else []
@@ -390,7 +398,7 @@ class _Teller:
                 told.append(self._end(txn, partition))
         return told
 
-    def _end(self, txn: Txn, partition: str) -> str:
+    def _end(self, txn: ObservedTxn, partition: str) -> str:
         own = [part.sent for part in txn.parts if part.partition == partition]
         records = ", ".join(self._place(part) for part in txn.parts if part.partition == partition)
         marks = [each for each in txn.markers if each.partition == partition and not each.error and each.offset >= 0]
@@ -417,7 +425,7 @@ class _Teller:
         ]
         return f"{self._called[txn.op]} in {partition}: {records}{marker}. First read at {', at '.join(seen)}."
 
-    def _place(self, part: Part) -> str:
+    def _place(self, part: TxnRecord) -> str:
         """A record and its offset, which its sender may not have been told."""
         name, offset = self._names[part.sent.value], self._found.offset_of(part)
         if offset < 0:
@@ -429,14 +437,14 @@ class _Teller:
         return f"{min(times):.3f} s" if times else "never"
 
 
-def next_answer(found: Transactions, partition: str, t: float) -> Told | None:
+def next_answer(found: TransactionFacts, partition: str, t: float) -> ReportedMarks | None:
     """The first answer about a partition after `t` that tells its last stable offset, where it comes soon."""
     later = (told for told in found.told.get(partition, ()) if told.t >= t and told.lso >= 0)
     told = next(later, None)
     return told if told is not None and told.t - t <= NEXT_ANSWER_S else None
 
 
-def fenced_by(txn: Txn, found: Transactions) -> TakenOver | None:
+def fenced_by(txn: ObservedTxn, found: TransactionFacts) -> TakenOver | None:
     """The first take-over of its id by another process after its own got it; None if there was none."""
     same = [each for each in found.taken_over if each.id == txn.id]
     own = max((each.t for each in same if each.process == txn.process and each.t <= txn.began), default=None)
@@ -446,18 +454,18 @@ def fenced_by(txn: Txn, found: Transactions) -> TakenOver | None:
     return min(later, key=lambda each: each.t, default=None)
 
 
-def _marker_words(marker: Marker, txn: Txn) -> str:
+def _marker_words(marker: TxnMarker, txn: ObservedTxn) -> str:
     decided = next((each for each in reversed(txn.decisions) if each.t <= marker.t), None)
     after = f", {length_text(marker.t - decided.t)} after {decided.state}" if decided is not None else ""
     by = f"{f'by broker {marker.node} ' if marker.node >= 0 else ''}for coordinator epoch {marker.coordinator_epoch}"
     return f"{marker.word} marker at offset {marker.offset}, written at {marker.t:.3f} s {by}{after}"
 
 
-def _an(marker: Marker) -> str:
+def _an(marker: TxnMarker) -> str:
     return "an abort" if not marker.commit else "a commit"
 
 
-def _values(txn: Txn) -> set[int]:
+def _values(txn: ObservedTxn) -> set[int]:
     return {part.sent.value for part in txn.parts}
 
 
@@ -465,7 +473,7 @@ def _is(names: Sequence[str]) -> str:
     return "is" if len(names) == 1 else "are"
 
 
-def _legend(txn: Txn, called: Mapping[int, str], names: Mapping[int, str]) -> str:
+def _legend(txn: ObservedTxn, called: Mapping[int, str], names: Mapping[int, str]) -> str:
     listed = ", ".join(f"{names[part.sent.value]} to {part.partition}" for part in txn.parts) or "no record"
     return f"{called[txn.op]}: {txn.id}, process {txn.process}, {outcome_of(txn)}; {listed}"
 

@@ -12,7 +12,7 @@ from squall.checkers import fault_classes
 from squall.checkers.history import seal
 from squall.checkers.metrics import LATENCY_UNIT_NS
 from squall.checkers.nights import store
-from squall.checkers.nights.facts import Facts, facts_of_night
+from squall.checkers.nights.facts import RunOfNight, facts_of_night
 from squall.checkers.nights.night import Night
 from squall.checkers.nights.results import UNKNOWN, VALID
 from squall.spark_analysis.nights import measures, tables
@@ -91,7 +91,7 @@ class Collector:
         attempt = self.facts[number].attempt
         return {"night": self.night.name, "item": attempt.item, "attempt": attempt.attempt}
 
-    def _run_row(self, number: int, facts: Facts) -> Row:
+    def _run_row(self, number: int, facts: RunOfNight) -> Row:
         attempt, axes = facts.attempt, facts.axes
         began = [each for each in facts.faults if each.began >= 0]
         return {
@@ -134,7 +134,7 @@ def _measured(found: Mapping[str, list[Row]]) -> Row:
     return {name: row.get(name) for name in store.MEASURED}
 
 
-def _faults(facts: Facts, kept: tables.Kept, found: Mapping[str, list[Row]]) -> Iterable[Row]:
+def _faults(facts: RunOfNight, kept: tables.Kept, found: Mapping[str, list[Row]]) -> Iterable[Row]:
     recoveries = {each["id"]: each for each in found["recovery"]}
     gaps = {each["id"]: each["gap_ms"] for each in found["fault gaps"]}
     origin = kept.context.origin_ns

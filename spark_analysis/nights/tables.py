@@ -19,7 +19,7 @@ from squall.checkers.history import conversion
 from squall.checkers.history.conversion import Conversion
 from squall.checkers.history.parquet import SCHEMAS
 from squall.checkers.history.seal import FILE as HISTORY
-from squall.checkers.history.tables import Partition
+from squall.checkers.history.tables import ObservedPartition
 from squall.checkers.metrics import Context, context_of
 from squall.checkers.nemesis_log import FOREVER, windows
 from squall.spark_analysis import views
@@ -136,7 +136,7 @@ def _staged(spark: SparkSession, folder: Path, name: str) -> DataFrame:
     return table.selectExpr(*chosen)
 
 
-def _view(spark: SparkSession, name: str, everywhere: Sequence[Partition]) -> DataFrame:
+def _view(spark: SparkSession, name: str, everywhere: Sequence[ObservedPartition]) -> DataFrame:
     view = views.VIEWS[name]
     table = spark.sql(view.sql if isinstance(view.sql, str) else view.sql(everywhere))
     if view.by:

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from bench.clusters import Cluster, Kafka, Squall
+from bench.clusters import Kafka, MeasuredCluster, Squall
 from squall.broker.protocol.records import Record, encode_batch
 from squall.broker.protocol.schema.create_topics import (
     CreatableReplicaAssignment,
@@ -52,8 +52,8 @@ class SmallKafka(Kafka):
 
 
 @pytest.fixture(scope="module", params=[Squall, SmallKafka], ids=["squall", "kafka"])
-def cluster(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
-    made: Cluster = request.param(tmp_path_factory.mktemp("two"), ONE_NODE, NODES)
+def cluster(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[MeasuredCluster]:
+    made: MeasuredCluster = request.param(tmp_path_factory.mktemp("two"), ONE_NODE, NODES)
     made.start()
     try:
         until(lambda: [len(ask(made, node, MetadataRequest(topics=[]), 12).brokers) for node in NODES] == [2, 2])
@@ -62,7 +62,7 @@ def cluster(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFac
         made.stop()
 
 
-def ask(cluster: Cluster, node: int, request: Any, version: int) -> Any:
+def ask(cluster: MeasuredCluster, node: int, request: Any, version: int) -> Any:
     with RawClient(cluster.ports[node]) as client:
         return client.ask(request, version)
 
@@ -80,7 +80,7 @@ def until(holds: Any) -> None:
         time.sleep(0.2)
 
 
-def create(cluster: Cluster, name: str, *replicas: Sequence[int]) -> None:
+def create(cluster: MeasuredCluster, name: str, *replicas: Sequence[int]) -> None:
     """A topic with these replicas of each partition, led by the first of them."""
     placed = [CreatableReplicaAssignment(index, list(nodes)) for index, nodes in enumerate(replicas)]
     asked = CreateTopicsRequest([CreatableTopic(name, -1, -1, placed)], timeout_ms=60_000)
@@ -95,7 +95,7 @@ def create(cluster: Cluster, name: str, *replicas: Sequence[int]) -> None:
     until(is_led)
 
 
-def produce(cluster: Cluster, name: str, index: int, batch: bytes, transactional_id: str | None = None) -> None:
+def produce(cluster: MeasuredCluster, name: str, index: int, batch: bytes, transactional_id: str | None = None) -> None:
     given = [TopicProduceData(name, partition_data=[PartitionProduceData(index, batch)])]
     request = ProduceRequest(transactional_id, -1, 60_000, given)
 
@@ -106,7 +106,7 @@ def produce(cluster: Cluster, name: str, index: int, batch: bytes, transactional
     until(is_taken)
 
 
-def test_java_reads_by_pattern_and_describes_and_deletes_topics_by_id(cluster: Cluster) -> None:
+def test_java_reads_by_pattern_and_describes_and_deletes_topics_by_id(cluster: MeasuredCluster) -> None:
     now_ms = int(time.time() * 1000)
     for name in ("read-1", "read-2"):
         create(cluster, name, [LEADER])
@@ -121,7 +121,7 @@ def test_java_reads_by_pattern_and_describes_and_deletes_topics_by_id(cluster: C
     ]
 
 
-def test_a_hanging_transaction_is_found_on_each_replica_and_aborted_by_an_admin(cluster: Cluster) -> None:
+def test_a_hanging_transaction_is_found_on_each_replica_and_aborted_by_an_admin(cluster: MeasuredCluster) -> None:
     """Nothing would ever end it: its coordinator has never heard of it (KIP-664)."""
     create(cluster, "hanging", [LEADER, FOLLOWER])
     unverified = AlterableConfig("transaction.partition.verification.enable", 0, "false")

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from bench.clusters import Cluster, Kafka, Squall
+from bench.clusters import Kafka, MeasuredCluster, Squall
 from squall.broker.protocol.schema.offset_fetch import (
     OffsetFetchRequest,
     OffsetFetchRequestGroup,
@@ -28,8 +28,8 @@ SETTINGS = {**ALONE, "offsets.topic.num.partitions": "1", "group.initial.rebalan
 
 
 @pytest.fixture(params=[Squall, pytest.param(Kafka, marks=KAFKA)])
-def cluster(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Cluster]:
-    made: Cluster = request.param(tmp_path, SETTINGS, (1,))
+def cluster(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[MeasuredCluster]:
+    made: MeasuredCluster = request.param(tmp_path, SETTINGS, (1,))
     made.start()
     try:
         yield made
@@ -48,7 +48,7 @@ def until(found: Any, wanted: Any) -> None:
 class Client:
     """confluent-kafka on one broker."""
 
-    def __init__(self, cluster: Cluster) -> None:
+    def __init__(self, cluster: MeasuredCluster) -> None:
         from confluent_kafka.admin import AdminClient
 
         self.at = {"bootstrap.servers": cluster.bootstrap, "log_level": 0}
@@ -115,7 +115,7 @@ class Client:
 
 
 @pytest.mark.parametrize("protocol", ["classic", "consumer"])
-def test_a_group_reads_all_of_a_topic_that_was_made_again(cluster: Cluster, protocol: str) -> None:
+def test_a_group_reads_all_of_a_topic_that_was_made_again(cluster: MeasuredCluster, protocol: str) -> None:
     """It skipped 10 of 30 inputs: the offset of the deleted topic was still committed."""
     client = Client(cluster)
     client.make(TOPIC)
@@ -130,7 +130,7 @@ def test_a_group_reads_all_of_a_topic_that_was_made_again(cluster: Cluster, prot
     assert client.committed(7) == 30
 
 
-def test_an_offset_that_a_transaction_commits_after_its_topic_went_is_none(cluster: Cluster) -> None:
+def test_an_offset_that_a_transaction_commits_after_its_topic_went_is_none(cluster: MeasuredCluster) -> None:
     """A pending offset of the deleted topic goes with it, whatever the transaction's marker says later."""
     from confluent_kafka import Consumer, Producer, TopicPartition
 

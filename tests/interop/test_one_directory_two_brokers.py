@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from bench.clusters import Cluster, Kafka, Squall
+from bench.clusters import Kafka, MeasuredCluster, Squall
 from squall.broker.coordinators.partitions import partition_of
 from squall.broker.protocol.schema.fetch import FetchPartition, FetchRequest, FetchTopic
 from squall.chaos.toolchain.kafka import apache_kafka, at_hand
@@ -58,10 +58,10 @@ class Swapped:
     def __init__(self, folder: Path) -> None:
         self.ours, self.kafka = Squall(folder, ALONE, (1,)), Kafka(folder, ALONE, (1,))
         self.kafka.ports, self.kafka.internal = self.ours.ports, self.ours.internal
-        self.now: Cluster = self.ours
+        self.now: MeasuredCluster = self.ours
         self.ours.start()
 
-    def kill_and_start(self, other: Cluster) -> None:
+    def kill_and_start(self, other: MeasuredCluster) -> None:
         """End the broker by SIGKILL, and start the other one on what it left."""
         self.now.kill(1)
         self.now = other

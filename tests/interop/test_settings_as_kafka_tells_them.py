@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from bench.clusters import Cluster, Kafka, Squall
+from bench.clusters import Kafka, MeasuredCluster, Squall
 from squall.broker.cluster.image import (
     BROKER_LOGGER_RESOURCE,
     BROKER_RESOURCE,
@@ -60,12 +60,12 @@ Change = tuple[str, int, str | None]
 Told = dict[str, tuple[Any, ...]]
 
 
-def call(cluster: Cluster, request: Any, version: int) -> Any:
+def call(cluster: MeasuredCluster, request: Any, version: int) -> Any:
     with RawClient(cluster.ports[1], WITHIN_S) as client:
         return client.ask(request, version)
 
 
-def make_topic(cluster: Cluster) -> None:
+def make_topic(cluster: MeasuredCluster) -> None:
     topic = create_wire.CreatableTopic(name=TOPIC, num_partitions=1, replication_factor=1)
     request = create_wire.CreateTopicsRequest(topics=[topic], timeout_ms=10_000)
     deadline = time.monotonic() + WITHIN_S
@@ -80,7 +80,7 @@ def make_topic(cluster: Cluster) -> None:
         time.sleep(0.1)
 
 
-def described(cluster: Cluster, kind: int, name: str) -> tuple[int, Told]:
+def described(cluster: MeasuredCluster, kind: int, name: str) -> tuple[int, Told]:
     """Of each setting: value, source, synonyms, read-only, sensitive, type."""
     resource = describe_wire.DescribeConfigsResource(resource_type=kind, resource_name=name, configuration_keys=None)
     request = describe_wire.DescribeConfigsRequest(resources=[resource], include_synonyms=True)
@@ -99,7 +99,7 @@ def described(cluster: Cluster, kind: int, name: str) -> tuple[int, Told]:
     return result.error_code, told
 
 
-def altered(cluster: Cluster, kind: int, name: str, *changes: Change) -> tuple[int, str | None]:
+def altered(cluster: MeasuredCluster, kind: int, name: str, *changes: Change) -> tuple[int, str | None]:
     configs = [alter_wire.AlterableConfig(*change) for change in changes]
     resource = alter_wire.AlterConfigsResource(resource_type=kind, resource_name=name, configs=configs)
     request = alter_wire.IncrementalAlterConfigsRequest(resources=[resource])
@@ -108,7 +108,7 @@ def altered(cluster: Cluster, kind: int, name: str, *changes: Change) -> tuple[i
 
 
 @pytest.fixture(scope="module")
-def both(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Cluster, Cluster]]:
+def both(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[MeasuredCluster, MeasuredCluster]]:
     """Ours and Kafka's, each with the topic."""
     ours = Squall(tmp_path_factory.mktemp("ours"), ALONE, (1,))
     kafka = Kafka(tmp_path_factory.mktemp("kafka"), ALONE, (1,))
@@ -123,7 +123,7 @@ def both(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Cluster, Cl
             cluster.stop()
 
 
-def unlike(ours: Cluster, kafka: Cluster, kind: int, name: str) -> dict[str, tuple[Any, Any]]:
+def unlike(ours: MeasuredCluster, kafka: MeasuredCluster, kind: int, name: str) -> dict[str, tuple[Any, Any]]:
     """What both have and describe otherwise: ours and Kafka's."""
     (our_error, our), (its_error, its) = described(ours, kind, name), described(kafka, kind, name)
     assert our_error == its_error == ErrorCode.NONE
@@ -131,7 +131,7 @@ def unlike(ours: Cluster, kafka: Cluster, kind: int, name: str) -> dict[str, tup
     return {each: (our[each], its[each]) for each in our.keys() & its.keys() - OTHERWISE if our[each] != its[each]}
 
 
-def assert_alike(ours: Cluster, kafka: Cluster) -> None:
+def assert_alike(ours: MeasuredCluster, kafka: MeasuredCluster) -> None:
     """Described alike within the time that a change takes to reach the broker."""
     resources = [(TOPIC_RESOURCE, TOPIC), (BROKER_RESOURCE, "1"), (BROKER_RESOURCE, "")]
     deadline = time.monotonic() + 5
@@ -143,7 +143,9 @@ def assert_alike(ours: Cluster, kafka: Cluster) -> None:
         time.sleep(0.1)
 
 
-def test_all_settings_are_described_alike_untouched_and_altered_at_each_level(both: tuple[Cluster, Cluster]) -> None:
+def test_all_settings_are_described_alike_untouched_and_altered_at_each_level(
+    both: tuple[MeasuredCluster, MeasuredCluster],
+) -> None:
     steps: list[tuple[int, str, list[Change]]] = [
         (BROKER_RESOURCE, "1", [("log.retention.ms", SET, "777777"), ("log.flush.interval.ms", SET, "7")]),
         (BROKER_RESOURCE, "1", [("log.roll.ms", SET, "99999999"), ("max.connections.per.ip", SET, "99")]),
@@ -166,14 +168,14 @@ def test_all_settings_are_described_alike_untouched_and_altered_at_each_level(bo
         assert_alike(*both)
 
 
-def listed(cluster: Cluster, *kinds: int) -> list[tuple[int, str]]:
+def listed(cluster: MeasuredCluster, *kinds: int) -> list[tuple[int, str]]:
     request = list_wire.ListConfigResourcesRequest(resource_types=list(kinds))
     answer = call(cluster, request, 1)
     assert answer.error_code == ErrorCode.NONE
     return sorted((each.resource_type, each.resource_name) for each in answer.config_resources)
 
 
-def await_wholly_alike(ours: Cluster, kafka: Cluster, kind: int, name: str) -> None:
+def await_wholly_alike(ours: MeasuredCluster, kafka: MeasuredCluster, kind: int, name: str) -> None:
     """Both describe a resource alike, to the last setting, within the time that a change takes to reach the broker."""
     deadline = time.monotonic() + 5
     while (our := described(ours, kind, name)) != (its := described(kafka, kind, name)):
@@ -181,7 +183,7 @@ def await_wholly_alike(ours: Cluster, kafka: Cluster, kind: int, name: str) -> N
         time.sleep(0.1)
 
 
-def test_groups_and_subscriptions_are_described_and_listed_alike(both: tuple[Cluster, Cluster]) -> None:
+def test_groups_and_subscriptions_are_described_and_listed_alike(both: tuple[MeasuredCluster, MeasuredCluster]) -> None:
     ours, kafka = both
     steps: list[tuple[int, str, list[Change]]] = [
         (
@@ -207,7 +209,7 @@ def test_groups_and_subscriptions_are_described_and_listed_alike(both: tuple[Clu
         assert described(ours, kind, "") == described(kafka, kind, "")
 
 
-def heartbeat_interval_ms(cluster: Cluster, group_id: str) -> int:
+def heartbeat_interval_ms(cluster: MeasuredCluster, group_id: str) -> int:
     """What a member that joins is told."""
     find = find_wire.FindCoordinatorRequest(key_type=0, coordinator_keys=[group_id])
     beat = beat_wire.ConsumerGroupHeartbeatRequest(
@@ -228,7 +230,7 @@ def heartbeat_interval_ms(cluster: Cluster, group_id: str) -> int:
         time.sleep(0.1)
 
 
-def test_members_are_told_their_groups_own_interval(both: tuple[Cluster, Cluster]) -> None:
+def test_members_are_told_their_groups_own_interval(both: tuple[MeasuredCluster, MeasuredCluster]) -> None:
     for cluster in both:
         change = ("consumer.heartbeat.interval.ms", SET, "6000")
         assert altered(cluster, GROUP_RESOURCE, "slow", change) == (ErrorCode.NONE, None)
@@ -236,7 +238,7 @@ def test_members_are_told_their_groups_own_interval(both: tuple[Cluster, Cluster
         assert [heartbeat_interval_ms(cluster, group) for group in ("slow", "usual")] == [6000, 5000]
 
 
-def test_the_root_logger_is_told_and_altered_as_kafkas(both: tuple[Cluster, Cluster]) -> None:
+def test_the_root_logger_is_told_and_altered_as_kafkas(both: tuple[MeasuredCluster, MeasuredCluster]) -> None:
     for level in ("TRACE", "WARN"):
         for cluster in both:
             assert altered(cluster, BROKER_LOGGER_RESOURCE, "1", ("root", SET, level)) == (ErrorCode.NONE, None)
@@ -301,7 +303,7 @@ def test_the_root_logger_is_told_and_altered_as_kafkas(both: tuple[Cluster, Clus
     ],
 )
 def test_what_kafka_refuses_is_refused_with_its_code(
-    both: tuple[Cluster, Cluster], kind: int, name: str, change: Change
+    both: tuple[MeasuredCluster, MeasuredCluster], kind: int, name: str, change: Change
 ) -> None:
     ours, kafka = both
     code, _ = altered(kafka, kind, name, change)

@@ -324,7 +324,7 @@ CLIENTS = (
             Removal(
                 "believes metadata of an older epoch",
                 "workloads/client/cluster.py",
-                "ClusterView._apply_topic",
+                "ClusterMetadata._apply_topic",
                 piece="if leader.epoch < known.epoch:",
                 by="if False:",
             ),
@@ -335,7 +335,7 @@ CLIENTS = (
                 piece="found.setdefault(leader.node_id, [])",
                 by="found.setdefault(1, [])",
             ),
-            Removal("ignores hints", "workloads/client/cluster.py", "ClusterView.hint", body="return False"),
+            Removal("ignores hints", "workloads/client/cluster.py", "ClusterMetadata.hint", body="return False"),
         ),
     ),
     Mechanism(

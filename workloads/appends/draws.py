@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from squall.workloads.agenda import BURST_EVERY_S, BURST_S, Handover
 from squall.workloads.client.settings import IDEMPOTENT_IN_FLIGHT
-from squall.workloads.scenario import Stream, SwarmGround
+from squall.workloads.scenario import RandomStream, SwarmGround
 
 if TYPE_CHECKING:
     from random import Random
@@ -23,7 +23,7 @@ in a burst every batch would be.
 
 
 def operations(
-    stream: Stream,
+    stream: RandomStream,
     producers: int,
     rate: int,
     places: Sequence[Place],
@@ -51,7 +51,7 @@ def operations(
 
 
 def _bursts(
-    stream: Stream,
+    stream: RandomStream,
     producers: int,
     more: int,
     places: Sequence[Place],
@@ -74,7 +74,7 @@ def _bursts(
     return found
 
 
-def settings(stream: Stream, ground: SwarmGround) -> dict[str, Any]:
+def settings(stream: RandomStream, ground: SwarmGround) -> dict[str, Any]:
     """Small loads: what breaks replication is when things happen, and not how much of it there is."""
     rng = stream("workload")
     replicas = rng.choice([n for n in (1, 2, 3, 3, 3) if n <= ground.nodes] or [1])
@@ -111,7 +111,7 @@ def _of_segments(segment_bytes: str) -> dict[str, Any]:
     return {"batch_bytes": FITS[segment_bytes], "poll_pause_ms": 20} if segment_bytes in FITS else {}
 
 
-def _of_clients(stream: Stream, drawn: Mapping[str, Any]) -> dict[str, Any]:
+def _of_clients(stream: RandomStream, drawn: Mapping[str, Any]) -> dict[str, Any]:
     """Draw settings of clients that behave as Kafka's own, each in some seeds."""
     found: dict[str, Any] = {}
     if stream("bursts").random() < BURST_SHARE:
@@ -142,7 +142,7 @@ _RARE: Mapping[str, Callable[[Random], str]] = {
 """Topic settings that a seed has now and then."""
 
 
-def _topic_settings(stream: Stream, max_bytes: int, ground: SwarmGround) -> dict[str, str]:
+def _topic_settings(stream: RandomStream, max_bytes: int, ground: SwarmGround) -> dict[str, str]:
     found = {}
     for name, draw in _RARE.items():
         rng = stream("topic", name)

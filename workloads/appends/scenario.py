@@ -25,13 +25,13 @@ from squall.workloads.scenario import (
     MAX_BYTES,
     MIN_BYTES,
     POLLS_TO_READ,
+    LoadProfile,
     Operation,
+    RandomStream,
     Scenario,
-    Stream,
     Surroundings,
     SwarmGround,
     Table,
-    Traffic,
 )
 from squall.workloads.sending import contradictions, wrong_handover
 
@@ -129,9 +129,9 @@ class Appends(Scenario):
         return tuple(NewTopic(name, self.partitions, self.replication_factor, self.topic_configs()) for name in names)
 
     @override
-    def traffic(self) -> Traffic:
+    def traffic(self) -> LoadProfile:
         mean_bytes = (self.min_bytes + self.max_bytes) / 2
-        return Traffic(self.producers, self.readers, self.rate, self.acks, self.max_in_flight, mean_bytes)
+        return LoadProfile(self.producers, self.readers, self.rate, self.acks, self.max_in_flight, mean_bytes)
 
     @override
     def held_s(self) -> float:
@@ -177,7 +177,7 @@ class Appends(Scenario):
         ]
 
     @override
-    def drawn(self, stream: Stream, begin_s: float, end_s: float) -> tuple[Handover, ...]:
+    def drawn(self, stream: RandomStream, begin_s: float, end_s: float) -> tuple[Handover, ...]:
         sizes = (self.min_bytes, self.max_bytes)
         return draws.operations(stream, self.producers, self.rate, self.places(), sizes, begin_s, end_s, self.burst)
 
@@ -187,14 +187,14 @@ class Appends(Scenario):
 
     @classmethod
     @override
-    def drawn_settings(cls, stream: Stream, ground: SwarmGround) -> Table:
+    def drawn_settings(cls, stream: RandomStream, ground: SwarmGround) -> Table:
         return {"name": "appends", **draws.settings(stream, ground)}
 
     @override
     async def run(self, around: Surroundings) -> None:
         import trio
 
-        from squall.workloads.sender import Sender, SenderSettings
+        from squall.workloads.sender import ProducerLoop, SenderSettings
         from squall.workloads.tail import tail
         from squall.workloads.topics import make_topics
 
@@ -211,7 +211,7 @@ class Appends(Scenario):
             async with trio.open_nursery() as producing:
                 for number in range(self.producers):
                     env = around.own(f"producer-{number}")
-                    sender = Sender(env, around, settings, number, self._agenda(env, around, number, began))
+                    sender = ProducerLoop(env, around, settings, number, self._agenda(env, around, number, began))
                     producing.start_soon(sender.run, around.stop)
             around.readers.load_over()
         around.recorder.flush()

@@ -60,7 +60,7 @@ class Outgoing(NamedTuple):
     """Called once with the record's outcome."""
 
 
-class Batch:
+class ProducerBatch:
     """Records that share one fate. Sealed (no more records) once it was taken out or is full."""
 
     __slots__ = (
@@ -78,7 +78,7 @@ class Batch:
         "size",
     )
 
-    def __init__(self, lane: Lane, number: int, send_at_ms: int, deadline_ms: int) -> None:
+    def __init__(self, lane: PartitionQueue, number: int, send_at_ms: int, deadline_ms: int) -> None:
         self.lane = lane
         self.number = number
         self.send_at_ms = send_at_ms
@@ -102,7 +102,7 @@ class Batch:
 class Settled(NamedTuple):
     """A batch that is done with: each of its records has the same status."""
 
-    batch: Batch
+    batch: ProducerBatch
     status: Status
     base_offset: int
     log_append_ms: int
@@ -120,7 +120,7 @@ class Settled(NamedTuple):
                 yield record, Outcome(self.status, -1, -1, self.error)
 
 
-class Lane:
+class PartitionQueue:
     """One partition's batches on their way out."""
 
     __slots__ = (
@@ -139,9 +139,9 @@ class Lane:
     def __init__(self, topic: str, index: int) -> None:
         self.topic = topic
         self.index = index
-        self.waiting: deque[Batch] = deque()
+        self.waiting: deque[ProducerBatch] = deque()
         """Ascending by number. Those that were sent before come first; only the last may still be open."""
-        self.in_flight: list[Batch] = []
+        self.in_flight: list[ProducerBatch] = []
         """In the order sent."""
         self.route = -1
         """The connection that those in flight left by."""
@@ -165,8 +165,8 @@ class Accumulator:
         self._rng = rng
         self._backoff_ms = backoff_ms
         self._backoff_max_ms = backoff_max_ms
-        self._lanes: dict[tuple[str, int], Lane] = {}
-        self._busy: dict[tuple[str, int], Lane] = {}
+        self._lanes: dict[tuple[str, int], PartitionQueue] = {}
+        self._busy: dict[tuple[str, int], PartitionQueue] = {}
         self._ordered = settings.idempotence or settings.max_in_flight == 1
         self._lane_limit = min(settings.max_in_flight, IDEMPOTENT_IN_FLIGHT) if self._ordered else 1 << 30
         self._flushing = False
@@ -218,13 +218,13 @@ class Accumulator:
             self.rests_until_ms = look_at_ms if rested else min(self.rests_until_ms, look_at_ms)
         return look_at_ms
 
-    def sendable(self, now_ms: int) -> list[Lane]:
+    def sendable(self, now_ms: int) -> list[PartitionQueue]:
         """Lanes whose next batch may be sent now, the one that has waited longest first."""
         lanes = [lane for lane in self._busy.values() if self._may_send(lane, now_ms)]
         lanes.sort(key=lambda lane: lane.waiting[0].deadline_ms)
         return lanes
 
-    def take(self, lane: Lane, route: int, now_ms: int) -> Batch | None:
+    def take(self, lane: PartitionQueue, route: int, now_ms: int) -> ProducerBatch | None:
         """Take the next batch out to send it over the connection `route`. None where it may not be sent there now."""
         if not self._may_send(lane, now_ms) or (self._ordered and lane.in_flight and lane.route != route):
             return None
@@ -239,14 +239,14 @@ class Accumulator:
         lane.route = route
         return batch
 
-    def acked(self, batch: Batch, base_offset: int, log_append_ms: int) -> list[Settled]:
+    def acked(self, batch: ProducerBatch, base_offset: int, log_append_ms: int) -> list[Settled]:
         """The batch is in the log at `base_offset` (-1: not told)."""
         lane = batch.lane
         lane.in_flight.remove(batch)
         lane.confirmed = True
         return [self._settle(batch, Status.OK, base_offset, log_append_ms)]
 
-    def refused(self, batch: Batch, code: int, now_ms: int) -> list[Settled]:
+    def refused(self, batch: ProducerBatch, code: int, now_ms: int) -> list[Settled]:
         """The attempt was answered by an error."""
         batch.error = name_of(code)
         match meaning(code):
@@ -264,7 +264,7 @@ class Accumulator:
                 batch.doubts += 1
                 return self._give_up(batch)
 
-    def lost(self, batch: Batch, why: str, now_ms: int, *, sent: bool) -> list[Settled]:
+    def lost(self, batch: ProducerBatch, why: str, now_ms: int, *, sent: bool) -> list[Settled]:
         """The attempt's connection ended, or its time was up. `sent`: some of its bytes may have reached a broker."""
         batch.error = why
         if sent:
@@ -324,30 +324,32 @@ class Accumulator:
                     looks.append(at_ms)
         return min(looks, default=None)
 
-    def _lane(self, topic: str, index: int) -> Lane:
+    def _lane(self, topic: str, index: int) -> PartitionQueue:
         key = (topic, index)
         lane = self._lanes.get(key)
         if lane is None:
-            lane = self._lanes[key] = Lane(topic, index)
+            lane = self._lanes[key] = PartitionQueue(topic, index)
         self._busy[key] = lane
         return lane
 
-    def _open(self, lane: Lane, now_ms: int) -> Batch:
+    def _open(self, lane: PartitionQueue, now_ms: int) -> ProducerBatch:
         settings = self._settings
-        batch = Batch(lane, lane.next_number, now_ms + settings.linger_ms, now_ms + settings.delivery_timeout_ms)
+        batch = ProducerBatch(
+            lane, lane.next_number, now_ms + settings.linger_ms, now_ms + settings.delivery_timeout_ms
+        )
         lane.next_number += 1
         lane.waiting.append(batch)
         return batch
 
-    def _may_send(self, lane: Lane, now_ms: int) -> bool:
+    def _may_send(self, lane: PartitionQueue, now_ms: int) -> bool:
         if not lane.waiting or now_ms < lane.hold_until_ms or self._must_wait_for_answers(lane):
             return False
         return self._need_not_linger(lane) or lane.waiting[0].send_at_ms <= now_ms
 
-    def _need_not_linger(self, lane: Lane) -> bool:
+    def _need_not_linger(self, lane: PartitionQueue) -> bool:
         return self._flushing or len(lane.waiting) > 1 or lane.waiting[0].sealed
 
-    def _must_wait_for_answers(self, lane: Lane) -> bool:
+    def _must_wait_for_answers(self, lane: PartitionQueue) -> bool:
         if not self._ordered or not lane.in_flight:
             return False
         confirmed = lane.confirmed or self._settings.keep_in_flight
@@ -355,11 +357,11 @@ class Accumulator:
             return True
         return lane.in_flight[-1].number > lane.waiting[0].number
 
-    def _has_earlier(self, batch: Batch) -> bool:
+    def _has_earlier(self, batch: ProducerBatch) -> bool:
         lane = batch.lane
         return any(other.number < batch.number for other in (*lane.waiting, *lane.in_flight))
 
-    def _again(self, batch: Batch, now_ms: int) -> list[Settled]:
+    def _again(self, batch: ProducerBatch, now_ms: int) -> list[Settled]:
         """Back to the front of the lane, unless nothing more may be sent."""
         lane = batch.lane
         if lane.stopped or batch.deadline_ms <= now_ms:
@@ -375,7 +377,7 @@ class Accumulator:
         exponential = min(self._backoff_max_ms, self._backoff_ms * 2 ** min(attempts - 1, 16))
         return int(exponential * (0.8 + 0.4 * self._rng.random()))
 
-    def _give_up(self, batch: Batch) -> list[Settled]:
+    def _give_up(self, batch: ProducerBatch) -> list[Settled]:
         """Settle a batch that was not acknowledged, and stop its lane where what follows could get out of order."""
         lane = batch.lane
         gap = batch.sequence >= 0 or (self._ordered and batch.doubts > 0)
@@ -388,7 +390,7 @@ class Accumulator:
                 settled.append(self._end(later))
         return settled
 
-    def _end(self, batch: Batch) -> Settled:
+    def _end(self, batch: ProducerBatch) -> Settled:
         lane = batch.lane
         if batch in lane.in_flight:
             lane.in_flight.remove(batch)
@@ -401,7 +403,7 @@ class Accumulator:
             self._retire(f"{lane.topic}-{lane.index}: in doubt after {batch.error}")
         return self._settle(batch, status, -1, -1)
 
-    def _settle(self, batch: Batch, status: Status, base_offset: int, log_append_ms: int) -> Settled:
+    def _settle(self, batch: ProducerBatch, status: Status, base_offset: int, log_append_ms: int) -> Settled:
         lane = batch.lane
         self.buffered_bytes -= batch.size - BATCH_OVERHEAD
         if not lane.waiting and not lane.in_flight:

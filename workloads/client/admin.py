@@ -68,7 +68,7 @@ NO_OTHER_VOTER = "NO_OTHER_VOTER"
 CLUSTER_METADATA = "__cluster_metadata"
 
 
-class Listed(NamedTuple):
+class ListedOffset(NamedTuple):
     """A partition's answer to ListOffsets."""
 
     offset: int
@@ -350,13 +350,13 @@ def _refuse(code: int, tolerated: object = False) -> None:
 
 async def list_offsets(
     client: Client, places: Sequence[Place], timestamp: int, *, isolation: int = 0, timeout_s: float = 10.0
-) -> dict[Place, Listed]:
+) -> dict[Place, ListedOffset]:
     """An offset of each partition, from its leader: LATEST, EARLIEST or the first at or after a timestamp.
 
     Tries again until all have answered or the time is up; partitions without an answer then say why.
     """
     client.track(topic for topic, _ in places)
-    found = {place: Listed(-1, -1, -1, TIMED_OUT) for place in places}
+    found = {place: ListedOffset(-1, -1, -1, TIMED_OUT) for place in places}
     failures = 0
     with client.env.timeout(timeout_s):
         while left := [place for place in places if found[place].error]:
@@ -368,13 +368,13 @@ async def list_offsets(
 
 
 async def _list_once(
-    client: Client, places: Sequence[Place], timestamp: int, isolation: int, found: dict[Place, Listed]
+    client: Client, places: Sequence[Place], timestamp: int, isolation: int, found: dict[Place, ListedOffset]
 ) -> None:
     by_node: dict[int, list[tuple[Place, int]]] = {}
     for place in places:
         leader = client.view.leader(*place)
         if leader is None:
-            found[place] = Listed(-1, -1, -1, NO_LEADER)
+            found[place] = ListedOffset(-1, -1, -1, NO_LEADER)
             client.refresh_soon()
         else:
             by_node.setdefault(leader.node_id, []).append((place, leader.epoch))
@@ -389,7 +389,7 @@ async def _list_node(
     asked: list[tuple[Place, int]],
     timestamp: int,
     isolation: int,
-    found: dict[Place, Listed],
+    found: dict[Place, ListedOffset],
 ) -> None:
     topics: dict[str, ListOffsetsTopic] = {}
     epochs = dict(asked)
@@ -401,12 +401,12 @@ async def _list_node(
         answer = await client.ask_node(node_id, request, ListOffsetsResponse)
     except (RequestFailed, UnsupportedApi) as failure:
         why = failure.why if isinstance(failure, RequestFailed) else str(failure)
-        found.update({place: Listed(-1, -1, -1, why) for place, _ in asked})
+        found.update({place: ListedOffset(-1, -1, -1, why) for place, _ in asked})
         client.refresh_soon()
         return
     for told in answer.topics:
         for part in told.partitions:
-            found[told.name, part.partition_index] = Listed(
+            found[told.name, part.partition_index] = ListedOffset(
                 part.offset,
                 part.timestamp,
                 part.leader_epoch,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import trio
 
 
-class Bell:
+class Condition:
     """Wakes all that wait now."""
 
     __slots__ = ("_rung",)

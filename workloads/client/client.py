@@ -16,9 +16,9 @@ import trio
 from squall.broker.env import Env
 from squall.broker.protocol.schema.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse
 from squall.broker.protocol.wire import Message
-from squall.workloads.client.bell import Bell
-from squall.workloads.client.cluster import Address, ClusterView, Leader, Place
-from squall.workloads.client.connection import Connection, RequestFailed, UnsupportedApi
+from squall.workloads.client.bell import Condition
+from squall.workloads.client.cluster import Address, ClusterMetadata, Leader, Place
+from squall.workloads.client.connection import BrokerConnection, RequestFailed, UnsupportedApi
 from squall.workloads.client.outcomes import CONNECTION_LOST, TIMED_OUT
 from squall.workloads.client.settings import ClientSettings
 
@@ -32,7 +32,7 @@ class _Slot:
     """The data connection to one node."""
 
     address: Address
-    connection: Connection | None = None
+    connection: BrokerConnection | None = None
     connecting: bool = False
     failures: int = 0
     next_try: float = 0.0
@@ -55,19 +55,19 @@ class Client:
         self._cluster_id = cluster_id
         self.env = env
         self.settings = settings or ClientSettings()
-        self.view = ClusterView()
+        self.view = ClusterMetadata()
         self._bootstrap = tuple((host, port) for host, port in bootstrap)
         self._topics: dict[str, None] = {}
         self._listeners: list[Callable[[Sequence[Place]], None]] = []
         self._slots: dict[int, _Slot] = {}
-        self._connections: dict[int, Connection] = {}
+        self._connections: dict[int, BrokerConnection] = {}
         self._next_serial = 0
-        self._controls: dict[Address, Connection] = {}
+        self._controls: dict[Address, BrokerConnection] = {}
         self._control_lock = trio.Lock()
         self._candidate = env.rng.randrange(len(self._bootstrap))
         self._stale = env.signal()
-        self._updated = Bell()
-        self._connected = Bell()
+        self._updated = Condition()
+        self._connected = Condition()
         self._nursery: trio.Nursery | None = None
 
     async def run(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
@@ -114,7 +114,7 @@ class Client:
             self._tell([place])
         return news
 
-    def connection(self, node_id: int) -> Connection | None:
+    def connection(self, node_id: int) -> BrokerConnection | None:
         """The open data connection to a node. None where there is none: then one is being opened."""
         address = self.view.nodes.get(node_id)
         if address is None:
@@ -251,7 +251,7 @@ class Client:
             if slot.connection is not None:
                 slot.connection.close()
 
-    async def _control_connection(self) -> Connection:
+    async def _control_connection(self) -> BrokerConnection:
         """The control connection to the candidate whose turn it is. The turn passes when it cannot be reached."""
         candidates = self._candidates()
         for address in [address for address in self._controls if address not in candidates]:
@@ -301,7 +301,7 @@ class Client:
         exponential = min(settings.reconnect_backoff_ms << min(failures, 16), settings.reconnect_backoff_max_ms)
         return exponential * (0.8 + 0.4 * self.env.rng.random()) / 1000
 
-    async def _open(self, address: Address) -> Connection:
+    async def _open(self, address: Address) -> BrokerConnection:
         """A connection that is ready for requests. Raises RequestFailed."""
         limit_s = self.settings.connect_timeout_ms / 1000
         assert self._nursery is not None, "run is not running"
@@ -312,7 +312,7 @@ class Client:
                 raise RequestFailed(CONNECTION_LOST, sent=False, detail=f"{address}: {error}") from error
             serial = self._next_serial
             self._next_serial += 1
-            connection = Connection(self.env, link, self.settings, serial, self._nursery.start_soon)
+            connection = BrokerConnection(self.env, link, self.settings, serial, self._nursery.start_soon)
             self._connections[serial] = connection
             self._nursery.start_soon(self._run_connection, connection)
             try:
@@ -323,7 +323,7 @@ class Client:
             return connection
         raise RequestFailed(TIMED_OUT, sent=False, detail=f"connecting to {address}")
 
-    async def _run_connection(self, connection: Connection) -> None:
+    async def _run_connection(self, connection: BrokerConnection) -> None:
         try:
             await connection.run()
         finally:

@@ -42,7 +42,7 @@ class TopicView:
     in_sync: dict[int, tuple[int, ...]] = field(default_factory=dict)
 
 
-class ClusterView:
+class ClusterMetadata:
     """See the module."""
 
     def __init__(self) -> None:

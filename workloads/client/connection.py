@@ -77,7 +77,7 @@ class _Outstanding:
     """Position of its first byte in all that was ever handed to the connection."""
 
 
-class Connection:
+class BrokerConnection:
     """See the module. `run` must be running for anything to be answered."""
 
     def __init__(

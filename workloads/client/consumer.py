@@ -27,8 +27,8 @@ from squall.broker.protocol.schema.offset_for_leader_epoch import (
 from squall.broker.protocol.wire import ZERO_UUID
 from squall.workloads.client.client import Client
 from squall.workloads.client.cluster import Leader, Place
-from squall.workloads.client.connection import Connection, RequestFailed, UnsupportedApi
-from squall.workloads.client.fetched import Damage, read_records
+from squall.workloads.client.connection import BrokerConnection, RequestFailed, UnsupportedApi
+from squall.workloads.client.fetched import UnreadableBatch, read_records
 from squall.workloads.client.outcomes import BAD_ANSWER, STALE_METADATA
 from squall.workloads.client.reading_session import LOST, Bounds, ReadingSession
 from squall.workloads.client.settings import ConsumerSettings
@@ -42,7 +42,7 @@ OFFSET_OUT_OF_RANGE = "OFFSET_OUT_OF_RANGE"
 LOG_TRUNCATED = "LOG_TRUNCATED"
 
 
-class Fetched(NamedTuple):
+class FetchedRecords(NamedTuple):
     """Holds the records of one partition that a poll returned: possibly none, but the broker answered."""
 
     place: Place
@@ -54,7 +54,7 @@ class Fetched(NamedTuple):
     leader_epoch: int
     """Of the leader that answered, -1 where brokers do not tell epochs."""
     records: list[Record]
-    damage: list[Damage]
+    damage: list[UnreadableBatch]
 
 
 class ReadEvent(NamedTuple):
@@ -79,10 +79,10 @@ class ReadError(NamedTuple):
 
 
 @dataclass(slots=True)
-class Polled:
+class PollResult:
     """All that one poll returns."""
 
-    fetched: list[Fetched] = field(default_factory=list)
+    fetched: list[FetchedRecords] = field(default_factory=list)
     events: list[ReadEvent] = field(default_factory=list)
     errors: list[ReadError] = field(default_factory=list)
 
@@ -91,7 +91,7 @@ class Polled:
 
 
 @dataclass(slots=True)
-class _Part:
+class _PartitionState:
     """One assigned partition."""
 
     position: int
@@ -108,7 +108,7 @@ class _Part:
 
 
 @dataclass(slots=True, eq=False)
-class _Asked:
+class _FetchInFlight:
     """A Fetch under way."""
 
     node_id: int
@@ -125,10 +125,10 @@ class Consumer:
         self.settings = settings or ConsumerSettings()
         self._client = client
         self._env = client.env
-        self._parts: dict[Place, _Part] = {}
-        self._asked: dict[int, _Asked] = {}
+        self._parts: dict[Place, _PartitionState] = {}
+        self._asked: dict[int, _FetchInFlight] = {}
         self._sessions: dict[int, ReadingSession] = {}
-        self._polled = Polled()
+        self._polled = PollResult()
         self._wake = client.env.signal()
         client.listen(lambda moved: self._wake.set())
 
@@ -139,21 +139,21 @@ class Consumer:
 
     def assign(self, positions: Mapping[Place, int]) -> None:
         """Read these partitions, from these offsets, and no others."""
-        self._polled = Polled()
-        self._parts = {place: _Part(position, position) for place, position in positions.items()}
+        self._polled = PollResult()
+        self._parts = {place: _PartitionState(position, position) for place, position in positions.items()}
         self._client.track(topic for topic, _ in positions)
 
     def seek(self, place: Place, position: int) -> None:
         """Go on at `position`, which may be any. What has come of this partition but was not returned is dropped."""
         self._polled.fetched = [fetched for fetched in self._polled.fetched if fetched.place != place]
-        self._parts[place] = _Part(position, position)
+        self._parts[place] = _PartitionState(position, position)
 
     def drop(self, place: Place) -> None:
         """Read this partition no more. What has come of it but was not returned is dropped, too."""
         self._polled.fetched = [fetched for fetched in self._polled.fetched if fetched.place != place]
         self._parts.pop(place, None)
 
-    async def poll(self, limit_s: float) -> Polled:
+    async def poll(self, limit_s: float) -> PollResult:
         """Return what has arrived since the last poll, or arrives first; empty if nothing arrives within `limit_s`."""
         give_up_at = self._env.mono() + limit_s
         while not self._polled:
@@ -163,14 +163,14 @@ class Consumer:
             self._ask(now)
             look_at = min([part.retry_at for part in self._parts.values() if part.retry_at > now], default=give_up_at)
             await self._wake.wait(max(min(look_at, give_up_at) - now, 0.0005))
-        polled, self._polled = self._polled, Polled()
+        polled, self._polled = self._polled, PollResult()
         for fetched in polled.fetched:
             self._parts[fetched.place].returned = fetched.position
         return polled
 
     def _ask(self, now: float) -> None:
         """Send a fetch to each broker that has something for us and owes us no answer."""
-        by_node: dict[int, list[tuple[Place, _Part, Leader]]] = {}
+        by_node: dict[int, list[tuple[Place, _PartitionState, Leader]]] = {}
         for place, part in self._parts.items():
             if part.resting or part.validating or part.retry_at > now:
                 continue
@@ -185,9 +185,11 @@ class Consumer:
             if connection is not None:
                 self._ask_node(node_id, connection, wanted)
 
-    def _ask_node(self, node_id: int, connection: Connection, wanted: list[tuple[Place, _Part, Leader]]) -> None:
+    def _ask_node(
+        self, node_id: int, connection: BrokerConnection, wanted: list[tuple[Place, _PartitionState, Leader]]
+    ) -> None:
         fetch: dict[Place, tuple[int, int]] = {}
-        suspect: dict[Place, tuple[_Part, Leader]] = {}
+        suspect: dict[Place, tuple[_PartitionState, Leader]] = {}
         for place, part, leader in wanted:
             # After a change of leader, what was read may not be in the new one's log (KIP-320).
             if part.position_epoch >= 0 and leader.epoch > part.leader_epoch:
@@ -205,7 +207,7 @@ class Consumer:
             self._polled.errors.append(ReadError(None, str(problem)))
             connection.close(BAD_ANSWER)
 
-    def _fetch(self, node_id: int, connection: Connection, positions: dict[Place, tuple[int, int]]) -> None:
+    def _fetch(self, node_id: int, connection: BrokerConnection, positions: dict[Place, tuple[int, int]]) -> None:
         version = connection.version(ApiKey.FETCH, FetchRequest.MAX_VERSION, FETCH_OLDEST)
         view, settings = self._client.view, self.settings
         ids = {topic: view.topic_id(topic) for topic, _ in positions}
@@ -238,13 +240,13 @@ class Consumer:
             forgotten_topics_data=gone,
         )
         names = {topic_id: topic for topic, topic_id in ids.items()}
-        asked_now = _Asked(node_id, version, positions, names)
+        asked_now = _FetchInFlight(node_id, version, positions, names)
         limit_s = (self._client.settings.request_timeout_ms + settings.max_wait_ms) / 1000
         answer = partial(self._answered, asked_now)
         connection.submit(ApiKey.FETCH, version, request.encode(version), answer, limit_s)
         self._asked[node_id] = asked_now
 
-    def _answered(self, asked: _Asked, body: memoryview | None, failure: RequestFailed | None) -> None:
+    def _answered(self, asked: _FetchInFlight, body: memoryview | None, failure: RequestFailed | None) -> None:
         if body is not None:
             response = decode_fetch_response(body, 0, asked.version)
         if self._asked.get(asked.node_id) is asked:
@@ -292,16 +294,16 @@ class Consumer:
             if place in self._parts:
                 self._parts[place] = self._parts.pop(place)
 
-    def _stands_still(self, place: Place, bounds: Bounds | None, asked: _Asked) -> None:
+    def _stands_still(self, place: Place, bounds: Bounds | None, asked: _FetchInFlight) -> None:
         """An answer of the session has left this partition out: that is how a broker says that nothing is new there."""
         part = self._parts.get(place)
         position, epoch = asked.positions[place]
         if bounds is None or part is None or part.position != position or part.resting:
             return
         part.leader_epoch, part.failures = epoch, 0
-        self._polled.fetched.append(Fetched(place, position, *bounds, epoch, [], []))
+        self._polled.fetched.append(FetchedRecords(place, position, *bounds, epoch, [], []))
 
-    def _take_in(self, place: Place, told: FetchPartOut, response: FetchOut, asked: _Asked) -> None:
+    def _take_in(self, place: Place, told: FetchPartOut, response: FetchOut, asked: _FetchInFlight) -> None:
         part = self._parts.get(place)
         position, epoch = asked.positions.get(place, (-1, -1))
         if part is None or part.position != position or part.resting:
@@ -319,14 +321,14 @@ class Consumer:
         else:
             self._not_now(place, told.error)
 
-    def _take_in_records(self, place: Place, part: _Part, told: FetchPartOut) -> None:
+    def _take_in_records(self, place: Place, part: _PartitionState, told: FetchPartOut) -> None:
         read = read_records(told.records, part.position, told.aborted, self.settings.isolation)
         part.position = read.next_position
         part.failures = 0
         if read.last_epoch >= 0:
             part.position_epoch = read.last_epoch
         bounds = (told.high_watermark, told.last_stable_offset, told.log_start_offset, part.leader_epoch)
-        self._polled.fetched.append(Fetched(place, read.next_position, *bounds, read.records, read.damage))
+        self._polled.fetched.append(FetchedRecords(place, read.next_position, *bounds, read.records, read.damage))
 
     def _heed(self, place: Place, told: tuple[int, int], response: FetchOut) -> bool:
         """Take in who leads now, as a broker told that does not (KIP-951). True where that is news."""
@@ -343,7 +345,7 @@ class Consumer:
         if code in STALE_METADATA:
             self._client.refresh_soon()
 
-    def _validate(self, connection: Connection, suspect: dict[Place, tuple[_Part, Leader]]) -> None:
+    def _validate(self, connection: BrokerConnection, suspect: dict[Place, tuple[_PartitionState, Leader]]) -> None:
         """Ask the new leader where the epoch of what was read last ends in its log."""
         kind = OffsetForLeaderEpochRequest
         version = connection.version(kind.API_KEY, kind.MAX_VERSION, kind.MIN_VERSION)
@@ -361,7 +363,7 @@ class Consumer:
     def _validated(
         self,
         version: int,
-        suspect: dict[Place, tuple[_Part, Leader]],
+        suspect: dict[Place, tuple[_PartitionState, Leader]],
         body: memoryview | None,
         failure: RequestFailed | None,
     ) -> None:

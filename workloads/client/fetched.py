@@ -16,7 +16,7 @@ ABORT_MARKER = 0
 _CONTROL_KEY = Struct(">hh")
 
 
-class Damage(NamedTuple):
+class UnreadableBatch(NamedTuple):
     """A batch that could not be read."""
 
     offset: int
@@ -32,7 +32,7 @@ class ReadRecords(NamedTuple):
     """Where to fetch next: behind the last whole batch, whether or not its records are seen."""
     last_epoch: int
     """Leader epoch of the last whole batch; -1 if there was none."""
-    damage: list[Damage]
+    damage: list[UnreadableBatch]
 
 
 def read_records(
@@ -44,7 +44,7 @@ def read_records(
     one; bytes in which no batch can be found end the reading where they begin.
     """
     found: list[Record] = []
-    damage: list[Damage] = []
+    damage: list[UnreadableBatch] = []
     next_position, last_epoch = position, -1
     if view is None:
         return ReadRecords(found, next_position, last_epoch, damage)
@@ -54,7 +54,7 @@ def read_records(
             behind = header.base_offset + header.last_offset_delta + 1
             if not check_crc(view, start, end):
                 # Nor is it known where it ends: its header says so, and may be what was damaged.
-                damage.append(Damage(max(header.base_offset, next_position), "wrong batch CRC"))
+                damage.append(UnreadableBatch(max(header.base_offset, next_position), "wrong batch CRC"))
                 next_position, last_epoch = damage[-1].offset + 1, header.leader_epoch
                 continue
             if behind <= position:
@@ -64,17 +64,19 @@ def read_records(
             if filtered is None or filtered.visible(header, batch):
                 found += _visible_records(header, batch, position, damage)
     except MalformedFrame as problem:
-        damage.append(Damage(next_position, str(problem)))
+        damage.append(UnreadableBatch(next_position, str(problem)))
     return ReadRecords(found, next_position, last_epoch, damage)
 
 
-def _visible_records(header: BatchHeader, batch: memoryview, position: int, damage: list[Damage]) -> list[Record]:
+def _visible_records(
+    header: BatchHeader, batch: memoryview, position: int, damage: list[UnreadableBatch]
+) -> list[Record]:
     if header.is_control:
         return []
     try:
         records = decode_batch(header, batch)
     except MalformedFrame as problem:
-        damage.append(Damage(header.base_offset, str(problem)))
+        damage.append(UnreadableBatch(header.base_offset, str(problem)))
         return []
     if header.timestamp_type:
         records = [record._replace(timestamp=NOT_KNOWN) for record in records]

@@ -20,11 +20,19 @@ from squall.broker.protocol.schema.produce import (
     TopicProduceData,
 )
 from squall.broker.protocol.wire import ZERO_UUID
-from squall.workloads.client.accumulator import Accumulator, Batch, Done, Header, Lane, Outgoing, Settled
-from squall.workloads.client.bell import Bell
+from squall.workloads.client.accumulator import (
+    Accumulator,
+    Done,
+    Header,
+    Outgoing,
+    PartitionQueue,
+    ProducerBatch,
+    Settled,
+)
+from squall.workloads.client.bell import Condition
 from squall.workloads.client.client import Client
 from squall.workloads.client.cluster import Leader, Place
-from squall.workloads.client.connection import Connection, RequestFailed, UnsupportedApi
+from squall.workloads.client.connection import BrokerConnection, RequestFailed, UnsupportedApi
 from squall.workloads.client.outcomes import BAD_ANSWER, CLOSED, CONNECTION_LOST, STALE_METADATA, may_be_deposed
 from squall.workloads.client.settings import CODECS, ProducerSettings
 
@@ -49,7 +57,7 @@ class _Sent:
     serial: int
     """Of its connection."""
     version: int
-    batches: dict[Place, Batch]
+    batches: dict[Place, ProducerBatch]
     names: dict[bytes, str]
     """Topic id -> name, as they were when it was sent."""
 
@@ -89,7 +97,7 @@ class Producer:
         self._unanswered: set[int] = set()
         """Nodes that were sent something at acks=0 over a connection that has not been seen to be closed."""
         self._wake = client.env.signal()
-        self._room = Bell()
+        self._room = Condition()
         self._look_at_ms: int | None = None
         self._closed = False
         self._timeout_s = shared.request_timeout_ms / 1000
@@ -248,8 +256,8 @@ class Producer:
             self._unanswered.remove(node_id)
             self._client.refresh_soon()
 
-    def _by_leader(self, now_ms: int) -> dict[int, list[Lane]]:
-        found: dict[int, list[Lane]] = {}
+    def _by_leader(self, now_ms: int) -> dict[int, list[PartitionQueue]]:
+        found: dict[int, list[PartitionQueue]] = {}
         for lane in self._accumulator.sendable(now_ms):
             leader = self._client.view.leader(lane.topic, lane.index)
             if leader is None:
@@ -258,18 +266,18 @@ class Producer:
                 found.setdefault(leader.node_id, []).append(lane)
         return found
 
-    def _takes_more(self, connection: Connection) -> bool:
+    def _takes_more(self, connection: BrokerConnection) -> bool:
         in_flight = self._in_flight.get(connection.serial, 0)
         return in_flight < self.settings.max_in_flight and not connection.congested
 
-    def _send_some(self, connection: Connection, lanes: list[Lane], now_ms: int) -> bool:
+    def _send_some(self, connection: BrokerConnection, lanes: list[PartitionQueue], now_ms: int) -> bool:
         """One request with a batch of each lane, as far as its size allows. False where no batch could go."""
         try:
             version = connection.version(ApiKey.PRODUCE, self._max_produce, PRODUCE_OLDEST)
         except UnsupportedApi:
             connection.close(BAD_ANSWER)
             return False
-        batches: dict[Place, Batch] = {}
+        batches: dict[Place, ProducerBatch] = {}
         size = REQUEST_OVERHEAD
         for lane in lanes:
             if batches and size + lane.waiting[0].size > self.settings.max_request_bytes:
@@ -289,7 +297,7 @@ class Producer:
         self._hand_over(connection, body, _Sent(connection.serial, version, batches, names))
         return True
 
-    def _encode(self, batches: dict[Place, Batch], ids: dict[str, bytes], version: int) -> bytes:
+    def _encode(self, batches: dict[Place, ProducerBatch], ids: dict[str, bytes], version: int) -> bytes:
         topics: dict[str, TopicProduceData] = {}
         for (topic, index), batch in batches.items():
             data = topics.get(topic)
@@ -301,7 +309,7 @@ class Producer:
         request = ProduceRequest(transactional_id, self.settings.acks, self._broker_timeout_ms, list(topics.values()))
         return request.encode(version)
 
-    def _batch_bytes(self, batch: Batch) -> bytes:
+    def _batch_bytes(self, batch: ProducerBatch) -> bytes:
         if batch.encoded is None:
             batch.encoded = encode_batch(
                 [
@@ -316,7 +324,7 @@ class Producer:
             )
         return batch.encoded
 
-    def _hand_over(self, connection: Connection, body: bytes, sent: _Sent) -> None:
+    def _hand_over(self, connection: BrokerConnection, body: bytes, sent: _Sent) -> None:
         self._in_flight[sent.serial] = self._in_flight.get(sent.serial, 0) + 1
         try:
             if self.settings.acks == 0:
@@ -360,7 +368,7 @@ class Producer:
         self._done()
 
     def _judge(
-        self, batch: Batch, part: PartitionProduceResponse, response: ProduceResponse, now_ms: int
+        self, batch: ProducerBatch, part: PartitionProduceResponse, response: ProduceResponse, now_ms: int
     ) -> list[Settled]:
         if part.error_code == ErrorCode.NONE:
             return self._accumulator.acked(batch, part.base_offset, part.log_append_time_ms)

@@ -30,7 +30,7 @@ class Bounds(NamedTuple):
     log_start_offset: int
 
 
-class Named(NamedTuple):
+class FetchSessionRequest(NamedTuple):
     """Lists what a Fetch request names."""
 
     session_id: int
@@ -57,16 +57,16 @@ class ReadingSession:
         self._asked = {}
         self._told = {}
 
-    def name(self, wanted: Mapping[Place, Asked]) -> Named:
+    def name(self, wanted: Mapping[Place, Asked]) -> FetchSessionRequest:
         """Return what the broker does not know yet of the partitions that are to be read now."""
         if not self._wanted:
-            return Named(0, FINAL_EPOCH, wanted, {})
+            return FetchSessionRequest(0, FINAL_EPOCH, wanted, {})
         before, self._asked = self._asked, dict(wanted)
         news = {place: asked for place, asked in wanted.items() if before.get(place) != asked}
         forgotten = {place: asked[2] for place, asked in before.items() if place not in wanted}
         for place in forgotten:
             self._told.pop(place, None)
-        return Named(self._id, self._epoch, news, forgotten)
+        return FetchSessionRequest(self._id, self._epoch, news, forgotten)
 
     def answered(self, session_id: int) -> bool:
         """The broker has answered with a session's id, or with 0: it has no room for one. True where the answer may

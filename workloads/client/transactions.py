@@ -36,7 +36,7 @@ V1_ADD, V1_END, V1_INIT = 3, 4, 4
 V2_LEVEL = 2
 
 
-class Answer(Enum):
+class CoordinatorErrorMeaning(Enum):
     """Names what a coordinator's error says about the request that it answers."""
 
     REFUSED = "not done, and would not be if asked again"
@@ -46,32 +46,32 @@ class Answer(Enum):
     END_IN_DOUBT = "may have been done, asking again is no use"
 
 
-_MEANINGS: dict[int, Answer] = {
-    ErrorCode.INVALID_PRODUCER_EPOCH: Answer.REFUSED,
-    ErrorCode.PRODUCER_FENCED: Answer.REFUSED,
-    ErrorCode.INVALID_PRODUCER_ID_MAPPING: Answer.REFUSED,
-    ErrorCode.INVALID_TXN_STATE: Answer.REFUSED,
-    ErrorCode.TRANSACTION_ABORTABLE: Answer.REFUSED,
-    ErrorCode.INVALID_TRANSACTION_TIMEOUT: Answer.REFUSED,
-    ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED: Answer.REFUSED,
-    ErrorCode.TOPIC_AUTHORIZATION_FAILED: Answer.REFUSED,
-    ErrorCode.CLUSTER_AUTHORIZATION_FAILED: Answer.REFUSED,
-    ErrorCode.INVALID_REQUEST: Answer.REFUSED,
-    ErrorCode.UNSUPPORTED_VERSION: Answer.REFUSED,
-    ErrorCode.COORDINATOR_LOAD_IN_PROGRESS: Answer.NOT_YET,
-    ErrorCode.CONCURRENT_TRANSACTIONS: Answer.NOT_YET,
-    ErrorCode.UNKNOWN_TOPIC_OR_PARTITION: Answer.NOT_YET,
+_MEANINGS: dict[int, CoordinatorErrorMeaning] = {
+    ErrorCode.INVALID_PRODUCER_EPOCH: CoordinatorErrorMeaning.REFUSED,
+    ErrorCode.PRODUCER_FENCED: CoordinatorErrorMeaning.REFUSED,
+    ErrorCode.INVALID_PRODUCER_ID_MAPPING: CoordinatorErrorMeaning.REFUSED,
+    ErrorCode.INVALID_TXN_STATE: CoordinatorErrorMeaning.REFUSED,
+    ErrorCode.TRANSACTION_ABORTABLE: CoordinatorErrorMeaning.REFUSED,
+    ErrorCode.INVALID_TRANSACTION_TIMEOUT: CoordinatorErrorMeaning.REFUSED,
+    ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED: CoordinatorErrorMeaning.REFUSED,
+    ErrorCode.TOPIC_AUTHORIZATION_FAILED: CoordinatorErrorMeaning.REFUSED,
+    ErrorCode.CLUSTER_AUTHORIZATION_FAILED: CoordinatorErrorMeaning.REFUSED,
+    ErrorCode.INVALID_REQUEST: CoordinatorErrorMeaning.REFUSED,
+    ErrorCode.UNSUPPORTED_VERSION: CoordinatorErrorMeaning.REFUSED,
+    ErrorCode.COORDINATOR_LOAD_IN_PROGRESS: CoordinatorErrorMeaning.NOT_YET,
+    ErrorCode.CONCURRENT_TRANSACTIONS: CoordinatorErrorMeaning.NOT_YET,
+    ErrorCode.UNKNOWN_TOPIC_OR_PARTITION: CoordinatorErrorMeaning.NOT_YET,
     # Kafka's coordinator answers these two also where its record was appended and not, or not yet, replicated.
-    ErrorCode.NOT_COORDINATOR: Answer.ELSEWHERE,
-    ErrorCode.COORDINATOR_NOT_AVAILABLE: Answer.ELSEWHERE,
-    ErrorCode.REQUEST_TIMED_OUT: Answer.DOUBT,
-    ErrorCode.NETWORK_EXCEPTION: Answer.DOUBT,
+    ErrorCode.NOT_COORDINATOR: CoordinatorErrorMeaning.ELSEWHERE,
+    ErrorCode.COORDINATOR_NOT_AVAILABLE: CoordinatorErrorMeaning.ELSEWHERE,
+    ErrorCode.REQUEST_TIMED_OUT: CoordinatorErrorMeaning.DOUBT,
+    ErrorCode.NETWORK_EXCEPTION: CoordinatorErrorMeaning.DOUBT,
 }
 
 
-def meaning(code: int) -> Answer:
+def meaning(code: int) -> CoordinatorErrorMeaning:
     """Return the meaning of a coordinator's error. A code that is not listed may mean anything: END_IN_DOUBT."""
-    return _MEANINGS.get(code, Answer.END_IN_DOUBT)
+    return _MEANINGS.get(code, CoordinatorErrorMeaning.END_IN_DOUBT)
 
 
 class NotDone(Exception):
@@ -85,7 +85,7 @@ class NotDone(Exception):
         self.name, self.doubt = name, doubt
 
 
-class Refused(NotDone):
+class TransactionRefused(NotDone):
     """The coordinator refused for good: the producer is fenced, or the transaction is over."""
 
     def __init__(self, code: int, *, doubt: bool) -> None:
@@ -99,14 +99,14 @@ class GaveUp(NotDone):
         super().__init__(TIMED_OUT, doubt=doubt)
 
 
-class Identity(NamedTuple):
+class ProducerIdAndEpoch(NamedTuple):
     """Holds the producer id and epoch that a producer writes with."""
 
     producer_id: int
     epoch: int
 
 
-class Ended(NamedTuple):
+class EndTxnResult(NamedTuple):
     """Holds the outcome of EndTxn. OK: as requested. FAIL: definitely not. INFO: unknown."""
 
     status: Status
@@ -114,14 +114,14 @@ class Ended(NamedTuple):
 
 
 @dataclass(slots=True)
-class _Asked:
+class _CoordinatorResponse:
     """One answer: its error code, and what else it said."""
 
     code: int
-    identity: Identity | None = None
+    identity: ProducerIdAndEpoch | None = None
 
 
-class Transactions:
+class TransactionManager:
     """The coordinator's client for one transactional id. Needs a running `Client`.
 
     `timeout_ms`: the transaction's time-out, told to the coordinator. `limit_s`: how long one request is tried for.
@@ -132,7 +132,7 @@ class Transactions:
         self, client: Client, transactional_id: str, timeout_ms: int, limit_s: float, *, generation: int = 2
     ) -> None:
         self.id, self.timeout_ms = transactional_id, timeout_ms
-        self.identity = Identity(-1, -1)
+        self.identity = ProducerIdAndEpoch(-1, -1)
         self.v2 = False
         """The second generation is spoken, because the cluster's transaction.version is 2 or above."""
         self.unanswered = 0
@@ -141,7 +141,7 @@ class Transactions:
         self._coordinator = -1
         self._added: set[Place] = set()
 
-    async def begin_writing(self) -> Identity:
+    async def begin_writing(self) -> ProducerIdAndEpoch:
         """InitProducerId: fences every earlier producer of this id, and ends what it left open.
 
         Raises Refused and GaveUp.
@@ -149,10 +149,12 @@ class Transactions:
         self.v2 = await self._speaks_v2()
         request = InitProducerIdRequest(self.id, self.timeout_ms)
 
-        async def ask(node: int) -> _Asked:
+        async def ask(node: int) -> _CoordinatorResponse:
             version = min(V1_INIT, InitProducerIdRequest.MAX_VERSION) if not self.v2 else None
             answer = await self._client.ask_node(node, request, InitProducerIdResponse, version=version)
-            return _Asked(answer.error_code, Identity(answer.producer_id, answer.producer_epoch))
+            return _CoordinatorResponse(
+                answer.error_code, ProducerIdAndEpoch(answer.producer_id, answer.producer_epoch)
+            )
 
         answered = await self._until_done(ask)
         assert answered.identity is not None
@@ -179,7 +181,7 @@ class Transactions:
             v3_and_below_topics=list(topics.values()),
         )
 
-        async def ask(node: int) -> _Asked:
+        async def ask(node: int) -> _CoordinatorResponse:
             answer = await self._client.ask_node(node, request, AddPartitionsToTxnResponse, version=V1_ADD)
             codes = [
                 each.partition_error_code
@@ -188,7 +190,7 @@ class Transactions:
             ]
             # OPERATION_NOT_ATTEMPTED stands beside the error that is the reason.
             told = [code for code in codes if code not in (ErrorCode.NONE, ErrorCode.OPERATION_NOT_ATTEMPTED)]
-            return _Asked(told[0] if told else ErrorCode.NONE)
+            return _CoordinatorResponse(told[0] if told else ErrorCode.NONE)
 
         await self._until_done(ask)
         self._added.update(new)
@@ -201,33 +203,35 @@ class Transactions:
         if not self.v2 and mark not in self._added:
             request = AddOffsetsToTxnRequest(self.id, *self.identity, group)
 
-            async def ask(node: int) -> _Asked:
+            async def ask(node: int) -> _CoordinatorResponse:
                 answer = await self._client.ask_node(node, request, AddOffsetsToTxnResponse, version=V1_ADD)
-                return _Asked(answer.error_code)
+                return _CoordinatorResponse(answer.error_code)
 
             await self._until_done(ask)
         self._added.add(mark)
 
-    async def end(self, *, commit: bool) -> Ended:
+    async def end(self, *, commit: bool) -> EndTxnResult:
         """EndTxn. Of a transaction without partitions nothing is asked, because the coordinator knows of none."""
         self.unanswered = 0
         if not self._added:
-            return Ended(Status.OK, "")
+            return EndTxnResult(Status.OK, "")
         request = EndTxnRequest(self.id, *self.identity, commit)
 
-        async def ask(node: int) -> _Asked:
+        async def ask(node: int) -> _CoordinatorResponse:
             version = None if self.v2 else V1_END
             answer = await self._client.ask_node(node, request, EndTxnResponse, version=version)
-            return _Asked(answer.error_code, Identity(answer.producer_id, answer.producer_epoch))
+            return _CoordinatorResponse(
+                answer.error_code, ProducerIdAndEpoch(answer.producer_id, answer.producer_epoch)
+            )
 
         self._added.clear()
         try:
             answered = await self._until_done(ask)
         except NotDone as failure:
-            return Ended(Status.INFO if failure.doubt else Status.FAIL, failure.name)
+            return EndTxnResult(Status.INFO if failure.doubt else Status.FAIL, failure.name)
         if self.v2 and answered.identity is not None and answered.identity.producer_id >= 0:
             self.identity = answered.identity
-        return Ended(Status.OK, "")
+        return EndTxnResult(Status.OK, "")
 
     async def _speaks_v2(self) -> bool:
         """Raises GaveUp."""
@@ -240,7 +244,7 @@ class Transactions:
             return levels.get("transaction.version", 0) >= V2_LEVEL
         raise GaveUp(doubt=False)
 
-    async def _until_done(self, ask: Callable[[int], Awaitable[_Asked]]) -> _Asked:
+    async def _until_done(self, ask: Callable[[int], Awaitable[_CoordinatorResponse]]) -> _CoordinatorResponse:
         """Ask the coordinator until it has done what it is asked. Raises Refused and GaveUp."""
         env, failures, doubt, asking = self._client.env, 0, False, False
         self.unanswered = 0
@@ -269,16 +273,16 @@ class Transactions:
     def _weigh(self, code: int, doubt: bool) -> bool:
         """Return whether an attempt with this error may have been done. `doubt`: an earlier one may. Raises Refused."""
         match meaning(code):
-            case Answer.REFUSED:
-                raise Refused(code, doubt=doubt)
-            case Answer.END_IN_DOUBT:
-                raise Refused(code, doubt=True)
-            case Answer.NOT_YET:
+            case CoordinatorErrorMeaning.REFUSED:
+                raise TransactionRefused(code, doubt=doubt)
+            case CoordinatorErrorMeaning.END_IN_DOUBT:
+                raise TransactionRefused(code, doubt=True)
+            case CoordinatorErrorMeaning.NOT_YET:
                 return False
-            case Answer.ELSEWHERE:
+            case CoordinatorErrorMeaning.ELSEWHERE:
                 self._coordinator = -1
                 return True
-            case Answer.DOUBT:
+            case CoordinatorErrorMeaning.DOUBT:
                 return True
 
     async def _find(self) -> int:

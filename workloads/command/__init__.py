@@ -1,7 +1,7 @@
 """The workload `command`: a program of somebody's own sends, reads or both, spoken with by lines of JSON."""
 
-from squall.workloads.command.scenario import Command
+from squall.workloads.command.scenario import CommandLoad
 
-SCENARIO = Command
+SCENARIO = CommandLoad
 
 __all__ = ["SCENARIO", "Command"]

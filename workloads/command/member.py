@@ -12,14 +12,14 @@ from squall.workloads.client.cluster import Place
 from squall.workloads.client.groups.offsets import CommitEnd
 from squall.workloads.client.outcomes import Outcome, Status
 from squall.workloads.libraries import (
-    Began,
     CommitBegan,
     CommitEnded,
-    GaveUp,
-    Lost,
     OfMember,
-    ProgramHearing,
-    Read,
+    PartitionsAssigned,
+    PartitionsLost,
+    PartitionsRevoked,
+    PolledRecords,
+    ProgramListener,
     ToWrite,
 )
 from squall.workloads.library_subscriber import GONE, LibrarySubscriber
@@ -28,7 +28,7 @@ from squall.workloads.subscriber import MANUAL
 KEYS = 64
 
 
-class ProgramSubscriber(LibrarySubscriber, ProgramHearing):
+class ProgramSubscriber(LibrarySubscriber, ProgramListener):
     """One process, which polls and commits when it wants.
 
     outputs: partitions that it writes to. commits: when it commits where it stands, as `squall.checkers.guarantees`
@@ -64,10 +64,10 @@ class ProgramSubscriber(LibrarySubscriber, ProgramHearing):
                 op, at = self._commits.pop(number)
                 self._ended(op, at, CommitEnd(Status.INFO if error else Status.OK, error, unanswered=-1))
             case _:
-                if isinstance(said, Began | GaveUp | Lost):
+                if isinstance(said, PartitionsAssigned | PartitionsRevoked | PartitionsLost):
                     self._is(said.who)
                 super().heard(said)
-                if isinstance(said, Read):
+                if isinstance(said, PolledRecords):
                     self._moved({each.place: each.position for each in said.parts})
 
     @override
@@ -78,7 +78,7 @@ class ProgramSubscriber(LibrarySubscriber, ProgramHearing):
             self._ended(op, at, CommitEnd(Status.INFO, GONE, unanswered=-1))
         self._commits.clear()
 
-    # ------------------------------------------------------------------------------------------ of ProgramHearing
+    # ------------------------------------------------------------------------------------------ of ProgramListener
 
     @override
     def has(self, place: Place) -> bool:

@@ -25,13 +25,13 @@ from squall.workloads.scenario import (
     MIN_BYTES,
     POLLS_TO_READ,
     BrokerLimit,
+    LoadProfile,
     Operation,
+    RandomStream,
     Scenario,
-    Stream,
     Surroundings,
     SwarmGround,
     Table,
-    Traffic,
 )
 from squall.workloads.sending import contradictions, wrong_handover
 
@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     from squall.checkers.history.tables import History, PlayedFault
     from squall.workloads.client.cluster import Address, Place
     from squall.workloads.counters import Counters
-    from squall.workloads.final_reads import FinalRead
+    from squall.workloads.final_reads import FinalReadResult
     from squall.workloads.recorder import Recorder
     from squall.workloads.section import Section
     from squall.workloads.subscriber import SubscriberSettings
@@ -55,7 +55,7 @@ BUFFER_BYTES = 8 * 1024 * 1024
 """Of each producer: records handed to the program that have no answer yet."""
 
 
-class Command(Scenario):
+class CommandLoad(Scenario):
     """Load and clients. What the program is told of settings, and held to, is the same."""
 
     OPERATION: ClassVar[type[tuple[Any, ...]]] = Handover
@@ -116,14 +116,14 @@ class Command(Scenario):
         return [place for place in self.places() if place[0] == TOPIC]
 
     @override
-    def traffic(self) -> Traffic:
+    def traffic(self) -> LoadProfile:
         """Return its traffic. Members come before the readers that are in no group."""
         load = (self.rate, self.acks, self.max_in_flight, self.record_bytes)
         if self.role != MEMBER:
-            return Traffic(self.producers, self.readers, *load)
+            return LoadProfile(self.producers, self.readers, *load)
         members = tuple(f"reader:{number}" for number in range(self.members))
         readers = self.members + self.readers
-        return Traffic(self.producers, readers, *load, groups=(GROUP,), asked=(COMMITS,), members=members)
+        return LoadProfile(self.producers, readers, *load, groups=(GROUP,), asked=(COMMITS,), members=members)
 
     @override
     def held_s(self) -> float:
@@ -163,7 +163,7 @@ class Command(Scenario):
         return needs._replace(program=self.command, directory=self.directory)
 
     @override
-    def drawn(self, stream: Stream, begin_s: float, end_s: float) -> tuple[Handover, ...]:
+    def drawn(self, stream: RandomStream, begin_s: float, end_s: float) -> tuple[Handover, ...]:
         """Return each producer's records, a fixed time apart."""
         interval_s, found = self.producers / self.rate, []
         for producer in range(self.producers):
@@ -181,7 +181,7 @@ class Command(Scenario):
 
     @classmethod
     @override
-    def drawn_settings(cls, stream: Stream, ground: SwarmGround) -> Table:
+    def drawn_settings(cls, stream: RandomStream, ground: SwarmGround) -> Table:
         """Return no settings: a swarm is simulated, and this workload cannot be."""
         return {"name": "command"}
 
@@ -189,7 +189,7 @@ class Command(Scenario):
     async def run(self, around: Surroundings) -> None:
         import trio
 
-        from squall.workloads.sender import Sender, SenderSettings
+        from squall.workloads.sender import ProducerLoop, SenderSettings
         from squall.workloads.tail import tail
         from squall.workloads.topics import make_topics
 
@@ -212,7 +212,7 @@ class Command(Scenario):
                     else:
                         sizes = (self.record_bytes, self.record_bytes)
                         agenda = Drawn(env, self.inputs(), sizes, self.producers / self.rate, 0.0)
-                    producing.start_soon(Sender(env, sending, settings, number, agenda).run, around.stop)
+                    producing.start_soon(ProducerLoop(env, sending, settings, number, agenda).run, around.stop)
             around.readers.load_over()
         around.recorder.flush()
 
@@ -220,19 +220,19 @@ class Command(Scenario):
         """Start the members of the group, which do nothing but what faults do to them. How many."""
         from squall.workloads.command.member import ProgramSubscriber
         from squall.workloads.group_progress import Agenda as Acts
-        from squall.workloads.group_progress import Progress
-        from squall.workloads.groups.acts import Act
-        from squall.workloads.groups.recess import Recess
-        from squall.workloads.groups.seat import Seat
+        from squall.workloads.group_progress import GroupProgress
+        from squall.workloads.groups.acts import GroupAction
+        from squall.workloads.groups.recess import GroupPause
+        from squall.workloads.groups.seat import MemberSlot
 
         outputs = [place for place in self.places() if place[0] == OUTPUT]
         commits = COMMITTED.get(self.outputs, "")
         program = partial(ProgramSubscriber, outputs=outputs, commits=commits, record_bytes=self.record_bytes)
-        progress, recess = Progress(around, self.inputs(), client="program", reports=True), Recess("classic")
+        progress, recess = GroupProgress(around, self.inputs(), client="program", reports=True), GroupPause("classic")
         for number in range(self.members):
-            env, acts = around.own(f"reader-{number}"), Acts[Act](iter(()), 0.0, late=False)
+            env, acts = around.own(f"reader-{number}"), Acts[GroupAction](iter(()), 0.0, late=False)
             settings = self.subscriber_settings()
-            seat = Seat(env, around, settings, number, acts, progress, recess, self.poll_pause_ms, program)
+            seat = MemberSlot(env, around, settings, number, acts, progress, recess, self.poll_pause_ms, program)
             nursery.start_soon(seat.run)
         return self.members
 
@@ -255,7 +255,7 @@ class Command(Scenario):
     @override
     async def final_reads(
         self, env: Env, bootstrap: Sequence[Address], recorder: Recorder, counters: Counters, limit_s: float, zone: str
-    ) -> list[FinalRead]:
+    ) -> list[FinalReadResult]:
         """Run the base class's final reads, and fetch the group's committed offsets."""
         if self.role == MEMBER:
             from squall.workloads.group_standing import ask_where_it_stands

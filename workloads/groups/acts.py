@@ -20,7 +20,7 @@ RECESS_AT_S = 4.0
 """When a load's only recess begins."""
 
 
-class Act(NamedTuple):
+class GroupAction(NamedTuple):
     """One thing that a producer or a member does."""
 
     at_s: float
@@ -40,7 +40,7 @@ class Act(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Draw:
+class GroupActionMix:
     """Holds the settings by which a load is drawn."""
 
     rate: int
@@ -62,36 +62,36 @@ class Draw:
     away_ms: int = 0
     """How long the only recess is; 0: there is none."""
 
-    def records(self, rng: Random, producer: int, begin_s: float, end_s: float) -> Iterator[Act]:
+    def records(self, rng: Random, producer: int, begin_s: float, end_s: float) -> Iterator[GroupAction]:
         """One producer's, a fixed time apart on average."""
         interval_s = self.producers / self.rate
         for number in range(math.ceil((end_s - begin_s) / interval_s) if end_s < math.inf else 1 << 40):
             at_s = round(begin_s + (number + rng.random()) * interval_s, 4)
             if at_s >= end_s:
                 return
-            yield Act(at_s, producer, SEND, int(rng.random() * self.partitions), self.record_bytes)
+            yield GroupAction(at_s, producer, SEND, int(rng.random() * self.partitions), self.record_bytes)
 
-    def acts(self, rng: Random, member: int, begin_s: float, end_s: float) -> Iterator[Act]:
+    def acts(self, rng: Random, member: int, begin_s: float, end_s: float) -> Iterator[GroupAction]:
         """One member's."""
         if not self.churn:
             return
         mean_s, at_s = 60 * self.members / self.churn, begin_s + FIRST_S
         while (at_s := at_s + rng.uniform(0.2, 1.8) * mean_s) < end_s:
             do, ms = self._drawn(rng, member)
-            yield Act(round(at_s, 4), member, do, ms, 0)
+            yield GroupAction(round(at_s, 4), member, do, ms, 0)
             at_s += ms / 1000
 
-    def of_all(self, rng: Random, begin_s: float, end_s: float) -> Iterator[Act]:
+    def of_all(self, rng: Random, begin_s: float, end_s: float) -> Iterator[GroupAction]:
         """Draw what the first member has all members do."""
         if self.away_ms and (at_s := begin_s + RECESS_AT_S) < end_s:
-            yield Act(round(at_s, 4), 0, RECESS, self.away_ms, 0)
+            yield GroupAction(round(at_s, 4), 0, RECESS, self.away_ms, 0)
         rate = self.conversions + self.deletions
         mean_s, at_s = 60 / rate if rate else math.inf, begin_s + FIRST_S
         while (at_s := at_s + rng.uniform(0.4, 1.6) * mean_s) < end_s:
             converts = rng.random() < self.conversions / rate
             # A static member stays one until its session is over, and nobody deletes a group that has members.
             ms = rng.randint(100, 1000) if converts else self.session_ms + rng.randint(500, 1500)
-            yield Act(round(at_s, 4), 0, CONVERT if converts else DELETE, min(ms, MAX_MS), 0)
+            yield GroupAction(round(at_s, 4), 0, CONVERT if converts else DELETE, min(ms, MAX_MS), 0)
             at_s += ms / 1000
 
     def _drawn(self, rng: Random, member: int) -> tuple[str, int]:
@@ -109,7 +109,7 @@ def is_static(wanted: bool, member: int) -> bool:
     return wanted and member > 0
 
 
-def wrong(act: Act, draw: Draw, sizes: tuple[int, int]) -> str:
+def wrong(act: GroupAction, draw: GroupActionMix, sizes: tuple[int, int]) -> str:
     """Why this is no act of such a load; empty where it is one."""
     if act.do not in (SEND, *OF_MEMBERS, *OF_ALL):
         return f"do {act.do!r}: one of {', '.join((SEND, *OF_MEMBERS, *OF_ALL))}"

@@ -25,7 +25,7 @@ from squall.workloads.group_brokers import (
 )
 from squall.workloads.group_section import section_of
 from squall.workloads.groups import acts
-from squall.workloads.groups.acts import SEND, Act, Draw, is_static
+from squall.workloads.groups.acts import SEND, GroupAction, GroupActionMix, is_static
 from squall.workloads.library_abilities import CLASSIC, MIXED, OURS, default_assignor, not_as_member, speaks_both
 from squall.workloads.needs import Needs
 from squall.workloads.scenario import (
@@ -33,13 +33,13 @@ from squall.workloads.scenario import (
     MIN_BYTES,
     POLLS_TO_READ,
     BrokerLimit,
+    LoadProfile,
     Operation,
+    RandomStream,
     Scenario,
-    Stream,
     Surroundings,
     SwarmGround,
     Table,
-    Traffic,
 )
 
 if TYPE_CHECKING:
@@ -48,7 +48,7 @@ if TYPE_CHECKING:
     from squall.workloads.agenda import Agenda as Records
     from squall.workloads.client.cluster import Address
     from squall.workloads.counters import Counters
-    from squall.workloads.final_reads import FinalRead
+    from squall.workloads.final_reads import FinalReadResult
     from squall.workloads.group_progress import Agenda
     from squall.workloads.recorder import Recorder
     from squall.workloads.section import Section
@@ -67,7 +67,7 @@ ASSIGNORS = Literal["range", "roundrobin", "cooperative-sticky"]
 class GroupsLoad(Scenario):
     """Load and clients. One reader beside the members is of no group: it reads everything."""
 
-    OPERATION: ClassVar[type[tuple[Any, ...]]] = Act
+    OPERATION: ClassVar[type[tuple[Any, ...]]] = GroupAction
     OF_THE_DRAW: ClassVar[tuple[str, ...]] = ("rate", "record_bytes", "churn", "conversions", "deletions", "away_s")
     LIGHT: ClassVar[dict[str, Any]] = {"rate": 5, "poll_pause_ms": 200}
     COUNTED: ClassVar[tuple[str, ...]] = ("members", "producers", "partitions")
@@ -185,11 +185,11 @@ class GroupsLoad(Scenario):
         return (NewTopic(TOPIC, self.partitions, self.replication_factor, self.topic_configs()),)
 
     @override
-    def traffic(self) -> Traffic:
+    def traffic(self) -> LoadProfile:
         """Return its traffic. The reader that is in no group is the last one."""
         settings = self.producer_settings()
         readers, in_flight = self.members + 1, settings.max_in_flight
-        return Traffic(
+        return LoadProfile(
             self.producers,
             readers,
             self.rate,
@@ -209,7 +209,7 @@ class GroupsLoad(Scenario):
 
     @classmethod
     @override
-    def drawn_brokers(cls, stream: Stream, table: Table) -> dict[str, str]:
+    def drawn_brokers(cls, stream: RandomStream, table: Table) -> dict[str, str]:
         return {**drawn_of_groups(stream("brokers of groups"), table), **cls.suited_brokers(table)}
 
     @override
@@ -250,9 +250,9 @@ class GroupsLoad(Scenario):
             self.request_timeout_ms,
         )
 
-    def draw(self) -> Draw:
+    def draw(self) -> GroupActionMix:
         """Return the settings by which its load is drawn."""
-        return Draw(
+        return GroupActionMix(
             self.rate,
             self.producers,
             self.partitions,
@@ -268,8 +268,8 @@ class GroupsLoad(Scenario):
         )
 
     @override
-    def drawn(self, stream: Stream, begin_s: float, end_s: float) -> tuple[Act, ...]:
-        draw, found = self.draw(), list[Act]()
+    def drawn(self, stream: RandomStream, begin_s: float, end_s: float) -> tuple[GroupAction, ...]:
+        draw, found = self.draw(), list[GroupAction]()
         for producer in range(self.producers):
             found += draw.records(stream("operations", producer), producer, begin_s, end_s)
         for member in range(self.members):
@@ -283,7 +283,7 @@ class GroupsLoad(Scenario):
 
     @classmethod
     @override
-    def drawn_settings(cls, stream: Stream, ground: SwarmGround) -> Table:
+    def drawn_settings(cls, stream: RandomStream, ground: SwarmGround) -> Table:
         rng = stream("workload")
         replicas = rng.choice([n for n in (1, 2, 3, 3, 3) if n <= ground.nodes])
         table: dict[str, Any] = {
@@ -324,10 +324,10 @@ class GroupsLoad(Scenario):
     async def run(self, around: Surroundings) -> None:
         import trio
 
-        from squall.workloads.group_progress import Progress
-        from squall.workloads.groups.recess import Recess
-        from squall.workloads.groups.seat import Seat, of_member
-        from squall.workloads.sender import Sender, SenderSettings
+        from squall.workloads.group_progress import GroupProgress
+        from squall.workloads.groups.recess import GroupPause
+        from squall.workloads.groups.seat import MemberSlot, of_member
+        from squall.workloads.sender import ProducerLoop, SenderSettings
         from squall.workloads.tail import tail
         from squall.workloads.topics import make_topics
 
@@ -335,7 +335,7 @@ class GroupsLoad(Scenario):
         await make_topics(around.env, around.zones[0].bootstrap, self, around.recorder)
         needs = self.needs(around.operations or ())
         sending = SenderSettings(needs.producer, self.client_settings(), self.topic_names(), needs.max_record_bytes)
-        progress, recess = Progress(around, self.places()), Recess(self.group_protocol)
+        progress, recess = GroupProgress(around, self.places()), GroupPause(self.group_protocol)
         async with trio.open_nursery() as nursery:
             read = partial(tail, around, self.client_settings(), self.members, self.places(), 0, self.poll_pause_ms)
             nursery.start_soon(read)
@@ -343,17 +343,17 @@ class GroupsLoad(Scenario):
                 env = around.own(f"reader-{number}")
                 settings = of_member(self.subscriber_settings(), self.instance(number))
                 agenda = self._acts(env, around, number, began)
-                seat = Seat(env, around, settings, number, agenda, progress, recess, self.poll_pause_ms)
+                seat = MemberSlot(env, around, settings, number, agenda, progress, recess, self.poll_pause_ms)
                 nursery.start_soon(seat.run)
             async with trio.open_nursery() as producing:
                 for number in range(self.producers):
                     env = around.own(f"producer-{number}")
-                    sender = Sender(env, around, sending, number, self._records(env, around, number, began))
+                    sender = ProducerLoop(env, around, sending, number, self._records(env, around, number, began))
                     producing.start_soon(sender.run, around.stop)
             around.readers.load_over()
         around.recorder.flush()
 
-    def _acts(self, env: Env, around: Surroundings, number: int, began: float) -> Agenda[Act]:
+    def _acts(self, env: Env, around: Surroundings, number: int, began: float) -> Agenda[GroupAction]:
         """Return what one member is to do."""
         from squall.workloads.group_progress import Agenda
 
@@ -381,7 +381,7 @@ class GroupsLoad(Scenario):
     @override
     async def final_reads(
         self, env: Env, bootstrap: Sequence[Address], recorder: Recorder, counters: Counters, limit_s: float, zone: str
-    ) -> list[FinalRead]:
+    ) -> list[FinalReadResult]:
         """Run the base class's final reads, and fetch the group's committed offsets."""
         from squall.workloads.group_standing import ask_where_it_stands
 

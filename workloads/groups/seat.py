@@ -12,10 +12,10 @@ from dataclasses import replace
 import trio
 
 from squall.broker.env import Env
-from squall.workloads.control import Double
-from squall.workloads.group_progress import Agenda, Progress
-from squall.workloads.groups.acts import CONVERT, CRASH, DELETE, HALT, LEAVE, OF_ALL, PAUSE, TWIN, Act
-from squall.workloads.groups.recess import Recess, delete_group
+from squall.workloads.control import DuplicateMember
+from squall.workloads.group_progress import Agenda, GroupProgress
+from squall.workloads.groups.acts import CONVERT, CRASH, DELETE, HALT, LEAVE, OF_ALL, PAUSE, TWIN, GroupAction
+from squall.workloads.groups.recess import GroupPause, delete_group
 from squall.workloads.library_abilities import CLASSIC, CONSUMER, MIXED
 from squall.workloads.library_subscriber import LibrarySubscriber
 from squall.workloads.scenario import Surroundings, WorkloadFailed
@@ -36,7 +36,7 @@ LAST_LIMIT_S = 3.0
 """At the end of the load a member may take so long to commit and to go."""
 
 
-class Seat:
+class MemberSlot:
     """One member. `twins`: the clients of the second processes with its instance id."""
 
     def __init__(
@@ -45,9 +45,9 @@ class Seat:
         around: Surroundings,
         settings: SubscriberSettings,
         number: int,
-        agenda: Agenda[Act],
-        progress: Progress,
-        recess: Recess,
+        agenda: Agenda[GroupAction],
+        progress: GroupProgress,
+        recess: GroupPause,
         poll_pause_ms: int,
         foreign: Callable[..., LibrarySubscriber] = LibrarySubscriber,
     ) -> None:
@@ -59,7 +59,7 @@ class Seat:
         self._handle = around.controls.readers[number]
         self._end = around.readers.may_end
         self._absent_s = 0.0
-        self._doubles: list[Double] = []
+        self._doubles: list[DuplicateMember] = []
         """Second processes that were begun beside the present one from outside."""
         self._was_member = False
         """A process of its has been a member: then the settings fit."""
@@ -162,7 +162,7 @@ class Seat:
         await self._end.wait()
         scope.cancel()
 
-    async def _act(self, act: Act, subscriber: Subscriber | LibrarySubscriber, twins: trio.Nursery) -> bool:
+    async def _act(self, act: GroupAction, subscriber: Subscriber | LibrarySubscriber, twins: trio.Nursery) -> bool:
         """Do what is due. Whether the process lives on."""
         for_s = act.number / 1000
         if act.do in (PAUSE, HALT):
@@ -190,7 +190,7 @@ class Seat:
         self._absent_s = for_s
         return False
 
-    def _call(self, act: Act, others: trio.Nursery) -> None:
+    def _call(self, act: GroupAction, others: trio.Nursery) -> None:
         """Have all members go, this one among them."""
         until = self._env.mono() + act.number / 1000
         self._recess.begins(until)
@@ -209,13 +209,13 @@ class Seat:
                 self._doubles.append(double)
                 twins.start_soon(self._twin, math.inf, double)
 
-    async def _twin(self, for_s: float, double: Double | None = None) -> None:
+    async def _twin(self, for_s: float, double: DuplicateMember | None = None) -> None:
         """A second process with the same instance id, for a while: it takes over, and whoever has it then is fenced.
 
         double: what is to become of it is asked from outside, and that it is to go is said there.
         """
         subscriber = self._subscriber(self._settings)
-        double = double or Double()
+        double = double or DuplicateMember()
         double.second = subscriber.declare("reader", {"member": self._number, "twin": True})
         double.fencings_second = subscriber.fencings
         until, born = self._env.mono() + for_s, self._recess.number

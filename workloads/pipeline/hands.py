@@ -12,17 +12,17 @@ from squall.broker.overriding import override
 from squall.workloads import payload
 from squall.workloads.client.client import Client
 from squall.workloads.client.cluster import Place
-from squall.workloads.client.consumer import Fetched
+from squall.workloads.client.consumer import FetchedRecords
 from squall.workloads.client.groups.coordination import Coordination
-from squall.workloads.client.groups.offsets import CommitEnd, Sender, commit, metadata_of
+from squall.workloads.client.groups.offsets import CommitEnd, CommitIdentity, commit, metadata_of
 from squall.workloads.client.groups.txn_offsets import commit_in_transaction
 from squall.workloads.client.outcomes import Outcome, Status
 from squall.workloads.client.producer import Producer
 from squall.workloads.client.settings import ProducerSettings
-from squall.workloads.client.transactions import NotDone, Transactions
+from squall.workloads.client.transactions import NotDone, TransactionManager
 from squall.workloads.counters import Counters
-from squall.workloads.group_notes import Identity
-from squall.workloads.libraries import Composing, Driver, Grouped, InstanceTask, Transacting, Zone
+from squall.workloads.group_notes import MemberIdentity
+from squall.workloads.libraries import Driver, InstanceTask, LibraryConsumer, Transacting, TransactionalMember, Zone
 from squall.workloads.library_subscriber import LibrarySubscriber
 from squall.workloads.recorder import Recorder
 from squall.workloads.subscriber import Moved, Subscriber, SubscriberSettings
@@ -39,11 +39,11 @@ class Inputs(NamedTuple):
     """Where each stands, and its value."""
     at: Mapping[Place, int]
     """Positions behind them."""
-    who: Sender
+    who: CommitIdentity
     """As whom they were read. By the time of the commit it may be nobody, and whom nobody knows nobody fences."""
 
 
-class Tools(NamedTuple):
+class ClientFactory(NamedTuple):
     """Holds what the clients are made of."""
 
     env: Env
@@ -60,7 +60,7 @@ class Tools(NamedTuple):
     moved: Moved
 
 
-class Hands(Protocol):
+class ProcessClients(Protocol):
     """One process's. Whether there are transactions, its producer's settings say."""
 
     @property
@@ -92,17 +92,17 @@ class Hands(Protocol):
     async def rewind(self) -> None:
         """Go back to where the group stands."""
 
-    async def commit(self, at: Mapping[Place, int], who: Sender) -> CommitEnd:
+    async def commit(self, at: Mapping[Place, int], who: CommitIdentity) -> CommitEnd:
         """As this member, recorded."""
 
-    async def commit_in(self, txn: int, at: Mapping[Place, int], who: Sender) -> CommitEnd:
+    async def commit_in(self, txn: int, at: Mapping[Place, int], who: CommitIdentity) -> CommitEnd:
         """The same in a transaction that is under way, `txn` in the history. Raises NotDone."""
 
 
-class OwnHands(Hands):
+class OwnClients(ProcessClients):
     """Our own client."""
 
-    def __init__(self, tools: Tools, process: int) -> None:
+    def __init__(self, tools: ClientFactory, process: int) -> None:
         self._tools = tools
         env, zone = tools.env, tools.zone
         self._subscriber = Subscriber(env, zone, tools.recorder, tools.counters, tools.subscriber, tools.moved)
@@ -111,7 +111,7 @@ class OwnHands(Hands):
         self._client.track(tools.topics)
         flush = tools.recorder.flush
         self._writer = Producer(self._client, tools.producer, before_send=flush, after_outcomes=flush)
-        self.transactions = Transactions(
+        self.transactions = TransactionManager(
             self._client,
             tools.producer.transactional_id,
             tools.transaction_timeout_ms,
@@ -169,9 +169,9 @@ class OwnHands(Hands):
         self.subscriber.rewind()
 
     @override
-    async def commit(self, at: Mapping[Place, int], who: Sender) -> CommitEnd:
+    async def commit(self, at: Mapping[Place, int], who: CommitIdentity) -> CommitEnd:
         member, notes = self.subscriber.member, self.subscriber.notes
-        identity, metadata = Identity(who.member_id, who.generation), metadata_of(at)
+        identity, metadata = MemberIdentity(who.member_id, who.generation), metadata_of(at)
         op = notes.begin_commit(identity, at, "manual", metadata=metadata)
         self._tools.recorder.flush()
         gone = lambda: bool(member.out) or member.who != who  # noqa: E731
@@ -183,9 +183,9 @@ class OwnHands(Hands):
         return end
 
     @override
-    async def commit_in(self, txn: int, at: Mapping[Place, int], who: Sender) -> CommitEnd:
+    async def commit_in(self, txn: int, at: Mapping[Place, int], who: CommitIdentity) -> CommitEnd:
         subscriber, identity = self.subscriber, self.transacting.identity
-        member, metadata = Identity(who.member_id, who.generation), metadata_of(at)
+        member, metadata = MemberIdentity(who.member_id, who.generation), metadata_of(at)
         op = subscriber.notes.begin_commit(member, at, "manual", metadata=metadata, txn=txn, producer=identity)
         self._tools.recorder.flush()
         try:
@@ -209,17 +209,17 @@ class OwnHands(Hands):
         return end
 
 
-class LibraryHands(Hands):
+class LibraryClients(ProcessClients):
     """A library's consumer and its producer, in one process."""
 
-    def __init__(self, tools: Tools, driver: Driver, process: int) -> None:
+    def __init__(self, tools: ClientFactory, driver: Driver, process: int) -> None:
         self._tools, self._driver = tools, driver
         of = (tools.env, tools.zone, driver, tools.recorder, tools.counters, tools.subscriber, tools.moved)
         self._subscriber = LibrarySubscriber(*of, start=self._start)
         self.subscriber.declare("producer", {}, process)
-        self._producer: Composing | None = None
+        self._producer: TransactionalMember | None = None
 
-    async def _start(self, nursery: trio.Nursery) -> Grouped:
+    async def _start(self, nursery: trio.Nursery) -> LibraryConsumer:
         tools = self._tools
         task = InstanceTask(
             tools.subscriber.member,
@@ -238,7 +238,7 @@ class LibraryHands(Hands):
 
     @property
     @override
-    def transacting(self) -> Composing:
+    def transacting(self) -> TransactionalMember:
         assert self._producer is not None, "its process has not begun"
         return self._producer
 
@@ -272,7 +272,7 @@ class LibraryHands(Hands):
         parts = [part for read in polled for part in read.parts if part.records and part.place in own]
         values = [(part.place, value) for part in parts for _, value in part.records if value >= 0]
         who = self.subscriber.who
-        sender = Sender(who.member_id, who.generation, self._tools.subscriber.member.instance)
+        sender = CommitIdentity(who.member_id, who.generation, self._tools.subscriber.member.instance)
         return Inputs(values, {part.place: part.position for part in parts}, sender)
 
     @override
@@ -280,13 +280,13 @@ class LibraryHands(Hands):
         await self.subscriber.rewind()
 
     @override
-    async def commit(self, at: Mapping[Place, int], who: Sender) -> CommitEnd:
-        return await self.subscriber.commit_as(Identity(who.member_id, who.generation), at)
+    async def commit(self, at: Mapping[Place, int], who: CommitIdentity) -> CommitEnd:
+        return await self.subscriber.commit_as(MemberIdentity(who.member_id, who.generation), at)
 
     @override
-    async def commit_in(self, txn: int, at: Mapping[Place, int], who: Sender) -> CommitEnd:
+    async def commit_in(self, txn: int, at: Mapping[Place, int], who: CommitIdentity) -> CommitEnd:
         """Commit in the transaction. The library also tells the transaction coordinator which group that is."""
-        member, notes = Identity(who.member_id, who.generation), self.subscriber.notes
+        member, notes = MemberIdentity(who.member_id, who.generation), self.subscriber.notes
         op = notes.begin_commit(member, at, "manual", txn=txn, producer=self.transacting.identity)
         self._tools.recorder.flush()
         end = await self.transacting.offsets(member, at)
@@ -295,7 +295,7 @@ class LibraryHands(Hands):
         return end
 
 
-def values_of(fetched: Fetched) -> list[int]:
+def values_of(fetched: FetchedRecords) -> list[int]:
     """Return the values of one partition's records that verified."""
     told = [payload.verify(value, key, headers, sent_ms) for _, sent_ms, key, value, headers in fetched.records]
     return [value for value, _ in told if value >= 0]

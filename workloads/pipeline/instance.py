@@ -12,10 +12,10 @@ from typing import Protocol
 import trio
 
 from squall.broker.env import Env
-from squall.workloads.control import Haunt
-from squall.workloads.group_progress import Agenda, Progress
-from squall.workloads.pipeline.life import Crash, InstanceSettings, Life
-from squall.workloads.pipeline.steps import LEAVE, PAUSE, Step
+from squall.workloads.control import ZombieRun
+from squall.workloads.group_progress import Agenda, GroupProgress
+from squall.workloads.pipeline.life import InstanceSettings, ProcessCrashed, ProcessRun
+from squall.workloads.pipeline.steps import LEAVE, PAUSE, InstanceStep
 from squall.workloads.pipeline.transactional import TransactionalLife
 from squall.workloads.scenario import Surroundings
 
@@ -23,7 +23,7 @@ SUCCESSOR_PAUSE_S, SUCCESSOR_PAUSE_MAX_S = 0.1, 2.0
 LAST_LIMIT_S = 3.0
 
 
-class Lives(Protocol):
+class ProcessRunFactory(Protocol):
     """Makes the processes of an instance."""
 
     def __call__(
@@ -32,10 +32,10 @@ class Lives(Protocol):
         around: Surroundings,
         settings: InstanceSettings,
         number: int,
-        progress: Progress,
+        progress: GroupProgress,
         *,
         zombie: bool,
-    ) -> Life:
+    ) -> ProcessRun:
         """The next one."""
 
 
@@ -46,12 +46,12 @@ class Instance:
         self,
         env: Env,
         around: Surroundings,
-        lives: Lives,
+        lives: ProcessRunFactory,
         settings: InstanceSettings,
         number: int,
         handle: int,
-        agenda: Agenda[Step],
-        progress: Progress,
+        agenda: Agenda[InstanceStep],
+        progress: GroupProgress,
     ) -> None:
         self._env, self._around, self._number = env, around, number
         self._lives, self._settings = lives, settings
@@ -74,7 +74,7 @@ class Instance:
                 with self._env.timeout(self._absent_s or pause_s):
                     await self._end.wait()
 
-    async def _haunting(self, haunt: Haunt, task_status: trio.TaskStatus[bool]) -> None:
+    async def _haunting(self, haunt: ZombieRun, task_status: trio.TaskStatus[bool]) -> None:
         """One process that becomes a zombie. From when it stands still its successor lives beside it."""
         await self._mortal(haunt, lambda: task_status.started(True))
         if haunt.zombie < 0:
@@ -82,7 +82,7 @@ class Instance:
         else:
             haunt.over = True
 
-    async def _mortal(self, haunt: Haunt | None = None, follow: Callable[[], None] = lambda: None) -> bool:
+    async def _mortal(self, haunt: ZombieRun | None = None, follow: Callable[[], None] = lambda: None) -> bool:
         """One process, which may be made to crash. Whether it committed anything.
 
         follow: called when the zombie that it is to become stands still.
@@ -106,7 +106,7 @@ class Instance:
         self._around.recorder.flush()
         return life.committed > 0
 
-    async def _haunt(self, life: Life, haunt: Haunt, follow: Callable[[], None]) -> None:
+    async def _haunt(self, life: ProcessRun, haunt: ZombieRun, follow: Callable[[], None]) -> None:
         if not await life.begin():
             return
         self._handle.took_over(life.process)
@@ -119,11 +119,11 @@ class Instance:
         await life.haunt(haunt, still, self._end)
         await self._leave(life)
 
-    async def _live(self, life: Life) -> None:
+    async def _live(self, life: ProcessRun) -> None:
         if not await life.begin():
             return
         self._handle.took_over(life.process)
-        due: Step | None = None
+        due: InstanceStep | None = None
         while not life.is_over and not self._end.is_set() and self._handle.wanted is None:
             await self._handle.going(self._end)
             now = self._env.mono()
@@ -146,7 +146,7 @@ class Instance:
                 ended = life.ended
                 try:
                     due = None if await life.transform(due) else due
-                except Crash:
+                except ProcessCrashed:
                     assert due is not None
                     life.crashed, self._absent_s = True, max(due.number, 1) / 1000
                     return
@@ -154,7 +154,7 @@ class Instance:
                     self._handle.ended_one()
         await self._leave(life)
 
-    async def _leave(self, life: Life) -> None:
+    async def _leave(self, life: ProcessRun) -> None:
         if life.subscriber.out:
             life.subscriber.hear()
         else:

@@ -15,12 +15,12 @@ from squall.broker.env import Env
 from squall.workloads import payload
 from squall.workloads.client.cluster import Place
 from squall.workloads.client.connection import VERSION
-from squall.workloads.client.groups.offsets import Sender
+from squall.workloads.client.groups.offsets import CommitIdentity
 from squall.workloads.client.outcomes import Outcome, Status
 from squall.workloads.client.settings import ProducerSettings
-from squall.workloads.group_progress import Progress
-from squall.workloads.pipeline.hands import Hands, LibraryHands, OwnHands, Tools
-from squall.workloads.pipeline.steps import HALT, POLLED, Step
+from squall.workloads.group_progress import GroupProgress
+from squall.workloads.pipeline.hands import ClientFactory, LibraryClients, OwnClients, ProcessClients
+from squall.workloads.pipeline.steps import HALT, POLLED, InstanceStep
 from squall.workloads.scenario import Surroundings
 from squall.workloads.subscriber import SubscriberSettings, about_member
 
@@ -29,7 +29,7 @@ LAST_WORD_S = 0.0005
 """Who is gone while a request is on its way has so long to hand it over."""
 
 
-class Crash(Exception):
+class ProcessCrashed(Exception):
     """The process is gone."""
 
 
@@ -47,7 +47,7 @@ class InstanceSettings:
     record_bytes: int
 
 
-class Life(ABC):
+class ProcessRun(ABC):
     """One process. `commits`, as `squall.checkers.guarantees` names it: when it commits where it stands."""
 
     commits: str
@@ -58,7 +58,7 @@ class Life(ABC):
         around: Surroundings,
         settings: InstanceSettings,
         number: int,
-        progress: Progress,
+        progress: GroupProgress,
         *,
         zombie: bool,
         **about: object,
@@ -83,7 +83,7 @@ class Life(ABC):
         self.process = self._recorder.process(
             "producer", version, {**told, **about_driver}, zone=zone.name, **of_client
         )
-        tools = Tools(
+        tools = ClientFactory(
             env,
             zone,
             self._recorder,
@@ -95,8 +95,8 @@ class Life(ABC):
             settings.generation,
             progress.moved,
         )
-        self._hands: Hands = (
-            OwnHands(tools, self.process) if driver is None else LibraryHands(tools, driver, self.process)
+        self._hands: ProcessClients = (
+            OwnClients(tools, self.process) if driver is None else LibraryClients(tools, driver, self.process)
         )
         self.subscriber = self._hands.subscriber
         progress.begins(self.process)
@@ -122,7 +122,7 @@ class Life(ABC):
         """Before its first poll. False where it cannot begin."""
         return True
 
-    async def transform(self, due: Step | None) -> bool:
+    async def transform(self, due: InstanceStep | None) -> bool:
         """One poll, and what is made of it if it brought something: whether it did. Raises Crash where that is due."""
         inputs, at, who = await self._hands.poll()
         if not at or who.generation < 0:
@@ -133,7 +133,11 @@ class Life(ABC):
 
     @abstractmethod
     async def _deal_with(
-        self, inputs: Sequence[tuple[Place, int]], at: Mapping[Place, int], who: Sender, due: Step | None
+        self,
+        inputs: Sequence[tuple[Place, int]],
+        at: Mapping[Place, int],
+        who: CommitIdentity,
+        due: InstanceStep | None,
     ) -> None:
         """An output for each input, and the commit of the positions `at` behind them, as `who`."""
 
@@ -144,11 +148,11 @@ class Life(ABC):
         self.committed += 1
         self._progress.moved(at)
 
-    def _falls(self, due: Step | None, step: str) -> None:
+    def _falls(self, due: InstanceStep | None, step: str) -> None:
         if is_crash(due, step):
-            raise Crash
+            raise ProcessCrashed
 
-    async def _halts(self, due: Step | None) -> None:
+    async def _halts(self, due: InstanceStep | None) -> None:
         """Stands still where that is due, heartbeats included. Its outputs are written by now."""
         if due is not None and due.do == HALT:
             self.subscriber.stands_still(HALT, due.number)
@@ -193,6 +197,6 @@ class Life(ABC):
             self._counters.failed += 1
 
 
-def is_crash(due: Step | None, step: str) -> bool:
+def is_crash(due: InstanceStep | None, step: str) -> bool:
     """Return whether a crash is due after this step."""
     return due is not None and due.do == f"crash {step}"

@@ -31,19 +31,19 @@ from squall.workloads.group_section import section_of
 from squall.workloads.library_abilities import OURS, assignor_of, not_as_member, unfenced
 from squall.workloads.needs import Needs
 from squall.workloads.pipeline import steps
-from squall.workloads.pipeline.steps import SEND, Draw, Step, transactional_id
+from squall.workloads.pipeline.steps import SEND, InstanceMix, InstanceStep, transactional_id
 from squall.workloads.scenario import (
     MAX_BYTES,
     MIN_BYTES,
     POLLS_TO_READ,
     BrokerLimit,
+    LoadProfile,
     Operation,
+    RandomStream,
     Scenario,
-    Stream,
     Surroundings,
     SwarmGround,
     Table,
-    Traffic,
 )
 from squall.workloads.transactions import brokers
 
@@ -55,8 +55,8 @@ if TYPE_CHECKING:
     from squall.workloads.agenda import Agenda as Records
     from squall.workloads.client.cluster import Address, Place
     from squall.workloads.counters import Counters
-    from squall.workloads.final_reads import FinalRead
-    from squall.workloads.pipeline.instance import Lives
+    from squall.workloads.final_reads import FinalReadResult
+    from squall.workloads.pipeline.instance import ProcessRunFactory
     from squall.workloads.pipeline.life import InstanceSettings
     from squall.workloads.recorder import Recorder
     from squall.workloads.section import Section
@@ -83,7 +83,7 @@ class InstancesLoad(Scenario):
 
     INPUT: ClassVar[str]
     APPLICATIONS: ClassVar[tuple[Application, ...]]
-    OPERATION: ClassVar[type[tuple[Any, ...]]] = Step
+    OPERATION: ClassVar[type[tuple[Any, ...]]] = InstanceStep
     OF_THE_DRAW: ClassVar[tuple[str, ...]] = ("rate", "record_bytes", "churn")
     LIGHT: ClassVar[dict[str, Any]] = {"rate": 4, "poll_pause_ms": 200}
     COUNTED: ClassVar[tuple[str, ...]] = ("instances", "producers", "partitions")
@@ -163,11 +163,11 @@ class InstancesLoad(Scenario):
         return [place for place in self.places() if place[0] == self.INPUT]
 
     @override
-    def traffic(self) -> Traffic:
+    def traffic(self) -> LoadProfile:
         """Return its traffic. Instances come after the producers of inputs, one application after the other."""
         settings, applications = self.producer_settings(), self.APPLICATIONS
         writing = any(each.transactional for each in applications)
-        return Traffic(
+        return LoadProfile(
             self.producers + self.instances * len(applications),
             1,
             self.rate * (1 + len(applications)),
@@ -210,7 +210,7 @@ class InstancesLoad(Scenario):
 
     @classmethod
     @override
-    def drawn_brokers(cls, stream: Stream, table: Table) -> dict[str, str]:
+    def drawn_brokers(cls, stream: RandomStream, table: Table) -> dict[str, str]:
         rng = stream("brokers of pipelines")
         drawn = {**brokers.drawn(rng, table), **drawn_of_groups(rng, table)}
         return {**drawn, **cls.suited_brokers(table)}
@@ -224,9 +224,9 @@ class InstancesLoad(Scenario):
         """Of each producer, and of each instance but for a transactional id."""
         return ProducerSettings(linger_ms=0, delivery_timeout_ms=self.delivery_timeout_ms)
 
-    def draw(self) -> Draw:
+    def draw(self) -> InstanceMix:
         """Return the settings by which its load is drawn."""
-        return Draw(
+        return InstanceMix(
             self.rate,
             self.producers,
             self.partitions,
@@ -238,8 +238,8 @@ class InstancesLoad(Scenario):
         )
 
     @override
-    def drawn(self, stream: Stream, begin_s: float, end_s: float) -> tuple[Step, ...]:
-        draw, found = self.draw(), list[Step]()
+    def drawn(self, stream: RandomStream, begin_s: float, end_s: float) -> tuple[InstanceStep, ...]:
+        draw, found = self.draw(), list[InstanceStep]()
         for producer in range(self.producers):
             found += draw.records(stream("operations", producer), producer, begin_s, end_s)
         for instance in range(self.instances):
@@ -252,7 +252,7 @@ class InstancesLoad(Scenario):
 
     @classmethod
     @override
-    def drawn_settings(cls, stream: Stream, ground: SwarmGround) -> Table:
+    def drawn_settings(cls, stream: RandomStream, ground: SwarmGround) -> Table:
         rng = stream("workload")
         replicas = rng.choice([n for n in (1, 2, 3, 3, 3) if n <= ground.nodes])
         return {
@@ -275,7 +275,7 @@ class InstancesLoad(Scenario):
 
     @classmethod
     @abstractmethod
-    def lives(cls, application: Application) -> Lives:
+    def lives(cls, application: Application) -> ProcessRunFactory:
         """Return what makes the processes of its instances."""
 
     def instance_settings(self, application: Application) -> InstanceSettings:
@@ -310,7 +310,7 @@ class InstancesLoad(Scenario):
     async def run(self, around: Surroundings) -> None:
         import trio
 
-        from squall.workloads.sender import Sender, SenderSettings
+        from squall.workloads.sender import ProducerLoop, SenderSettings
         from squall.workloads.tail import tail
         from squall.workloads.topics import make_topics
 
@@ -325,26 +325,26 @@ class InstancesLoad(Scenario):
             async with trio.open_nursery() as producing:
                 for number in range(self.producers):
                     env = around.own(f"producer-{number}")
-                    sender = Sender(env, around, sending, number, self._records(env, around, number, began))
+                    sender = ProducerLoop(env, around, sending, number, self._records(env, around, number, began))
                     producing.start_soon(sender.run, around.stop)
             around.readers.load_over()
         around.recorder.flush()
 
     def _start(self, nursery: trio.Nursery, around: Surroundings, began: float) -> None:
         """Start all instances."""
-        from squall.workloads.group_progress import Agenda, Progress
+        from squall.workloads.group_progress import Agenda, GroupProgress
         from squall.workloads.pipeline.instance import Instance
 
         alike = [tee(self._steps(around, number), len(self.APPLICATIONS)) for number in range(self.instances)]
         for index, application in enumerate(self.APPLICATIONS):
-            progress, settings = Progress(around, self.inputs()), self.instance_settings(application)
+            progress, settings = GroupProgress(around, self.inputs()), self.instance_settings(application)
             for number in range(self.instances):
                 handle = self._handle(index, number)
                 agenda = Agenda(alike[number][index], began, late=around.operations is not None)
                 env, lives = around.own(f"producer-{handle}"), self.lives(application)
                 nursery.start_soon(Instance(env, around, lives, settings, number, handle, agenda, progress).run)
 
-    def _steps(self, around: Surroundings, number: int) -> Iterator[Step]:
+    def _steps(self, around: Surroundings, number: int) -> Iterator[InstanceStep]:
         """Yield what the instances of this number are to do."""
         given = around.operations
         if given is None:
@@ -367,7 +367,7 @@ class InstancesLoad(Scenario):
     @override
     async def final_reads(
         self, env: Env, bootstrap: Sequence[Address], recorder: Recorder, counters: Counters, limit_s: float, zone: str
-    ) -> list[FinalRead]:
+    ) -> list[FinalReadResult]:
         """Run the base class's final reads, and fetch the groups' committed offsets."""
         from squall.workloads.group_standing import ask_where_it_stands
 
@@ -389,7 +389,7 @@ class PipelineLoad(InstancesLoad):
 
     @classmethod
     @override
-    def lives(cls, application: Application) -> Lives:
+    def lives(cls, application: Application) -> ProcessRunFactory:
         from squall.workloads.pipeline.transactional import TransactionalLife
 
         return TransactionalLife

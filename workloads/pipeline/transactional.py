@@ -14,20 +14,20 @@ import trio
 
 from squall.broker.env import Env
 from squall.workloads.client.cluster import Place
-from squall.workloads.client.groups.offsets import Sender
+from squall.workloads.client.groups.offsets import CommitIdentity
 from squall.workloads.client.outcomes import Status
-from squall.workloads.client.transactions import NotDone, Transactions
-from squall.workloads.control import Haunt
-from squall.workloads.group_progress import Progress
+from squall.workloads.client.transactions import NotDone, TransactionManager
+from squall.workloads.control import ZombieRun
+from squall.workloads.group_progress import GroupProgress
 from squall.workloads.libraries import Transacting
-from squall.workloads.pipeline.hands import OwnHands, values_of
-from squall.workloads.pipeline.life import LAST_WORD_S, Crash, InstanceSettings, Life, is_crash
-from squall.workloads.pipeline.steps import ABORT, ENDED, ENDING, OFFSETS, SENT, Step, transactional_id
+from squall.workloads.pipeline.hands import OwnClients, values_of
+from squall.workloads.pipeline.life import LAST_WORD_S, InstanceSettings, ProcessCrashed, ProcessRun, is_crash
+from squall.workloads.pipeline.steps import ABORT, ENDED, ENDING, OFFSETS, SENT, InstanceStep, transactional_id
 from squall.workloads.scenario import Surroundings
 from squall.workloads.subscriber import Subscriber
 
 
-class TransactionalLife(Life):
+class TransactionalLife(ProcessRun):
     """One process. Its successors have the same transactional id."""
 
     commits = "transaction"
@@ -38,7 +38,7 @@ class TransactionalLife(Life):
         around: Surroundings,
         settings: InstanceSettings,
         number: int,
-        progress: Progress,
+        progress: GroupProgress,
         *,
         zombie: bool,
     ) -> None:
@@ -62,7 +62,11 @@ class TransactionalLife(Life):
         return True
 
     async def _deal_with(
-        self, inputs: Sequence[tuple[Place, int]], at: Mapping[Place, int], who: Sender, due: Step | None
+        self,
+        inputs: Sequence[tuple[Place, int]],
+        at: Mapping[Place, int],
+        who: CommitIdentity,
+        due: InstanceStep | None,
     ) -> None:
         recorder, identity = self._recorder, self._producer.identity
         txn = recorder.begin_txn(self.process, self._producer.id, self._producer.timeout_ms)
@@ -89,7 +93,7 @@ class TransactionalLife(Life):
             # It asks, and does not live to hear the answer.
             with self._env.timeout(LAST_WORD_S):
                 await self._producer.end(commit=how == "commit")
-            raise Crash
+            raise ProcessCrashed
         ended = await self._producer.end(commit=how == "commit")
         recorder.txn_ended(txn, ended.status, how, *identity, ended.error, unanswered=self._producer.unanswered)
         recorder.flush()
@@ -113,7 +117,7 @@ class TransactionalLife(Life):
 
     # --------------------------------------------------------------------------------------------------- zombies
 
-    async def haunt(self, haunt: Haunt, still: Callable[[], Awaitable[None]], end: trio.Event) -> None:
+    async def haunt(self, haunt: ZombieRun, still: Callable[[], Awaitable[None]], end: trio.Event) -> None:
         """A zombie's only transaction: it writes its first output, stands still, and then goes on as if nothing had
         happened. `still`: stands still until it is woken. `end`: nothing is waited for any more.
 
@@ -154,17 +158,17 @@ class TransactionalLife(Life):
         recorder.txn_ended(txn, ended.status, how, *identity, ended.error, unanswered=self._producer.unanswered)
         recorder.flush()
 
-    def _own(self) -> tuple[Subscriber, Transactions]:
-        assert isinstance(self._hands, OwnHands), "a library is not asked to be one (Traffic.zombies)"
+    def _own(self) -> tuple[Subscriber, TransactionManager]:
+        assert isinstance(self._hands, OwnClients), "a library is not asked to be one (Traffic.zombies)"
         return self._hands.subscriber, self._hands.transactions
 
     async def _gather(
-        self, haunt: Haunt, end: trio.Event
-    ) -> tuple[list[tuple[Place, int]], dict[Place, int], Sender] | None:
+        self, haunt: ZombieRun, end: trio.Event
+    ) -> tuple[list[tuple[Place, int]], dict[Place, int], CommitIdentity] | None:
         """Inputs for a zombie, which has one left when it wakes up; where that leaves it; and as whom it has read them.
         None where it shall not go on, or is to be a zombie no more: then its successor deals with what it has read.
         """
-        inputs, at, read_as = list[tuple[Place, int]](), dict[Place, int](), Sender()
+        inputs, at, read_as = list[tuple[Place, int]](), dict[Place, int](), CommitIdentity()
         subscriber, _ = self._own()
         while not self.is_over and not end.is_set() and not haunt.woken:
             polled = await subscriber.poll()
@@ -183,11 +187,11 @@ class TransactionalLife(Life):
     async def _go_on(
         self,
         txn: int,
-        haunt: Haunt,
+        haunt: ZombieRun,
         inputs: Sequence[tuple[Place, int]],
         outcomes: list[Status],
         at: Mapping[Place, int],
-        who: Sender,
+        who: CommitIdentity,
     ) -> bool:
         """Do what a zombie does once it is awake, but for the end: send the outputs of all other inputs, and the
         offsets. Return whether all was done.

@@ -11,22 +11,24 @@ from collections.abc import Mapping, Sequence
 
 from squall.broker.overriding import override
 from squall.workloads.client.cluster import Place
-from squall.workloads.client.groups.offsets import CommitEnd, Sender
+from squall.workloads.client.groups.offsets import CommitEnd, CommitIdentity
 from squall.workloads.client.outcomes import Status
-from squall.workloads.pipeline.life import LAST_WORD_S, Crash, Life, is_crash
-from squall.workloads.pipeline.steps import ABORT, ENDED, ENDING, OFFSETS, SENT, Step
+from squall.workloads.pipeline.life import LAST_WORD_S, ProcessCrashed, ProcessRun, is_crash
+from squall.workloads.pipeline.steps import ABORT, ENDED, ENDING, OFFSETS, SENT, InstanceStep
 
 Inputs = Sequence[tuple[Place, int]]
 """Where each stands, and its value."""
 
 
-class PlainLife(Life):
+class PlainLife(ProcessRun):
     """Its producer is idempotent, so that no request of its own writes an output twice."""
 
     @abstractmethod
-    async def _deal_with(self, inputs: Inputs, at: Mapping[Place, int], who: Sender, due: Step | None) -> None: ...
+    async def _deal_with(
+        self, inputs: Inputs, at: Mapping[Place, int], who: CommitIdentity, due: InstanceStep | None
+    ) -> None: ...
 
-    async def _write(self, inputs: Inputs, due: Step | None) -> bool:
+    async def _write(self, inputs: Inputs, due: InstanceStep | None) -> bool:
         """An output for each input. Whether all were acknowledged."""
         outcomes: list[Status] = []
         for place, source in inputs:
@@ -38,12 +40,12 @@ class PlainLife(Life):
         self._falls(due, SENT)
         return outcomes == [Status.OK] * len(inputs)
 
-    async def _commit(self, at: Mapping[Place, int], who: Sender, due: Step | None) -> CommitEnd:
+    async def _commit(self, at: Mapping[Place, int], who: CommitIdentity, due: InstanceStep | None) -> CommitEnd:
         if is_crash(due, ENDING):
             # It asks, and does not live to hear the answer.
             with self._env.timeout(LAST_WORD_S):
                 await self._hands.commit(at, who)
-            raise Crash
+            raise ProcessCrashed
         end = await self._hands.commit(at, who)
         self._falls(due, OFFSETS)
         return end
@@ -59,7 +61,9 @@ class AtMostOnce(PlainLife):
     commits = "before"
 
     @override
-    async def _deal_with(self, inputs: Inputs, at: Mapping[Place, int], who: Sender, due: Step | None) -> None:
+    async def _deal_with(
+        self, inputs: Inputs, at: Mapping[Place, int], who: CommitIdentity, due: InstanceStep | None
+    ) -> None:
         if due is not None and due.do == ABORT:
             await self._hands.rewind()
             return
@@ -79,7 +83,9 @@ class AtLeastOnce(PlainLife):
     commits = "after"
 
     @override
-    async def _deal_with(self, inputs: Inputs, at: Mapping[Place, int], who: Sender, due: Step | None) -> None:
+    async def _deal_with(
+        self, inputs: Inputs, at: Mapping[Place, int], who: CommitIdentity, due: InstanceStep | None
+    ) -> None:
         done = await self._write(inputs, due)
         await self._halts(due)
         if done and (due is None or due.do != ABORT):

@@ -13,7 +13,7 @@ from squall.workloads.semantics.section import section_of
 
 if TYPE_CHECKING:
     from squall.checkers.history.tables import History, PlayedFault
-    from squall.workloads.pipeline.instance import Lives
+    from squall.workloads.pipeline.instance import ProcessRunFactory
     from squall.workloads.section import Section
 
 AT_MOST_ONCE = Application("squall-at-most-once", "at-most-once-0", False)
@@ -36,11 +36,11 @@ class SemanticsLoad(InstancesLoad):
 
     @classmethod
     @override
-    def lives(cls, application: Application) -> Lives:
+    def lives(cls, application: Application) -> ProcessRunFactory:
         from squall.workloads.pipeline.transactional import TransactionalLife
         from squall.workloads.semantics.plain import AtLeastOnce, AtMostOnce
 
-        found: dict[Application, Lives] = {
+        found: dict[Application, ProcessRunFactory] = {
             AT_MOST_ONCE: AtMostOnce,
             AT_LEAST_ONCE: AtLeastOnce,
             EXACTLY_ONCE: TransactionalLife,

@@ -15,13 +15,13 @@ from squall.workloads.needs import Needs
 from squall.workloads.scenario import (
     MAX_BYTES,
     MIN_BYTES,
+    LoadProfile,
     Operation,
+    RandomStream,
     Scenario,
-    Stream,
     Surroundings,
     SwarmGround,
     Table,
-    Traffic,
 )
 from squall.workloads.section import Section
 from squall.workloads.sending import wrong_size
@@ -58,9 +58,9 @@ class Steady(Scenario):
         return (NewTopic(TOPIC, 1, self.replication_factor, self.topic_configs()),)
 
     @override
-    def traffic(self) -> Traffic:
+    def traffic(self) -> LoadProfile:
         settings = self._producer()
-        return Traffic(1, 1, self.rate, settings.acks, settings.max_in_flight, self.record_bytes)
+        return LoadProfile(1, 1, self.rate, settings.acks, settings.max_in_flight, self.record_bytes)
 
     @override
     def needs(self, operations: Sequence[Operation] = ()) -> Needs:
@@ -71,7 +71,7 @@ class Steady(Scenario):
         return ProducerSettings(linger_ms=0, delivery_timeout_ms=self.delivery_timeout_ms)
 
     @override
-    def drawn(self, stream: Stream, begin_s: float, end_s: float) -> tuple[Tick, ...]:
+    def drawn(self, stream: RandomStream, begin_s: float, end_s: float) -> tuple[Tick, ...]:
         """Return each producer's records, a fixed time apart."""
         phase = stream("operations").random()
         times = (
@@ -85,7 +85,7 @@ class Steady(Scenario):
 
     @classmethod
     @override
-    def drawn_settings(cls, stream: Stream, ground: SwarmGround) -> Table:
+    def drawn_settings(cls, stream: RandomStream, ground: SwarmGround) -> Table:
         rng = stream("workload")
         replicas = rng.choice([n for n in (1, 2, 3, 3, 3) if n <= ground.nodes])
         return {
@@ -102,7 +102,7 @@ class Steady(Scenario):
     async def run(self, around: Surroundings) -> None:
         import trio
 
-        from squall.workloads.sender import Sender, SenderSettings
+        from squall.workloads.sender import ProducerLoop, SenderSettings
         from squall.workloads.tail import tail
         from squall.workloads.topics import make_topics
 
@@ -113,7 +113,9 @@ class Steady(Scenario):
         settings = SenderSettings(needs.producer, self.client_settings(), topics, largest, headers=True)
         async with trio.open_nursery() as nursery:
             nursery.start_soon(tail, around, self.client_settings(), 0, self.places(), 0, self.poll_pause_ms)
-            await Sender(around.own("producer-0"), around, settings, 0, self._agenda(around, began)).run(around.stop)
+            await ProducerLoop(around.own("producer-0"), around, settings, 0, self._agenda(around, began)).run(
+                around.stop
+            )
             around.readers.load_over()
         around.recorder.flush()
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from squall.workloads.section import Lane, Rows, Section, Span, Strip
+from squall.workloads.section import Lane, Rows, Section, Strip, StripSpan
 
 CAPTION = (
     "Seconds of load, as above. Thin green bars: writes are acknowledged, polls are answered. Tall red bars: nothing "
@@ -38,24 +38,24 @@ def _strip(figures: Mapping[str, Any], faults: Sequence[Mapping[str, Any]]) -> S
     return Strip(title, begin_s, end_s, lanes, CAPTION.format(figures["standstill_s"]))
 
 
-def _spans(figures: Mapping[str, Any], name: str, word: str) -> Iterator[Span]:
+def _spans(figures: Mapping[str, Any], name: str, word: str) -> Iterator[StripSpan]:
     """Success and standstill by turns."""
     at_s = figures["from_s"]
     for each in figures[name]["standstills"]:
         if each["from_s"] > at_s:
-            yield Span(at_s, each["from_s"], "good", f"{at_s:.2f} to {each['from_s']:.2f} s: {word}")
+            yield StripSpan(at_s, each["from_s"], "good", f"{at_s:.2f} to {each['from_s']:.2f} s: {word}")
         length_s = each["to_s"] - each["from_s"]
-        yield Span(
+        yield StripSpan(
             each["from_s"], each["to_s"], "bad", f"nothing {word} for {length_s:.2f} s, from {each['from_s']:.2f} s"
         )
         at_s = each["to_s"]
     if figures["to_s"] > at_s:
-        yield Span(at_s, figures["to_s"], "good", f"{at_s:.2f} to {figures['to_s']:.2f} s: {word}")
+        yield StripSpan(at_s, figures["to_s"], "good", f"{at_s:.2f} to {figures['to_s']:.2f} s: {word}")
 
 
-def _fault_span(fault: Mapping[str, Any], end_s: float) -> Span:
+def _fault_span(fault: Mapping[str, Any], end_s: float) -> StripSpan:
     ended_s = end_s if fault["ended_s"] is None else fault["ended_s"]
-    return Span(fault["began_s"], ended_s, "neutral", f"{_name(fault)}: {fault['began_s']:.2f} to {ended_s:.2f} s")
+    return StripSpan(fault["began_s"], ended_s, "neutral", f"{_name(fault)}: {fault['began_s']:.2f} to {ended_s:.2f} s")
 
 
 def _name(fault: Mapping[str, Any]) -> str:

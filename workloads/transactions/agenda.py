@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from squall.broker.env import Env
-from squall.workloads.transactions.operations import Draw, Transaction
+from squall.workloads.transactions.operations import PlannedTransaction, TransactionMix
 
 if TYPE_CHECKING:
     from squall.workloads.scenario import Surroundings
@@ -19,7 +19,7 @@ BEHIND_LIMIT_S = 1.0
 class Agenda:
     """One producer's transactions to come, in order of time. `began`: when the run did, by its env.mono()."""
 
-    def __init__(self, env: Env, around: Surroundings, draw: Draw, number: int, began: float) -> None:
+    def __init__(self, env: Env, around: Surroundings, draw: TransactionMix, number: int, began: float) -> None:
         self._began = began
         if around.operations is None:
             self._coming = _drawn(env, draw, number, began)
@@ -32,7 +32,7 @@ class Agenda:
         """Return when the next one is due, by env.mono(); infinite if there are no more."""
         return math.inf if self._next is None else self._began + self._next.at_s
 
-    def take(self) -> Transaction:
+    def take(self) -> PlannedTransaction:
         """The next one. The one after it becomes the next."""
         taken = self._next
         assert taken is not None, "nothing is due"
@@ -40,7 +40,7 @@ class Agenda:
         return taken
 
 
-def _drawn(env: Env, draw: Draw, number: int, began: float) -> Iterator[Transaction]:
+def _drawn(env: Env, draw: TransactionMix, number: int, began: float) -> Iterator[PlannedTransaction]:
     at_s = 0.0
     while True:
         at_s = max(at_s + draw.interval_s(env.rng), env.mono() - began - BEHIND_LIMIT_S)

@@ -24,7 +24,7 @@ AT_ONCE = 0.5
 """Share of transactions that begin as soon as the one before them has ended."""
 
 
-class Step(NamedTuple):
+class MicroOp(NamedTuple):
     """One thing that is done inside a transaction."""
 
     do: str
@@ -36,26 +36,26 @@ class Step(NamedTuple):
         return self.do if self.do == POLL else f"{self.do} {self.number}"
 
 
-def steps_of(text: str) -> tuple[Step, ...]:
+def steps_of(text: str) -> tuple[MicroOp, ...]:
     """The steps in a transaction's text. ValueError says which is none."""
     return tuple(_step(each.strip()) for each in text.split(","))
 
 
-def text_of(steps: Sequence[Step]) -> str:
+def text_of(steps: Sequence[MicroOp]) -> str:
     """The reverse of `steps_of`."""
     return ", ".join(map(str, steps))
 
 
-def _step(text: str) -> Step:
+def _step(text: str) -> MicroOp:
     do, _, number = text.partition(" ")
     if do == POLL and not number:
-        return Step(POLL)
+        return MicroOp(POLL)
     if do in (SEND, PAUSE) and number.isascii() and number.isdigit() and len(number) < 10:
-        return Step(do, int(number))
+        return MicroOp(do, int(number))
     raise ValueError(f"{text!r} is no step: send PARTITION, poll and pause MS are, with commas between them")
 
 
-class Transaction(NamedTuple):
+class PlannedTransaction(NamedTuple):
     """One transaction of one producer."""
 
     at_s: float
@@ -74,7 +74,7 @@ class Transaction(NamedTuple):
         return [step.number for step in steps_of(self.steps) if step.do == SEND]
 
 
-STEPS = Transaction._fields.index("steps")
+STEPS = PlannedTransaction._fields.index("steps")
 
 
 def wrong_steps(text: str, partitions: int) -> str:
@@ -102,7 +102,7 @@ def lesser(operation: list[Any]) -> Iterator[list[Any]]:
 
 
 @dataclass(frozen=True, slots=True)
-class Draw:
+class TransactionMix:
     """Holds the settings by which transactions are drawn."""
 
     rate: int
@@ -115,24 +115,24 @@ class Draw:
     timeout_ms: int
     """After which coordinators abort them."""
 
-    def one(self, rng: Random, at_s: float, producer: int) -> Transaction:
+    def one(self, rng: Random, at_s: float, producer: int) -> PlannedTransaction:
         """One transaction."""
         steps = [self._step(rng) for _ in range(rng.randint(1, DRAWN_STEPS))]
         if rng.random() < PAUSED:
-            steps.insert(rng.randint(0, len(steps)), Step(PAUSE, rng.randint(1, PAUSE_MS)))
+            steps.insert(rng.randint(0, len(steps)), MicroOp(PAUSE, rng.randint(1, PAUSE_MS)))
         drawn = rng.random()
         end = LEAVE if drawn < LEFT else ABORT if drawn < LEFT + self.aborts else COMMIT
         if rng.random() < OUTLIVING:
             steps, end = self._outliving(rng, steps), COMMIT
-        return Transaction(round(at_s, 4), producer, text_of(steps), self.record_bytes, end)
+        return PlannedTransaction(round(at_s, 4), producer, text_of(steps), self.record_bytes, end)
 
-    def _step(self, rng: Random) -> Step:
-        return Step(POLL) if rng.random() < POLLS else Step(SEND, rng.randrange(self.partitions))
+    def _step(self, rng: Random) -> MicroOp:
+        return MicroOp(POLL) if rng.random() < POLLS else MicroOp(SEND, rng.randrange(self.partitions))
 
-    def _outliving(self, rng: Random, steps: list[Step]) -> list[Step]:
+    def _outliving(self, rng: Random, steps: list[MicroOp]) -> list[MicroOp]:
         """The same steps behind a record and a pause that is longer than the time-out, where that may be."""
-        pause = Step(PAUSE, self.timeout_ms + rng.randint(*LONGER_MS))
-        first = Step(SEND, rng.randrange(self.partitions))
+        pause = MicroOp(PAUSE, self.timeout_ms + rng.randint(*LONGER_MS))
+        first = MicroOp(SEND, rng.randrange(self.partitions))
         return [first, pause, *steps] if pause.number <= MAX_PAUSE_MS else steps
 
     def interval_s(self, rng: Random) -> float:

@@ -8,14 +8,14 @@ from squall.broker.overriding import override
 from squall.workloads.client.cluster import Place
 from squall.workloads.client.outcomes import Outcome, Status
 from squall.workloads.client.producer import Producer
-from squall.workloads.client.transactions import Ended, Identity, Transactions
+from squall.workloads.client.transactions import EndTxnResult, ProducerIdAndEpoch, TransactionManager
 from squall.workloads.libraries import Transacting
 
 
 class OwnProducer(Transacting):
     """`squall.workloads.libraries.Transacting`. The producer is told its identity here, and not before."""
 
-    def __init__(self, producer: Producer, coordinator: Transactions) -> None:
+    def __init__(self, producer: Producer, coordinator: TransactionManager) -> None:
         self._producer, self._coordinator = producer, coordinator
 
     @property
@@ -30,7 +30,7 @@ class OwnProducer(Transacting):
 
     @property
     @override
-    def identity(self) -> Identity:
+    def identity(self) -> ProducerIdAndEpoch:
         return self._coordinator.identity
 
     @property
@@ -44,7 +44,7 @@ class OwnProducer(Transacting):
         return self._coordinator.unanswered
 
     @override
-    async def init(self) -> Identity:
+    async def init(self) -> ProducerIdAndEpoch:
         identity = await self._coordinator.begin_writing()
         self._identify()
         return identity
@@ -69,7 +69,7 @@ class OwnProducer(Transacting):
         await self._producer.flushed()
 
     @override
-    async def end(self, *, commit: bool) -> Ended:
+    async def end(self, *, commit: bool) -> EndTxnResult:
         """End the transaction. With V2 the answer carries the next epoch."""
         ended = await self._coordinator.end(commit=commit)
         if ended.status is Status.OK and not self._producer.retired:

@@ -7,7 +7,7 @@ from dataclasses import replace
 from random import Random
 from typing import TYPE_CHECKING
 
-from squall.workloads.transactions.operations import SEND, Step, Transaction, steps_of
+from squall.workloads.transactions.operations import SEND, MicroOp, PlannedTransaction, steps_of
 
 if TYPE_CHECKING:
     from squall.workloads.agenda import Agenda
@@ -22,14 +22,14 @@ PLAIN = "plain"
 LINGER_MS = 50
 
 
-def drawn(rng: Random, rate: int, size: int, begin_s: float, end_s: float) -> Iterator[Transaction]:
+def drawn(rng: Random, rate: int, size: int, begin_s: float, end_s: float) -> Iterator[PlannedTransaction]:
     """Its records, as operations."""
     at_s = begin_s
     while (at_s := at_s + rng.uniform(0.2, 1.8) / rate) < end_s:
-        yield Transaction(round(at_s, 4), PRODUCER, str(Step(SEND, 0)), size, PLAIN)
+        yield PlannedTransaction(round(at_s, 4), PRODUCER, str(MicroOp(SEND, 0)), size, PLAIN)
 
 
-def wrong(operation: Transaction, is_there: bool) -> str:
+def wrong(operation: PlannedTransaction, is_there: bool) -> str:
     """Why this is no operation of the plain producer; empty where it is one."""
     if not is_there:
         return "there is no plain producer: workload.plain_rate is 0"
@@ -37,7 +37,7 @@ def wrong(operation: Transaction, is_there: bool) -> str:
         steps = steps_of(operation.steps)
     except ValueError as problem:
         return f"steps: {problem}"
-    if operation.producer != PRODUCER or steps != (Step(SEND, 0),):
+    if operation.producer != PRODUCER or steps != (MicroOp(SEND, 0),):
         return f"end {PLAIN!r}: producer {PRODUCER} and the one step 'send 0' belong to it"
     return ""
 
@@ -47,7 +47,7 @@ async def append(
 ) -> None:
     """Hand its records over until `around.stop`. `number`: of the client, among all producers."""
     from squall.workloads.agenda import Drawn, Given, Handover
-    from squall.workloads.sender import TICK_S, Sender, SenderSettings
+    from squall.workloads.sender import TICK_S, ProducerLoop, SenderSettings
 
     env = around.own("producer-plain")
     began, agenda = env.mono(), None
@@ -57,4 +57,4 @@ async def append(
         size = max([size, *(each.bytes for each in records)])
     due: Agenda = agenda or Drawn(env, [(TOPIC, 0)], (size, size), 1 / rate, TICK_S)
     settings = SenderSettings(replace(producer, linger_ms=LINGER_MS), client, [TOPIC], size)
-    await Sender(env, around, settings, number, due).run(around.stop)
+    await ProducerLoop(env, around, settings, number, due).run(around.stop)

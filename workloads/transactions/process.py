@@ -12,11 +12,20 @@ from squall.workloads import payload
 from squall.workloads.client.cluster import Place
 from squall.workloads.client.outcomes import Outcome, Status
 from squall.workloads.client.transactions import NotDone
-from squall.workloads.control import Haunt
+from squall.workloads.control import ZombieRun
 from squall.workloads.counters import Counters
 from squall.workloads.libraries import Transacting
 from squall.workloads.recorder import Recorder
-from squall.workloads.transactions.operations import ABORT, COMMIT, LEAVE, PAUSE, POLL, SEND, Transaction, steps_of
+from squall.workloads.transactions.operations import (
+    ABORT,
+    COMMIT,
+    LEAVE,
+    PAUSE,
+    POLL,
+    SEND,
+    PlannedTransaction,
+    steps_of,
+)
 
 if TYPE_CHECKING:
     from squall.workloads.scenario import Acknowledged
@@ -28,7 +37,7 @@ KEYS = 64
 
 
 @dataclass(slots=True)
-class Notes:
+class ProcessNotes:
     """Holds what a process records its operations with."""
 
     recorder: Recorder
@@ -38,13 +47,13 @@ class Notes:
     """The process has crashed: nobody is there any more who could be told of an outcome."""
     open: int = 0
     """Records without an outcome yet."""
-    haunt: Haunt | None = None
+    haunt: ZombieRun | None = None
     """The zombie that the process is to become."""
     follow: Callable[[], None] = lambda: None
     """Called when that stands still."""
 
 
-class Process:
+class TransactionalProcess:
     """It ends where `begin` or `transaction` says so; then its transactional id needs a successor.
 
     `places`: where records go, by the numbers of partitions. `producer`: our own client, or a library. `poll`: what
@@ -52,7 +61,7 @@ class Process:
     """
 
     def __init__(
-        self, env: Env, process: int, notes: Notes, producer: Transacting, poll: Poll, places: Sequence[Place]
+        self, env: Env, process: int, notes: ProcessNotes, producer: Transacting, poll: Poll, places: Sequence[Place]
     ) -> None:
         self._env, self._process, self._notes = env, process, notes
         self._producer, self._poll, self._places = producer, poll, places
@@ -69,7 +78,7 @@ class Process:
         self._notes.recorder.initialised(self._process, self._producer.id, began_ns, *identity)
         return True
 
-    async def transaction(self, drawn: Transaction) -> bool:
+    async def transaction(self, drawn: PlannedTransaction) -> bool:
         """One transaction, as it was drawn. False where the process cannot go on, or shall not."""
         recorder, producer = self._notes.recorder, self._producer
         identity = producer.identity
@@ -93,7 +102,7 @@ class Process:
         return ended.status is Status.OK and not producer.retired
 
     async def haunt(
-        self, haunt: Haunt, places: Sequence[Place], size: int, still: Callable[[], Awaitable[None]]
+        self, haunt: ZombieRun, places: Sequence[Place], size: int, still: Callable[[], Awaitable[None]]
     ) -> None:
         """A zombie's only transaction: it sends, stands still, and then goes on as if nothing had happened: it sends to
         all places, and whatever comes of that, it asks for a commit. `still`: stands still until it is woken.
@@ -128,7 +137,7 @@ class Process:
         recorder.flush()
 
     async def _send_late(
-        self, txn: int, haunt: Haunt, places: Sequence[Place], size: int, outcomes: list[Status]
+        self, txn: int, haunt: ZombieRun, places: Sequence[Place], size: int, outcomes: list[Status]
     ) -> None:
         """Send what a zombie sends once it is awake: first where it has sent already. Raises NotDone."""
         for place in places:
@@ -140,7 +149,7 @@ class Process:
             await self._producer.flushed()
             haunt.told.append(f"send {outcomes[-1].name.lower()}")
 
-    async def _do_all(self, txn: int, drawn: Transaction) -> bool:
+    async def _do_all(self, txn: int, drawn: PlannedTransaction) -> bool:
         """Its steps. Whether all its records were acknowledged. Raises NotDone."""
         outcomes: list[Status] = []
         for do, number in steps_of(drawn.steps):

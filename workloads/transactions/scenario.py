@@ -16,16 +16,24 @@ from squall.workloads.scenario import (
     MAX_BYTES,
     MIN_BYTES,
     BrokerLimit,
+    LoadProfile,
     Operation,
+    RandomStream,
     Scenario,
-    Stream,
     Surroundings,
     SwarmGround,
     Table,
-    Traffic,
 )
 from squall.workloads.transactions import brokers, plain
-from squall.workloads.transactions.operations import COMMIT, ENDS, STEPS, Draw, Transaction, lesser, wrong_steps
+from squall.workloads.transactions.operations import (
+    COMMIT,
+    ENDS,
+    STEPS,
+    PlannedTransaction,
+    TransactionMix,
+    lesser,
+    wrong_steps,
+)
 from squall.workloads.transactions.renumbered import by_one_producer, on_fewer_partitions
 
 if TYPE_CHECKING:
@@ -48,7 +56,7 @@ def transactional_id(producer: int) -> str:
 class TransactionsLoad(Scenario):
     """Load and clients. Each producer has a transactional id, which its successors take over."""
 
-    OPERATION: ClassVar[type[tuple[Any, ...]]] = Transaction
+    OPERATION: ClassVar[type[tuple[Any, ...]]] = PlannedTransaction
     OF_THE_DRAW: ClassVar[tuple[str, ...]] = ("rate", "record_bytes", "aborts")
     LIGHT: ClassVar[dict[str, Any]] = {"rate": 3}
     BROKERS: ClassVar[Mapping[str, str]] = brokers.SUITED
@@ -100,9 +108,9 @@ class TransactionsLoad(Scenario):
         return (own, beside) if self.plain_rate else (own,)
 
     @override
-    def traffic(self) -> Traffic:
+    def traffic(self) -> LoadProfile:
         settings = self.producer_settings()
-        return Traffic(
+        return LoadProfile(
             self.producers + bool(self.plain_rate),
             self.readers,
             self.rate * 2 + self.plain_rate,
@@ -115,7 +123,7 @@ class TransactionsLoad(Scenario):
 
     @classmethod
     @override
-    def drawn_brokers(cls, stream: Stream, table: Table) -> dict[str, str]:
+    def drawn_brokers(cls, stream: RandomStream, table: Table) -> dict[str, str]:
         return brokers.drawn(stream("brokers of transactions"), table)
 
     @override
@@ -143,13 +151,13 @@ class TransactionsLoad(Scenario):
         levels = ISOLATIONS[self.isolation]
         return levels[number % len(levels)]
 
-    def draw(self) -> Draw:
+    def draw(self) -> TransactionMix:
         """Return the settings by which its transactions are drawn."""
         timeout_ms = self.transaction_timeout_ms
-        return Draw(self.rate, self.producers, self.partitions, self.record_bytes, self.aborts, timeout_ms)
+        return TransactionMix(self.rate, self.producers, self.partitions, self.record_bytes, self.aborts, timeout_ms)
 
     @override
-    def drawn(self, stream: Stream, begin_s: float, end_s: float) -> tuple[Transaction, ...]:
+    def drawn(self, stream: RandomStream, begin_s: float, end_s: float) -> tuple[PlannedTransaction, ...]:
         found, draw = [], self.draw()
         for producer in range(self.producers):
             rng, at_s = stream("operations", producer), begin_s
@@ -182,7 +190,7 @@ class TransactionsLoad(Scenario):
 
     @classmethod
     @override
-    def drawn_settings(cls, stream: Stream, ground: SwarmGround) -> Table:
+    def drawn_settings(cls, stream: RandomStream, ground: SwarmGround) -> Table:
         rng = stream("workload")
         replicas = rng.choice([n for n in (1, 2, 3, 3, 3) if n <= ground.nodes])
         return {
@@ -208,7 +216,7 @@ class TransactionsLoad(Scenario):
 
         from squall.workloads.tail import tail
         from squall.workloads.topics import make_topics
-        from squall.workloads.transactions.writer import Writer, WriterSettings
+        from squall.workloads.transactions.writer import TransactionalWriter, WriterSettings
 
         began = around.env.mono()
         await make_topics(around.env, around.zones[0].bootstrap, self, around.recorder)
@@ -229,7 +237,7 @@ class TransactionsLoad(Scenario):
             async with trio.open_nursery() as writers:
                 for number in range(self.producers):
                     env = around.own(f"producer-{number}")
-                    writers.start_soon(Writer(env, around, settings, number, began).run)
+                    writers.start_soon(TransactionalWriter(env, around, settings, number, began).run)
                 if self.plain_rate:
                     rate, size, common = self.plain_rate, self.record_bytes, (settings.producer, settings.client)
                     writers.start_soon(plain.append, around, self.producers, rate, size, *common)

@@ -19,16 +19,16 @@ from squall.workloads.client.cluster import Place
 from squall.workloads.client.connection import VERSION
 from squall.workloads.client.producer import Producer
 from squall.workloads.client.settings import ClientSettings, ConsumerSettings, ProducerSettings
-from squall.workloads.client.transactions import Transactions
-from squall.workloads.control import Haunt
+from squall.workloads.client.transactions import TransactionManager
+from squall.workloads.control import ZombieRun
 from squall.workloads.libraries import Driver, Transacting, TransactorTask
 from squall.workloads.reader import RecordedReader
 from squall.workloads.scenario import Surroundings
 from squall.workloads.transactions.agenda import Agenda
-from squall.workloads.transactions.operations import COMMIT, SEND, Draw, Transaction
+from squall.workloads.transactions.operations import COMMIT, SEND, PlannedTransaction, TransactionMix
 from squall.workloads.transactions.own import OwnProducer
 from squall.workloads.transactions.polling import LibraryPolling, Polling
-from squall.workloads.transactions.process import Notes, Process
+from squall.workloads.transactions.process import ProcessNotes, TransactionalProcess
 
 SUCCESSOR_PAUSE_S, SUCCESSOR_PAUSE_MAX_S = 0.1, 5.0
 POLL_WAIT_MS = 100
@@ -48,14 +48,14 @@ class WriterSettings:
     transaction_timeout_ms: int
     generation: int
     """The newest generation of transactions that they speak, 1 or 2."""
-    draw: Draw
+    draw: TransactionMix
     ids: Sequence[str]
     """Their transactional ids, by their numbers."""
     level: Callable[[int], int]
     """Number of a producer -> the isolation at which it polls."""
 
 
-class Writer:
+class TransactionalWriter:
     """One transactional producer: one process after the other, all with the same transactional id."""
 
     def __init__(self, env: Env, around: Surroundings, settings: WriterSettings, number: int, began: float) -> None:
@@ -95,7 +95,7 @@ class Writer:
         await self._stop.wait()
         self._stopped.set()
 
-    async def _haunting(self, haunt: Haunt, task_status: trio.TaskStatus[None]) -> None:
+    async def _haunting(self, haunt: ZombieRun, task_status: trio.TaskStatus[None]) -> None:
         """One process that becomes a zombie. From when it stands still its successor lives beside it."""
         await self._mortal(haunt, task_status.started)
         if haunt.zombie < 0:
@@ -103,13 +103,13 @@ class Writer:
         else:
             haunt.over = True
 
-    async def _mortal(self, haunt: Haunt | None = None, follow: Callable[[], None] = lambda: None) -> None:
+    async def _mortal(self, haunt: ZombieRun | None = None, follow: Callable[[], None] = lambda: None) -> None:
         """One process, which may be made to crash: what it has in doubt then has no outcome, ever.
 
         follow: called when the zombie that it is to become stands still.
         """
         scope = trio.CancelScope()
-        notes = Notes(self._recorder, self._counters, self._acknowledged, lambda: scope.cancel_called)
+        notes = ProcessNotes(self._recorder, self._counters, self._acknowledged, lambda: scope.cancel_called)
         notes.haunt, notes.follow = haunt, follow
         with scope:
             await self._live(scope, notes)
@@ -118,7 +118,7 @@ class Writer:
             self._left_open = True
             await self._handle.may_follow(self._stop)
 
-    async def _live(self, scope: trio.CancelScope, notes: Notes) -> None:
+    async def _live(self, scope: trio.CancelScope, notes: ProcessNotes) -> None:
         """One process, from its first connection to its last."""
         settings, flush = self._settings, self._recorder.flush
         about = {**asdict(settings.producer), "request_timeout_ms": settings.client.request_timeout_ms}
@@ -137,7 +137,7 @@ class Writer:
             await nursery.start(producer.run)
             limit_s = settings.producer.delivery_timeout_ms / 1000
             id_, timeout_ms = settings.producer.transactional_id, settings.transaction_timeout_ms
-            coordinator = Transactions(client, id_, timeout_ms, limit_s, generation=settings.generation)
+            coordinator = TransactionManager(client, id_, timeout_ms, limit_s, generation=settings.generation)
             own, polling = OwnProducer(producer, coordinator), self._polling(nursery, process)
             await self._transact(process, own, polling, scope, notes)
             client.close()
@@ -156,7 +156,7 @@ class Writer:
         nursery: trio.Nursery,
         about: Mapping[str, object],
         scope: trio.CancelScope,
-        notes: Notes,
+        notes: ProcessNotes,
     ) -> None:
         """One process that is a library's."""
         settings, flush = {**about, **driver.about()}, self._recorder.flush
@@ -179,11 +179,11 @@ class Writer:
         producer: Transacting,
         polling: Polling | LibraryPolling,
         scope: trio.CancelScope,
-        notes: Notes,
+        notes: ProcessNotes,
     ) -> None:
         """A recorded process that writes by this producer, until it cannot go on or shall not."""
         self._handle.began(process, scope)
-        one = Process(self._env, process, notes, producer, polling.poll, self._settings.places)
+        one = TransactionalProcess(self._env, process, notes, producer, polling.poll, self._settings.places)
         if await one.begin():
             self._handle.took_over(process)
             self._left_open = notes.haunt is not None
@@ -193,7 +193,7 @@ class Writer:
         producer.close()
         polling.close()
 
-    async def _go_on(self, one: Process) -> None:
+    async def _go_on(self, one: TransactionalProcess) -> None:
         """Transactions as they come due, until this process cannot go on."""
         while not self._stop.is_set() and self._handle.wanted is None:
             await self._handle.going(self._stop)
@@ -208,12 +208,16 @@ class Writer:
             self._left_open = False
             self._handle.ended_one()
 
-    def _of_a_successor(self) -> Transaction:
+    def _of_a_successor(self) -> PlannedTransaction:
         """Return what the successor of a zombie does first, whatever is due: one record, committed."""
         number, draw = self._number, self._settings.draw
-        return Transaction(0.0, number, f"{SEND} {number % len(self._settings.places)}", draw.record_bytes, COMMIT)
+        return PlannedTransaction(
+            0.0, number, f"{SEND} {number % len(self._settings.places)}", draw.record_bytes, COMMIT
+        )
 
-    async def _haunt(self, one: Process, process: int, haunt: Haunt, follow: Callable[[], None]) -> None:
+    async def _haunt(
+        self, one: TransactionalProcess, process: int, haunt: ZombieRun, follow: Callable[[], None]
+    ) -> None:
         """The only transaction of a zombie, whose first record goes where its successor's first one goes."""
         places = self._settings.places
         reached = [places[(self._number + step) % len(places)] for step in range(min(2, len(places)))]

@@ -1,4 +1,4 @@
-"""The harness's end of a library that is a member of a group (`squall.workloads.libraries.Grouped`)."""
+"""The harness's end of a library that is a member of a group (`squall.workloads.libraries.LibraryConsumer`)."""
 
 from __future__ import annotations
 
@@ -14,14 +14,25 @@ from squall.chaos.drivers.process import CLIENT_ENDED, DriverProcess
 from squall.workloads.client.cluster import Place
 from squall.workloads.client.groups.offsets import CommitEnd
 from squall.workloads.client.outcomes import Status
-from squall.workloads.group_notes import Identity
-from squall.workloads.libraries import Assembled, Began, GaveUp, Grouped, Hearing, Known, Lost, Out, Read, Stood
+from squall.workloads.group_notes import MemberIdentity
+from squall.workloads.libraries import (
+    Assembled,
+    CommittedOffsets,
+    LibraryConsumer,
+    MemberIdentified,
+    MemberLeft,
+    MemberListener,
+    PartitionsAssigned,
+    PartitionsLost,
+    PartitionsRevoked,
+    PolledRecords,
+)
 
 LEAST_S = 30.0
 """A library that has not answered for longer than this and its time-outs has hung, and is ended."""
 
 
-class LibraryMember(Grouped):
+class LibraryMember(LibraryConsumer):
     """Drives one process with a library's member. `hearing` gets what its callbacks report, in their order."""
 
     ended = False
@@ -29,7 +40,7 @@ class LibraryMember(Grouped):
     def __init__(
         self,
         process: DriverProcess,
-        hearing: Hearing,
+        hearing: MemberListener,
         limit_s: float,
         flush: Callable[[], None],
         say: Callable[[list[Any]], None] | None = None,
@@ -40,7 +51,7 @@ class LibraryMember(Grouped):
         self._limit_s = LEAST_S + limit_s
         self._busy = ""
         """What it was asked for and has not answered."""
-        self._read: list[Read] = []
+        self._read: list[PolledRecords] = []
         self._end = CommitEnd(Status.OK)
         self._lines: list[bytes] = []
         self._something, self._changed = trio.Event(), trio.Event()
@@ -74,7 +85,7 @@ class LibraryMember(Grouped):
     def _heard(self, message: list[Any]) -> None:
         match message:
             case ["giving", str(id_), int(generation), list(at)]:
-                offsets = self._hearing.giving(Identity(id_, generation), _at(at))
+                offsets = self._hearing.giving(MemberIdentity(id_, generation), _at(at))
                 # The commit that it may make of this is on file before a byte of it can be sent.
                 self._flush()
                 self._say(["now", [[*place, position] for place, position in offsets.items()]])
@@ -86,13 +97,13 @@ class LibraryMember(Grouped):
                 else:
                     self._end, self._busy = end, ""
             case ["p", str(id_), int(generation)]:
-                self._hearing.heard(Known(Identity(id_, generation)))
+                self._hearing.heard(MemberIdentified(MemberIdentity(id_, generation)))
                 self._busy = ""
             case ["left"]:
                 self._busy = ""
             case ["r", *_]:
                 read = heard(message)
-                assert isinstance(read, Read), message
+                assert isinstance(read, PolledRecords), message
                 self._read.append(read)
                 self._hearing.heard(read)
             case _:
@@ -108,14 +119,14 @@ class LibraryMember(Grouped):
     # ----------------------------------------------------------------------------------------------------- member
 
     @override
-    async def poll(self) -> list[Read]:
+    async def poll(self) -> list[PolledRecords]:
         await self._answered()
         self._read = []
         await self._ask(["poll"])
         return self._read
 
     @override
-    async def commit(self, who: Identity, offsets: Mapping[Place, int]) -> CommitEnd:
+    async def commit(self, who: MemberIdentity, offsets: Mapping[Place, int]) -> CommitEnd:
         await self._answered()
         self._end = CommitEnd(Status.INFO, CLIENT_ENDED, unanswered=-1)
         self._flush()
@@ -168,20 +179,22 @@ def told(message: list[Any]) -> Any:
     """Return what a library's callback reported, in the workload's types."""
     match message:
         case ["joined", str(id_), int(generation), list(places)]:
-            return Assembled(Identity(id_, generation), [(topic, index) for topic, index in places])
+            return Assembled(MemberIdentity(id_, generation), [(topic, index) for topic, index in places])
         case ["stood", str(id_), int(generation), int(began_ns), stable, list(offsets), list(asked), str(error)]:
             places = [(topic, index) for topic, index in asked]
-            return Stood(Identity(id_, generation), began_ns, bool(stable), places, _at(offsets), error)
+            return CommittedOffsets(
+                MemberIdentity(id_, generation), began_ns, bool(stable), places, _at(offsets), error
+            )
         case ["began", str(id_), int(generation), list(rows)]:
             at = {(topic, index): position for topic, index, position, _ in rows}
             reset = [(topic, index) for topic, index, _, committed in rows if not committed]
-            return Began(Identity(id_, generation), at, reset)
+            return PartitionsAssigned(MemberIdentity(id_, generation), at, reset)
         case ["gave", str(id_), int(generation), list(at)]:
-            return GaveUp(Identity(id_, generation), _at(at))
+            return PartitionsRevoked(MemberIdentity(id_, generation), _at(at))
         case ["lost", str(id_), int(generation), list(at)]:
-            return Lost(Identity(id_, generation), _at(at))
+            return PartitionsLost(MemberIdentity(id_, generation), _at(at))
         case ["out", str(why)]:
-            return Out(why)
+            return MemberLeft(why)
     return heard(message)
 
 

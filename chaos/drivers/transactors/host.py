@@ -17,9 +17,16 @@ from squall.chaos.drivers.transactors.outcomes import ABORT, BEGIN, COMMIT, INIT
 from squall.workloads.client.cluster import Place
 from squall.workloads.client.groups.offsets import CommitEnd
 from squall.workloads.client.outcomes import Outcome, Status
-from squall.workloads.client.transactions import Ended, Identity, NotDone
-from squall.workloads.group_notes import Identity as Member
-from squall.workloads.libraries import Assigned, Composing, PollingTransacting, Read, Sought, Troubled
+from squall.workloads.client.transactions import EndTxnResult, NotDone, ProducerIdAndEpoch
+from squall.workloads.group_notes import MemberIdentity as Member
+from squall.workloads.libraries import (
+    Assigned,
+    PolledRecords,
+    PollError,
+    PollingTransacting,
+    SeekAfterReset,
+    TransactionalMember,
+)
 
 
 class _Answer(NamedTuple):
@@ -31,11 +38,11 @@ LOST = _Answer(Status.INFO, CLIENT_ENDED)
 """Of a call that the process did not answer."""
 
 
-class LibraryTransactor(PollingTransacting, Composing):
+class LibraryTransactor(PollingTransacting, TransactionalMember):
     """Drives one process with a library's transactional producer. However it ends, nothing is committed or aborted."""
 
     id, timeout_ms = "", 0
-    identity = Identity(-1, -1)
+    identity = ProducerIdAndEpoch(-1, -1)
     retired = ""
     unanswered = -1
 
@@ -47,7 +54,7 @@ class LibraryTransactor(PollingTransacting, Composing):
         self._next = 0
         self._call: str = ""
         self._answer: _Answer | None = None
-        self._polled: list[Assigned | Read | Sought | Troubled] = []
+        self._polled: list[Assigned | PolledRecords | SeekAfterReset | PollError] = []
         self._polls = False
         self._lines: list[bytes] = []
         self._something, self._changed = trio.Event(), trio.Event()
@@ -76,7 +83,7 @@ class LibraryTransactor(PollingTransacting, Composing):
                     self._records.pop(op)(Outcome(Status(status), offset, timestamp_ms, error))
             case ["t", str(call), int(status), str(error), int(producer_id), int(epoch), str(ends)]:
                 assert call == self._call, message
-                self.identity = Identity(producer_id, epoch)
+                self.identity = ProducerIdAndEpoch(producer_id, epoch)
                 self.retired = self.retired or ends
                 self._answer = _Answer(Status(status), error)
             case ["p"]:
@@ -98,7 +105,7 @@ class LibraryTransactor(PollingTransacting, Composing):
     # ----------------------------------------------------------------------------------------------------- transactions
 
     @override
-    async def init(self) -> Identity:
+    async def init(self) -> ProducerIdAndEpoch:
         await self._done(INIT)
         return self.identity
 
@@ -132,11 +139,11 @@ class LibraryTransactor(PollingTransacting, Composing):
             await self._until(lambda: not self._records)
 
     @override
-    async def end(self, *, commit: bool) -> Ended:
-        return Ended(*await self._ask(COMMIT if commit else ABORT))
+    async def end(self, *, commit: bool) -> EndTxnResult:
+        return EndTxnResult(*await self._ask(COMMIT if commit else ABORT))
 
     @override
-    async def poll(self) -> Sequence[Assigned | Read | Sought | Troubled]:
+    async def poll(self) -> Sequence[Assigned | PolledRecords | SeekAfterReset | PollError]:
         if self.retired == CLIENT_ENDED:
             return ()
         self._polled, self._polls = [], True

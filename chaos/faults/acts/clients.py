@@ -7,10 +7,10 @@ from collections.abc import Sequence
 from squall.chaos.faults.context import FaultContext, FaultExecution
 from squall.chaos.faults.kind import Trait
 from squall.chaos.faults.targets import Unresolved, check_target
-from squall.workloads.control import Handle
+from squall.workloads.control import ClientHandle
 
 
-def handle_of(context: FaultContext, p: FaultExecution) -> Handle:
+def handle_of(context: FaultContext, p: FaultExecution) -> ClientHandle:
     """The client that the fault's target names, or a drawn one. Raises Unresolved where there is none."""
     kind, number = check_target("target", p.fault.target)
     if context.clients is None:

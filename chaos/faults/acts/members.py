@@ -9,7 +9,7 @@ from squall.chaos.faults.targets import Unresolved, check_target
 from squall.chaos.faults.timeouts import POLL_S
 from squall.workloads.client import admin
 from squall.workloads.client.connection import RequestFailed, UnsupportedApi
-from squall.workloads.control import Handle, InGroup
+from squall.workloads.control import ClientHandle, InGroup
 
 ASKED_WITHIN_S = 2.0
 """For so long one question waits for its coordinator."""
@@ -17,7 +17,7 @@ MEMBER_WITHIN_S = 15.0
 """Until a client that other faults may have thrown out is a member, and has a process that can crash."""
 
 
-def member_of(context: FaultContext, p: FaultExecution, *, named: bool) -> Handle:
+def member_of(context: FaultContext, p: FaultExecution, *, named: bool) -> ClientHandle:
     """The member that the fault's target names, or a drawn one: one that has partitions, if any member has some now.
     `named`: one that has an instance id. Raises Unresolved if there is none.
     """
@@ -34,7 +34,7 @@ def member_of(context: FaultContext, p: FaultExecution, *, named: bool) -> Handl
     return drawn if drawn.known_as().owns or not owners else members[random.choice(owners)]
 
 
-def name_of(context: FaultContext, handle: Handle) -> str:
+def name_of(context: FaultContext, handle: ClientHandle) -> str:
     """The member as a fault's target has it: its number is not that among all readers."""
     assert context.clients is not None
     return f"member {context.clients.members.index(handle)}"
@@ -56,7 +56,7 @@ async def listed(context: FaultContext, group: str, member_id: str) -> bool | No
     return None if known is None else member_id in known
 
 
-async def settled(context: FaultContext, handle: Handle, *, at_work: bool = False) -> InGroup:
+async def settled(context: FaultContext, handle: ClientHandle, *, at_work: bool = False) -> InGroup:
     """Return the client's member id, once its coordinator agrees. at_work: and once it has begun a poll since, which
     shows that it is not stopped. Raises Unresolved if that takes too long.
     """

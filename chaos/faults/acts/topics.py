@@ -27,7 +27,7 @@ from squall.workloads.client.connection import VERSION, RequestFailed, Unsupport
 from squall.workloads.client.new_topic import NewTopic
 from squall.workloads.client.outcomes import Status
 from squall.workloads.client.settings import ConsumerSettings
-from squall.workloads.control import Desk, Handle
+from squall.workloads.control import AdminLog, ClientHandle
 from squall.workloads.counters import Counters
 from squall.workloads.passing import SETTINGS as CLIENT_SETTINGS
 from squall.workloads.passing import write_to
@@ -94,7 +94,7 @@ async def _insist(context: FaultContext, p: FaultExecution, ask: Ask, fine: tupl
 # --------------------------------------------------------------------------------------------- topics and partitions
 
 
-async def _churn(context: FaultContext, p: FaultExecution, desk: Desk) -> None:
+async def _churn(context: FaultContext, p: FaultExecution, desk: AdminLog) -> None:
     """Make a topic, write to it, delete it, make it again under its name: at least twice. The last one stays.
 
     It is deleted by its id: a request that a broker held meanwhile must not find the next topic of the name.
@@ -132,7 +132,7 @@ async def _churn(context: FaultContext, p: FaultExecution, desk: Desk) -> None:
         await trio.sleep(AGAIN_S)
 
 
-async def _remake(context: FaultContext, p: FaultExecution, desk: Desk) -> None:
+async def _remake(context: FaultContext, p: FaultExecution, desk: AdminLog) -> None:
     """Delete the first topic of the workload, and make it again under its name.
 
     Its clients crash before, so that the history says which of the two topics each operation was about; the group
@@ -142,7 +142,7 @@ async def _remake(context: FaultContext, p: FaultExecution, desk: Desk) -> None:
     client, like, me = context.cluster.client, desk.topics[0], p.fault.id
     topic = replace(like, partitions=_count(desk, like))
     handles = [*context.clients.producers, *context.clients.readers]
-    process, crashed, ids = desk.recorder.process("admin", VERSION, {}), list[Handle](), list[bytes]()
+    process, crashed, ids = desk.recorder.process("admin", VERSION, {}), list[ClientHandle](), list[bytes]()
 
     async def delete() -> str:
         return await admin.delete_topic(client, ids[0], ASK_MS)
@@ -189,7 +189,7 @@ async def _remake(context: FaultContext, p: FaultExecution, desk: Desk) -> None:
     p.evidence = {"topic": topic.name, "ids": [each.hex() for each in ids], "acknowledged": [], "crashed": len(crashed)}
 
 
-def _at_rest(handles: Sequence[Handle]) -> Ask:
+def _at_rest(handles: Sequence[ClientHandle]) -> Ask:
     async def ask() -> str:
         await trio.lowlevel.checkpoint()
         busy = [handle.name for handle in handles if not handle.at_rest]
@@ -198,7 +198,7 @@ def _at_rest(handles: Sequence[Handle]) -> Ask:
     return ask
 
 
-async def _grow(context: FaultContext, p: FaultExecution, desk: Desk) -> None:
+async def _grow(context: FaultContext, p: FaultExecution, desk: AdminLog) -> None:
     """Add a partition to a topic of the workload, and write to it."""
     client, topic = context.cluster.client, _drawn(context, p, desk)
     async with _undisturbed(desk, topic):
@@ -214,20 +214,20 @@ async def _grow(context: FaultContext, p: FaultExecution, desk: Desk) -> None:
     p.evidence = {"topic": topic.name, "partitions": count, "acknowledged": [acknowledged]}
 
 
-def _drawn(context: FaultContext, p: FaultExecution, desk: Desk) -> NewTopic:
+def _drawn(context: FaultContext, p: FaultExecution, desk: AdminLog) -> NewTopic:
     return context.rng(p, "topic").choice(desk.topics)
 
 
-def _count(desk: Desk, topic: NewTopic) -> int:
+def _count(desk: AdminLog, topic: NewTopic) -> int:
     return sum(name == topic.name for name, _ in desk.recorder.partitions)
 
 
-def _undisturbed(desk: Desk, topic: NewTopic) -> trio.Lock:
+def _undisturbed(desk: AdminLog, topic: NewTopic) -> trio.Lock:
     """The lock of requests about a topic that must not hit the next one of its name."""
     return desk.turns.setdefault((topic.name, ""), trio.Lock())
 
 
-def _declare(desk: Desk, topic: NewTopic, place: Place) -> None:
+def _declare(desk: AdminLog, topic: NewTopic, place: Place) -> None:
     """Tell the history of a partition that has come."""
     cleanup = topic.configs.get("cleanup.policy", "delete")
     age, size = (int(topic.configs.get(name, "-1")) for name in ("retention.ms", "retention.bytes"))
@@ -237,7 +237,7 @@ def _declare(desk: Desk, topic: NewTopic, place: Place) -> None:
 # ------------------------------------------------------------------------------------------------ settings, records
 
 
-async def _alter(context: FaultContext, p: FaultExecution, desk: Desk, how: str) -> None:
+async def _alter(context: FaultContext, p: FaultExecution, desk: AdminLog, how: str) -> None:
     """Alter a setting of a topic of the workload, and give it its old value when the fault ends. One fault at a time
     alters the same setting of a topic: a second one waits for its turn, for the first takes its value back.
     """
@@ -269,7 +269,7 @@ async def _alter(context: FaultContext, p: FaultExecution, desk: Desk, how: str)
         await alter(before)
 
 
-async def _delete_records(context: FaultContext, p: FaultExecution, desk: Desk) -> None:
+async def _delete_records(context: FaultContext, p: FaultExecution, desk: AdminLog) -> None:
     """Delete the older records of some partitions of the workload: up to an offset that is committed. At the end a
     fresh client asks where their logs begin.
     """
@@ -288,8 +288,8 @@ async def _delete_records(context: FaultContext, p: FaultExecution, desk: Desk) 
 
 
 async def _log_starts(
-    context: FaultContext, p: FaultExecution, desk: Desk, places: Sequence[Place]
-) -> dict[Place, admin.Listed]:
+    context: FaultContext, p: FaultExecution, desk: AdminLog, places: Sequence[Place]
+) -> dict[Place, admin.ListedOffset]:
     """Have a fresh client ask for the earliest offsets. The history has each question and answer."""
     env = context.runtime.env(f"asking-{p.fault.id}")
     async with trio.open_nursery() as nursery:
@@ -303,7 +303,7 @@ async def _log_starts(
 
 
 async def _delete_before(
-    context: FaultContext, p: FaultExecution, desk: Desk, process: int, place: Place, rng: Random
+    context: FaultContext, p: FaultExecution, desk: AdminLog, process: int, place: Place, rng: Random
 ) -> tuple[int, int]:
     """The offset before which records were deleted, and the smallest log start of all replicas."""
     client, share, found = context.cluster.client, rng.choice((0.3, 0.7, 1.0)), (-1, -1)
@@ -332,7 +332,7 @@ async def _delete_before(
     return found
 
 
-def _told(desk: Desk, process: int, what: str, part: int, **more: int) -> int:
+def _told(desk: AdminLog, process: int, what: str, part: int, **more: int) -> int:
     """Write down what is asked for, before it is: it may be done whatever the answer is."""
     op = desk.recorder.invoke(process, "admin", {"what": what, "part": part, **more})
     desk.recorder.flush()

@@ -14,7 +14,7 @@ from squall.chaos.faults.words import Json
 
 if TYPE_CHECKING:
     from squall.chaos.faults.context import FaultContext, FaultExecution
-    from squall.workloads.control import Handle
+    from squall.workloads.control import ClientHandle
 
 ALIVE_WITHIN_S = 5.0
 """Until a client has a process that can crash."""
@@ -30,7 +30,7 @@ async def play(context: FaultContext, p: FaultExecution) -> None:
     await (_crash if p.fault.params["how"] == "crash" else _stand_still)(context, p, handle)
 
 
-async def _crash(context: FaultContext, p: FaultExecution, handle: Handle) -> None:
+async def _crash(context: FaultContext, p: FaultExecution, handle: ClientHandle) -> None:
     """The process is gone at once. At the end a successor starts, under another process id in the history."""
     me = p.fault.id
     # Between two processes, as after a transaction that could not go on, there is none for a moment.
@@ -56,7 +56,7 @@ async def _crash(context: FaultContext, p: FaultExecution, handle: Handle) -> No
         p.error = f"process {gone} of {handle.name} has no successor, or had one before it was over"
 
 
-async def _stand_still(context: FaultContext, p: FaultExecution, handle: Handle) -> None:
+async def _stand_still(context: FaultContext, p: FaultExecution, handle: ClientHandle) -> None:
     """The client begins no operation until the end. The gap is the proof: operations before, none during the fault,
     more after.
     """

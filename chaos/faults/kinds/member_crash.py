@@ -14,7 +14,7 @@ from squall.chaos.faults.words import Json, integer
 
 if TYPE_CHECKING:
     from squall.chaos.faults.context import FaultContext, FaultExecution
-    from squall.workloads.control import Handle, InGroup
+    from squall.workloads.control import ClientHandle, InGroup
 
 LEFT_WITHIN_S = 0.25
 """Who says that it leaves is off its coordinator's list by then. Sessions are longer, by more than one heartbeat."""
@@ -70,7 +70,7 @@ async def _still_listed(context: FaultContext, p: FaultExecution, known: InGroup
     p.evidence["listed"] = answer is True
 
 
-async def _watch(context: FaultContext, p: FaultExecution, handle: Handle, known: InGroup) -> None:
+async def _watch(context: FaultContext, p: FaultExecution, handle: ClientHandle, known: InGroup) -> None:
     """Ask again and again, until the coordinator lists the member no more; then wait for a successor. Who has an
     instance id may lose its place to its successor before it is given up.
     """

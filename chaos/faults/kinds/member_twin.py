@@ -14,7 +14,7 @@ from squall.chaos.faults.words import Json, objects
 
 if TYPE_CHECKING:
     from squall.chaos.faults.context import FaultContext, FaultExecution
-    from squall.workloads.control import Double
+    from squall.workloads.control import DuplicateMember
 
 BEGUN_WITHIN_S = 15.0
 """Until the second process has begun: the member may stand still, or join anew."""
@@ -48,7 +48,7 @@ async def play(context: FaultContext, p: FaultExecution) -> None:
     p.landed = p.error is None
 
 
-def _seen(double: Double) -> dict[str, object]:
+def _seen(double: DuplicateMember) -> dict[str, object]:
     told = {"told_first": double.told_first, "told_second": double.told_second}
     processes = ((double.first, double.fencings_first), (double.second, double.fencings_second))
     fenced = [

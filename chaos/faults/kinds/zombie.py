@@ -15,7 +15,7 @@ from squall.chaos.faults.words import Json, texts
 
 if TYPE_CHECKING:
     from squall.chaos.faults.context import FaultContext, FaultExecution
-    from squall.workloads.control import Haunt
+    from squall.workloads.control import ZombieRun
 
 STANDS_WITHIN_S = 30.0
 """Until a zombie stands still, and its successor has done a transaction. The fault's length counts from then. Members
@@ -51,7 +51,7 @@ async def play(context: FaultContext, p: FaultExecution) -> None:
     p.landed = p.error is None
 
 
-def _seen(haunt: Haunt) -> dict[str, object]:
+def _seen(haunt: ZombieRun) -> dict[str, object]:
     tried = {"early": haunt.early, "sends": haunt.sends, "ends": haunt.ends, "told": list(haunt.told)}
     return {"zombie": haunt.zombie, "followed_by": haunt.successor, **tried}
 

@@ -13,7 +13,7 @@ from squall.chaos.faults.vocabulary import make_fault
 from squall.chaos.runtimes.contract import Runtime
 from squall.chaos.runtimes.layout import addresses
 from squall.workloads.appends import Appends
-from squall.workloads.control import Controls, Handle
+from squall.workloads.control import ClientHandle, Controls
 from squall.workloads.counters import Counters
 from squall.workloads.libraries import Zone
 from squall.workloads.recorder import Recorder
@@ -31,7 +31,7 @@ Both are scaled."""
 FAULTS = [("producer:0", "crash"), ("producer:0", "pause"), ("reader:0", "pause")]
 
 
-class Watched(Handle):
+class Watched(ClientHandle):
     """A client with somebody beside it, who undoes what is done to it as soon as it is done where `undo` says so."""
 
     undo = False

@@ -23,7 +23,7 @@ from squall.workloads.client.client import Client
 from squall.workloads.client.connection import RequestFailed
 from squall.workloads.client.epochs import leader_epochs
 from squall.workloads.counters import Counters
-from squall.workloads.final_reads import FinalRead, final_reads
+from squall.workloads.final_reads import FinalReadResult, final_reads
 from squall.workloads.libraries import Zone
 from squall.workloads.recorder import Recorder
 from tests.support.clusters.drive import drive
@@ -45,7 +45,7 @@ class Run:
         self.path = path / "history.jsonl"
         self.settings = settings
         self.counters = Counters()
-        self.finals: list[FinalRead] = []
+        self.finals: list[FinalReadResult] = []
         self.env = RealEnv("harness")
 
     async def play(self, story: Callable[[Run], Awaitable[None]]) -> Any:

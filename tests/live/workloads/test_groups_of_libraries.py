@@ -16,7 +16,7 @@ from squall.checkers.anomalies.registry import find_all
 from squall.checkers.history.group_tables import CRASHED, HELD, LOST, REVOKED
 from squall.checkers.history.parser import parse
 from squall.checkers.history.tables import OK
-from squall.workloads.control import Controls, Handle
+from squall.workloads.control import ClientHandle, Controls
 from squall.workloads.counters import Counters
 from squall.workloads.groups import GroupsLoad
 from squall.workloads.groups.scenario import GROUP
@@ -74,7 +74,7 @@ class Play:
         with self._path.open("rb") as lines:
             return parse(lines)
 
-    async def until_held(self, handle: Handle, how: int = HELD, times: int = 1) -> None:
+    async def until_held(self, handle: ClientHandle, how: int = HELD, times: int = 1) -> None:
         """The last process of this member has so many holds that ended so: one that has nothing yet loses nothing."""
         with trio.fail_after(LIMIT_S):
             while times > sum(

@@ -14,7 +14,7 @@ from squall.broker.real_env import RealEnv
 from squall.chaos.drivers.program import ProgramDriver
 from squall.checkers.anomalies.registry import find_all
 from squall.checkers.history.parser import parse
-from squall.workloads.command import Command
+from squall.workloads.command import CommandLoad
 from squall.workloads.control import Controls
 from squall.workloads.counters import Counters
 from squall.workloads.libraries import Zone
@@ -41,7 +41,7 @@ async def test_a_member_is_judged_by_what_it_says(
 ) -> None:
     """One of two members is killed, and has a successor: both times the group is assigned anew."""
     command, directory = command_of(language, bug.removeprefix(OUTPUTS))
-    scenario = Command(
+    scenario = CommandLoad(
         command=command,
         directory=directory,
         role="member",

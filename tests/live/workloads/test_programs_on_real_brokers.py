@@ -16,7 +16,7 @@ from squall.chaos.toolchain.kafka import apache_kafka, at_hand
 from squall.chaos.toolchain.lookout import FETCH
 from squall.checkers.history.parser import parse
 from squall.checkers.history.tables import OK, POLL, SEND
-from squall.workloads.command import Command
+from squall.workloads.command import CommandLoad
 from squall.workloads.counters import Counters
 from squall.workloads.final_reads import final_reads
 from squall.workloads.libraries import Zone
@@ -45,7 +45,7 @@ JAVA = pytest.mark.skipif(not at_hand(), reason=without("Apache Kafka and a whol
 async def test_an_example_program_gets_through_a_leaders_death(brokers: Brokers, tmp_path: Path, language: str) -> None:
     command = f"{sys.executable} {EXAMPLES}/my_producer.py" if language == "python" else _java()
     role = "producer" if language == "python" else "both"
-    scenario = Command(command=command, role=role, partitions=2, rate=200)  # type: ignore[arg-type]
+    scenario = CommandLoad(command=command, role=role, partitions=2, rate=200)  # type: ignore[arg-type]
     env, counters, stop = RealEnv("harness"), Counters(), trio.Event()
     path = tmp_path / "history.jsonl"
     recorder = Recorder(env, str(path), "run-1")

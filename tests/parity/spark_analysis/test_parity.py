@@ -17,7 +17,7 @@ from squall.checkers.findings import Witness, findings_of
 from squall.checkers.history import conversion
 from squall.checkers.history.tables import SEND, History
 from squall.checkers.history.values import AFTER_HEALING
-from squall.checkers.leaderships import EVER, Leadership, Leaderships
+from squall.checkers.leaderships import EVER, Leaderships, LeaderTerm
 from squall.checkers.measures import measure
 from squall.checkers.mechanisms import BY_LOST_RECORDS, Sign
 from squall.checkers.metrics import (
@@ -92,7 +92,7 @@ def led_by_three(history: History) -> Leaderships:
         times = ((0, middle), (middle, last), (last, EVER))
         for epoch, (start, (since, until)) in enumerate(zip(starts, times, strict=True)):
             cut, alone = min(starts[epoch + 1 :], default=EVER), (-1, *(until for _, until in times))[epoch]
-            rows.append(Leadership(each.part, epoch, start, since, until, cut, alone))
+            rows.append(LeaderTerm(each.part, epoch, start, since, until, cut, alone))
     return Leaderships(tuple(rows), unknown="", moved=True)
 
 

@@ -15,7 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from squall.broker.protocol.errors import ErrorCode
-from squall.workloads.client.accumulator import Accumulator, Batch, Outgoing, ProducerRetired, Settled
+from squall.workloads.client.accumulator import Accumulator, Outgoing, ProducerBatch, ProducerRetired, Settled
 from squall.workloads.client.outcomes import Outcome, Status
 from squall.workloads.client.settings import ProducerSettings
 from tests.support.effort import examples
@@ -67,11 +67,11 @@ class World:
         self.believed_leader = 0
         self.next_value = 0
         self.outcomes: dict[int, Outcome] = {}
-        self.links: list[tuple[int, deque[tuple[Batch, Request]]]] = [(0, deque()), (1, deque())]
-        self.answers: dict[int, deque[tuple[Batch, ErrorCode, int]]] = {0: deque(), 1: deque()}
-        self.outstanding: dict[int, list[Batch]] = {0: [], 1: []}
+        self.links: list[tuple[int, deque[tuple[ProducerBatch, Request]]]] = [(0, deque()), (1, deque())]
+        self.answers: dict[int, deque[tuple[ProducerBatch, ErrorCode, int]]] = {0: deque(), 1: deque()}
+        self.outstanding: dict[int, list[ProducerBatch]] = {0: [], 1: []}
         self.route = [0, 1]
-        self.zombies: list[tuple[int, deque[tuple[Batch, Request]]]] = []
+        self.zombies: list[tuple[int, deque[tuple[ProducerBatch, Request]]]] = []
 
     def add(self, count: int) -> None:
         for _ in range(count):

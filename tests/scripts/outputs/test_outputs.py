@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from squall.reports.outputs import sentences_of
-from squall.reports.problems import Problem
+from squall.reports.problems import StorySubject
 from squall.reports.run_files import RunFiles
 
 RULER = "----\n"
@@ -23,7 +23,7 @@ def told(script: str, folder: Path) -> str:
     witness = json.loads(about)
     (folder / "history.jsonl").write_text("".join(f"{line}\n" for line in lines if not line.startswith("#")))
     files = RunFiles(folder, origin_ns=0.0)
-    problem = Problem(
+    problem = StorySubject(
         witness["name"], "", "in", 0, tuple(witness["values"]), process=witness["proc"], other=witness["other"]
     )
     return "".join(f"{sentence}\n" for sentence in sentences_of(files, problem))
@@ -43,4 +43,4 @@ def test_an_output_is_told_of_as_before(path: Path, update: bool, tmp_path: Path
 @pytest.mark.parametrize("lines", ["", '{"e": "p", "p": 1}\n', "[1]\n"])
 def test_a_history_that_does_not_tell_is_no_error(lines: str, tmp_path: Path) -> None:
     (tmp_path / "history.jsonl").write_text(lines)
-    assert sentences_of(RunFiles(tmp_path), Problem("eos-duplicate", "", "in", 0, (7, 8))) == []
+    assert sentences_of(RunFiles(tmp_path), StorySubject("eos-duplicate", "", "in", 0, (7, 8))) == []

@@ -12,7 +12,7 @@ from squall.chaos.runtimes.sim.wires import Wire
 from squall.checkers.history.tables import PlayedFault
 from squall.checkers.nemesis_log import parse_faults
 from squall.checkers.verdict import UNKNOWN, VALID
-from squall.workloads.control import Handle
+from squall.workloads.control import ClientHandle
 
 
 def simulated(
@@ -62,8 +62,8 @@ def test_requests_that_overtake_each_other_lose_and_double_nothing(stream: str) 
 
 @pytest.mark.parametrize("how", ["crash", "pause"])
 def test_a_client_that_only_was_told_to_leaves_the_run_unknown(how: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(Handle, "hold", lambda handle, who: None)
-    monkeypatch.setattr(Handle, "crash", lambda handle, who: handle.processes[-1])
+    monkeypatch.setattr(ClientHandle, "hold", lambda handle, who: None)
+    monkeypatch.setattr(ClientHandle, "crash", lambda handle, who: handle.processes[-1])
     fault = {"at_s": 2, "duration_s": 2, "action": "client", "target": "producer:1", "params": {"how": how}}
     verdict, reasons, (told,) = simulated(fault)
     assert verdict == UNKNOWN

@@ -31,7 +31,7 @@ from squall.checkers.history.groups import Groups
 from squall.workloads.client import admin
 from squall.workloads.client.groups.member import GroupMember
 from squall.workloads.client.groups.membered import Membered
-from squall.workloads.control import Desk, Handle
+from squall.workloads.control import AdminLog, ClientHandle
 
 if TYPE_CHECKING:
     from squall.broker.protocol.schema.join_group import JoinGroupResponse
@@ -230,12 +230,12 @@ def nobody_waits_to_alter_a_setting(undone: pytest.MonkeyPatch) -> None:
         def setdefault(self, _: Any, fresh: Any = None) -> Any:
             return fresh
 
-    sound = Desk.__init__
+    sound = AdminLog.__init__
 
-    def init(desk: Desk, *args: Any) -> None:
+    def init(desk: AdminLog, *args: Any) -> None:
         sound(desk, *args, Turns())
 
-    undone.setattr(Desk, "__init__", init)
+    undone.setattr(AdminLog, "__init__", init)
 
 
 def groups_go_down_whatever_their_size(undone: pytest.MonkeyPatch) -> None:
@@ -256,15 +256,15 @@ def a_generation_has_its_number_for_itself(undone: pytest.MonkeyPatch) -> None:
 
 def whoever_gathers_goes_on(undone: pytest.MonkeyPatch) -> None:
     """A process that was to become a zombie is not told that it is to be none any more."""
-    sound = Handle.wake
+    sound = ClientHandle.wake
 
-    def wake(handle: Handle, who: int) -> None:
+    def wake(handle: ClientHandle, who: int) -> None:
         haunt = handle._haunts.get(who)
         sound(handle, who)
         if haunt is not None:
             haunt.woken = haunt.zombie >= 0
 
-    undone.setattr(Handle, "wake", wake)
+    undone.setattr(ClientHandle, "wake", wake)
 
 
 MENDS: dict[str, Undo] = {

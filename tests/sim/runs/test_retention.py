@@ -16,7 +16,7 @@ from squall.chaos.plans.plan import Plan, make_plan
 from squall.chaos.runs.result import SimResult
 from squall.chaos.runs.simulation import simulate
 from squall.checkers.history.parser import parse
-from squall.checkers.history.tables import Partition
+from squall.checkers.history.tables import ObservedPartition
 
 pytestmark = pytest.mark.gate
 
@@ -38,7 +38,7 @@ def steady(brokers: Mapping[str, str], topic: Mapping[str, str]) -> Plan:
     )
 
 
-def partitions_of(result: SimResult) -> Sequence[Partition]:
+def partitions_of(result: SimResult) -> Sequence[ObservedPartition]:
     return parse(result.files["history.jsonl"].splitlines(keepends=True)).partitions
 
 

@@ -20,10 +20,10 @@ from squall.chaos.runtimes.sim.node import SimNode, _CrashPoint
 from squall.chaos.runtimes.sim.slowness import Slowness
 from squall.chaos.runtimes.sim.wires import Carried, Wire
 from squall.workloads.client import admin, topics
-from squall.workloads.control import Handle, Haunt
-from squall.workloads.groups.seat import Seat, of_member
-from squall.workloads.transactions.process import Process
-from squall.workloads.transactions.writer import Writer
+from squall.workloads.control import ClientHandle, ZombieRun
+from squall.workloads.groups.seat import MemberSlot, of_member
+from squall.workloads.transactions.process import TransactionalProcess
+from squall.workloads.transactions.writer import TransactionalWriter
 
 Patch = pytest.MonkeyPatch
 
@@ -296,54 +296,54 @@ def deaf_to_topics(patch: Patch) -> None:
 
 def immortal_client(patch: Patch) -> None:
     """The client's process goes on."""
-    patch.setattr(Handle, "crash", lambda handle, who: handle.processes[-1])
+    patch.setattr(ClientHandle, "crash", lambda handle, who: handle.processes[-1])
 
 
 def restless_client(patch: Patch) -> None:
     """The client goes on although it is held."""
-    patch.setattr(Handle, "hold", nothing)
+    patch.setattr(ClientHandle, "hold", nothing)
 
 
 def restless_zombie(patch: Patch) -> None:
     """The zombie goes on at once: nobody had time to take over its transactional id."""
 
-    async def goes_on(handle: Handle, haunt: Haunt, process: int, end: trio.Event) -> None:
+    async def goes_on(handle: ClientHandle, haunt: ZombieRun, process: int, end: trio.Event) -> None:
         haunt.zombie = process
 
-    patch.setattr(Handle, "stand_still", goes_on)
+    patch.setattr(ClientHandle, "stand_still", goes_on)
 
 
 def sleeping_zombie(patch: Patch) -> None:
     """It is never woken before the load is over."""
-    patch.setattr(Handle, "wake", nothing)
+    patch.setattr(ClientHandle, "wake", nothing)
 
 
 def childless_zombie(patch: Patch) -> None:
     """Its successor waits for its end."""
 
-    async def alone(writer: Any, haunt: Haunt, task_status: trio.TaskStatus[None]) -> None:
+    async def alone(writer: Any, haunt: ZombieRun, task_status: trio.TaskStatus[None]) -> None:
         await writer._mortal(haunt)
         haunt.over = True
         task_status.started()
 
-    patch.setattr(Writer, "_haunting", alone)
+    patch.setattr(TransactionalWriter, "_haunting", alone)
 
 
 def lazy_successor(patch: Patch) -> None:
     """Its successor has the transactional id, and does nothing with it."""
 
-    async def lives(writer: Any, one: Process) -> None:
+    async def lives(writer: Any, one: TransactionalProcess) -> None:
         await writer._handle.going(writer._stop)
         while not writer._stop.is_set() and writer._handle.wanted is None:
             await writer._stopped.wait(1.0)
 
-    patch.setattr(Writer, "_go_on", lives)
+    patch.setattr(TransactionalWriter, "_go_on", lives)
 
 
 def polite_member(patch: Patch) -> None:
     """It leaves its group when it is told to crash: nobody has to find out."""
-    asked: dict[Handle, trio.Event] = {}
-    sound = Seat._live
+    asked: dict[ClientHandle, trio.Event] = {}
+    sound = MemberSlot._live
 
     async def lives(seat: Any, subscriber: Any, twins: trio.Nursery, process: int) -> None:
         told = asked[seat._handle] = trio.Event()
@@ -358,22 +358,22 @@ def polite_member(patch: Patch) -> None:
             await sound(seat, subscriber, twins, process)
             nursery.cancel_scope.cancel()
 
-    def told(handle: Handle, who: int) -> int:
+    def told(handle: ClientHandle, who: int) -> int:
         asked[handle].set()
         return handle.processes[-1]
 
-    patch.setattr(Seat, "_live", lives)
-    patch.setattr(Handle, "crash", told)
+    patch.setattr(MemberSlot, "_live", lives)
+    patch.setattr(ClientHandle, "crash", told)
 
 
 def no_twin(patch: Patch) -> None:
     """Nobody begins beside the member."""
-    patch.setattr(Handle, "doubled", nothing)
+    patch.setattr(ClientHandle, "doubled", nothing)
 
 
 def twin_of_another_name(patch: Patch) -> None:
     """The second process has no instance id, and is one member more."""
-    sound = Seat._subscriber
+    sound = MemberSlot._subscriber
 
     def nameless(seat: Any, settings: Any) -> Any:
         known = seat._handle.known_as
@@ -381,7 +381,7 @@ def twin_of_another_name(patch: Patch) -> None:
             settings = of_member(settings, "")
         return sound(seat, settings)
 
-    patch.setattr(Seat, "_subscriber", nameless)
+    patch.setattr(MemberSlot, "_subscriber", nameless)
 
 
 def same_version(patch: Patch) -> None:

@@ -22,7 +22,7 @@ from squall.checkers.fault_classes import class_of, classes_of, not_landed
 from squall.checkers.nemesis_log import SCHEMA, parse_faults
 from squall.reports.fault_words import fault_rows
 from squall.reports.page import render
-from squall.reports.problems import Problem
+from squall.reports.problems import StorySubject
 from squall.reports.run_files import read_run
 from squall.reports.story_facts import facts_of
 from squall.workloads.registry import SCENARIOS
@@ -108,5 +108,5 @@ def test_each_kind_is_played_proven_judged_and_told(kind: FaultKind, tmp_path: P
     assert Trait.OF_CLIENTS in kind.traits or not re.search(r"(?<!imulated )[Pp]rocess \d", row.evidence)
     page = render(directory.path).read_text()
     assert kind.name in page
-    bars = facts_of(files, Problem("lost-write", "", "orders-0", 0)).faults
+    bars = facts_of(files, StorySubject("lost-write", "", "orders-0", 0)).faults
     assert {bar.words for bar in bars} == set(line["words"]["nodes"].values())

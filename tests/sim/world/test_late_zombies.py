@@ -6,19 +6,19 @@ from typing import Any
 
 import pytest
 
-from squall.workloads.transactions.process import Process
+from squall.workloads.transactions.process import TransactionalProcess
 from tests.sim.world.test_zombies import evidence, haunted
 
 
 def test_what_an_earlier_attempt_did_is_not_the_zombies(monkeypatch: pytest.MonkeyPatch) -> None:
-    haunt, tried = Process.haunt, list[int]()
+    haunt, tried = TransactionalProcess.haunt, list[int]()
 
-    async def at_the_second_attempt(process: Process, *given: Any) -> None:
+    async def at_the_second_attempt(process: TransactionalProcess, *given: Any) -> None:
         tried.append(1)
         if len(tried) > 1:
             await haunt(process, *given)
 
-    monkeypatch.setattr(Process, "haunt", at_the_second_attempt)
+    monkeypatch.setattr(TransactionalProcess, "haunt", at_the_second_attempt)
     result = haunted(2, "producer:0")
     assert len(tried) == 2
     assert result.verdict == "valid", result.told

@@ -12,7 +12,7 @@ from squall.broker.real_files import RealFs
 from squall.checkers.history.parser import parse
 from squall.checkers.history.tables import History
 from squall.workloads.counters import Counters
-from squall.workloads.final_reads import FinalRead, final_reads
+from squall.workloads.final_reads import FinalReadResult, final_reads
 from squall.workloads.libraries import Zone
 from squall.workloads.recorder import Recorder
 from squall.workloads.scenario import Scenario
@@ -30,7 +30,7 @@ class DrivenCluster:
         self.path, self.scenario = path, scenario
         self.zones = [Zone("", self.cluster.bootstrap)]
         self.counters = Counters()
-        self.finals: list[FinalRead] = []
+        self.finals: list[FinalReadResult] = []
 
     async def play(
         self,

@@ -23,10 +23,19 @@ from typing import Any
 from squall.chaos.faults.kinds import KINDS
 from squall.checkers.fault_traits import TAKES_DOWN
 from squall.checkers.sent import BROKERS, ProduceRequests, SentSettings
-from squall.reports.problems import Problem
-from squall.reports.sent_words import Asked
+from squall.reports.problems import StorySubject
+from squall.reports.sent_words import RequestedSettings
 from squall.reports.story import story_of, text_of
-from squall.reports.story_facts import ACKNOWLEDGED, FAILED, UNKNOWN, Event, Facts, FaultBar, Seen, Sent
+from squall.reports.story_facts import (
+    ACKNOWLEDGED,
+    FAILED,
+    UNKNOWN,
+    Event,
+    FaultBar,
+    PartitionFacts,
+    SeenRecord,
+    SentRecord,
+)
 
 RULER = "----"
 _STATES = {"ok": ACKNOWLEDGED, "fail": FAILED, "info": UNKNOWN}
@@ -39,9 +48,9 @@ def run_script(text: str) -> str:
     return f"{script}\n{RULER}\n{text_of(story_of(facts_of_script(script)))}"
 
 
-def facts_of_script(script: str) -> Facts:
+def facts_of_script(script: str) -> PartitionFacts:
     """The facts that a script lists."""
-    facts = Facts(Problem("?", "", "appends-0", 0), [1, 2, 3])
+    facts = PartitionFacts(StorySubject("?", "", "appends-0", 0), [1, 2, 3])
     for line in script.split(f"\n{RULER}\n")[0].splitlines():
         words = line.split("#")[0].split()
         if words:
@@ -50,14 +59,14 @@ def facts_of_script(script: str) -> Facts:
     return facts
 
 
-def _take(facts: Facts, words: list[str]) -> None:
+def _take(facts: PartitionFacts, words: list[str]) -> None:
     match words:
         case ["about", name, where, *rest]:
             facts.problem = _problem(name, where, rest)
         case ["nodes", *nodes]:
             facts.nodes = [int(node) for node in nodes]
         case ["acks", acks]:
-            facts.asked = Asked(-1 if acks == "all" else int(acks), acks == "all")
+            facts.asked = RequestedSettings(-1 if acks == "all" else int(acks), acks == "all")
         case ["requests", count, *settings]:
             given = {"acks": -1, "idempotent": True, "in_flight": 1, **_fields(settings)}
             seen = SentSettings("rdkafka", transactional_id=None, compression="none", requests=int(count), **given)
@@ -68,7 +77,7 @@ def _take(facts: Facts, words: list[str]) -> None:
             facts.programs |= set(map(int, processes))
         case [t, "sends", process, value]:
             facts.slots[int(process)] = int(process)
-            facts.sends.append(Sent(int(value), int(process), float(t)))
+            facts.sends.append(SentRecord(int(value), int(process), float(t)))
         case [t, "told", value, state, what]:
             sent = next(each for each in facts.sends if each.value == int(value))
             sent.done, sent.state = float(t), _STATES[state]
@@ -78,9 +87,9 @@ def _take(facts: Facts, words: list[str]) -> None:
         case [span, "finals", *pairs]:
             begin, end = map(float, span.split(".."))
             facts.final_reads = begin, end
-            facts.seen += [Seen(end, 9, v, o, -1, True) for v, o in map(_pair, pairs)]
+            facts.seen += [SeenRecord(end, 9, v, o, -1, True) for v, o in map(_pair, pairs)]
         case [t, "reads", *pairs]:
-            facts.seen += [Seen(float(t), 8, v, o, -1, False) for v, o in map(_pair, pairs)]
+            facts.seen += [SeenRecord(float(t), 8, v, o, -1, False) for v, o in map(_pair, pairs)]
         case [span, action, node, *said]:
             begin, _, end = span.partition("..")
             words_of = " ".join(said) or _DEFAULT_WORDS[action]
@@ -100,7 +109,7 @@ def _take(facts: Facts, words: list[str]) -> None:
             raise ValueError(f"not a fact: {' '.join(words)}")
 
 
-def _problem(name: str, where: str, rest: list[str]) -> Problem:
+def _problem(name: str, where: str, rest: list[str]) -> StorySubject:
     topic, _, index = where.rpartition("-")
     text = ""
     if any(word.startswith("text=") for word in rest):
@@ -110,7 +119,7 @@ def _problem(name: str, where: str, rest: list[str]) -> Problem:
     for word in rest:
         key, _, value = word.partition("=")
         given.setdefault(key, []).append(value)
-    return Problem(
+    return StorySubject(
         name,
         text,
         topic,

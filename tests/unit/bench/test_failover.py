@@ -5,15 +5,15 @@ from __future__ import annotations
 import pytest
 
 from bench.failover import steps
-from bench.observer import Observer
+from bench.observer import FailoverObserver
 
 KILLED = 100.0
 PATIENT = [100.01, 109.4, 109.41]
 """One acknowledgement that was on its way, then silence until the next."""
 
 
-def seen(acknowledged: list[float], **at: float) -> Observer:
-    observer = Observer([("h", 1)], [("h", 1)], "t", 1)
+def seen(acknowledged: list[float], **at: float) -> FailoverObserver:
+    observer = FailoverObserver([("h", 1)], [("h", 1)], "t", 1)
     observer.steps, observer.acknowledged = at, acknowledged
     return observer
 

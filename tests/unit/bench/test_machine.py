@@ -6,26 +6,26 @@ import os
 
 import pytest
 
-from bench.machine import Process, Snapshot, others, snapshot, told
+from bench.machine import ProcessUsage, Snapshot, others, snapshot, told
 
 BEFORE = Snapshot(
     10.0,
     100.0,
     4.0,
-    {1: Process(0, "init", 5.0), 50: Process(1, "bench", 1.0), 60: Process(1, "pytest", 2.0)},
+    {1: ProcessUsage(0, "init", 5.0), 50: ProcessUsage(1, "bench", 1.0), 60: ProcessUsage(1, "pytest", 2.0)},
 )
 AFTER = Snapshot(
     20.0,
     120.0,
     14.0,
     {
-        1: Process(0, "init", 5.0),
-        50: Process(1, "bench", 4.0),
-        51: Process(50, "broker", 9.0),
-        52: Process(51, "python", 3.0),
-        60: Process(1, "pytest", 7.0),
-        61: Process(60, "pytest", 1.0),
-        70: Process(1, "java", 2.5),
+        1: ProcessUsage(0, "init", 5.0),
+        50: ProcessUsage(1, "bench", 4.0),
+        51: ProcessUsage(50, "broker", 9.0),
+        52: ProcessUsage(51, "python", 3.0),
+        60: ProcessUsage(1, "pytest", 7.0),
+        61: ProcessUsage(60, "pytest", 1.0),
+        70: ProcessUsage(1, "java", 2.5),
     },
 )
 
@@ -35,7 +35,7 @@ def test_what_was_started_to_measure_is_nobody_else_and_programs_are_added_up_by
 
 
 def test_a_pid_that_another_program_has_now_begins_at_nothing() -> None:
-    after = Snapshot(20.0, 120.0, 14.0, {60: Process(1, "java", 1.0)})
+    after = Snapshot(20.0, 120.0, 14.0, {60: ProcessUsage(1, "java", 1.0)})
     assert others(BEFORE, after, 50) == [("java", pytest.approx(0.1))]
 
 

@@ -12,7 +12,7 @@ from confluent_kafka import KafkaError, KafkaException
 
 from bench import __main__ as program
 from bench import script as scripts
-from bench.client import Latency, Throughput
+from bench.client import AckLatency, Throughput
 from bench.groups import ReadRate, Rebalance
 from bench.rates import Rate
 from bench.sheet import Sheet, Step, table
@@ -120,7 +120,7 @@ def loads(monkeypatch: pytest.MonkeyPatch) -> Loads:
     monkeypatch.setattr(scripts, "REST_S", 0.0)
     monkeypatch.setattr(scripts, "first_ack", lambda *_: 1.0)
     monkeypatch.setattr(scripts, "throughput", found.throughput)
-    monkeypatch.setattr(scripts, "latency", lambda *_, **__: Latency(1, 1, 1, 1))
+    monkeypatch.setattr(scripts, "latency", lambda *_, **__: AckLatency(1, 1, 1, 1))
     monkeypatch.setattr(scripts, "transactions", lambda *_: Rate(1, 1, 1, 1))
     monkeypatch.setattr(scripts, "rebalance", lambda *_: Rebalance(1, 1))
     monkeypatch.setattr(scripts, "commits", lambda *_: Rate(1, 1, 1, 1))

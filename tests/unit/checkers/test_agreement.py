@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 
 from squall.checkers import agreement, run_facts
-from squall.checkers.history.partition import Partition
-from squall.checkers.history.tables import History, PlayedFault, Problem, Process
+from squall.checkers.history.partition import ObservedPartition
+from squall.checkers.history.tables import ClientProcess, History, HistoryProblem, PlayedFault
 from squall.checkers.history.values import AFTER_HEALING
 from squall.checkers.plan_facts import facts_of
 
@@ -25,7 +25,7 @@ def test_of_a_history_that_was_cut_nothing_is_counted() -> None:
     told = {"history": {"outcomes": {"send": {"ok": 1, "fail": 0, "info": 0}}, "processes": 1, "partitions": []}}
     told["history"]["declared"] = 0
     assert len(agreement.edited(History(), told)) == 2
-    assert agreement.edited(History(problem=Problem("history.jsonl", 3, "cut")), told) == []
+    assert agreement.edited(History(problem=HistoryProblem("history.jsonl", 3, "cut")), told) == []
 
 
 def test_counts_that_have_no_form_are_left_out_and_told() -> None:
@@ -41,8 +41,8 @@ def test_a_run_of_a_version_that_counted_nothing_is_not_held_to_it() -> None:
 
 def test_added_partitions_took_a_write_after_healing_as_well() -> None:
     """Runs of versions that do not count what the history holds did not write there."""
-    own, added = Partition(0, "t", 0, "delete", -1), Partition(1, "t", 1, "delete", -1, added=True)
-    writer = Process(0, "producer", "squall", "1", "", {AFTER_HEALING: True})
+    own, added = ObservedPartition(0, "t", 0, "delete", -1), ObservedPartition(1, "t", 1, "delete", -1, added=True)
+    writer = ClientProcess(0, "producer", "squall", "1", "", {AFTER_HEALING: True})
     history = History(partitions=[own, added], processes=[writer])
     info = {"writes_after_healing": {"ok": True}, "history": {}}
     adds = [replace(FAULT, params={"how": "partitions"})]
@@ -62,7 +62,7 @@ def test_added_partitions_took_a_write_after_healing_as_well() -> None:
 
 def test_settings_in_force_are_those_that_the_plan_made_its_topics_with() -> None:
     plan = facts_of({"workload": {"min_isr": 2, "topic_settings": {"retention.ms": "3600000"}}})
-    kept = Partition(0, "t", 0, "delete", 3_600_000, min_isr=2, unclean=0)
+    kept = ObservedPartition(0, "t", 0, "delete", 3_600_000, min_isr=2, unclean=0)
     less = replace(kept, retention_ms=4_000, min_isr=1)
     said = "history.jsonl: brokers said that {} of t-0 is {}, and plan.toml has {}"
     expected = [said.format("retention.ms", 4000, 3600000), said.format("min.insync.replicas", 1, 2)]

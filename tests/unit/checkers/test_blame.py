@@ -13,7 +13,7 @@ from rich.console import Console
 
 from squall.checkers.case import Case
 from squall.checkers.findings import Finding, Witness
-from squall.checkers.history.tables import Partition, Process
+from squall.checkers.history.tables import ClientProcess, ObservedPartition
 from squall.checkers.history.values import AFTER_HEALING
 from squall.checkers.plan_facts import facts_of
 from squall.checkers.verdict import INVALID, UNKNOWN, decide, to_json
@@ -25,7 +25,7 @@ from squall.reports.terminal import summary
 from tests.unit.checkers.test_guarantees import REACHED
 
 PROGRAM = "the program under test"
-PARTITION = Partition(0, "t", 0, "delete", -1)
+PARTITION = ObservedPartition(0, "t", 0, "delete", -1)
 ACKED = {"outcomes": {"send": {"ok": 8}}, "partitions": {"t-0": {"part": 0, "acked": 7}}}
 
 
@@ -35,8 +35,11 @@ def stuck(name: str, evidence: str, proc: int = -1) -> Finding:
 
 def case(*findings: Finding, client: str = "program", **settings: Any) -> Case:
     """A run whose producer 0 and reader 1 are such clients; the harness wrote to the healed cluster."""
-    load = [Process(0, "producer", client, "", "", settings), Process(1, "reader", client, "", "", settings)]
-    writer = Process(2, "producer", "squall", "", "", {AFTER_HEALING: True})
+    load = [
+        ClientProcess(0, "producer", client, "", "", settings),
+        ClientProcess(1, "reader", client, "", "", settings),
+    ]
+    writer = ClientProcess(2, "producer", "squall", "", "", {AFTER_HEALING: True})
     plan = facts_of(REACHED["acks=all, min ISR 2 or more"])
     return Case("r", findings, ACKED, plan=plan, partitions=[PARTITION], processes=[*load, writer])
 
@@ -122,10 +125,10 @@ def of_member(anomaly: str, evidence: str = "", proc: int = 1) -> Finding:
     return Finding(anomaly, evidence, proc, 1, (Witness(anomaly, evidence, 0, 4, 1, -1, proc, 6),), ((0, 1),))
 
 
-def group_of(*findings: Finding, client: str = "program", partition: Partition = READ_WHOLE) -> Case:
+def group_of(*findings: Finding, client: str = "program", partition: ObservedPartition = READ_WHOLE) -> Case:
     """A run whose readers 1 and 2 are members of a group, beside a reader of Squall's own, 3."""
-    members = [Process(each, "reader", client, "", "", {"group": "g"}) for each in (1, 2)]
-    own = [Process(0, "producer", "squall", "", "", {}), Process(3, "reader", "squall", "", "", {})]
+    members = [ClientProcess(each, "reader", client, "", "", {"group": "g"}) for each in (1, 2)]
+    own = [ClientProcess(0, "producer", "squall", "", "", {}), ClientProcess(3, "reader", "squall", "", "", {})]
     plan = facts_of(REACHED["acks=all, min ISR 2 or more"])
     return Case("r", findings, ACKED, plan=plan, partitions=[partition], processes=[*own, *members])
 

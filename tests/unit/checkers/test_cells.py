@@ -26,19 +26,19 @@ from squall.checkers.guarantees import (
     BASE,
     NO_FAULT,
     CellName,
-    Row,
+    ConfigurationRow,
     RunConfiguration,
     guarantee_for,
 )
 from squall.checkers.history.parser import parse
-from squall.checkers.history.tables import LATE_END, PlayedFault, Process
+from squall.checkers.history.tables import LATE_END, ClientProcess, PlayedFault
 from squall.checkers.history.values import AFTER_HEALING
 from squall.checkers.leaderships import Leaderships
 from squall.checkers.mechanisms import Sign
 from squall.checkers.plan_facts import facts_of
 from squall.checkers.promises import GROUPS, IDEMPOTENCE, OF_FAMILY, ONE_IN_FLIGHT, ORDER
 from squall.checkers.reasons import mechanism_of
-from squall.checkers.signs import Ground
+from squall.checkers.signs import SignSources
 from squall.checkers.verdict import Judged, decide, to_json
 from tests.support.histories.anomaly_cases import CASES
 from tests.support.histories.builder import MS, HistoryBuilder, merged
@@ -128,7 +128,7 @@ WITH_IT = {
 FLUSHED = {"flush.messages": "1"}
 STRONGEST = "acks=all, min ISR 2 or more, flush.messages=1"
 """Its cells permit nothing, but where a damaged replica was the only one in sync (DM)."""
-ROWS: dict[str, Row] = {row.name: row for row in (*BASE, *ADDED)}
+ROWS: dict[str, ConfigurationRow] = {row.name: row for row in (*BASE, *ADDED)}
 SILENT = ("read_uncommitted",)
 """Nobody looks for what such a reader may get: see `test_what_a_reader_at_read_uncommitted_gets_is_not_even_found`."""
 
@@ -184,7 +184,7 @@ class Everything:
     """What was found in one run, and by which processes."""
 
     findings: tuple[Finding, ...]
-    processes: tuple[Process, ...]
+    processes: tuple[ClientProcess, ...]
 
 
 @cache
@@ -218,7 +218,7 @@ def _fault(column: str) -> PlayedFault:
     return PlayedFault(0, action, fault_class, (), "node:1", (1,), params, 0, 1, 2, evidence or {"gone": True}, "")
 
 
-def _as_planned(process: Process, plan: RunConfiguration) -> Process:
+def _as_planned(process: ClientProcess, plan: RunConfiguration) -> ClientProcess:
     """A producer with the plan's settings; who reads has its own isolation. All commit positions as planned."""
     if process.role != "producer":
         return replace(process, settings={**process.settings, "commits": plan.commits})
@@ -227,12 +227,14 @@ def _as_planned(process: Process, plan: RunConfiguration) -> Process:
 
 
 EVERY_SIGN = Sign(sum(Sign))
-HAPPENED = Ground(Leaderships(unknown=""), everywhere=EVERY_SIGN)
+HAPPENED = SignSources(Leaderships(unknown=""), everywhere=EVERY_SIGN)
 """Each mechanism explains each finding."""
-NOTHING_HAPPENED = Ground(Leaderships(unknown=""))
+NOTHING_HAPPENED = SignSources(Leaderships(unknown=""))
 
 
-def judged(plan: dict[str, Any], column: str, *, whose: bool = False, ground: Ground = HAPPENED) -> tuple[Judged, ...]:
+def judged(
+    plan: dict[str, Any], column: str, *, whose: bool = False, ground: SignSources = HAPPENED
+) -> tuple[Judged, ...]:
     """All findings, judged under a plan and a class of faults. whose: each by the settings of its own process."""
     found = everything()
     findings = found.findings if whose else tuple(replace(each, proc=-1) for each in found.findings)
@@ -318,7 +320,7 @@ def test_a_cell_permits_nothing_whose_mechanism_did_not_happen(row: str, column:
 
 @pytest.mark.parametrize(("row", "column"), CELLS)
 def test_a_mechanism_that_nobody_could_look_at_makes_it_unknown(row: str, column: str) -> None:
-    unlooked = Ground(Leaderships(unknown="nodes/2/trace.jsonl is gone"), power_unknown="node 2 was not looked at")
+    unlooked = SignSources(Leaderships(unknown="nodes/2/trace.jsonl is gone"), power_unknown="node 2 was not looked at")
     for each in judged(plan_of(row), column, ground=unlooked):
         ways = guarantee_for(facts_of(plan_of(row)).configuration, [FAULTS[column][0]]).ways_of(
             each.name, each.evidence
@@ -447,7 +449,7 @@ def test_the_promise_of_an_order_is_that_of_its_producer(idempotence: bool, row:
     settings = {"idempotence": idempotence, "max_in_flight": 1}
     plan = REACHED["acks=all, min ISR 2 or more"]
     plan = facts_of({**plan, "workload": {**plan["workload"], **settings}})
-    producer = Process(0, "producer", "program", "", "", settings)
+    producer = ClientProcess(0, "producer", "program", "", "", settings)
     writer = replace(producer, proc=1, settings={AFTER_HEALING: True, "idempotence": True})
     reordered = Finding("send-reorder", "final", 0, 3, (), ((0, 3),))
     found = decide(Case("r", findings=[reordered], plan=plan, processes=[producer, writer]))

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from squall.checkers.case import Case
-from squall.checkers.history.tables import FAIL, OK, Partition
+from squall.checkers.history.tables import FAIL, OK, ObservedPartition
 from squall.checkers.in_memory import judge_bytes
 from squall.checkers.verdict import INVALID, STOPPED, UNKNOWN, VALID, Verdict, decide
 from tests.support.histories.builder import MS, HistoryBuilder
@@ -135,7 +135,7 @@ def test_sends_that_were_refused_during_a_fault_do_not_count() -> None:
 
 
 def test_a_simulation_that_stopped_at_a_broken_invariant_lacks_the_rest_in_one_note() -> None:
-    unread = Partition(0, "t", 0, "delete", -1, False)
+    unread = ObservedPartition(0, "t", 0, "delete", -1, False)
     verdict = decide(Case(run="r", findings=(), partitions=[unread], seen=["I1 broke"]))
     assert (verdict.verdict, verdict.reasons) == (INVALID, ("I1 broke",))
     assert verdict.notes == (STOPPED,)

@@ -14,15 +14,15 @@ from squall.checkers.guarantees import (
     ADDED,
     BASE,
     COMMITTED,
+    ConfigurationRow,
     FaultClass,
     Guarantee,
-    Row,
     RunConfiguration,
     anybody,
     check_matrix,
     guarantee_for,
 )
-from squall.checkers.history.tables import LATE_END, Process
+from squall.checkers.history.tables import LATE_END, ClientProcess
 from squall.checkers.in_memory import judge_bytes
 from squall.checkers.plan_facts import configuration_of, facts_of
 from squall.checkers.verdict import INVALID, VALID, Verdict
@@ -238,13 +238,13 @@ NEXT_TO: dict[str, dict[str, Any]] = {
 
 def _rows(plan: dict[str, Any], *, isolation: int) -> set[str]:
     facts = facts_of(plan)
-    reader = Process(1, "reader", "squall", "1", "", {"isolation": isolation})
+    reader = ClientProcess(1, "reader", "squall", "1", "", {"isolation": isolation})
     configurations = [facts.configuration, configuration_of(reader, facts.configuration)]
     return {row.name for row in (*BASE, *ADDED) for each in configurations if row.holds(each)}
 
 
 @pytest.mark.parametrize("row", [*BASE, *ADDED], ids=lambda row: row.name)
-def test_every_row_is_reached_by_a_plan(row: Row) -> None:
+def test_every_row_is_reached_by_a_plan(row: ConfigurationRow) -> None:
     assert row.name in _rows(REACHED[row.name], isolation=0)
 
 
@@ -363,12 +363,12 @@ def test_where_the_client_tells_what_was_never_answered_how_long_it_took_says_no
 def test_client_libraries_write_as_v1_does_whatever_the_plan_allows() -> None:
     plan = facts_of(_transactional()).configuration
     versions = {
-        client: configuration_of(Process(1, "producer", client, "1", "", {}), plan).transaction_version
+        client: configuration_of(ClientProcess(1, "producer", client, "1", "", {}), plan).transaction_version
         for client in ("squall", "confluent", "aiokafka", "kafka-python")
     }
     assert versions == {"squall": 2, "confluent": 1, "aiokafka": 1, "kafka-python": 1}
     nobody = facts_of(_plan()).configuration
-    library = Process(1, "producer", "confluent", "1", "", {})
+    library = ClientProcess(1, "producer", "confluent", "1", "", {})
     assert configuration_of(library, nobody).transaction_version == 0, "without transactions it has no version"
 
 

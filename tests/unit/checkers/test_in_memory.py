@@ -56,7 +56,7 @@ def on_disk(path: Path, lines: bytes, converged: dict[str, Any] | None) -> dict[
     loaded, faults = conversion.load(path)
     context = metrics.context_of(loaded, faults)
     taken = measure(loaded, context)
-    findings = [*findings_of(find_all(loaded)), *stuck.liveness(taken, metrics.Limits(15, 15))]
+    findings = [*findings_of(find_all(loaded)), *stuck.liveness(taken, metrics.StuckLimits(15, 15))]
     return to_json(judge(path, findings, metrics.shape(taken, context), engine=REFERENCE))
 
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from squall.checkers.losses import Loss, loss_of, percent, permitted_loss
+from squall.checkers.losses import LossCount, loss_of, percent, permitted_loss
 
 METRICS = {
     "outcomes": {"send": {"ok": 845}},
@@ -26,7 +26,7 @@ def verdict(*anomalies: dict[str, Any]) -> dict[str, Any]:
 
 def test_a_permitted_loss_is_counted_over_names_and_partitions_with_its_share_and_its_ground() -> None:
     found = permitted_loss(verdict(lost(250, {"t-0": 50, "t-1": 200}), lost(10, {"t-1": 10}, name="unseen")))
-    assert found == Loss(
+    assert found == LossCount(
         260, 845, (("t-1", 210, 440), ("t-0", 50, 405)), ("acks=1 permits it",), ("another replica leads",)
     )
     assert str(found) == "260 of 845 acknowledged records lost (31 %): acks=1 permits it"

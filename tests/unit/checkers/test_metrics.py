@@ -15,7 +15,7 @@ from squall.checkers.metrics import (
     HEALED_GAP,
     OVERALL,
     Context,
-    Limits,
+    StuckLimits,
     TxnEnd,
     series,
     shape,
@@ -101,10 +101,10 @@ def test_a_partition_into_which_nothing_was_due_after_healing_is_not_stuck() -> 
     send_at(h, p, 100, 110)
     send_at(h, p, 30_000, 30_010, 1)
     found, _ = measured(h, fault_line(began_ms=200, ended_ms=600))
-    assert not liveness(found, Limits(stuck_producer_s=15))
+    assert not liveness(found, StuckLimits(stuck_producer_s=15))
     send_at(h, p, 31_000, 50_000, 2)
     found, _ = measured(h, fault_line(began_ms=200, ended_ms=600))
-    assert [each.anomaly for each in liveness(found, Limits(stuck_producer_s=15))] == ["stuck-producer"]
+    assert [each.anomaly for each in liveness(found, StuckLimits(stuck_producer_s=15))] == ["stuck-producer"]
 
 
 def test_recovery_is_from_a_faults_begin_to_the_first_acknowledgement_of_what_was_handed_over_since() -> None:
@@ -171,7 +171,7 @@ def test_without_a_fault_and_between_two_a_gap_counts_too() -> None:
     two = fault_line(began_ms=500, ended_ms=2_000), fault_line(1, began_ms=20_000, ended_ms=40_000)
     assert calm_gaps(h, *two) == [(18_000 * MS, 2_000 * MS)]
     for limit_s, found in ((17, ["stuck-producer"]), (19, [])):
-        assert [each.anomaly for each in liveness(measured(h, *two)[0], Limits(limit_s))] == found
+        assert [each.anomaly for each in liveness(measured(h, *two)[0], StuckLimits(limit_s))] == found
     # From the first one on a fault is always on: then only what lies before it counts.
     touching = fault_line(began_ms=500, ended_ms=20_000), fault_line(1, began_ms=20_000, ended_ms=40_000)
     assert calm_gaps(h, *touching) == [(10 * MS, 100 * MS)]

@@ -11,8 +11,8 @@ from squall.checkers.findings import Finding
 from squall.checkers.guarantees import RunConfiguration, guarantee_for
 from squall.checkers.history.tables import LATE_END
 from squall.checkers.mechanisms import Sign
-from squall.checkers.permissions import Grounds, explained
-from squall.checkers.signs import Ground
+from squall.checkers.permissions import PartitionContext, explained
+from squall.checkers.signs import SignSources
 from squall.checkers.verdict import VALID
 from tests.support.histories.builder import MS, HistoryBuilder
 from tests.unit.checkers.test_sent_again import ALONE, SETTINGS, judged
@@ -38,7 +38,7 @@ def test_the_reason_is_that_of_the_nearest_sign(
     anomaly: str, evidence: str, signs: Sign, config: RunConfiguration, reason: str
 ) -> None:
     finding = Finding(anomaly, evidence, 0, 1, (), ((0, 1),), int(signs))
-    grounds = Grounds(frozenset(), frozenset(), Ground(), nemesis_read=True)
+    grounds = PartitionContext(frozenset(), frozenset(), SignSources(), nemesis_read=True)
     permitted, why, _ = explained(guarantee_for(config, ["P"]), finding, grounds)
     assert (permitted, why) == (True, reason)
 

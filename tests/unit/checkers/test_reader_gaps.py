@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from squall.checkers.anomalies.stuck import liveness
-from squall.checkers.metrics import CALM_READER_GAP, READER_GAP, Limits
+from squall.checkers.metrics import CALM_READER_GAP, READER_GAP, StuckLimits
 from tests.support.histories.builder import HistoryBuilder
 from tests.support.histories.group_history import GroupHistory
 from tests.support.histories.nemesis_lines import MS, fault_line
@@ -31,7 +31,7 @@ def test_between_two_faults_a_reader_that_gets_nothing_is_stuck() -> None:
     two = fault_line(began_ms=500, ended_ms=2_000), fault_line(1, began_ms=20_000, ended_ms=39_000)
     assert reader_gap(h, *two, name=CALM_READER_GAP) == [(18_000 * MS, 2_000 * MS)]
     for limit_s, found in ((17, ["stuck-consumer"]), (19, [])):
-        assert [each.anomaly for each in liveness(measured(h, *two)[0], Limits(None, limit_s))] == found
+        assert [each.anomaly for each in liveness(measured(h, *two)[0], StuckLimits(None, limit_s))] == found
     # A fault is on all the time: what lies before the first one counts.
     touching = fault_line(began_ms=500, ended_ms=20_000), fault_line(1, began_ms=20_000, ended_ms=39_000)
     [(length, _)] = reader_gap(h, *touching, name=CALM_READER_GAP)

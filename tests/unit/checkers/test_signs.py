@@ -15,9 +15,9 @@ from squall.checkers.anomalies.registry import find_all
 from squall.checkers.fault_traits import FORGETS_SYNCS
 from squall.checkers.findings import findings_of
 from squall.checkers.history import conversion
-from squall.checkers.history.tables import OK, SEND, History, Partition, PlayedFault, Row
+from squall.checkers.history.tables import OK, SEND, History, ObservedPartition, PlayedFault, RecordRow
 from squall.checkers.in_memory import judge_bytes
-from squall.checkers.leaderships import EVER, Leadership, Leaderships
+from squall.checkers.leaderships import EVER, Leaderships, LeaderTerm
 from squall.checkers.measures import measure
 from squall.checkers.mechanisms import Sign
 from squall.checkers.metrics import context_of, shape
@@ -184,9 +184,9 @@ def test_at_acks_0_where_no_offset_is_ever_told_a_later_epoch_explains_any_loss(
 def test_what_a_cut_off_leader_acknowledges_does_not_bound_what_its_successor_did() -> None:
     """The first leader goes on below the place at which the second one's log is cut by the third."""
     first, second, third = (
-        Leadership(0, 0, 0, 1, 90, 5),
-        Leadership(0, 1, 5, 40, 60, 9, 90),
-        Leadership(0, 2, 9, 61, EVER),
+        LeaderTerm(0, 0, 0, 1, 90, 5),
+        LeaderTerm(0, 1, 5, 40, 60, 9, 90),
+        LeaderTerm(0, 2, 9, 61, EVER),
     )
     by_the_first = _acknowledged(6, 55, 56)
     led_by = Leaderships((first, second, third), "").bounded_by([by_the_first])
@@ -197,8 +197,10 @@ def test_what_a_cut_off_leader_acknowledges_does_not_bound_what_its_successor_di
     )
 
 
-def _acknowledged(off: int, t0: int, t1: int) -> Row:
-    return Row(**{**dict.fromkeys(Row._fields, -1), "kind": SEND, "st": OK, "part": 0, "off": off, "t0": t0, "t1": t1})
+def _acknowledged(off: int, t0: int, t1: int) -> RecordRow:
+    return RecordRow(
+        **{**dict.fromkeys(RecordRow._fields, -1), "kind": SEND, "st": OK, "part": 0, "off": off, "t0": t0, "t1": t1}
+    )
 
 
 def test_whoever_led_after_the_last_final_read_took_nothing(tmp_path: Path) -> None:
@@ -272,7 +274,7 @@ def test_the_verdict_of_a_power_loss_is_that_of_its_records(logs: Mapping[int, A
 
 # --------------------------------------------------------------------------------------------------------- leaderships
 
-PARTITION = Partition(0, "t", 0, "delete", -1, False)
+PARTITION = ObservedPartition(0, "t", 0, "delete", -1, False)
 
 
 def test_a_leader_leads_until_it_follows_or_its_broker_starts_anew() -> None:
@@ -281,7 +283,7 @@ def test_a_leader_leads_until_it_follows_or_its_broker_starts_anew() -> None:
     led_on.append({"t": 20e-9, "e": "appended"})
     crashed = [led(1, 0, 0, 10), *led_on, {"t": 30e-9, "i": 2, "e": "node_ready"}]
     found = leaderships.of_events({"1": crashed, "2": [led(2, 1, 4, 20)]}, [PARTITION])
-    assert found.rows == (Leadership(0, 0, 0, 10, 30, 4), Leadership(0, 1, 4, 20, EVER, EVER, 30))
+    assert found.rows == (LeaderTerm(0, 0, 0, 10, 30, 4), LeaderTerm(0, 1, 4, 20, EVER, EVER, 30))
     assert found.moved and not found.unknown
 
 
@@ -334,8 +336,8 @@ def test_what_was_on_its_way_while_a_fault_was_on_may_have_been_sent_again(t0: i
 
 
 def test_a_producer_whose_sends_failed_may_have_sent_again() -> None:
-    assert signs.Ground().signs(0, 5, 1, 2, failed=True) & Sign.DISTURBED
-    assert not signs.Ground().signs(0, 5, 1, 2, failed=False)
+    assert signs.SignSources().signs(0, 5, 1, 2, failed=True) & Sign.DISTURBED
+    assert not signs.SignSources().signs(0, 5, 1, 2, failed=False)
 
 
 def power_loss(logs: Any, *, ended_ns: int = 105, traits: tuple[str, ...] = ()) -> PlayedFault:
@@ -380,7 +382,7 @@ def test_a_power_loss_that_does_not_say_what_it_took_leaves_it_unknown(logs: Any
 
 def test_a_damaged_file_is_one_of_its_partition() -> None:
     said = {"damaged": {"path": "data/t-1/00000000000000000000.log"}}
-    other = Partition(1, "t", 1, "delete", -1, False)
+    other = ObservedPartition(1, "t", 1, "delete", -1, False)
     ground = signs.ground(Leaderships(), [fault("damage", "D", 100, 200, said)], [PARTITION, other])
     assert ground.signs(1, 5, 50, 60, failed=False) & Sign.DAMAGED
     assert not ground.signs(0, 5, 50, 60, failed=False) & Sign.DAMAGED

@@ -14,14 +14,14 @@ from squall.checkers.anomalies.registry import find_all
 from squall.checkers.case import Case, Workload
 from squall.checkers.findings import SCHEMA, Finding, Witness, findings_of, to_json
 from squall.checkers.history import conversion
-from squall.checkers.history.tables import Partition, PlayedFault, Process
+from squall.checkers.history.tables import ClientProcess, ObservedPartition, PlayedFault
 from squall.checkers.leaderships import Leaderships
 from squall.checkers.measures import measure
 from squall.checkers.mechanisms import Sign
 from squall.checkers.metrics import context_of, shape
 from squall.checkers.nemesis_log import parse_faults
 from squall.checkers.plan_facts import UNLIMITED, facts_of, read_plan
-from squall.checkers.signs import Ground
+from squall.checkers.signs import SignSources
 from squall.checkers.verdict import INVALID, UNKNOWN, VALID, Verdict, decide, judge, judge_run
 from squall.checkers.verdict import to_json as verdict_to_json
 from tests.support.histories.builder import HistoryBuilder
@@ -47,7 +47,7 @@ duration_s = 1.0
 
 
 EVERY_SIGN = Sign(sum(Sign))
-HAPPENED = Ground(Leaderships(unknown=""), everywhere=EVERY_SIGN)
+HAPPENED = SignSources(Leaderships(unknown=""), everywhere=EVERY_SIGN)
 """Each mechanism explains each finding."""
 
 
@@ -64,11 +64,11 @@ def good(*findings: Finding, **more: Any) -> Case:
         findings=findings,
         metrics={"partitions": {"t-0": {"part": 0, "acked": 5}}},
         plan=facts_of(PLAN),
-        partitions=[Partition(0, "t", 0, "delete", -1, False, cover_from=0, cover_to=9, cover_t0=100)],
+        partitions=[ObservedPartition(0, "t", 0, "delete", -1, False, cover_from=0, cover_to=9, cover_t0=100)],
         processes=[
-            Process(0, "producer", "squall", "1", "", {"acks": -1, "idempotence": True}),
-            Process(1, "producer", "squall", "1", "", {"acks": 1, "idempotence": False, "max_in_flight": 1}),
-            Process(2, "reader", "squall", "1", "", {"isolation": 0}),
+            ClientProcess(0, "producer", "squall", "1", "", {"acks": -1, "idempotence": True}),
+            ClientProcess(1, "producer", "squall", "1", "", {"acks": 1, "idempotence": False, "max_in_flight": 1}),
+            ClientProcess(2, "reader", "squall", "1", "", {"isolation": 0}),
         ],
         faults=landed,
         ground=HAPPENED,
@@ -84,7 +84,7 @@ def test_enough_history_and_nothing_found_is_valid() -> None:
 def test_transactions_of_which_no_read_committed_final_read_saw_the_end_are_unknown() -> None:
     ended = good().partitions[0]
     unread = [replace(ended, topic="x", transactional=True)]
-    final = Process(3, "final", "squall", "1", "", {"isolation": 1})
+    final = ClientProcess(3, "final", "squall", "1", "", {"isolation": 1})
     case = good(partitions=unread, processes=[*good().processes, final], metrics={"partitions": {"x-0": {"acked": 5}}})
     assert decide(case).reasons == ("no final read of x-0 at read_committed reached its end",)
     assert decide(replace(case, partitions=[replace(unread[0], committed_t0=100)])).verdict == VALID
@@ -184,7 +184,7 @@ def test_expect_loss_excuses_no_other_anomaly() -> None:
     assert decide(good(finding("lost-write"), finding("phantom", proc=-1), expect="loss")).verdict == INVALID
 
 
-UNREAD = Partition(0, "t", 0, "delete", -1, False, cover_from=0, cover_to=9)
+UNREAD = ObservedPartition(0, "t", 0, "delete", -1, False, cover_from=0, cover_to=9)
 
 
 @pytest.mark.parametrize(

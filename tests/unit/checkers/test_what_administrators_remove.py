@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from squall.checkers.history.tables import Partition
+from squall.checkers.history.tables import ObservedPartition
 
 
-def partition(*, expired_to: int = 0, log_start: int = -1) -> Partition:
-    return Partition(0, "t", 0, "delete", -1, expired_to=expired_to, log_start=log_start)
+def partition(*, expired_to: int = 0, log_start: int = -1) -> ObservedPartition:
+    return ObservedPartition(0, "t", 0, "delete", -1, expired_to=expired_to, log_start=log_start)
 
 
 def test_nothing_may_be_missing_before_anybody_asked() -> None:

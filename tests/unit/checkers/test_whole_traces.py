@@ -12,12 +12,12 @@ import pytest
 
 from squall.checkers import leaderships
 from squall.checkers.fault_traits import TAKES_DOWN
-from squall.checkers.history.tables import Partition, PlayedFault
+from squall.checkers.history.tables import ObservedPartition, PlayedFault
 from squall.checkers.in_memory import judge_bytes
 from tests.support.histories import kafka_lines
 from tests.unit.checkers.test_signs import PLAN, Run, led, losses
 
-PARTITION = Partition(0, "t", 0, "delete", -1, False)
+PARTITION = ObservedPartition(0, "t", 0, "delete", -1, False)
 Traces = dict[int, list[dict[str, Any]]]
 UNTIL = 100
 """When the final reads end, ns."""
@@ -76,7 +76,7 @@ def test_a_leader_whom_others_name_says_so_itself() -> None:
     assert unknown(untold) == "no trace or log has broker 2 begin to lead t-0 in epoch 1, as others do"
     of_controller = {**told, 3: [*told[3], line("leader_elected", 60, topic="t", partition=0, epoch=2, leader=1)]}
     assert "broker 1 begin to lead t-0 in epoch 2" in unknown(of_controller)
-    deleted = Partition(0, "t", 0, "delete", -1, False, deleted=True)
+    deleted = ObservedPartition(0, "t", 0, "delete", -1, False, deleted=True)
     assert not leaderships.of_events(untold, [deleted], UNTIL, (1, 2, 3)).unknown
 
 
@@ -205,7 +205,7 @@ def test_logs_of_apache_kafka_are_whole_from_a_start_to_the_final_reads(tmp_path
 
 def test_each_of_two_topics_of_one_name_has_leaders_of_its_own() -> None:
     """A record of the second topic was held against a leader epoch of the first: epochs begin at 0 again."""
-    gone = Partition(0, "t", 0, "delete", -1, False, deleted=True, deleted_t=40)
+    gone = ObservedPartition(0, "t", 0, "delete", -1, False, deleted=True, deleted_t=40)
     told = {1: [led(1, 0, 0, 10), led(1, 1, 5, 20), led(1, 0, 0, 50)]}
     found = leaderships.of_events(told, [gone, replace(PARTITION, part=1)], UNTIL)
     assert [(each.part, each.epoch, each.since) for each in found.rows] == [(0, 0, 10), (0, 1, 20), (1, 0, 50)]

@@ -25,7 +25,7 @@ from squall.workloads.appends import Appends
 from squall.workloads.client.outcomes import Outcome, Status
 from squall.workloads.client.settings import ProducerSettings
 from squall.workloads.counters import Counters
-from squall.workloads.libraries import Assigned, Read, ReaderTask, Sought, Troubled, read_by, record
+from squall.workloads.libraries import Assigned, PolledRecords, PollError, ReaderTask, SeekAfterReset, read_by, record
 from squall.workloads.live_readers import LiveReaders
 from squall.workloads.recorder import Recorder
 
@@ -151,13 +151,13 @@ async def test_a_reader_tells_of_polls_damage_seeks_and_errors(driver: LibraryDr
             assert await reader.next() is None
     assigned, read, sought, troubled = said
     assert assigned == Assigned({PLACE: 0})
-    assert isinstance(read, Read)
+    assert isinstance(read, PolledRecords)
     assert read.at == {PLACE: 0}
     assert [list(pair) for pair in read.parts[0].records] == [[0, 7], [1, -1]]
     assert read.parts[0].position == 2
     assert read.parts[0].bad[0][0] == 1
-    assert sought == Sought(PLACE, 1, "gone")
-    assert troubled == Troubled("RuntimeError: no broker")
+    assert sought == SeekAfterReset(PLACE, 1, "gone")
+    assert troubled == PollError("RuntimeError: no broker")
 
 
 async def test_a_library_s_reader_lives_on_until_it_may_end_and_says_where_it_is(

@@ -21,20 +21,20 @@ from squall.workloads.client.cluster import Place
 from squall.workloads.client.groups.membership import MemberSettings
 from squall.workloads.client.groups.offsets import CommitEnd
 from squall.workloads.client.outcomes import Outcome, Status
-from squall.workloads.command import Command
+from squall.workloads.command import CommandLoad
 from squall.workloads.command.scenario import OUTPUT, TOPIC
-from squall.workloads.group_notes import Identity
+from squall.workloads.group_notes import MemberIdentity
 from squall.workloads.libraries import (
     Assembled,
-    Began,
     CommitBegan,
     CommitEnded,
-    GaveUp,
-    Known,
-    Lost,
+    MemberIdentified,
     MemberTask,
     OfMember,
-    Read,
+    PartitionsAssigned,
+    PartitionsLost,
+    PartitionsRevoked,
+    PolledRecords,
     ToWrite,
 )
 
@@ -69,7 +69,7 @@ class Heard:
     def heard(self, said: OfMember) -> None:
         self.log.append((self.name, said))
 
-    def giving(self, who: Identity, at: Any) -> Any:
+    def giving(self, who: MemberIdentity, at: Any) -> Any:
         raise AssertionError
 
     def kept(self, end: CommitEnd) -> None:
@@ -91,7 +91,7 @@ def script(*reports: dict[str, Any], then: str = "") -> str:
 async def heard(tmp_path: Path, program: str, until: Callable[[Heard], bool] = lambda _: False) -> Heard:
     """What a process of this program reports until it ends, or until that is true."""
     (tmp_path / "program.py").write_text(program)
-    needs = Command(command=f"{sys.executable} -I -S program.py", directory=str(tmp_path), role="member").needs()
+    needs = CommandLoad(command=f"{sys.executable} -I -S program.py", directory=str(tmp_path), role="member").needs()
     driver, found = ProgramDriver("host:1", needs, [TOPIC, OUTPUT], tmp_path / "clients.log"), Heard()
     with trio.fail_after(30):
         async with trio.open_nursery() as nursery:
@@ -126,13 +126,13 @@ async def test_the_example_of_the_page_is_recorded_in_its_order(tmp_path: Path) 
     (example,) = re.findall(r"test_program_members.py -->\n```text\n(.*?)```", PAGE, re.S)
     reports = [json.loads(each) for each in example.splitlines()]
     found = await heard(tmp_path, script(*reports))
-    who, place = Identity("my-1", 3), (TOPIC, 1)
+    who, place = MemberIdentity("my-1", 3), (TOPIC, 1)
     joined, began, read, commit, committed, revoked = found.said
-    assert (joined, began) == (Assembled(who, [place]), Began(who, {place: 5}, []))
-    assert isinstance(read, Read)
+    assert (joined, began) == (Assembled(who, [place]), PartitionsAssigned(who, {place: 5}, []))
+    assert isinstance(read, PolledRecords)
     assert (dict(read.at), [(part.records, part.position) for part in read.parts]) == ({place: 5}, [([(5, 7)], 6)])
     assert (commit, committed) == (CommitBegan(who, 0, {place: 6}), CommitEnded(0, ""))
-    assert revoked == GaveUp(who, {place: 6})
+    assert revoked == PartitionsRevoked(who, {place: 6})
 
 
 async def test_where_it_begins_need_not_be_said_and_nothing_is_guessed_of_a_generation(tmp_path: Path) -> None:
@@ -145,9 +145,9 @@ async def test_where_it_begins_need_not_be_said_and_nothing_is_guessed_of_a_gene
         ),
     )
     known, began, _, lost = found.said
-    assert known == Known(Identity())
-    assert began == Began(Identity(), {(TOPIC, 1): 5}, [])
-    assert lost == Lost(Identity(), {(TOPIC, 1): 6}), "of the other one nothing was processed"
+    assert known == MemberIdentified(MemberIdentity())
+    assert began == PartitionsAssigned(MemberIdentity(), {(TOPIC, 1): 5}, [])
+    assert lost == PartitionsLost(MemberIdentity(), {(TOPIC, 1): 6}), "of the other one nothing was processed"
 
 
 async def test_what_it_processes_after_it_gave_a_partition_up_is_recorded(tmp_path: Path) -> None:
@@ -159,12 +159,17 @@ async def test_what_it_processes_after_it_gave_a_partition_up_is_recorded(tmp_pa
             {"type": "processed", "records": [RECORD]},
         ),
     )
-    assert [type(each) for each in found.said] == [Known, Began, GaveUp, Read]
+    assert [type(each) for each in found.said] == [
+        MemberIdentified,
+        PartitionsAssigned,
+        PartitionsRevoked,
+        PolledRecords,
+    ]
 
 
 async def test_an_assignment_of_no_partition_is_membership(tmp_path: Path) -> None:
     found = await heard(tmp_path, script({"type": "assigned", "member": "my-1", "assigned": []}))
-    assert found.said == [Known(Identity("my-1"))]
+    assert found.said == [MemberIdentified(MemberIdentity("my-1"))]
 
 
 async def test_what_a_killed_process_had_written_counts(tmp_path: Path) -> None:
@@ -193,7 +198,7 @@ next(lines)
 
     program = script({"type": "assigned", "assigned": [{"partition": 1, "offset": 0}]}, then=then)
     found = await heard(tmp_path, program, until=has_written)
-    assert len([each for each in found.said if isinstance(each, Read)]) == 100
+    assert len([each for each in found.said if isinstance(each, PolledRecords)]) == 100
 
 
 async def test_squall_says_what_an_output_is_and_records_whose_it_is(tmp_path: Path) -> None:
@@ -270,13 +275,21 @@ DONE = {"type": "processed", "records": [RECORD]}
 
 
 def test_an_assignment_counts_after_what_others_had_written_before_it() -> None:
-    assert _order(_once(GIVEN), _once(DONE)) == [("b", Read), ("a", Known), ("a", Began)]
+    assert _order(_once(GIVEN), _once(DONE)) == [
+        ("b", PolledRecords),
+        ("a", MemberIdentified),
+        ("a", PartitionsAssigned),
+    ]
 
 
 def test_what_came_into_a_pipe_that_had_been_emptied_before_counts_first() -> None:
     """The first pipe is emptied while the owner still works; then that one reports, and the other one begins."""
     written = iter([[], [DONE], []])
-    assert _order(lambda: next(written), _once(GIVEN)) == [("a", Read), ("b", Known), ("b", Began)]
+    assert _order(lambda: next(written), _once(GIVEN)) == [
+        ("a", PolledRecords),
+        ("b", MemberIdentified),
+        ("b", PartitionsAssigned),
+    ]
 
 
 def test_of_two_assignments_the_older_generation_is_first() -> None:

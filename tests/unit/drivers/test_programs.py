@@ -24,9 +24,9 @@ from squall.chaos.runs.real import lacks
 from squall.chaos.runtimes.real.proc import run_state
 from squall.workloads import payload
 from squall.workloads.client.outcomes import Outcome, Status
-from squall.workloads.command import Command
+from squall.workloads.command import CommandLoad
 from squall.workloads.command.scenario import TOPIC
-from squall.workloads.libraries import Assigned, Read, Troubled
+from squall.workloads.libraries import Assigned, PolledRecords, PollError
 
 PLACE = (TOPIC, 0)
 SPEAKS = """
@@ -43,7 +43,7 @@ def driver(tmp_path: Path, script: str, say: Callable[[str], None] = lambda _: N
     """Of a program that this script is."""
     (tmp_path / "program.py").write_text(script)
     command = f"{sys.executable} -I -S program.py"
-    needs = Command(command=command, directory=str(tmp_path), delivery_timeout_ms=1000, **settings).needs()
+    needs = CommandLoad(command=command, directory=str(tmp_path), delivery_timeout_ms=1000, **settings).needs()
     return ProgramDriver("host:1,host:2", needs, [TOPIC], tmp_path / "clients.log", say)
 
 
@@ -231,12 +231,12 @@ async def test_a_reader_is_polled_from_the_start_and_its_records_are_verified(tm
             assert await reader.next() is None
     assigned, read, troubled, empty = said
     assert assigned == Assigned({PLACE: 0})
-    assert isinstance(read, Read)
+    assert isinstance(read, PolledRecords)
     ((place, position, records, damage),) = read.parts
     assert (read.at, place, position, list(records)) == ({PLACE: 0}, PLACE, 6, [(4, 7), (5, -1)])
     assert damage == [(5, "payload of 4 bytes")]
-    assert troubled == Troubled("no broker")
-    assert isinstance(empty, Read)
+    assert troubled == PollError("no broker")
+    assert isinstance(empty, PolledRecords)
     assert (empty.at, empty.parts[0].position) == ({PLACE: 6}, 6)
     init = json.loads((tmp_path / "said.json").read_text())
     assert (init["isolation"], init["assigned"]) == ("read_committed", [{"topic": TOPIC, "partition": 0}])

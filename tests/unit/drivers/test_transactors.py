@@ -20,8 +20,8 @@ from squall.chaos.drivers.transactors.host import LibraryTransactor
 from squall.chaos.drivers.transactors.outcomes import IN_DOUBT, REFUSED, RESUMED, ErrorMeaning
 from squall.workloads.appends import Appends
 from squall.workloads.client.outcomes import Outcome, Status
-from squall.workloads.client.transactions import Ended, Identity, NotDone
-from squall.workloads.libraries import Assigned, Read, Sought, TransactorTask, Troubled
+from squall.workloads.client.transactions import EndTxnResult, NotDone, ProducerIdAndEpoch
+from squall.workloads.libraries import Assigned, PolledRecords, PollError, SeekAfterReset, TransactorTask
 
 OK, FAIL, INFO = 0, 1, 2
 PLACE = ("t", 0)
@@ -138,13 +138,13 @@ def sent(producer: LibraryTransactor, value: bytes) -> list[Outcome]:
 async def test_a_transaction_of_a_library(driver: LibraryDriver) -> None:
     async def play(producer: LibraryTransactor) -> None:
         assert (producer.id, producer.timeout_ms, producer.identity) == ("plain", 4000, (-1, -1))
-        assert await producer.init() == Identity(7, 0)
+        assert await producer.init() == ProducerIdAndEpoch(7, 0)
         for commit in (True, False):
             await producer.begin()
             outcomes = sent(producer, b"ok")
             await producer.flushed()
             assert [each.status for each in outcomes] == [Status.OK]
-            assert await producer.end(commit=commit) == Ended(Status.OK, "")
+            assert await producer.end(commit=commit) == EndTxnResult(Status.OK, "")
         assert not producer.retired
 
     await played(driver, "plain", play)
@@ -156,10 +156,10 @@ async def test_a_poll_inside_a_transaction_brings_what_its_consumer_did(driver: 
         await producer.begin()
         assigned, read = await producer.poll()
         assert assigned == Assigned({PLACE: 0})
-        assert isinstance(read, Read) and read.parts[0].position == 2
-        assert list(await producer.poll()) == [Sought(PLACE, 1, "gone")]
-        assert list(await producer.poll()) == [Troubled("RuntimeError: no broker")]
-        assert await producer.end(commit=True) == Ended(Status.OK, "")
+        assert isinstance(read, PolledRecords) and read.parts[0].position == 2
+        assert list(await producer.poll()) == [SeekAfterReset(PLACE, 1, "gone")]
+        assert list(await producer.poll()) == [PollError("RuntimeError: no broker")]
+        assert await producer.end(commit=True) == EndTxnResult(Status.OK, "")
 
     await played(driver, "plain", play)
 
@@ -176,7 +176,7 @@ async def test_a_failed_record_lets_the_abort_succeed_and_the_process_end(driver
         outcomes = sent(producer, b"doubt")
         await producer.flushed()
         assert [each.status for each in outcomes] == [Status.INFO]
-        assert await producer.end(commit=False) == Ended(Status.OK, "")
+        assert await producer.end(commit=False) == EndTxnResult(Status.OK, "")
         assert producer.retired == "a gap"
 
     await played(driver, "plain", play)
@@ -185,16 +185,16 @@ async def test_a_failed_record_lets_the_abort_succeed_and_the_process_end(driver
 @pytest.mark.parametrize(
     ("script", "ended"),
     [
-        ("commit: doubt, ok", Ended(Status.OK, "")),
-        ("commit: doubt, refused", Ended(Status.INFO, "refused")),
-        ("commit: refused", Ended(Status.FAIL, "refused")),
-        ("commit: ended", Ended(Status.INFO, "ended")),
-        ("commit: die", Ended(Status.INFO, CLIENT_ENDED)),
-        ("commit: silent", Ended(Status.INFO, CLIENT_ENDED)),
+        ("commit: doubt, ok", EndTxnResult(Status.OK, "")),
+        ("commit: doubt, refused", EndTxnResult(Status.INFO, "refused")),
+        ("commit: refused", EndTxnResult(Status.FAIL, "refused")),
+        ("commit: ended", EndTxnResult(Status.INFO, "ended")),
+        ("commit: die", EndTxnResult(Status.INFO, CLIENT_ENDED)),
+        ("commit: silent", EndTxnResult(Status.INFO, CLIENT_ENDED)),
     ],
 )
 async def test_how_a_commit_comes_out(
-    driver: LibraryDriver, script: str, ended: Ended, monkeypatch: pytest.MonkeyPatch
+    driver: LibraryDriver, script: str, ended: EndTxnResult, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(host, "FINISH_SLACK_S", 1.0)
 
@@ -227,7 +227,7 @@ async def test_records_of_a_process_that_ended_are_in_doubt_and_later_ones_faile
         await producer.flushed()
         assert last == [Outcome(Status.INFO, -1, -1, CLIENT_ENDED)]
         assert sent(producer, b"ok") == [Outcome(Status.FAIL, -1, -1, CLIENT_ENDED)]
-        assert await producer.end(commit=True) == Ended(Status.FAIL, CLIENT_ENDED)
+        assert await producer.end(commit=True) == EndTxnResult(Status.FAIL, CLIENT_ENDED)
 
     await played(driver, "plain", play)
 

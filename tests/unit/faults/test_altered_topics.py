@@ -13,7 +13,7 @@ import trio.testing
 
 from squall.chaos.faults.acts import topics as acts
 from squall.workloads.client.new_topic import NewTopic
-from squall.workloads.control import Desk
+from squall.workloads.control import AdminLog
 
 
 async def test_who_alters_the_same_setting_waits_for_its_turn(
@@ -37,7 +37,7 @@ async def test_who_alters_the_same_setting_waits_for_its_turn(
     monkeypatch.setattr(acts.topics, "topic_setting", topic_setting)
     recorder = SimpleNamespace(partitions={}, process=lambda *_: 1)
     topic = NewTopic("t", 1, 1, {"segment.bytes": "65536"})
-    desk = Desk([topic], cast(Any, recorder), [])
+    desk = AdminLog([topic], cast(Any, recorder), [])
     stage = SimpleNamespace(
         cluster=SimpleNamespace(client=None),
         rng=lambda *_: Random(1),

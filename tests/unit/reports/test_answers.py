@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from squall.reports import outputs, owners
-from squall.reports.answers import Answer
+from squall.reports.answers import AnsweredQuestion
 from squall.reports.explained import explained
 from squall.reports.page import render
 from squall.reports.run_files import read_run
@@ -67,7 +67,7 @@ def telling_of(run: Path) -> Telling:
     return telling
 
 
-def text_of(answers: tuple[Answer, ...], question: str) -> str:
+def text_of(answers: tuple[AnsweredQuestion, ...], question: str) -> str:
     return next(answer.text for answer in answers if answer.question == question)
 
 

@@ -12,7 +12,7 @@ from squall.reports.junit import write_junit
 from squall.reports.meaning import broken
 from squall.reports.page import render
 from squall.reports.run_files import read_run
-from squall.reports.stories import Line, causes_of
+from squall.reports.stories import StoryLine, causes_of
 
 
 def found(name: str, count: int, partitions: dict[str, int], permitted: bool = False) -> dict[str, Any]:
@@ -134,10 +134,14 @@ def test_a_broken_invariant_is_a_check_with_definition_and_source_on_page_and_in
 
 
 def test_witnesses_of_one_truncation_have_one_cause() -> None:
-    def story(offset: int) -> list[Line]:
+    def story(offset: int) -> list[StoryLine]:
         cut = f"Broker 1 truncates t-0 from 75 to 49, which covers {offset}: diverging epoch."
-        end = Line(20.0, "No final read has returned it.", grave=True)
-        return [Line(6.0 + offset / 100, f"The send is acknowledged at offset {offset}."), Line(10.4, cut, True), end]
+        end = StoryLine(20.0, "No final read has returned it.", grave=True)
+        return [
+            StoryLine(6.0 + offset / 100, f"The send is acknowledged at offset {offset}."),
+            StoryLine(10.4, cut, True),
+            end,
+        ]
 
     cause = "10.400 s: Broker 1 truncates t-0 from 75 to 49: diverging epoch."
     assert causes_of(story(50)) == causes_of(story(51)) == [cause]

@@ -6,7 +6,7 @@ import json
 from pathlib import Path
 
 from squall.reports.members import Members, answers_of, lines_of, members_of, processed_by_programs
-from squall.reports.problems import Problem
+from squall.reports.problems import StorySubject
 from squall.reports.raw_files import raw_files
 from squall.reports.run_files import RunFiles
 from squall.reports.spacetime import draw
@@ -49,17 +49,17 @@ def files_of(h: GroupHistory, folder: Path) -> RunFiles:
     return RunFiles(folder, origin_ns=0.0, part_names={0: "t-0"})
 
 
-def ahead(offset: int = 2) -> Problem:
-    return Problem("commit-ahead", "it is ahead", "t", 0, (), (offset,), process=2, other=3)
+def ahead(offset: int = 2) -> StorySubject:
+    return StorySubject("commit-ahead", "it is ahead", "t", 0, (), (offset,), process=2, other=3)
 
 
-def told(h: GroupHistory, folder: Path, problem: Problem) -> tuple[Members, dict[str, str]]:
+def told(h: GroupHistory, folder: Path, problem: StorySubject) -> tuple[Members, dict[str, str]]:
     (found,) = members_of(files_of(h, folder), [problem])
     assert found is not None
     return found, dict(answers_of(found))
 
 
-def story_of(h: GroupHistory, folder: Path, problem: Problem) -> Story:
+def story_of(h: GroupHistory, folder: Path, problem: StorySubject) -> Story:
     (story,) = stories_of(files_of(h, folder), [problem])
     return story
 
@@ -106,7 +106,7 @@ def test_the_picture_has_a_lane_for_each_member_and_none_for_brokers(tmp_path: P
 
 def test_the_line_of_each_witness_names_the_commit_as_its_cause(tmp_path: Path) -> None:
     files = files_of(committed(1), tmp_path)
-    one, two, other = lines_of(files, [ahead(1), ahead(2), Problem("lost-write", "", "t", 0, (), (1,))])
+    one, two, other = lines_of(files, [ahead(1), ahead(2), StorySubject("lost-write", "", "t", 0, (), (1,))])
     grave = [each.text for each in one if each.grave]
     assert grave == [each.text for each in two if each.grave], "one commit is one cause"
     assert grave[0].startswith("Process 1 committed position 3 of t-0 (operation ") and other == []
@@ -142,7 +142,7 @@ def test_a_revoked_read_has_the_time_of_the_release_and_the_next_owner(tmp_path:
     h.final(pairs)
     lines = [json.loads(line) for line in h.lines()]
     op = next(x["op"] for x in lines if x["e"] == "i" and x.get("f") == "poll" and x.get("at") == {"0": 1})
-    problem = Problem("revoked-read", "", "t", 0, (pairs[1][1],), (1,), op=op, process=one)
+    problem = StorySubject("revoked-read", "", "t", 0, (pairs[1][1],), (1,), op=op, process=one)
     found, answers = told(h, tmp_path, problem)
     assert found.alone
     (told_in_lines,) = lines_of(files_of(h, tmp_path), [problem])
@@ -153,13 +153,13 @@ def test_a_revoked_read_has_the_time_of_the_release_and_the_next_owner(tmp_path:
     assert answers["Who owned it afterwards"].startswith(f"Process {two} owned it from ")
 
 
-def stuck_group(client: str = "program", *, crash: bool = True) -> tuple[GroupHistory, Problem]:
+def stuck_group(client: str = "program", *, crash: bool = True) -> tuple[GroupHistory, StorySubject]:
     """A group whose only member has processed two of three records; the harness knows it under its first process."""
     h = committed(2, client=client, crash=crash)
-    return h, Problem("stuck-consumer", "no progress", "t", 0, process=1, other=20 * 10**9)
+    return h, StorySubject("stuck-consumer", "no progress", "t", 0, process=1, other=20 * 10**9)
 
 
-def answers_with_phases(folder: Path, h: GroupHistory, problem: Problem, over_s: float) -> dict[str, str]:
+def answers_with_phases(folder: Path, h: GroupHistory, problem: StorySubject, over_s: float) -> dict[str, str]:
     """What the page answers if the final reads began then."""
     files = files_of(h, folder)
     files.run = {"phases": [{"name": "final reads", "began": over_s * 1e9, "ended": over_s * 1e9 + 1e9}]}

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from squall.reports.owners import sentences_of
-from squall.reports.problems import Problem
+from squall.reports.problems import StorySubject
 from squall.reports.run_files import RunFiles
 from tests.support.histories.group_history import GroupHistory
 from tests.support.histories.nemesis_lines import fault_line
@@ -17,7 +17,7 @@ def told(h: GroupHistory, folder: Path, *, at: int = 0, first: int = 0, second: 
     """Seconds count from 0 ns."""
     (folder / "history.jsonl").write_bytes(b"".join(h.lines()))
     files = RunFiles(folder, origin_ns=0.0, part_names={0: "t-0", 1: "t-1"})
-    problem = Problem("dual-ownership", "", "t", 0, (), (at,), process=second, other=first)
+    problem = StorySubject("dual-ownership", "", "t", 0, (), (at,), process=second, other=first)
     return sentences_of(files, problem)
 
 
@@ -123,4 +123,6 @@ def test_who_is_a_member_again_after_another_owner_was_none_meanwhile(tmp_path: 
 @pytest.mark.parametrize("lines", ["", '{"e": "p", "p": 1}\n', "[1]\n"])
 def test_a_history_that_does_not_tell_is_no_error(lines: str, tmp_path: Path) -> None:
     (tmp_path / "history.jsonl").write_text(lines)
-    assert sentences_of(RunFiles(tmp_path), Problem("dual-ownership", "", "t", 0, (), (0,), process=1, other=0)) == []
+    assert (
+        sentences_of(RunFiles(tmp_path), StorySubject("dual-ownership", "", "t", 0, (), (0,), process=1, other=0)) == []
+    )

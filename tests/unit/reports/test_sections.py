@@ -21,7 +21,7 @@ from squall.reports.sections.on_terminal import drawn
 from squall.reports.sections.strip import strip_svg
 from squall.reports.terminal import summary
 from squall.workloads.registry import DEFAULT, SCENARIOS
-from squall.workloads.section import Lane, Rows, Section, Span, Strip
+from squall.workloads.section import Lane, Rows, Section, Strip, StripSpan
 from tests.support.histories.builder import HistoryBuilder
 
 STRIP = Strip(
@@ -29,8 +29,15 @@ STRIP = Strip(
     10,
     20,
     (
-        Lane("writes", (Span(10, 14, "good", "fine"), Span(14, 18, "bad", "<nothing>"), Span(18, 20, "good", "fine"))),
-        Lane("a fault of a very long name that has no room", (Span(14, 14.001, "neutral", "short"),)),
+        Lane(
+            "writes",
+            (
+                StripSpan(10, 14, "good", "fine"),
+                StripSpan(14, 18, "bad", "<nothing>"),
+                StripSpan(18, 20, "good", "fine"),
+            ),
+        ),
+        Lane("a fault of a very long name that has no room", (StripSpan(14, 14.001, "neutral", "short"),)),
     ),
     "red is bad",
 )

@@ -11,7 +11,7 @@ from squall.checkers.sent import BROKERS, ProduceRequests, SentSettings
 from squall.reports.answers import answers_of
 from squall.reports.page import render
 from squall.reports.run_files import read_run
-from squall.reports.sent_words import Asked, asked_of, differences, sent_sentences
+from squall.reports.sent_words import RequestedSettings, asked_of, differences, sent_sentences
 from squall.reports.story import stories_of, story_of, text_of
 from squall.reports.story_facts import facts_of
 from tests.support.histories.story_script import facts_of_script
@@ -23,29 +23,31 @@ SENT = {"client_id": "rdkafka", "transactional_id": None, "compression": "zstd"}
 
 
 def test_what_was_sent_as_asked_differs_in_nothing() -> None:
-    assert differences(Asked(-1, True, 5), [SAFE]) == []
-    assert differences(Asked(), []) == [], "nothing was seen"
+    assert differences(RequestedSettings(-1, True, 5), [SAFE]) == []
+    assert differences(RequestedSettings(), []) == [], "nothing was seen"
 
 
 def test_each_difference_is_told_with_its_share() -> None:
-    found = differences(Asked(-1, True, 5), [SAFE, UNSAFE])
+    found = differences(RequestedSettings(-1, True, 5), [SAFE, UNSAFE])
     assert [each.text for each in found] == [
         "the flags asked for acks=all; 9 of 479 requests had acks=1",
         "the flags asked for idempotence; 9 of 479 requests had no producer id",
         "the flags asked for at most 5 requests in flight; 7 were seen on one connection",
     ]
-    assert differences(Asked(-1, True, 5), [UNSAFE])[0].brief == "acks=1 sent, acks=all asked"
+    assert differences(RequestedSettings(-1, True, 5), [UNSAFE])[0].brief == "acks=1 sent, acks=all asked"
 
 
 def test_which_of_both_kinds_of_one_client_id_a_record_was_sent_with_is_not_known() -> None:
-    acks, ids, _ = differences(Asked(-1, True, 5), [SAFE, UNSAFE])
+    acks, ids, _ = differences(RequestedSettings(-1, True, 5), [SAFE, UNSAFE])
     assert acks.brief == "acks=all or acks=1 sent, not known which"
     assert ids.brief == "a producer id or no producer id sent, not known which"
-    (told,) = differences(Asked(-1, False), [SAFE, replace(UNSAFE, client_id="other")])
+    (told,) = differences(RequestedSettings(-1, False), [SAFE, replace(UNSAFE, client_id="other")])
     assert told.brief == acks.brief, "either may be the producer's: their client ids name no process"
     assert told.why.endswith("is not known: requests of both kinds came from client.ids rdkafka, other")
     named = [replace(each, client_id=f"squall-process-{n}") for n, each in enumerate((SAFE, UNSAFE))]
-    assert differences(Asked(-1, True, 9), named)[0].brief == "acks=1 sent, acks=all asked", "of another producer"
+    assert differences(RequestedSettings(-1, True, 9), named)[0].brief == "acks=1 sent, acks=all asked", (
+        "of another producer"
+    )
 
 
 def test_a_title_is_about_the_records_own_producer() -> None:
@@ -62,20 +64,22 @@ def test_a_title_is_about_the_records_own_producer() -> None:
 
 def test_requests_that_are_alike_are_added_up() -> None:
     named = [replace(UNSAFE, client_id=f"squall-process-{n}", in_flight=n) for n in range(3)]
-    _, sent = sent_sentences(Asked(), [*named, SAFE], BROKERS)
+    _, sent = sent_sentences(RequestedSettings(), [*named, SAFE], BROKERS)
     assert "27 (of 3 client ids) with acks=1, no producer id" in sent and "up to 2 in flight" in sent
     assert sent.count("acks=1") == 1 and "470 with acks=all" in sent
 
 
 def test_a_process_is_asked_for_what_its_own_settings_say() -> None:
     plan = {"acks": -1, "idempotence": True, "max_in_flight": 5}
-    assert asked_of(plan) == Asked(-1, True, 5)
-    assert asked_of(plan, {"max_in_flight": 1}) == Asked(-1, True, 1)
-    assert asked_of({"acks": 1, "idempotence": True}) == Asked(1, False, 0), "idempotence is off without acks=all"
+    assert asked_of(plan) == RequestedSettings(-1, True, 5)
+    assert asked_of(plan, {"max_in_flight": 1}) == RequestedSettings(-1, True, 1)
+    assert asked_of({"acks": 1, "idempotence": True}) == RequestedSettings(1, False, 0), (
+        "idempotence is off without acks=all"
+    )
 
 
 def test_what_nobody_saw_is_not_told_as_sent() -> None:
-    asked, said = sent_sentences(Asked(), (), "")
+    asked, said = sent_sentences(RequestedSettings(), (), "")
     assert asked == "Asked: acks=all, idempotence on."
     assert said.startswith("Sent: not seen.")
     assert "no compression" not in said

@@ -12,7 +12,7 @@ import pytest
 from squall.reports import page as page_module
 from squall.reports import story_facts
 from squall.reports.page import render
-from squall.reports.problems import Problem, problems_of
+from squall.reports.problems import StorySubject, problems_of
 from squall.reports.run_files import read_run
 from squall.reports.spacetime import draw
 from squall.reports.spacetime_layout import lay_out
@@ -34,9 +34,12 @@ def test_the_history_is_read_once_for_all_stories(lost_dir: Path, monkeypatch: p
             history.write(json.dumps(line) + "\n")
     files = read_run(lost_dir)
     files.part_names[1] = "orders-4"
-    lost, other = Problem("lost-write", "", TOPIC, 0, (LOST,)), Problem("unseen", "", "orders", 4, (LOST + 3,))
-    nowhere = Problem("unseen", "", "orders", 5)
-    asked = [lost, other, nowhere, Problem("duplicate", "", TOPIC, 0, (LOST + 1,))]
+    lost, other = (
+        StorySubject("lost-write", "", TOPIC, 0, (LOST,)),
+        StorySubject("unseen", "", "orders", 4, (LOST + 3,)),
+    )
+    nowhere = StorySubject("unseen", "", "orders", 5)
+    asked = [lost, other, nowhere, StorySubject("duplicate", "", TOPIC, 0, (LOST + 1,))]
     one_by_one = [facts_of(files, problem) for problem in asked]
     assert [len(facts.sends) for facts in one_by_one] == [3, 1, 0, 3]
     read: list[Path] = []

@@ -12,12 +12,12 @@ from squall.checkers.anomalies import stuck
 from squall.reports.explained import explained
 from squall.reports.meaning import unavailable_to
 from squall.reports.page import render
-from squall.reports.problems import Problem
+from squall.reports.problems import StorySubject
 from squall.reports.run_files import read_run
 from squall.reports.shelf import shelf
 from squall.reports.story import stories_of
 from squall.reports.story_client import lines_of, standstill_of
-from squall.reports.story_facts import Facts
+from squall.reports.story_facts import PartitionFacts
 from tests.support.histories.story_script import facts_of_script
 from tests.unit.reports.conftest import LOSS, METRICS, TOPIC, VALID, at, write_json
 from tests.unit.reports.test_words import told
@@ -34,7 +34,7 @@ BLAMED = {
 SERVED = "fresh 2\n4.0 sends 2 9\n4.1 told 9 ok 3\n"
 
 
-def blaming(script: str, blames: str = "the_client_library_x") -> Facts:
+def blaming(script: str, blames: str = "the_client_library_x") -> PartitionFacts:
     return facts_of_script(f"about stuck-producer appends-0-0 blames={blames}\n{script}")
 
 
@@ -124,11 +124,11 @@ def test_a_program_that_acknowledged_nothing_has_a_story_too() -> None:
 
 
 @pytest.mark.parametrize("facts", [blaming("1.0 sends 0 0\n"), blaming(f"1.0 sends 0 0\n{SERVED}", "")])
-def test_without_a_fresh_client_that_was_served_or_without_blame_nobody_stood_still(facts: Facts) -> None:
+def test_without_a_fresh_client_that_was_served_or_without_blame_nobody_stood_still(facts: PartitionFacts) -> None:
     assert standstill_of(facts) is None
 
 
 def test_a_reader_that_is_blamed_is_told_with_who_got_further(stuck_dir: Path) -> None:
-    problem = Problem(stuck.CONSUMER, "", TOPIC, 0, process=8, blames="the client library x")
+    problem = StorySubject(stuck.CONSUMER, "", TOPIC, 0, process=8, blames="the client library x")
     (lines,) = lines_of(read_run(stuck_dir), [problem])
     assert [line.text for line in lines] == ["Process 5, a fresh reader, got offset 60."]

@@ -10,12 +10,12 @@ import pytest
 from squall.reports import stories
 from squall.reports.answers import answers_of
 from squall.reports.lanes import terms
-from squall.reports.problems import Problem
+from squall.reports.problems import StorySubject
 from squall.reports.run_files import read_run
 from squall.reports.story import chosen, stories_of, story_of, text_of
-from squall.reports.story_facts import Position
-from squall.reports.story_moments import MUST, TURN, Moment, Placed
-from squall.reports.story_reads import Polled
+from squall.reports.story_facts import MemberPosition
+from squall.reports.story_moments import MUST, TURN, NamedRecord, StoryMoment
+from squall.reports.story_reads import PolledRange
 from squall.reports.story_records import named_records, with_names
 from tests.support.histories.story_script import facts_of_script
 from tests.unit.reports.conftest import LOST, TOPIC, at
@@ -32,7 +32,7 @@ KNOWN = (
 CUT = "0.35 broker 1 truncated from_offset=1 to_offset=0 reason=because\n"
 
 
-def records(script: str) -> list[Placed]:
+def records(script: str) -> list[NamedRecord]:
     return named_records(facts_of_script(f"about inconsistent-offset appends-0-0 value=0 value=1\n{LED}{script}"))
 
 
@@ -64,7 +64,7 @@ def test_a_record_that_no_leader_appended_where_its_producer_was_told_is_nowhere
 
 NEXT_LED = "broker 2 became_leader epoch=1 leo=2 hw=0 isr=[2]\n"
 FOLLOWS = "broker 1 became_follower leader=2 epoch=1 leo=2 hw=0 isr=[2]\n"
-ENDS_AT_1 = Polled(9.0, 9, 1, 0, 0, 0, 1, 1, 1, final=True)
+ENDS_AT_1 = PolledRange(9.0, 9, 1, 0, 0, 0, 1, 1, 1, final=True)
 
 
 @pytest.mark.parametrize(
@@ -135,12 +135,12 @@ def test_a_record_that_is_quoted_as_bytes_is_named() -> None:
 # ------------------------------------------------------------------------------------------------------------- moments
 
 
-def moment(t: float, kind: str, weight: int, fault: int = -1) -> Moment:
-    return Moment(t, "1", kind, kind, (), weight, fault=fault)
+def moment(t: float, kind: str, weight: int, fault: int = -1) -> StoryMoment:
+    return StoryMoment(t, "1", kind, kind, (), weight, fault=fault)
 
 
-def kept(moments: list[Moment], t: float | None = None) -> list[tuple[float, str]]:
-    return [(each.t, each.kind) for each in chosen(moments, Problem("?", "", "appends-0", 0, t=t))]
+def kept(moments: list[StoryMoment], t: float | None = None) -> list[tuple[float, str]]:
+    return [(each.t, each.kind) for each in chosen(moments, StorySubject("?", "", "appends-0", 0, t=t))]
 
 
 MANY = [moment(10 + number / 1000, "sends", TURN - 1) for number in range(60)]
@@ -166,8 +166,8 @@ def test_faults_for_whose_other_end_there_is_no_room_are_left_out() -> None:
 def test_an_old_position_is_told_with_its_broker_and_the_fault_that_it_had() -> None:
     facts = facts_of_script(f"about eos-duplicate appends-0-0 value=1\n{LED}1.0..3.0 pause 3\n2.1 sends 0 1\n")
     facts.positions = [
-        Position(2.0, 0, "in-0", 5, told=False),
-        Position(3.2, 0, "in-0", 4, told=True, broker=3, newer=5),
+        MemberPosition(2.0, 0, "in-0", 5, told=False),
+        MemberPosition(3.2, 0, "in-0", 4, told=True, broker=3, newer=5),
     ]
     story = story_of(facts)
     text = " ".join(text_of(story).split())

@@ -13,7 +13,7 @@ from squall.reports import page as page_module
 from squall.reports.page import render
 from squall.reports.run_files import read_run
 from squall.reports.transactions import overview, section
-from squall.reports.transactions.facts import Transactions, Txn
+from squall.reports.transactions.facts import ObservedTxn, TransactionFacts
 from squall.reports.transactions.moments import moments_of
 from squall.reports.transactions.outcomes import looked_at, outcome_of, sentence_of, visible_at
 from squall.reports.transactions.reading import transactions_of
@@ -44,11 +44,11 @@ def _torn() -> TxnRun:
     return run
 
 
-def _found(run: TxnRun, path: Path, *, foreign: str = "") -> Transactions:
+def _found(run: TxnRun, path: Path, *, foreign: str = "") -> TransactionFacts:
     return transactions_of(read_run(run.write(path, foreign=foreign)))
 
 
-def _only(found: Transactions) -> Txn:
+def _only(found: TransactionFacts) -> ObservedTxn:
     (txn,) = found.txns
     return txn
 

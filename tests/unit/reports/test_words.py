@@ -18,7 +18,7 @@ from squall.checkers.anomalies.registry import FOUND
 from squall.reports import checks
 from squall.reports.fault_words import evidence_text, fault_rows
 from squall.reports.junit import write_junit
-from squall.reports.lanes import Span, broker_lanes, partition_lanes, terms
+from squall.reports.lanes import LaneSpan, broker_lanes, partition_lanes, terms
 from squall.reports.page import render
 from squall.reports.run_files import RunFiles, read_run
 from squall.reports.terminal import summary
@@ -96,7 +96,7 @@ def test_an_epoch_that_the_controller_gave_to_nobody_has_no_leader(files: RunFil
 
 def test_a_broker_without_a_trace_is_drawn_as_unknown(files: RunFiles) -> None:
     files.traces[3] = []
-    assert broker_lanes(files, 0.0, 15.0)[2].states == [Span(0.0, 15.0, "unknown")]
+    assert broker_lanes(files, 0.0, 15.0)[2].states == [LaneSpan(0.0, 15.0, "unknown")]
 
 
 def test_a_kills_evidence_is_told_in_plain_words(files: RunFiles) -> None:

@@ -13,9 +13,9 @@ from squall.chaos.plans.schedule import DEFAULT_KINDS
 from squall.chaos.runs.last_load import MARGIN_S, outlast, write_beside
 from squall.checkers.anomalies.stuck import liveness
 from squall.checkers.measures import measure
-from squall.checkers.metrics import Limits, context_of
+from squall.checkers.metrics import StuckLimits, context_of
 from squall.checkers.nemesis_log import parse_faults
-from squall.workloads.afterwards import Written
+from squall.workloads.afterwards import PostHealWrites
 from squall.workloads.client.cluster import Place
 from tests.support.brokers.memory_env import FakeEnv
 from tests.support.histories.builder import HistoryBuilder
@@ -59,7 +59,7 @@ async def test_an_outage_that_stays_is_waited_for_long_enough_to_be_a_finding_of
         h.send(p)
     faults, _ = parse_faults([fault_line(began_ms=10, ended_ms=int(healed * 1000))])
     history = h.history()
-    (finding,) = liveness(measure(history, context_of(history, faults)), Limits(15, 15))
+    (finding,) = liveness(measure(history, context_of(history, faults)), StuckLimits(15, 15))
     assert finding.anomaly == "stuck-producer"
     assert ended_s < healed + 15 + MARGIN_S + 0.2
 
@@ -68,9 +68,9 @@ async def test_a_fresh_client_writes_where_the_load_stands_still_until_it_is_ser
     """t-0 takes its second write, t-1 goes on. Once the load was served and stands still again, it writes again."""
     last_ack, wrote = {0: -5.0}, list[tuple[int, Sequence[Place]]]()
 
-    async def write(places: Sequence[Place]) -> Written:
+    async def write(places: Sequence[Place]) -> PostHealWrites:
         wrote.append((round(trio.current_time()), places))
-        return Written({} if len(wrote) == 1 else dict.fromkeys(places, 7), {})
+        return PostHealWrites({} if len(wrote) == 1 else dict.fromkeys(places, 7), {})
 
     async def served_now_and_then() -> None:
         for second in range(60):

@@ -8,7 +8,7 @@ import pytest
 
 from squall.chaos.runs import readers_behind
 from squall.chaos.runs.readers_behind import with_records_left
-from squall.workloads.client.admin import Listed
+from squall.workloads.client.admin import ListedOffset
 from squall.workloads.live_readers import Behind
 
 CLIENT = cast(Any, None)
@@ -19,11 +19,11 @@ def behind(goal: int, index: int = 0) -> Behind:
 
 
 @pytest.fixture
-def starts(monkeypatch: pytest.MonkeyPatch) -> dict[int, Listed]:
+def starts(monkeypatch: pytest.MonkeyPatch) -> dict[int, ListedOffset]:
     """Partition -> what its leader answers when it is asked for its log start."""
-    found: dict[int, Listed] = {}
+    found: dict[int, ListedOffset] = {}
 
-    async def list_offsets(_: Any, places: Any, *more: Any, **named: Any) -> dict[Any, Listed]:
+    async def list_offsets(_: Any, places: Any, *more: Any, **named: Any) -> dict[Any, ListedOffset]:
         return {place: found[place[1]] for place in places}
 
     monkeypatch.setattr(readers_behind, "list_offsets", list_offsets)
@@ -32,14 +32,14 @@ def starts(monkeypatch: pytest.MonkeyPatch) -> dict[int, Listed]:
 
 @pytest.mark.parametrize(("log_start", "counts"), [(0, True), (180, True), (181, False), (190, False)])
 async def test_a_reader_is_behind_only_where_records_before_its_goal_are_left(
-    starts: dict[int, Listed], log_start: int, counts: bool
+    starts: dict[int, ListedOffset], log_start: int, counts: bool
 ) -> None:
-    starts[0] = Listed(log_start, -1, 0, "")
+    starts[0] = ListedOffset(log_start, -1, 0, "")
     assert await with_records_left(CLIENT, [behind(181)]) == ([behind(181)] if counts else [])
 
 
-async def test_a_reader_is_behind_where_no_leader_tells_what_is_left(starts: dict[int, Listed]) -> None:
-    starts[0], starts[1] = Listed(-1, -1, -1, "TIMED_OUT"), Listed(200, -1, 0, "")
+async def test_a_reader_is_behind_where_no_leader_tells_what_is_left(starts: dict[int, ListedOffset]) -> None:
+    starts[0], starts[1] = ListedOffset(-1, -1, -1, "TIMED_OUT"), ListedOffset(200, -1, 0, "")
     assert await with_records_left(CLIENT, [behind(181), behind(181, 1)]) == [behind(181)]
 
 

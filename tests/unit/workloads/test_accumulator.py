@@ -10,10 +10,10 @@ from squall.broker.protocol.errors import ErrorCode
 from squall.workloads.client.accumulator import (
     MAX_SEQUENCE,
     Accumulator,
-    Batch,
     BufferFull,
-    Lane,
     Outgoing,
+    PartitionQueue,
+    ProducerBatch,
     ProducerRetired,
     Settled,
 )
@@ -39,8 +39,8 @@ class Rig:
         for _ in range(count):
             self.add(size=1000)
 
-    def take(self, route: int = ROUTE) -> list[Batch]:
-        taken: list[Batch] = []
+    def take(self, route: int = ROUTE) -> list[ProducerBatch]:
+        taken: list[ProducerBatch] = []
         while lanes := self.accumulator.sendable(self.now_ms):
             for lane in lanes:
                 batch = self.accumulator.take(lane, route, self.now_ms)
@@ -49,17 +49,17 @@ class Rig:
                 taken.append(batch)
         return taken
 
-    def established(self) -> Lane:
+    def established(self) -> PartitionQueue:
         """A lane whose first batch was acknowledged."""
         self.full_batches(1)
         (batch,) = self.take()
         self.accumulator.acked(batch, 0, -1)
         return batch.lane
 
-    def refuse(self, batch: Batch, code: ErrorCode) -> list[Settled]:
+    def refuse(self, batch: ProducerBatch, code: ErrorCode) -> list[Settled]:
         return self.accumulator.refused(batch, code, self.now_ms)
 
-    def lose(self, batch: Batch, sent: bool = True) -> list[Settled]:
+    def lose(self, batch: ProducerBatch, sent: bool = True) -> list[Settled]:
         return self.accumulator.lost(batch, "CONNECTION_LOST", self.now_ms, sent=sent)
 
 

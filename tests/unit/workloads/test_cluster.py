@@ -10,7 +10,7 @@ from squall.broker.protocol.schema.metadata import (
     MetadataResponseTopic,
 )
 from squall.broker.protocol.wire import ZERO_UUID
-from squall.workloads.client.cluster import ClusterView, Leader
+from squall.workloads.client.cluster import ClusterMetadata, Leader
 
 ID, OTHER_ID = b"1" * 16, b"2" * 16
 NODES = [MetadataResponseBroker(node, f"node-{node}", 9092) for node in (1, 2, 3)]
@@ -23,7 +23,7 @@ def answer(leader: int, epoch: int, topic_id: bytes = ID, nodes: int = 3) -> Met
 
 
 def test_leaders_are_known_and_changes_told() -> None:
-    view = ClusterView()
+    view = ClusterMetadata()
     assert view.leader("t", 0) is None
     assert view.apply(answer(1, 5), ["t"]) == [("t", 0)]
     assert view.leader("t", 0) == Leader(1, 5)
@@ -34,7 +34,7 @@ def test_leaders_are_known_and_changes_told() -> None:
 
 
 def test_an_older_epoch_changes_nothing() -> None:
-    view = ClusterView()
+    view = ClusterMetadata()
     view.apply(answer(2, 6), ["t"])
     assert view.apply(answer(1, 5), ["t"]) == []
     assert view.leader("t", 0) == Leader(2, 6)
@@ -42,7 +42,7 @@ def test_an_older_epoch_changes_nothing() -> None:
 
 
 def test_a_topic_made_anew_begins_from_its_first_epoch() -> None:
-    view = ClusterView()
+    view = ClusterMetadata()
     view.apply(answer(2, 6), ["t"])
     assert view.apply(answer(1, 0, OTHER_ID), ["t"]) == [("t", 0)]
     assert view.leader("t", 0) == Leader(1, 0)
@@ -50,7 +50,7 @@ def test_a_topic_made_anew_begins_from_its_first_epoch() -> None:
 
 
 def test_a_broker_that_does_not_know_the_topic_does_not_make_it_forgotten() -> None:
-    view = ClusterView()
+    view = ClusterMetadata()
     view.apply(answer(2, 6), ["t"])
     unknown = MetadataResponseTopic(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "t", ZERO_UUID)
     assert view.apply(MetadataResponse(brokers=NODES, topics=[unknown]), ["t"]) == []
@@ -58,7 +58,7 @@ def test_a_broker_that_does_not_know_the_topic_does_not_make_it_forgotten() -> N
 
 
 def test_a_partition_without_leader_is_led_by_nobody_until_one_is_elected() -> None:
-    view = ClusterView()
+    view = ClusterMetadata()
     view.apply(answer(1, 5), ["t"])
     assert view.apply(answer(-1, 6), ["t"]) == []
     assert view.leader("t", 0) is None
@@ -66,7 +66,7 @@ def test_a_partition_without_leader_is_led_by_nobody_until_one_is_elected() -> N
 
 
 def test_a_hint_is_news_only_with_a_newer_epoch_and_a_known_address() -> None:
-    view = ClusterView()
+    view = ClusterMetadata()
     view.apply(answer(1, 5), ["t"])
     assert not view.hint("t", 0, Leader(9, 6), None)
     assert view.hint("t", 0, Leader(9, 6), ("node-9", 9092))
@@ -76,12 +76,12 @@ def test_a_hint_is_news_only_with_a_newer_epoch_and_a_known_address() -> None:
 
 
 def test_a_leader_without_an_address_cannot_be_asked() -> None:
-    view = ClusterView()
+    view = ClusterMetadata()
     view.apply(answer(3, 5, nodes=2), ["t"])
     assert view.leader("t", 0) is None
 
 
 def test_topics_that_nobody_asked_for_are_left_out() -> None:
-    view = ClusterView()
+    view = ClusterMetadata()
     view.apply(answer(1, 5), ["other"])
     assert view.topics == {}

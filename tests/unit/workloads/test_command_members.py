@@ -16,15 +16,24 @@ from squall.checkers.history.tables import INFO, OK, History
 from squall.workloads import payload
 from squall.workloads.client.cluster import Place
 from squall.workloads.client.outcomes import Outcome, Status
-from squall.workloads.command import Command
+from squall.workloads.command import CommandLoad
 from squall.workloads.command.member import ProgramSubscriber
 from squall.workloads.command.scenario import OUTPUT, TOPIC
 from squall.workloads.counters import Counters
-from squall.workloads.group_notes import Identity
-from squall.workloads.libraries import Began, CommitBegan, CommitEnded, GaveUp, OfMember, Part, Read, Zone
-from squall.workloads.recorder import Got, ReadOutcome, Recorder
+from squall.workloads.group_notes import MemberIdentity
+from squall.workloads.libraries import (
+    CommitBegan,
+    CommitEnded,
+    OfMember,
+    PartitionsAssigned,
+    PartitionsRevoked,
+    PolledPartition,
+    PolledRecords,
+    Zone,
+)
+from squall.workloads.recorder import PartitionPoll, ReadOutcome, Recorder
 
-WHO, PLACE, OUT = Identity("m"), (TOPIC, 0), (OUTPUT, 0)
+WHO, PLACE, OUT = MemberIdentity("m"), (TOPIC, 0), (OUTPUT, 0)
 
 
 class Process:
@@ -40,7 +49,10 @@ class Run:
     """A history, as members of this load write it."""
 
     def __init__(self, folder: Path, **settings: Any) -> None:
-        self.scenario, self.path = Command(**{"role": "member", "partitions": 1, **settings}), folder / "history.jsonl"
+        self.scenario, self.path = (
+            CommandLoad(**{"role": "member", "partitions": 1, **settings}),
+            folder / "history.jsonl",
+        )
         self.env, self.counters = RealEnv("harness"), Counters()
         self.recorder = Recorder(self.env, str(self.path), "run-1")
         for topic, index in self.scenario.places():
@@ -62,10 +74,10 @@ class Run:
         made._grouped = Process()  # type: ignore[assignment]  # its process was started
         return made
 
-    def read(self, offset: int) -> Read:
+    def read(self, offset: int) -> PolledRecords:
         """It has processed this record."""
-        part = Part(PLACE, offset + 1, [(offset, payload.value_of(self.producer, offset))], [])
-        return Read(self.recorder.now_ns(), {PLACE: offset}, [part])
+        part = PolledPartition(PLACE, offset + 1, [(offset, payload.value_of(self.producer, offset))], [])
+        return PolledRecords(self.recorder.now_ns(), {PLACE: offset}, [part])
 
     def history(self, *outputs: tuple[int, int]) -> History:
         """Final readers get all three inputs, and (offset, value) of outputs."""
@@ -73,7 +85,7 @@ class Run:
         for isolation in (0, 1):
             final = self.recorder.process("final", "1", {"isolation": isolation, "round": 1})
             for part, records in ((0, inputs), *([(1, list(outputs))] if outputs else [])):
-                got = Got(part, len(records), len(records), len(records), 0, records)
+                got = PartitionPoll(part, len(records), len(records), len(records), 0, records)
                 outcome = ReadOutcome(got=[got], end={part: len(records)})
                 self.recorder.read(final, "final_read", self.recorder.now_ns(), {part: 0}, outcome)
         self.recorder.close()
@@ -89,8 +101,8 @@ def play(member: ProgramSubscriber, *said: OfMember) -> None:
         member.heard(each)
 
 
-def began(offset: int) -> Began:
-    return Began(WHO, {PLACE: offset}, [PLACE] if not offset else [])
+def began(offset: int) -> PartitionsAssigned:
+    return PartitionsAssigned(WHO, {PLACE: offset}, [PLACE] if not offset else [])
 
 
 def names(history: History) -> set[str]:
@@ -114,7 +126,7 @@ def test_a_member_that_committed_what_it_had_not_processed_when_it_was_killed_is
 @pytest.mark.parametrize(("late", "found"), [(False, set()), (True, {"revoked-read"})])
 def test_a_member_that_goes_on_with_what_it_gave_up_is_found(tmp_path: Path, late: bool, found: set[str]) -> None:
     run = Run(tmp_path)
-    member, gave = run.member(), GaveUp(WHO, {PLACE: 1})
+    member, gave = run.member(), PartitionsRevoked(WHO, {PLACE: 1})
     last = (gave, run.read(1)) if late else (run.read(1), gave)
     play(member, began(0), run.read(0), *last)
     assert names(run.history()) == found
@@ -165,7 +177,7 @@ SETTINGS: list[tuple[Mapping[str, Any], list[str], tuple[str, ...], int]] = [
 def test_members_come_before_readers_and_outputs_have_a_topic(
     settings: dict[str, Any], topics: list[str], members: tuple[str, ...], readers: int
 ) -> None:
-    scenario = Command(**settings)
+    scenario = CommandLoad(**settings)
     traffic = scenario.traffic()
     assert (scenario.topic_names(), traffic.members, traffic.readers) == (topics, members, readers)
     assert {topic for topic, _ in scenario.inputs()} == {TOPIC}
@@ -175,4 +187,4 @@ def test_members_come_before_readers_and_outputs_have_a_topic(
 
 def test_only_members_have_outputs() -> None:
     with pytest.raises(ValidationError, match="outputs at-least-once: of --role member only"):
-        Command(outputs="at-least-once")
+        CommandLoad(outputs="at-least-once")

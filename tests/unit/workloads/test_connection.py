@@ -13,7 +13,7 @@ from squall.broker.protocol.apis import ApiKey
 from squall.broker.protocol.errors import ErrorCode
 from squall.broker.protocol.schema.api_versions import ApiVersionsResponse
 from squall.broker.protocol.schema.metadata import MetadataRequest, MetadataResponse
-from squall.workloads.client.connection import Connection, RequestFailed, UnsupportedApi
+from squall.workloads.client.connection import BrokerConnection, RequestFailed, UnsupportedApi
 from squall.workloads.client.settings import ClientSettings
 from tests.support.brokers.memory_env import FakeEnv
 from tests.support.clusters.fake_cluster import Break, Delay, FakeCluster, Raw, Seen, Withhold, framed
@@ -25,12 +25,12 @@ VERSION = 12
 @asynccontextmanager
 async def connected(
     cluster: FakeCluster, settings: ClientSettings = SETTINGS, *, negotiate: bool = True
-) -> AsyncIterator[Connection]:
+) -> AsyncIterator[BrokerConnection]:
     env = FakeEnv(cluster)
     async with trio.open_nursery() as nursery:
         await nursery.start(cluster.run)
         link = await env.connect("node-1", 9092)
-        connection = Connection(env, link, settings, 0, nursery.start_soon)
+        connection = BrokerConnection(env, link, settings, 0, nursery.start_soon)
         nursery.start_soon(connection.run)
         if negotiate:
             await connection.negotiate(5)
@@ -38,14 +38,14 @@ async def connected(
         nursery.cancel_scope.cancel()
 
 
-async def ask(connection: Connection, timeout_s: float = 5) -> MetadataResponse:
+async def ask(connection: BrokerConnection, timeout_s: float = 5) -> MetadataResponse:
     return await connection.request(MetadataRequest(None), MetadataResponse, VERSION, timeout_s)
 
 
 class Answers:
     """What became of requests that were submitted."""
 
-    def __init__(self, connection: Connection) -> None:
+    def __init__(self, connection: BrokerConnection) -> None:
         self.connection = connection
         self.got: list[tuple[int, str]] = []
         self.failures: list[RequestFailed] = []

@@ -14,11 +14,11 @@ from squall.broker.protocol.errors import ErrorCode
 from squall.broker.protocol.records import encode_batch
 from squall.broker.protocol.schema.fetch import FetchResponse
 from squall.broker.protocol.timestamps import EARLIEST, LATEST
-from squall.workloads.client.admin import Listed, create_topics, list_offsets
+from squall.workloads.client.admin import ListedOffset, create_topics, list_offsets
 from squall.workloads.client.client import Client
 from squall.workloads.client.cluster import Place
 from squall.workloads.client.connection import RequestFailed
-from squall.workloads.client.consumer import Consumer, Polled, ReadEvent
+from squall.workloads.client.consumer import Consumer, PollResult, ReadEvent
 from squall.workloads.client.new_topic import NewTopic
 from squall.workloads.client.settings import ClientSettings, ConsumerSettings
 from tests.support.clusters.fake_cluster import Break, Delay, FakeCluster, Raw, Seen, Withhold
@@ -43,7 +43,7 @@ class Reading:
         self.events: list[ReadEvent] = []
         self.errors: list[str] = []
 
-    async def poll(self, limit_s: float = 1.0) -> Polled:
+    async def poll(self, limit_s: float = 1.0) -> PollResult:
         polled = await self.consumer.poll(limit_s)
         for fetched in polled.fetched:
             self.offsets.setdefault(fetched.place, []).extend(record.offset for record in fetched.records)
@@ -241,7 +241,7 @@ async def test_offsets_are_listed_by_isolation_and_end(cluster: FakeCluster, clo
         latest = await list_offsets(reader.client, [T0], LATEST)
         stable = await list_offsets(reader.client, [T0], LATEST, isolation=1)
         first = await list_offsets(reader.client, [T0, T1], EARLIEST)
-    assert latest == {T0: Listed(5, -1, 0, "", 0)} and stable[T0].offset == 2
+    assert latest == {T0: ListedOffset(5, -1, 0, "", 0)} and stable[T0].offset == 2
     assert (first[T0].offset, first[T1].offset) == (0, 4)
 
 
@@ -271,7 +271,7 @@ async def test_listing_asks_for_metadata_where_the_leader_has_never_heard_of_the
         await list_offsets(reader.client, [T0], LATEST)
         cluster.topic("t", (3, 2, 1))
         fill(cluster, T0, 2)
-        assert (await list_offsets(reader.client, [T0], LATEST))[T0] == Listed(2, -1, 0, "", 0)
+        assert (await list_offsets(reader.client, [T0], LATEST))[T0] == ListedOffset(2, -1, 0, "", 0)
 
 
 async def test_topics_are_created_and_errors_named(cluster: FakeCluster, clock: MockClock) -> None:

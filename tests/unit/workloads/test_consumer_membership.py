@@ -11,7 +11,7 @@ from squall.broker.protocol.schema.consumer_group_heartbeat import (
     ConsumerGroupHeartbeatResponseTopicPartitions,
 )
 from squall.workloads.client.groups.consumer_membership import ConsumerMembership
-from squall.workloads.client.groups.membership import CONSUMER, NO_GENERATION, Change, Heed, MemberSettings
+from squall.workloads.client.groups.membership import CONSUMER, NO_GENERATION, AssignmentChange, Heed, MemberSettings
 from squall.workloads.client.settings import SettingsError
 
 T = "t"
@@ -44,7 +44,7 @@ def beats(one: ConsumerMembership, told: ConsumerGroupHeartbeatResponse) -> Heed
     return one.answered(told, one.asked())
 
 
-def settle(one: ConsumerMembership) -> Change:
+def settle(one: ConsumerMembership) -> AssignmentChange:
     """The application follows what it was told to own."""
     change = one.change(NAMES.get)
     one.gave_up(change.removed)
@@ -90,7 +90,7 @@ def test_the_coordinator_says_how_long_until_the_next_one() -> None:
 def test_what_goes_is_its_own_until_it_says_that_it_gave_it_up() -> None:
     one = member(0, 1)
     beats(one, answer(4, 1))
-    assert one.change(NAMES.get) == Change(added=(), removed=((T, 0),))
+    assert one.change(NAMES.get) == AssignmentChange(added=(), removed=((T, 0),))
     assert one.owned == ((T, 0), (T, 1))
     assert said(one) is None, "the application has not given it up yet: silence gives up nothing"
     one.gave_up([(T, 0)])
@@ -103,10 +103,10 @@ def test_an_assignment_is_acknowledged_even_by_whom_it_changes_nothing_for() -> 
     one = ConsumerMembership(settings(), "m-1")
     beats(one, answer(1, 0, 1))
     beats(one, answer(1, 1))  # the application never had 0
-    assert settle(one) == Change(((T, 1),), ())
+    assert settle(one) == AssignmentChange(((T, 1),), ())
     beats(one, silence(1))
     beats(one, answer(1, 1))
-    assert settle(one) == Change((), ())
+    assert settle(one) == AssignmentChange((), ())
     assert said(one) == [(ID, [1])]
     beats(one, silence(2))
     assert said(one) is None
@@ -133,10 +133,10 @@ def test_what_was_given_up_while_a_heartbeat_was_under_way_is_said_in_the_next_o
 def test_a_topic_without_a_name_waits_for_metadata() -> None:
     one = ConsumerMembership(settings(), "m-1")
     beats(one, answer(1, 0, topic_id=OTHER))
-    assert one.change(NAMES.get) == Change((), ())
+    assert one.change(NAMES.get) == AssignmentChange((), ())
     assert one.unnamed
     assert not one.settles(), "what it does not read yet is not acknowledged"
-    assert one.change({OTHER: "u"}.get) == Change((("u", 0),), ())
+    assert one.change({OTHER: "u"}.get) == AssignmentChange((("u", 0),), ())
     assert not one.unnamed
 
 
@@ -152,7 +152,7 @@ def test_who_is_fenced_has_lost_everything_and_joins_again_with_its_id_once_it_k
     one.owned = ()
     request = one.beat_request()
     assert (request.member_id, request.member_epoch, request.topic_partitions) == ("m-1", 0, [])
-    assert one.change(NAMES.get) == Change((), ()), "what it was told before counts no more"
+    assert one.change(NAMES.get) == AssignmentChange((), ()), "what it was told before counts no more"
 
 
 @pytest.mark.parametrize(

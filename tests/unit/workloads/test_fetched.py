@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from squall.broker.protocol.records import encode_batch
-from squall.workloads.client.fetched import Damage, read_records
+from squall.workloads.client.fetched import UnreadableBatch, read_records
 from squall.workloads.payload import NOT_KNOWN
 
 ABORT, COMMIT = b"\0\0\0\0", b"\0\0\0\1"
@@ -76,7 +76,7 @@ def test_a_batch_with_a_wrong_crc_is_reported_and_passed_over() -> None:
     damaged[-1] ^= 1
     read = read_records(memoryview(bytes(damaged) + batch(3)), 0, None, 0)
     assert [record.offset for record in read.records] == [3]
-    assert read.damage == [Damage(0, "wrong batch CRC")] and read.next_position == 4
+    assert read.damage == [UnreadableBatch(0, "wrong batch CRC")] and read.next_position == 4
 
 
 @pytest.mark.parametrize("bit", [0, 1, 31])
@@ -85,10 +85,10 @@ def test_where_a_damaged_batch_ends_is_not_believed(bit: int) -> None:
     damaged[23 + bit // 8] ^= 0x80 >> bit % 8  # of its last offset delta
     read = read_records(memoryview(bytes(damaged)), 5, None, 0)
     assert read.records == []
-    assert (read.damage, read.next_position) == ([Damage(5, "wrong batch CRC")], 6)
+    assert (read.damage, read.next_position) == ([UnreadableBatch(5, "wrong batch CRC")], 6)
     again = read_records(memoryview(bytes(damaged) + batch(8)), 6, None, 0)
     assert [record.offset for record in again.records] == [8]
-    assert (again.damage, again.next_position) == ([Damage(6, "wrong batch CRC")], 9)
+    assert (again.damage, again.next_position) == ([UnreadableBatch(6, "wrong batch CRC")], 9)
 
 
 def test_bytes_without_any_batch_are_reported_where_they_begin() -> None:

@@ -10,10 +10,10 @@ import pytest
 
 from squall.broker.real_env import RealEnv
 from squall.workloads.client.outcomes import Status
-from squall.workloads.group_notes import Beat, GroupNotes, Identity
+from squall.workloads.group_notes import GroupNotes, HeartbeatTimes, MemberIdentity
 from squall.workloads.recorder import Recorder
 
-WHO = Identity("m-1", 3)
+WHO = MemberIdentity("m-1", 3)
 HERE = {"g": "g-0", "m": "m-1", "gen": 3, "inst": "i-0"}
 
 
@@ -36,8 +36,8 @@ def test_what_a_member_owns_is_told_from_its_beginning_to_its_end(notes: GroupNo
     notes.rejoining(WHO, "start")
     notes.joined(WHO, "range", [("t", 1), ("t", 0)], leader=True)
     notes.assigned(WHO, {("t", 0): 7, ("t", 1): 0}, {("t", 1)}, [("t", 0), ("t", 1)])
-    notes.revoked(WHO, {("t", 0): 9}, Beat(5, 6))
-    notes.lost(WHO, {("t", 1): 2}, Beat(), "UNKNOWN_MEMBER_ID")
+    notes.revoked(WHO, {("t", 0): 9}, HeartbeatTimes(5, 6))
+    notes.lost(WHO, {("t", 1): 2}, HeartbeatTimes(), "UNKNOWN_MEMBER_ID")
     notes.still(WHO, "halt", 1500)
     notes.left(WHO, "close", "")
     event = {"e": "x", "p": 0, **HERE}
@@ -61,7 +61,7 @@ def test_what_a_member_owns_is_told_from_its_beginning_to_its_end(notes: GroupNo
 def test_commits_and_what_a_group_was_told_are_operations(notes: GroupNotes, tmp_path: Path) -> None:
     op = notes.begin_commit(WHO, {("t", 0): 9, ("t", 1): 4}, "manual", metadata={("t", 0): "seen", ("t", 1): "seen"})
     notes.committed(op, Status.FAIL, "OFFSET_METADATA_TOO_LARGE", {("t", 1): "OFFSET_METADATA_TOO_LARGE"})
-    asked = notes.begin_fetch(Identity(), [("t", 1), ("t", 0)], stable=True)
+    asked = notes.begin_fetch(MemberIdentity(), [("t", 1), ("t", 0)], stable=True)
     notes.fetched(asked, {("t", 0): 9, ("t", 1): -1}, {("t", 0): "seen", ("t", 1): ""}, "")
     refused = notes.begin_fetch(WHO, [("t", 0)], stable=False)
     notes.fetched(refused, {}, {}, "NOT_COORDINATOR")

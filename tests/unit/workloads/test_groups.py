@@ -20,7 +20,7 @@ from squall.workloads.groups.acts import (
     PAUSE,
     SEND,
     TWIN,
-    Act,
+    GroupAction,
 )
 
 LOAD = {
@@ -43,7 +43,7 @@ def test_what_a_seed_draws_is_a_load_and_is_the_same_again(tmp_path: Path) -> No
     load = {**LOAD, "static_members": True, "churn": 120, "conversions": 6, "deletions": 6, "away_s": 3}
     table = {"seed": 7, "runtime": "sim", "time_s": 30, "workload": load}
     plan = concrete(make_plan(table))
-    done = [Act(*each) for each in plan.operations or ()]
+    done = [GroupAction(*each) for each in plan.operations or ()]
     assert {act.do for act in done} == {SEND, *OF_MEMBERS, *OF_ALL}
     assert all(not plan.workload.wrong(act) for act in done)
     (tmp_path / "plan.toml").write_text(write_plan(plan))

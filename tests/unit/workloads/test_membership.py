@@ -8,7 +8,7 @@ from squall.broker.protocol.errors import ErrorCode
 from squall.broker.protocol.schema.join_group import JoinGroupResponse, JoinGroupResponseMember
 from squall.broker.protocol.schema.sync_group import SyncGroupResponse
 from squall.workloads.client.groups.assignors import Applicant, applicant, assigned, assignment, subscription
-from squall.workloads.client.groups.membership import Change, Heed, MemberSettings, Membership
+from squall.workloads.client.groups.membership import AssignmentChange, ClassicMembership, Heed, MemberSettings
 from squall.workloads.client.settings import SettingsError
 
 T = "t"
@@ -26,16 +26,16 @@ def generation(
     )
 
 
-def member(*places: tuple[str, int], protocol: str = "range") -> Membership:
+def member(*places: tuple[str, int], protocol: str = "range") -> ClassicMembership:
     """Of generation 4, with these partitions."""
-    found = Membership(settings(protocol))
+    found = ClassicMembership(settings(protocol))
     assert found.joined(generation(4, "m-9", protocol)) is Heed.GO_ON
-    assert found.synced(SyncGroupResponse(assignment=assignment(places))) == Change(tuple(places), ())
+    assert found.synced(SyncGroupResponse(assignment=assignment(places))) == AssignmentChange(tuple(places), ())
     return found
 
 
 def test_a_new_member_is_given_its_id_first_and_joins_with_it() -> None:
-    one = Membership(settings())
+    one = ClassicMembership(settings())
     assert one.join_request().member_id == ""
     asked = JoinGroupResponse(error_code=ErrorCode.MEMBER_ID_REQUIRED, member_id="m-1")
     assert one.joined(asked) is Heed.JOIN
@@ -45,20 +45,20 @@ def test_a_new_member_is_given_its_id_first_and_joins_with_it() -> None:
 
 def test_the_leader_brings_what_everybody_gets_and_followers_bring_nothing() -> None:
     others = [JoinGroupResponseMember(name, None, subscription((T,), (), -1)) for name in ("m-1", "m-2")]
-    leader, answer = Membership(settings()), generation(1, "m-1", "range", *others)
+    leader, answer = ClassicMembership(settings()), generation(1, "m-1", "range", *others)
     assert leader.joined(answer) is Heed.GO_ON
     shares = leader.sync_request(answer, {T: 3}).assignments
     assert {share.member_id: assigned(share.assignment) for share in shares} == {
         "m-1": [(T, 0), (T, 1)],
         "m-2": [(T, 2)],
     }
-    follower = Membership(settings())
+    follower = ClassicMembership(settings())
     follower.joined(generation(1, "m-2"))
     assert follower.sync_request(generation(1, "m-2"), {}).assignments == []
 
 
 def test_a_static_leader_that_came_back_assigns_nothing_until_there_are_more_partitions() -> None:
-    one = Membership(settings(instance="i-1"))
+    one = ClassicMembership(settings(instance="i-1"))
     answer = generation(1, "m-1")
     answer.skip_assignment = True
     one.joined(answer)
@@ -84,7 +84,7 @@ def test_a_generation_tells_what_is_new_and_what_has_to_go() -> None:
     one = member((T, 0), (T, 1), protocol="cooperative-sticky")
     one.joined(generation(5, "m-9", "cooperative-sticky"))
     told = SyncGroupResponse(assignment=assignment([(T, 1), (T, 2)]))
-    assert one.synced(told) == Change(added=((T, 2),), removed=((T, 0),))
+    assert one.synced(told) == AssignmentChange(added=((T, 2),), removed=((T, 0),))
     assert one.owned == ((T, 1), (T, 2))
 
 
@@ -113,19 +113,19 @@ def test_what_each_error_does_to_a_member(code: ErrorCode, heed: Heed, keeps_gen
 
 
 def test_another_protocol_than_it_knows_ends_its_membership() -> None:
-    one = Membership(settings())
+    one = ClassicMembership(settings())
     assert one.joined(generation(1, "m-9", "sticky")) is Heed.OUT
     assert one.out == "INCONSISTENT_GROUP_PROTOCOL"
 
 
 def test_nonsense_in_place_of_an_assignment_ends_its_membership() -> None:
-    one = Membership(settings())
+    one = ClassicMembership(settings())
     one.joined(generation(1, "m-9"))
     assert one.synced(SyncGroupResponse(assignment=b"\0\1\x7f")) is Heed.OUT
 
 
 def test_the_leader_assigns_again_when_there_are_more_partitions() -> None:
-    leader, answer = Membership(settings()), generation(1, "m-1")
+    leader, answer = ClassicMembership(settings()), generation(1, "m-1")
     leader.joined(answer)
     leader.sync_request(answer, {T: 3})
     leader.synced(SyncGroupResponse())

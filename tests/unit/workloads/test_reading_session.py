@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from squall.broker.protocol.fetch_sessions import FINAL_EPOCH, INITIAL_EPOCH
-from squall.workloads.client.reading_session import Bounds, Named, ReadingSession
+from squall.workloads.client.reading_session import Bounds, FetchSessionRequest, ReadingSession
 
 ID = bytes(16)
 A, B = ("t", 0), ("t", 1)
@@ -12,17 +12,19 @@ A, B = ("t", 0), ("t", 1)
 def test_a_consumer_without_sessions_names_everything_each_time() -> None:
     session = ReadingSession(wanted=False)
     for _ in range(2):
-        assert session.name({A: (5, 1, ID)}) == Named(0, FINAL_EPOCH, {A: (5, 1, ID)}, {})
+        assert session.name({A: (5, 1, ID)}) == FetchSessionRequest(0, FINAL_EPOCH, {A: (5, 1, ID)}, {})
         session.answered(0)
 
 
 def test_what_stands_still_is_named_once_and_what_is_read_no_more_is_forgotten() -> None:
     session = ReadingSession(wanted=True)
-    assert session.name({A: (5, 1, ID), B: (7, 1, ID)}) == Named(0, INITIAL_EPOCH, {A: (5, 1, ID), B: (7, 1, ID)}, {})
+    assert session.name({A: (5, 1, ID), B: (7, 1, ID)}) == FetchSessionRequest(
+        0, INITIAL_EPOCH, {A: (5, 1, ID), B: (7, 1, ID)}, {}
+    )
     session.answered(42)
-    assert session.name({A: (6, 1, ID), B: (7, 1, ID)}) == Named(42, 1, {A: (6, 1, ID)}, {})
+    assert session.name({A: (6, 1, ID), B: (7, 1, ID)}) == FetchSessionRequest(42, 1, {A: (6, 1, ID)}, {})
     session.answered(42)
-    assert session.name({A: (6, 1, ID)}) == Named(42, 2, {}, {B: ID})
+    assert session.name({A: (6, 1, ID)}) == FetchSessionRequest(42, 2, {}, {B: ID})
 
 
 def test_a_broker_without_room_is_asked_for_everything_again() -> None:
@@ -38,7 +40,7 @@ def test_after_a_session_was_lost_the_next_request_opens_another_in_its_place() 
     session.answered(42)
     session.name({A: (5, 1, ID)})
     session.restart()
-    assert session.name({A: (5, 1, ID)}) == Named(42, INITIAL_EPOCH, {A: (5, 1, ID)}, {})
+    assert session.name({A: (5, 1, ID)}) == FetchSessionRequest(42, INITIAL_EPOCH, {A: (5, 1, ID)}, {})
 
 
 def test_what_an_incremental_answer_leaves_out_is_as_it_was_told_last() -> None:

@@ -19,13 +19,17 @@ from squall.checkers.plan_facts import facts_of
 from squall.workloads.group_brokers import FACTOR as OFFSETS_FACTOR
 from squall.workloads.transactions import TransactionsLoad
 from squall.workloads.transactions.brokers import FACTOR
-from squall.workloads.transactions.operations import Step, Transaction, steps_of, text_of
+from squall.workloads.transactions.operations import MicroOp, PlannedTransaction, steps_of, text_of
 
 LOAD = {"name": "transactions", "rate": 6, "producers": 2, "aborts": 0.3}
 
 
-@given(st.lists(st.sampled_from([Step("poll"), Step("send", 0), Step("send", 12), Step("pause", 250)]), min_size=1))
-def test_steps_are_what_their_text_says(steps: list[Step]) -> None:
+@given(
+    st.lists(
+        st.sampled_from([MicroOp("poll"), MicroOp("send", 0), MicroOp("send", 12), MicroOp("pause", 250)]), min_size=1
+    )
+)
+def test_steps_are_what_their_text_says(steps: list[MicroOp]) -> None:
     assert list(steps_of(text_of(steps))) == steps
 
 
@@ -159,5 +163,5 @@ def test_swarms_of_it_are_plans_and_a_swarm_without_a_name_has_some_of_them() ->
 )
 def test_what_is_no_record_of_the_plain_producer_is_refused(operation: tuple[object, ...], rate: int, why: str) -> None:
     load = TransactionsLoad.model_validate({**LOAD, "plain_rate": rate})
-    assert why in load.wrong(Transaction(*operation))  # type: ignore[arg-type]
-    assert not rate or not load.wrong(Transaction(1.0, -1, "send 0", 100, "plain"))
+    assert why in load.wrong(PlannedTransaction(*operation))  # type: ignore[arg-type]
+    assert not rate or not load.wrong(PlannedTransaction(1.0, -1, "send 0", 100, "plain"))

@@ -23,13 +23,21 @@ from squall.broker.protocol.schema.find_coordinator import FindCoordinatorRespon
 from squall.broker.protocol.schema.init_producer_id import InitProducerIdResponse
 from squall.workloads.client.outcomes import Status
 from squall.workloads.client.settings import ClientSettings
-from squall.workloads.client.transactions import Answer, Ended, GaveUp, Refused, Transactions, meaning
+from squall.workloads.client.transactions import (
+    CoordinatorErrorMeaning,
+    EndTxnResult,
+    GaveUp,
+    TransactionManager,
+    TransactionRefused,
+    meaning,
+)
 from tests.support.clusters.fake_cluster import Break, FakeCluster, Seen, Withhold
 
 SETTINGS = ClientSettings(request_timeout_ms=1000, control_timeout_ms=1000, connect_timeout_ms=1000)
 LIMIT_S = 8.0
 BY = {
-    kind: [ErrorCode(code) for code in ErrorCode if code != ErrorCode.NONE and meaning(code) is kind] for kind in Answer
+    kind: [ErrorCode(code) for code in ErrorCode if code != ErrorCode.NONE and meaning(code) is kind]
+    for kind in CoordinatorErrorMeaning
 }
 
 
@@ -84,12 +92,12 @@ MADE: dict[int, Callable[[ErrorCode, Seen], Any]] = {
 
 
 @asynccontextmanager
-async def transacting(level: int, *, begun: bool = True) -> AsyncIterator[tuple[Transactions, Coordinator]]:
+async def transacting(level: int, *, begun: bool = True) -> AsyncIterator[tuple[TransactionManager, Coordinator]]:
     cluster = FakeCluster()
     cluster.topic("t", [1, 2, 3])
     coordinator = Coordinator(cluster, level)
     async with cluster.client(SETTINGS) as client:
-        transactions = Transactions(client, "id", 60_000, LIMIT_S)
+        transactions = TransactionManager(client, "id", 60_000, LIMIT_S)
         if begun:
             assert await transactions.begin_writing() == (77, 3)
             coordinator.asked.clear()
@@ -100,7 +108,7 @@ async def test_v1_adds_each_partition_once_and_keeps_its_epoch(clock: MockClock)
     async with transacting(0) as (transactions, coordinator):
         await transactions.add([("t", 0)])
         await transactions.add([("t", 0), ("t", 1)])
-        assert await transactions.end(commit=True) == Ended(Status.OK, "")
+        assert await transactions.end(commit=True) == EndTxnResult(Status.OK, "")
         assert [(seen.api_key, seen.version) for seen in coordinator.asked] == [(24, 3), (24, 3), (26, 4)]
         assert [seen.message.v3_and_below_topics[0].partitions for seen in coordinator.asked[:2]] == [[0], [1]]
         assert transactions.identity == (77, 3)
@@ -114,49 +122,55 @@ async def test_no_end_is_asked_of_a_transaction_that_the_coordinator_does_not_kn
     version: int, clock: MockClock
 ) -> None:
     async with transacting(version) as (transactions, coordinator):
-        assert await transactions.end(commit=True) == Ended(Status.OK, "")
+        assert await transactions.end(commit=True) == EndTxnResult(Status.OK, "")
         assert not coordinator.asked
 
 
 async def test_v2_adds_nothing_and_takes_the_next_epoch(clock: MockClock) -> None:
     async with transacting(2) as (transactions, coordinator):
         await transactions.add([("t", 0)])
-        assert await transactions.end(commit=False) == Ended(Status.OK, "")
+        assert await transactions.end(commit=False) == EndTxnResult(Status.OK, "")
         assert [(seen.api_key, seen.version, seen.message.committed) for seen in coordinator.asked] == [(26, 5, False)]
         assert transactions.identity == (77, 4)
 
 
-@pytest.mark.parametrize("code", [*BY[Answer.NOT_YET], *BY[Answer.DOUBT], *BY[Answer.ELSEWHERE]], ids=name_of)
+@pytest.mark.parametrize(
+    "code",
+    [*BY[CoordinatorErrorMeaning.NOT_YET], *BY[CoordinatorErrorMeaning.DOUBT], *BY[CoordinatorErrorMeaning.ELSEWHERE]],
+    ids=name_of,
+)
 async def test_what_may_succeed_later_is_asked_again(code: ErrorCode, clock: MockClock) -> None:
     async with transacting(2) as (transactions, coordinator):
         await transactions.add([("t", 0)])
         coordinator.says[ApiKey.END_TXN] = [code, code]
-        assert await transactions.end(commit=True) == Ended(Status.OK, "")
+        assert await transactions.end(commit=True) == EndTxnResult(Status.OK, "")
         assert len(coordinator.asked) == 3
 
 
-@pytest.mark.parametrize("code", BY[Answer.REFUSED], ids=name_of)
+@pytest.mark.parametrize("code", BY[CoordinatorErrorMeaning.REFUSED], ids=name_of)
 async def test_a_refused_end_did_not_happen(code: ErrorCode, clock: MockClock) -> None:
     async with transacting(2) as (transactions, coordinator):
         await transactions.add([("t", 0)])
         coordinator.says[ApiKey.END_TXN] = [ErrorCode.CONCURRENT_TRANSACTIONS, code]
-        assert await transactions.end(commit=True) == Ended(Status.FAIL, name_of(code))
+        assert await transactions.end(commit=True) == EndTxnResult(Status.FAIL, name_of(code))
         assert len(coordinator.asked) == 2
 
 
-@pytest.mark.parametrize("before", [*BY[Answer.DOUBT], *BY[Answer.ELSEWHERE]], ids=name_of)
+@pytest.mark.parametrize(
+    "before", [*BY[CoordinatorErrorMeaning.DOUBT], *BY[CoordinatorErrorMeaning.ELSEWHERE]], ids=name_of
+)
 async def test_an_end_refused_after_an_attempt_in_doubt_may_have_happened(before: ErrorCode, clock: MockClock) -> None:
     async with transacting(2) as (transactions, coordinator):
         await transactions.add([("t", 0)])
         coordinator.says[ApiKey.END_TXN] = [before, ErrorCode.PRODUCER_FENCED]
-        assert await transactions.end(commit=True) == Ended(Status.INFO, "PRODUCER_FENCED")
+        assert await transactions.end(commit=True) == EndTxnResult(Status.INFO, "PRODUCER_FENCED")
 
 
 async def test_an_end_whose_answer_was_lost_and_which_is_then_refused_may_have_happened(clock: MockClock) -> None:
     async with transacting(2) as (transactions, coordinator):
         await transactions.add([("t", 0)])
         coordinator.says[ApiKey.END_TXN] = [Break(), ErrorCode.INVALID_TXN_STATE]
-        assert await transactions.end(commit=True) == Ended(Status.INFO, "INVALID_TXN_STATE")
+        assert await transactions.end(commit=True) == EndTxnResult(Status.INFO, "INVALID_TXN_STATE")
         assert transactions.unanswered == 1
 
 
@@ -165,7 +179,7 @@ async def test_an_end_that_is_never_answered_may_have_happened(clock: MockClock)
         await transactions.add([("t", 0)])
         coordinator.says[ApiKey.END_TXN] = [Withhold() for _ in range(20)]
         began = trio.current_time()
-        assert await transactions.end(commit=True) == Ended(Status.INFO, "TIMED_OUT")
+        assert await transactions.end(commit=True) == EndTxnResult(Status.INFO, "TIMED_OUT")
         assert trio.current_time() - began == pytest.approx(LIMIT_S, abs=0.01)
         assert transactions.unanswered >= 2
 
@@ -174,7 +188,7 @@ async def test_an_end_that_was_only_put_off_until_the_limit_did_not_happen(clock
     async with transacting(2) as (transactions, coordinator):
         await transactions.add([("t", 0)])
         coordinator.says[ApiKey.END_TXN] = [ErrorCode.COORDINATOR_LOAD_IN_PROGRESS] * 500
-        assert await transactions.end(commit=True) == Ended(Status.FAIL, "TIMED_OUT")
+        assert await transactions.end(commit=True) == EndTxnResult(Status.FAIL, "TIMED_OUT")
         assert transactions.unanswered == 0
 
 
@@ -182,7 +196,7 @@ async def test_an_unknown_error_leaves_it_open(clock: MockClock) -> None:
     async with transacting(2) as (transactions, coordinator):
         await transactions.add([("t", 0)])
         coordinator.says[ApiKey.END_TXN] = [ErrorCode.UNKNOWN_SERVER_ERROR]
-        assert await transactions.end(commit=True) == Ended(Status.INFO, name_of(ErrorCode.UNKNOWN_SERVER_ERROR))
+        assert await transactions.end(commit=True) == EndTxnResult(Status.INFO, name_of(ErrorCode.UNKNOWN_SERVER_ERROR))
 
 
 async def test_a_coordinator_that_moved_is_looked_for(clock: MockClock) -> None:
@@ -205,7 +219,7 @@ async def _move_once_asked(coordinator: Coordinator) -> None:
 async def test_a_fenced_producer_gets_no_partitions(clock: MockClock) -> None:
     async with transacting(0) as (transactions, coordinator):
         coordinator.says[ApiKey.ADD_PARTITIONS_TO_TXN] = [ErrorCode.PRODUCER_FENCED]
-        with pytest.raises(Refused, match="PRODUCER_FENCED"):
+        with pytest.raises(TransactionRefused, match="PRODUCER_FENCED"):
             await transactions.add([("t", 0)])
 
 

@@ -18,9 +18,9 @@ from squall.workloads.client.cluster import Place
 from squall.workloads.client.connection import RequestFailed, UnsupportedApi
 from squall.workloads.client.groups.consumer_membership import ConsumerMembership
 from squall.workloads.client.groups.member import CLOSE, LEAVE_LIMIT_S, POLL_INTERVAL
-from squall.workloads.client.groups.membered import Listener, Membered
+from squall.workloads.client.groups.membered import Membered, MembershipListener
 from squall.workloads.client.groups.membership import NO_GENERATION, Heed, MemberSettings
-from squall.workloads.client.groups.offsets import Sender
+from squall.workloads.client.groups.offsets import CommitIdentity
 
 OWN_IDS = 1
 """The version of ConsumerGroupHeartbeat whose members make their own ids (KIP-1082)."""
@@ -36,7 +36,7 @@ _OUTDATED = (
 class ConsumerMember(Membered[ConsumerMembership]):
     """Run `run` in a nursery. `client`: its connections to coordinators, which nobody else uses."""
 
-    def __init__(self, client: Client, settings: MemberSettings, listener: Listener) -> None:
+    def __init__(self, client: Client, settings: MemberSettings, listener: MembershipListener) -> None:
         drawn = client.env.rng.getrandbits(128).to_bytes(16, "big")
         core = ConsumerMembership(settings, urlsafe_b64encode(drawn).decode().rstrip("="))
         super().__init__(client, settings, listener, core)
@@ -48,7 +48,7 @@ class ConsumerMember(Membered[ConsumerMembership]):
         self._left = False
 
     @property
-    def asks_as(self) -> Sender | None:
+    def asks_as(self) -> CommitIdentity | None:
         """Return its member id and epoch: an OffsetFetch with an older epoch is refused."""
         return self.who
 

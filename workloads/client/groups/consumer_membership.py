@@ -18,7 +18,7 @@ from squall.broker.protocol.schema.consumer_group_heartbeat import (
 )
 from squall.workloads.client.cluster import Place
 from squall.workloads.client.groups.assignors import by_topic
-from squall.workloads.client.groups.membership import NO_GENERATION, START, Change, Heed, MemberSettings
+from squall.workloads.client.groups.membership import NO_GENERATION, START, AssignmentChange, Heed, MemberSettings
 
 JOINS, LEAVES, LEAVES_FOR_NOW = 0, -1, -2
 """Member epochs of heartbeats that are none: a static member that leaves will be back."""
@@ -30,7 +30,7 @@ NameOf = Callable[[bytes], str | None]
 """Topic id -> its name; None where that is not known."""
 
 
-class Asked(NamedTuple):
+class HeartbeatInFlight(NamedTuple):
     """Records what a heartbeat that is under way said, for its answer."""
 
     life: int
@@ -83,9 +83,9 @@ class ConsumerMembership:
 
     # -------------------------------------------------------------------------------------------------- requests
 
-    def asked(self) -> Asked:
+    def asked(self) -> HeartbeatInFlight:
         """To be remembered beside `beat_request`."""
-        return Asked(self.life, self.owned, self._says_what_it_owns)
+        return HeartbeatInFlight(self.life, self.owned, self._says_what_it_owns)
 
     def beat_request(self) -> ConsumerGroupHeartbeatRequest:
         """ConsumerGroupHeartbeat. What the coordinator knows is left out, so silence about partitions gives up none."""
@@ -129,7 +129,7 @@ class ConsumerMembership:
 
     # --------------------------------------------------------------------------------------------------- answers
 
-    def answered(self, answer: ConsumerGroupHeartbeatResponse, asked: Asked) -> Heed:
+    def answered(self, answer: ConsumerGroupHeartbeatResponse, asked: HeartbeatInFlight) -> Heed:
         """A heartbeat was answered. JOIN: it is no member any more, and joins once it has been told what it lost."""
         if asked.life != self.life:
             return Heed.GO_ON
@@ -157,7 +157,7 @@ class ConsumerMembership:
         self.life += 1
         return Heed.OUT
 
-    def unanswered(self, asked: Asked) -> None:
+    def unanswered(self, asked: HeartbeatInFlight) -> None:
         """Nobody knows what the coordinator has heard of it."""
         if asked.life == self.life:
             self._said = None
@@ -171,11 +171,11 @@ class ConsumerMembership:
                 self._names[topic_id] = found
         return tuple(sorted((self._names[topic], index) for topic, index in self._target if topic in self._names))
 
-    def change(self, name: NameOf) -> Change:
+    def change(self, name: NameOf) -> AssignmentChange:
         """Return what it has to give up first, and what it may read then."""
         wanted = self.assigned(name)
         added = tuple(place for place in wanted if place not in self.owned)
-        return Change(added, tuple(place for place in self.owned if place not in wanted))
+        return AssignmentChange(added, tuple(place for place in self.owned if place not in wanted))
 
     def gave_up(self, places: Collection[Place]) -> None:
         """It reads these no more. Its next heartbeat says so."""

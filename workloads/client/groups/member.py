@@ -19,9 +19,9 @@ from squall.broker.protocol.schema.sync_group import SyncGroupResponse
 from squall.workloads.client.client import Client
 from squall.workloads.client.cluster import Place
 from squall.workloads.client.connection import RequestFailed, UnsupportedApi
-from squall.workloads.client.groups.membered import Listener, Membered
-from squall.workloads.client.groups.membership import NO_GENERATION, NO_MEMBER, Heed, MemberSettings, Membership
-from squall.workloads.client.groups.offsets import Sender
+from squall.workloads.client.groups.membered import Membered, MembershipListener
+from squall.workloads.client.groups.membership import NO_GENERATION, NO_MEMBER, ClassicMembership, Heed, MemberSettings
+from squall.workloads.client.groups.offsets import CommitIdentity
 
 JOIN_VERSION, SYNC_VERSION, BEAT_VERSION, LEAVE_VERSION = 9, 5, 4, 5
 JOIN_LATER_S = 5.0
@@ -31,16 +31,16 @@ POLL_INTERVAL = "poll interval"
 CLOSE = "close"
 
 
-class GroupMember(Membered[Membership]):
+class GroupMember(Membered[ClassicMembership]):
     """Run `run` in a nursery. `client`: its connections to coordinators, which nobody else uses."""
 
-    def __init__(self, client: Client, settings: MemberSettings, listener: Listener) -> None:
-        super().__init__(client, settings, listener, Membership(settings))
+    def __init__(self, client: Client, settings: MemberSettings, listener: MembershipListener) -> None:
+        super().__init__(client, settings, listener, ClassicMembership(settings))
         self._busy = False
         """The application's task joins: a Join and a Sync are a member's sign of life, too."""
 
     @property
-    def asks_as(self) -> Sender | None:
+    def asks_as(self) -> CommitIdentity | None:
         """Return None: the coordinator of a classic group does not check who fetches offsets."""
         return None
 

@@ -11,10 +11,10 @@ from squall.workloads.client.client import Client
 from squall.workloads.client.cluster import Place
 from squall.workloads.client.groups.coordination import Coordination
 from squall.workloads.client.groups.membership import MemberSettings
-from squall.workloads.client.groups.offsets import Sender
+from squall.workloads.client.groups.offsets import CommitIdentity
 
 
-class Listener(Protocol):
+class MembershipListener(Protocol):
     """The application: what it is told of, in its own task unless said otherwise."""
 
     def rejoining(self, why: str) -> None:
@@ -32,7 +32,7 @@ class Listener(Protocol):
     def lost(self, places: Collection[Place], why: str) -> None:
         """These belong to somebody else by now. It must not read them any more."""
 
-    def left(self, who: Sender, why: str, error: str) -> None:
+    def left(self, who: CommitIdentity, why: str, error: str) -> None:
         """LeaveGroup was answered: it was this member. Told in the task of the heartbeats, too."""
 
 
@@ -57,7 +57,7 @@ C = TypeVar("C", bound=Core)
 class Membered(Generic[C]):
     """The part of `members.Member` that does not depend on the protocol, over its core."""
 
-    def __init__(self, client: Client, settings: MemberSettings, listener: Listener, core: C) -> None:
+    def __init__(self, client: Client, settings: MemberSettings, listener: MembershipListener, core: C) -> None:
         self.settings, self.core = settings, core
         self.coordination = Coordination(client, settings.group)
         self.beat_sent = self.beat_answered = -1.0
@@ -69,11 +69,11 @@ class Membered(Generic[C]):
         client.track(settings.topics)
 
     @property
-    def who(self) -> Sender:
+    def who(self) -> CommitIdentity:
         """Return the id and generation that its coordinator knows. In a consumer group the generation is its member
         epoch.
         """
-        return Sender(self.core.member_id, self.core.generation, self.settings.instance)
+        return CommitIdentity(self.core.member_id, self.core.generation, self.settings.instance)
 
     @property
     def owned(self) -> Sequence[Place]:

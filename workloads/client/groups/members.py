@@ -12,12 +12,12 @@ from squall.workloads.client.cluster import Place
 from squall.workloads.client.groups.consumer_member import ConsumerMember
 from squall.workloads.client.groups.coordination import Coordination
 from squall.workloads.client.groups.member import CLOSE, GroupMember
-from squall.workloads.client.groups.membered import Listener
+from squall.workloads.client.groups.membered import MembershipListener
 from squall.workloads.client.groups.membership import CONSUMER, MemberSettings
-from squall.workloads.client.groups.offsets import Sender
+from squall.workloads.client.groups.offsets import CommitIdentity
 
 
-class Member(Protocol):
+class GroupConsumer(Protocol):
     """Offers an application its membership. Run `run` in a nursery; call `keep_up` before each poll."""
 
     coordination: Coordination
@@ -26,11 +26,11 @@ class Member(Protocol):
     """Of the last request that keeps the session and was answered well, by env.mono(); -1: none was."""
 
     @property
-    def who(self) -> Sender:
+    def who(self) -> CommitIdentity:
         """As its coordinator knows it."""
 
     @property
-    def asks_as(self) -> Sender | None:
+    def asks_as(self) -> CommitIdentity | None:
         """As whom it asks where its group stands; None: as nobody."""
 
     @property
@@ -72,7 +72,7 @@ class Member(Protocol):
         """Heartbeats, until its nursery is cancelled."""
 
 
-def member_of(client: Client, settings: MemberSettings, listener: Listener) -> Member:
+def member_of(client: Client, settings: MemberSettings, listener: MembershipListener) -> GroupConsumer:
     """A member that speaks the protocol of its settings."""
     if settings.protocol == CONSUMER:
         return ConsumerMember(client, settings, listener)

@@ -81,14 +81,14 @@ _GROUPLESS = (ErrorCode.COORDINATOR_NOT_AVAILABLE, ErrorCode.NOT_COORDINATOR)
 
 
 @dataclass(frozen=True, slots=True)
-class Change:
+class AssignmentChange:
     """Lists what a new generation changes for a member."""
 
     added: tuple[Place, ...]
     removed: tuple[Place, ...]
 
 
-class Membership:
+class ClassicMembership:
     """One member, from one process's first Join to its last heartbeat."""
 
     def __init__(self, settings: MemberSettings) -> None:
@@ -183,7 +183,7 @@ class Membership:
             return Heed.AGAIN
         return self.refused(code)
 
-    def synced(self, answer: SyncGroupResponse) -> Change | Heed:
+    def synced(self, answer: SyncGroupResponse) -> AssignmentChange | Heed:
         """SyncGroup was answered: what changes, or what to do about the error."""
         if answer.error_code != ErrorCode.NONE:
             return self.refused(answer.error_code)
@@ -193,7 +193,7 @@ class Membership:
             return self._over(ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
         self.rejoin = ""
         before, self.owned = self.owned, tuple(places)
-        return Change(_without(places, before), _without(before, places))
+        return AssignmentChange(_without(places, before), _without(before, places))
 
     def refused(self, code: int) -> Heed:
         """An error of any request of a member."""

@@ -43,7 +43,7 @@ DOUBTFUL = frozenset(
 ELSEWHERE = frozenset({ErrorCode.COORDINATOR_NOT_AVAILABLE, ErrorCode.NOT_COORDINATOR})
 
 
-class Sender(NamedTuple):
+class CommitIdentity(NamedTuple):
     """Identifies the member that commits. A client that is no member has no id, and generation -1."""
 
     member_id: str = ""
@@ -66,7 +66,7 @@ class CommitEnd:
 
 
 @dataclass(frozen=True, slots=True)
-class Standing:
+class OffsetFetchResult:
     """Holds the committed offsets of a group, or why they are not known."""
 
     offsets: Mapping[Place, int] = field(default_factory=dict)
@@ -83,7 +83,7 @@ def metadata_of(offsets: Mapping[Place, int]) -> dict[Place, str]:
     return {place: f"squall {offset}" for place, offset in offsets.items()}
 
 
-def commit_request(group: str, who: Sender, offsets: Mapping[Place, int]) -> OffsetCommitRequest:
+def commit_request(group: str, who: CommitIdentity, offsets: Mapping[Place, int]) -> OffsetCommitRequest:
     """OffsetCommit."""
     metadata = metadata_of(offsets)
     topics = [
@@ -116,7 +116,7 @@ def worst(codes: Sequence[int]) -> int:
 
 async def commit(
     coordination: Coordination,
-    who: Sender,
+    who: CommitIdentity,
     offsets: Mapping[Place, int],
     limit_s: float,
     *,
@@ -172,9 +172,9 @@ async def fetch(
     limit_s: float,
     *,
     stable: bool,
-    who: Sender | None = None,
+    who: CommitIdentity | None = None,
     gone: Callable[[], bool] = lambda: False,
-) -> Standing:
+) -> OffsetFetchResult:
     """Fetch the group's committed offsets of these partitions. `stable`: not while a transaction may change them.
 
     `who`: a member of a consumer group (KIP-848), whose epoch is checked; no other member's is.
@@ -192,7 +192,7 @@ async def fetch(
             except RequestFailed as failure:
                 error = failure.why
             except UnsupportedApi as problem:
-                return Standing(error=str(problem))
+                return OffsetFetchResult(error=str(problem))
             else:
                 found, code = _told(answer)
                 if code == ErrorCode.NONE:
@@ -201,17 +201,17 @@ async def fetch(
                 if code in ELSEWHERE:
                     coordination.forget()
                 elif code not in NOT_YET and code != ErrorCode.UNSTABLE_OFFSET_COMMIT:
-                    return Standing(error=error, code=code)
+                    return OffsetFetchResult(error=error, code=code)
             failures += 1
             await client.env.sleep(client.backoff(failures))
-    return Standing(error=error)
+    return OffsetFetchResult(error=error)
 
 
-def _told(answer: OffsetFetchResponse) -> tuple[Standing, int]:
+def _told(answer: OffsetFetchResponse) -> tuple[OffsetFetchResult, int]:
     """Return the offsets of the one group of an answer, and the error that counts."""
     (group,) = answer.groups
     parts = {(topic.name, part.partition_index): part for topic in group.topics for part in topic.partitions}
     codes = [part.error_code for part in parts.values() if part.error_code != ErrorCode.NONE]
     offsets = {place: part.committed_offset for place, part in parts.items()}
     metadata = {place: part.metadata or "" for place, part in parts.items()}
-    return Standing(offsets, metadata), group.error_code or worst(codes)
+    return OffsetFetchResult(offsets, metadata), group.error_code or worst(codes)

@@ -15,9 +15,17 @@ from squall.workloads.client.cluster import Place
 from squall.workloads.client.connection import RequestFailed, UnsupportedApi
 from squall.workloads.client.groups.assignors import by_topic
 from squall.workloads.client.groups.coordination import Coordination
-from squall.workloads.client.groups.offsets import DOUBTFUL, ELSEWHERE, NOT_YET, CommitEnd, Sender, metadata_of, worst
+from squall.workloads.client.groups.offsets import (
+    DOUBTFUL,
+    ELSEWHERE,
+    NOT_YET,
+    CommitEnd,
+    CommitIdentity,
+    metadata_of,
+    worst,
+)
 from squall.workloads.client.outcomes import TIMED_OUT, Status
-from squall.workloads.client.transactions import Identity
+from squall.workloads.client.transactions import ProducerIdAndEpoch
 
 V1_COMMIT, V2_COMMIT = 4, 5
 """The versions of either generation of transactions."""
@@ -26,8 +34,8 @@ V1_COMMIT, V2_COMMIT = 4, 5
 async def commit_in_transaction(
     coordination: Coordination,
     transactional_id: str,
-    identity: Identity,
-    who: Sender,
+    identity: ProducerIdAndEpoch,
+    who: CommitIdentity,
     offsets: Mapping[Place, int],
     limit_s: float,
     *,

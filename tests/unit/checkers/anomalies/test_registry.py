@@ -11,13 +11,13 @@ from typing import Any
 import pytest
 
 import squall.checkers.anomalies
-from squall.checkers.anomalies.anomaly import Check, Need
+from squall.checkers.anomalies.anomaly import Check, HistoryNeed
 from squall.checkers.anomalies.registry import (
     CATALOG,
     CHECKS,
     FOUND,
     IN_HISTORY,
-    Counted,
+    EvidenceCounts,
     find_all,
     looked_for,
     not_run,
@@ -32,13 +32,13 @@ from squall.checkers.history.tables import (
     OK,
     POLL,
     SEND,
+    ClientProcess,
     History,
-    Member,
-    Partition,
-    Process,
-    Row,
+    ObservedPartition,
+    RecordRow,
+    ReportedBounds,
     Table,
-    Told,
+    TxnOperation,
 )
 from squall.checkers.history.values import AFTER_HEALING
 from tests.support.histories.anomaly_cases import CASES, cases_of
@@ -90,27 +90,27 @@ def test_witnesses_say_where_and_who() -> None:
 # ------------------------------------------------------------------------------------------------------------ needs
 
 
-def _keep(history: History, wanted: Callable[[Row], bool]) -> None:
-    kept = Table(Row)
+def _keep(history: History, wanted: Callable[[RecordRow], bool]) -> None:
+    kept = Table(RecordRow)
     for record in history.records.rows():
         if wanted(record):
             kept.append(record)
     history.records = kept
 
 
-TAKEN_OUT: dict[Need, Callable[[History], None]] = {
-    Need.SENDS: lambda history: _keep(history, lambda record: record.kind != SEND),
-    Need.ACKS: lambda history: _keep(history, lambda record: record.kind != SEND or record.st != OK),
-    Need.FAILURES: lambda history: _keep(history, lambda record: record.kind != SEND or record.st != FAIL),
-    Need.OWN_READERS: lambda history: history.thrown.truncate(0),
-    Need.PLACES: lambda history: _keep(history, lambda record: False),
-    Need.READS: lambda history: _without_reads(history),
-    Need.MARKS: lambda history: history.told.truncate(0),
-    Need.LOOKUPS: lambda history: history.lookups.truncate(0),
-    Need.TRANSACTIONS: lambda history: _without_transactions(history),
-    Need.COMMITTED_READS: lambda history: _keep(history, lambda record: record.kind != POLL or record.iso == 0),
-    Need.READS_INSIDE: lambda history: _without_reads_inside(history),
-    Need.COMMITTED_FINAL_READS: lambda history: _without_committed_final_reads(history),
+TAKEN_OUT: dict[HistoryNeed, Callable[[History], None]] = {
+    HistoryNeed.SENDS: lambda history: _keep(history, lambda record: record.kind != SEND),
+    HistoryNeed.ACKS: lambda history: _keep(history, lambda record: record.kind != SEND or record.st != OK),
+    HistoryNeed.FAILURES: lambda history: _keep(history, lambda record: record.kind != SEND or record.st != FAIL),
+    HistoryNeed.OWN_READERS: lambda history: history.thrown.truncate(0),
+    HistoryNeed.PLACES: lambda history: _keep(history, lambda record: False),
+    HistoryNeed.READS: lambda history: _without_reads(history),
+    HistoryNeed.MARKS: lambda history: history.told.truncate(0),
+    HistoryNeed.LOOKUPS: lambda history: history.lookups.truncate(0),
+    HistoryNeed.TRANSACTIONS: lambda history: _without_transactions(history),
+    HistoryNeed.COMMITTED_READS: lambda history: _keep(history, lambda record: record.kind != POLL or record.iso == 0),
+    HistoryNeed.READS_INSIDE: lambda history: _without_reads_inside(history),
+    HistoryNeed.COMMITTED_FINAL_READS: lambda history: _without_committed_final_reads(history),
 }
 
 
@@ -118,14 +118,14 @@ def _without_positions(history: History) -> None:
     history.fetches.truncate(0)
 
 
-TAKEN_OUT[Need.MEMBERS] = lambda history: history.holds.truncate(0)
-TAKEN_OUT[Need.RESUMED] = lambda history: _as_holds(history, begun=FROM_RESET)
-TAKEN_OUT[Need.RIVALS] = lambda history: _as_holds(history, proc=0)
-TAKEN_OUT[Need.WRITES_AFTER_HEALING] = lambda history: _without_writes_after_healing(history)
-TAKEN_OUT[Need.PROOFS] = lambda history: _without_proofs(history)
-TAKEN_OUT[Need.COMMITS] = lambda history: history.commits.truncate(0)
-TAKEN_OUT[Need.POSITIONS] = _without_positions
-TAKEN_OUT[Need.OUTPUTS] = lambda history: history.outputs.truncate(0)
+TAKEN_OUT[HistoryNeed.MEMBERS] = lambda history: history.holds.truncate(0)
+TAKEN_OUT[HistoryNeed.RESUMED] = lambda history: _as_holds(history, begun=FROM_RESET)
+TAKEN_OUT[HistoryNeed.RIVALS] = lambda history: _as_holds(history, proc=0)
+TAKEN_OUT[HistoryNeed.WRITES_AFTER_HEALING] = lambda history: _without_writes_after_healing(history)
+TAKEN_OUT[HistoryNeed.PROOFS] = lambda history: _without_proofs(history)
+TAKEN_OUT[HistoryNeed.COMMITS] = lambda history: history.commits.truncate(0)
+TAKEN_OUT[HistoryNeed.POSITIONS] = _without_positions
+TAKEN_OUT[HistoryNeed.OUTPUTS] = lambda history: history.outputs.truncate(0)
 
 
 def _without_proofs(history: History) -> None:
@@ -154,7 +154,7 @@ def _without_transactions(history: History) -> None:
 
 
 def _without_reads_inside(history: History) -> None:
-    members, history.members = history.members, Table(Member)
+    members, history.members = history.members, Table(TxnOperation)
     for each in members.rows():
         if each.kind == SEND:
             history.members.append(each)
@@ -172,7 +172,7 @@ def _without_reads(history: History) -> None:
 
 def _without_final_reads(history: History) -> None:
     _keep(history, lambda record: not record.final)
-    told, history.told = history.told, Table(Told)
+    told, history.told = history.told, Table(ReportedBounds)
     for each in told.rows():
         if not each.final:
             history.told.append(each)
@@ -180,12 +180,12 @@ def _without_final_reads(history: History) -> None:
         partition.cover_from = partition.cover_to = partition.cover_t0 = -1
 
 
-TAKEN_OUT[Need.FINAL_READS] = _without_final_reads
+TAKEN_OUT[HistoryNeed.FINAL_READS] = _without_final_reads
 
 
-@pytest.mark.parametrize("need", Need)
+@pytest.mark.parametrize("need", HistoryNeed)
 @pytest.mark.parametrize("name", [name for name in FROM_HISTORIES if CATALOG[name].needs])
-def test_without_what_it_needs_an_anomaly_does_not_show(name: str, need: Need) -> None:
+def test_without_what_it_needs_an_anomaly_does_not_show(name: str, need: HistoryNeed) -> None:
     shown = [case for case in CASES.values() if name in {found for found, _ in case.found}]
     histories = [case.build().history() for case in shown]
     for history in histories:
@@ -197,21 +197,21 @@ def test_without_what_it_needs_an_anomaly_does_not_show(name: str, need: Need) -
 
 SENT_AND_READ = dict.fromkeys(("poll", "final_read", "list_offsets", "txn", "commit", "fetch_offsets"), {"ok": 1})
 SENT_AND_READ |= {"send": {"ok": 3, "fail": 1}}
-PRODUCER = Process(0, "producer", "squall", "1", "", {"acks": -1, "group": "g"}, 0)
-READER = Process(1, "reader", "squall", "1", "", {"isolation": 0}, 0)
-FINAL = Process(2, "final", "squall", "1", "", {"isolation": 1, "round": 1}, 0)
-HARNESS = Process(3, "producer", "squall", "1", "", {"acks": -1, AFTER_HEALING: True}, 0)
-MEMBER = Process(4, "reader", "program", "./mine", "", {"group": "g"}, 0)
-READ = Partition(0, "t", 0, "delete", -1, False, seen=2)
-ENOUGH = Counted(read_inside=1, holds=2, outputs=1, owned={0}, owners=2, resumed=1)
+PRODUCER = ClientProcess(0, "producer", "squall", "1", "", {"acks": -1, "group": "g"}, 0)
+READER = ClientProcess(1, "reader", "squall", "1", "", {"isolation": 0}, 0)
+FINAL = ClientProcess(2, "final", "squall", "1", "", {"isolation": 1, "round": 1}, 0)
+HARNESS = ClientProcess(3, "producer", "squall", "1", "", {"acks": -1, AFTER_HEALING: True}, 0)
+MEMBER = ClientProcess(4, "reader", "program", "./mine", "", {"group": "g"}, 0)
+READ = ObservedPartition(0, "t", 0, "delete", -1, False, seen=2)
+ENOUGH = EvidenceCounts(read_inside=1, holds=2, outputs=1, owned={0}, owners=2, resumed=1)
 
 
 def listed(
     outcomes: dict[str, dict[str, int]],
     passed_over: tuple[str, ...] = (),
-    processes: tuple[Process, ...] = (PRODUCER, READER, FINAL, HARNESS),
-    partition: Partition = READ,
-    counted: Counted = ENOUGH,
+    processes: tuple[ClientProcess, ...] = (PRODUCER, READER, FINAL, HARNESS),
+    partition: ObservedPartition = READ,
+    counted: EvidenceCounts = ENOUGH,
 ) -> set[str]:
     unlooked = not_run(outcomes, processes, [partition], dict.fromkeys(passed_over, "nobody looked"), counted)
     assert all(unlooked.values()), "each says why"
@@ -230,7 +230,7 @@ def test_what_the_history_cannot_show_was_not_looked_for() -> None:
     unacknowledged = {**SENT_AND_READ, "send": {"info": 5, "fail": 1}}
     of_acks = {"stale-ack", "wrong-offset", "eos-duplicate", "eos-loss", "stuck-group"}
     assert {*FOUND} - listed(unacknowledged) == of_acks
-    assert listed({}, counted=Counted()) == {"replica-divergence", "not-converged"}
+    assert listed({}, counted=EvidenceCounts()) == {"replica-divergence", "not-converged"}
 
 
 def test_where_no_send_failed_none_was_looked_for_that_failed_and_was_read() -> None:
@@ -241,7 +241,7 @@ def test_without_acks_no_acknowledged_offset_was_looked_at_but_those_of_the_harn
     harness = replace(PRODUCER, settings={"acks": -1, AFTER_HEALING: True})
     blind = (replace(PRODUCER, settings={"acks": 0}), READER, FINAL, harness)
     of_groups = {"dual-ownership", "revoked-read", "commit-ahead", "eos-duplicate", "eos-loss", "stuck-group"}
-    unlooked = {*FOUND} - listed(SENT_AND_READ, processes=blind, counted=Counted(read_inside=1))
+    unlooked = {*FOUND} - listed(SENT_AND_READ, processes=blind, counted=EvidenceCounts(read_inside=1))
     assert unlooked == {"stale-ack", "wrong-offset"} | of_groups
 
 
@@ -271,7 +271,9 @@ def test_members_of_libraries_that_committed_nothing_prove_no_two_owners() -> No
 
 def test_where_every_read_came_back_empty_nothing_that_was_read_was_looked_at() -> None:
     blind = {*FOUND} - listed(SENT_AND_READ, partition=replace(READ, seen=-1))
-    assert blind == {name for name in FOUND if {Need.READS, Need.COMMITTED_READS} & set(CATALOG[name].needs)}
+    assert blind == {
+        name for name in FOUND if {HistoryNeed.READS, HistoryNeed.COMMITTED_READS} & set(CATALOG[name].needs)
+    }
     assert {"duplicate", "phantom", "corrupt", "poll-skip"} <= blind
 
 
@@ -286,7 +288,7 @@ def test_without_transactions_or_without_readers_of_committed_records_nothing_of
 def test_without_groups_nothing_of_them_was_looked_for() -> None:
     of_groups = {"dual-ownership", "revoked-read", "commit-ahead", "eos-duplicate", "eos-loss", "stuck-group"}
     alone = (replace(PRODUCER, settings={"acks": -1}), READER, FINAL)
-    assert {*FOUND} - listed(SENT_AND_READ, processes=alone, counted=Counted(read_inside=1)) == of_groups
+    assert {*FOUND} - listed(SENT_AND_READ, processes=alone, counted=EvidenceCounts(read_inside=1)) == of_groups
     untold = {name: counts for name, counts in SENT_AND_READ.items() if name not in ("commit", "fetch_offsets")}
     assert {*FOUND} - listed(untold) == {"lost-position", "uncommitted-offset", "eos-loss"}
 
@@ -303,7 +305,7 @@ def test_one_member_that_began_nowhere_it_had_been_shows_neither_two_owners_nor_
     assert {*FOUND} - listed(SENT_AND_READ, counted=ENOUGH._replace(owners=1)) == {"dual-ownership"}
     assert {*FOUND} - listed(SENT_AND_READ, counted=ENOUGH._replace(resumed=0)) == {"commit-ahead"}
     assert {*FOUND} - listed(SENT_AND_READ, processes=(PRODUCER, READER, FINAL)) == {"stuck-group"}
-    early = Counted(read_inside=1, holds=2, outputs=1)
+    early = EvidenceCounts(read_inside=1, holds=2, outputs=1)
     assert listed(SENT_AND_READ, counted=early) == {*FOUND}, "an early version counted none of this"
 
 
@@ -311,14 +313,14 @@ def test_what_saw_a_part_only_of_the_run_says_so() -> None:
     read = replace(READ, cover_t0=5)
     other = replace(read, part=1, index=1)
 
-    def little(*partitions: Partition, acked: int = 0, processes: Any = (), **counted: Any) -> dict[str, str]:
+    def little(*partitions: ObservedPartition, acked: int = 0, processes: Any = (), **counted: Any) -> dict[str, str]:
         return ran_on_little(partitions, processes, (), ENOUGH._replace(**counted), {"t-0": acked})
 
     assert little(read) == {}
     unread = little(replace(read, cover_t0=-1))
     assert set(unread.values()) == {"no final read of t-0 reached its end"}
-    assert {name for name in FOUND if Need.FINAL_READS in CATALOG[name].needs} == unread.keys()
-    of_members = {name for name in FOUND if Need.MEMBERS in CATALOG[name].needs}
+    assert {name for name in FOUND if HistoryNeed.FINAL_READS in CATALOG[name].needs} == unread.keys()
+    of_members = {name for name in FOUND if HistoryNeed.MEMBERS in CATALOG[name].needs}
     unowned = little(read, other)
     assert unowned == dict.fromkeys(
         [name for name in FOUND if name in of_members], "no member of a group ever owned t-1"
@@ -396,7 +398,7 @@ def test_what_a_group_did_is_counted_in_memory_and_in_a_run_directory(
     steps: list[tuple[int, str, tuple[int, ...]]], did: Activity, tmp_path: Path
 ) -> None:
     h = group_of(*steps)
-    assert Counted.of(h.history()).groups == {"g": did}
+    assert EvidenceCounts.of(h.history()).groups == {"g": did}
     (tmp_path / "history.jsonl").write_bytes(b"".join(h.lines()))
     convert(tmp_path)
     assert from_json(read_conversion(tmp_path).groups) == {"g": did}

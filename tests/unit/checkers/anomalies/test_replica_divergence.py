@@ -17,15 +17,15 @@ from squall.checkers.anomalies.replica_divergence import (
     EPOCH,
     MISSING,
     Comparison,
-    Wanted,
+    ExpectedComparison,
     compare,
     compare_run,
     read_offsets,
 )
-from squall.checkers.history.tables import Partition
+from squall.checkers.history.tables import ObservedPartition
 
-DELETE = Partition(3, "t", 0, "delete", -1)
-COMPACT = Partition(3, "t", 0, "compact", -1)
+DELETE = ObservedPartition(3, "t", 0, "delete", -1)
+COMPACT = ObservedPartition(3, "t", 0, "compact", -1)
 
 
 def batch(base: int, *values: str, epoch: int = 1) -> bytes:
@@ -160,7 +160,7 @@ def test_damage_in_a_compacted_log_is_seen(tmp_path: Path) -> None:
 
 READ = dataclasses.replace(DELETE, cover_from=0, cover_to=5, cover_t0=1)
 """The final reads came to offset 5."""
-WANTED = Wanted("r", [READ], 3)
+WANTED = ExpectedComparison("r", [READ], 3)
 
 
 def test_replicas_that_hold_all_that_was_finally_read_lack_nothing(tmp_path: Path) -> None:
@@ -172,7 +172,7 @@ def test_replicas_that_hold_all_that_was_finally_read_lack_nothing(tmp_path: Pat
 @pytest.mark.parametrize("partition", [READ, dataclasses.replace(COMPACT, cover_to=5)], ids=["delete", "compact"])
 @pytest.mark.parametrize("damage", ["removed", "emptied", "cut short"])
 def test_logs_that_all_hold_less_than_was_finally_read_were_not_compared(
-    tmp_path: Path, damage: str, partition: Partition
+    tmp_path: Path, damage: str, partition: ObservedPartition
 ) -> None:
     folders = {node: replica(tmp_path, node, LOG) for node in (1, 2)}
     for segment in tmp_path.glob("nodes/*/data/*/*.log"):
@@ -337,5 +337,5 @@ def test_a_comparison_that_says_nothing_but_that_it_found_nothing_is_trouble(tmp
 def test_a_single_replica_is_compared_with_nothing(tmp_path: Path) -> None:
     replica_divergence.write(tmp_path, [], {}, run="r")
     troubles: list[str] = []
-    assert replica_divergence.read(tmp_path, Wanted("r", [READ], 1), troubles, []) == (False, [])
+    assert replica_divergence.read(tmp_path, ExpectedComparison("r", [READ], 1), troubles, []) == (False, [])
     assert troubles == []

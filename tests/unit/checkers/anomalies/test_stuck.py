@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from squall.checkers.anomalies.stuck import Afterwards, afterwards, liveness, read
-from squall.checkers.history.tables import Partition, Process
-from squall.checkers.metrics import FRESH_GAP, HEALED_GAP, OVERALL, READER_GAP, Limits, Measure
+from squall.checkers.history.tables import ClientProcess, ObservedPartition
+from squall.checkers.metrics import FRESH_GAP, HEALED_GAP, OVERALL, READER_GAP, Measure, StuckLimits
 
 
 @pytest.mark.parametrize(("seconds", "stuck"), [(None, 0), (0.5, 2), (2.0, 0)])
@@ -19,7 +19,7 @@ def test_only_what_takes_longer_than_the_plan_allows_is_a_finding(seconds: float
         Measure(HEALED_GAP, 4, 0, (1e9, 0.0)),
         Measure(READER_GAP, 7, 4, (1e9, 0.0)),
     ]
-    findings = liveness(measures, Limits(seconds, seconds))
+    findings = liveness(measures, StuckLimits(seconds, seconds))
     assert len(findings) == stuck
     if findings:
         producer, consumer = findings
@@ -44,13 +44,13 @@ def test_from_the_first_write_of_a_fresh_client_on_the_loads_clients_stand_still
     measures = [Measure(HEALED_GAP, 4, 0, (30e9, 100e9))]
     if served_s is not None:
         measures.append(Measure(FRESH_GAP, 4, 0, ((30 - served_s) * 1e9, (100 + served_s) * 1e9)))
-    findings = liveness(sorted(measures, reverse=True), Limits(10, 10))
+    findings = liveness(sorted(measures, reverse=True), StuckLimits(10, 10))
     assert [(each.evidence, each.witnesses[0].other // 10**9) for each in findings] == found
     assert {each.anomaly for each in findings} == {"stuck-producer"}
 
 
-PARTITIONS = [Partition(part, "t", part, "delete", -1) for part in range(2)]
-LIMITS = Limits(15, 15)
+PARTITIONS = [ObservedPartition(part, "t", part, "delete", -1) for part in range(2)]
+LIMITS = StuckLimits(15, 15)
 
 
 def info(**other: Any) -> dict[str, Any]:
@@ -120,7 +120,7 @@ def test_of_a_group_the_notes_name_the_group_and_no_reader_of_it() -> None:
     """The harness waits for a group as a whole, under its first process."""
     told = behind(15.0)
     told["behind"].append({**told["behind"][0], "place": "t-0", "position": -1})
-    members = [Process(4, "reader", "program", "", "", {"group": "g"})]
+    members = [ClientProcess(4, "reader", "program", "", "", {"group": "g"})]
     assert afterwards(info(reads_after_healing=told), PARTITIONS, LIMITS, members).notes == [
         "group g (confluent) got nothing for 15.0 s after healing: t-1 at 7, wanted 8; leader 2",
         "group g (confluent) got nothing for 15.0 s after healing: t-0 never read, wanted 8; leader 2",

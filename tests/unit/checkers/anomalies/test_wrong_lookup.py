@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from squall.checkers.anomalies.registry import Counted, find_all
+from squall.checkers.anomalies.registry import EvidenceCounts, find_all
 from tests.support.histories.builder import GeneratedHistory, HistoryBuilder
 from tests.support.histories.case import Cases
 
@@ -108,5 +108,5 @@ def test_a_look_up_says_which_record_was_passed_over() -> None:
 
 
 def test_only_look_ups_of_records_that_a_reader_had_got_are_counted() -> None:
-    assert Counted.of(got(1, 1).history()).lookups == 1
-    assert Counted.of(got(-1, -1).history()).lookups == 0
+    assert EvidenceCounts.of(got(1, 1).history()).lookups == 1
+    assert EvidenceCounts.of(got(-1, -1).history()).lookups == 0

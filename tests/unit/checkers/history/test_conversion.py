@@ -12,18 +12,29 @@ from squall.checkers.anomalies.registry import find_all
 from squall.checkers.findings import Witness
 from squall.checkers.history import conversion
 from squall.checkers.history.parser import parse
-from squall.checkers.history.tables import EMPTY_POLL, FAIL, INFO, OK, POLL, SEND, FinalRead, History, Row, Told
+from squall.checkers.history.tables import (
+    EMPTY_POLL,
+    FAIL,
+    INFO,
+    OK,
+    POLL,
+    SEND,
+    FinalRead,
+    History,
+    RecordRow,
+    ReportedBounds,
+)
 from tests.support.effort import stride
 from tests.support.histories.builder import HistoryBuilder, generate
 from tests.support.histories.nemesis_lines import NEMESIS, fault_line
 from tests.support.histories.two_owners import two_owners
 
 
-def records(kept: History) -> list[Row]:
+def records(kept: History) -> list[RecordRow]:
     return list(kept.records.rows())
 
 
-def told(kept: History) -> list[Told]:
+def told(kept: History) -> list[ReportedBounds]:
     return list(kept.told.rows())
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from squall.checkers.history.parser import parse
-from squall.checkers.history.partition import ANY, Partition
+from squall.checkers.history.partition import ANY, ObservedPartition
 from squall.checkers.nemesis_log import FOREVER, parse_faults, skew_ms
 from squall.checkers.plan_facts import facts_of
 from tests.support.histories.builder import MS, HistoryBuilder
@@ -13,7 +13,7 @@ from tests.support.histories.nemesis_lines import fault_line
 from tests.unit.checkers.anomalies.test_loss import KAFKAS, LASTS_MS, retired
 
 
-def partition(h: HistoryBuilder, skew: int = 0) -> Partition:
+def partition(h: HistoryBuilder, skew: int = 0) -> ObservedPartition:
     (found,) = parse(h.lines(), skew_ms=skew).partitions
     return found
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import random
 
-from squall.checkers.nights.changes import Change, changes
+from squall.checkers.nights.changes import ChangePoint, changes
 
 
 def test_a_step_is_a_change_at_its_first_night() -> None:
-    assert changes([10, 11, 10, 10, 30, 31, 30]) == [Change(4, 10, 30)]
+    assert changes([10, 11, 10, 10, 30, 31, 30]) == [ChangePoint(4, 10, 30)]
 
 
 def test_each_of_two_steps_is_found() -> None:
@@ -28,7 +28,7 @@ def test_five_nights_are_too_few() -> None:
 
 def test_a_small_share_is_no_change_however_steady_the_nights_were() -> None:
     assert changes([100, 100, 100, 100, 115, 115, 115, 115]) == []
-    assert changes([100, 100, 100, 100, 125, 125, 125, 125]) == [Change(4, 100, 125)]
+    assert changes([100, 100, 100, 100, 125, 125, 125, 125]) == [ChangePoint(4, 100, 125)]
 
 
 def test_noise_alone_is_seldom_a_change() -> None:
@@ -38,4 +38,4 @@ def test_noise_alone_is_seldom_a_change() -> None:
 
 
 def test_from_nothing_to_something_is_a_change() -> None:
-    assert changes([0, 0, 0, 0, 5, 5, 5]) == [Change(4, 0, 5)]
+    assert changes([0, 0, 0, 0, 5, 5, 5]) == [ChangePoint(4, 0, 5)]

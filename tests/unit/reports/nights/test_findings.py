@@ -7,7 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from squall.checkers.nights.facts import Facts
+from squall.checkers.nights.facts import RunOfNight
 from squall.checkers.nights.results import Attempt
 from squall.reports.nights.findings import findings_of, fingerprint, general
 from squall.reports.nights.standing import BROKEN, NO_CAUSE
@@ -15,11 +15,11 @@ from tests.support.nights.files import BEGAN
 from tests.unit.reports.conftest import KILL, TOPIC, at
 
 
-def facts(path: Path, *unexpected: str) -> Facts:
+def facts(path: Path, *unexpected: str) -> RunOfNight:
     """Of one valid run."""
     attempt = Attempt("one", 1, "invalid", 1, f"runs/{path.name}", BEGAN, 1.0, "", unexpected)
     axes = {"target": "squall", "runtime": "process", "workload": "appends"}
-    return Facts(attempt, True, path, "invalid", axes, "acks=all", "P", "acks=all, min ISR 2 or more", (), ())
+    return RunOfNight(attempt, True, path, "invalid", axes, "acks=all", "P", "acks=all, min ISR 2 or more", (), ())
 
 
 def test_a_lost_record_is_known_by_its_truncation_and_the_fault_before(lost_dir: Path) -> None:
