@@ -14,7 +14,7 @@ from pathlib import Path
 
 from squall.chaos.errors import Refused
 from squall.chaos.interrupts import as_ctrl_c
-from squall.chaos.nightly import opening
+from squall.chaos.nightly import scheduling
 from squall.chaos.nightly.directory import NIGHTS, NightDirectory
 from squall.chaos.toolchain.places import commit
 from tests.night import collecting, page
@@ -33,7 +33,7 @@ def main(given: Sequence[str] | None = None, parts: Mapping[str, Part] = PARTS) 
     arguments = command_line.parse_args(given)
     if arguments.resume and (arguments.out or arguments.only):
         command_line.error("--resume goes on with a night as it was asked for: leave out --out and --only")
-    began = opening.new_id()
+    began = scheduling.new_id()
     folder = Folder((arguments.resume or arguments.out or NIGHTS / f"tests-{began}").absolute())
     try:
         if arguments.resume:
@@ -85,7 +85,7 @@ def _play(folder: Folder, parts: Mapping[str, Part]) -> int:
 
 
 def _head(name: str, asked: Sequence[str], first_seed: int) -> Head:
-    machine = opening.machine()
+    machine = scheduling.machine()
     return Head(
         night=name,
         began=datetime.now(UTC).isoformat(timespec="seconds"),
