@@ -29,7 +29,7 @@ from squall.chaos.runtimes.layout import zone_names
 from squall.chaos.runtimes.sim.ground import MONO_S
 from squall.chaos.runtimes.sim.interruptions import interruption_of
 from squall.chaos.runtimes.sim.invariants.connections import Connections
-from squall.chaos.runtimes.sim.invariants.watch import Watch
+from squall.chaos.runtimes.sim.invariants.watch import InvariantChecker
 from squall.chaos.runtimes.sim.invariants.writes import Written, noted
 from squall.chaos.runtimes.sim.kernel import Deadlock
 from squall.chaos.runtimes.sim.offsets import Offsets
@@ -85,7 +85,7 @@ class _Sim:
             self.world.kernel.after_event.append(Offsets(self.world).look)
         zones = zone_names(plan.workload.zones)
         self.runtime = SimRuntime(self.world, nodes=plan.nodes, zones=zones, settings=dict(plan.cluster.settings))
-        self.watch = Watch(self.world, written=written, connections=connections)
+        self.watch = InvariantChecker(self.world, written=written, connections=connections)
         self.papers = _Papers(f"sim-seed{plan.seed}", plan, self.watch.damaged)
         self.run: Run | None = None
         self.scope = trio.CancelScope()

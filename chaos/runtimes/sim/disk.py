@@ -34,20 +34,20 @@ from squall.broker.env import Fs
 from squall.chaos.runtimes.contract import DiskFault, Evidence
 from squall.chaos.runtimes.damage import How, Where, drawn, evidence
 from squall.chaos.runtimes.lost_records import LostRecords
-from squall.chaos.runtimes.sim.disk_content import Content, Loss
+from squall.chaos.runtimes.sim.disk_content import Content, LostChanges
 from squall.chaos.runtimes.sim.disk_faults import DiskFaults, rot, used
-from squall.chaos.runtimes.sim.disk_fs import Gate, Mount
-from squall.chaos.runtimes.sim.disk_names import FileNode, Folder, Names, failure, parts
+from squall.chaos.runtimes.sim.disk_fs import Gate, SimFs
+from squall.chaos.runtimes.sim.disk_names import DirectoryTree, FileNode, Folder, failure, parts
 
 
-class Disk:
+class SimDisk:
     """Files of one node. All randomness comes from `rng`; only the order of calls decides the order of draws."""
 
     def __init__(self, rng: random.Random) -> None:
-        self.names = Names()
+        self.names = DirectoryTree()
         self.faults = DiskFaults(rng)
         self._rng = rng
-        self._mount: Mount | None = None
+        self._mount: SimFs | None = None
 
     # --------------------------------------------------------------------------------------------------------- life
 
@@ -59,7 +59,7 @@ class Disk:
         "fsync_dir" or "list". The path is as in `files`; of a handle, the one that it was opened by.
         """
         self.kill()
-        self._mount = Mount(self.faults, self.names, gate)
+        self._mount = SimFs(self.faults, self.names, gate)
         return self._mount
 
     def kill(self) -> None:
@@ -81,7 +81,7 @@ class Disk:
         names_pending, names_lost = self.names.lose_power(self._rng)
         found = dict(self.names.files())
         left = dict.fromkeys(found.values())
-        loss = Loss()
+        loss = LostChanges()
         for node in found.values():
             loss.add(node.content.lose_power(self._rng))
         for node in seen.values():
@@ -182,7 +182,7 @@ class Disk:
     def restore(self, files: Mapping[str, bytes]) -> None:
         """Replace all files by these, all durable. Open handles are revoked."""
         self.kill()
-        self.names = Names()
+        self.names = DirectoryTree()
         for path in sorted(files):
             folder = self.names.root
             *folders, name = parts(path)

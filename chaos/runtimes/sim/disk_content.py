@@ -24,14 +24,14 @@ CUT = -1
 
 
 @dataclass(slots=True)
-class Loss:
+class LostChanges:
     """Counts the effects of a power loss on unsynced changes. Losses of several files add up."""
 
     bytes_pending: int = 0
     bytes_lost: int = 0
     torn: int = 0
 
-    def add(self, other: Loss) -> None:
+    def add(self, other: LostChanges) -> None:
         """Count the other's too."""
         self.bytes_pending += other.bytes_pending
         self.bytes_lost += other.bytes_lost
@@ -103,13 +103,13 @@ class Content:
                 _redo(content, op, data)
         return bytes(content)
 
-    def lose_power(self, rng: random.Random) -> Loss:
+    def lose_power(self, rng: random.Random) -> LostChanges:
         """Keep what the disk has: each unsynced change survives, tears or vanishes for itself. What is left is durable.
 
         Half of the time the kernel had just written back everything up to some change. Draws nothing where nothing is
         pending.
         """
-        loss = Loss()
+        loss = LostChanges()
         if not self.pending:
             return loss
         sure = self._sure()
@@ -136,11 +136,11 @@ class Content:
         self._after_failure = []
         return loss
 
-    def lost(self) -> Loss:
+    def lost(self) -> LostChanges:
         """The loss if the file itself is lost."""
         sure = self._sure()
         pending = sum(op[1] for at, op in enumerate(self.pending) if op[1] != CUT and not sure[at])
-        return Loss(bytes_pending=pending, bytes_lost=pending)
+        return LostChanges(bytes_pending=pending, bytes_lost=pending)
 
     def _sure(self) -> list[bool]:
         return self._after_failure + [False] * (len(self.pending) - len(self._after_failure))

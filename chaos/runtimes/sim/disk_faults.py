@@ -13,7 +13,7 @@ from squall.chaos.errors import HarnessError
 from squall.chaos.runtimes.contract import DiskFault, Evidence, FailWrites, Quota, SlowDisk
 from squall.chaos.runtimes.damage import Where
 from squall.chaos.runtimes.rotting import rotten_bits
-from squall.chaos.runtimes.sim.disk_names import FileNode, Names, failure
+from squall.chaos.runtimes.sim.disk_names import DirectoryTree, FileNode, failure
 
 TRUNCATION = -1
 """As `growth`: no write, but a truncation."""
@@ -107,12 +107,12 @@ def _strike(active: _Active, op: str, path: str) -> int:
     return int(getattr(errno, fault.errno))
 
 
-def used(names: Names) -> int:
+def used(names: DirectoryTree) -> int:
     """Bytes in all files that have names. Removed files that are still open do not count."""
     return sum(len(node.content.cached) for _, node in names.files())
 
 
-def rot(names: Names, path_glob: str, rng: random.Random, bits: int, where: Where) -> Evidence:
+def rot(names: DirectoryTree, path_glob: str, rng: random.Random, bits: int, where: Where) -> Evidence:
     """As Disk.rot."""
     closed = [(path, node) for path, node in _closed(names) if fnmatchcase(path, path_glob)]
     if not closed:
@@ -133,7 +133,7 @@ def rot(names: Names, path_glob: str, rng: random.Random, bits: int, where: Wher
     }
 
 
-def _closed(names: Names) -> list[tuple[str, FileNode]]:
+def _closed(names: DirectoryTree) -> list[tuple[str, FileNode]]:
     """Durable files that are no longer written to. Of files named by an offset, the last one in a directory is still
     open.
     """

@@ -12,7 +12,7 @@ from collections.abc import Callable
 from squall.broker.env import Buffer, Fs, NodeDead, Space
 from squall.broker.overriding import override
 from squall.chaos.runtimes.sim.disk_faults import TRUNCATION, DiskFaults, used
-from squall.chaos.runtimes.sim.disk_names import FileNode, Folder, Names, Place, clean, failure, parts
+from squall.chaos.runtimes.sim.disk_names import DirectoryTree, FileNode, Folder, Place, clean, failure, parts
 
 Gate = Callable[[str, str], None]
 
@@ -25,12 +25,12 @@ SPACE = Space(1 << 40, 1 << 39)
 """Of any simulated disk."""
 
 
-class Handle:
+class OpenFile:
     """An open file, as `File`."""
 
     __slots__ = ("_mount", "_node", "_path")
 
-    def __init__(self, mount: Mount, node: FileNode, path: str) -> None:
+    def __init__(self, mount: SimFs, node: FileNode, path: str) -> None:
         self._mount = mount
         self._node: FileNode | None = node
         self._path = path
@@ -101,10 +101,10 @@ class Handle:
         raise failure(errno.EBADF, self._path)
 
 
-class Mount(Fs):
+class SimFs(Fs):
     """Files by path, as `Fs`."""
 
-    def __init__(self, faults: DiskFaults, names: Names, gate: Gate) -> None:
+    def __init__(self, faults: DiskFaults, names: DirectoryTree, gate: Gate) -> None:
         self.gate = gate
         """Asked before every effect; always raises NodeDead once revoked."""
         self.revoked = False
@@ -120,7 +120,7 @@ class Mount(Fs):
         return self.faults.written(path, growth, lambda: used(self._names))
 
     @override
-    def open(self, path: str, *, create: bool = False, truncate: bool = False) -> Handle:
+    def open(self, path: str, *, create: bool = False, truncate: bool = False) -> OpenFile:
         path = clean(path)
         self.gate("open", path)
         place = self._names.place(path)
@@ -134,7 +134,7 @@ class Mount(Fs):
             raise failure(errno.EISDIR, path)
         elif truncate:
             node.content.truncate(0)
-        return Handle(self, node, path)
+        return OpenFile(self, node, path)
 
     @override
     def exists(self, path: str) -> bool:

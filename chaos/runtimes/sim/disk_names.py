@@ -1,8 +1,8 @@
 """The names on a simulated disk: a tree of folders as processes see it, and another as a power loss would leave it.
 
-Each creation, renaming and removal of a name is one `Change`, pending until its folder is synced. Which files and
-folders there are is kept apart from where they are durably: a node (file or folder) has one durable place at most, so
-however few of its changes survive, it is never found twice, and a renaming is done in full or not at all.
+Each creation, renaming and removal of a name is one `DirectoryChange`, pending until its folder is synced. Which files
+and folders there are is kept apart from where they are durably: a node (file or folder) has one durable place at most,
+so however few of its changes survive, it is never found twice, and a renaming is done in full or not at all.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from squall.chaos.runtimes.sim.disk_content import Content
 Place = tuple["Folder", str]
 
 
-class Node:
+class TreeNode:
     """Represents a file or a folder, to which a name points."""
 
     __slots__ = ("durable_at", "settled")
@@ -30,7 +30,7 @@ class Node:
         """Number of the last change that decided on the durable place: older ones have no say any more."""
 
 
-class FileNode(Node):
+class FileNode(TreeNode):
     """A file: its content lives on while a handle is open, whatever becomes of its name."""
 
     __slots__ = ("content",)
@@ -40,16 +40,16 @@ class FileNode(Node):
         self.content = Content(content)
 
 
-class Folder(Node):
+class Folder(TreeNode):
     """A directory."""
 
     __slots__ = ("decided", "durable", "entries", "pending")
 
     def __init__(self) -> None:
         super().__init__()
-        self.entries: dict[str, Node] = {}
-        self.durable: dict[str, Node] = {}
-        self.pending: list[Change] = []
+        self.entries: dict[str, TreeNode] = {}
+        self.durable: dict[str, TreeNode] = {}
+        self.pending: list[DirectoryChange] = []
         self.decided: dict[str, int] = {}
         """Number of the last change that decided on a durable name, as long as there are older ones to keep out.
 
@@ -58,11 +58,11 @@ class Folder(Node):
 
 
 @dataclass(slots=True, eq=False)
-class Change:
+class DirectoryChange:
     """A node's name changed from `source` (None: it was created) to `target` (None: it was removed)."""
 
     number: int
-    node: Node
+    node: TreeNode
     source: Place | None
     target: Place | None
     done: bool = False
@@ -94,14 +94,14 @@ class Change:
         return True
 
 
-def _unplace(node: Node) -> None:
+def _unplace(node: TreeNode) -> None:
     if node.durable_at is not None:
         folder, name = node.durable_at
         del folder.durable[name]
         node.durable_at = None
 
 
-class Names:
+class DirectoryTree:
     """The tree. Paths are str with "/" separators; a leading one and "." change nothing. Errors are those of Linux."""
 
     def __init__(self) -> None:
@@ -112,11 +112,11 @@ class Names:
 
     # ------------------------------------------------------------------------------------------------------- looking
 
-    def find(self, path: str, *, durable: bool = False) -> Node | None:
+    def find(self, path: str, *, durable: bool = False) -> TreeNode | None:
         """Return the node at a path, or the one that a power loss would leave there if every pending change of a name
         vanished; None if there is none.
         """
-        node: Node | None = self.root
+        node: TreeNode | None = self.root
         for name in parts(path):
             if not isinstance(node, Folder):
                 return None
@@ -149,7 +149,7 @@ class Names:
 
     # ------------------------------------------------------------------------------------------------------ changing
 
-    def create(self, place: Place, node: Node) -> None:
+    def create(self, place: Place, node: TreeNode) -> None:
         """Give a new node a free name."""
         self._change(node, None, place)
 
@@ -178,16 +178,16 @@ class Names:
         for change in folder.pending:
             change.given_up = True
 
-    def _forget(self, node: Node) -> None:
+    def _forget(self, node: TreeNode) -> None:
         """Forget what is pending in a directory that is durably gone."""
         if isinstance(node, Folder) and node in self._unsynced:
             del self._unsynced[node]
             for change in node.pending:
                 self._forget(change.node)
 
-    def _change(self, node: Node, source: Place | None, target: Place | None) -> None:
+    def _change(self, node: TreeNode, source: Place | None, target: Place | None) -> None:
         self._changes += 1
-        change = Change(self._changes, node, source, target)
+        change = DirectoryChange(self._changes, node, source, target)
         if source is not None:
             del source[0].entries[source[1]]
             self._pend(source[0], change)
@@ -196,7 +196,7 @@ class Names:
             if source is None or source[0] is not target[0]:
                 self._pend(target[0], change)
 
-    def _pend(self, folder: Folder, change: Change) -> None:
+    def _pend(self, folder: Folder, change: DirectoryChange) -> None:
         if not folder.pending:
             self._unsynced[folder] = None
         folder.pending.append(change)
@@ -229,7 +229,7 @@ def parts(path: str) -> tuple[str, ...]:
 
 
 def clean(path: str) -> str:
-    """The path as `Names.files` has it."""
+    """The path as `DirectoryTree.files` has it."""
     return "/".join(parts(path))
 
 

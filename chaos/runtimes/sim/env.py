@@ -23,8 +23,8 @@ from squall.chaos.runtimes.sim.ground import MONO_S, WALL_MS
 from squall.chaos.runtimes.sim.kernel import ABORTED, GO_ON
 
 if TYPE_CHECKING:
-    from squall.chaos.runtimes.sim.ground import Ground
-    from squall.chaos.runtimes.sim.kernel import Handle
+    from squall.chaos.runtimes.sim.ground import SimCore
+    from squall.chaos.runtimes.sim.kernel import TimerHandle
     from squall.chaos.runtimes.sim.links import SimTransport
     from squall.chaos.runtimes.sim.network import Network, SimListener
 
@@ -42,7 +42,7 @@ class SimClock:
 
     __slots__ = ("_anchor_node", "_anchor_true", "_kernel", "_never_bent", "_world", "offset_ms", "rate")
 
-    def __init__(self, world: Ground) -> None:
+    def __init__(self, world: SimCore) -> None:
         self._world, self._kernel = world, world.kernel
         self.offset_ms = 0.0
         self.rate = 1.0
@@ -77,7 +77,7 @@ class SimClock:
         self.offset_ms, self.rate = offset_ms, rate
 
 
-class Disk(Protocol):
+class CallDelays(Protocol):
     """Represents a disk for an Env."""
 
     def delay_s(self, op: str) -> float:
@@ -99,7 +99,7 @@ class SimEnv(Env):
 
     def __init__(
         self,
-        world: Ground,
+        world: SimCore,
         network: Network,
         name: str,
         incarnation: int,
@@ -107,7 +107,7 @@ class SimEnv(Env):
         host: str,
         source: int | str | None,
         fs: Fs,
-        disk: Disk,
+        disk: CallDelays,
         clock: SimClock | None = None,
         gate: Callable[[str, str], None] | None = None,
     ) -> None:
@@ -287,7 +287,7 @@ class _Nap:
         self._env = env
         self.message = WaitTaskRescheduled(self._abort)
         self.task: trio.lowlevel.Task
-        self.timer: Handle
+        self.timer: TimerHandle
 
     def _abort(self, _: Any) -> trio.lowlevel.Abort:
         self.timer.cancel()
@@ -307,7 +307,7 @@ class SimSignal:
         self._rest = WaitTaskRescheduled(self._abort)
         self._set = self._waits = False
         self._task: trio.lowlevel.Task | None = None
-        self._timer: Handle | None = None
+        self._timer: TimerHandle | None = None
 
     def set(self) -> None:
         """Wake the waiter, or let its next wait return at once."""

@@ -32,7 +32,7 @@ _encode_plain = msgspec.json.Encoder().encode
 
 
 @dataclass(frozen=True, slots=True)
-class Message:
+class TracedFrame:
     """One request or response on its way. Times in virtual seconds, by the clock of the traces."""
 
     t_sent: float
@@ -48,7 +48,7 @@ class Message:
     """What became of it, where it did not simply arrive."""
 
 
-class Ground:
+class SimCore:
     """Time, randomness and record of one world, from one seed. Network and nodes are built on it; it knows neither.
 
     Each purpose draws from a stream of its own: a plan without one of its faults draws the rest as before.
@@ -59,7 +59,7 @@ class Ground:
         self.kernel = Kernel()
         self.trace: list[dict[str, Any]] = []
         """Every node's trace lines, in order, as they stand in trace.jsonl."""
-        self.messages: list[Message] | None = None
+        self.messages: list[TracedFrame] | None = None
         """Collected where this is a list."""
         self.frames_matter = True
         """Frames are found in what connections carry: for `messages`, and for protocol faults from a connection's

@@ -39,7 +39,7 @@ class Deadlock(Exception):
     """The simulation cannot go on: no event is due, and no task waits for a time."""
 
 
-class Handle(list[Any]):
+class TimerHandle(list[Any]):
     """An event in the queue: its time, its rank among events of that time, the function and its arguments."""
 
     __slots__ = ()
@@ -65,18 +65,18 @@ class Kernel(trio.abc.Clock):
         """Names of nodes that were given something to do since this was last cleared: nothing else has changed."""
         self.runnable: deque[trio.lowlevel.Task] = deque()
         """trio's queue of tasks that can go on, while a simulation runs."""
-        self._heap: list[Handle] = []
+        self._heap: list[TimerHandle] = []
         self._serials = count(1)
         self._scope: trio.CancelScope | None = None
         self._deadlocked = self._over = False
         self._at_once = 0
         self._trouble: BaseException | None = None
 
-    def at(self, delay_s: float, fn: Callable[..., object], *args: Any) -> Handle:
+    def at(self, delay_s: float, fn: Callable[..., object], *args: Any) -> TimerHandle:
         """Call `fn(*args)` in `delay_s` virtual seconds. Calls at the same instant keep the order in which they were
         requested.
         """
-        handle = Handle((self.now + delay_s if delay_s > 0.0 else self.now, next(self._serials), fn, args))
+        handle = TimerHandle((self.now + delay_s if delay_s > 0.0 else self.now, next(self._serials), fn, args))
         heappush(self._heap, handle)
         return handle
 

@@ -22,7 +22,7 @@ from squall.chaos.runtimes.sim.kernel import ABORTED
 from squall.chaos.runtimes.wire.conversation import Conversation, OnLink
 
 if TYPE_CHECKING:
-    from squall.chaos.runtimes.sim.wires import Wire
+    from squall.chaos.runtimes.sim.wires import SimLink
 
 WINDOW = 512 * 1024
 """Bytes that one direction holds, unread at the other end included: what fits into sockets' buffers."""
@@ -228,7 +228,7 @@ class Flow:
                  "source", "stream", "swallowed", "wire")  # fmt: skip
 
     def __init__(
-        self, connection: SimConnection, wire: Wire, stream: Stream, source: SimTransport, sink: SimTransport
+        self, connection: SimConnection, wire: SimLink, stream: Stream, source: SimTransport, sink: SimTransport
     ) -> None:
         self.connection, self.wire, self.stream, self.source, self.sink = connection, wire, stream, source, sink
         self.rng = wire.rng
@@ -334,7 +334,7 @@ class Flow:
 class SimConnection(Conversation):
     """Both directions of one connection over a wire, and the frames in them."""
 
-    def __init__(self, wire: Wire, serial: int, a: SimTransport, b: SimTransport) -> None:
+    def __init__(self, wire: SimLink, serial: int, a: SimTransport, b: SimTransport) -> None:
         super().__init__()
         self.wire, self.serial = wire, serial
         self.a, self.b = a, b

@@ -11,10 +11,10 @@ import trio
 from squall.broker.env import LinkClosed, Listener
 from squall.broker.overriding import override
 from squall.chaos.runtimes.sim.links import Incarnation, SimConnection, SimTransport
-from squall.chaos.runtimes.sim.wires import Wire
+from squall.chaos.runtimes.sim.wires import SimLink
 
 if TYPE_CHECKING:
-    from squall.chaos.runtimes.sim.ground import Ground
+    from squall.chaos.runtimes.sim.ground import SimCore
 
 FIRST_FREE_PORT = 40_000
 BACKLOG = 1024
@@ -23,7 +23,7 @@ SYN_AGAIN_S = 0.25
 SYN_AGAIN_MAX_S = 2.0
 
 
-class Host(Incarnation, Protocol):
+class NetworkPeer(Incarnation, Protocol):
     """Represents a `SimEnv` for the network: it listens or dials."""
 
     host: str
@@ -37,7 +37,7 @@ class Host(Incarnation, Protocol):
 class SimListener(Listener):
     """Accepts connections in virtual time."""
 
-    def __init__(self, network: Network, env: Host, port: int) -> None:
+    def __init__(self, network: Network, env: NetworkPeer, port: int) -> None:
         self._network, self.env, self.port = network, env, port
         self._queue: deque[SimTransport] = deque()
         self._waiter: trio.lowlevel.Task | None = None
@@ -88,22 +88,22 @@ class SimListener(Listener):
 class Network:
     """Wires are made when they are first asked for."""
 
-    def __init__(self, world: Ground) -> None:
+    def __init__(self, world: SimCore) -> None:
         self._world = world
         self._listeners: dict[tuple[str, int], SimListener] = {}
-        self._wires: dict[tuple[int | str, int | str], Wire] = {}
+        self._wires: dict[tuple[int | str, int | str], SimLink] = {}
         self._sides: dict[tuple[str, int], tuple[int | str, int | str]] = {}
         self._serial = 0
         self._free_port = FIRST_FREE_PORT
 
-    def wire(self, source: int | str, target: int | str) -> Wire:
+    def wire(self, source: int | str, target: int | str) -> SimLink:
         """The wire from one host to another."""
         key = (source, target)
         if key not in self._wires:
-            self._wires[key] = Wire(self._world, source, target)
+            self._wires[key] = SimLink(self._world, source, target)
         return self._wires[key]
 
-    def wires(self) -> list[Wire]:
+    def wires(self) -> list[SimLink]:
         """All that were ever used, in a fixed order."""
         return [self._wires[key] for key in sorted(self._wires, key=repr)]
 
@@ -111,7 +111,7 @@ class Network:
         """Record the owner of an address, and the zone whose clients dial it."""
         self._sides[host, port] = (source, target)
 
-    def listen(self, env: Host, port: int) -> SimListener:
+    def listen(self, env: NetworkPeer, port: int) -> SimListener:
         """Listen at the Env's host."""
         if port == 0:
             self._free_port += 1
@@ -127,7 +127,7 @@ class Network:
         if self._listeners.get((listener.env.host, listener.port)) is listener:
             del self._listeners[listener.env.host, listener.port]
 
-    async def connect(self, env: Host, host: str, port: int) -> SimTransport:
+    async def connect(self, env: NetworkPeer, host: str, port: int) -> SimTransport:
         """A connection, after one round trip. Raises ConnectionRefusedError if nobody listens; if packets are lost, it
         waits.
         """

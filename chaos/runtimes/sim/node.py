@@ -19,14 +19,14 @@ from squall.broker.node import Node
 from squall.broker.real_clock import SAY_INTERVAL_S
 from squall.chaos.errors import HarnessError
 from squall.chaos.runtimes.contract import CrashOp, Evidence, NodeExit, NodeState
-from squall.chaos.runtimes.sim.disk import Disk
+from squall.chaos.runtimes.sim.disk import SimDisk
 from squall.chaos.runtimes.sim.env import SimClock, SimEnv
 from squall.chaos.runtimes.sim.interruptions import interruption_of
-from squall.chaos.runtimes.sim.kernel import Handle
+from squall.chaos.runtimes.sim.kernel import TimerHandle
 from squall.chaos.runtimes.sim.slowness import Slowness
 
 if TYPE_CHECKING:
-    from squall.chaos.runtimes.sim.ground import Ground
+    from squall.chaos.runtimes.sim.ground import SimCore
     from squall.chaos.runtimes.sim.links import SimTransport
     from squall.chaos.runtimes.sim.network import Network
 
@@ -52,7 +52,7 @@ class _CrashPoint:
 class SimNode:
     """See the module. properties: the settings of all incarnations. Raises ConfigError if one is wrong."""
 
-    def __init__(self, world: Ground, network: Network, node_id: int, properties: Mapping[str, str]) -> None:
+    def __init__(self, world: SimCore, network: Network, node_id: int, properties: Mapping[str, str]) -> None:
         self._world, self._network = world, network
         self.id = node_id
         self.name = f"broker-{node_id}"
@@ -60,7 +60,7 @@ class SimNode:
         self.state = NodeState.DOWN
         self.node: Node | None = None
         """The live parts, while it runs."""
-        self.disk = Disk(world.rng("disk", self.name))
+        self.disk = SimDisk(world.rng("disk", self.name))
         self.clock = SimClock(world)
         self.env: SimEnv | None = None
         self.slowness = Slowness(world.kernel, self)
@@ -70,7 +70,7 @@ class SimNode:
         self._crash: _CrashPoint | None = None
         self.calls = dict.fromkeys(CRASH_OPS.values(), 0)
         """What it has asked of the world, over all its incarnations."""
-        self._clock_timer: Handle | None = None
+        self._clock_timer: TimerHandle | None = None
         self._orphans: list[SimTransport] = []
         self._scope = trio.CancelScope()
         self._stop = trio.Event()

@@ -35,7 +35,7 @@ from squall.chaos.runtimes.contract import (
 )
 from squall.chaos.runtimes.damage import How, Where
 from squall.chaos.runtimes.sim import inquiry
-from squall.chaos.runtimes.sim.disk import Disk
+from squall.chaos.runtimes.sim.disk import SimDisk
 from squall.chaos.runtimes.sim.env import SimEnv
 from squall.chaos.runtimes.sim.ground import true_wall_ms
 from squall.chaos.runtimes.sim.node import DATA, SimNode
@@ -148,7 +148,7 @@ class SimRuntime(Runtime, Counting):
     def env(self, name: str) -> Env:
         """Return the Env of this name: the same one each time. Its files are its own."""
         if name not in self._envs:
-            disk = Disk(self.world.rng("disk", name))
+            disk = SimDisk(self.world.rng("disk", name))
             fs = disk.mount(lambda op, path: None)
             world = self.world
             self._envs[name] = SimEnv(world, world.network, name, 1, host=name, source=None, fs=fs, disk=disk)

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import Protocol
 
-from squall.chaos.runtimes.sim.kernel import Handle, Kernel
+from squall.chaos.runtimes.sim.kernel import Kernel, TimerHandle
 
 PERIOD_S = 0.1
 
 
-class Held(Protocol):
+class SlowedNode(Protocol):
     """Represents a node that can be slowed."""
 
     def hold(self, *, on: bool) -> None:
@@ -19,12 +19,12 @@ class Held(Protocol):
 class Slowness:
     """The limits on a node's CPU share, by the fault's name. The smallest counts. They survive restarts of the node."""
 
-    def __init__(self, kernel: Kernel, node: Held) -> None:
+    def __init__(self, kernel: Kernel, node: SlowedNode) -> None:
         self.shares: dict[str, float] = {}
         self.holds = False
         """It is held just now."""
         self._kernel, self._node = kernel, node
-        self._timer: Handle | None = None
+        self._timer: TimerHandle | None = None
         self._began = self._held_at = 0.0
         self._held_s, self._stops = 0.0, 0
 

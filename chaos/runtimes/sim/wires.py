@@ -26,11 +26,11 @@ from squall.chaos.runtimes.contract import (
     SlowClose,
     Stream,
 )
-from squall.chaos.runtimes.sim.ground import Message
+from squall.chaos.runtimes.sim.ground import TracedFrame
 from squall.chaos.runtimes.wire.conversation import OnLink, Struck, strike
 
 if TYPE_CHECKING:
-    from squall.chaos.runtimes.sim.ground import Ground
+    from squall.chaos.runtimes.sim.ground import SimCore
 
 BASE_S = 0.00015
 MEAN_S = 0.00025
@@ -61,10 +61,10 @@ class _On:
         self.struck: list[Struck] = []
 
 
-class Wire:
+class SimLink:
     """From `source` to `target`. Connections that the target opens to the source are another wire's."""
 
-    def __init__(self, world: Ground, source: int | str, target: int | str) -> None:
+    def __init__(self, world: SimCore, source: int | str, target: int | str) -> None:
         self.world, self.kernel = world, world.kernel
         self.source, self.target = source, target
         self.rng = world.rng("link", source, target)
@@ -235,5 +235,5 @@ class Wire:
         kind = "request" if there else "response"
         assert self.world.messages is not None
         now = self.world.mono
-        message = Message(now, now + BASE_S + MEAN_S, source, target, api, kind, correlation_id, size, note)
+        message = TracedFrame(now, now + BASE_S + MEAN_S, source, target, api, kind, correlation_id, size, note)
         self.world.messages.append(message)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from squall.chaos.runtimes.sim.ground import Ground
+from squall.chaos.runtimes.sim.ground import SimCore
 from squall.chaos.runtimes.sim.network import Network
 
 if TYPE_CHECKING:
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from squall.chaos.runtimes.sim.node import SimNode
 
 
-class World(Ground):
+class World(SimCore):
     """One world, made from one seed."""
 
     def __init__(self, seed: int) -> None:

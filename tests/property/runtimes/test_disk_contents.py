@@ -12,7 +12,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 
 from squall.broker.env import File
 from squall.chaos.runtimes.contract import FailWrites
-from squall.chaos.runtimes.sim.disk import Disk
+from squall.chaos.runtimes.sim.disk import SimDisk
 from tests.support.effort import examples
 
 MAX_DOUBTFUL = 4
@@ -64,7 +64,7 @@ class Model:
 class Contents(RuleBasedStateMachine):
     @initialize(seed=st.integers(0, 2**32))
     def begin(self, seed: int) -> None:
-        self.disk = Disk(Random(seed))
+        self.disk = SimDisk(Random(seed))
         self.model = Model()
         self.file = self.reopened()
         self.disk.mount(lambda op, path: None).fsync_dir("")
@@ -147,7 +147,7 @@ def test_every_fate_there_may_be_is_met_sooner_or_later(pieces: list[tuple[int, 
         model.change(offset, piece)
     met = set()
     for seed in range(6000):
-        disk = Disk(Random(seed))
+        disk = SimDisk(Random(seed))
         fs = disk.mount(lambda op, path: None)
         file = fs.open("f", create=True)
         fs.fsync_dir("")

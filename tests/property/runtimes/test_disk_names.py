@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from squall.broker.env import Fs, NodeDead
-from squall.chaos.runtimes.sim.disk import Disk
+from squall.chaos.runtimes.sim.disk import SimDisk
 from tests.support.effort import examples
 
 FOLDERS = ("", "d")
@@ -38,7 +38,7 @@ class Names(RuleBasedStateMachine):
 
     @initialize(seed=st.integers(0, 2**32))
     def begin(self, seed: int) -> None:
-        self.disk = Disk(Random(seed))
+        self.disk = SimDisk(Random(seed))
         self.fs = self.mounted()
         self.fs.mkdirs("d")
         self.fs.fsync_dir("")
@@ -143,7 +143,7 @@ TestNames = Names.TestCase
 def test_once_every_directory_was_synced_all_names_are_durable_in_whatever_order_that_was_done(seed: int) -> None:
     rng = Random(seed)
     for _ in range(20):
-        disk = Disk(Random(seed))
+        disk = SimDisk(Random(seed))
         fs = disk.mount(lambda op, path: None)
         fs.mkdirs("d")
         fs.mkdirs("e")
@@ -195,7 +195,7 @@ def act(fs: Fs, rng: Random, kind: str) -> None:
 @given(st.lists(CHANGING, max_size=30), st.integers(0, 2**32), st.integers(0, 60))
 @settings(max_examples=examples(200), deadline=None)
 def test_a_crash_at_any_call_leaves_the_disk_as_it_was_before_that_call(kinds: list[str], seed: int, at: int) -> None:
-    disk = Disk(Random(seed))
+    disk = SimDisk(Random(seed))
     rng = Random(seed)
     asked = 0
     before = ({}, {})

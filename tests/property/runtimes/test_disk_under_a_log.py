@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from squall.chaos.runtimes.sim.disk import Disk
+from squall.chaos.runtimes.sim.disk import SimDisk
 from tests.property.log import test_crashes
 from tests.support.disks.memory_fs import Crashed
 from tests.support.effort import examples
@@ -20,8 +20,8 @@ READS = ("pread", "list")
 class CrashingDisk:
     """A disk behind the face that `MemoryFs` shows to those who crash it."""
 
-    def __init__(self, disk: Disk | None = None, lost: dict[str, list[int]] | None = None) -> None:
-        self.disk, self.lost = disk or Disk(Random(1)), lost
+    def __init__(self, disk: SimDisk | None = None, lost: dict[str, list[int]] | None = None) -> None:
+        self.disk, self.lost = disk or SimDisk(Random(1)), lost
         self.crash_at: int | None = None
         self.calls = 0
         self._fs = self.disk.mount(self._gate)
@@ -34,7 +34,7 @@ class CrashingDisk:
 
     def after_crash(self, rng: Random | None = None) -> CrashingDisk:
         """As MemoryFs.after_crash. Only this life ends: the disk is handed on."""
-        after = Disk(rng or Random(1))
+        after = SimDisk(rng or Random(1))
         after.names = self.disk.names
         self.disk.kill()
         return CrashingDisk(after, after.power_loss()["logs"] if rng is not None else None)

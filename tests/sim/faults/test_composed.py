@@ -8,7 +8,7 @@ import pytest
 
 from squall.chaos.plans.plan import PlanError, make_plan
 from squall.chaos.runs.simulation import simulate
-from squall.chaos.runtimes.sim.wires import Wire
+from squall.chaos.runtimes.sim.wires import SimLink
 from squall.checkers.history.tables import PlayedFault
 from squall.checkers.nemesis_log import parse_faults
 from squall.checkers.verdict import UNKNOWN, VALID
@@ -86,7 +86,7 @@ def test_a_fault_of_links_that_is_switched_off_makes_the_whole_run_unknown(
     fault = {"at_s": 2, "duration_s": 3, "action": action, "target": "leader", "params": params}
     verdict, reasons, _ = simulated(fault, time_s=8)
     assert verdict == VALID, reasons
-    monkeypatch.setattr(Wire, "add", lambda wire, name, fault: None)
+    monkeypatch.setattr(SimLink, "add", lambda wire, name, fault: None)
     verdict, reasons, (told,) = simulated(fault, time_s=8)
     assert verdict == UNKNOWN
     assert told.evidence is None

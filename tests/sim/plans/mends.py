@@ -20,11 +20,11 @@ from squall.broker.replicas.flushes import Flushes
 from squall.broker.replication.partition import Partition
 from squall.chaos.runtimes.sim import disk_faults
 from squall.chaos.runtimes.sim.invariants import quorum_watch
-from squall.chaos.runtimes.sim.invariants.batches import Ledger
+from squall.chaos.runtimes.sim.invariants.batches import CommittedBatches
 from squall.chaos.runtimes.sim.invariants.image_watch import ImageWatch
-from squall.chaos.runtimes.sim.invariants.known import Known
+from squall.chaos.runtimes.sim.invariants.known import PartitionModel
 from squall.chaos.runtimes.sim.invariants.txn_watch import TransactionWatch
-from squall.chaos.runtimes.sim.invariants.watch import Watch
+from squall.chaos.runtimes.sim.invariants.watch import InvariantChecker
 from squall.checkers import guarantees, nemesis_log, reasons
 from squall.checkers.anomalies import send_reorder
 from squall.checkers.history.groups import Groups
@@ -35,7 +35,7 @@ from squall.workloads.control import AdminLog, ClientHandle
 
 if TYPE_CHECKING:
     from squall.broker.protocol.schema.join_group import JoinGroupResponse
-    from squall.chaos.runtimes.sim.invariants.decision_log import Decided
+    from squall.chaos.runtimes.sim.invariants.decision_log import PartitionDecision
     from squall.chaos.runtimes.sim.invariants.log_replay import Marked
     from squall.workloads.client.cluster import Client
     from squall.workloads.client.groups.membership import Heed
@@ -51,16 +51,16 @@ def heartbeats_prove_ownership_always(undone: pytest.MonkeyPatch) -> None:
 
 def who_is_hosted_last_has_the_name(undone: pytest.MonkeyPatch) -> None:
     """The watch takes a topic for the one of its name as soon as a node hosts it, also one that is deleted."""
-    sound = Watch._known
+    sound = InvariantChecker._known
 
-    def known(watch: Watch, topic_id: bytes, topic: str, index: int) -> Known:
+    def known(watch: InvariantChecker, topic_id: bytes, topic: str, index: int) -> PartitionModel:
         is_new = (topic_id, index) not in watch.partitions
         found = sound(watch, topic_id, topic, index)
         if is_new:
             watch._by_name[topic, index] = found
         return found
 
-    undone.setattr(Watch, "_known", known)
+    undone.setattr(InvariantChecker, "_known", known)
 
 
 def topics_are_deleted_by_name(undone: pytest.MonkeyPatch) -> None:
@@ -86,23 +86,23 @@ def later_copies_are_not_looked_at(undone: pytest.MonkeyPatch) -> None:
 
 def the_dying_delete_nothing(undone: pytest.MonkeyPatch) -> None:
     """What a broker deletes in the moment that it dies in is not seen."""
-    _nobody_hears_the_dying(undone, Ledger, "deleted")
+    _nobody_hears_the_dying(undone, CommittedBatches, "deleted")
 
 
 def the_dying_decide_nothing(undone: pytest.MonkeyPatch) -> None:
     """What a broker decides in the moment that it dies in is not seen."""
-    _nobody_hears_the_dying(undone, Watch, "_image_moved")
+    _nobody_hears_the_dying(undone, InvariantChecker, "_image_moved")
 
 
 def _nobody_hears_the_dying(undone: pytest.MonkeyPatch, owner: type[Any], what: str) -> None:
-    died = Watch._died
+    died = InvariantChecker._died
 
-    def unseen(watch: Watch, seen: Any) -> None:
+    def unseen(watch: InvariantChecker, seen: Any) -> None:
         with pytest.MonkeyPatch.context() as dying:
             dying.setattr(owner, what, lambda *_: None)
             died(watch, seen)
 
-    undone.setattr(Watch, "_died", unseen)
+    undone.setattr(InvariantChecker, "_died", unseen)
 
 
 def a_dead_voter_has_its_log_alone(undone: pytest.MonkeyPatch) -> None:
@@ -112,7 +112,7 @@ def a_dead_voter_has_its_log_alone(undone: pytest.MonkeyPatch) -> None:
 
 def only_what_is_committed_is_durable(undone: pytest.MonkeyPatch) -> None:
     """Of what a damaged or dead node has."""
-    undone.setattr(Known, "has_uncommitted", lambda *_: False)
+    undone.setattr(PartitionModel, "has_uncommitted", lambda *_: False)
 
 
 def all_bits_rot(undone: pytest.MonkeyPatch) -> None:
@@ -129,10 +129,10 @@ def the_last_decision_of_an_event_counts(undone: pytest.MonkeyPatch) -> None:
     read_on = ImageWatch._read_on
 
     def read(images: ImageWatch, *args: Any) -> None:
-        last: dict[tuple[bytes, int], Decided] = {}
+        last: dict[tuple[bytes, int], PartitionDecision] = {}
         judge = images._decided
 
-        def keep(decided: Decided) -> None:
+        def keep(decided: PartitionDecision) -> None:
             last[decided[0].id, decided[1]] = decided
 
         images._decided = keep
@@ -169,7 +169,7 @@ def the_woken_ask_even_if_they_have_ended(undone: pytest.MonkeyPatch) -> None:
 
 def min_isr_holds_before_it_is_known(undone: pytest.MonkeyPatch) -> None:
     """Of a leader, from when the first node has learnt of it."""
-    undone.setattr(Known, "least_min_isr", lambda known, _: known.promise.min_isr)
+    undone.setattr(PartitionModel, "least_min_isr", lambda known, _: known.promise.min_isr)
 
 
 def every_transaction_ends(undone: pytest.MonkeyPatch) -> None:
@@ -203,7 +203,7 @@ def a_marker_is_held_against_what_any_log_knows(undone: pytest.MonkeyPatch) -> N
     """Also a follower's, after a permitted loss."""
     sound = TransactionWatch._marker
 
-    def marker(watch: TransactionWatch, node: int, known: Known, marked: Marked) -> None:
+    def marker(watch: TransactionWatch, node: int, known: PartitionModel, marked: Marked) -> None:
         with pytest.MonkeyPatch.context() as asking:
             asking.setattr(known, "leaders", dict.fromkeys([*known.leaders, marked.batch.epoch], node))
             sound(watch, node, known, marked)

@@ -17,7 +17,7 @@ from squall.chaos.commands.night_evidence import evidence_of
 from squall.chaos.runs.saved import save
 from squall.chaos.runs.simulation import simulate
 from squall.chaos.runtimes.sim.invariants.violation import Violation
-from squall.chaos.runtimes.sim.invariants.watch import Watch
+from squall.chaos.runtimes.sim.invariants.watch import InvariantChecker
 from squall.checkers import simulated
 from squall.checkers.history import conversion, seal
 from squall.checkers.nights.facts import facts_of_night
@@ -38,15 +38,15 @@ NAME = "made-up"
 @pytest.fixture(scope="module")
 def saved(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A whole run in which an invariant broke: nothing in its history is wrong."""
-    looked = Watch.look
+    looked = InvariantChecker.look
 
-    def look(self: Watch, *stirred: Any) -> None:
+    def look(self: InvariantChecker, *stirred: Any) -> None:
         looked(self, *stirred)
         if self._world.kernel.now > 2 and not self._world.violations:
             self._world.violations.append(Violation(NAME, "it is broken", 2.0, 1, "appends-0", 0, {"epoch": 3}))
 
     with pytest.MonkeyPatch.context() as patched:
-        patched.setattr(Watch, "look", look)
+        patched.setattr(InvariantChecker, "look", look)
         result = simulate(small(), stop_at_first=False)
     return save(result, tmp_path_factory.mktemp("runs"), "again", latest=False).path
 

@@ -28,7 +28,7 @@ from squall.chaos.runs.saved import save
 from squall.chaos.runs.simulation import simulate
 from squall.chaos.runtimes.sim.invariants import writes
 from squall.chaos.runtimes.sim.invariants.violation import Violation
-from squall.chaos.runtimes.sim.invariants.watch import Watch
+from squall.chaos.runtimes.sim.invariants.watch import InvariantChecker
 from squall.chaos.runtimes.sim.runtime import SimRuntime
 from squall.checkers.history.parser import parse
 from squall.checkers.history.tables import OK, SEND
@@ -118,14 +118,14 @@ def test_a_saved_run_is_as_old_as_its_files_and_its_simulation_repeats_byte_for_
 
 
 def test_a_broken_invariant_ends_the_run_and_names_the_failure(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    looked = Watch.look
+    looked = InvariantChecker.look
 
-    def look(self: Watch, *stirred: Any) -> None:
+    def look(self: InvariantChecker, *stirred: Any) -> None:
         looked(self, *stirred)
         if self._world.kernel.now > 2 and not self._world.violations:
             self._world.violations.append(Violation("made-up", "it is broken", 2.0, 1, "appends-0", 0, {"epoch": 3}))
 
-    monkeypatch.setattr(Watch, "look", look)
+    monkeypatch.setattr(InvariantChecker, "look", look)
     result = simulate(small())
     assert result.failure == Failure("invariant", "made-up")
     assert result.verdict == "invalid"
@@ -144,16 +144,16 @@ def test_a_broken_invariant_ends_the_run_and_names_the_failure(monkeypatch: pyte
 def test_trouble_of_ours_behind_a_broken_invariant_is_told_where_the_run_was_to_go_on(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    looked = Watch.look
+    looked = InvariantChecker.look
 
-    def look(self: Watch, *stirred: Any) -> None:
+    def look(self: InvariantChecker, *stirred: Any) -> None:
         looked(self, *stirred)
         if self._world.violations:
             raise RuntimeError("a look failed")
         if self._world.kernel.now > 2:
             self._world.violations.append(Violation("made-up", "it is broken", 2.0, 1, "appends-0", 0, {}))
 
-    monkeypatch.setattr(Watch, "look", look)
+    monkeypatch.setattr(InvariantChecker, "look", look)
     assert simulate(small()).trouble is None
     going_on = simulate(small(), stop_at_first=False)
     assert going_on.failure == Failure("invariant", "made-up")
@@ -270,7 +270,7 @@ def test_a_cluster_that_does_not_converge_says_what_is_stuck(monkeypatch: pytest
         return {"ok": False, "took_s": timeout_s, "lacking": {"appends-0-0": "no leader"}}
 
     monkeypatch.setattr(Observer, "converged", converged)
-    monkeypatch.setattr(Watch, "stuck", lambda self: ["node 2 is fenced"])
+    monkeypatch.setattr(InvariantChecker, "stuck", lambda self: ["node 2 is fenced"])
     result = simulate(small())
     assert result.failure == Failure("liveness", "not-converged")
     assert result.told == ("node 2 is fenced",)

@@ -13,12 +13,12 @@ import trio.testing
 from squall.chaos.runtimes import damage
 from squall.chaos.runtimes.contract import Cut, Stream
 from squall.chaos.runtimes.sim import disk, disk_faults
-from squall.chaos.runtimes.sim.disk_names import Names
+from squall.chaos.runtimes.sim.disk_names import DirectoryTree
 from squall.chaos.runtimes.sim.env import SimClock, SimEnv
 from squall.chaos.runtimes.sim.ground import true_wall_ms
 from squall.chaos.runtimes.sim.node import SimNode, _CrashPoint
 from squall.chaos.runtimes.sim.slowness import Slowness
-from squall.chaos.runtimes.sim.wires import Carried, Wire
+from squall.chaos.runtimes.sim.wires import Carried, SimLink
 from squall.workloads.client import admin, topics
 from squall.workloads.control import ClientHandle, ZombieRun
 from squall.workloads.groups.seat import MemberSlot, of_member
@@ -37,27 +37,27 @@ def nothing(*given: Any, **more: Any) -> None:
 
 def blind_wires(patch: Patch) -> None:
     """Faults are on the links, and no byte notices."""
-    sort = Wire._sort
+    sort = SimLink._sort
 
-    def without_faults(wire: Wire) -> None:
+    def without_faults(wire: SimLink) -> None:
         kept, wire._on = wire._on, {}
         sort(wire)
         wire._on = kept
 
-    def opened(wire: Wire, connection: Carried) -> None:
+    def opened(wire: SimLink, connection: Carried) -> None:
         wire.connections[connection.serial] = connection
 
-    patch.setattr(Wire, "_sort", without_faults)
-    patch.setattr(Wire, "_of", lambda wire, kind, stream: [])
-    patch.setattr(Wire, "opened", opened)
-    patch.setattr(Wire, "reset_all", lambda wire: len(wire.connections))
+    patch.setattr(SimLink, "_sort", without_faults)
+    patch.setattr(SimLink, "_of", lambda wire, kind, stream: [])
+    patch.setattr(SimLink, "opened", opened)
+    patch.setattr(SimLink, "reset_all", lambda wire: len(wire.connections))
 
 
 def wires_healed_soon(patch: Patch) -> None:
     """Whatever is put on a link, somebody takes it off a moment later, and the name stays."""
-    add = Wire.add
+    add = SimLink.add
 
-    def for_a_moment(wire: Wire, name: str, fault: Any) -> None:
+    def for_a_moment(wire: SimLink, name: str, fault: Any) -> None:
         add(wire, name, fault)
 
         def off() -> None:
@@ -68,20 +68,20 @@ def wires_healed_soon(patch: Patch) -> None:
 
         wire.kernel.at(0.05, off)
 
-    patch.setattr(Wire, "add", for_a_moment)
-    patch.setattr(Wire, "_of", lambda wire, kind, stream: [])
+    patch.setattr(SimLink, "add", for_a_moment)
+    patch.setattr(SimLink, "_of", lambda wire, kind, stream: [])
 
 
 def cut_in(stream: Stream) -> Callable[[Patch], None]:
     """Whatever streams a cut is to have, it has this one."""
 
     def by(patch: Patch) -> None:
-        add = Wire.add
+        add = SimLink.add
 
-        def other(wire: Wire, name: str, fault: Any) -> None:
+        def other(wire: SimLink, name: str, fault: Any) -> None:
             add(wire, name, replace(fault, stream=stream) if isinstance(fault, Cut) else fault)
 
-        patch.setattr(Wire, "add", other)
+        patch.setattr(SimLink, "add", other)
 
     return by
 
@@ -92,9 +92,9 @@ LASTS_S = 4.0
 
 def wires_healed_between(patch: Patch, since_s: float = 0.1, until_s: float = 3.3) -> None:
     """Whatever is put on a link, somebody takes it off soon, and puts it on again before the end."""
-    add = Wire.add
+    add = SimLink.add
 
-    def on_and_off(wire: Wire, name: str, fault: Any) -> None:
+    def on_and_off(wire: SimLink, name: str, fault: Any) -> None:
         add(wire, name, fault)
 
         def off() -> None:
@@ -106,7 +106,7 @@ def wires_healed_between(patch: Patch, since_s: float = 0.1, until_s: float = 3.
         wire.kernel.at(since_s, off)
         wire.kernel.at(until_s, wire._sort)
 
-    patch.setattr(Wire, "add", on_and_off)
+    patch.setattr(SimLink, "add", on_and_off)
 
 
 # ----------------------------------------------------------------------------------------------------------- of nodes
@@ -232,7 +232,7 @@ def bits_that_stay(patch: Patch) -> None:
     """A flipped bit flips back."""
     closed = disk_faults._closed
 
-    def kept(names: Names) -> Any:
+    def kept(names: DirectoryTree) -> Any:
         found = closed(names)
         for _, node in found:
             node.content.cached = Unchanging(node.content.cached)
@@ -250,7 +250,7 @@ def files_that_stay(patch: Patch) -> None:
         return chosen and (chosen if chosen.size is None else replace(chosen, size=files[chosen.path]))
 
     patch.setattr(disk, "drawn", uncut)
-    patch.setattr(Names, "remove", nothing)
+    patch.setattr(DirectoryTree, "remove", nothing)
 
 
 # --------------------------------------------------------------------------------------------- of requests and clients

@@ -18,7 +18,7 @@ from squall.chaos.runs import simulation
 from squall.chaos.runs.run import Run
 from squall.chaos.runs.simulation import simulate
 from squall.chaos.runtimes.sim import passes
-from squall.chaos.runtimes.sim.invariants.watch import Watch
+from squall.chaos.runtimes.sim.invariants.watch import InvariantChecker
 from squall.chaos.runtimes.sim.runtime import SimRuntime
 from squall.workloads.client.producer import Producer
 
@@ -93,15 +93,15 @@ def while_a_client_sends(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def while_an_event_happens(monkeypatch: pytest.MonkeyPatch) -> None:
-    look, looks = Watch.look, list[Any]()
+    look, looks = InvariantChecker.look, list[Any]()
 
-    def interrupted(self: Watch, *args: Any) -> None:
+    def interrupted(self: InvariantChecker, *args: Any) -> None:
         looks.append(args)
         if len(looks) == 300:
             signal.raise_signal(signal.SIGTERM)
         look(self, *args)
 
-    monkeypatch.setattr(Watch, "look", interrupted)
+    monkeypatch.setattr(InvariantChecker, "look", interrupted)
 
 
 def while_it_is_judged(monkeypatch: pytest.MonkeyPatch) -> None:

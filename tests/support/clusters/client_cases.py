@@ -5,19 +5,19 @@ from __future__ import annotations
 from typing import Any
 
 from squall.chaos.runtimes.sim.invariants.acks import Ack
-from squall.chaos.runtimes.sim.invariants.batches import Batch, Written
-from squall.chaos.runtimes.sim.invariants.known import Known, Lost, Read
+from squall.chaos.runtimes.sim.invariants.batches import BatchIdentity, BatchInLog
+from squall.chaos.runtimes.sim.invariants.known import LostTail, PartitionModel, ServedRecord
 from tests.support.clusters.known_partitions import known, one, run
 from tests.support.clusters.quorum_cases import Arguments, Case
 
 
-def told(offset: int, about: Known, **more: Any) -> Arguments:
+def told(offset: int, about: PartitionModel, **more: Any) -> Arguments:
     return Ack(offset, more.get("acks", -1), 2, more.get("found"), more.get("value"), more.get("epoch", -1)), about
 
 
-def seen(*batches: Batch) -> dict[tuple[int, int], Written]:
+def seen(*batches: BatchIdentity) -> dict[tuple[int, int], BatchInLog]:
     """These batches were in some log, whether or not they still are."""
-    return {(batch.base, batch.epoch): Written(batch, None) for batch in batches}
+    return {(batch.base, batch.epoch): BatchInLog(batch, None) for batch in batches}
 
 
 HELD = {1: 5, 2: 5, 3: 4}
@@ -40,8 +40,8 @@ ACK: dict[str, list[Case]] = {
         ),
         (
             "a node that lost something with the power excuses nobody",
-            told(5, known(5, copies=HELD, lost={3: Lost(9, 102)})),
-            told(4, known(5, copies=HELD, lost={3: Lost(9, 102)})),
+            told(5, known(5, copies=HELD, lost={3: LostTail(9, 102)})),
+            told(4, known(5, copies=HELD, lost={3: LostTail(9, 102)})),
         ),
     ],
     "acknowledged-is-replicated": [
@@ -49,7 +49,7 @@ ACK: dict[str, list[Case]] = {
         (
             "lost since",
             told(4, known(5, copies={1: 5, 2: 4})),
-            told(4, known(5, copies={1: 5, 2: 4}, lost={2: Lost(5, 102)})),
+            told(4, known(5, copies={1: 5, 2: 4}, lost={2: LostTail(5, 102)})),
         ),
         (
             "committed after a permitted loss, or before it",
@@ -75,8 +75,8 @@ ACK: dict[str, list[Case]] = {
         ),
         (
             "a node that lost something with the power excuses nobody",
-            told(4, known(5, lost={3: Lost(9, 102)}), found=b"a", value=b"b"),
-            told(4, known(5, lost={3: Lost(9, 102)}), found=b"b", value=b"b"),
+            told(4, known(5, lost={3: LostTail(9, 102)}), found=b"a", value=b"b"),
+            told(4, known(5, lost={3: LostTail(9, 102)}), found=b"b", value=b"b"),
         ),
     ],
 }
@@ -84,8 +84,8 @@ ACK: dict[str, list[Case]] = {
 # -------------------------------------------------------------------------------------------------------------- reads
 
 
-def got(offset: int, about: Known, *, value: int = 7, epoch: int = 2, first: int = 7) -> Arguments:
-    return Read(offset, value, epoch), Read(offset, first, 1), about
+def got(offset: int, about: PartitionModel, *, value: int = 7, epoch: int = 2, first: int = 7) -> Arguments:
+    return ServedRecord(offset, value, epoch), ServedRecord(offset, first, 1), about
 
 
 READ: dict[str, list[Case]] = {

@@ -8,15 +8,15 @@ from typing import Any
 from squall.broker.cluster.image import Broker
 from squall.chaos.runtimes.sim.invariants.acks import Ack
 from squall.chaos.runtimes.sim.invariants.contents import Contents, Leveled
-from squall.chaos.runtimes.sim.invariants.derived import Epochs, Indexed, Row
-from squall.chaos.runtimes.sim.invariants.known import Belief, Known, Lost
+from squall.chaos.runtimes.sim.invariants.derived import Epochs, Indexed, IndexedBatch
+from squall.chaos.runtimes.sim.invariants.known import LeaderView, LostTail, PartitionModel
 from tests.support.clusters.known_partitions import decision, known, one, quorum, run, seat, view
 from tests.support.clusters.quorum_cases import Arguments, Case
 
 NOTHING = known()
 
 
-def decided(before: Any, now: Any, about: Known = NOTHING) -> Arguments:
+def decided(before: Any, now: Any, about: PartitionModel = NOTHING) -> Arguments:
     return before, now, about
 
 
@@ -32,15 +32,15 @@ def dropped(*asked: tuple[int, ...] | None) -> Arguments:
     return decided(decision(isr=(1, 2), adding=(3,)), replace(decision(1, 1, 6, (1, 2)), replicas=(1, 2)), about)
 
 
-def believing(end: int, follower: int = 2, epoch: int = 1, **more: Any) -> tuple[Known]:
+def believing(end: int, follower: int = 2, epoch: int = 1, **more: Any) -> tuple[PartitionModel]:
     """Node 1 leads with 6 batches, 5 of them committed; node 2 has all, node 3 another one in the last place."""
     copies: dict[int, Any] = {1: 6, 2: 6, 3: (*run(5), one(5, mark=7))}
-    belief = Belief(1, epoch, ((follower, end),))
+    belief = LeaderView(1, epoch, ((follower, end),))
     about: dict[str, Any] = {"views": [view(hw=5, leo=6)], "truth": decision(), "believed": belief, **more}
     return (known(5, copies=copies, **about),)
 
 
-def durably(*nodes: int, acks: int = -1, **more: Any) -> tuple[Ack, Known]:
+def durably(*nodes: int, acks: int = -1, **more: Any) -> tuple[Ack, PartitionModel]:
     return Ack(4, acks, 2, None, None, durable=nodes), known(5, copies={1: 5, 2: 5}, truth=decision(), **more)
 
 
@@ -50,7 +50,7 @@ def held(end: int, voter: int = 3, epoch: int = 3, **more: Any) -> Arguments:
 
 
 BATCHES = (*run(3), *run(6, start=3, epoch=4))
-ROWS = (Row(0, 0, 10), Row(2, 90, 30), Row(5, 200, 20))
+ROWS = (IndexedBatch(0, 0, 10), IndexedBatch(2, 90, 30), IndexedBatch(5, 200, 20))
 
 
 def segment(
@@ -143,8 +143,8 @@ DERIVED: dict[str, list[Case]] = {
         ("an epoch that is over", believing(6, 3), believing(6, 3, epoch=0)),
         (
             "lost with the power",
-            believing(6, 3, lost={3: Lost(6, 102)}),
-            believing(6, 3, lost={3: Lost(6, 102)}, always_durable=False),
+            believing(6, 3, lost={3: LostTail(6, 102)}),
+            believing(6, 3, lost={3: LostTail(6, 102)}, always_durable=False),
         ),
         ("a damaged disk", believing(6, 3, damaged={2}), believing(6, 3, damaged={3})),
     ],

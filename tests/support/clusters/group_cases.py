@@ -4,12 +4,21 @@ from __future__ import annotations
 
 from typing import Any
 
-from squall.chaos.runtimes.sim.invariants.group_journal import Books, Generation, Member, Owned, Position, Positions
+from squall.chaos.runtimes.sim.invariants.group_journal import (
+    Books,
+    CommittedOffset,
+    Generation,
+    GenerationMember,
+    Owned,
+    Positions,
+)
 from tests.support.clusters.quorum_cases import Arguments, Case
 
 PLACE, OTHER = ("t", 0), ("t", 1)
-AT = Position(7, 0, "", 100, -1, 20)
-GENERATION = Generation("consumer", 3, "range", "m", (Member("m", None, b"s", b"a"), Member("n", "n-0", b"s", b"b")))
+AT = CommittedOffset(7, 0, "", 100, -1, 20)
+GENERATION = Generation(
+    "consumer", 3, "range", "m", (GenerationMember("m", None, b"s", b"a"), GenerationMember("n", "n-0", b"s", b"b"))
+)
 
 
 def books(

@@ -6,10 +6,10 @@ from collections.abc import Iterable
 from typing import Any
 
 from squall.chaos.runtimes.sim.invariants import Promise
-from squall.chaos.runtimes.sim.invariants.batches import Batch, Written
-from squall.chaos.runtimes.sim.invariants.known import FOLLOWER, Known, Lost, View
+from squall.chaos.runtimes.sim.invariants.batches import BatchIdentity, BatchInLog
+from squall.chaos.runtimes.sim.invariants.known import FOLLOWER, LostTail, PartitionModel, ReplicaSnapshot
 from squall.chaos.runtimes.sim.invariants.one_order import Effect
-from squall.chaos.runtimes.sim.invariants.producers import Producer
+from squall.chaos.runtimes.sim.invariants.producers import ExpectedSequence as Expected
 from tests.support.clusters.client_cases import ACK, READ
 from tests.support.clusters.derived_cases import DERIVED
 from tests.support.clusters.group_cases import GROUPS
@@ -24,7 +24,7 @@ NOTHING = known()
 STEP = view(hw=5, leo=8)
 
 
-def replica(before: View | None, now: View, about: Known = NOTHING) -> Arguments:
+def replica(before: ReplicaSnapshot | None, now: ReplicaSnapshot, about: PartitionModel = NOTHING) -> Arguments:
     return before, now, about
 
 
@@ -169,7 +169,7 @@ REPLICA: dict[str, list[Case]] = {
         (
             "lost since it was told",
             replica(view(hw=4), view(hw=5), known(5, copies={1: 5, 2: 4})),
-            replica(view(hw=4), view(hw=5), known(5, copies={1: 5, 2: 4}, lost={2: Lost(5, 102)})),
+            replica(view(hw=4), view(hw=5), known(5, copies={1: 5, 2: 4}, lost={2: LostTail(5, 102)})),
         ),
     ],
     "weak-isr": [
@@ -183,7 +183,7 @@ REPLICA: dict[str, list[Case]] = {
 
 # -------------------------------------------------------------------------------------------------- what is committed
 
-LACKING: dict[int, int | tuple[Batch, ...]] = {1: 5, 2: 4, 3: 5}
+LACKING: dict[int, int | tuple[BatchIdentity, ...]] = {1: 5, 2: 4, 3: 5}
 PARTITION: dict[str, list[Case]] = {
     "elr-superset": [
         (
@@ -220,21 +220,20 @@ PARTITION: dict[str, list[Case]] = {
         ),
         (
             "lost with the power, and not registered again",
-            (known(5, copies=LACKING, truth=decision(), lost={2: Lost(5, 99)}),),
-            (known(5, copies=LACKING, truth=decision(), lost={2: Lost(5, 102)}),),
+            (known(5, copies=LACKING, truth=decision(), lost={2: LostTail(5, 99)}),),
+            (known(5, copies=LACKING, truth=decision(), lost={2: LostTail(5, 102)}),),
         ),
         (
             "lost by the last one",
             (
-                known(
-                    5, copies={2: 4}, truth=decision(2, isr=(2,)), lost={2: Lost(5, 99)}, promise=Promise(2, elr=True)
-                ),
+                known(5, copies={2: 4}, truth=decision(2, isr=(2,)), lost={2: LostTail(5, 99)},
+                      promise=Promise(2, elr=True)),
             ),
-            (known(5, copies={2: 4}, truth=decision(2, isr=(2,)), lost={2: Lost(5, 99)}),),
+            (known(5, copies={2: 4}, truth=decision(2, isr=(2,)), lost={2: LostTail(5, 99)}),),
         ),
         (
             "what everything is synced for",
-            (known(5, copies=LACKING, truth=decision(), lost={2: Lost(5, 102)}, promise=Promise(2, durable=True)),),
+            (known(5, copies=LACKING, truth=decision(), lost={2: LostTail(5, 102)}, promise=Promise(2, durable=True)),),
             (known(5, copies=LACKING, truth=decision(), damaged={2}, promise=Promise(2, durable=True)),),
         ),
         (
@@ -259,18 +258,18 @@ PARTITION: dict[str, list[Case]] = {
 
 
 def written(
-    batch: Batch,
-    about: View,
+    batch: BatchIdentity,
+    about: ReplicaSnapshot,
     *,
-    after: Batch | None = None,
-    first: Batch | None = None,
+    after: BatchIdentity | None = None,
+    first: BatchIdentity | None = None,
     low: int = 0,
     rotten: Iterable[int] = (),
 ) -> Arguments:
     """First it was seen as `first`, behind batch 2 of epoch 1; the leader has deleted what is before `low`."""
     return (
-        Written(batch, after or one(2)),
-        Written(first or batch, one(2)),
+        BatchInLog(batch, after or one(2)),
+        BatchInLog(first or batch, one(2)),
         about,
         known(5, low=low, rotten=set(rotten)),
     )
@@ -356,32 +355,32 @@ FINAL: dict[str, list[Case]] = {
 
 BATCH: dict[str, list[Case]] = {
     "producer-sequences": [
-        ("a gap", (sent(6), Producer(0, 5)), (sent(5), Producer(0, 5))),
-        ("around the wrap", (sent(1), Producer.after(sent(2**31 - 1))), (sent(0), Producer.after(sent(2**31 - 1)))),
-        ("whoever is new", (sent(6), Producer(0, 5)), (sent(6), None)),
+        ("a gap", (sent(6), Expected(0, 5)), (sent(5), Expected(0, 5))),
+        ("around the wrap", (sent(1), Expected.after(sent(2**31 - 1))), (sent(0), Expected.after(sent(2**31 - 1)))),
+        ("whoever is new", (sent(6), Expected(0, 5)), (sent(6), None)),
         (
             "after a batch of three",
-            (sent(6), Producer.after(sent(2, records=3))),
-            (sent(5), Producer.after(sent(2, records=3))),
+            (sent(6), Expected.after(sent(2, records=3))),
+            (sent(5), Expected.after(sent(2, records=3))),
         ),
     ],
     "appended-once": [
-        ("again", (sent(4), Producer(0, 5)), (sent(5), Producer(0, 5))),
-        ("a new epoch begins at 0", (sent(0), Producer(0, 5)), (sent(0, epoch=1), Producer(0, 5))),
-        ("of offsets in transactions", (sent(-1), Producer(0, 5)), (sent(-1, attributes=0x10), Producer(0, 5))),
+        ("again", (sent(4), Expected(0, 5)), (sent(5), Expected(0, 5))),
+        ("a new epoch begins at 0", (sent(0), Expected(0, 5)), (sent(0, epoch=1), Expected(0, 5))),
+        ("of offsets in transactions", (sent(-1), Expected(0, 5)), (sent(-1, attributes=0x10), Expected(0, 5))),
     ],
     "producer-epochs": [
-        ("a zombie", (sent(0, epoch=1), Producer(2, 5)), (sent(5, epoch=2), Producer(2, 5))),
-        ("not from 0", (sent(5, epoch=3), Producer(2, 5)), (sent(0, epoch=3), Producer(2, 5))),
+        ("a zombie", (sent(0, epoch=1), Expected(2, 5)), (sent(5, epoch=2), Expected(2, 5))),
+        ("not from 0", (sent(5, epoch=3), Expected(2, 5)), (sent(0, epoch=3), Expected(2, 5))),
         (
             "a marker has no sequence",
-            (sent(-1, epoch=3), Producer(2, 5)),
-            (sent(-1, epoch=3, attributes=0x30), Producer(2, 5)),
+            (sent(-1, epoch=3), Expected(2, 5)),
+            (sent(-1, epoch=3, attributes=0x30), Expected(2, 5)),
         ),
         (
             "offsets that a group's coordinator writes in a transaction have none either",
-            (sent(-1, epoch=3), Producer(2, 5)),
-            (sent(-1, epoch=3, attributes=0x10), Producer(2, 5)),
+            (sent(-1, epoch=3), Expected(2, 5)),
+            (sent(-1, epoch=3, attributes=0x10), Expected(2, 5)),
         ),
     ],
 }
@@ -389,11 +388,11 @@ BATCH: dict[str, list[Case]] = {
 # ---------------------------------------------------------------------------------------------------------- decisions
 
 
-def decided(before: Any, now: Any, about: Known = NOTHING) -> Arguments:
+def decided(before: Any, now: Any, about: PartitionModel = NOTHING) -> Arguments:
     return before, now, about
 
 
-HARMED = {"copies": LACKING, "lost": {2: Lost(5, 99)}}
+HARMED = {"copies": LACKING, "lost": {2: LostTail(5, 99)}}
 DECISION: dict[str, list[Case]] = {
     "leader-completeness": [
         (
@@ -418,7 +417,7 @@ DECISION: dict[str, list[Case]] = {
         (
             "nobody has noticed that it died",
             decided(decision(), decision(2, 2, 6), known(5, **HARMED)),
-            decided(decision(), decision(2, 2, 6), known(5, copies=LACKING, lost={2: Lost(5, 102)})),
+            decided(decision(), decision(2, 2, 6), known(5, copies=LACKING, lost={2: LostTail(5, 102)})),
         ),
         (
             "with eligible leader replicas only where none was left",

@@ -7,19 +7,25 @@ from typing import Any
 
 from squall.broker.cluster.image import Broker, PartitionImage
 from squall.chaos.runtimes.sim.invariants import Promise
-from squall.chaos.runtimes.sim.invariants.batches import Batch, Copy, Ledger
-from squall.chaos.runtimes.sim.invariants.known import LEADER, Cluster, Known, Lost, View
-from squall.chaos.runtimes.sim.invariants.metadata import Quorum, Seat
+from squall.chaos.runtimes.sim.invariants.batches import BatchIdentity, CommittedBatches, Copy
+from squall.chaos.runtimes.sim.invariants.known import (
+    LEADER,
+    ClusterModel,
+    LostTail,
+    PartitionModel,
+    ReplicaSnapshot,
+)
+from squall.chaos.runtimes.sim.invariants.metadata import NodeQuorumView, QuorumModel
 
 ALL = (1, 2, 3)
 
 
-def one(base: int, epoch: int = 1, mark: int = 0, **more: Any) -> Batch:
+def one(base: int, epoch: int = 1, mark: int = 0, **more: Any) -> BatchIdentity:
     """A batch of one record. `mark` tells it from others at its place."""
-    return Batch(base, base + 1, epoch, 1000 + base + mark, **more)
+    return BatchIdentity(base, base + 1, epoch, 1000 + base + mark, **more)
 
 
-def run(end: int, start: int = 0, epoch: int = 1, mark: int = 0) -> tuple[Batch, ...]:
+def run(end: int, start: int = 0, epoch: int = 1, mark: int = 0) -> tuple[BatchIdentity, ...]:
     return tuple(one(base, epoch, mark) for base in range(start, end))
 
 
@@ -39,8 +45,8 @@ def view(
     lso: int | None = None,
     generation: int = 0,
     epochs: Iterable[tuple[int, int]] = ((1, 0),),
-) -> View:
-    return View(
+) -> ReplicaSnapshot:
+    return ReplicaSnapshot(
         node, 1, role, epoch, partition_epoch, isr, isr if maximal is None else maximal, replicas, -1, None, start, hw,
         leo, leo if log_end is None else log_end, hw if lso is None else lso, generation, tuple(epochs), role == LEADER,
     )  # fmt: skip
@@ -51,25 +57,25 @@ def decision(leader: int = 1, epoch: int = 1, partition_epoch: int = 5, isr: tup
 
 
 def known(
-    committed: int | tuple[Batch, ...] = 0,
+    committed: int | tuple[BatchIdentity, ...] = 0,
     *,
-    copies: dict[int, int | tuple[Batch, ...]] | None = None,
-    views: Iterable[View] = (),
+    copies: dict[int, int | tuple[BatchIdentity, ...]] | None = None,
+    views: Iterable[ReplicaSnapshot] = (),
     truth: PartitionImage | None = None,
     fenced: Iterable[int] = (),
     promise: Promise | None = None,
-    lost: dict[int, Lost] | None = None,
+    lost: dict[int, LostTail] | None = None,
     **more: Any,
-) -> Known:
+) -> PartitionModel:
     """A ledger and copies, by their ends or by their batches; brokers 1, 2, 3 with broker epochs 101, 102, 103."""
     brokers = {node: Broker(node, 100 + node, b"", {}, node in tuple(fenced)) for node in ALL}
-    cluster = Cluster(
+    cluster = ClusterModel(
         brokers, damaged=more.pop("damaged", set()), rotten=more.pop("rotten", set()), asked=more.pop("asked", None)
     )
     cluster.imaged = more.pop("imaged", {})
     low = more.pop("low", 0)
-    made = Known(promise=promise or Promise(min_isr=2), cluster=cluster, truth=truth, lost=lost or {}, **more)
-    made.ledger = Ledger(run(committed) if isinstance(committed, int) else committed)
+    made = PartitionModel(promise=promise or Promise(min_isr=2), cluster=cluster, truth=truth, lost=lost or {}, **more)
+    made.ledger = CommittedBatches(run(committed) if isinstance(committed, int) else committed)
     made.ledger.deleted(low)
     for node, batches in (copies or {}).items():
         copy = made.copies[node] = Copy(0, run(batches) if isinstance(batches, int) else batches)
@@ -88,18 +94,18 @@ def seat(
     end: int = 5,
     life: int = 1,
     alone: float = 0,
-) -> Seat:
-    return Seat(node, life, leads, epoch, voted, node if leads else -1, hw, end, deserted=alone)
+) -> NodeQuorumView:
+    return NodeQuorumView(node, life, leads, epoch, voted, node if leads else -1, hw, end, deserted=alone)
 
 
-def quorum(committed: int = 5, ends: tuple[int, int, int] = (5, 5, 4), **more: Any) -> Quorum:
-    made = Quorum(ALL, Ledger(run(committed)), **more)
+def quorum(committed: int = 5, ends: tuple[int, int, int] = (5, 5, 4), **more: Any) -> QuorumModel:
+    made = QuorumModel(ALL, CommittedBatches(run(committed)), **more)
     for node, end in zip(ALL, ends, strict=True):
         made.copies[node] = Copy(0, run(end))
         made.copies[node].compare(made.ledger)
     return made
 
 
-def sent(sequence: int, *, epoch: int = 0, records: int = 1, attributes: int = 0) -> Batch:
+def sent(sequence: int, *, epoch: int = 0, records: int = 1, attributes: int = 0) -> BatchIdentity:
     """A batch of producer 9."""
-    return Batch(50, 50 + records, 1, 7, attributes, 9, epoch, sequence)
+    return BatchIdentity(50, 50 + records, 1, 7, attributes, 9, epoch, sequence)

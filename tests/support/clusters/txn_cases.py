@@ -4,50 +4,57 @@ from __future__ import annotations
 
 from typing import Any
 
-from squall.chaos.runtimes.sim.invariants.batches import Batch
-from squall.chaos.runtimes.sim.invariants.headers import Marker
-from squall.chaos.runtimes.sim.invariants.journal import COMPLETE_COMMIT, PREPARE_ABORT, PREPARE_COMMIT, Entry
-from squall.chaos.runtimes.sim.invariants.log_replay import Ended, Marked, Sender, Sent
+from squall.chaos.runtimes.sim.invariants.batches import BatchIdentity
+from squall.chaos.runtimes.sim.invariants.headers import TxnMarker
+from squall.chaos.runtimes.sim.invariants.journal import (
+    COMPLETE_COMMIT,
+    PREPARE_ABORT,
+    PREPARE_COMMIT,
+    TransactionRecord,
+)
+from squall.chaos.runtimes.sim.invariants.log_replay import CompletedTxn, Marked, ProducerReplay, ReplayedBatch
 from squall.chaos.runtimes.sim.invariants.transactions import Owner, Prepared, Remembered
 from tests.support.clusters.known_partitions import known, one, view
 from tests.support.clusters.quorum_cases import Arguments, Case
 
 TRANSACTIONAL, CONTROL = 0x10, 0x30
-SENDER = Sender(4, 7, (Sent(5, 5, 20, 20), Sent(6, 6, 21, 21)), 2, 21)
+SENDER = ProducerReplay(4, 7, (ReplayedBatch(5, 5, 20, 20), ReplayedBatch(6, 6, 21, 21)), 2, 21)
 """Producer 9: two batches of epoch 4, the second one of an open transaction."""
 
 
-def data(base: int, sequence: int, epoch: int = 4, *, transactional: bool = True) -> Batch:
+def data(base: int, sequence: int, epoch: int = 4, *, transactional: bool = True) -> BatchIdentity:
     """A batch of producer 9."""
     attributes = TRANSACTIONAL if transactional else 0
     return one(base, attributes=attributes, producer_id=9, producer_epoch=epoch, sequence=sequence)
 
 
-def mark(base: int, epoch: int = 4, *, commit: bool = False, coordinator: int = 2) -> Batch:
+def mark(base: int, epoch: int = 4, *, commit: bool = False, coordinator: int = 2) -> BatchIdentity:
     """A marker of producer 9."""
-    marker = Marker(commit, coordinator)
+    marker = TxnMarker(commit, coordinator)
     return one(base, attributes=CONTROL, producer_id=9, producer_epoch=epoch, marker=marker)
 
 
-def memory(sender: Sender | None = SENDER, *, aborted: tuple[Ended, ...] = (), start: int = 0) -> Remembered:
+def memory(
+    sender: ProducerReplay | None = SENDER, *, aborted: tuple[CompletedTxn, ...] = (), start: int = 0
+) -> Remembered:
     opened = ((sender.first, 9),) if sender is not None and sender.first >= 0 else ()
     return Remembered({9: sender}, opened, aborted, start)
 
 
-def states(found: Sender | None, wanted: Sender | None = SENDER, start: int = 0) -> Arguments:
+def states(found: ProducerReplay | None, wanted: ProducerReplay | None = SENDER, start: int = 0) -> Arguments:
     return memory(found), memory(wanted, start=start)
 
 
-def index(*found: Ended, wanted: tuple[Ended, ...] = (), start: int = 0) -> Arguments:
+def index(*found: CompletedTxn, wanted: tuple[CompletedTxn, ...] = (), start: int = 0) -> Arguments:
     return memory(aborted=found), memory(aborted=wanted, start=start)
 
 
-def came(batch: Batch, before: Sender | None, *decided: Prepared) -> Arguments:
+def came(batch: BatchIdentity, before: ProducerReplay | None, *decided: Prepared) -> Arguments:
     return Marked(batch, before), decided
 
 
-def entry(state: int = PREPARE_COMMIT, epoch: int = 4, *, version: int = 0, **more: Any) -> Entry:
-    fields = Entry(9, epoch, 4000, state, (("t", 0), ("t", 1)), 100, 200, (9, -1, version))
+def entry(state: int = PREPARE_COMMIT, epoch: int = 4, *, version: int = 0, **more: Any) -> TransactionRecord:
+    fields = TransactionRecord(9, epoch, 4000, state, (("t", 0), ("t", 1)), 100, 200, (9, -1, version))
     return fields._replace(**more)
 
 
@@ -55,7 +62,7 @@ def decided(state: int = PREPARE_COMMIT, epoch: int = 4, **more: Any) -> Prepare
     return Prepared("x", entry(state, epoch, **more))
 
 
-def stable(lso: int, *batches: Batch, hw: int = 3, committed: int = 0) -> Arguments:
+def stable(lso: int, *batches: BatchIdentity, hw: int = 3, committed: int = 0) -> Arguments:
     about = known(tuple(one(n) for n in range(committed)), copies={1: batches})
     return None, view(hw=hw, leo=len(batches), lso=lso), about
 
@@ -64,7 +71,7 @@ def marked_at(index: int, *decisions: Prepared, commit: bool = False) -> Argumen
     return Marked(mark(30, commit=commit), SENDER), ("t", index), decisions
 
 
-def complete(sender: Sender | None) -> Arguments:
+def complete(sender: ProducerReplay | None) -> Arguments:
     return decided(), {("t", 0): RESTED, ("t", 1): sender}
 
 
@@ -72,11 +79,11 @@ def opened(*others: Owner) -> Arguments:
     return Owner(9, 4), {("t", number): owner for number, owner in enumerate(others)}
 
 
-def shards(found: Entry | None, wanted: Entry | None) -> Arguments:
+def shards(found: TransactionRecord | None, wanted: TransactionRecord | None) -> Arguments:
     return {"x": found}, {"x": wanted}
 
 
-OLD, GONE = Ended(9, 3, 8, 9), Ended(9, 20, 25, 26)
+OLD, GONE = CompletedTxn(9, 3, 8, 9), CompletedTxn(9, 20, 25, 26)
 RESTED = SENDER._replace(first=-1)
 BEGUN, MARKED = (data(0, 0), data(1, 1), data(2, 2)), (data(0, 0), mark(1), data(2, 1))
 

@@ -1,4 +1,5 @@
-"""A world for `Watch` made of real logs on simulated disks, real state machines and a real image, and of no tasks."""
+"""A world for `InvariantChecker` made of real logs on simulated disks, real state machines and a real image, and of no
+tasks."""
 
 from __future__ import annotations
 
@@ -17,8 +18,8 @@ from squall.broker.quorum.election import Role
 from squall.broker.quorum.state import QuorumState
 from squall.broker.replicas.hosted import Hosted
 from squall.broker.replication import BrokerView, LeaderAndIsr, Partition, ReplicationSettings
-from squall.chaos.runtimes.sim.disk import Disk
-from squall.chaos.runtimes.sim.invariants import Violation, Watch
+from squall.chaos.runtimes.sim.disk import SimDisk
+from squall.chaos.runtimes.sim.invariants import InvariantChecker, Violation
 from tests.support.brokers.in_memory import broker_config
 from tests.support.disks.batches import NEWEST, batch
 
@@ -59,7 +60,7 @@ class FakeNode:
 
     def __init__(self, world: WatchedWorld, node_id: int) -> None:
         self.id, self.name, self.incarnation, self.node = node_id, f"n{node_id}", 0, None
-        self.disk = Disk(Random(node_id))
+        self.disk = SimDisk(Random(node_id))
         self.env = SimpleNamespace(paused=False)
         self._world = world
 
@@ -163,7 +164,7 @@ class WatchedWorld:
         self.image.topic_ids[topic] = TOPIC_ID
         self.register()
         self.nodes = {node: FakeNode(self, node) for node in NODES}
-        self.watch = Watch(self)
+        self.watch = InvariantChecker(self)
         for node in self.nodes.values():
             node.start()
             node.learn()

@@ -10,28 +10,29 @@ from typing import Any
 from squall.broker.cluster.image import Broker, PartitionImage
 from squall.broker.replication import Partition
 from squall.chaos.runtimes.sim.invariants import Invariant, Promise, When
-from squall.chaos.runtimes.sim.invariants.batches import Batch, Copy
-from squall.chaos.runtimes.sim.invariants.books import Change, Judge
-from squall.chaos.runtimes.sim.invariants.known import FOLLOWER, IDLE, LEADER, Known, View
+from squall.chaos.runtimes.sim.invariants.batches import BatchIdentity, Copy
+from squall.chaos.runtimes.sim.invariants.books import Change, PartitionChecks
+from squall.chaos.runtimes.sim.invariants.known import FOLLOWER, IDLE, LEADER, PartitionModel, ReplicaSnapshot
 from tests.support.replication.replication_steps import Steps, _progress, _trouble
 from tests.support.replication.replication_world import Node, World
 
 
 class Judged:
-    """Shows a `World` to a `Judge` after every step. `broken`: the invariants that were, with their first messages."""
+    """Shows a `World` to a `PartitionChecks` after every step. `broken`: the invariants that were, with their first
+    messages."""
 
     def __init__(self, world: World, promise: Promise | None = None) -> None:
         controller = world.controller
         self.world = world
         self.broken: dict[str, str] = {}
-        self.judge = Judge(self._report)
+        self.judge = PartitionChecks(self._report)
         elr = controller.keeps_eligible
-        self.known = Known(promise=promise or Promise(min_isr=controller.min_isr, elr=elr))
+        self.known = PartitionModel(promise=promise or Promise(min_isr=controller.min_isr, elr=elr))
         self.judged = dict.fromkeys(world.nodes, 0)
         """Incarnation that was last seen running; 0 while it is down."""
 
     def _report(
-        self, broken: Invariant, wrong: str, node: int | None, known: Known | None, details: Mapping[str, Any]
+        self, broken: Invariant, wrong: str, node: int | None, known: PartitionModel | None, details: Mapping[str, Any]
     ) -> None:
         self.broken.setdefault(broken.name, f"node {node}: {wrong}")
 
@@ -88,19 +89,19 @@ class Judged:
         known.truth = now
 
 
-def batches_of(node: Node) -> tuple[Batch, ...]:
+def batches_of(node: Node) -> tuple[BatchIdentity, ...]:
     """A list log as batches of one record."""
     return tuple(
-        Batch(n, n + 1, epoch, zlib.crc32(value.encode())) for n, (epoch, value) in enumerate(node.log.entries)
+        BatchIdentity(n, n + 1, epoch, zlib.crc32(value.encode())) for n, (epoch, value) in enumerate(node.log.entries)
     )
 
 
-def view_of(node: Node) -> View:
+def view_of(node: Node) -> ReplicaSnapshot:
     """What a node of the little world thinks."""
     p: Partition = node.running
     role = LEADER if p.is_leader else FOLLOWER if p.is_follower else IDLE
     end, epochs = len(node.log), tuple(node.log.epochs)
-    return View(
+    return ReplicaSnapshot(
         node.id, node.incarnation, role, p.leader_epoch, p.partition_epoch, p.isr, p.maximal_isr, p.replicas,
         -1, None, p.log_start_offset, p.high_watermark, p.log_end_offset, end, p.high_watermark, 0, epochs, p.is_leader,
     )  # fmt: skip

@@ -9,7 +9,7 @@ import pytest
 
 from squall.broker.env import Fs
 from squall.broker.real_files import RealFs
-from squall.chaos.runtimes.sim.disk import Disk
+from squall.chaos.runtimes.sim.disk import SimDisk
 from tests.support.disks.memory_fs import MemoryFs
 
 
@@ -17,7 +17,7 @@ from tests.support.disks.memory_fs import MemoryFs
 def fs(request: pytest.FixtureRequest) -> Fs:
     if request.param == "real":
         return RealFs()
-    return MemoryFs() if request.param == "memory" else Disk(Random(1)).mount(lambda op, path: None)
+    return MemoryFs() if request.param == "memory" else SimDisk(Random(1)).mount(lambda op, path: None)
 
 
 @pytest.fixture

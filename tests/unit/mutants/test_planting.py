@@ -12,10 +12,10 @@ from squall.chaos.errors import Refused
 from squall.chaos.mutants import MUTANTS, Mutant, find, select
 from squall.chaos.plans.plan import write_plan
 from squall.chaos.runtimes.sim.invariants.table import INVARIANTS
-from squall.chaos.runtimes.sim.invariants.watch import Watch
+from squall.chaos.runtimes.sim.invariants.watch import InvariantChecker
 
 EACH = pytest.mark.parametrize("mutant", MUTANTS.values(), ids=lambda m: f"{m.id}-{m.name}")
-assert Watch  # With it all invariants are entered.
+assert InvariantChecker  # With it all invariants are entered.
 
 
 def owners() -> list[Any]:

@@ -10,7 +10,7 @@ import pytest
 from squall.broker.protocol.records import HEADER, Record, check_crc, encode_batch
 from squall.chaos.runtimes.real.bit_rot import rot
 from squall.chaos.runtimes.rotting import rotten_bits
-from squall.chaos.runtimes.sim.disk import Disk
+from squall.chaos.runtimes.sim.disk import SimDisk
 
 NAME = f"t-0/{0:020}.log"
 
@@ -55,7 +55,7 @@ def test_one_rotten_bit_is_noticed_by_the_checksum_of_its_batch(world: str, tmp_
     content = segment()
     for seed in range(60):
         if world == "simulated":
-            disk = Disk(Random(0))
+            disk = SimDisk(Random(0))
             disk.restore({NAME: content, f"t-0/{10:020}.log": content})
             assert disk.rot("*.log", Random(seed))["path"] == NAME
             rotten = bytes(disk.files()[NAME])

@@ -10,10 +10,10 @@ from squall.chaos.runtimes.sim.invariants.acks import Ack
 from squall.chaos.runtimes.sim.invariants.durable import durable_end
 
 if TYPE_CHECKING:
-    from squall.chaos.runtimes.sim.invariants.known import Known
+    from squall.chaos.runtimes.sim.invariants.known import PartitionModel
 
 
-class Seen(Protocol):
+class ReplicaHost(Protocol):
     """Represents a node that the watch looks at."""
 
     @property
@@ -22,14 +22,16 @@ class Seen(Protocol):
 
     @property
     def sim(self) -> Any:
-        """A `sight.SimNode`."""
+        """A `sight.InspectedNode`."""
 
     @property
     def places(self) -> Mapping[tuple[bytes, int], Any]:
         """Its replicas by topic id and partition, each with its `log` and its `copy`; none while it is down."""
 
 
-def ack_of(nodes: Iterable[Seen], known: Known, offset: int, value: bytes | None, acks: int, min_isr: int) -> Ack:
+def ack_of(
+    nodes: Iterable[ReplicaHost], known: PartitionModel, offset: int, value: bytes | None, acks: int, min_isr: int
+) -> Ack:
     """Compare an acknowledgement with the replicas' logs. `value`: the beginning of the record's value, which no other
     has.
     """
@@ -40,7 +42,7 @@ def ack_of(nodes: Iterable[Seen], known: Known, offset: int, value: bytes | None
     return Ack(offset, acks, min_isr, found, value, epoch, durable)
 
 
-def _found(nodes: Iterable[Seen], known: Known, offset: int, value: bytes) -> bytes | None:
+def _found(nodes: Iterable[ReplicaHost], known: PartitionModel, offset: int, value: bytes) -> bytes | None:
     for seen in nodes:
         replica = seen.places.get((known.topic_id, known.partition))
         if replica is not None and known.holds(seen.id, offset + 1):
@@ -49,7 +51,7 @@ def _found(nodes: Iterable[Seen], known: Known, offset: int, value: bytes) -> by
     return None
 
 
-def _epoch_of(nodes: Iterable[Seen], known: Known, offset: int, value: bytes) -> int:
+def _epoch_of(nodes: Iterable[ReplicaHost], known: PartitionModel, offset: int, value: bytes) -> int:
     """The newest leader epoch of a batch with this record at `offset`; -1 where no running node has it. (A record
     that is sent again after a loss may be at the same offset in two epochs: then the later leader answered.)
     """
@@ -64,7 +66,7 @@ def _epoch_of(nodes: Iterable[Seen], known: Known, offset: int, value: bytes) ->
     return newest
 
 
-def _durable_on(nodes: Iterable[Seen], known: Known, offset: int) -> tuple[int, ...]:
+def _durable_on(nodes: Iterable[ReplicaHost], known: PartitionModel, offset: int) -> tuple[int, ...]:
     """The nodes on whose disks a record is durable. What a node that is down has on its disk counts, because it was
     flushed before anybody heard of it; and so does what a damaged one has. (At acks=1 that need not be committed.)
     """

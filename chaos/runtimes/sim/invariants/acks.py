@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from squall.chaos.runtimes.sim.invariants.table import When, invariant
 
 if TYPE_CHECKING:
-    from squall.chaos.runtimes.sim.invariants.known import Known
+    from squall.chaos.runtimes.sim.invariants.known import PartitionModel
 
 
 class Ack(NamedTuple):
@@ -29,7 +29,7 @@ class Ack(NamedTuple):
     """The nodes on whose disks it is durable, those that are down included; None where no flush is promised."""
 
 
-def is_overtaken(ack: Ack, known: Known) -> bool:
+def is_overtaken(ack: Ack, known: PartitionModel) -> bool:
     """Return whether a permitted loss may have taken this record.
 
     A loss in leader epoch E overtakes what leaders of epochs before E appended. Everything from epoch E on counts
@@ -43,12 +43,12 @@ def is_overtaken(ack: Ack, known: Known) -> bool:
     return any(epoch < known.void_epoch for epoch in known.epochs_at(ack.offset))
 
 
-def _is_not_promised(known: Known) -> bool:
+def _is_not_promised(known: PartitionModel) -> bool:
     return known.promise.hw_truncation or known.promise.without_controller
 
 
 @invariant("acknowledged-is-committed", When.ACK, "Kafka: producer configuration acks; Vanlightly: acked values")
-def acknowledged_is_committed(ack: Ack, known: Known) -> str | None:
+def acknowledged_is_committed(ack: Ack, known: PartitionModel) -> str | None:
     """With acks=all, success means that the leader's high watermark has passed the record. (Not asked of a record from
     before a permitted loss: see `is_overtaken`.)"""
     if ack.acks != -1 or ack.offset < known.ledger.end or _is_not_promised(known) or is_overtaken(ack, known):
@@ -57,7 +57,7 @@ def acknowledged_is_committed(ack: Ack, known: Known) -> str | None:
 
 
 @invariant("acknowledged-is-replicated", When.ACK, "Kafka, topic configuration min.insync.replicas")
-def acknowledged_is_replicated(ack: Ack, known: Known) -> str | None:
+def acknowledged_is_replicated(ack: Ack, known: PartitionModel) -> str | None:
     """With acks=all, success means that at least min ISR replicas hold the record (the disks of dead nodes count, and
     so does what a power loss has taken since). (Not asked of batches from before a permitted loss.)"""
     if ack.acks != -1 or _is_not_promised(known):
@@ -71,7 +71,7 @@ def acknowledged_is_replicated(ack: Ack, known: Known) -> str | None:
 
 
 @invariant("acknowledged-is-durable", When.ACK, "Kafka, topic configuration flush.messages")
-def acknowledged_is_durable(ack: Ack, known: Known) -> str | None:
+def acknowledged_is_durable(ack: Ack, known: PartitionModel) -> str | None:
     """If flush.messages is 1, success means that the record is durable: with acks=all on at least min ISR replicas,
     with acks=1 on one. (Not asked of batches from before a permitted loss, nor of acks=1 where no log has it.)"""
     if ack.durable is None or ack.acks == 0 or _is_not_promised(known) or is_overtaken(ack, known):
@@ -89,7 +89,7 @@ def acknowledged_is_durable(ack: Ack, known: Known) -> str | None:
 
 
 @invariant("acknowledged-offset", When.ACK, "Bufstream 0.1 report: an acknowledgement carries offset 0")
-def acknowledged_offset(ack: Ack, known: Known) -> str | None:
+def acknowledged_offset(ack: Ack, known: PartitionModel) -> str | None:
     """The record at the acknowledged offset is the one that was sent. (Where it is committed, or acks=1 and no other
     leader ever had a record there. Not asked of a record from before a permitted loss.)"""
     if ack.found is None or ack.sent is None or ack.acks == 0 or ack.found == ack.sent:

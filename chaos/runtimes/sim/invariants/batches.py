@@ -8,31 +8,31 @@ from operator import attrgetter
 from typing import Final, NamedTuple
 
 from squall.chaos.runtimes.sim.invariants.group_journal import GroupJournal
-from squall.chaos.runtimes.sim.invariants.headers import Batch, read
+from squall.chaos.runtimes.sim.invariants.headers import BatchIdentity, read
 from squall.chaos.runtimes.sim.invariants.journal import Journal
 from squall.chaos.runtimes.sim.invariants.log_replay import LogReplay
 
 
-class Written(NamedTuple):
+class BatchInLog(NamedTuple):
     """A batch as some log has it."""
 
-    batch: Batch
-    previous: Batch | None
+    batch: BatchIdentity
+    previous: BatchIdentity | None
     """The one before it in that log; None where it is the log's first."""
 
 
-NO_BATCHES: Final[tuple[Batch, ...]] = ()
+NO_BATCHES: Final[tuple[BatchIdentity, ...]] = ()
 _end = attrgetter("end")
 
 
-class Ledger:
+class CommittedBatches:
     """The batches that were committed, in order, without gaps: some leader's high watermark has passed each of them.
     Its attributes may be read by anyone, and are changed by its methods only."""
 
     __slots__ = ("bases", "batches", "changes", "end", "low", "start")
 
-    def __init__(self, batches: tuple[Batch, ...] = NO_BATCHES) -> None:
-        self.batches: list[Batch] = []
+    def __init__(self, batches: tuple[BatchIdentity, ...] = NO_BATCHES) -> None:
+        self.batches: list[BatchIdentity] = []
         self.bases: list[int] = []
         self.start = batches[0].base if batches else 0
         """Where what is known begins."""
@@ -45,7 +45,7 @@ class Ledger:
         for batch in batches:
             self.add(batch)
 
-    def add(self, batch: Batch) -> None:
+    def add(self, batch: BatchIdentity) -> None:
         """One more is committed."""
         if not self.batches:
             self.start = batch.base
@@ -68,7 +68,7 @@ class Ledger:
             return len(self.batches)
         return bisect_right(self.bases, offset) - 1
 
-    def at(self, offset: int) -> Batch | None:
+    def at(self, offset: int) -> BatchIdentity | None:
         """The committed batch that `offset` is in."""
         return self.batches[self.index(offset)] if self.start <= offset < self.end else None
 
@@ -113,7 +113,9 @@ class Copy:
         "start",
     )
 
-    def __init__(self, start: int = 0, batches: tuple[Batch, ...] = NO_BATCHES, journal: AnyJournal = None) -> None:
+    def __init__(
+        self, start: int = 0, batches: tuple[BatchIdentity, ...] = NO_BATCHES, journal: AnyJournal = None
+    ) -> None:
         """`journal`: of a coordinator's log, whose records are followed as well."""
         self.batches = list(batches)
         self.start = batches[0].base if batches else start
@@ -138,18 +140,18 @@ class Copy:
         self.replay.take(self.batches)
         self.journal = journal
 
-    def at(self, offset: int) -> Batch | None:
+    def at(self, offset: int) -> BatchIdentity | None:
         """The batch here that `offset` is in."""
         at = bisect_right(self.batches, offset, key=_end)
         return self.batches[at] if at < len(self.batches) and self.batches[at].base <= offset else None
 
-    def newest(self, count: int) -> Iterator[Written]:
+    def newest(self, count: int) -> Iterator[BatchInLog]:
         """The last so many batches, each with the one before it."""
         batches = self.batches
         for at in range(len(batches) - count, len(batches)):
-            yield tuple.__new__(Written, (batches[at], batches[at - 1] if at else None))
+            yield tuple.__new__(BatchInLog, (batches[at], batches[at - 1] if at else None))
 
-    def add(self, batches: Sequence[Batch]) -> None:
+    def add(self, batches: Sequence[BatchIdentity]) -> None:
         """More are in this log, behind the last."""
         if batches:
             self.batches += batches
@@ -167,7 +169,7 @@ class Copy:
         if self.journal is not None:
             self.journal.begin()
 
-    def compare(self, ledger: Ledger) -> int:
+    def compare(self, ledger: CommittedBatches) -> int:
         """Bring `matched` up to date after batches were added here or in the ledger. Returns it.
 
         Batches that lie wholly below the ledger's `low` need not be the committed ones. A leader whose log starts after
@@ -197,7 +199,7 @@ class Copy:
             self.matched = batches[same - 1].end
         return self.matched
 
-    def _align(self, ledger: Ledger) -> int:
+    def _align(self, ledger: CommittedBatches) -> int:
         at = ledger.index(max(self.batches[0].base, ledger.start))
         if self.batches[0].base < ledger.start:
             # Older than what is known: nothing to compare it with.
@@ -205,12 +207,12 @@ class Copy:
             return at - self.same
         return at
 
-    def first_difference(self, ledger: Ledger) -> tuple[Batch | None, Batch | None]:
+    def first_difference(self, ledger: CommittedBatches) -> tuple[BatchIdentity | None, BatchIdentity | None]:
         """The first batch here that is not the ledger's, and what the ledger has there."""
         mine = self.batches[self.same] if self.same < len(self.batches) else None
         return mine, ledger.at(self.matched)
 
-    def ledger_was_cut(self, ledger: Ledger) -> None:
+    def ledger_was_cut(self, ledger: CommittedBatches) -> None:
         """Compare anew: the ledger is shorter than it was."""
         self.same, self._shift, self.matched, self.compared = 0, None, self.start, -1
         self.compare(ledger)
@@ -230,11 +232,11 @@ def are_alike(one: Copy, other: Copy, end: int) -> bool:
     return _until(one.batches, mine, end) == _until(other.batches, its, end)
 
 
-def _until(batches: Sequence[Batch], first: int, end: int) -> Sequence[Batch]:
+def _until(batches: Sequence[BatchIdentity], first: int, end: int) -> Sequence[BatchIdentity]:
     last = first
     while last < len(batches) and batches[last].base < end:
         last += 1
     return batches[first:last]
 
 
-__all__ = ["NO_BATCHES", "Batch", "Copy", "Ledger", "Written", "are_alike", "read"]
+__all__ = ["NO_BATCHES", "BatchIdentity", "Copy", "CommittedBatches", "BatchInLog", "are_alike", "read"]

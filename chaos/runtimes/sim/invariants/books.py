@@ -6,23 +6,23 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from squall.chaos.runtimes.sim.invariants.derived import epochs_of, indexed, wrong_in
-from squall.chaos.runtimes.sim.invariants.known import STANDING, Lost, Read
-from squall.chaos.runtimes.sim.invariants.producers import Producer
+from squall.chaos.runtimes.sim.invariants.known import STANDING, LostTail, ServedRecord
+from squall.chaos.runtimes.sim.invariants.producers import ExpectedSequence
 from squall.chaos.runtimes.sim.invariants.table import Invariant, When, entered
 
 if TYPE_CHECKING:
     from squall.broker.cluster.image import PartitionImage
     from squall.broker.log.log import Log
     from squall.chaos.runtimes.sim.invariants.acks import Ack
-    from squall.chaos.runtimes.sim.invariants.batches import Batch, Copy, Written
-    from squall.chaos.runtimes.sim.invariants.known import Known, View
+    from squall.chaos.runtimes.sim.invariants.batches import BatchIdentity, BatchInLog, Copy
+    from squall.chaos.runtimes.sim.invariants.known import PartitionModel, ReplicaSnapshot
 
-Report = Callable[[Invariant, str, "int | None", "Known | None", Mapping[str, Any]], None]
+Report = Callable[[Invariant, str, "int | None", "PartitionModel | None", Mapping[str, Any]], None]
 """Takes the invariant, what is wrong, the node, the partition, and more details."""
-Change = tuple["View | None", "View"]
+Change = tuple["ReplicaSnapshot | None", "ReplicaSnapshot"]
 
 
-class Judge:
+class PartitionChecks:
     """Asks the invariants of partitions. Order of one event's news: `wrote` and `truncated`, `decided`, `settle`."""
 
     def __init__(self, report: Report) -> None:
@@ -38,7 +38,7 @@ class Judge:
         self._of_ack = entered(When.ACK)
         self._of_read = entered(When.READ)
 
-    def wrote(self, known: Known, view: View, batches: Iterable[Written]) -> None:
+    def wrote(self, known: PartitionModel, view: ReplicaSnapshot, batches: Iterable[BatchInLog]) -> None:
         """These batches have appeared in a log."""
         written = known.written
         for now in batches:
@@ -51,14 +51,14 @@ class Judge:
                 if wrong is not None:
                     self._report(each, wrong, view.node, known, {"batch": str(now.batch)})
 
-    def began(self, known: Known, node: int, epoch: int, durable: tuple[int, ...]) -> None:
+    def began(self, known: PartitionModel, node: int, epoch: int, durable: tuple[int, ...]) -> None:
         """A log has its first batch of another leader epoch, and the file beside it tells those epochs."""
         for each in entered(When.EPOCH):
             wrong = each.check(epoch, durable)
             if wrong is not None:
                 self._report(each, wrong, node, known, {})
 
-    def shortened(self, when: When, known: Known, node: int, before: int) -> None:
+    def shortened(self, when: When, known: PartitionModel, node: int, before: int) -> None:
         """A log was truncated, or loaded from the disk; it held what is committed up to `before`."""
         now = known.copies[node].compare(known.ledger)
         for each in entered(when):
@@ -66,14 +66,14 @@ class Judge:
             if wrong is not None:
                 self._report(each, wrong, node, known, {})
 
-    def loaded(self, known: Known, node: int, whole: int, now: int) -> None:
+    def loaded(self, known: PartitionModel, node: int, whole: int, now: int) -> None:
         """A log was loaded: it ends at `now`, and its batches are sound up to `whole`."""
         for each in entered(When.LOADED):
             wrong = each.check(node, whole, now, known)
             if wrong is not None:
                 self._report(each, wrong, node, known, {})
 
-    def derived(self, known: Known, node: int, log: Log, disk: Any, *, anew: bool) -> None:
+    def derived(self, known: PartitionModel, node: int, log: Log, disk: Any, *, anew: bool) -> None:
         """Check what is kept beside a log against its batches. `anew`: it was loaded or truncated; else its start has
         moved.
         """
@@ -87,21 +87,21 @@ class Judge:
         for each, wrong in wrong_in(indexed(log, disk), entered(When.INDEXES)) if anew else ():
             self._report(each, wrong, node, known, {})
 
-    def started(self, known: Known, node: int, log: Log, kept: int) -> None:
+    def started(self, known: PartitionModel, node: int, log: Log, kept: int) -> None:
         """A log was loaded, and `kept` is where the checkpoint says that it starts."""
         for each in entered(When.STARTED):
             wrong = each.check(log.log_start_offset, log.segments[0].base_offset, kept)
             if wrong is not None and node not in known.cluster.damaged:
                 self._report(each, wrong, node, known, {})
 
-    def went_back(self, known: Known, node: int, before: int, now: int, end: int, *, cut: bool) -> None:
+    def went_back(self, known: PartitionModel, node: int, before: int, now: int, end: int, *, cut: bool) -> None:
         """A log's start was `before`, and is `now`. `cut`: the log, which ends at `end`, was truncated."""
         for each in entered(When.WENT_BACK):
             wrong = each.check(before, now, end, cut)
             if wrong is not None:
                 self._report(each, wrong, node, known, {})
 
-    def flushed(self, known: Known, node: int, recovery_point: int, end: int) -> None:
+    def flushed(self, known: PartitionModel, node: int, recovery_point: int, end: int) -> None:
         """A log's recovery point, and the end of what is durable of it."""
         if node in known.cluster.damaged:
             return
@@ -110,7 +110,7 @@ class Judge:
             if wrong is not None:
                 self._report(each, wrong, node, known, {})
 
-    def decided(self, known: Known, now: PartitionImage) -> None:
+    def decided(self, known: PartitionModel, now: PartitionImage) -> None:
         """The control plane has decided something newer about a partition."""
         before, known.truth = known.truth, now
         known.ledger.compare(known.copies.values())
@@ -128,7 +128,7 @@ class Judge:
             # Not before it leads: another decision may come first, and its high watermark is of an earlier life.
             known.stale.add(now.leader)
 
-    def settle(self, known: Known, changes: Sequence[Change]) -> None:
+    def settle(self, known: PartitionModel, changes: Sequence[Change]) -> None:
         """All news of this event is in: see what is committed now, and ask what must hold."""
         for before, now in changes:
             # Also one that led when the event began: news of brokers may commit first, and end its leadership next.
@@ -159,14 +159,14 @@ class Judge:
             if wrong is not None:
                 self._report(each, wrong, None, known, {})
 
-    def believed(self, known: Known) -> None:
+    def believed(self, known: PartitionModel) -> None:
         """A leader believes something else of a follower's log, and nothing else of the partition has changed."""
         for each in () if known.deleted else self._of_belief:
             wrong = each.check(known)
             if wrong is not None:
                 self._report(each, wrong, None, known, {})
 
-    def commit(self, known: Known, view: View) -> None:
+    def commit(self, known: PartitionModel, view: ReplicaSnapshot) -> None:
         """A leader's high watermark says what is committed."""
         if view.leads and view.leader_epoch >= known.void_epoch:
             known.stale.discard(view.node)
@@ -186,7 +186,7 @@ class Judge:
             self._committed(known, view.node, batch)
         copy.compare(ledger)
 
-    def _committed(self, known: Known, node: int, batch: Batch) -> None:
+    def _committed(self, known: PartitionModel, node: int, batch: BatchIdentity) -> None:
         known.ledger.add(batch)
         if batch.producer_id < 0:
             return
@@ -196,9 +196,9 @@ class Judge:
             wrong = each.check(batch, producer)
             if wrong is not None:
                 self._report(each, wrong, node, known, {"batch": str(batch)})
-        known.producers[batch.producer_id] = Producer.after(batch)
+        known.producers[batch.producer_id] = ExpectedSequence.after(batch)
 
-    def died(self, known: Known, node: int, left: Copy) -> None:
+    def died(self, known: PartitionModel, node: int, left: Copy) -> None:
         """A node is down, and that is what its disk has of its log."""
         known.views.pop(node, None)
         before = known.copies.get(node)
@@ -214,16 +214,16 @@ class Judge:
         if left.matched < before.compare(known.ledger) or left.end < before.end:
             harmed = known.lost.get(node)
             upto = before.end if harmed is None else max(before.end, harmed.upto)
-            known.lost[node] = Lost(upto, known.cluster.broker_epoch(node))
+            known.lost[node] = LostTail(upto, known.cluster.broker_epoch(node))
 
-    def acknowledged(self, known: Known, ack: Ack) -> None:
+    def acknowledged(self, known: PartitionModel, ack: Ack) -> None:
         """The records were acknowledged to a client."""
         for each in () if known.deleted else self._of_ack:
             wrong = each.check(ack, known)
             if wrong is not None:
                 self._report(each, wrong, None, known, {"offset": ack.offset})
 
-    def served(self, known: Known, epoch: int, records: Iterable[tuple[int, int]]) -> None:
+    def served(self, known: PartitionModel, epoch: int, records: Iterable[tuple[int, int]]) -> None:
         """A reader got these records, as (offset, value), from the leader of this epoch. Value -1: not readable."""
         if not known.serves(epoch):
             return
@@ -234,7 +234,7 @@ class Judge:
                 continue  # Most records are read several times: to ask about each costs 1.5 % of a simulation.
             if value < 0:
                 continue
-            now = Read(offset, value, epoch)
+            now = ServedRecord(offset, value, epoch)
             if first is None:
                 first = served[offset] = now
             for each in self._of_read:
@@ -242,7 +242,7 @@ class Judge:
                 if wrong is not None:
                     self._report(each, wrong, known.leaders.get(epoch), known, {"offset": offset})
 
-    def final(self, known: Known) -> None:
+    def final(self, known: PartitionModel) -> None:
         """The cluster has converged."""
         for each in entered(When.FINAL):
             wrong = each.check(known)

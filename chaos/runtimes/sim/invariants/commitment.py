@@ -1,7 +1,7 @@
 """Defines the invariants of committed batches: they are unique, complete where they must be, and never removed.
 
-A permitted loss (see `Known.is_excused` and `losing_is_permitted`) makes the ledger shorter; it is the watch's to see
-that, the checks only know the ledger.
+A permitted loss (see `PartitionModel.is_excused` and `losing_is_permitted`) makes the ledger shorter; it is the
+watch's to see that, the checks only know the ledger.
 """
 
 from __future__ import annotations
@@ -12,11 +12,11 @@ from squall.chaos.runtimes.sim.invariants.table import When, invariant
 
 if TYPE_CHECKING:
     from squall.broker.cluster.image import PartitionImage
-    from squall.chaos.runtimes.sim.invariants.batches import Written
-    from squall.chaos.runtimes.sim.invariants.known import Known, View
+    from squall.chaos.runtimes.sim.invariants.batches import BatchInLog
+    from squall.chaos.runtimes.sim.invariants.known import PartitionModel, ReplicaSnapshot
 
 
-def lacks(known: Known, node: int) -> str:
+def lacks(known: PartitionModel, node: int) -> str:
     """Return in words how a node's log differs from what is committed."""
     copy = known.copies.get(node)
     if copy is None:
@@ -29,7 +29,7 @@ def lacks(known: Known, node: int) -> str:
 
 
 @invariant("committed-prefix", When.REPLICA, "hachikuji: StrongIsr; Vanlightly: NoLogDivergence")
-def committed_prefix(before: View | None, now: View, known: Known) -> str | None:
+def committed_prefix(before: ReplicaSnapshot | None, now: ReplicaSnapshot, known: PartitionModel) -> str | None:
     """Below its high watermark a replica holds exactly the batches that some leader committed, as far as they have not
     been deleted since. (Not promised with truncation to the high watermark, nor by replicas that have not heard of a
     permitted loss, nor on a rotten disk.)"""
@@ -42,7 +42,7 @@ def committed_prefix(before: View | None, now: View, known: Known) -> str | None
 
 
 @invariant("hw-held-by-min-isr", When.LEADER, "KAFKA-15583, KIP-966: nothing is committed below min.insync.replicas")
-def hw_held_by_min_isr(before: View | None, now: View, known: Known) -> str | None:
+def hw_held_by_min_isr(before: ReplicaSnapshot | None, now: ReplicaSnapshot, known: PartitionModel) -> str | None:
     """When a leader's high watermark moves, at least min ISR replicas hold everything below it, on the disks of dead
     nodes, too. (A replica still counts if a power loss has taken some of it since it reported its end. Until a
     leader has learnt of another min ISR, the one before holds, unless its leadership was decided later.)
@@ -61,7 +61,7 @@ def hw_held_by_min_isr(before: View | None, now: View, known: Known) -> str | No
 
 
 @invariant("weak-isr", When.LEADER, "hachikuji: WeakIsr")
-def weak_isr(before: View | None, now: View, known: Known) -> str | None:
+def weak_isr(before: ReplicaSnapshot | None, now: ReplicaSnapshot, known: PartitionModel) -> str | None:
     """A leader of the newest epoch and the members of its own ISR have the same log below its high watermark."""
     truth = known.truth
     if truth is None or truth.leader_epoch != now.leader_epoch or not known.counts(now):
@@ -78,7 +78,7 @@ def weak_isr(before: View | None, now: View, known: Known) -> str | None:
 
 
 @invariant("strong-isr", When.PARTITION, "hachikuji: StrongIsr; Vanlightly, KIP-966: LeaderCandidateCompleteness")
-def strong_isr(known: Known) -> str | None:
+def strong_isr(known: PartitionModel) -> str | None:
     """Every member of the ISR and of the eligible leader replicas, as the control plane has decided them, holds every
     committed batch. (Except one that lost them with the power, until it has registered again; or as the last one.)"""
     truth = known.truth
@@ -92,7 +92,7 @@ def strong_isr(known: Known) -> str | None:
 
 
 @invariant("valid-high-watermark", When.PARTITION, "hachikuji: AsyncIsr.ValidHighWatermark")
-def valid_high_watermark(known: Known) -> str | None:
+def valid_high_watermark(known: PartitionModel) -> str | None:
     """The logs of the decided ISR reach the high watermark of the leader of that epoch."""
     truth = known.truth
     if truth is None or known.promise.hw_truncation:
@@ -109,7 +109,7 @@ def valid_high_watermark(known: Known) -> str | None:
 
 
 @invariant("believed-end-is-shared", When.BELIEF, "KIP-903; Raft, figure 2: matchIndex")
-def believed_end_is_shared(known: Known) -> str | None:
+def believed_end_is_shared(known: PartitionModel) -> str | None:
     """The newest leader's belief of a follower's log end is true or too low: up to there both logs are the same. (A
     power loss may have taken the rest since, unless the configuration promises that it does not.)
     """
@@ -134,7 +134,7 @@ def believed_end_is_shared(known: Known) -> str | None:
 
 
 @invariant("leader-completeness", When.DECISION, "Raft, figure 3: Leader Completeness; KRaft: LeaderHasAllAckedValues")
-def leader_completeness(before: PartitionImage | None, now: PartitionImage, known: Known) -> str | None:
+def leader_completeness(before: PartitionImage | None, now: PartitionImage, known: PartitionModel) -> str | None:
     """An elected leader holds every committed batch. (Not promised of unclean elections, of a last replica that lost
     them with the power, and with truncation to the high watermark. A replica that lost them and whose death has not
     been noticed will not lead: it registers first, and is removed.)
@@ -146,7 +146,7 @@ def leader_completeness(before: PartitionImage | None, now: PartitionImage, know
     return f"elected in epoch {now.leader_epoch} from the ISR {list(now.isr)}: {lacks(known, now.leader)}"
 
 
-def losing_is_permitted(elected: PartitionImage, known: Known) -> bool:
+def losing_is_permitted(elected: PartitionImage, known: PartitionModel) -> bool:
     """Return whether the leader of this decision may lack committed batches."""
     promise = known.promise
     if promise.hw_truncation or promise.without_controller:
@@ -163,7 +163,9 @@ def losing_is_permitted(elected: PartitionImage, known: Known) -> bool:
 
 
 @invariant("log-matching", When.WRITTEN, "Raft, figure 3: Log Matching; Vanlightly: LogMatching, MetadataLogMatching")
-def log_matching(now: Written, first: Written, view: View | None, known: Known | None) -> str | None:
+def log_matching(
+    now: BatchInLog, first: BatchInLog, view: ReplicaSnapshot | None, known: PartitionModel | None
+) -> str | None:
     """Batches of one leader epoch at one offset are one and the same in whatever log they are, and so are the batches
     before them: also what is not committed. (The latter is not promised with truncation to the high watermark, nor of
     what the leader has deleted: see `Copy.compare`; nor across a hole on a rotten disk.)"""
@@ -180,7 +182,9 @@ def log_matching(now: Written, first: Written, view: View | None, known: Known |
 
 
 @invariant("batches-in-epochs", When.WRITTEN, "KIP-101: the epoch cache follows from the batches")
-def batches_in_epochs(now: Written, first: Written, view: View | None, known: Known | None) -> str | None:
+def batches_in_epochs(
+    now: BatchInLog, first: BatchInLog, view: ReplicaSnapshot | None, known: PartitionModel | None
+) -> str | None:
     """A batch's leader epoch is the one that the log's epoch cache has for its offset."""
     batch = now.batch
     if view is None:
@@ -196,7 +200,7 @@ def batches_in_epochs(now: Written, first: Written, view: View | None, known: Kn
 
 
 @invariant("truncation-keeps-committed", When.TRUNCATED, "KIP-101, KIP-279, KAFKA-6361, KAFKA-2143")
-def truncation_keeps_committed(node: int, before: int, now: int, known: Known) -> str | None:
+def truncation_keeps_committed(node: int, before: int, now: int, known: PartitionModel) -> str | None:
     """A follower's truncation takes nothing that is committed, unless the leader has deleted it. (Not promised with
     truncation to the high watermark.)"""
     if known.promise.hw_truncation or known.promise.without_controller or now >= min(before, known.ledger.end):
@@ -207,7 +211,7 @@ def truncation_keeps_committed(node: int, before: int, now: int, known: Known) -
 
 
 @invariant("recovery-keeps-committed", When.RECOVERED, "KAFKA-10471, KAFKA-10432: recovery after an unclean stop")
-def recovery_keeps_committed(node: int, before: int, now: int, known: Known) -> str | None:
+def recovery_keeps_committed(node: int, before: int, now: int, known: PartitionModel) -> str | None:
     """Loading a log takes away nothing that is committed and was found whole on the disk. (Not asked of a node whose
     own disk was damaged.)"""
     if now >= min(before, known.ledger.end) or min(before, known.ledger.end) <= known.ledger.low:
@@ -218,7 +222,7 @@ def recovery_keeps_committed(node: int, before: int, now: int, known: Known) -> 
 
 
 @invariant("loaded-log-is-whole", When.LOADED, "KAFKA-10471, KAFKA-15375: an unclean stop must not be taken for clean")
-def loaded_log_is_whole(node: int, whole: int, now: int, known: Known) -> str | None:
+def loaded_log_is_whole(node: int, whole: int, now: int, known: PartitionModel) -> str | None:
     """After it was loaded, a log consists of whole batches with the right checksums, up to its end. (Not asked of a
     node whose own disk was damaged.)
     """
@@ -228,7 +232,7 @@ def loaded_log_is_whole(node: int, whole: int, now: int, known: Known) -> str | 
 
 
 @invariant("replicas-agree", When.FINAL, "TigerBeetle: the liveness phase of its simulator")
-def replicas_agree(known: Known) -> str | None:
+def replicas_agree(known: PartitionModel) -> str | None:
     """Once converged, every replica holds every committed batch, and the leader has committed all that it has. (On a
     rotten disk: it reaches as far.)"""
     if known.truth is None:

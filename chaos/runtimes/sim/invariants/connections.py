@@ -39,7 +39,7 @@ Told = Callable[[int, Effect, Effect], None]
 """Called with a node's id, an effect, and the last one before it on its connection."""
 
 
-class Line:
+class RequestOrder:
     """The requests of one connection."""
 
     __slots__ = ("arrived", "last", "late", "__weakref__")
@@ -61,8 +61,8 @@ class Connections:
         self.effects: Counter[int] = Counter()
         """API key to how many requests took effect."""
         self.asked: Asked = {}
-        self._lines: WeakKeyDictionary[Connection, Line] = WeakKeyDictionary()
-        self._now: ContextVar[tuple[int, Line, Effect] | None] = ContextVar("request", default=None)
+        self._lines: WeakKeyDictionary[Connection, RequestOrder] = WeakKeyDictionary()
+        self._now: ContextVar[tuple[int, RequestOrder, Effect] | None] = ContextVar("request", default=None)
         """Whatever runs on behalf of a request: the node, the connection's line, and the request."""
 
     @contextmanager
@@ -98,7 +98,7 @@ class Connections:
 
         return decide
 
-    def _took_effect(self, node: int, line: Line, effect: Effect) -> None:
+    def _took_effect(self, node: int, line: RequestOrder, effect: Effect) -> None:
         last = line.last
         if effect.number < last.number:
             self.tell(node, effect, last)
@@ -113,7 +113,7 @@ class Connections:
         def dispatch(server: Server, conn: Connection, routes: Any, frame: memoryview) -> None:
             line = lines.get(conn)
             if line is None:
-                line = lines[conn] = Line()
+                line = lines[conn] = RequestOrder()
             line.arrived += 1
             key = frame[0] << 8 | frame[1] if len(frame) > 1 else -1
             request = server._config.node_id, line, Effect(line.arrived, key)
@@ -139,7 +139,7 @@ class Connections:
 
         return handle
 
-    def _request(self) -> tuple[int, Line, Effect]:
+    def _request(self) -> tuple[int, RequestOrder, Effect]:
         request = self._now.get()
         assert request is not None, "it was not dispatched"
         return request

@@ -21,7 +21,7 @@ LEADER_STAYS: Final = -2
 RECOVERY_STAYS: Final = -1
 
 
-class Decided(NamedTuple):
+class PartitionDecision(NamedTuple):
     """One change of a partition, as one record has it."""
 
     topic: Topic
@@ -58,9 +58,9 @@ class DecisionLog:
         self.offset, self.epoch = -1, -1
         self.end = 0
         """Where the next batch begins: behind all that was taken, records of the quorum itself included."""
-        self._news: list[Decided] = []
+        self._news: list[PartitionDecision] = []
 
-    def take(self, end: int, epoch: int, found: Iterable[tuple[int, Any]]) -> list[Decided]:
+    def take(self, end: int, epoch: int, found: Iterable[tuple[int, Any]]) -> list[PartitionDecision]:
         """One more batch, whose records are (offset, message). What it decides of partitions, in order.
 
         A controller writes what it decides at once as one batch: all or nothing of it counts.
@@ -74,7 +74,7 @@ class DecisionLog:
         self.end = end
         return self._news
 
-    def adopt(self, image: ClusterImage) -> list[Decided]:
+    def adopt(self, image: ClusterImage) -> list[PartitionDecision]:
         """Begin anew at an image, where no log has the records before it. Its partitions as if decided just now."""
         other = image.clone()
         self.brokers = {each.id: replace(each, registered_at=NOT_KNOWN) for each in other.brokers.values()}
@@ -84,7 +84,7 @@ class DecisionLog:
         for record in other.kept.values():
             SAYS[type(record)](self, record)
         self.offset, self.epoch, self.end = other.offset, other.epoch, other.offset + 1
-        return [Decided(topic, index, partition) for topic, index, partition in other.partitions()]
+        return [PartitionDecision(topic, index, partition) for topic, index, partition in other.partitions()]
 
     @property
     def topic_ids(self) -> dict[str, bytes]:
@@ -181,7 +181,7 @@ class DecisionLog:
     def _decided(self, topic_id: bytes, index: int, now: PartitionImage) -> None:
         topic = self.topics_by_id[topic_id]
         topic.partitions[index] = now
-        self._news.append(Decided(topic, index, now))
+        self._news.append(PartitionDecision(topic, index, now))
 
     def _configured(self, record: records.ConfigRecord) -> None:
         place = record.resource_type, record.resource_name

@@ -10,13 +10,13 @@ from squall.chaos.runtimes.sim.invariants.table import When, invariant
 
 if TYPE_CHECKING:
     from squall.broker.cluster.image import PartitionImage
-    from squall.chaos.runtimes.sim.invariants.known import Known
+    from squall.chaos.runtimes.sim.invariants.known import PartitionModel
 
 STATE = "Vanlightly, KIP-966: ValidControllerState"
 
 
 @invariant("valid-decision", When.DECISION, STATE)
-def valid_decision(before: PartitionImage | None, now: PartitionImage, known: Known) -> str | None:
+def valid_decision(before: PartitionImage | None, now: PartitionImage, known: PartitionModel) -> str | None:
     """ISR and eligible leader replicas are replicas, each once and in one of both only; a leader is in the ISR; only
     with eligible leader replicas may the ISR be empty."""
     members = now.isr + now.elr
@@ -30,7 +30,7 @@ def valid_decision(before: PartitionImage | None, now: PartitionImage, known: Kn
 
 
 @invariant("decision-epochs", When.DECISION, "KIP-497: every change of a partition has an epoch of its own")
-def decision_epochs(before: PartitionImage | None, now: PartitionImage, known: Known) -> str | None:
+def decision_epochs(before: PartitionImage | None, now: PartitionImage, known: PartitionModel) -> str | None:
     """Every change bumps the partition epoch, a change of the leader the leader epoch, and neither goes back."""
     if before is None or before == now:
         return None
@@ -43,7 +43,7 @@ def decision_epochs(before: PartitionImage | None, now: PartitionImage, known: K
 
 
 @invariant("isr-joins-in-service", When.DECISION, "KIP-841, KAFKA-13916; " + STATE)
-def isr_joins_in_service(before: PartitionImage | None, now: PartitionImage, known: Known) -> str | None:
+def isr_joins_in_service(before: PartitionImage | None, now: PartitionImage, known: PartitionModel) -> str | None:
     """No fenced broker is in an ISR, unless it is the only one."""
     if len(now.isr) < 2:
         return None
@@ -52,7 +52,7 @@ def isr_joins_in_service(before: PartitionImage | None, now: PartitionImage, kno
 
 
 @invariant("clean-election", When.DECISION, "KIP-966, KIP-704: from ISR or ELR, else recovering")
-def clean_election(before: PartitionImage | None, now: PartitionImage, known: Known) -> str | None:
+def clean_election(before: PartitionImage | None, now: PartitionImage, known: PartitionModel) -> str | None:
     """A new leader was in the ISR or among the eligible leader replicas, or the partition is marked as recovering,
     and that only where unclean elections or eligible leader replicas are on. (The change of the ISR that completes a
     reassignment may elect who joins by it.)"""
@@ -68,7 +68,9 @@ def clean_election(before: PartitionImage | None, now: PartitionImage, known: Kn
 
 
 @invariant("reassignment-within-replicas", When.DECISION, "KIP-455: who is added and who is removed are replicas")
-def reassignment_within_replicas(before: PartitionImage | None, now: PartitionImage, known: Known) -> str | None:
+def reassignment_within_replicas(
+    before: PartitionImage | None, now: PartitionImage, known: PartitionModel
+) -> str | None:
     """Those that are being added and those that are being removed are replicas, each once, and nobody is both."""
     moving = now.adding + now.removing
     if not moving or (len(set(moving)) == len(moving) and set(moving) <= set(now.replicas)):
@@ -77,7 +79,7 @@ def reassignment_within_replicas(before: PartitionImage | None, now: PartitionIm
 
 
 @invariant("reassignment-ends-in-sync", When.DECISION, "KIP-455: a reassignment ends when its replicas are in sync")
-def reassignment_ends_in_sync(before: PartitionImage | None, now: PartitionImage, known: Known) -> str | None:
+def reassignment_ends_in_sync(before: PartitionImage | None, now: PartitionImage, known: PartitionModel) -> str | None:
     """A reassignment ends only when every added replica is in the ISR: a replica that is no longer counted as added,
     and stays, is in it."""
     if before is None or not before.adding:
@@ -90,7 +92,7 @@ def reassignment_ends_in_sync(before: PartitionImage | None, now: PartitionImage
 
 
 @invariant("reassignment-ends-as-asked", When.DECISION, "KIP-455: the target replicas, or the original ones")
-def reassignment_ends_as_asked(before: PartitionImage | None, now: PartitionImage, known: Known) -> str | None:
+def reassignment_ends_as_asked(before: PartitionImage | None, now: PartitionImage, known: PartitionModel) -> str | None:
     """The change of the ISR that completes a reassignment drops those that were to be removed, and nobody else. One
     that ends otherwise was called off: those that were to be added go, and nobody else. (Or another target was asked
     for, of which all were there: then nobody is new, and there are no fewer than before or after the move.) Either was
@@ -112,7 +114,7 @@ def reassignment_ends_as_asked(before: PartitionImage | None, now: PartitionImag
     return None if now.replicas == original or asked else f"ends with the replicas {list(now.replicas)}: {wanted}"
 
 
-def _was_asked(replicas: tuple[int, ...], original: tuple[int, ...], known: Known) -> bool:
+def _was_asked(replicas: tuple[int, ...], original: tuple[int, ...], known: PartitionModel) -> bool:
     """Return whether some request was for these replicas, or cancelled a move that began with them."""
     if known.cluster.asked is None:
         return True

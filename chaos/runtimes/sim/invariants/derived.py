@@ -16,10 +16,10 @@ from squall.chaos.runtimes.sim.invariants.table import When, invariant
 if TYPE_CHECKING:
     from squall.broker.log.log import Log
     from squall.broker.log.segment import Segment
-    from squall.chaos.runtimes.sim.invariants.headers import Batch
+    from squall.chaos.runtimes.sim.invariants.headers import BatchIdentity
 
 
-class Row(NamedTuple):
+class IndexedBatch(NamedTuple):
     """A batch as it stands in its segment."""
 
     relative: int
@@ -34,7 +34,7 @@ class Indexed(NamedTuple):
     """One segment, and what is kept beside it."""
 
     base: int
-    rows: tuple[Row, ...]
+    rows: tuple[IndexedBatch, ...]
     offsets: tuple[tuple[int, int], ...]
     """The offset index: (relative offset, position)."""
     times: tuple[tuple[int, int], ...]
@@ -66,7 +66,7 @@ def _segment(log: Log, segment: Segment, disk: Any, sealed: bool) -> Indexed:
     size = min(segment.size, len(buffer))
     while at + HEADER_SIZE <= size:
         header = HEADER.unpack_from(buffer, at)
-        rows.append(Row(header[0] + header[6] - base, at, header[8]))
+        rows.append(IndexedBatch(header[0] + header[6] - base, at, header[8]))
         at += LENGTH_OVERHEAD + header[1]
     offsets = entries_of(segment.index, path + INDEX, disk)
     times = entries_of(segment.time_index, path + TIME_INDEX, disk)
@@ -86,7 +86,7 @@ def kept_start(log: Log, disk: Any, directory: str) -> int:
 
 
 @invariant("epoch-cache-is-a-replay", When.EPOCHS, "KIP-101: the epoch cache follows from the batches; KAFKA-10432")
-def epoch_cache_is_a_replay(cache: Epochs, batches: Iterable[Batch]) -> str | None:
+def epoch_cache_is_a_replay(cache: Epochs, batches: Iterable[BatchIdentity]) -> str | None:
     """After a load, a truncation or a move of the log's start, the epoch cache is what the batches say: each epoch from
     its first batch on, or from the log's start. (And a leader's own, from the log's end on, while it wrote nothing.)"""
     wanted: list[tuple[int, int]] = []

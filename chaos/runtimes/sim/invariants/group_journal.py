@@ -18,7 +18,7 @@ from squall.broker.protocol.schema.group_records import (
     OffsetCommitKey,
     OffsetCommitValue,
 )
-from squall.chaos.runtimes.sim.invariants.headers import Batch
+from squall.chaos.runtimes.sim.invariants.headers import BatchIdentity
 
 Place = tuple[str | bytes, int]
 """Of a topic by its name, or, where members epochs are spoken of (KIP-848), by its id."""
@@ -26,7 +26,7 @@ CONSUMER = "consumer"
 """Protocol type of groups whose assignments can be read."""
 
 
-class Position(NamedTuple):
+class CommittedOffset(NamedTuple):
     """A committed offset, as its record has it."""
 
     offset: int
@@ -38,7 +38,7 @@ class Position(NamedTuple):
     """Offset of the record."""
 
 
-class Member(NamedTuple):
+class GenerationMember(NamedTuple):
     """Of a generation."""
 
     member_id: str
@@ -54,10 +54,10 @@ class Generation(NamedTuple):
     number: int
     protocol: str | None
     leader: str | None
-    members: tuple[Member, ...]
+    members: tuple[GenerationMember, ...]
 
 
-Positions = Mapping[tuple[str, int], Position]
+Positions = Mapping[tuple[str, int], CommittedOffset]
 
 
 class Books(NamedTuple):
@@ -79,7 +79,7 @@ class Owned(NamedTuple):
     """By instance id where a member has one, else by member id. Of KIP-848 also what is yet to be revoked."""
 
 
-class Step(NamedTuple):
+class OwnershipChange(NamedTuple):
     """A batch of records changed who owns what in a group."""
 
     group: str
@@ -98,15 +98,15 @@ class GroupJournal:
     def begin(self) -> None:
         """Forget all: the log is read anew."""
         self._generations: dict[str, Generation] = {}
-        self._offsets: dict[str, dict[tuple[str, int], Position]] = {}
-        self._pending: dict[int, dict[str, dict[tuple[str, int], Position]]] = {}
+        self._offsets: dict[str, dict[tuple[str, int], CommittedOffset]] = {}
+        self._pending: dict[int, dict[str, dict[tuple[str, int], CommittedOffset]]] = {}
         self._current: dict[str, dict[str, frozenset[Place]]] = {}
         self._owned: dict[str, Owned] = {}
         self.unmarked: dict[int, int] = {}
         """Offset of a record -> producer id: what transactions committed that have no commit marker, or none yet."""
         self.touched: dict[str, None] = {}
         """Groups with news since somebody last emptied this."""
-        self.news: list[Step] = []
+        self.news: list[OwnershipChange] = []
         """Steps that came since somebody last took them."""
 
     def groups(self) -> list[str]:
@@ -125,7 +125,7 @@ class GroupJournal:
             for name in names
         }
 
-    def take(self, batch: Batch, data: memoryview) -> None:
+    def take(self, batch: BatchIdentity, data: memoryview) -> None:
         """One more batch is in the log."""
         if batch.is_control:
             if batch.marker is not None:
@@ -178,9 +178,9 @@ class GroupJournal:
             return
         told = value.offset, value.leader_epoch, value.metadata, value.commit_timestamp, value.expire_timestamp
         if producer < 0:
-            self._offsets.setdefault(key.group, {})[place] = Position(*told, at)
+            self._offsets.setdefault(key.group, {})[place] = CommittedOffset(*told, at)
         else:
-            self._pending.setdefault(producer, {}).setdefault(key.group, {})[place] = Position(*told, at)
+            self._pending.setdefault(producer, {}).setdefault(key.group, {})[place] = CommittedOffset(*told, at)
             self.unmarked[at] = producer
 
     def _end(self, producer: int, commit: bool) -> None:
@@ -206,14 +206,14 @@ class GroupJournal:
 
     def _owners_changed(self, group: str, now: Owned) -> None:
         self.touched[group] = None
-        self.news.append(Step(group, self._owned.get(group), now))
+        self.news.append(OwnershipChange(group, self._owned.get(group), now))
         self._owned[group] = now
 
 
 def generation_of(value: GroupMetadataValue) -> Generation:
     """As its record has it."""
     members = tuple(
-        Member(each.member_id, each.group_instance_id, bytes(each.subscription), bytes(each.assignment))
+        GenerationMember(each.member_id, each.group_instance_id, bytes(each.subscription), bytes(each.assignment))
         for each in value.members
     )
     return Generation(value.protocol_type, value.generation, value.protocol, value.leader, members)

@@ -11,7 +11,7 @@ from squall.chaos.runtimes.sim.invariants.table import When, entered
 if TYPE_CHECKING:
     from squall.chaos.runtimes.sim.invariants.books import Report
     from squall.chaos.runtimes.sim.invariants.group_journal import GroupJournal
-    from squall.chaos.runtimes.sim.invariants.known import Known
+    from squall.chaos.runtimes.sim.invariants.known import PartitionModel
 
 GROUPS_LOG: Final = "__consumer_offsets"
 
@@ -24,7 +24,9 @@ class GroupWatch:
         self._of_groups, self._of_offsets = entered(When.GROUPS), entered(When.OFFSETS)
         self._of_owners = entered(When.OWNERS)
 
-    def coordinator(self, node: int, known: Known, journal: GroupJournal, machine: Any, *, whole: bool) -> None:
+    def coordinator(
+        self, node: int, known: PartitionModel, journal: GroupJournal, machine: Any, *, whole: bool
+    ) -> None:
         """A coordinator serves, and was loaded just now (`whole`), or its log has more records or markers."""
         steps, journal.news = journal.news, []
         names = dict.fromkeys((*journal.groups(), *sight.groups_of(machine.ledger))) if whole else journal.touched

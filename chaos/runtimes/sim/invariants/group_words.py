@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 if TYPE_CHECKING:
-    from squall.chaos.runtimes.sim.invariants.group_journal import Books, Generation, Position, Positions
+    from squall.chaos.runtimes.sim.invariants.group_journal import Books, CommittedOffset, Generation, Positions
 
 SHORT = 40
 """Letters of a value that are said at most."""
@@ -67,7 +67,7 @@ def records_of(found: Mapping[str, Books], replayed: Mapping[str, Books]) -> lis
     return [{"offset": at, "says": says} for at, says in list(told)[:RECORDS]]
 
 
-def record_of(place: tuple[str, int], position: Position) -> str:
+def record_of(place: tuple[str, int], position: CommittedOffset) -> str:
     """Return a committed offset's record in words."""
     return f"commits {position.offset} for {place[0]}-{place[1]}"
 
@@ -99,7 +99,7 @@ def _of_offsets(what: str, has: Positions, wanted: Positions) -> Iterator[Differ
         yield Differs(said, known, replayed, tuple(records), name)
 
 
-def _position(position: Position | None) -> str | None:
+def _position(position: CommittedOffset | None) -> str | None:
     return None if position is None else f"{position.offset} (record {position.at})"
 
 

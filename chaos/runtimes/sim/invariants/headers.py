@@ -28,14 +28,14 @@ _KEY, _VALUE = Struct(">hh"), Struct(">hi")
 """Version and type; version and coordinator epoch."""
 
 
-class Marker(NamedTuple):
+class TxnMarker(NamedTuple):
     """Represents a control batch that ends a transaction."""
 
     commit: bool
     coordinator_epoch: int
 
 
-class Batch(NamedTuple):
+class BatchIdentity(NamedTuple):
     """Identifies a batch. Offsets: `base` to `end` - 1."""
 
     base: int
@@ -46,7 +46,7 @@ class Batch(NamedTuple):
     producer_id: int = -1
     producer_epoch: int = -1
     sequence: int = -1
-    marker: Marker | None = None
+    marker: TxnMarker | None = None
     """Of a control batch that ends a transaction."""
 
     @property
@@ -70,7 +70,7 @@ class Batch(NamedTuple):
         return f"[{self.base}, {self.end}) of epoch {self.epoch}, crc {self.crc:08x}"
 
 
-def read(buffer: Buffer, position: int, size: int, *, checked: bool = False) -> Iterator[tuple[Batch, int]]:
+def read(buffer: Buffer, position: int, size: int, *, checked: bool = False) -> Iterator[tuple[BatchIdentity, int]]:
     """Each whole batch between two bytes, with the byte behind it. Ends at whatever is none.
 
     `checked`: ends, too, at a batch whose CRC is wrong.
@@ -86,11 +86,11 @@ def read(buffer: Buffer, position: int, size: int, *, checked: bool = False) -> 
             return
         marker = marker_in(memoryview(buffer)[position:stop]) if attributes & CONTROL_BIT else None
         fields = base, base + delta + 1, epoch, crc, attributes, producer_id, producer_epoch, sequence, marker
-        yield tuple.__new__(Batch, fields), stop
+        yield tuple.__new__(BatchIdentity, fields), stop
         position = stop
 
 
-def marker_in(batch: memoryview) -> Marker | None:
+def marker_in(batch: memoryview) -> TxnMarker | None:
     """The marker in a control batch; None for other control records, and for what cannot be read (bit rot)."""
     try:
         records = decode_batch(BatchHeader._make(HEADER.unpack_from(batch)), batch)
@@ -98,4 +98,4 @@ def marker_in(batch: memoryview) -> Marker | None:
         _, coordinator_epoch = _VALUE.unpack_from(records[0].value or b"")
     except (MalformedFrame, StructError, IndexError):
         return None
-    return Marker(kind == COMMIT, coordinator_epoch) if kind in (ABORT, COMMIT) else None
+    return TxnMarker(kind == COMMIT, coordinator_epoch) if kind in (ABORT, COMMIT) else None

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from squall.broker.protocol.errors import MalformedFrame
 from squall.chaos.runtimes.sim.invariants import sight
 from squall.chaos.runtimes.sim.invariants.contents import Leveled
-from squall.chaos.runtimes.sim.invariants.decision_log import Decided, DecisionLog
+from squall.chaos.runtimes.sim.invariants.decision_log import DecisionLog, PartitionDecision
 from squall.chaos.runtimes.sim.invariants.durable import snapshot_ends
 from squall.chaos.runtimes.sim.invariants.table import When, entered
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from squall.broker.log.log import Log
     from squall.chaos.runtimes.sim.invariants.books import Report
     from squall.chaos.runtimes.sim.invariants.contents import Contents
-    from squall.chaos.runtimes.sim.invariants.known import Cluster
+    from squall.chaos.runtimes.sim.invariants.known import ClusterModel
 
 MOST_IMAGES = 4096
 """Offsets for which the cluster is kept as its records had it, to compare images with."""
@@ -29,7 +29,7 @@ MOST_IMAGES = 4096
 class ImageWatch:
     """The books of the metadata log's records."""
 
-    def __init__(self, report: Report, cluster: Cluster, decided: Callable[[Decided], None]) -> None:
+    def __init__(self, report: Report, cluster: ClusterModel, decided: Callable[[PartitionDecision], None]) -> None:
         """`decided` takes each decision of a partition, while `cluster` and `log` are as the decision left them."""
         self._report, self._cluster, self._decided = report, cluster, decided
         self._checks = entered(When.IMAGE)

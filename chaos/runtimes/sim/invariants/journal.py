@@ -8,7 +8,7 @@ from squall.broker.protocol.coordinator_frame import decode_transaction_record
 from squall.broker.protocol.errors import MalformedFrame
 from squall.broker.protocol.records import HEADER, BatchHeader, decode_batch
 from squall.broker.protocol.schema.transaction_records import TransactionLogKey, TransactionLogValue
-from squall.chaos.runtimes.sim.invariants.headers import Batch
+from squall.chaos.runtimes.sim.invariants.headers import BatchIdentity
 
 Place = tuple[str, int]
 PREPARE_COMMIT, PREPARE_ABORT, COMPLETE_COMMIT, COMPLETE_ABORT = 2, 3, 4, 5
@@ -16,7 +16,7 @@ PREPARE_COMMIT, PREPARE_ABORT, COMPLETE_COMMIT, COMPLETE_ABORT = 2, 3, 4, 5
 PREPARED, COMPLETED = (PREPARE_COMMIT, PREPARE_ABORT), (COMPLETE_COMMIT, COMPLETE_ABORT)
 
 
-class Entry(NamedTuple):
+class TransactionRecord(NamedTuple):
     """A transactional id, as a record has it."""
 
     producer_id: int
@@ -41,15 +41,15 @@ class Entry(NamedTuple):
         return self.tagged is not None and self.tagged[2] >= 2
 
 
-class Step(NamedTuple):
+class TransactionChange(NamedTuple):
     """A record: what a transactional id was in this log before, and what it is now. None: nothing is known of it."""
 
     transactional_id: str
-    before: Entry | None
-    after: Entry | None
+    before: TransactionRecord | None
+    after: TransactionRecord | None
 
 
-Said = list[tuple[str, "Entry | None"]]
+Said = list[tuple[str, "TransactionRecord | None"]]
 """The records of a batch: transactional id and what it is now."""
 Decoded = dict[tuple[int, int], Said]
 """By base offset and checksum of the batch, as far as any log had it: every replica has the same, so each is decoded
@@ -68,16 +68,16 @@ class Journal:
 
     def begin(self) -> None:
         """Forget all: the log is read anew."""
-        self.entries: dict[str, Entry] = {}
+        self.entries: dict[str, TransactionRecord] = {}
         """By transactional id."""
-        self.steps: dict[int, tuple[Batch, list[Step]]] = {}
+        self.steps: dict[int, tuple[BatchIdentity, list[TransactionChange]]] = {}
         """By base offset of their batch."""
         self.touched: dict[str, None] = {}
         """Ids with a record since somebody last emptied this."""
-        self.news: list[tuple[Batch, Step]] = []
+        self.news: list[tuple[BatchIdentity, TransactionChange]] = []
         """Steps that came since somebody last took them."""
 
-    def take(self, batch: Batch, data: memoryview) -> None:
+    def take(self, batch: BatchIdentity, data: memoryview) -> None:
         """One more batch is in the log."""
         if batch.is_control:
             return
@@ -88,12 +88,12 @@ class Journal:
         self.steps[batch.base] = batch, steps
         self.news += [(batch, step) for step in steps]
 
-    def _step(self, name: str, after: Entry | None) -> Step:
+    def _step(self, name: str, after: TransactionRecord | None) -> TransactionChange:
         before = self.entries.pop(name, None) if after is None else self.entries.get(name)
         if after is not None:
             self.entries[name] = after
         self.touched[name] = None
-        return Step(name, before, after)
+        return TransactionChange(name, before, after)
 
 
 def decoded(data: memoryview) -> Said:
@@ -109,13 +109,13 @@ def decoded(data: memoryview) -> Said:
     return said
 
 
-def entry_of(value: object, data: bytes | None) -> Entry | None:
+def entry_of(value: object, data: bytes | None) -> TransactionRecord | None:
     """The value of a record; `data`: its bytes, which begin with their version."""
     if not isinstance(value, TransactionLogValue) or data is None:
         return None
     places = [(topic.topic, index) for topic in value.transaction_partitions or () for index in topic.partition_ids]
     is_tagged = int.from_bytes(data[:2], "big") >= 1
-    return Entry(
+    return TransactionRecord(
         value.producer_id,
         value.producer_epoch,
         value.transaction_timeout_ms,

@@ -7,10 +7,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from squall.chaos.runtimes.sim.invariants.batches import Copy, Ledger, Written, are_alike
+from squall.chaos.runtimes.sim.invariants.batches import BatchInLog, CommittedBatches, Copy, are_alike
 from squall.chaos.runtimes.sim.invariants.journal import Decoded
 from squall.chaos.runtimes.sim.invariants.log_replay import LogReplay
-from squall.chaos.runtimes.sim.invariants.producers import Producer
+from squall.chaos.runtimes.sim.invariants.producers import ExpectedSequence
 from squall.chaos.runtimes.sim.invariants.promise import Promise
 
 if TYPE_CHECKING:
@@ -22,7 +22,7 @@ RECOVERING: Final = 1
 LEADER, FOLLOWER, IDLE = "leader", "follower", "idle"
 
 
-class View(NamedTuple):
+class ReplicaSnapshot(NamedTuple):
     """Holds one running replica's view at one instant. First its standing, then how far it has got."""
 
     node: int
@@ -54,11 +54,11 @@ class View(NamedTuple):
     """It thinks that it is the leader: its role, once more."""
 
 
-STANDING: Final = View._fields.index("start")
+STANDING: Final = ReplicaSnapshot._fields.index("start")
 """So many of a view's fields are the replica's standing: what stays as records come and are committed."""
 
 
-class Belief(NamedTuple):
+class LeaderView(NamedTuple):
     """Holds a leader's beliefs of where its followers' logs end."""
 
     leader: int
@@ -67,7 +67,7 @@ class Belief(NamedTuple):
     """(follower, end): exclusive; -1 where it has not heard."""
 
 
-class Read(NamedTuple):
+class ServedRecord(NamedTuple):
     """A record that a reader was served."""
 
     offset: int
@@ -77,7 +77,7 @@ class Read(NamedTuple):
 
 
 @dataclass(slots=True)
-class Lost:
+class LostTail:
     """A power loss took batches from a replica."""
 
     upto: int
@@ -91,7 +91,7 @@ Asked = dict[tuple[str, int], set[tuple[int, ...] | None]]
 
 
 @dataclass(slots=True)
-class Cluster:
+class ClusterModel:
     """Holds the newest metadata of the brokers."""
 
     brokers: Mapping[int, Broker] = field(default_factory=dict)
@@ -119,7 +119,7 @@ class Cluster:
 
 
 @dataclass(slots=True, eq=False)
-class Known:
+class PartitionModel:
     """One partition."""
 
     topic: str = "t"
@@ -133,11 +133,11 @@ class Known:
     always_durable: bool = True
     """Whether it promised to be durable from the beginning on: as settings change, so does what is promised of what
     was written before."""
-    cluster: Cluster = field(default_factory=Cluster)
-    ledger: Ledger = field(default_factory=Ledger)
+    cluster: ClusterModel = field(default_factory=ClusterModel)
+    ledger: CommittedBatches = field(default_factory=CommittedBatches)
     copies: dict[int, Copy] = field(default_factory=dict)
     """Every node's log, those of dead nodes as their disks have them."""
-    views: dict[int, View] = field(default_factory=dict)
+    views: dict[int, ReplicaSnapshot] = field(default_factory=dict)
     """Those of the running replicas."""
     deleted: bool = False
     """The newest metadata has its topic no more. A leader that has not heard of it goes on while others drop their
@@ -150,18 +150,18 @@ class Known:
     """Leaders of earlier epochs no longer count: a permitted loss has overtaken them."""
     stale: set[int] = field(default_factory=set)
     """Nodes whose high watermark may be from before a permitted loss."""
-    lost: dict[int, Lost] = field(default_factory=dict)
-    believed: Belief | None = None
+    lost: dict[int, LostTail] = field(default_factory=dict)
+    believed: LeaderView | None = None
     """Of the leader that has heard from a follower last, among those of the newest epoch that any of them knew."""
-    producers: dict[int, Producer] = field(default_factory=dict)
+    producers: dict[int, ExpectedSequence] = field(default_factory=dict)
     """Producer id to what its committed batches say."""
     replay: LogReplay = field(default_factory=LogReplay)
     """What all committed batches say of producers and transactions."""
     records: Decoded = field(default_factory=dict)
     """Of a coordinator's log: what each batch says that any replica had."""
-    written: dict[tuple[int, int], Written] = field(default_factory=dict)
+    written: dict[tuple[int, int], BatchInLog] = field(default_factory=dict)
     """(base offset, leader epoch) to the batch that was first seen there."""
-    served: dict[int, Read] = field(default_factory=dict)
+    served: dict[int, ServedRecord] = field(default_factory=dict)
     """Offset to what a reader was served there first, since the last permitted loss of that offset."""
 
     def promised(self, promise: Promise, offset: int) -> None:
@@ -171,7 +171,7 @@ class Known:
         self.promise = promise
         self.always_durable = self.always_durable and promise.durable
 
-    def least_min_isr(self, leader: View) -> int:
+    def least_min_isr(self, leader: ReplicaSnapshot) -> int:
         """The smallest min ISR that a leader may go by in this event, in which it may have learnt of the later ones:
         the one that it knew before, or the one as its leadership was decided, or one of those since.
         """
@@ -179,7 +179,7 @@ class Known:
         known = [value for at, value in self.min_isrs if at <= knew][-1:]
         return min(known + [value for at, value in self.min_isrs if at > knew], default=self.promise.min_isr)
 
-    def counts(self, view: View) -> bool:
+    def counts(self, view: ReplicaSnapshot) -> bool:
         """False for a replica that lives before a permitted loss: what it thinks is committed is not."""
         return view.leader_epoch >= self.void_epoch and view.node not in self.stale
 
@@ -222,7 +222,7 @@ class Known:
         if self.believed is not None and leader.leader_epoch < self.believed.leader_epoch:
             return False
         ends = tuple([(replica.broker_id, replica.log_end_offset) for replica in leader.followers.values()])
-        now = Belief(leader.local_id, leader.leader_epoch, ends)
+        now = LeaderView(leader.local_id, leader.leader_epoch, ends)
         before, self.believed = self.believed, now
         return now != before
 
@@ -296,4 +296,4 @@ class Known:
         for batch in self.ledger.batches:
             # What retention deleted may still be known by a snapshot of the producers' state, or be lost with it.
             if batch.producer_id >= 0 and batch.base >= self.ledger.low:
-                self.producers[batch.producer_id] = Producer.after(batch)
+                self.producers[batch.producer_id] = ExpectedSequence.after(batch)

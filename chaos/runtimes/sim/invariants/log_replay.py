@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
 from squall.broker.protocol.records import CONTROL_BIT, TRANSACTIONAL_BIT
-from squall.chaos.runtimes.sim.invariants.headers import Batch
+from squall.chaos.runtimes.sim.invariants.headers import BatchIdentity
 
 WINDOW: Final = 5
 """Newest batches of a producer that are known again: Kafka's ProducerStateEntry.NUM_BATCHES_TO_RETAIN."""
@@ -22,7 +22,7 @@ _new = tuple.__new__
 """What is made of each batch is made without a constructor, which takes twice as long."""
 
 
-class Sent(NamedTuple):
+class ReplayedBatch(NamedTuple):
     """A batch of a producer: its sequences and its offsets, ends included."""
 
     first_sequence: int
@@ -31,13 +31,13 @@ class Sent(NamedTuple):
     last: int
 
 
-class Sender(NamedTuple):
+class ProducerReplay(NamedTuple):
     """Holds the state of one producer id."""
 
     epoch: int
     expected: int
     """The next sequence."""
-    window: tuple[Sent, ...]
+    window: tuple[ReplayedBatch, ...]
     """Its newest batches in this epoch, at most five."""
     coordinator_epoch: int
     """Of the coordinator that wrote the last marker; -1 before the first one."""
@@ -45,7 +45,7 @@ class Sender(NamedTuple):
     """Where its open transaction begins; -1 where none is open."""
 
 
-class Ended(NamedTuple):
+class CompletedTxn(NamedTuple):
     """A transaction that its marker, at `last`, has ended. Offsets of the log."""
 
     producer_id: int
@@ -58,15 +58,15 @@ class Ended(NamedTuple):
 class Marked(NamedTuple):
     """A marker, and what was known of its producer before."""
 
-    batch: Batch
-    before: Sender | None
+    batch: BatchIdentity
+    before: ProducerReplay | None
 
 
 @dataclass(slots=True)
 class _Producer:
     epoch: int
     expected: int = 0
-    window: deque[Sent] = field(default_factory=lambda: deque(maxlen=WINDOW))
+    window: deque[ReplayedBatch] = field(default_factory=lambda: deque(maxlen=WINDOW))
     coordinator_epoch: int = NONE
     first: int = NONE
 
@@ -77,8 +77,8 @@ class _Producer:
             self.window.clear()
 
     @property
-    def known(self) -> Sender:
-        return _new(Sender, (self.epoch, self.expected, tuple(self.window), self.coordinator_epoch, self.first))
+    def known(self) -> ProducerReplay:
+        return _new(ProducerReplay, (self.epoch, self.expected, tuple(self.window), self.coordinator_epoch, self.first))
 
 
 class LogReplay:
@@ -91,9 +91,9 @@ class LogReplay:
         self._producers: dict[int, _Producer] = {}
         self.open: dict[int, int] = {}
         """First offset of an open transaction -> its producer id, in order."""
-        self.ended: list[Ended] = []
+        self.ended: list[CompletedTxn] = []
         """In the order of their markers."""
-        self.aborted: list[Ended] = []
+        self.aborted: list[CompletedTxn] = []
         """Those of them that were aborted."""
         self.touched: dict[int, None] = {}
         """Producer ids that have been heard of since somebody last emptied this."""
@@ -106,16 +106,16 @@ class LogReplay:
         """Return the number of producers."""
         return len(self._producers)
 
-    def sender(self, producer_id: int) -> Sender | None:
+    def sender(self, producer_id: int) -> ProducerReplay | None:
         """Return the state of a producer id; None if there is none."""
         found = self._producers.get(producer_id)
         return None if found is None else found.known
 
-    def senders(self) -> dict[int, Sender]:
+    def senders(self) -> dict[int, ProducerReplay]:
         """Return the state of every producer id."""
         return {producer_id: found.known for producer_id, found in self._producers.items()}
 
-    def take(self, batches: Iterable[Batch]) -> None:
+    def take(self, batches: Iterable[BatchIdentity]) -> None:
         """More batches are in the log."""
         for batch in batches:
             if batch.producer_id >= 0:
@@ -125,7 +125,7 @@ class LogReplay:
                 elif batch.marker is not None:
                     self._marked(batch)
 
-    def _sent(self, batch: Batch) -> None:
+    def _sent(self, batch: BatchIdentity) -> None:
         found = self._producers.get(batch.producer_id)
         if found is None:
             found = self._producers[batch.producer_id] = _Producer(batch.producer_epoch)
@@ -134,13 +134,13 @@ class LogReplay:
         if batch.sequence >= 0:  # offsets that a group's coordinator writes for a producer have none
             last = (batch.sequence + batch.end - batch.base - 1) % SEQUENCES
             found.expected = (last + 1) % SEQUENCES
-            found.window.append(_new(Sent, (batch.sequence, last, batch.base, batch.end - 1)))
+            found.window.append(_new(ReplayedBatch, (batch.sequence, last, batch.base, batch.end - 1)))
         if found.first < 0 and batch.attributes & TRANSACTIONAL_BIT:
             found.first = batch.base
             self.open[batch.base] = batch.producer_id
             self.opened.append((batch.producer_id, batch.producer_epoch))
 
-    def _marked(self, batch: Batch) -> None:
+    def _marked(self, batch: BatchIdentity) -> None:
         marker, found = batch.marker, self._producers.get(batch.producer_id)
         assert marker is not None
         self.news.append(Marked(batch, None if found is None else found.known))
@@ -151,7 +151,7 @@ class LogReplay:
         if found.first < 0:
             return
         del self.open[found.first]
-        ended = Ended(batch.producer_id, found.first, batch.base, next(iter(self.open), batch.end))
+        ended = CompletedTxn(batch.producer_id, found.first, batch.base, next(iter(self.open), batch.end))
         found.first = NONE
         self.ended.append(ended)
         if not marker.commit:

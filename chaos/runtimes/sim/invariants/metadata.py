@@ -6,11 +6,11 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from squall.broker.protocol.ids import NO_NODE
-from squall.chaos.runtimes.sim.invariants.batches import Copy, Ledger, are_alike
+from squall.chaos.runtimes.sim.invariants.batches import CommittedBatches, Copy, are_alike
 from squall.chaos.runtimes.sim.invariants.table import When, invariant
 
 
-class Seat(NamedTuple):
+class NodeQuorumView(NamedTuple):
     """Holds one node's view of the quorum, at one instant at which all that it must not forget is durable."""
 
     node: int
@@ -32,11 +32,11 @@ class Seat(NamedTuple):
 
 
 @dataclass(slots=True)
-class Quorum:
+class QuorumModel:
     """Models the metadata log as the simulation knows it."""
 
     voters: tuple[int, ...] = ()
-    ledger: Ledger = field(default_factory=Ledger)
+    ledger: CommittedBatches = field(default_factory=CommittedBatches)
     copies: dict[int, Copy] = field(default_factory=dict)
     durable: dict[int, int] = field(default_factory=dict)
     """Node to the end of what is durable in its log, when somebody committed last. None of a damaged disk."""
@@ -54,7 +54,7 @@ class Quorum:
 
 
 @invariant("one-controller-per-epoch", When.QUORUM, "Raft: Election Safety; KRaft: NeverTwoLeadersInSameEpoch")
-def one_controller_per_epoch(before: Seat | None, now: Seat, quorum: Quorum) -> str | None:
+def one_controller_per_epoch(before: NodeQuorumView | None, now: NodeQuorumView, quorum: QuorumModel) -> str | None:
     """At most one node ever leads the quorum in one epoch."""
     if not now.leads:
         return None
@@ -63,7 +63,7 @@ def one_controller_per_epoch(before: Seat | None, now: Seat, quorum: Quorum) -> 
 
 
 @invariant("one-vote-per-epoch", When.QUORUM, "Raft, section 5.2; KIP-595: the vote is durable before it is told")
-def one_vote_per_epoch(before: Seat | None, now: Seat, quorum: Quorum) -> str | None:
+def one_vote_per_epoch(before: NodeQuorumView | None, now: NodeQuorumView, quorum: QuorumModel) -> str | None:
     """A node gives one vote in an epoch, and does not forget it: not by a kill, not by a loss of power."""
     if now.voted == NO_NODE:
         return None
@@ -72,7 +72,7 @@ def one_vote_per_epoch(before: Seat | None, now: Seat, quorum: Quorum) -> str | 
 
 
 @invariant("vote-durable-before-told", When.QUORUM, "KIP-595; Raft, section 5.6: persisted before responding")
-def vote_durable_before_told(before: Seat | None, now: Seat, quorum: Quorum) -> str | None:
+def vote_durable_before_told(before: NodeQuorumView | None, now: NodeQuorumView, quorum: QuorumModel) -> str | None:
     """Epoch, vote and leader are durable before any message carries them."""
     mine = (now.epoch, now.voted, now.leader)
     if now.durable is None or now.durable == mine:
@@ -81,14 +81,14 @@ def vote_durable_before_told(before: Seat | None, now: Seat, quorum: Quorum) -> 
 
 
 @invariant("quorum-epoch-monotone", When.QUORUM, "Raft, section 5.1; KIP-595: quorum-state is durable")
-def quorum_epoch_monotone(before: Seat | None, now: Seat, quorum: Quorum) -> str | None:
+def quorum_epoch_monotone(before: NodeQuorumView | None, now: NodeQuorumView, quorum: QuorumModel) -> str | None:
     """The epoch that a node is in never goes back, over all its incarnations."""
     known = quorum.epochs.get(now.node, now.epoch)
     return None if now.epoch >= known else f"in epoch {now.epoch}, after {known}"
 
 
 @invariant("metadata-hw-monotone", When.QUORUM, "KIP-595: the high watermark never goes back")
-def metadata_hw_monotone(before: Seat | None, now: Seat, quorum: Quorum) -> str | None:
+def metadata_hw_monotone(before: NodeQuorumView | None, now: NodeQuorumView, quorum: QuorumModel) -> str | None:
     """A node's high watermark of the metadata log does not go back while it runs."""
     if before is None or before.incarnation != now.incarnation or now.hw >= before.hw:
         return None
@@ -96,7 +96,7 @@ def metadata_hw_monotone(before: Seat | None, now: Seat, quorum: Quorum) -> str 
 
 
 @invariant("metadata-committed-prefix", When.QUORUM, "Raft: State Machine Safety; KRaft: NoLogDivergence")
-def metadata_committed_prefix(before: Seat | None, now: Seat, quorum: Quorum) -> str | None:
+def metadata_committed_prefix(before: NodeQuorumView | None, now: NodeQuorumView, quorum: QuorumModel) -> str | None:
     """Below its high watermark a node's metadata log holds what the quorum has committed. (What is before its start
     is in a snapshot: `image-is-a-replay` sees to that.)"""
     copy = quorum.copies[now.node]
@@ -107,7 +107,7 @@ def metadata_committed_prefix(before: Seat | None, now: Seat, quorum: Quorum) ->
 
 
 @invariant("metadata-leader-completeness", When.QUORUM, "Raft: Leader Completeness; KRaft: LeaderHasAllAckedValues")
-def metadata_leader_completeness(before: Seat | None, now: Seat, quorum: Quorum) -> str | None:
+def metadata_leader_completeness(before: NodeQuorumView | None, now: NodeQuorumView, quorum: QuorumModel) -> str | None:
     """The quorum leader of the newest epoch holds every committed metadata record."""
     if not now.leads or now.epoch < max(quorum.leaders, default=-1):
         return None
@@ -121,7 +121,7 @@ def metadata_leader_completeness(before: Seat | None, now: Seat, quorum: Quorum)
 
 
 @invariant("metadata-held-by-majority", When.QUORUM, "Raft, section 5.3; KIP-595: committed is what a majority holds")
-def metadata_held_by_majority(before: Seat | None, now: Seat, quorum: Quorum) -> str | None:
+def metadata_held_by_majority(before: NodeQuorumView | None, now: NodeQuorumView, quorum: QuorumModel) -> str | None:
     """Records that a quorum leader calls committed are durable in the logs of a majority of the voters. (On a disk that
     was damaged, or that forgets what was synced, they only have to be in the log.)
     """
@@ -136,7 +136,9 @@ def metadata_held_by_majority(before: Seat | None, now: Seat, quorum: Quorum) ->
 
 
 @invariant("metadata-believed-end-is-shared", When.QUORUM, "KIP-595: fetch offsets; Raft, figure 2")
-def metadata_believed_end_is_shared(before: Seat | None, now: Seat, quorum: Quorum) -> str | None:
+def metadata_believed_end_is_shared(
+    before: NodeQuorumView | None, now: NodeQuorumView, quorum: QuorumModel
+) -> str | None:
     """The newest quorum leader's belief of a voter's end is durable there, and up to there both logs are the same."""
     if not now.leads or now.epoch < max(quorum.leaders, default=-1):
         return None
@@ -155,7 +157,7 @@ def metadata_believed_end_is_shared(before: Seat | None, now: Seat, quorum: Quor
 
 
 @invariant("metadata-commits-own-epoch", When.QUORUM, "Raft, section 5.4.2 and figure 8; KIP-595: leader-change record")
-def metadata_commits_own_epoch(before: Seat | None, now: Seat, quorum: Quorum) -> str | None:
+def metadata_commits_own_epoch(before: NodeQuorumView | None, now: NodeQuorumView, quorum: QuorumModel) -> str | None:
     """A quorum leader moves its high watermark only to behind a record of its own epoch: what earlier epochs wrote can
     still be overwritten, even where a majority holds it."""
     if before is None or not (before.leads and now.leads) or before.epoch != now.epoch or now.hw <= before.hw:
@@ -171,7 +173,7 @@ GIVES_UP = 1.2
 
 
 @invariant("metadata-leader-is-followed", When.QUORUM, "KAFKA-15489: check-quorum; Raft dissertation, section 6.2")
-def metadata_leader_is_followed(before: Seat | None, now: Seat, quorum: Quorum) -> str | None:
+def metadata_leader_is_followed(before: NodeQuorumView | None, now: NodeQuorumView, quorum: QuorumModel) -> str | None:
     """A quorum leader from which no majority fetches any more gives up in time: there may be another one. (A node that
     was held may not have known for how long: so it is seen twice, at different times.)"""
     if before is None or not (before.leads and now.leads) or before.epoch != now.epoch:

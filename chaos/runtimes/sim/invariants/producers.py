@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 from squall.chaos.runtimes.sim.invariants.table import When, invariant
 
 if TYPE_CHECKING:
-    from squall.chaos.runtimes.sim.invariants.batches import Batch
+    from squall.chaos.runtimes.sim.invariants.batches import BatchIdentity
 
 SEQUENCES: Final = 2**31
 """Sequences wrap from the one before this to 0."""
 
 
-class Producer(NamedTuple):
+class ExpectedSequence(NamedTuple):
     """Holds the state of one producer id by its committed batches."""
 
     epoch: int
@@ -21,25 +21,25 @@ class Producer(NamedTuple):
     """The next sequence; -1 where any may come."""
 
     @classmethod
-    def after(cls, batch: Batch) -> Producer:
+    def after(cls, batch: BatchIdentity) -> ExpectedSequence:
         """As that batch leaves it. A marker ends nothing of a sequence but begins its epoch."""
         if batch.is_control or batch.sequence < 0:
             return cls(batch.producer_epoch, -1)
         return cls(batch.producer_epoch, (batch.sequence + batch.end - batch.base) % SEQUENCES)
 
 
-def _has_no_sequence(batch: Batch) -> bool:
+def _has_no_sequence(batch: BatchIdentity) -> bool:
     """A marker, or offsets that a group's coordinator writes in the producer's transaction."""
     return batch.is_control or (batch.is_transactional and batch.sequence < 0)
 
 
-def _continues(batch: Batch, producer: Producer) -> bool:
+def _continues(batch: BatchIdentity, producer: ExpectedSequence) -> bool:
     """Return whether it is known which sequence the batch should have."""
     return not _has_no_sequence(batch) and batch.producer_epoch == producer.epoch and producer.expected >= 0
 
 
 @invariant("producer-sequences", When.BATCH, "KIP-98: sequence numbers; KIP-360")
-def producer_sequences(batch: Batch, producer: Producer | None) -> str | None:
+def producer_sequences(batch: BatchIdentity, producer: ExpectedSequence | None) -> str | None:
     """The committed sequences of a producer id in one producer epoch have no gap. (Whoever is not known may begin
     anywhere: a broker forgets producers.)"""
     if producer is None or not _continues(batch, producer):
@@ -51,7 +51,7 @@ def producer_sequences(batch: Batch, producer: Producer | None) -> str | None:
 
 
 @invariant("appended-once", When.BATCH, "KIP-98: idempotence; KAFKA-5435, Redpanda #3038")
-def appended_once(batch: Batch, producer: Producer | None) -> str | None:
+def appended_once(batch: BatchIdentity, producer: ExpectedSequence | None) -> str | None:
     """A sequence of a producer id in one producer epoch is committed at most once."""
     if producer is None or not _continues(batch, producer):
         return None
@@ -62,7 +62,7 @@ def appended_once(batch: Batch, producer: Producer | None) -> str | None:
 
 
 @invariant("producer-epochs", When.BATCH, "KIP-98, KIP-360: a fenced producer writes nothing more")
-def producer_epochs(batch: Batch, producer: Producer | None) -> str | None:
+def producer_epochs(batch: BatchIdentity, producer: ExpectedSequence | None) -> str | None:
     """The producer epochs of a producer id do not go back, and a new one begins with sequence 0. (What a group's
     coordinator writes in the producer's transaction has none.)"""
     if producer is None or batch.producer_epoch == producer.epoch:

@@ -10,14 +10,14 @@ from squall.chaos.runtimes.sim.invariants import sight
 from squall.chaos.runtimes.sim.invariants.batches import Copy
 from squall.chaos.runtimes.sim.invariants.derived import epochs_of, indexed, wrong_in
 from squall.chaos.runtimes.sim.invariants.durable import durable_end, newest_snapshot_end, snapshot_ends
-from squall.chaos.runtimes.sim.invariants.metadata import Quorum
+from squall.chaos.runtimes.sim.invariants.metadata import QuorumModel
 from squall.chaos.runtimes.sim.invariants.table import INVARIANTS, When, entered
 
 if TYPE_CHECKING:
     from squall.broker.log.log import Log
-    from squall.chaos.runtimes.sim.invariants.batches import Written
+    from squall.chaos.runtimes.sim.invariants.batches import BatchInLog
     from squall.chaos.runtimes.sim.invariants.books import Report
-    from squall.chaos.runtimes.sim.invariants.metadata import Seat
+    from squall.chaos.runtimes.sim.invariants.metadata import NodeQuorumView
 
 FORGOTTEN = (0, NO_NODE, NO_NODE)
 """What a node without a quorum-state file starts with."""
@@ -29,9 +29,9 @@ class QuorumWatch:
     def __init__(self, report: Report) -> None:
         self._report = report
         self._checks = entered(When.QUORUM)
-        self.known = Quorum()
-        self._seats: dict[int, Seat] = {}
-        self._written: dict[tuple[int, int], Written] = {}
+        self.known = QuorumModel()
+        self._seats: dict[int, NodeQuorumView] = {}
+        self._written: dict[tuple[int, int], BatchInLog] = {}
         self._durable: dict[int, Any] = {}
         """The state of each node that was last found durable, or not."""
         self._matching = INVARIANTS["log-matching"]
@@ -132,7 +132,7 @@ class QuorumWatch:
         ends = {node: durable_end(log, disk) for node, (log, disk) in self._logs.items()}
         self.known.durable = {node: end for node, end in {**ends, **self._left}.items() if node not in self.damaged}
 
-    def _commit(self, seat: Seat, copy: Copy) -> None:
+    def _commit(self, seat: NodeQuorumView, copy: Copy) -> None:
         ledger = self.known.ledger
         if seat.hw <= ledger.end or (copy.compare(ledger) < ledger.end and ledger.batches):
             return

@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING
 from squall.chaos.runtimes.sim.invariants.table import When, invariant
 
 if TYPE_CHECKING:
-    from squall.chaos.runtimes.sim.invariants.known import Known, Read
+    from squall.chaos.runtimes.sim.invariants.known import PartitionModel, ServedRecord
 
 
 @invariant("consistent-read", When.READ, "Vanlightly, KIP-966: ConsistentReadProperty")
-def consistent_read(now: Read, first: Read, known: Known) -> str | None:
+def consistent_read(now: ServedRecord, first: ServedRecord, known: PartitionModel) -> str | None:
     """Whatever leader serves an offset to a reader, the record is the same as the first time. (A permitted loss starts
     anew from the offset on that it took. Not asked of leaders that it has overtaken, nor of one whose disk rots, nor
     with truncation to the high watermark.)"""
@@ -24,7 +24,7 @@ def consistent_read(now: Read, first: Read, known: Known) -> str | None:
 
 
 @invariant("served-is-committed", When.READ, "KAFKA-9835; Vanlightly, KIP-966: consumers can consume up to the HWM")
-def served_is_committed(now: Read, first: Read, known: Known) -> str | None:
+def served_is_committed(now: ServedRecord, first: ServedRecord, known: PartitionModel) -> str | None:
     """When a reader receives a record, some leader's high watermark has passed it. (Exceptions as for
     `consistent-read`.)
     """

@@ -8,13 +8,13 @@ from squall.chaos.runtimes.sim.invariants.known import FOLLOWER
 from squall.chaos.runtimes.sim.invariants.table import When, invariant
 
 if TYPE_CHECKING:
-    from squall.chaos.runtimes.sim.invariants.known import Known, View
+    from squall.chaos.runtimes.sim.invariants.known import PartitionModel, ReplicaSnapshot
 
 OWN = "Kafka: Partition and ReplicaManager; no specification says it"
 
 
 @invariant("offsets-in-order", When.REPLICA, "Kafka: UnifiedLog (log start <= LSO <= high watermark <= log end)")
-def offsets_in_order(before: View | None, now: View, known: Known) -> str | None:
+def offsets_in_order(before: ReplicaSnapshot | None, now: ReplicaSnapshot, known: PartitionModel) -> str | None:
     """Log start <= high watermark <= log end; the last stable offset is not beyond the high watermark; the state
     machine knows of no more than the log has. (Of less, while a flush goes on that it must wait for.)"""
     if now.start <= now.hw <= now.leo <= now.log_end and now.lso <= now.hw:
@@ -23,7 +23,7 @@ def offsets_in_order(before: View | None, now: View, known: Known) -> str | None
 
 
 @invariant("hw-monotone", When.LEADER, OWN)
-def hw_monotone(before: View | None, now: View, known: Known) -> str | None:
+def hw_monotone(before: ReplicaSnapshot | None, now: ReplicaSnapshot, known: PartitionModel) -> str | None:
     """While a node leads in one epoch, its high watermark does not go back. (A follower's may: by truncation, and
     because a new leader's lags behind its predecessor's.)"""
     if before is None or not before.leads or before.leader_epoch != now.leader_epoch:
@@ -32,7 +32,7 @@ def hw_monotone(before: View | None, now: View, known: Known) -> str | None:
 
 
 @invariant("leader-append-only", When.LEADER, "Raft, figure 3: Leader Append-Only")
-def leader_append_only(before: View | None, now: View, known: Known) -> str | None:
+def leader_append_only(before: ReplicaSnapshot | None, now: ReplicaSnapshot, known: PartitionModel) -> str | None:
     """While a node leads in one epoch, its log is not truncated."""
     if before is None or not before.leads or before.leader_epoch != now.leader_epoch:
         return None
@@ -42,7 +42,7 @@ def leader_append_only(before: View | None, now: View, known: Known) -> str | No
 
 
 @invariant("epochs-monotone", When.STANDING, "KIP-497 and KIP-320: decisions of the past are no news (KAFKA-9539)")
-def epochs_monotone(before: View | None, now: View, known: Known) -> str | None:
+def epochs_monotone(before: ReplicaSnapshot | None, now: ReplicaSnapshot, known: PartitionModel) -> str | None:
     """Leader epoch and partition epoch of a replica never go back, and a new leader epoch comes with a new partition
     epoch."""
     if before is None:
@@ -55,7 +55,7 @@ def epochs_monotone(before: View | None, now: View, known: Known) -> str | None:
 
 
 @invariant("epoch-cache", When.REPLICA, "KIP-101, KIP-279, KAFKA-10432")
-def epoch_cache(before: View | None, now: View, known: Known) -> str | None:
+def epoch_cache(before: ReplicaSnapshot | None, now: ReplicaSnapshot, known: PartitionModel) -> str | None:
     """The epoch cache rises strictly in epochs and offsets, knows no epoch that the replica has not heard of, begins
     no epoch behind the log's end, and a leader's ends with its own epoch."""
     entries = now.epochs
@@ -74,7 +74,7 @@ def epoch_cache(before: View | None, now: View, known: Known) -> str | None:
 
 
 @invariant("isr-of-replicas", When.STANDING, "hachikuji: TypeOk")
-def isr_of_replicas(before: View | None, now: View, known: Known) -> str | None:
+def isr_of_replicas(before: ReplicaSnapshot | None, now: ReplicaSnapshot, known: PartitionModel) -> str | None:
     """ISR and maximal ISR are made of replicas, each once, and the maximal one holds the committed one."""
     if before is not None and before.isr is now.isr and before.maximal_isr is now.maximal_isr:
         return None
@@ -87,7 +87,7 @@ def isr_of_replicas(before: View | None, now: View, known: Known) -> str | None:
 
 
 @invariant("leader-in-isr", When.STANDING, "hachikuji: LeaderInIsr (where there is a leader)")
-def leader_in_isr(before: View | None, now: View, known: Known) -> str | None:
+def leader_in_isr(before: ReplicaSnapshot | None, now: ReplicaSnapshot, known: PartitionModel) -> str | None:
     """A leader is in its own ISR."""
     if now.leads and now.node not in now.isr:
         return f"leads in epoch {now.leader_epoch} with the ISR {list(now.isr)}"
@@ -95,7 +95,7 @@ def leader_in_isr(before: View | None, now: View, known: Known) -> str | None:
 
 
 @invariant("one-leader-per-epoch", When.STANDING, "KRaft: NeverTwoLeadersInSameEpoch, for partitions")
-def one_leader_per_epoch(before: View | None, now: View, known: Known) -> str | None:
+def one_leader_per_epoch(before: ReplicaSnapshot | None, now: ReplicaSnapshot, known: PartitionModel) -> str | None:
     """One node leads in a leader epoch, and no other ever does. (Not promised without a controller.)"""
     if not now.leads or known.promise.without_controller:
         return None
@@ -104,7 +104,7 @@ def one_leader_per_epoch(before: View | None, now: View, known: Known) -> str | 
 
 
 @invariant("one-fetcher", When.STANDING, "Vanlightly: ValidFetcherState")
-def one_fetcher(before: View | None, now: View, known: Known) -> str | None:
+def one_fetcher(before: ReplicaSnapshot | None, now: ReplicaSnapshot, known: PartitionModel) -> str | None:
     """A follower is fetched by one fetcher, from the leader of its leader epoch; other replicas are by none."""
     if now.fetching is None or (before is not None and before[:5] == now[:5] and before.fetching == now.fetching):
         return None
@@ -113,7 +113,7 @@ def one_fetcher(before: View | None, now: View, known: Known) -> str | None:
 
 
 @invariant("isr-superset", When.LEADER, "Vanlightly, KIP-966: ReplicationQuorumSuperset; KIP-497")
-def isr_superset(before: View | None, now: View, known: Known) -> str | None:
+def isr_superset(before: ReplicaSnapshot | None, now: ReplicaSnapshot, known: PartitionModel) -> str | None:
     """The leader in the newest epoch waits for every member of the ISR that the control plane has decided: its maximal
     ISR contains that one."""
     truth = known.truth
@@ -126,7 +126,7 @@ def isr_superset(before: View | None, now: View, known: Known) -> str | None:
 
 
 @invariant("elr-superset", When.PARTITION, "Vanlightly, KIP-966: ReplicationQuorumSupersetProperty")
-def elr_superset(known: Known) -> str | None:
+def elr_superset(known: PartitionModel) -> str | None:
     """If the leader in the newest epoch can commit because its ISR has at least min ISR members, its maximal ISR
     contains every eligible leader replica that the control plane has decided, too. (Below min ISR it commits nothing,
     so they cannot miss anything.)"""

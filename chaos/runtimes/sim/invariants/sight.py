@@ -18,13 +18,13 @@ from squall.broker.log.segment import ABORTED_INDEX, LOG, file_name
 from squall.broker.protocol.metadata_frame import decode_metadata_record
 from squall.broker.protocol.records import HEADER, BatchHeader, decode_batch
 from squall.broker.quorum.state import DamagedQuorumState, QuorumState
-from squall.chaos.runtimes.sim.invariants.batches import AnyJournal, Batch, Copy, read
+from squall.chaos.runtimes.sim.invariants.batches import AnyJournal, BatchIdentity, Copy, read
 from squall.chaos.runtimes.sim.invariants.contents import Contents, Leveled
-from squall.chaos.runtimes.sim.invariants.group_journal import Books, Generation, Member, Position
-from squall.chaos.runtimes.sim.invariants.journal import Entry
-from squall.chaos.runtimes.sim.invariants.known import FOLLOWER, IDLE, LEADER, View
-from squall.chaos.runtimes.sim.invariants.log_replay import Ended, Sender, Sent
-from squall.chaos.runtimes.sim.invariants.metadata import Seat
+from squall.chaos.runtimes.sim.invariants.group_journal import Books, CommittedOffset, Generation, GenerationMember
+from squall.chaos.runtimes.sim.invariants.journal import TransactionRecord
+from squall.chaos.runtimes.sim.invariants.known import FOLLOWER, IDLE, LEADER, ReplicaSnapshot
+from squall.chaos.runtimes.sim.invariants.log_replay import CompletedTxn, ProducerReplay, ReplayedBatch
+from squall.chaos.runtimes.sim.invariants.metadata import NodeQuorumView
 from squall.chaos.runtimes.sim.invariants.transactions import Remembered
 
 if TYPE_CHECKING:
@@ -45,7 +45,7 @@ if TYPE_CHECKING:
 _new = tuple.__new__
 
 
-class Disk(Protocol):
+class InspectedDisk(Protocol):
     """Represents a node's disk for the watch."""
 
     names: Any
@@ -54,7 +54,7 @@ class Disk(Protocol):
     `content.durable()` what of the bytes is."""
 
 
-class SimNode(Protocol):
+class InspectedNode(Protocol):
     """Represents a node of the simulation for the watch."""
 
     @property
@@ -79,10 +79,10 @@ class SimNode(Protocol):
 
     @property
     def disk(self) -> Any:
-        """A `Disk`."""
+        """A `InspectedDisk`."""
 
 
-def view_of(node: int, incarnation: int, hosted: Hosted, fetchers: Any = None) -> View:
+def view_of(node: int, incarnation: int, hosted: Hosted, fetchers: Any = None) -> ReplicaSnapshot:
     """Return one replica's view now. `fetchers`: the node's."""
     state, log = hosted.state, hosted.log
     fields = (
@@ -105,7 +105,7 @@ def view_of(node: int, incarnation: int, hosted: Hosted, fetchers: Any = None) -
         tuple(log.epochs.entries),
         state.is_leader,
     )
-    return _new(View, fields)
+    return _new(ReplicaSnapshot, fields)
 
 
 def _fetching(fetchers: Any, place: tuple[bytes, int]) -> tuple[tuple[int, int], ...]:
@@ -128,7 +128,7 @@ def stable_offset(state: Partition, log: Log) -> int:
     return state.last_stable_offset(unstable)
 
 
-def memory_of(log: Log, ids: Iterable[int], disk: Disk, *, aborted: bool) -> Remembered:
+def memory_of(log: Log, ids: Iterable[int], disk: InspectedDisk, *, aborted: bool) -> Remembered:
     """Return a log's state of these producers and of open transactions; `aborted`: also what its index has."""
     producers = log.producers
     entries = producers.entries
@@ -139,23 +139,23 @@ def memory_of(log: Log, ids: Iterable[int], disk: Disk, *, aborted: bool) -> Rem
     )
 
 
-def _sender(entry: Producer) -> Sender:
+def _sender(entry: Producer) -> ProducerReplay:
     # Both have the same four fields first. Asked at each append: without the constructors, which take twice as long.
-    window = tuple([_new(Sent, sent[:4]) for sent in entry.window])
+    window = tuple([_new(ReplayedBatch, sent[:4]) for sent in entry.window])
     found = entry.epoch, entry.next_sequence, window, entry.coordinator_epoch, entry.txn_first_offset
-    return _new(Sender, found)
+    return _new(ProducerReplay, found)
 
 
-def aborted_in(log: Log, disk: Disk) -> tuple[Ended, ...]:
+def aborted_in(log: Log, disk: InspectedDisk) -> tuple[CompletedTxn, ...]:
     """The index of aborted transactions, over all segments."""
-    found: list[Ended] = []
+    found: list[CompletedTxn] = []
     for segment in log.segments:
         path = f"{log.directory}/{file_name(segment.base_offset, ABORTED_INDEX)}"
-        found += [_new(Ended, row[1:]) for row in entries_of(segment.aborted, path, disk)]
+        found += [_new(CompletedTxn, row[1:]) for row in entries_of(segment.aborted, path, disk)]
     return tuple(found)
 
 
-def entries_of(index: EntryFile[Any], path: str, disk: Disk) -> tuple[tuple[Any, ...], ...]:
+def entries_of(index: EntryFile[Any], path: str, disk: InspectedDisk) -> tuple[tuple[Any, ...], ...]:
     """The entries of an index as its log reads them: those in the file, and those that are still in memory."""
     rows, size = peek(disk, path) or b"", index.ENTRY.size
     count = index._count if index._count >= 0 else len(rows) // size
@@ -163,15 +163,15 @@ def entries_of(index: EntryFile[Any], path: str, disk: Disk) -> tuple[tuple[Any,
     return tuple(index.ENTRY.iter_unpack(whole[: len(whole) // size * size]))
 
 
-def shard_entries(machine: Shard, names: Iterable[str]) -> dict[str, Entry | None]:
+def shard_entries(machine: Shard, names: Iterable[str]) -> dict[str, TransactionRecord | None]:
     """Return the coordinator shard's state of these transactional ids."""
     found = machine.inspect()
     return {name: None if (known := found.get(name)) is None else _entry(known) for name in names}
 
 
-def _entry(known: Transaction) -> Entry:
+def _entry(known: Transaction) -> TransactionRecord:
     tagged = known.previous_producer_id, known.next_producer_id, known.client_version
-    return Entry(
+    return TransactionRecord(
         known.producer_id,
         known.epoch,
         known.timeout_ms,
@@ -198,9 +198,9 @@ def group_books(ledger: Ledger, names: Iterable[str]) -> dict[str, Books]:
     return found
 
 
-def _positions(known: Mapping[TopicPartition, Committed]) -> dict[TopicPartition, Position]:
+def _positions(known: Mapping[TopicPartition, Committed]) -> dict[TopicPartition, CommittedOffset]:
     return {
-        place: Position(c.offset, c.leader_epoch, c.metadata, c.committed_ms, c.expires_ms, c.written_at)
+        place: CommittedOffset(c.offset, c.leader_epoch, c.metadata, c.committed_ms, c.expires_ms, c.written_at)
         for place, c in known.items()
     }
 
@@ -208,14 +208,14 @@ def _positions(known: Mapping[TopicPartition, Committed]) -> dict[TopicPartition
 def _generation(known: GroupRecord | None) -> Generation | None:
     if known is None:
         return None
-    members = tuple(Member(m.member_id, m.instance_id, m.subscription, m.assignment) for m in known.members)
+    members = tuple(GenerationMember(m.member_id, m.instance_id, m.subscription, m.assignment) for m in known.members)
     return Generation(known.protocol_type, known.generation, known.protocol, known.leader, members)
 
 
-def seat_of(node: int, incarnation: int, quorum: MetadataQuorum, seen: QuorumSnapshot) -> Seat:
+def seat_of(node: int, incarnation: int, quorum: MetadataQuorum, seen: QuorumSnapshot) -> NodeQuorumView:
     """Return one node's view of the quorum now. `seen`: its own report of itself."""
     state = seen.state
-    return Seat(
+    return NodeQuorumView(
         node,
         incarnation,
         seen.leads,
@@ -235,7 +235,9 @@ def metadata_log(broker: Any) -> Log:
     return log
 
 
-def metadata_records(log: Log, disk: Disk, offset: int, limit: int) -> Iterator[tuple[Batch, list[tuple[int, Any]]]]:
+def metadata_records(
+    log: Log, disk: InspectedDisk, offset: int, limit: int
+) -> Iterator[tuple[BatchIdentity, list[tuple[int, Any]]]]:
     """The batches of the metadata log in [offset, limit), each with its records as (offset, message); none for those
     that the quorum writes for itself. MalformedFrame for what cannot be read.
     """
@@ -247,7 +249,7 @@ def metadata_records(log: Log, disk: Disk, offset: int, limit: int) -> Iterator[
         yield batch, found
 
 
-def durable_epochs(disk: Disk, directory: str) -> tuple[int, ...]:
+def durable_epochs(disk: InspectedDisk, directory: str) -> tuple[int, ...]:
     """The leader epochs in a log's checkpoint as a power loss would leave it; none where that is no such file."""
     path = f"{directory}/{LEADER_EPOCHS}".strip("/")
     for name, found in disk.names.durable_files():
@@ -257,7 +259,7 @@ def durable_epochs(disk: Disk, directory: str) -> tuple[int, ...]:
     return ()
 
 
-def durable_state(disk: Disk, path: str) -> tuple[int, int, int] | None:
+def durable_state(disk: InspectedDisk, path: str) -> tuple[int, int, int] | None:
     """(epoch, vote, leader) of a quorum-state file as a power loss would leave it; None where there would be
     none, or none that can be read."""
     path = path.strip("/")
@@ -290,20 +292,20 @@ def canonical(image: ClusterImage | DecisionLog) -> Contents:
 # ------------------------------------------------------------------------------------------------------------- logs
 
 
-def peek(disk: Disk, path: str) -> Buffer | None:
+def peek(disk: InspectedDisk, path: str) -> Buffer | None:
     """A file's bytes as a process would read them now; None where there is no such file. Not to be kept."""
     found = disk.names.find(path)
     content = getattr(found, "content", None)
     return None if content is None else content.cached
 
 
-def follow(copy: Copy, log: Log, disk: Disk, *, checked: bool = False) -> list[Batch]:
+def follow(copy: Copy, log: Log, disk: InspectedDisk, *, checked: bool = False) -> list[BatchIdentity]:
     """Read what a log has got since the last time, or all of it anew after a truncation. The batches read."""
     if log.generation != copy.generation or copy.segment < 0:
         copy.begin(log.segments[0].base_offset)
         copy.generation = log.generation
     copy.low = log.log_start_offset
-    found: list[Batch] = []
+    found: list[BatchIdentity] = []
     segments = log.segments
     at = len(segments) - 1
     while at > 0 and segments[at].base_offset > copy.segment:
@@ -328,7 +330,7 @@ def follow(copy: Copy, log: Log, disk: Disk, *, checked: bool = False) -> list[B
     return found
 
 
-def copy_on_disk(disk: Disk, directory: str, journal: AnyJournal = None) -> Copy:
+def copy_on_disk(disk: InspectedDisk, directory: str, journal: AnyJournal = None) -> Copy:
     """A dead node's log: its segments' batches as far as they are whole and without gaps, as a recovery would see.
 
     `journal`: an empty one, of a coordinator's log.
@@ -356,7 +358,7 @@ def copy_on_disk(disk: Disk, directory: str, journal: AnyJournal = None) -> Copy
     return copy
 
 
-def batches_from(log: Log, disk: Disk, offset: int, limit: int) -> Iterator[tuple[Batch, memoryview]]:
+def batches_from(log: Log, disk: InspectedDisk, offset: int, limit: int) -> Iterator[tuple[BatchIdentity, memoryview]]:
     """The sound batches from the one that `offset` is in, as far as they end at `limit` or before, with their bytes."""
     for segment in log.segments:
         if segment.next_offset <= offset or segment.base_offset >= limit:
@@ -374,7 +376,7 @@ def batches_from(log: Log, disk: Disk, offset: int, limit: int) -> Iterator[tupl
             position = stop
 
 
-def record_at(log: Log, disk: Disk, offset: int) -> bytes | None:
+def record_at(log: Log, disk: InspectedDisk, offset: int) -> bytes | None:
     """The value of the record at an offset; None where the log has none there, or none that can be read (bit rot)."""
     if not log.segments[0].base_offset <= offset < log.log_end_offset:
         return None

@@ -14,14 +14,14 @@ from squall.chaos.runtimes.sim.invariants.group_words import NAMES, short
 if TYPE_CHECKING:
     from squall.broker.cluster.image import Broker, PartitionImage
     from squall.chaos.runtimes.sim.invariants.contents import Contents
-    from squall.chaos.runtimes.sim.invariants.journal import Entry, Place
-    from squall.chaos.runtimes.sim.invariants.log_replay import Sender, Sent
+    from squall.chaos.runtimes.sim.invariants.journal import Place, TransactionRecord
+    from squall.chaos.runtimes.sim.invariants.log_replay import ProducerReplay, ReplayedBatch
 
 Words = tuple[str, str, str]
 """What differs, what is known of it, and what a replay of the log gives."""
 
 
-def of_id(name: str, has: Entry | None, wanted: Entry | None) -> str:
+def of_id(name: str, has: TransactionRecord | None, wanted: TransactionRecord | None) -> str:
     """`has`: what the coordinator knows of a transactional id; `wanted`: what its log says. They differ."""
     if wanted is None:
         return f"transactional id {name}: the coordinator knows it, and its log has no record of it"
@@ -30,7 +30,7 @@ def of_id(name: str, has: Entry | None, wanted: Entry | None) -> str:
     return f"transactional id {name}: {_told(list(_fields(has, wanted, _OF_AN_ID)))}"
 
 
-def of_producer(producer_id: int, has: Sender | None, wanted: Sender | None) -> str:
+def of_producer(producer_id: int, has: ProducerReplay | None, wanted: ProducerReplay | None) -> str:
     """`has`: what a log knows of a producer; `wanted`: what its batches say. They differ."""
     if wanted is None:
         return f"producer id {producer_id}: the log knows it, and has no batch of it"
@@ -73,7 +73,7 @@ def _places(places: Sequence[Place]) -> str:
     return short(", ".join(f"{topic}-{index}" for topic, index in places)) or "none"
 
 
-def _window(batches: Sequence[Sent]) -> str:
+def _window(batches: Sequence[ReplayedBatch]) -> str:
     if not batches:
         return "none"
     newest = batches[-1]

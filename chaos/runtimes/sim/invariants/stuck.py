@@ -6,10 +6,10 @@ from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from squall.chaos.runtimes.sim.invariants.known import Cluster, Known
+    from squall.chaos.runtimes.sim.invariants.known import ClusterModel, PartitionModel
 
 
-def what_lacks(nodes: Mapping[int, Any], partitions: Iterable[Known], cluster: Cluster) -> list[str]:
+def what_lacks(nodes: Mapping[int, Any], partitions: Iterable[PartitionModel], cluster: ClusterModel) -> list[str]:
     """Nothing where all is well, but for the lines on the quorum, which come with any other."""
     lines = [f"node {sim.id} is down" for sim in nodes.values() if sim.node is None]
     running = [sim for sim in nodes.values() if sim.node is not None]
@@ -25,7 +25,7 @@ def what_lacks(nodes: Mapping[int, Any], partitions: Iterable[Known], cluster: C
     return lines
 
 
-def _of_partition(known: Known) -> list[str]:
+def _of_partition(known: PartitionModel) -> list[str]:
     where, truth = f"{known.topic}-{known.partition}", known.truth
     if truth is None:
         return [f"{where}: nothing is decided"]

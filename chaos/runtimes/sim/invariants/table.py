@@ -66,7 +66,7 @@ class When(StrEnum):
     """Records were acknowledged to a client: check(ack: Ack, known: Known)."""
     READ = "read"
     """A reader was served a record: check(now: Read, first: Read, known: Known). `first` is what any reader was served
-    at that offset first. Not called for leaders whose answers do not count: see `Known.serves`."""
+    at that offset first. Not called for leaders whose answers do not count: see `PartitionModel.serves`."""
     REPLAY = "replay"
     """A log has changed, was truncated or loaded: check(found: Remembered, replayed: Remembered)."""
     MARKER = "marker"

@@ -5,23 +5,23 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
-from squall.chaos.runtimes.sim.invariants.log_replay import Ended, Marked, Sender
+from squall.chaos.runtimes.sim.invariants.log_replay import CompletedTxn, Marked, ProducerReplay
 from squall.chaos.runtimes.sim.invariants.state_words import of_id, of_open, of_producer
 from squall.chaos.runtimes.sim.invariants.table import When, invariant
 
 if TYPE_CHECKING:
-    from squall.chaos.runtimes.sim.invariants.journal import Entry, Place
-    from squall.chaos.runtimes.sim.invariants.known import Known, View
+    from squall.chaos.runtimes.sim.invariants.journal import Place, TransactionRecord
+    from squall.chaos.runtimes.sim.invariants.known import PartitionModel, ReplicaSnapshot
 
 
 class Remembered(NamedTuple):
     """Holds the producers and transactions of a log: as it remembers them, or as its batches have them."""
 
-    senders: Mapping[int, Sender | None]
+    senders: Mapping[int, ProducerReplay | None]
     """By producer id: those that are compared. None: this one is not known."""
     open: tuple[tuple[int, int], ...]
     """(first offset, producer id) of the open transactions, in order."""
-    aborted: tuple[Ended, ...]
+    aborted: tuple[CompletedTxn, ...]
     """In the order of their markers."""
     start: int = 0
     """Where the batches begin that are still there. What is known of earlier ones may be kept, or not."""
@@ -31,7 +31,7 @@ class Prepared(NamedTuple):
     """A decision of a coordinator that is committed in its log."""
 
     transactional_id: str
-    entry: Entry
+    entry: TransactionRecord
 
 
 class Owner(NamedTuple):
@@ -62,7 +62,7 @@ def producer_state_is_a_replay(found: Remembered, replayed: Remembered) -> str |
     return None
 
 
-def _differs(has: Sender, wanted: Sender, start: int) -> bool:
+def _differs(has: ProducerReplay, wanted: ProducerReplay, start: int) -> bool:
     if has.epoch != wanted.epoch:
         return True
     common = min(len(has.window), len(wanted.window))
@@ -101,7 +101,9 @@ def _index(has: Sequence[object], wanted: Sequence[object]) -> str:
 
 
 @invariant("stable-offset-is-a-replay", When.LEADER, "KIP-98; Kafka: UnifiedLog.lastStableOffset")
-def stable_offset_is_a_replay(before: View | None, now: View, known: Known) -> str | None:
+def stable_offset_is_a_replay(
+    before: ReplicaSnapshot | None, now: ReplicaSnapshot, known: PartitionModel
+) -> str | None:
     """A leader's last stable offset is its high watermark, or where the first transaction begins that is open in its
     log or whose marker is not committed. (Whether a marker is committed, the leader may know late, or from a time when
     its high watermark was further.)"""
@@ -170,7 +172,7 @@ def marker_is_decided(marked: Marked, place: Place, decided: Sequence[Prepared])
 
 
 @invariant("completed-is-marked", When.COMPLETED, "KIP-98: a transaction is complete when all its markers are written")
-def completed_is_marked(prepared: Prepared, committed: Mapping[Place, Sender | None]) -> str | None:
+def completed_is_marked(prepared: Prepared, committed: Mapping[Place, ProducerReplay | None]) -> str | None:
     """Once a coordinator has written that a transaction is complete, each of its partitions has its marker, committed,
     and nothing of the transaction is open there. (Not asked of deleted topics, nor after a permitted loss.)"""
     entry = prepared.entry
@@ -195,7 +197,7 @@ def one_transaction_per_id(now: Owner, others: Mapping[Place, Owner]) -> str | N
     "coordinator-state-is-a-replay", When.COORDINATOR, "KIP-98: the coordinator's state is its log's (KAFKA-7786)"
 )
 def coordinator_state_is_a_replay(
-    found: Mapping[str, Entry | None], replayed: Mapping[str, Entry | None]
+    found: Mapping[str, TransactionRecord | None], replayed: Mapping[str, TransactionRecord | None]
 ) -> str | None:
     """A serving coordinator's state of its transactional ids is that of its partition of __transaction_state, after it
     was loaded and after each record that it appended.

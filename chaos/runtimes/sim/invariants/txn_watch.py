@@ -14,10 +14,10 @@ from squall.chaos.runtimes.sim.invariants.table import When, entered
 from squall.chaos.runtimes.sim.invariants.transactions import Owner, Prepared, Remembered
 
 if TYPE_CHECKING:
-    from squall.chaos.runtimes.sim.invariants.batches import AnyJournal, Batch, Copy
+    from squall.chaos.runtimes.sim.invariants.batches import AnyJournal, BatchIdentity, Copy
     from squall.chaos.runtimes.sim.invariants.books import Report
-    from squall.chaos.runtimes.sim.invariants.journal import Entry, Place, Step
-    from squall.chaos.runtimes.sim.invariants.known import Known
+    from squall.chaos.runtimes.sim.invariants.journal import Place, TransactionChange, TransactionRecord
+    from squall.chaos.runtimes.sim.invariants.known import PartitionModel
     from squall.chaos.runtimes.sim.invariants.log_replay import LogReplay
 
 COORDINATORS_LOG: Final = "__transaction_state"
@@ -25,7 +25,7 @@ NEVER_FORGOTTEN_MS: Final = 86_400_000
 """A log that keeps producers for that long forgets none during a run: Kafka's producer.id.expiration.ms."""
 
 
-def journal_of(known: Known) -> AnyJournal:
+def journal_of(known: PartitionModel) -> AnyJournal:
     """Return a journal for the records of one more log of a partition; None if it is no coordinator's."""
     if known.topic == GROUPS_LOG:
         return GroupJournal()
@@ -35,7 +35,7 @@ def journal_of(known: Known) -> AnyJournal:
 class TransactionWatch:
     """The books of transactions. Order of one event's news: `log_changed` and `coordinator`, then `settle`."""
 
-    def __init__(self, report: Report, partitions: Mapping[tuple[bytes, int], Known]) -> None:
+    def __init__(self, report: Report, partitions: Mapping[tuple[bytes, int], PartitionModel]) -> None:
         """`partitions`: those that exist, by topic id and index."""
         self._report, self._partitions = report, partitions
         self._of_log, self._of_marker = entered(When.REPLAY), entered(When.MARKER)
@@ -45,17 +45,19 @@ class TransactionWatch:
         """(producer id, epoch) -> what was decided for it, committed."""
         self._owners: dict[int, str] = {}
         """Producer id -> transactional id, by committed records."""
-        self._taken: dict[Known, int] = {}
+        self._taken: dict[PartitionModel, int] = {}
         """Of each partition of the coordinators' log, how many committed batches have been taken in."""
-        self._completed: set[tuple[Known, int, int]] = set()
+        self._completed: set[tuple[PartitionModel, int, int]] = set()
         """Partition, base offset and checksum of the records of completion that were looked at."""
-        self._coordinators: dict[Known, None] = {}
-        self._news: dict[tuple[int, Known], Copy] = {}
+        self._coordinators: dict[PartitionModel, None] = {}
+        self._news: dict[tuple[int, PartitionModel], Copy] = {}
         """What has changed in this event."""
 
     # ---------------------------------------------------------------------------------------------------- one log
 
-    def log_changed(self, node: int, known: Known, copy: Copy, log: Any, disk: Any, *, anew: bool = False) -> None:
+    def log_changed(
+        self, node: int, known: PartitionModel, copy: Copy, log: Any, disk: Any, *, anew: bool = False
+    ) -> None:
         """A log has batches of producers, or records of a coordinator, that were not looked at yet. `anew`: it was
         truncated or loaded: all of it is compared.
         """
@@ -73,7 +75,7 @@ class TransactionWatch:
         replay.touched = {}
 
     def _compare(
-        self, node: int, known: Known, replay: LogReplay, log: Any, disk: Any, ids: list[int], *, anew: bool
+        self, node: int, known: PartitionModel, replay: LogReplay, log: Any, disk: Any, ids: list[int], *, anew: bool
     ) -> None:
         if node in known.cluster.rotten:
             return
@@ -96,7 +98,7 @@ class TransactionWatch:
 
     # ----------------------------------------------------------------------------------------------- coordinators
 
-    def coordinator(self, node: int, known: Known, journal: Journal, machine: Any, *, whole: bool) -> None:
+    def coordinator(self, node: int, known: PartitionModel, journal: Journal, machine: Any, *, whole: bool) -> None:
         """A coordinator serves, and was loaded just now (`whole`), or its log has more records."""
         names = dict.fromkeys((*journal.entries, *machine.inspect())) if whole else journal.touched
         if names:
@@ -110,9 +112,9 @@ class TransactionWatch:
 
     # -------------------------------------------------------------------------------------------------- all of it
 
-    def settle(self, touched: Iterable[Known]) -> None:
+    def settle(self, touched: Iterable[PartitionModel]) -> None:
         """All news of this event is in, and the ledgers are up to date."""
-        began: list[Known] = []
+        began: list[PartitionModel] = []
         for known in touched:
             if known in self._coordinators:
                 self.take_decisions(known)
@@ -137,7 +139,7 @@ class TransactionWatch:
         """Return whether a permitted loss may have taken decisions of coordinators."""
         return any(not _is_whole(known) for known in self._coordinators)
 
-    def take_decisions(self, known: Known) -> None:
+    def take_decisions(self, known: PartitionModel) -> None:
         """Take in what has been committed in a partition of the coordinators' log."""
         batches = known.ledger.batches
         for batch in batches[self._taken.get(known, 0) :]:
@@ -145,14 +147,14 @@ class TransactionWatch:
                 self._decision(step.transactional_id, step.after)
         self._taken[known] = len(batches)
 
-    def _decision(self, name: str, entry: Entry | None) -> None:
+    def _decision(self, name: str, entry: TransactionRecord | None) -> None:
         if entry is None:
             return
         self._owners[entry.producer_id] = name
         if entry.state in PREPARED:
             self._decided.setdefault((entry.producer_id, entry.epoch), []).append(Prepared(name, entry))
 
-    def _marker(self, node: int, known: Known, marked: Marked) -> None:
+    def _marker(self, node: int, known: PartitionModel, marked: Marked) -> None:
         batch = marked.batch
         if not _is_whole(known) and known.leaders.get(batch.epoch) != node:
             # Its leader may have lost what the follower knows of the producer.
@@ -168,7 +170,7 @@ class TransactionWatch:
             if wrong is not None:
                 self._report(each, wrong, node, known, {"batch": str(batch)})
 
-    def _completion(self, node: int, known: Known, batch: Batch, step: Step) -> None:
+    def _completion(self, node: int, known: PartitionModel, batch: BatchIdentity, step: TransactionChange) -> None:
         before, after = step.before, step.after
         if before is None or after is None or after.state not in COMPLETED or before.state not in PREPARED:
             return
@@ -186,7 +188,7 @@ class TransactionWatch:
             if wrong is not None:
                 self._report(each, wrong, node, known, {})
 
-    def _opened(self, known: Known) -> None:
+    def _opened(self, known: PartitionModel) -> None:
         opened, known.replay.opened = known.replay.opened, []
         if not _is_whole(known) or self._is_lossy():
             return
@@ -212,7 +214,7 @@ class TransactionWatch:
         return found
 
 
-def _is_whole(known: Known) -> bool:
+def _is_whole(known: PartitionModel) -> bool:
     """Return whether no permitted loss, and no damage, has taken anything that was committed."""
     cluster = known.cluster
     if cluster.damaged or cluster.rotten or known.promise.hw_truncation or known.promise.without_controller:
@@ -220,7 +222,7 @@ def _is_whole(known: Known) -> bool:
     return known.void_epoch < 0
 
 
-def _steps_of(known: Known, batch: Batch) -> list[Step]:
+def _steps_of(known: PartitionModel, batch: BatchIdentity) -> list[TransactionChange]:
     """The records of a committed batch, from any log that has it; none where no log is left that does."""
     for copy in known.copies.values():
         if isinstance(copy.journal, Journal):

@@ -1,8 +1,8 @@
-"""The god that looks at everything after every event, and says when a promise is broken.
+"""Runs the invariants on every node that an event changed, and records violations.
 
 What did not change costs nothing, or a comparison: of replicas' offsets, epochs and ISRs those are compared to which
-somebody wrote (`writes`), and every seat in the quorum and every image's offset. What did change goes to the `Judge`,
-and from there to the invariants that it concerns.
+somebody wrote (`writes`), and every seat in the quorum and every image's offset. What did change goes to the
+`PartitionChecks`, and from there to the invariants that it concerns.
 """
 
 from __future__ import annotations
@@ -15,28 +15,28 @@ from typing import TYPE_CHECKING, Any, Protocol
 from squall.chaos.runtimes.sim.invariants import sight
 from squall.chaos.runtimes.sim.invariants.ack_watch import ack_of
 from squall.chaos.runtimes.sim.invariants.batches import Copy
-from squall.chaos.runtimes.sim.invariants.books import Change, Judge
+from squall.chaos.runtimes.sim.invariants.books import Change, PartitionChecks
 from squall.chaos.runtimes.sim.invariants.derived import kept_start
 from squall.chaos.runtimes.sim.invariants.durable import durable_end, recovery_points
 from squall.chaos.runtimes.sim.invariants.group_journal import GroupJournal
 from squall.chaos.runtimes.sim.invariants.group_watch import GroupWatch
 from squall.chaos.runtimes.sim.invariants.image_watch import ImageWatch
 from squall.chaos.runtimes.sim.invariants.journal import Journal
-from squall.chaos.runtimes.sim.invariants.known import Cluster, Known
+from squall.chaos.runtimes.sim.invariants.known import ClusterModel, PartitionModel
 from squall.chaos.runtimes.sim.invariants.promises import Promises
 from squall.chaos.runtimes.sim.invariants.quorum_watch import QuorumWatch
 from squall.chaos.runtimes.sim.invariants.stuck import what_lacks
 from squall.chaos.runtimes.sim.invariants.table import INVARIANTS, Invariant, When, entered
 from squall.chaos.runtimes.sim.invariants.txn_watch import COORDINATORS_LOG, TransactionWatch, journal_of
 from squall.chaos.runtimes.sim.invariants.violation import Violation
-from squall.chaos.runtimes.sim.invariants.watched import Glance, Node, Place, Replica, Replicas
+from squall.chaos.runtimes.sim.invariants.watched import Glance, Place, Replicas, WatchedNode, WatchedReplica
 
 if TYPE_CHECKING:
     from squall.broker.cluster.image import ClusterImage
     from squall.broker.config import BrokerConfig
     from squall.chaos.runtimes.sim.invariants.connections import Connections
-    from squall.chaos.runtimes.sim.invariants.decision_log import Decided, DecisionLog
-    from squall.chaos.runtimes.sim.invariants.known import View
+    from squall.chaos.runtimes.sim.invariants.decision_log import DecisionLog, PartitionDecision
+    from squall.chaos.runtimes.sim.invariants.known import ReplicaSnapshot
     from squall.chaos.runtimes.sim.invariants.one_order import Effect
     from squall.chaos.runtimes.sim.invariants.promise import Promise
 
@@ -46,7 +46,7 @@ LOOKS = 5
 """How often a quorum leader is looked at, at least, within the time after which it must have given up."""
 
 
-class Kernel(Protocol):
+class VirtualTime(Protocol):
     """Represents the simulation's kernel for the watch."""
 
     @property
@@ -59,7 +59,7 @@ class WatchedWorld(Protocol):
 
     @property
     def kernel(self) -> Any:
-        """A `Kernel`."""
+        """A `VirtualTime`."""
 
     @property
     def nodes(self) -> Mapping[int, Any]:
@@ -70,7 +70,7 @@ class WatchedWorld(Protocol):
         """The list to which violations are added."""
 
 
-class Watch:
+class InvariantChecker:
     """`look` after every event; `acknowledged` whenever a client gets an acknowledgement; `final` at the end."""
 
     def __init__(
@@ -86,16 +86,16 @@ class Watch:
         """
         self._world, self._kernel = world, world.kernel
         self._promise, self._promises = promise, Promises()
-        self.partitions: dict[Place, Known] = {}
-        self.cluster = Cluster()
+        self.partitions: dict[Place, PartitionModel] = {}
+        self.cluster = ClusterModel()
         self.quorum = QuorumWatch(self._report)
-        self._judge = Judge(self._report)
+        self._judge = PartitionChecks(self._report)
         self._txns = TransactionWatch(self._report, self.partitions)
         self._of: dict[type, Any] = {Journal: self._txns, GroupJournal: GroupWatch(self._report)}
-        self._nodes: dict[str, Node] = {}
+        self._nodes: dict[str, WatchedNode] = {}
         """By name."""
         self._replicas, self._looks = Replicas(written), 0
-        self._by_name: dict[tuple[str, int], Known] = {}
+        self._by_name: dict[tuple[str, int], PartitionModel] = {}
         self.images = ImageWatch(self._report, self.cluster, self._decided)
         self._config: Any = None
         """Of the node whose image has moved last."""
@@ -109,9 +109,9 @@ class Watch:
     def look(self, stirred: Set[str] | None = None) -> None:
         """See what the last event has changed. Cheap where that is nothing. `stirred`: the nodes (by name) that it may
         have changed, where not any."""
-        images: list[Node] = []
-        alive: list[Node] = []
-        loading: list[Node] = []
+        images: list[WatchedNode] = []
+        alive: list[WatchedNode] = []
+        loading: list[WatchedNode] = []
         if stirred is None:
             nodes = self._all_nodes()
         else:  # Most often there is one: to sort it costs as much as to glance at it.
@@ -137,13 +137,13 @@ class Watch:
         for seen in loading:
             self._coordinators_loaded(seen)
 
-    def _all_nodes(self) -> Iterable[Node]:
+    def _all_nodes(self) -> Iterable[WatchedNode]:
         for sim in self._world.nodes.values():
             if sim.name not in self._nodes:
-                self._nodes[sim.name] = Node(sim, len(self._nodes))
+                self._nodes[sim.name] = WatchedNode(sim, len(self._nodes))
         return self._nodes.values()
 
-    def _look_closer(self, seen: Node, glance: Glance, images: list[Node]) -> None:
+    def _look_closer(self, seen: WatchedNode, glance: Glance, images: list[WatchedNode]) -> None:
         """Take in the seat, and add the node where its image has changed."""
         now, before = self._kernel.now, seen.before
         seat, offset, topics = seen.before = glance
@@ -155,8 +155,10 @@ class Watch:
             self._hosting_changed(seen)
             images.append(seen)
 
-    def _take_in(self, changed: Sequence[Replica], images: list[Node], believers: Sequence[Replica]) -> None:
-        touched: dict[Known, list[Change]] = {}
+    def _take_in(
+        self, changed: Sequence[WatchedReplica], images: list[WatchedNode], believers: Sequence[WatchedReplica]
+    ) -> None:
+        touched: dict[PartitionModel, list[Change]] = {}
         for replica in changed:
             known, seen = replica.known, replica.node
             before, now = replica.view, sight.view_of(seen.id, seen.incarnation, replica.hosted, seen.broker.fetchers)
@@ -181,7 +183,7 @@ class Watch:
             if replica.copy.journal is not None:
                 self._coordinator_changed(replica.node, replica)
 
-    def _coordinator_changed(self, seen: Node, replica: Replica) -> None:
+    def _coordinator_changed(self, seen: WatchedNode, replica: WatchedReplica) -> None:
         journal = replica.copy.journal
         shard = seen.shards[type(journal)].get(replica.known.partition)
         if shard is not replica.shard:
@@ -191,7 +193,7 @@ class Watch:
         if shard is not None and shard.serves and replica not in seen.loading:
             self._of[type(journal)].coordinator(seen.id, replica.known, journal, shard.machine, whole=False)
 
-    def _coordinators_loaded(self, seen: Node) -> None:
+    def _coordinators_loaded(self, seen: WatchedNode) -> None:
         """Compare each shard that has begun to serve with all of its log."""
         for replica in list(seen.loading):
             journal = replica.copy.journal
@@ -202,7 +204,7 @@ class Watch:
                 seen.loading.remove(replica)
                 self._of[type(journal)].coordinator(seen.id, replica.known, journal, shard.machine, whole=True)
 
-    def _read(self, seen: Node, replica: Replica, view: View) -> None:
+    def _read(self, seen: WatchedNode, replica: WatchedReplica, view: ReplicaSnapshot) -> None:
         copy, known, log = replica.copy, replica.known, replica.log
         point = log.durability.recovery_point, log.generation
         if point != replica.recovery_point:
@@ -232,7 +234,7 @@ class Watch:
             self._judge.derived(known, seen.id, log, seen.sim.disk, anew=True)
             self._judge.shortened(When.TRUNCATED, known, seen.id, held)
 
-    def _start_went_back(self, seen: Node, replica: Replica) -> None:
+    def _start_went_back(self, seen: WatchedNode, replica: WatchedReplica) -> None:
         copy, log = replica.copy, replica.log
         if log.log_start_offset < copy.low:
             end, cut = log.log_end_offset, log.generation != copy.generation
@@ -240,7 +242,7 @@ class Watch:
 
     # ---------------------------------------------------------------------------------------------- what is decided
 
-    def _image_moved(self, seen: Node, touched: dict[Known, list[Change]]) -> None:
+    def _image_moved(self, seen: WatchedNode, touched: dict[PartitionModel, list[Change]]) -> None:
         image: ClusterImage = seen.image
         offset = image.offset
         if offset < 0:
@@ -259,7 +261,7 @@ class Watch:
             gone.deleted = True
             touched.pop(gone, None)
 
-    def _decided(self, decided: Decided) -> None:
+    def _decided(self, decided: PartitionDecision) -> None:
         """One decision, while `images.log` is as it was left by that one."""
         topic, index, partition = decided
         known = self._by_name[topic.name, index] = self._known(topic.id, topic.name, index)
@@ -271,10 +273,10 @@ class Watch:
     def _promised(self, config: BrokerConfig, image: ClusterImage | DecisionLog, topic: str) -> Promise:
         return self._promise or self._promises.of(config, image, topic)
 
-    def _known(self, topic_id: bytes, topic: str, index: int) -> Known:
+    def _known(self, topic_id: bytes, topic: str, index: int) -> PartitionModel:
         known = self.partitions.get((topic_id, index))
         if known is None:
-            known = self.partitions[topic_id, index] = Known(topic, index, topic_id, cluster=self.cluster)
+            known = self.partitions[topic_id, index] = PartitionModel(topic, index, topic_id, cluster=self.cluster)
             # A node that starts hosts deleted topics for a moment: the name belongs to the one that was made since.
             self._by_name.setdefault((topic, index), known)
             if self._promise is not None:
@@ -283,7 +285,7 @@ class Watch:
 
     # -------------------------------------------------------------------------------------------------- life and death
 
-    def _life_changed(self, seen: Node) -> None:
+    def _life_changed(self, seen: WatchedNode) -> None:
         if seen.broker is not None:
             self._died(seen)
             self.cluster.imaged.pop(seen.id, None)
@@ -295,7 +297,7 @@ class Watch:
                 if known is not None:
                     self._loaded(seen, known, log)
 
-    def _loaded(self, seen: Node, known: Known, log: Any) -> None:
+    def _loaded(self, seen: WatchedNode, known: PartitionModel, log: Any) -> None:
         """A node has started: what it made of its files must be what was there."""
         before = known.copies.get(seen.id)
         copy = known.copies[seen.id] = Copy(log.segments[0].base_offset, journal=journal_of(known))
@@ -307,7 +309,7 @@ class Watch:
         if before is not None:
             self._judge.shortened(When.RECOVERED, known, seen.id, before.compare(known.ledger))
 
-    def _died(self, seen: Node) -> None:
+    def _died(self, seen: WatchedNode) -> None:
         """The last that is seen of an incarnation, and what its disk has left."""
         # What it decided, committed and deleted in the moment that it died in, nobody has looked at yet.
         self._image_moved(seen, {})
@@ -332,7 +334,7 @@ class Watch:
                 self._judge.flushed(known, seen.id, points.get((log.topic, log.partition), 0), left.end)
         self.quorum.died(seen.id, seen.broker, disk)
 
-    def _hosting_changed(self, seen: Node) -> None:
+    def _hosting_changed(self, seen: WatchedNode) -> None:
         """Update the replicas from the image."""
         places = {}
         for hosted in seen.broker.replicas.hosted():
@@ -345,7 +347,7 @@ class Watch:
                 if copy is None or (replica is not None and replica.hosted is not hosted):
                     base = hosted.log.segments[0].base_offset
                     copy = known.copies[seen.id] = Copy(base, journal=journal_of(known))
-                replica = Replica(seen, hosted, known, copy)
+                replica = WatchedReplica(seen, hosted, known, copy)
             places[place] = replica
         for place, replica in seen.places.items():
             if place not in places:
@@ -402,7 +404,7 @@ class Watch:
         return what_lacks(self._world.nodes, self.partitions.values(), self.cluster)
 
     def _report(
-        self, broken: Invariant, wrong: str, node: int | None, known: Known | None, details: Mapping[str, Any]
+        self, broken: Invariant, wrong: str, node: int | None, known: PartitionModel | None, details: Mapping[str, Any]
     ) -> None:
         topic, partition = (None, None) if known is None else (known.topic, known.partition)
         mark = (broken.name, topic, partition)
@@ -415,7 +417,7 @@ class Watch:
         self._world.violations.append(Violation(broken.name, wrong, self._kernel.now, node, topic, partition, details))
 
 
-def _situation(known: Known) -> dict[str, Any]:
+def _situation(known: PartitionModel) -> dict[str, Any]:
     return {
         "committed": known.ledger.end,
         "decided": repr(known.truth),
@@ -426,4 +428,4 @@ def _situation(known: Known) -> dict[str, Any]:
     }
 
 
-__all__ = ["INVARIANTS", "Violation", "Watch"]
+__all__ = ["INVARIANTS", "Violation", "InvariantChecker"]

@@ -10,11 +10,11 @@ from squall.chaos.runtimes.sim.invariants import sight
 from squall.chaos.runtimes.sim.invariants.batches import Copy
 from squall.chaos.runtimes.sim.invariants.group_journal import GroupJournal
 from squall.chaos.runtimes.sim.invariants.journal import Journal
-from squall.chaos.runtimes.sim.invariants.known import Known
+from squall.chaos.runtimes.sim.invariants.known import PartitionModel
 
 if TYPE_CHECKING:
     from squall.broker.replicas.hosted import Hosted
-    from squall.chaos.runtimes.sim.invariants.known import View
+    from squall.chaos.runtimes.sim.invariants.known import ReplicaSnapshot
 
 Place = tuple[bytes, int]
 Glance = tuple[Any, int, int]
@@ -22,7 +22,7 @@ Glance = tuple[Any, int, int]
 NOTHING_SEEN: Glance = (), -1, -1
 
 
-class Replica:
+class WatchedReplica:
     """One hosted replica as it was last seen."""
 
     __slots__ = (
@@ -42,7 +42,7 @@ class Replica:
         "view",
     )
 
-    def __init__(self, node: Node, hosted: Hosted, known: Known, copy: Copy) -> None:
+    def __init__(self, node: WatchedNode, hosted: Hosted, known: PartitionModel, copy: Copy) -> None:
         self.node, self.rank = node, -1
         """Its place among the node's replicas; -1 once it is none of them."""
         self.hosted, self.state, self.log = hosted, hosted.state, hosted.log
@@ -56,7 +56,7 @@ class Replica:
         """Those that it had as a leader when its owner was looked up last."""
         self.recovery_point = -1, -1
         """With the generation of the log, as seen last."""
-        self.view: View | None = None
+        self.view: ReplicaSnapshot | None = None
         self.shard: Any = None
         """The coordinator's shard on it that was seen last."""
 
@@ -84,7 +84,7 @@ class Replica:
         return tuple([follower.log_end_offset for follower in self.state.followers.values()])
 
 
-class Node:
+class WatchedNode:
     """One node as it was last seen."""
 
     __slots__ = (
@@ -105,21 +105,21 @@ class Node:
         "sim",
     )
 
-    def __init__(self, sim: sight.SimNode, rank: int) -> None:
+    def __init__(self, sim: sight.InspectedNode, rank: int) -> None:
         """`rank`: its place among the nodes."""
         self.sim, self.id, self.rank = sim, sim.id, rank
         self.broker: Any = None
         self.incarnation = -1
         self.image: Any = None
-        self.replicas: list[Replica] = []
-        self.places: dict[Place, Replica] = {}
+        self.replicas: list[WatchedReplica] = []
+        self.places: dict[Place, WatchedReplica] = {}
         self.before = NOTHING_SEEN
         """What the last glance saw."""
         self.due = inf
         """When the seat of one that leads is looked at again, whatever happens."""
         self.shards: Mapping[type, Mapping[int, Any]] = {}
         """The coordinators' shards on it, by the kind of their log's journal and by partition."""
-        self.loading: list[Replica] = []
+        self.loading: list[WatchedReplica] = []
         """Replicas whose shard is being loaded."""
 
     def now_runs(self, broker: Any) -> None:
@@ -135,7 +135,7 @@ class Node:
         return self.inspect(), self.image.offset, len(self.by_id)
 
 
-News = tuple[Sequence[Replica], Sequence[Replica]]
+News = tuple[Sequence[WatchedReplica], Sequence[WatchedReplica]]
 NOTHING_NEW: News = (), ()
 
 
@@ -145,11 +145,11 @@ class Replicas:
     def __init__(self, written: dict[Any, None] | None) -> None:
         """`written`: what `writes.noted` gives; None: nobody notes writes, so all replicas are compared each time."""
         self._written = written
-        self._owners: dict[Any, Replica] = {}
+        self._owners: dict[Any, WatchedReplica] = {}
         """The replica whose state machine, log or follower something is. Followers that a leader has replaced stay
         here: nobody writes to them any more."""
 
-    def host(self, node: Node, replicas: Iterable[Replica]) -> None:
+    def host(self, node: WatchedNode, replicas: Iterable[WatchedReplica]) -> None:
         """These are a node's replicas now."""
         for replica in node.replicas:
             replica.rank = -1
@@ -161,13 +161,13 @@ class Replicas:
             self._owners.update(dict.fromkeys((replica.state, replica.log, replica.durability), replica))
             self._owns_followers(replica)
 
-    def _owns_followers(self, replica: Replica) -> None:
+    def _owns_followers(self, replica: WatchedReplica) -> None:
         followers = replica.state.followers
         if followers is not replica.followers:
             replica.followers = followers
             self._owners.update(dict.fromkeys(followers.values(), replica))
 
-    def changed(self, anew: Collection[Node], alive: Collection[Node]) -> News:
+    def changed(self, anew: Collection[WatchedNode], alive: Collection[WatchedNode]) -> News:
         """Replicas whose numbers have changed since this was last asked, and replicas that lead and believe something
         else of their followers' logs; both in their order.
 
@@ -196,7 +196,7 @@ class Replicas:
         written.clear()
         return news
 
-    def check(self, nodes: Iterable[Node]) -> None:
+    def check(self, nodes: Iterable[WatchedNode]) -> None:
         """AssertionError if a replica of a running node has changed, and no write to it was noted: looks are blind."""
         if self._written is None:
             return
@@ -208,9 +208,9 @@ class Replicas:
                     raise _missed(replica)
 
     @staticmethod
-    def _moved(replicas: Iterable[Replica]) -> News:
-        changed: list[Replica] = []
-        believers: list[Replica] = []
+    def _moved(replicas: Iterable[WatchedReplica]) -> News:
+        changed: list[WatchedReplica] = []
+        believers: list[WatchedReplica] = []
         for replica in replicas:
             numbers, ends = replica.numbers_now(), replica.ends_now()
             if numbers != replica.numbers:
@@ -223,9 +223,9 @@ class Replicas:
         return changed, believers
 
 
-def _missed(replica: Replica) -> AssertionError:
+def _missed(replica: WatchedReplica) -> AssertionError:
     return AssertionError(f"{replica.state} has changed, and no write to it was seen")
 
 
-def _place(replica: Replica) -> tuple[int, int]:
+def _place(replica: WatchedReplica) -> tuple[int, int]:
     return replica.node.rank, replica.rank

@@ -8,7 +8,7 @@ from random import Random
 import pytest
 
 from squall.broker.env import File, Fs, NodeDead
-from squall.chaos.runtimes.sim.disk import Disk
+from squall.chaos.runtimes.sim.disk import SimDisk
 
 SEEDS = 200
 
@@ -17,8 +17,8 @@ def no_gate(op: str, path: str) -> None:
     """Lets everything through."""
 
 
-def mounted(seed: int = 0) -> tuple[Disk, Fs]:
-    disk = Disk(Random(seed))
+def mounted(seed: int = 0) -> tuple[SimDisk, Fs]:
+    disk = SimDisk(Random(seed))
     return disk, disk.mount(no_gate)
 
 
@@ -269,9 +269,9 @@ def everything(fs: Fs, file: File) -> list[Callable[[], object]]:
 
 
 @pytest.mark.parametrize(
-    "end", [Disk.kill, Disk.power_loss, lambda disk: disk.mount(no_gate), lambda disk: disk.restore({})]
+    "end", [SimDisk.kill, SimDisk.power_loss, lambda disk: disk.mount(no_gate), lambda disk: disk.restore({})]
 )
-def test_a_dead_incarnation_can_do_nothing(end: Callable[[Disk], object]) -> None:
+def test_a_dead_incarnation_can_do_nothing(end: Callable[[SimDisk], object]) -> None:
     disk, fs = mounted()
     file = durable_file(fs, "f", b"data")
     end(disk)
@@ -283,7 +283,7 @@ def test_a_dead_incarnation_can_do_nothing(end: Callable[[Disk], object]) -> Non
 
 
 def test_the_gate_is_asked_before_each_effect_and_its_refusal_leaves_the_disk_as_it_was() -> None:
-    disk = Disk(Random(1))
+    disk = SimDisk(Random(1))
     asked: list[tuple[str, str]] = []
     shut = False
 
@@ -317,7 +317,7 @@ def test_the_gate_is_asked_before_each_effect_and_its_refusal_leaves_the_disk_as
 
 
 def test_a_power_loss_inside_of_the_gate_strikes_before_the_call() -> None:
-    disk = Disk(Random(1))
+    disk = SimDisk(Random(1))
 
     def gate(op: str, path: str) -> None:
         if op == "fsync":

@@ -11,7 +11,7 @@ import pytest
 from squall.broker.env import Fs
 from squall.chaos.errors import HarnessError
 from squall.chaos.runtimes.contract import FailWrites, Quota, SlowDisk
-from squall.chaos.runtimes.sim.disk import Disk
+from squall.chaos.runtimes.sim.disk import SimDisk
 
 
 def no_gate(op: str, path: str) -> None:
@@ -19,16 +19,16 @@ def no_gate(op: str, path: str) -> None:
 
 
 @pytest.fixture
-def disk() -> Disk:
-    return Disk(Random(1))
+def disk() -> SimDisk:
+    return SimDisk(Random(1))
 
 
 @pytest.fixture
-def fs(disk: Disk) -> Fs:
+def fs(disk: SimDisk) -> Fs:
     return disk.mount(no_gate)
 
 
-def test_the_nth_write_and_all_later_ones_fail_until_the_fault_is_removed(disk: Disk, fs: Fs) -> None:
+def test_the_nth_write_and_all_later_ones_fail_until_the_fault_is_removed(disk: SimDisk, fs: Fs) -> None:
     file = fs.open("a.log", create=True)
     disk.add_fault("bad", FailWrites("EIO", nth=2))
     file.append(b"one")
@@ -44,7 +44,7 @@ def test_the_nth_write_and_all_later_ones_fail_until_the_fault_is_removed(disk: 
     file.append(b"two")
 
 
-def test_a_fault_hits_only_the_paths_it_names_and_outlives_the_node(disk: Disk, fs: Fs) -> None:
+def test_a_fault_hits_only_the_paths_it_names_and_outlives_the_node(disk: SimDisk, fs: Fs) -> None:
     disk.add_fault("bad", FailWrites("EIO", path_glob="data/t-*/*.log"))
     disk.kill()
     fs = disk.mount(no_gate)
@@ -55,7 +55,7 @@ def test_a_fault_hits_only_the_paths_it_names_and_outlives_the_node(disk: Disk, 
     assert disk.hits("bad") == 1
 
 
-def test_a_full_disk_takes_nothing_of_an_append_perhaps_a_part_of_a_pwrite_and_truncates(disk: Disk, fs: Fs) -> None:
+def test_a_full_disk_takes_nothing_of_an_append_perhaps_a_part_of_a_pwrite_and_truncates(disk: SimDisk, fs: Fs) -> None:
     file = fs.open("f", create=True)
     file.append(b"0123456789")
     disk.add_fault("full", FailWrites("ENOSPC"))
@@ -71,7 +71,7 @@ def test_a_full_disk_takes_nothing_of_an_append_perhaps_a_part_of_a_pwrite_and_t
     assert sizes == {9, 10, 11, 12}
 
 
-def test_a_quota_counts_all_files_and_what_is_given_back(disk: Disk, fs: Fs) -> None:
+def test_a_quota_counts_all_files_and_what_is_given_back(disk: SimDisk, fs: Fs) -> None:
     first, second = fs.open("a", create=True), fs.open("b", create=True)
     first.append(bytes(100))
     disk.add_fault("quota", Quota(free_bytes=10))
@@ -94,7 +94,7 @@ def test_a_quota_counts_all_files_and_what_is_given_back(disk: Disk, fs: Fs) -> 
 def test_after_a_failed_fsync_a_later_one_succeeds_without_the_data() -> None:
     found = set()
     for seed in range(100):
-        disk = Disk(Random(seed))
+        disk = SimDisk(Random(seed))
         fs = disk.mount(no_gate)
         file = fs.open("f", create=True)
         fs.fsync_dir("")
@@ -116,7 +116,7 @@ def test_after_a_failed_fsync_a_later_one_succeeds_without_the_data() -> None:
 def test_after_a_failed_fsync_of_a_directory_a_later_one_succeeds_without_the_names() -> None:
     found = set()
     for seed in range(50):
-        disk = Disk(Random(seed))
+        disk = SimDisk(Random(seed))
         fs = disk.mount(no_gate)
         fs.open("a", create=True).close()
         disk.add_fault("bad", FailWrites("EIO", op="fsync"))
@@ -130,7 +130,7 @@ def test_after_a_failed_fsync_of_a_directory_a_later_one_succeeds_without_the_na
     assert found == {("b",), ("a", "b")}
 
 
-def test_delays_add_up_by_what_they_delay(disk: Disk, fs: Fs) -> None:
+def test_delays_add_up_by_what_they_delay(disk: SimDisk, fs: Fs) -> None:
     assert disk.delay_s("fsync") == 0
     disk.add_fault("slow", SlowDisk(20))
     disk.add_fault("slower", SlowDisk(300))
@@ -144,7 +144,7 @@ def test_delays_add_up_by_what_they_delay(disk: Disk, fs: Fs) -> None:
     assert [disk.hits(name) for name in ("slow", "slower", "writes")] == [2, 2, 1]
 
 
-def test_a_name_is_given_once(disk: Disk) -> None:
+def test_a_name_is_given_once(disk: SimDisk) -> None:
     disk.add_fault("bad", FailWrites())
     with pytest.raises(HarnessError, match="bad"):
         disk.add_fault("bad", SlowDisk(1))
@@ -155,7 +155,7 @@ def test_a_name_is_given_once(disk: Disk) -> None:
 FOLDER = {f"t-0/{base:020}{suffix}": bytes(100) for base in (0, 10, 20) for suffix in (".log", ".index")}
 
 
-def test_rot_flips_bits_of_a_closed_segment_only(disk: Disk) -> None:
+def test_rot_flips_bits_of_a_closed_segment_only(disk: SimDisk) -> None:
     hit = set()
     for seed in range(40):
         disk.restore(FOLDER)
@@ -174,7 +174,7 @@ def test_rot_flips_bits_of_a_closed_segment_only(disk: Disk) -> None:
     assert hit == {f"t-0/{base:020}.log" for base in (0, 10)}
 
 
-def test_what_is_not_durable_yet_does_not_rot(disk: Disk) -> None:
+def test_what_is_not_durable_yet_does_not_rot(disk: SimDisk) -> None:
     disk.restore(FOLDER)
     fs = disk.mount(no_gate)
     fs.open(f"t-0/{0:020}.log").append(b"x")
@@ -182,7 +182,7 @@ def test_what_is_not_durable_yet_does_not_rot(disk: Disk) -> None:
     assert disk.rot("*.log", Random(1))["path"] is None
 
 
-def test_other_files_rot_when_asked_for(disk: Disk) -> None:
+def test_other_files_rot_when_asked_for(disk: SimDisk) -> None:
     disk.restore({"quorum-state": b"abc", "empty": b""})
     assert disk.rot("*", Random(1), bits=99)["bits"] == 24
     assert disk.files()["quorum-state"] == bytes(255 - byte for byte in b"abc")

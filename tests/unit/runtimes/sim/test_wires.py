@@ -9,13 +9,13 @@ from typing import Any
 import pytest
 
 from squall.chaos.runtimes.contract import Bandwidth, Slicer, Stream
-from squall.chaos.runtimes.sim.wires import Wire
+from squall.chaos.runtimes.sim.wires import SimLink
 
 
 def sliced(size: int, *slicers: Slicer) -> tuple[list[int], list[float]]:
     """Sizes of the pieces, and when each arrives."""
     world: Any = SimpleNamespace(kernel=None, rng=lambda *purpose: Random(7))
-    wire = Wire(world, 1, 2)
+    wire = SimLink(world, 1, 2)
     for number, slicer in enumerate(slicers):
         wire.add(str(number), slicer)
     found = list(wire.pieces(Stream.THERE, bytes(range(256)) * (size // 256)))
@@ -52,7 +52,7 @@ def test_a_wire_without_a_slicer_passes_on_what_it_was_given() -> None:
 @pytest.mark.parametrize("rates", [(8,), (8, 32), (32, 8)])
 def test_what_passes_two_narrow_places_takes_as_long_as_both_and_no_longer(rates: tuple[int, ...]) -> None:
     world: Any = SimpleNamespace(kernel=SimpleNamespace(now=100.0), rng=lambda *purpose: Random(7))
-    wire = Wire(world, 1, 2)
+    wire = SimLink(world, 1, 2)
     for number, kb_per_s in enumerate(rates):
         wire.add(str(number), Bandwidth(kb_per_s))
     took_s, busy_until = wire.takes(Stream.THERE, 8192, 0.0)

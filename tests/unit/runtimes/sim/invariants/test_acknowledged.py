@@ -9,7 +9,7 @@ import pytest
 
 from squall.chaos.runtimes.sim.invariants.ack_watch import ack_of
 from squall.chaos.runtimes.sim.invariants.acks import acknowledged_is_durable
-from squall.chaos.runtimes.sim.invariants.known import Known
+from squall.chaos.runtimes.sim.invariants.known import PartitionModel
 from tests.support.clusters.known_partitions import decision, known, one, run
 
 
@@ -21,12 +21,12 @@ class Node(NamedTuple):
     places: Mapping[tuple[bytes, int], Any] = {}
 
 
-def told(partition: Known, offset: int, acks: int) -> str | None:
+def told(partition: PartitionModel, offset: int, acks: int) -> str | None:
     nodes = [Node(1), Node(2)]
     return acknowledged_is_durable(ack_of(nodes, partition, offset, None, acks, 1), partition)
 
 
-def partition(*ends: int) -> Known:
+def partition(*ends: int) -> PartitionModel:
     """Five batches are committed; nodes 1 and 2 have as many as said."""
     return known(5, copies=dict(enumerate(ends, 1)), truth=decision())
 

@@ -4,20 +4,20 @@ from __future__ import annotations
 
 import pytest
 
-from squall.chaos.runtimes.sim.invariants.batches import Batch, Copy, Ledger
+from squall.chaos.runtimes.sim.invariants.batches import BatchIdentity, CommittedBatches, Copy
 from tests.support.clusters.known_partitions import one, run
 
 OWN = (one(2, mark=7), one(3, mark=7))
 """What a follower has of an epoch that committed nothing."""
 
 
-def ledger_of(end: int, low: int = 0) -> Ledger:
-    ledger = Ledger(run(end))
+def ledger_of(end: int, low: int = 0) -> CommittedBatches:
+    ledger = CommittedBatches(run(end))
     ledger.deleted(low)
     return ledger
 
 
-def matched(batches: tuple[Batch, ...], ledger: Ledger) -> int:
+def matched(batches: tuple[BatchIdentity, ...], ledger: CommittedBatches) -> int:
     return Copy(0, batches).compare(ledger)
 
 
@@ -27,11 +27,11 @@ def test_what_differs_counts_as_matched_only_where_the_leader_has_deleted_it(low
 
 
 def test_a_batch_that_reaches_beyond_the_log_start_must_be_the_committed_one() -> None:
-    assert matched((*run(2), Batch(2, 4, 1, 99), *run(8, start=4)), ledger_of(8, low=3)) == 2
+    assert matched((*run(2), BatchIdentity(2, 4, 1, 99), *run(8, start=4)), ledger_of(8, low=3)) == 2
 
 
 def test_batches_of_other_sizes_below_the_log_start_do_not_shift_what_is_compared_above_it() -> None:
-    longer = Ledger((Batch(0, 4, 1, 50), *run(8, start=4)))
+    longer = CommittedBatches((BatchIdentity(0, 4, 1, 50), *run(8, start=4)))
     longer.deleted(4)
     assert matched(run(8), longer) == 8
     assert matched((*run(6), one(6, mark=7), one(7)), longer) == 6
@@ -64,7 +64,7 @@ def test_after_a_permitted_loss_nothing_above_the_new_end_counts_as_deleted() ->
 
 
 def test_more_batches_than_the_committed_ones_below_the_log_start_do_not_shift_what_comes_later() -> None:
-    longer, copy = Ledger((Batch(0, 4, 1, 50), *run(8, start=4))), Copy(0, run(6))
+    longer, copy = CommittedBatches((BatchIdentity(0, 4, 1, 50), *run(8, start=4))), Copy(0, run(6))
     longer.deleted(4)
     assert copy.compare(longer) == 6
     copy.add(run(8, start=6))

@@ -15,7 +15,7 @@ from squall.broker.coordinators.groups.values import (
 )
 from squall.broker.protocol.records import Record, encode_batch
 from squall.chaos.runtimes.sim.invariants.group_journal import GroupJournal, Owned
-from squall.chaos.runtimes.sim.invariants.headers import Marker
+from squall.chaos.runtimes.sim.invariants.headers import TxnMarker
 from squall.chaos.runtimes.sim.invariants.sight import group_books, groups_of
 from squall.workloads.client.groups.assignors import assignment
 from tests.support.clusters.known_partitions import one
@@ -44,7 +44,7 @@ class Both:
         self.compare()
 
     def mark(self, producer: int, *, commit: bool) -> None:
-        marker = Marker(commit, 0)
+        marker = TxnMarker(commit, 0)
         header = one(self.end, attributes=CONTROL, producer_id=producer, marker=marker)
         self.ledger.end_transaction(producer, commit, self.end)
         self.end += 1

@@ -7,20 +7,20 @@ import pytest
 from squall.chaos.runtimes.sim.invariants import Promise
 from squall.chaos.runtimes.sim.invariants.acks import Ack
 from squall.chaos.runtimes.sim.invariants.batches import Copy
-from squall.chaos.runtimes.sim.invariants.books import Judge
-from squall.chaos.runtimes.sim.invariants.known import FOLLOWER, Known, View
+from squall.chaos.runtimes.sim.invariants.books import PartitionChecks
+from squall.chaos.runtimes.sim.invariants.known import FOLLOWER, PartitionModel, ReplicaSnapshot
 from squall.chaos.runtimes.sim.invariants.table import When
 from tests.support.clusters.known_partitions import decision, known, run, view
 
 
-def judge() -> Judge:
+def judge() -> PartitionChecks:
     def report(*wrong: object) -> None:
         pytest.fail(str(wrong))
 
-    return Judge(report)
+    return PartitionChecks(report)
 
 
-def left_with(start: int, *, end: int = 6, low: int = 0) -> Known:
+def left_with(start: int, *, end: int = 6, low: int = 0) -> PartitionModel:
     """Node 1 dies, all of 6 committed batches in its log, and its disk has these."""
     partition = known(6, copies={1: 6, 2: 6}, promise=Promise())
     partition.ledger.deleted(low)
@@ -46,10 +46,10 @@ def test_what_a_dying_node_has_not_at_its_end_is_lost_and_not_deleted() -> None:
     assert partition.lost[1].upto == 6
 
 
-def names_of_what_is_found(before: View | None, now: View) -> list[str]:
+def names_of_what_is_found(before: ReplicaSnapshot | None, now: ReplicaSnapshot) -> list[str]:
     found: list[str] = []
     partition = known(6, copies={1: 6, 2: 6, 3: 6}, promise=Promise())
-    Judge(lambda broken, *_: found.append(broken.name)).settle(partition, [(before, now)])
+    PartitionChecks(lambda broken, *_: found.append(broken.name)).settle(partition, [(before, now)])
     return found
 
 
@@ -67,7 +67,7 @@ def names_of_what_is_found(before: View | None, now: View) -> list[str]:
     ],
 )
 def test_what_concerns_a_standing_is_asked_when_that_changes_and_of_a_new_replica(
-    broken: str, good: View, bad: View
+    broken: str, good: ReplicaSnapshot, bad: ReplicaSnapshot
 ) -> None:
     assert broken in names_of_what_is_found(good, bad)
     assert (broken == "epochs-monotone") is not (broken in names_of_what_is_found(None, bad))
@@ -79,7 +79,7 @@ def test_what_concerns_how_far_a_replica_has_got_is_asked_whenever_it_has_change
 
 
 def test_every_kind_of_invariant_that_concerns_a_replica_is_asked_of_a_new_one() -> None:
-    judge = Judge(lambda *_: None)
+    judge = PartitionChecks(lambda *_: None)
     assert {each.when for each in judge._of_leader + judge._of_standing} == {When.REPLICA, When.LEADER, When.STANDING}
     assert set(judge._of_replica) < set(judge._of_leader)
 
@@ -91,7 +91,7 @@ def test_of_a_deleted_topic_nothing_is_asked_but_what_is_committed_is_known(dele
     partition = known(5, copies={1: 6, 2: 6}, promise=Promise(min_isr=1), truth=decision(), deleted=deleted)
     now = view(hw=6, leo=6)
     partition.views[1] = now
-    watching = Judge(lambda broken, *_: found.append(broken.name))
+    watching = PartitionChecks(lambda broken, *_: found.append(broken.name))
     watching.settle(partition, [(None, now)])
     watching.acknowledged(partition, Ack(5, -1, 3, None, None))
     assert partition.ledger.end == 6

@@ -10,15 +10,15 @@ import pytest
 from squall.broker.cluster.image import Broker, PartitionImage
 from squall.chaos.runtimes.sim.invariants.contents import Contents
 from squall.chaos.runtimes.sim.invariants.decisions import image_is_a_replay
-from squall.chaos.runtimes.sim.invariants.journal import COMPLETE_COMMIT, PREPARE_COMMIT, Entry
-from squall.chaos.runtimes.sim.invariants.log_replay import Sender, Sent
+from squall.chaos.runtimes.sim.invariants.journal import COMPLETE_COMMIT, PREPARE_COMMIT, TransactionRecord
+from squall.chaos.runtimes.sim.invariants.log_replay import ProducerReplay, ReplayedBatch
 from squall.chaos.runtimes.sim.invariants.state_words import of_id, of_image, of_open, of_producer
 from squall.chaos.runtimes.sim.invariants.transactions import coordinator_state_is_a_replay, producer_state_is_a_replay
 from tests.support.clusters.derived_cases import DERIVED
 from tests.support.clusters.txn_cases import TXNS
 
-ENTRY = Entry(9, 4, 4000, PREPARE_COMMIT, (("t", 0), ("t", 1)), 100, 200, (9, -1, 0))
-SENDER = Sender(4, 7, (Sent(3, 4, 20, 21), Sent(5, 6, 30, 31)), 2, 20)
+ENTRY = TransactionRecord(9, 4, 4000, PREPARE_COMMIT, (("t", 0), ("t", 1)), 100, 200, (9, -1, 0))
+SENDER = ProducerReplay(4, 7, (ReplayedBatch(3, 4, 20, 21), ReplayedBatch(5, 6, 30, 31)), 2, 20)
 GIVES = "and a replay of the log gives"
 NEWEST = "the newest with sequences"
 PARTITION = PartitionImage((1, 2), (1, 2), 1, 3, 4)
@@ -39,7 +39,7 @@ IMAGE = Contents((BROKER,), ((b"\x07", "t", ((0, PARTITION),)),), (((2, "t"), ((
         (ENTRY._replace(state=77), f"state is 77, which is no state, {GIVES} PrepareCommit"),
     ],
 )
-def test_of_a_transactional_id(has: Entry | None, words: str) -> None:
+def test_of_a_transactional_id(has: TransactionRecord | None, words: str) -> None:
     assert of_id("x", has, ENTRY) == f"transactional id x: {words}"
 
 
@@ -58,7 +58,7 @@ def test_of_a_transactional_id(has: Entry | None, words: str) -> None:
         (SENDER._replace(expected=5, epoch=3), f"producer epoch is 3, {GIVES} 4; also differs: next sequence"),
     ],
 )
-def test_of_a_producer(has: Sender | None, words: str) -> None:
+def test_of_a_producer(has: ProducerReplay | None, words: str) -> None:
     assert of_producer(9, has, SENDER) == f"producer id 9: {words}"
 
 

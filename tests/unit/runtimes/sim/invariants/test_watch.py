@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from squall.chaos.runtimes.sim.invariants import Promise, Watch, sight
+from squall.chaos.runtimes.sim.invariants import InvariantChecker, Promise, sight
 from tests.support.clusters.watched_world import TOPIC_ID, WatchedWorld
 from tests.support.disks.batches import NEWEST, batch
 
@@ -233,7 +233,7 @@ def test_a_kill_loses_nothing_and_a_recovery_that_does_is_seen() -> None:
 
 def test_an_acknowledgement_is_held_against_what_is_there() -> None:
     world = replicated()
-    watch: Watch = world.watch
+    watch: InvariantChecker = world.watch
     watch.acknowledged("t", 0, 4, None, -1, 2)
     watch.acknowledged("t", 0, 4, b"A" * 20, -1, 2)
     watch.acknowledged("t", 0, 4, b"A" * 7, -1, 2)
@@ -315,7 +315,7 @@ def test_an_eligible_replica_that_the_leader_does_not_wait_for_is_seen_before_it
 
 def test_what_a_reader_was_served_stays_as_it_is_over_all_leaders() -> None:
     world = replicated()
-    watch: Watch = world.watch
+    watch: InvariantChecker = world.watch
     watch.served("t", 0, 0, [(0, 70), (1, 71), (2, -1)])
     elect(world, 2, (2, 3))
     watch.served("t", 0, 1, [(0, 70), (1, 71), (2, 72)])
@@ -339,7 +339,7 @@ def test_a_reader_is_served_nothing_that_is_not_committed() -> None:
 
 def test_only_what_a_permitted_loss_took_may_be_served_anew_and_overtaken_leaders_do_not_count() -> None:
     world = after_an_unclean_election()
-    watch: Watch = world.watch
+    watch: InvariantChecker = world.watch
     known = watch.partitions[TOPIC_ID, 0]
     known.served.clear()
     world.nodes[2].write()

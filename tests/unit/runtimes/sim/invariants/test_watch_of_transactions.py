@@ -13,9 +13,9 @@ from squall.broker.coordinators.transactions import records
 from squall.broker.coordinators.transactions.shard import Shard
 from squall.broker.coordinators.transactions.values import V2, Settings, State, Transaction, Written
 from squall.broker.protocol.records import Record, encode_batch
-from squall.chaos.runtimes.sim.invariants.batches import Batch, Copy
+from squall.chaos.runtimes.sim.invariants.batches import BatchIdentity, Copy
 from squall.chaos.runtimes.sim.invariants.journal import Journal
-from squall.chaos.runtimes.sim.invariants.known import Known
+from squall.chaos.runtimes.sim.invariants.known import PartitionModel
 from squall.chaos.runtimes.sim.invariants.log_replay import LogReplay
 from squall.chaos.runtimes.sim.invariants.txn_watch import COORDINATORS_LOG, TransactionWatch
 from tests.support.clusters.known_partitions import one
@@ -270,8 +270,8 @@ class Books:
 
     def __init__(self) -> None:
         self.names: list[str] = []
-        self.places = {("t", 0): Known("t", 0), ("t", 1): Known("t", 1)}
-        self.coordinator = Known(COORDINATORS_LOG, 0, TOPIC_ID)
+        self.places = {("t", 0): PartitionModel("t", 0), ("t", 1): PartitionModel("t", 1)}
+        self.coordinator = PartitionModel(COORDINATORS_LOG, 0, TOPIC_ID)
         self.copy = self.coordinator.copies[1] = Copy(journal=Journal(self.coordinator.records))
         partitions = {(bytes([known.partition + 1]) * 16, 0): known for known in self.places.values()}
         self.watch = TransactionWatch(lambda broken, *_: self.names.append(broken.name), partitions)
@@ -284,7 +284,7 @@ class Books:
     def decide(self, transaction: Transaction, *, committed: bool = True) -> None:
         key, value = records.encode(Written("x", transaction), V2)
         written = encode_batch([Record(0, 1_000, key, value)])
-        header: Batch = one(self.copy.end, mark=self.copy.end)
+        header: BatchIdentity = one(self.copy.end, mark=self.copy.end)
         self.copy.add((header,))
         assert self.copy.journal is not None
         self.copy.journal.take(header, memoryview(bytearray(written)))
@@ -293,7 +293,7 @@ class Books:
         self.watch.log_changed(1, self.coordinator, self.copy, self.log, None)
         self.watch.settle([self.coordinator])
 
-    def write(self, index: int, batch: Batch) -> None:
+    def write(self, index: int, batch: BatchIdentity) -> None:
         """In every log, and committed."""
         known = self.places["t", index]
         known.ledger.add(batch)

@@ -15,8 +15,8 @@ from squall.broker.replication.partition import Partition
 from squall.broker.replication.replica import Replica as Follower
 from squall.broker.replication.values import ReplicationSettings
 from squall.chaos.runtimes.sim.invariants.batches import Copy
-from squall.chaos.runtimes.sim.invariants.known import Belief
-from squall.chaos.runtimes.sim.invariants.watched import Node, Replica, Replicas
+from squall.chaos.runtimes.sim.invariants.known import LeaderView
+from squall.chaos.runtimes.sim.invariants.watched import Replicas, WatchedNode, WatchedReplica
 from squall.chaos.runtimes.sim.invariants.writes import BELIEVED, OF_LOG, OF_STATE, noted
 from tests.support.clusters.known_partitions import known
 
@@ -26,13 +26,13 @@ class Seen:
 
     def __init__(self, written: dict[Any, None] | None) -> None:
         broker = object()
-        self.node = Node(SimpleNamespace(id=1, name="node-1", node=broker), 0)  # type: ignore[arg-type]
+        self.node = WatchedNode(SimpleNamespace(id=1, name="node-1", node=broker), 0)  # type: ignore[arg-type]
         self.node.broker = broker
         self.states = {name: state(name, leads=name != "b") for name in "abc"}
         self.logs = {name: log() for name in "abc"}
         hosted = [SimpleNamespace(state=self.states[name], log=self.logs[name]) for name in "abc"]
         self.replicas = Replicas(written)
-        self.replicas.host(self.node, [Replica(self.node, each, known(), Copy()) for each in hosted])  # type: ignore[arg-type]
+        self.replicas.host(self.node, [WatchedReplica(self.node, each, known(), Copy()) for each in hosted])  # type: ignore[arg-type]
         self.replicas.changed([self.node], [self.node])
 
     def changed(self, *, anew: bool = False) -> tuple[list[str], list[str]]:
@@ -182,7 +182,7 @@ def test_what_a_leader_of_the_past_believes_hides_nothing() -> None:
 
     assert about.believes(leader(7, epoch=2))
     assert not about.believes(leader(3, epoch=1))
-    assert about.believed == Belief(1, 2, ((2, 7),))
+    assert about.believed == LeaderView(1, 2, ((2, 7),))
     assert not about.believes(leader(7, epoch=2)), "that is no news"
     assert about.believes(leader(8, epoch=2))
 
