@@ -16,7 +16,7 @@ import trio
 
 from squall.chaos.errors import HarnessError, trouble_of
 from squall.chaos.interrupts import as_ctrl_c, stoppable
-from squall.chaos.nightly import opening
+from squall.chaos.nightly import scheduling
 from squall.chaos.toolchain.cache import installed
 from tests.foreign_suites import known, page
 from tests.foreign_suites.clusters import TARGETS, running
@@ -42,7 +42,7 @@ def main(given: Sequence[str] | None = None) -> int:
 
 def _play(suite: Suite, asked: argparse.Namespace) -> int:
     """Fetch a suite, play it against a cluster of its own, and say what is new."""
-    out = (asked.out / f"{opening.new_id()}-{suite.name}-{asked.target}").absolute()
+    out = (asked.out / f"{scheduling.new_id()}-{suite.name}-{asked.target}").absolute()
     out.mkdir(parents=True)
     say(f"{suite.name} {suite.version} against {asked.target}: output in {out}")
     try:
