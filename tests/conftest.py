@@ -1,4 +1,4 @@
-"""What all tests share: their order, cheapest and most trusted first, and Hypothesis's profiles."""
+"""Sets up what all tests share: their order, cheapest and most trusted first, and Hypothesis's profiles."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def pytest_addoption(parser: pytest.Parser, pluginmanager: pytest.PytestPluginMa
 
 @pytest.fixture
 def update(request: pytest.FixtureRequest) -> bool:
-    """Whether golden scripts are to be rewritten instead of compared."""
+    """Return whether golden scripts are to be rewritten instead of compared."""
     return bool(request.config.getoption("--update"))
 
 
@@ -49,9 +49,9 @@ def bound_s(request: pytest.FixtureRequest) -> float:
 
 @pytest.fixture(scope="session", autouse=True)
 def no_terminal() -> Iterator[None]:
-    """How wide or colourful the terminal of whoever runs the tests is decides nothing: a test that needs one makes it.
+    """Hide the width and the colours of the terminal that the tests run in: a test that needs a terminal makes one.
 
-    Given back at the end: pytest's own summary uses it.
+    The variables are restored at the end: pytest's own summary uses them.
     """
     with pytest.MonkeyPatch.context() as patch:
         for name in ("COLUMNS", "LINES", "NO_COLOR", "FORCE_COLOR", "CLICOLOR", "CLICOLOR_FORCE", "TTY_COMPATIBLE"):

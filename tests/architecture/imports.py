@@ -1,4 +1,4 @@
-"""Who imports whom, as the sources say it: type-only imports and those inside functions included."""
+"""Reads from the sources which module imports which; type-only imports and those inside functions count, too."""
 
 from __future__ import annotations
 

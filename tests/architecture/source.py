@@ -80,7 +80,7 @@ def sources(*folders: str) -> tuple[Source, ...]:
 
 
 def node_code() -> Iterator[Source]:
-    """What runs inside a node or a client, and must do so in simulation as well."""
+    """Return the code that runs inside a node or a client, and must run in simulation as well."""
     return (source for source in sources("broker", "workloads") if not source.name.startswith(LAUNCHERS))
 
 
@@ -99,7 +99,7 @@ def _functions(tree: ast.AST) -> Iterator[tuple[str, ast.FunctionDef | ast.Async
 
 
 def own_nodes(function: ast.AST) -> Iterator[ast.AST]:
-    """What is in a function, but not in the functions and classes inside it."""
+    """Yield the nodes that are in a function, but not in the functions and classes inside it."""
     waiting = list(ast.iter_child_nodes(function))
     while waiting:
         node = waiting.pop()

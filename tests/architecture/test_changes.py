@@ -1,4 +1,4 @@
-"""What comes with a change, and with a question: fragments of the changelog, workflows, forms for issues."""
+"""Checks what comes with a change or a question: fragments of the changelog, workflows, forms for issues."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a kind of fault is stands in its own file: nobody else asks for its name, and nobody keeps a list of names."""
+"""Checks that each kind of fault is described in its own file only: no other code compares its name or lists names."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def _compared() -> Iterator[tuple[object, ast.AST]]:
 
 
 def compares_an_action(node: ast.AST) -> bool:
-    """Whether a comparison or a match has the name of a kind on one side and an action on the other."""
+    """Return whether a comparison or a match has the name of a kind on one side and an action on the other."""
     if isinstance(node, ast.Compare):
         sides = [node.left, *node.comparators]
         return any(_is_action(side) for side in sides) and any(_literals(side) & set(KINDS) for side in sides)

@@ -1,4 +1,4 @@
-"""How the code is written, as far as a machine can tell."""
+"""Checks how the code is written, as far as a machine can check it."""
 
 from __future__ import annotations
 

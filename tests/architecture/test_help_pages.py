@@ -34,7 +34,7 @@ def pages() -> dict[str, list[str]]:
 
 
 def printed(words: list[str]) -> str:
-    """What --help prints on a terminal of 80 columns, as in a pipe."""
+    """Return what --help prints on a terminal of 80 columns, as in a pipe."""
     done = CliRunner().invoke(cli.squall, [*words, "--help"], prog_name="squall", terminal_width=COLUMNS)
     assert done.exit_code == 0, done.output
     return done.output

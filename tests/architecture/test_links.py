@@ -18,7 +18,7 @@ HEADING = re.compile(r"^#+ +(.*?)\s*$", re.MULTILINE)
 
 
 def anchors(page: Path) -> set[str]:
-    """What headings are called in links: as GitHub has it, small letters and dashes for spaces."""
+    """Return the names that links use for headings: as GitHub has it, small letters and dashes for spaces."""
     text = FENCED.sub("", page.read_text())
     words = (re.sub(r"[^\w\- ]", "", heading.lower()) for heading in HEADING.findall(text))
     return {each.replace(" ", "-") for each in words}

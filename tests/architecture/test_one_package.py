@@ -71,7 +71,7 @@ def test_the_finder_of_bare_names_finds_them_and_nothing_else(code: str, found: 
 
 
 def test_a_module_with_two_names_is_seen() -> None:
-    """What tests/conftest.py asks at the end of each session."""
+    """Check what tests/conftest.py checks at the end of each session."""
     twin = ModuleType("broker.env")
     twin.__file__ = str(ROOT / "broker/env.py")
     other = ModuleType("squall.broker.env")

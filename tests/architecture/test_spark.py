@@ -16,7 +16,7 @@ STARTS = "spark_analysis/session.py"
 
 
 def makers(source: Source) -> list[str]:
-    """Where a session is made by PySpark's own means: its builder, or a context."""
+    """Return the places where a session is made by PySpark's own means: its builder, or a context."""
     return [
         source.where(node)
         for node in source.nodes

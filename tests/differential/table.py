@@ -185,7 +185,7 @@ def _own(step: str = "p") -> dict[str, Any]:
 
 
 def _in_state(name: str, state: str, v2: bool) -> tuple[Ask, ...]:
-    """What brings a transactional id into a state: the topic "shared" takes no records of it."""
+    """Return the requests that bring a transactional id into a state; none of its records are in the topic "shared"."""
     steps = [asks.init(name, "p", setup=True)]
     if state != "empty":
         steps.append(asks.add(name, "shared", setup=True, **_own()))

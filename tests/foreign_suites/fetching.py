@@ -49,7 +49,9 @@ def go_suite(module: str, version: str, package: str, folder: Path) -> None:
 
 
 def kafka_python(package: str, version: str, folder: Path) -> None:
-    """As `python_suite`, with what the distribution leaves out of its tests' package: its mark and one module."""
+    """Fetch a suite as `python_suite` does, and what the distribution leaves out of its tests' package: its mark and
+    one module.
+    """
     python_suite(package, version, folder)
     tests = folder / SOURCE / "test"
     for name, content in (("__init__.py", ""), ("service.py", SERVICE.read_text())):

@@ -13,7 +13,7 @@ DEADLINE_S = 30.0
 
 
 def eventually(holds: Callable[[], Any]) -> Any:
-    """What `holds` returns once it is true."""
+    """Wait until `holds` returns something true, and return that."""
     deadline = time.monotonic() + DEADLINE_S
     while not (found := holds()):
         assert time.monotonic() < deadline

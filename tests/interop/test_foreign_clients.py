@@ -26,7 +26,7 @@ pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning")  # of the 
 
 
 def codec_of(n: int) -> str:
-    """Which producer sends a record."""
+    """Return the codec of the producer that sends a record."""
     return CODECS[n % len(CODECS)]
 
 

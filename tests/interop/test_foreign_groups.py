@@ -20,7 +20,7 @@ pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning")  # of the 
 
 
 class Reading:
-    """What the members of a group have read. Each runs in a thread of its own until `enough` is set."""
+    """Holds what the members of a group have read. Each member runs in a thread of its own until `enough` is set."""
 
     def __init__(self) -> None:
         self.found: dict[str, list[bytes]] = {}
@@ -292,7 +292,7 @@ def test_a_static_member_that_is_back_causes_no_rebalance_and_goes_on_where_it_w
 
 
 def committed_later(cluster: Any, group: str, where: Any) -> Any:
-    """What a new client is told of a group's offset. kafka-python gives up where it first asks a dead broker."""
+    """Return a group's offset as a new client reads it. kafka-python gives up if it first asks a dead broker."""
     from kafka import KafkaConsumer
     from kafka.errors import KafkaConnectionError
 

@@ -26,7 +26,8 @@ def make_topic(cluster: Any, topic: str) -> None:
 
 
 def read_all(cluster: Any, topic: str, isolation: str, count: int) -> list[bytes]:
-    """What a consumer of an isolation level reads from the start until it has `count` records and no more come."""
+    """Return what a consumer of an isolation level reads from the start until it has `count` records and no more come.
+    """
     from confluent_kafka import OFFSET_BEGINNING, Consumer, TopicPartition
 
     consumer = Consumer(

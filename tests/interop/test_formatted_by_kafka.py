@@ -57,7 +57,7 @@ def command_on(folder: Path, **more: str) -> list[str]:
 
 
 def ended_on(folder: Path, **more: str) -> str:
-    """What our broker said at its end on a directory: one line."""
+    """Return the one line that our broker prints when it refuses a directory and exits."""
     ended = subprocess.run(command_on(folder, **more), capture_output=True, text=True, timeout=60)
     assert ended.returncode == 1
     [line] = ended.stderr.splitlines()

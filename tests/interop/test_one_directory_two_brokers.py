@@ -73,7 +73,7 @@ class Swapped:
         return (self.ours.folder / "n1" / f"{TOPIC}-0" / f"{0:020}.log").read_bytes()
 
     def served(self) -> bytes:
-        """What the broker that has the directory now answers to a Fetch from the start."""
+        """Return what the broker that has the directory now answers to a Fetch from the start."""
         partition = FetchPartition(partition=0, fetch_offset=0, partition_max_bytes=1 << 20)
         request = FetchRequest(
             replica_id=-1, max_wait_ms=0, min_bytes=0, topics=[FetchTopic(topic=TOPIC, partitions=[partition])]
@@ -135,7 +135,7 @@ class Swapped:
         producer.commit_transaction(WITHIN_S)
 
     def read(self, isolation: str) -> list[bytes]:
-        """What a consumer reads from the start to the end that its isolation level shows."""
+        """Return what a consumer reads from the start to the end that its isolation level shows."""
         from confluent_kafka import OFFSET_BEGINNING, Consumer, TopicPartition
 
         consumer = Consumer(

@@ -115,7 +115,7 @@ def member_of(name: str, cluster: Any, folder: Path) -> Member:
 
 @dataclass
 class Story:
-    """What came of it. Where the tool is not here, what it told is empty."""
+    """Holds the results of one play. If the tool is not installed, what it would have printed is empty."""
 
     here: list[str]
     before: dict[str, int] = field(default_factory=dict)

@@ -1,4 +1,4 @@
-"""What live tests need before the first of them begins."""
+"""Prepares what live tests need before the first of them begins."""
 
 from __future__ import annotations
 

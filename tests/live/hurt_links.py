@@ -42,12 +42,12 @@ WORSE: list[LinkFault] = [Bandwidth(1), SlowClose(100)]
 
 
 async def answers(runtime: Runtime, link: Link) -> bool:
-    """Whether a probe is answered at all."""
+    """Return whether a probe is answered at all."""
     return (await runtime.probe(link, timeout_s=LONG_S)).ok
 
 
 async def is_quick_again(runtime: Runtime, link: Link, least_ms: float) -> bool:
-    """Whether a probe takes less than any can while the link is slow: the first ones may meet a busy machine."""
+    """Return whether a probe takes less than any can while the link is slow: the first ones may meet a busy machine."""
     with trio.move_on_after(LONG_S):
         while (await runtime.probe(link, timeout_s=LONG_S)).round_trip_ms >= least_ms:
             await trio.sleep(0.02)

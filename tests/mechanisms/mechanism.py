@@ -1,4 +1,4 @@
-"""What a mechanism is, and how one of its rules is taken out of the broker."""
+"""Defines a mechanism, and takes one of its rules out of the broker."""
 
 from __future__ import annotations
 

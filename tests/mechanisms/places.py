@@ -1,4 +1,4 @@
-"""Where rules and their tests stand: paths that the tables name more than once."""
+"""Names the paths of rules and their tests that the tables use more than once."""
 
 from __future__ import annotations
 

@@ -22,7 +22,7 @@ TESTS_FAILED = 1
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What became of the tests of a mechanism without one of its rules."""
+    """Holds the results of a mechanism's tests without one of its rules."""
 
     id: str
     """Of the removal: "R2.0"."""

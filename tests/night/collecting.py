@@ -29,7 +29,7 @@ def place_of(folder: Folder) -> Path:
 
 
 def first_seed(tables: Tables) -> int:
-    """Where the nights in the store ended: the first seed that none of them has played."""
+    """Return the first seed that none of the nights in the store has played."""
     found = [row["next_seed"] for row in tables["parts"] if row["next_seed"] is not None]
     return max(found, default=FIRST_SEED)
 

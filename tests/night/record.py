@@ -20,7 +20,7 @@ ENDED = (PASSED, FAILED, UNKNOWN, NOT_HERE)
 
 @dataclass(frozen=True, slots=True)
 class Head:
-    """What a night begins with: the first line of its record."""
+    """Holds the first line of a night's record."""
 
     night: str
     """Its name: the time at which it began."""
@@ -38,7 +38,7 @@ class Head:
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """How a part ended, or (INTERRUPTED) how long it ran before the night was interrupted."""
+    """Holds how a part ended, or (INTERRUPTED) how long it ran before the night was interrupted."""
 
     part: str
     result: str
@@ -64,7 +64,7 @@ class Folder:
         """What `squall test --results` writes: a head, and a line for each test."""
 
     def said(self, part: str) -> Path:
-        """What a part printed."""
+        """Return the file with a part's output."""
         return self.path / "said" / f"{part}.txt"
 
     def matrix(self, night: str) -> Path:

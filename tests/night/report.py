@@ -1,4 +1,4 @@
-"""What the page of a night of tests says, from the store's rows. Pure."""
+"""Writes the page of a night of tests from the store's rows. Pure."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ class Report:
 
     @property
     def headline(self) -> str:
-        """How it went, in a few words."""
+        """Return the result in a few words."""
         wrong = [row["part"] for row in self.parts if row["result"] == FAILED]
         if wrong:
             return f"Failed: {', '.join(wrong)}"
@@ -77,7 +77,7 @@ class Report:
 
     @property
     def sentences(self) -> list[str]:
-        """What that means."""
+        """Return the sentences that explain the result."""
         told = [f"Not asked for: {', '.join(self.not_asked)}."] if self.not_asked else []
         if self.tests:
             new = sum(1 for row in self.failed if self.is_new(row))
@@ -135,7 +135,7 @@ class Report:
         return sorted({row["test"] for row in self.before} - self._names()) if self.tests else []
 
     def is_new(self, row: Row) -> bool:
-        """Whether the night before did not have this failure."""
+        """Return whether this failure was not in the night before."""
         return not any(row["test"] == each["test"] and each["result"] == FAILED for each in self.before)
 
     def _names(self) -> set[str]:

@@ -93,7 +93,7 @@ def show_seeds(count: int, names: Sequence[str], of: Sitting, docs: Path, say: S
 
 
 def next_seed(workload: str, docs: Path) -> int:
-    """Where the last batch of a workload ended."""
+    """Return the seed after those of the last batch of a workload."""
     ends = [int(cells[1].partition("..")[2]) for _, cells in read(SEEDS, docs)[1] if cells[0] == workload]
     return max(ends, default=FIRST_SEED)
 

@@ -53,7 +53,7 @@ class Case:
 
     @property
     def command(self) -> str:
-        """What repeats the run, but for the kill."""
+        """Return the command that repeats the run, but for the kill."""
         return shlex.join(("./squall", *self.arguments))
 
     @property

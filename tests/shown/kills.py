@@ -16,6 +16,7 @@ from contextlib import AbstractContextManager, contextmanager, nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from squall.broker.overriding import override
 from squall.chaos.runtimes.docker import labels
 from squall.chaos.runtimes.real.processes import registry
 from squall.chaos.toolchain.engine import reach_engine
@@ -54,7 +55,7 @@ class Part(ABC):
     moments: tuple[str, ...] = (STARTING, WARM_UP, LOAD, FAULT, FINAL_READS)
 
     def around(self, playing: Playing) -> AbstractContextManager[Mapping[str, str]]:
-        """What is there while the run is, and afterwards is not. Gives environment variables of the run."""
+        """Provide what is there during the run only. Gives environment variables of the run."""
         return nullcontext({})
 
     @abstractmethod
@@ -62,7 +63,7 @@ class Part(ABC):
         """Kill it. Missed where there is none yet: it is asked again."""
 
     def afterwards(self, playing: Playing) -> None:
-        """What somebody has to do before the machine can go on. The run has ended."""
+        """Do what a person has to do before the machine can be used again. The run has ended."""
         del playing
 
 
@@ -72,8 +73,8 @@ class Program(Part):
     def __init__(self, what: str, container: str, *flags: str) -> None:
         self._what, self._container, self.flags = what, container, flags
 
+    @override
     def kill(self, playing: Playing) -> None:
-        """As `Part.kill`."""
         for run in registry.runs():
             for noted in run.processes:
                 if Path(run.folder).is_relative_to(playing.folder) and noted.what == self._what:
@@ -101,11 +102,12 @@ class Harness(Part):
 
     moments = (STARTING, LOAD, FAULT, FINAL_READS, JUDGING)
 
+    @override
     def kill(self, playing: Playing) -> None:
-        """As `Part.kill`."""
         assert playing.process is not None
         playing.process.kill()
 
+    @override
     def afterwards(self, playing: Playing) -> None:
         """The next run, which ends what the killed one left."""
         runtime = [each for each in playing.arguments if each in ("--runtime", "docker")]
@@ -118,9 +120,10 @@ class Disk(Part):
 
     moments = (WARM_UP, LOAD, FAULT, FINAL_READS, JUDGING)
 
+    @override
     @contextmanager
     def around(self, playing: Playing) -> Iterator[Mapping[str, str]]:
-        """As `Part.around`. What the run left on it is kept."""
+        """Mount the disk for the run. What the run left on it is kept."""
         disk = playing.folder / "disk"
         disk.mkdir()
         subprocess.run(["mount", "-t", "tmpfs", "-o", f"size={SMALL_DISK}", "none", str(disk)], check=True)
@@ -135,8 +138,8 @@ class Disk(Part):
             subprocess.run(["umount", "--lazy", str(disk)], check=True)
             disk.rmdir()
 
+    @override
     def kill(self, playing: Playing) -> None:
-        """As `Part.kill`."""
         with (playing.runs.parent / "fill").open("wb", buffering=0) as file:
             block = b"\0" * (1 << 20)
             while len(block):
@@ -151,17 +154,18 @@ class EngineOfContainers(Part):
 
     flags = ("--runtime", "docker")
 
+    @override
     def around(self, playing: Playing) -> AbstractContextManager[Mapping[str, str]]:
-        """As `Part.around`."""
         self._engine = PrivateEngine.shared()
         playing.inside = self._engine.inside
         playing.socket = self._engine.socket
         return nullcontext({"DOCKER_HOST": f"unix://{self._engine.socket}"})
 
+    @override
     def kill(self, playing: Playing) -> None:
-        """As `Part.kill`."""
         self._engine.kill()
 
+    @override
     def afterwards(self, playing: Playing) -> None:
         """Somebody starts it again, and calls what `squall` told them to call."""
         self._engine.start()

@@ -1,4 +1,6 @@
-"""What a run may leave on a machine: processes, containers, networks, volumes, rules, mounts, files, registrations."""
+"""Finds what a run may leave on a machine: processes, containers, networks, volumes, rules, mounts, files,
+registrations.
+"""
 
 from __future__ import annotations
 
@@ -25,7 +27,7 @@ POLL_S = 0.25
 def left(
     folder: Path, temporary: Path, limit_s: float, socket: Path = Path(SOCKET), inside: Sequence[str] = ()
 ) -> list[str]:
-    """What there still is of the run in `folder` after at most `limit_s`, for watchdogs need a moment.
+    """Return what there still is of the run in `folder` after at most `limit_s`, for watchdogs need a moment.
 
     temporary: the run's TMPDIR. socket: of the engine that it used. inside: what has a command look at its network.
     """

@@ -104,7 +104,7 @@ class Playing:
 
 @dataclass(frozen=True, slots=True)
 class Played:
-    """How a run ended. code: None past the limit. missed: why nothing was killed; empty where something was."""
+    """Holds how a run ended. code: None past the limit. missed: why nothing was killed; empty if something was."""
 
     code: int | None
     wall_s: float
@@ -147,7 +147,8 @@ def _played(case: Case, playing: Playing, part: Part | None, variables: Mapping[
 
 
 def _judged_again(playing: Playing) -> str:
-    """What `./squall verify` says of what a killed run left: a verdict, or "refused" where there is nothing of it."""
+    """Return what `./squall verify` says of what a killed run left: a verdict, or "refused" if there is nothing of it.
+    """
     if not (playing.latest / "plan.toml").exists():
         return "nothing was recorded"
     code = playing.start("verify", str(playing.latest)).wait(LIMIT_S)

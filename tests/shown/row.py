@@ -1,4 +1,4 @@
-"""What came of a run, as a row of table.json; and what came of all runs of a group, as a row of docs/shown/runs.md."""
+"""Summarizes a run as a row of table.json, and all runs of a group as a row of docs/shown/runs.md."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ class Row:
 
     @property
     def wrong(self) -> list[str]:
-        """What is not as it should be; empty where all is."""
+        """Return what is not as it should be; nothing if all is well."""
         found = [f"left behind: {each}" for each in self.left]
         if self.verdict in (HUNG, REFUSED):
             return [*found, self.verdict]

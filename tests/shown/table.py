@@ -37,7 +37,7 @@ class Table:
     """So many first columns name a row: a new row of that name replaces the old one. 0: rows are only added."""
 
     def file(self, folder: Path) -> Path:
-        """Where it is."""
+        """Return the path of the file."""
         return folder / f"{self.name}.md"
 
 

@@ -1,4 +1,4 @@
-"""What the files of a run say while it goes on: they may be half-written, or not there yet."""
+"""Reads the files of a run while it continues: they may be half-written, or not there yet."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def played_faults(run: Path) -> list[dict[str, Any]]:
 
 
 def begun_faults(run: Path) -> int:
-    """How many faults are on at the moment."""
+    """Return how many faults are on at the moment."""
     return sum(1 for each in played_faults(run) if each["began"] is not None and each["ended"] is None)
 
 

@@ -132,13 +132,13 @@ class Page:
             self.send("Input.dispatchMouseEvent", type=kind, x=x, y=y, button="left", clickCount=1)
 
     def troubles(self) -> list[str]:
-        """What this page could not load, and what its script threw."""
+        """Return what this page could not load, and what its script threw."""
         own = [event for event in self._browser.events if event.get("sessionId") == self._session]
         kinds = ("Network.loadingFailed", "Runtime.exceptionThrown", "Log.entryAdded")
         return [json.dumps(event["params"]) for event in own if event["method"] in kinds]
 
     def requests(self) -> list[str]:
-        """What it asked for."""
+        """Return the URLs that the page requested."""
         own = [event for event in self._browser.events if event.get("sessionId") == self._session]
         return [e["params"]["request"]["url"] for e in own if e["method"] == "Network.requestWillBeSent"]
 

@@ -1,4 +1,4 @@
-"""How many of the values that a test could draw it tries: a tenth in the gate, all of them at night."""
+"""Sets how many of the values that a test could draw it tries: a tenth in the gate, all of them at night."""
 
 from __future__ import annotations
 
@@ -17,6 +17,7 @@ def stride(gate: int) -> int:
 
 
 def examples(count: int, least: int = 5) -> int:
-    """How many of `count` examples to try: in the gate not fewer than `least`, because Hypothesis begins with the
-    simplest value there is."""
+    """Return how many of `count` examples to try: in the gate not fewer than `least`, because Hypothesis begins with
+    the simplest value there is.
+    """
     return max(round(count * EFFORT), min(count, least))

@@ -1,6 +1,6 @@
-"""How a test says that it was not run because this machine lacks something: what, and the command that gets it.
+"""Lets a test report that it was not run because this machine lacks something: what, and the command that gets it.
 
-As a plugin of pytest it tells all of it at the end, one line for each, and with --no-skips fails because of it.
+As a plugin of pytest it prints all of it at the end, one line for each, and with --no-skips fails because of it.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 @pytest.hookimpl(trylast=True)
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
-    """What was not tried on this machine, one line for each reason, with what gets it."""
+    """Print what was not tried on this machine, one line for each reason, with what gets it."""
     told = told_of_skipped(_reasons(config))
     for line in told:
         terminalreporter.write_line(line, yellow=True)

@@ -1,4 +1,4 @@
-"""What a browser is asked of a page: scripts for `Page.evaluate`, of tests of several pages."""
+"""Defines what a browser is asked of a page: scripts for `Page.evaluate`, for tests of several pages."""
 
 from __future__ import annotations
 

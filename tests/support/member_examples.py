@@ -20,7 +20,9 @@ KAFKAJS = "kafkajs@2.2.4"
 
 
 def command_of(language: str, bug: str = "") -> tuple[str, str]:
-    """How the member in this language is started, and in which folder. Skips the test where that cannot be."""
+    """Return the command that starts the member in this language, and its folder. Skips the test if that is impossible
+    here.
+    """
     if language == "python":
         return shlex.join([sys.executable, str(EXAMPLES / "my_member.py"), *bug.split()]), ""
     if language == "javascript":

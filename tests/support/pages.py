@@ -57,7 +57,7 @@ class Command:
 
     @property
     def until_ctrl_c(self) -> bool:
-        """Whether it runs until it is interrupted."""
+        """Return whether it runs until it is interrupted."""
         return UNTIL.search(self.text) is not None
 
 
@@ -90,7 +90,7 @@ class _Block:
 
     @property
     def prompts(self) -> bool:
-        """Whether `$ ` is before its commands."""
+        """Return whether `$ ` is before its commands."""
         return any(line.startswith("$ ") for _, line in self.lines)
 
 
@@ -149,7 +149,7 @@ def _plain(text: str, exact: bool) -> str:
 
 
 def played(typed: Iterable[Command], clone: Path, environment: Mapping[str, str]) -> list[str]:
-    """What went otherwise than the page says, of commands typed in a clone in their order."""
+    """Return what differs from the page, for commands typed in a clone in their order."""
     wrong = []
     for command in typed:
         began = time.monotonic()

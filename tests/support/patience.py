@@ -1,4 +1,5 @@
-"""How much slower than an idle machine this one is: the one factor by which tests of real processes are more patient.
+"""Measures how much slower than an idle machine this one is: the one factor by which tests of real processes are more
+patient.
 
 It is measured once, when the first module that asks for it is collected, and printed before the first test. Sessions,
 elections, faults and the silence that proves them are all scaled by it, so that what a test shows stays the same.
@@ -26,7 +27,7 @@ TESTS = Path(__file__).resolve().parents[1]
 
 @cache
 def factor() -> float:
-    """How much slower this machine is, from 1 to 4."""
+    """Return how much slower this machine is, from 1 to 4."""
     began = time.monotonic()
     _work()
     return min(MOST, max(1.0, round((time.monotonic() - began) / IDLE_S, 1)))

@@ -1,4 +1,5 @@
-"""What a coordinator answers about a transactional id in each state, to each request with each epoch, in each version.
+"""Lists what a coordinator answers about a transactional id in each state, to each request with each epoch, in each
+version.
 
 One table is asked of a cluster, whichever broker it runs. `transaction_answers.txt` is Apache Kafka's answers.
 """
@@ -103,7 +104,7 @@ class Cell(NamedTuple):
 
     @property
     def row(self) -> str:
-        """Where its answer belongs."""
+        """Return the row that its answer belongs to."""
         return f"{self.state}: {self.api} {self.version}"
 
 
@@ -148,7 +149,7 @@ def golden(level: int) -> list[str]:
 
 
 def expected(lines_of_kafka: Sequence[str]) -> list[str]:
-    """What Squall answers, where Apache Kafka answers these lines.
+    """Return what Squall answers if Apache Kafka answers these lines.
 
     One difference: a claim of an epoch that is not the current one cannot abort an open transaction. With Kafka a
     zombie that comes back aborts what its successor does. A user of Kafka loses nothing by it.

@@ -81,7 +81,7 @@ def produced(batch: bytes, name: str, *partitions: int, acks: int = 1) -> Produc
 
 
 def produce(broker: BrokerProcess, name: str, *batches: bytes) -> set[ErrorCode]:
-    """What becomes of them, one after the other."""
+    """Produce the batches one after the other, and return the error codes."""
     found = set()
     with broker.connect() as client:
         for batch in batches or (small_batch(),):

@@ -187,7 +187,9 @@ def produce(client: RawClient, batch: bytes, topic: str = "t") -> int:
 
 
 def look_up(client: RawClient, timestamp: int) -> ListOffsetsPartitionResponse:
-    """What a search for the first record that is not earlier has found; -1: where the log ends."""
+    """Return the first record that is not earlier than a timestamp, as ListOffsets finds it; -1 finds the end of the
+    log.
+    """
     part = ListOffsetsPartition(partition_index=0, timestamp=timestamp)
     request = ListOffsetsRequest(replica_id=-1, topics=[ListOffsetsTopic(name="t", partitions=[part])])
     found: ListOffsetsPartitionResponse = client.ask(request, 7).topics[0].partitions[0]

@@ -68,7 +68,7 @@ def create(broker: BrokerProcess, name: str, partitions: int = 1, **settings: st
 
 
 def produce(broker: BrokerProcess, topic: str, batches: list[bytes]) -> list[ErrorCode]:
-    """What becomes of each, one after the other, from one connection."""
+    """Produce each batch after the other over one connection, and return their error codes."""
     found = []
     with broker.connect() as client:
         for batch in batches:
@@ -104,7 +104,7 @@ def test_tiny_segments_are_made_for_a_while_only(broker: BrokerProcess) -> None:
 
 @pytest.mark.gate
 def test_small_batches_do_not_wait_for_large_ones(broker: BrokerProcess) -> None:
-    """Where a topic has its records read: eight of these took everybody's batches for 12 s."""
+    """Check a topic whose records are read: eight such batches delayed those of all clients for 12 s."""
     assert create(broker, "checked", squall_record_validation_enable="true")[0] is ErrorCode.NONE
     now_ms = int(time.time() * 1000)
     small = encode_batch([Record(0, now_ms, b"k", b"v")], codec=1)
@@ -189,7 +189,7 @@ def test_a_list_that_grows_ends_no_broker_at_its_next_start_either(tmp_path: Pat
 
 
 def append(broker: BrokerProcess, items: str) -> ErrorCode:
-    """What becomes of an APPEND to a list of the topic `throttled`."""
+    """Return the error code of an APPEND to a list of the topic `throttled`."""
     config = AlterableConfig(name="leader.replication.throttled.replicas", config_operation=2, value=items)
     resource = AlterConfigsResource(resource_type=2, resource_name="throttled", configs=[config])
     request = IncrementalAlterConfigsRequest(resources=[resource])

@@ -1,4 +1,5 @@
-"""What one client does to a broker's connections and buffers, and what others, and other brokers, notice of it."""
+"""Checks what one client can do to a broker's connections and buffers, and how that affects others and other brokers.
+"""
 
 from __future__ import annotations
 

@@ -58,7 +58,7 @@ class OneClient:
         return answer
 
     async def refused(self, topic: str) -> bool:
-        """Whether a record is not acknowledged: by an error, by the connection's end, or by silence of 5 s."""
+        """Return whether a record is not acknowledged: by an error, by the connection's end, or by silence of 5 s."""
         with trio.move_on_after(5):
             try:
                 return bool((await self.produce(topic)).error_code)
@@ -78,7 +78,7 @@ class OneClient:
             link.close()
 
     async def start(self, topic: str) -> int | None:
-        """Where the partition begins; None while nobody leads it."""
+        """Return the start of the partition; None while it has no leader."""
         return await self.offset(topic, EARLIEST)
 
     async def offset(self, topic: str, timestamp: int = LATEST) -> int | None:
@@ -89,14 +89,14 @@ class OneClient:
         return int(found.offset) if found.error_code == 0 else None
 
     async def end(self, topic: str) -> int:
-        """As `offset`, once somebody leads."""
+        """Return the end of the partition as soon as it has a leader."""
         with trio.fail_after(LONG_S):
             while (found := await self.offset(topic)) is None:
                 await trio.sleep(0.02)
         return found
 
     async def fetch(self, topic: str, offset: int) -> tuple[ErrorCode, bytes]:
-        """What the broker gives of the partition from an offset on."""
+        """Fetch from an offset of the partition, and return the error code and the records."""
         part = FetchPartition(partition=0, fetch_offset=offset, partition_max_bytes=1 << 20)
         wanted = [FetchTopic(topic=topic, partitions=[part])]
         request = FetchRequest(replica_id=-1, max_wait_ms=100, min_bytes=1, max_bytes=1 << 20, topics=wanted)

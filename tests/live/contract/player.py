@@ -18,7 +18,7 @@ ONE_BROKER = ClusterSnapshot((1,), 1, {"t-0": 1}, {"t-0": (1,)}, {"t-0": (1,)})
 
 
 class Seen:
-    """What the nemesis asks about the cluster, and sees the same each time."""
+    """Answers what the nemesis asks about the cluster, with the same view each time."""
 
     client: Any = None
 

@@ -201,7 +201,7 @@ def test_rotten_bits_are_what_a_client_gets_and_what_the_digests_say(on_broker: 
 
 
 def is_whole(data: bytes) -> bool:
-    """Whether a batch's checksum is that of its bytes. The batch's length is at byte 8."""
+    """Return whether a batch's checksum is that of its bytes. The batch's length is at byte 8."""
     length = 12 + int.from_bytes(data[8:12], "big")
     return length <= len(data) and check_crc(memoryview(data), 0, length)
 

@@ -62,11 +62,11 @@ class Administered:
         )
 
     async def view(self) -> ClusterSnapshot:
-        """What clients see."""
+        """Return the cluster as clients see it."""
         return await self.observer.view()
 
     async def until(self, true: Callable[[ClusterSnapshot], bool]) -> ClusterSnapshot:
-        """What clients see once that is so."""
+        """Wait until this is true of what clients see, and return that view."""
         with trio.fail_after(LONG_S):
             while not true(view := await self.view()):
                 await trio.sleep(0.05)
@@ -87,7 +87,7 @@ class Administered:
         return str(line["error"] or pytest.fail(f"nobody says why {how} did not land"))
 
     async def unheard(self, how: str, target: str, request: str) -> str:
-        """As `fails`, of a fault whose request somebody swallows, and says that it was done."""
+        """Return why a fault has no evidence whose request is swallowed, and reported as done."""
 
         before = await admin.describe_quorum(self.observer.client)
 
@@ -168,7 +168,7 @@ async def _moved(at: Administered) -> None:
 
 
 async def _take_back(other: Observer, replicas: tuple[int, ...]) -> None:
-    """What another administrator does who wants the partition where it was."""
+    """Reassign the partition back to its replicas again and again, as another administrator would."""
     while True:
         if (await other.view()).replicas["t-0"] != replicas:
             await admin.alter_partition_reassignments(other.client, {("t", 0): list(replicas)}, timeout_ms=5000)
@@ -197,7 +197,7 @@ async def _resigned(at: Administered) -> None:
 
 
 async def _unclean(at: Administered) -> None:
-    """Who led, and was in sync alone, is gone: only another one that has lost touch is there."""
+    """Elect a follower that has lost touch, after the leader, which alone was in sync, has gone."""
     runtime, view = at.runtime, await at.view()
     leader = view.leaders["u-0"]
     (follower,) = set(view.replicas["u-0"]) - {leader}

@@ -69,7 +69,7 @@ def test_each_lands_with_proof_and_a_client_feels_it(on_real_cluster: OnCluster)
 
 
 async def feel(runtime: Runtime, link: Link, felt: list[Probe]) -> None:
-    """What a client sees that asks now and then."""
+    """Probe the link now and then, as a client would notice it."""
     for _ in range(4):
         await trio.sleep(scaled(0.25))
         felt.append(await runtime.probe(link, timeout_s=scaled(0.6), pad_bytes=60_000 if len(felt) == 2 else 0))

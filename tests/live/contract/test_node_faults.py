@@ -71,7 +71,7 @@ async def played(
 
 
 async def all_played(runtime: Any, real: Runtime, faults: list[Fault]) -> tuple[list[dict[str, Any]], int]:
-    """As `played`, of several faults."""
+    """Return the last line of each fault, and how often a client had no answer or lost an idle connection meanwhile."""
     client, felt, answer_s = OneClient(real), 0, scaled(ANSWER_S, real.name)
 
     async def ask() -> None:
@@ -134,7 +134,7 @@ def test_a_node_that_two_faults_have_down_is_down_until_the_last_one_ends(on_rea
 
 
 async def start_too_early(runtime: Runtime) -> None:
-    """What somebody does under the nemesis's feet, once both faults are on."""
+    """Start the node behind the nemesis's back, once both faults are on."""
     with trio.fail_after(LONG_S):
         while runtime.state(1) is not NodeState.DOWN:
             await trio.sleep(0.02)

@@ -137,7 +137,7 @@ async def _look_while_cut(runtime: Runtime, load: Load) -> None:
 
 
 async def _passes(runtime: Runtime) -> bool:
-    """Whether anything passes a link of zone 2."""
+    """Return whether anything passes a link of zone 2."""
     within_s = scaled(0.3, runtime.name)
     return any([(await runtime.probe(Link(ZONES[1], node), timeout_s=within_s)).ok for node in runtime.nodes])
 

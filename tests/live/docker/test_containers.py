@@ -1,4 +1,4 @@
-"""How containers of a run are made, and what is said when one does not do as it should."""
+"""Checks how containers of a run are made, and what is reported when one fails."""
 
 from __future__ import annotations
 

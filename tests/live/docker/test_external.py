@@ -87,7 +87,7 @@ class Theirs:
                     await trio.sleep(0.1)
 
     def started(self, engine: Engine) -> dict[int, str]:
-        """When each container was started."""
+        """Return when each container was started."""
         containers = brokers_of(self.file, engine.containers(FILES), list(NAMES))
         return {node: engine.state(container)["StartedAt"] for node, container in containers.items()}
 

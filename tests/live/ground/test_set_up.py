@@ -33,7 +33,7 @@ def ready(template: Path) -> Path:
 
 
 def checkout(folder: Path) -> Path:
-    """What of the repository the script needs, with a program that tells its arguments and its path."""
+    """Copy what the script needs of the repository, with a program that prints its arguments and its path."""
     (folder / "chaos/toolchain").mkdir(parents=True)
     for name in NEEDED:
         shutil.copy(ROOT / name, folder / name)
@@ -165,7 +165,7 @@ def saying(rank: int, version: str) -> str:
 
 
 def chosen(folder: Path, programs: Path, **environment: str) -> str:
-    """What ./squall says while it sets up with these programs before others on PATH."""
+    """Return what ./squall prints while it sets up with these programs before others on PATH."""
     path = f"{programs}:{programs / 'other'}:/usr/bin:/bin"
     kept = {name: value for name, value in os.environ.items() if name != "SQUALL_PYTHON"}
     done = subprocess.run(

@@ -21,7 +21,7 @@ OF_ITS_TIME = ("night", "run", "began", "seconds")
 
 
 def rows(place: Path, night: str, table: str) -> list[dict[str, Any]]:
-    """What the store has of a night, without what differs between twins."""
+    """Return a night's rows in a table of the store, without what differs between twins."""
     (collected,) = (each for each in store.collections(place)[0] if each.night == night)
     found = store.rows([collected], table)
     plain = [{name: value for name, value in row.items() if name not in OF_ITS_TIME} for row in found]

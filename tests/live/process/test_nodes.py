@@ -1,4 +1,4 @@
-"""What the process runtime does to brokers lands, is proved, and leaves nothing behind."""
+"""Checks that what the process runtime does to brokers lands, is proved, and leaves nothing behind."""
 
 from __future__ import annotations
 

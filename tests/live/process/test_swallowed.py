@@ -244,7 +244,7 @@ class Unchanging(type(Path())):  # type: ignore[misc]
 
 
 def _kept(path: Path) -> Any:
-    """What is written to it goes to a copy."""
+    """Open a copy of the file: what is written does not reach the file itself."""
     copy = Path(f"{path}.copy")
     copy.write_bytes(path.read_bytes())
     return copy.open("r+b")

@@ -81,13 +81,13 @@ class Squall:
 
 @pytest.fixture(scope="session", autouse=True)
 def spark_starts_as_after_a_first_run() -> None:
-    """What a first run makes once and in a minute is there: these tests give a run less than that to begin."""
+    """Make beforehand what a first run makes once and in a minute: these tests give a run less than that to begin."""
     class_archive(java(print), print)
 
 
 @pytest.fixture
 def started(tmp_path: Path) -> Iterator[list[Squall]]:
-    """What a test starts and puts here is ended with the test."""
+    """Yield a list; what a test starts and puts into it is ended with the test."""
     running: list[Squall] = []
     yield running
     for each in running:

@@ -1,4 +1,6 @@
-"""What of the harness's own is killed in the middle of a run is told, and is never held against the cluster."""
+"""Checks that a process of the harness that is killed in the middle of a run is reported, and never held against the
+cluster.
+"""
 
 from __future__ import annotations
 

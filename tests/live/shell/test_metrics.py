@@ -27,8 +27,9 @@ def scraped(url: str) -> dict[tuple[str, ...], float]:
 
 
 def scraped_when(url: str, acknowledged: int, limit_s: float = 30) -> dict[tuple[str, ...], float]:
-    """What there is once so many sends were acknowledged, and the processes of the brokers and then the brokers
-    themselves were asked (the two have turns of their own). AssertionError."""
+    """Return the metrics once so many sends were acknowledged, and the processes of the brokers and then the brokers
+    themselves were asked (the two are asked in separate rounds). AssertionError after the limit.
+    """
     deadline = time.monotonic() + limit_s
     while True:
         values = scraped(url)

@@ -51,7 +51,7 @@ def members_of(history: History) -> set[int]:
 
 
 def committed(history: History) -> list[GroupCommit]:
-    """What members did commit."""
+    """Return the commits that succeeded."""
     members = members_of(history)
     return [commit for commit in history.commits.rows() if commit.proc in members and commit.st == OK]
 

@@ -62,8 +62,8 @@ async def test_a_member_is_judged_by_what_it_says(
     reports, read = Counter[int](), 0
 
     def count_reports() -> None:
-        """How often each process has said that it has processed records: by what is new in the history. A report of
-        none is no sign that it has joined.
+        """Count how often each process has reported that it has processed records, in what is new in the history. A
+        report of no records is no sign that it has joined.
         """
         nonlocal read
         recorder.flush()
@@ -107,7 +107,7 @@ async def test_a_member_is_judged_by_what_it_says(
 
 
 def _judge(path: Path, bug: str, found: set[str]) -> None:
-    """What the checks find in the history is what was planted."""
+    """Check that the anomalies in the history are those that the planted bug causes."""
     with path.open("rb") as lines:
         history = parse(lines)
     assert history.problem is None, history.problem

@@ -35,7 +35,7 @@ PATIENT = {"session_timeout_ms": scaled_ms(6_000), "max_poll_interval_ms": scale
 
 
 def last(path: Path, lines: int = 60) -> str:
-    """What a file ends with, if there is one."""
+    """Return the last lines of a file, if there is one."""
     return "\n".join(path.read_text(errors="replace").splitlines()[-lines:]) if path.exists() else ""
 
 

@@ -46,7 +46,7 @@ def coordinator_of(transactional_id: str, bootstrap: str) -> int:
 
 
 def values_of(history: History, how: int) -> set[int]:
-    """What was sent in transactions that ended so, as their library was told."""
+    """Return the values that were sent in transactions that ended in this way, as their library reported it."""
     ended = {txn.op for txn in history.txns.rows() if (txn.how, txn.st) == (how, OK)}
     return {member.val for member in history.members.rows() if member.kind == SEND and member.txn in ended}
 

@@ -33,7 +33,7 @@ def archive() -> Path:
 
 
 def shared(folder: Path, archive: Path) -> int:
-    """How many of Spark's own classes an analysis takes from that archive."""
+    """Return how many of Spark's own classes an analysis takes from that archive."""
     (folder / "history.jsonl").write_text("".join(json.dumps(line) + "\n" for line in history()))
     classes = folder / "classes.log"
     logged = f"--conf=spark.driver.extraJavaOptions=-Xlog:class+load:file={classes}"

@@ -62,7 +62,9 @@ NIGHT = pytest.mark.night("plans every query anew; the gate has one session")
 def compared(
     spark: SparkSession, run_dir: Path, lines: Sequence[bytes], nemesis: bytes = b"", few: int = FEW
 ) -> list[Witness]:
-    """What both say, having made sure that it is the same. few: witnesses that the driver takes without counting."""
+    """Return what both engines find, after a check that it is the same. few: witnesses that the driver takes without
+    counting.
+    """
     (run_dir / "history.jsonl").write_bytes(b"".join(lines))
     (run_dir / "nemesis.jsonl").write_bytes(nemesis)
     converted = conversion.convert(run_dir)

@@ -1,4 +1,4 @@
-"""What the search for cycles in the driver says of any graph, against reachability the naive way."""
+"""Checks what the search for cycles in the driver finds in any graph, against reachability the naive way."""
 
 from __future__ import annotations
 

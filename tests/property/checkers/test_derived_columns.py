@@ -1,4 +1,6 @@
-"""What both engines take from the converter is what the lines say, by a second way that shares nothing with it."""
+"""Checks that what both engines take from the converter is what the lines say, by a second way that shares nothing with
+it.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""Who may lead cleanly holds every committed record, whoever restarts with less than it had (KIP-966).
+"""Checks that a replica that may lead cleanly holds every committed record, whichever brokers restart with less than
+they had (KIP-966).
 
 A model beside the controller: how much each broker's log holds. Brokers that restart after an unclean stop have lost
 everything, in the worst case all that only they and another one like them had.
@@ -32,7 +33,7 @@ Place = tuple[bytes, int]
 
 
 class Logs:
-    """What each replica of each partition holds, counted in commits."""
+    """Holds what each replica of each partition has, counted in commits."""
 
     def __init__(self) -> None:
         self.held: dict[tuple[Place, int], int] = {}

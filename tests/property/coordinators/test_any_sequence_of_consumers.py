@@ -31,7 +31,7 @@ class Consumers(RuleBasedStateMachine):
         return one if one is not None and one.epoch > 0 else None
 
     def _told(self, one: Consumer, error: ErrorCode) -> None:
-        """What a client does when it is refused: it owns nothing any more."""
+        """Give up all partitions if the request was refused, as a client does."""
         if error:
             one.epoch, one.owned = 0, ()
 

@@ -29,7 +29,7 @@ class Members(RuleBasedStateMachine):
         self.ids: dict[str, Joined] = {}
 
     def _look(self) -> None:
-        """Who joined as what, and what each was assigned."""
+        """Take in the answers: each member's id, and what each was assigned."""
         for name, answer in list(self.harness.answers.items()):
             if isinstance(answer, Joined) and not answer.error:
                 self.ids[name.partition("#")[0]] = answer

@@ -38,7 +38,7 @@ PLACES = (("a", 0), ("b", 1))
 
 @dataclass
 class Expected:
-    """What one log may hold after a crash now."""
+    """Holds what one log may contain after a crash now."""
 
     held: list[Stored] = field(default_factory=list)
     """Its batches, with those that retention has deleted."""
@@ -103,7 +103,7 @@ class World:
         self.fs.crash_at = self.rng.randrange(1, 30) if self.rng.random() < 0.3 else None
 
     def note_lost(self, lost: dict[str, list[int]] | None) -> None:
-        """What a disk says that it took is all that it took: whatever else was there must be found."""
+        """Note what a disk says it has lost: everything else that was there must be found."""
         for (topic, partition), expected in self.expected.items():
             if lost is not None:
                 low, _ = lost.get(f"{topic}-{partition}", (LONG_MAX, 0))

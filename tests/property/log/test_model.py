@@ -39,7 +39,7 @@ producers = st.sampled_from([-1, -1, 1, 2])
 
 
 def in_short_turns(lookup: Lookup) -> Found | None:
-    """What a search finds that pauses before each header."""
+    """Return what a search finds that pauses before each header."""
     while (step := lookup.next(Turn(headers=1))) is not None:
         if not isinstance(step, Pause):
             lookup.take(step, step.search())

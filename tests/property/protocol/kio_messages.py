@@ -56,7 +56,7 @@ def subjects() -> tuple[Subject, ...]:
 
 
 def kio_bytes(message: Any) -> bytes:
-    """What kio writes for one of its messages."""
+    """Return the bytes that kio writes for one of its messages."""
     out = io.BytesIO()
     entity_writer(type(message))(out, message)
     return out.getvalue()

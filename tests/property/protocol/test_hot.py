@@ -339,7 +339,9 @@ def test_large_records_in_memory_are_not_copied() -> None:
 
 
 def _try(name: str, frame: bytes, version: int) -> Any:
-    """What the hand-written decoder reads, None where it says MalformedFrame. Anything else raised fails the test."""
+    """Return what the hand-written decoder reads, None if it raises MalformedFrame. Anything else raised fails the
+    test.
+    """
     try:
         return DECODERS[name][0](memoryview(frame), 0, version)
     except MalformedFrame:

@@ -1,4 +1,4 @@
-"""What one node says is what the other hears: the quorum's messages through Kafka's requests and back."""
+"""Checks that one node hears what another one says: the quorum's messages through Kafka's requests and back."""
 
 from __future__ import annotations
 

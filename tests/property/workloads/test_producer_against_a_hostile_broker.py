@@ -91,7 +91,7 @@ class World:
             self.send()
 
     def exchange(self, broker: int, times: int) -> None:
-        """What goes well: delivered, committed, answered."""
+        """Deliver, commit and answer so many requests without an error."""
         for _ in range(times):
             self.deliver(broker, ErrorCode.NONE)
             self.answer(broker)

@@ -1,5 +1,5 @@
-"""What is told of doubled and lost outputs. A file has a witness, the lines of a history, and after the ruler what is
-told of it.
+"""Checks what is reported of doubled and lost outputs. A file has a witness, the lines of a history, and after the
+ruler the report.
 """
 
 from __future__ import annotations

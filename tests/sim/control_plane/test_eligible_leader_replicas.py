@@ -42,7 +42,7 @@ async def last_one_standing(nursery: trio.Nursery, features: str) -> tuple[Memor
 
 
 def lost(cluster: MemoryCluster, load: Load, leader: int) -> dict[bytes, int]:
-    """What was acknowledged, and the leader does not have where it was said to be."""
+    """Return what was acknowledged, and the leader does not have at the offset that was acknowledged."""
     held = values_of(cluster.running()[leader].logs.logs[TOPIC, 0])
     return {value: offset for value, offset in load.acknowledged.items() if held.get(offset) != value}
 

@@ -41,7 +41,7 @@ class RetryingGroupClient(RetryingClient):
         return ErrorCode(found.topics[0].partitions[0].error_code)
 
     async def offset(self) -> int:
-        """What is committed, once no transaction may change it any more."""
+        """Return the committed offset, once no transaction may change it any more."""
         topic = offset_fetch.OffsetFetchRequestTopic("t", [0])
         request = offset_fetch.OffsetFetchRequest("g", topics=[topic], require_stable=True)
 

@@ -30,7 +30,7 @@ def txns_of(history: History) -> list[Txn]:
 
 
 def seen(history: History, txn: Txn, isolation: int) -> int:
-    """How many of its records readers of this isolation got."""
+    """Return how many of its records readers of this isolation level got."""
     values = {member.val for member in history.members.rows() if member.kind == SEND and member.txn == txn.op}
     return len({row.val for row in history.records.rows() if row.iso == isolation and row.val in values})
 

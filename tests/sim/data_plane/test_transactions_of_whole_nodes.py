@@ -85,7 +85,7 @@ class TransactionHarness:
         return found
 
     async def count(self, index: int, *, isolation: int) -> int:
-        """How many records a reader gets, those of aborted transactions included."""
+        """Return how many records a reader gets, those of aborted transactions included."""
         found = await self.read(index, isolation=isolation)
         return len(decode_records(memoryview(bytes(found.records or b""))))
 

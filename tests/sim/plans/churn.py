@@ -1,6 +1,6 @@
-"""How often the ISR changes when lag is counted in messages, as before KAFKA-1546, and when it is a time.
+"""Counts how often the ISR changes when lag is counted in messages, as before KAFKA-1546, and when it is a time.
 
-    .venv/bin/python -m tests.sim.plans.churn
+.venv/bin/python -m tests.sim.plans.churn
 
 simulates one bursty load twice, over links of 30 ms each way, and prints the table of docs/replication.md. Numbers are
 those of Kafka's early days divided by a thousand: bursts of 100 records a second, and lag of 4 messages (the default:
@@ -23,7 +23,7 @@ LOAD_S = FIRST_AT_S + BURSTS * EVERY_S
 
 
 class Churn(NamedTuple):
-    """What became of the ISR under the load."""
+    """Counts the changes of the ISR under the load."""
 
     verdict: str
     changes: int

@@ -1,6 +1,6 @@
-"""Where the plans about replication's switches come from: small plans drawn from seeds, until one shows what is known.
+"""Finds the plans about replication's switches: it draws small plans from seeds until one shows what is known.
 
-    .venv/bin/python -m tests.sim.plans.find_plans loss 0 200
+.venv/bin/python -m tests.sim.plans.find_plans loss 0 200
 
 names each seed that finds it, and what shrinks its run, which is below runs/.
 """

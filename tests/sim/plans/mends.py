@@ -1,4 +1,4 @@
-"""How each mend of a bug of ours is undone: what was faulty is faulty again, as long as a test lasts.
+"""Undoes each mend of a bug of ours: what was faulty is faulty again, as long as a test lasts.
 
 A plan that is "broken by: nothing" has no setting and no mutant that could show that it still does what it was kept
 for. Its mend can be undone instead: then it fails as it did before.
@@ -183,7 +183,7 @@ def every_producer_goes_on(undone: pytest.MonkeyPatch) -> None:
 
 
 def a_log_is_lost_from_its_end(undone: pytest.MonkeyPatch) -> None:
-    """What damage takes stands behind all that is left."""
+    """Assume that damage takes only records behind all that are left."""
     for row in guarantees.BASE:
         for permits in (row.d.permits, row.dm.permits):
             undone.delitem(permits, "poll-skip", raising=False)
@@ -212,7 +212,7 @@ def a_marker_is_held_against_what_any_log_knows(undone: pytest.MonkeyPatch) -> N
 
 
 def nobody_waits_for_less_than_others(undone: pytest.MonkeyPatch) -> None:
-    """Who comes later waits for a later record."""
+    """Assume that a later wait is for a later record."""
     sound = CoordinatorLog._wait_for
 
     def wait_for(log: CoordinatorLog, end_offset: int) -> Any:
@@ -239,7 +239,7 @@ def nobody_waits_to_alter_a_setting(undone: pytest.MonkeyPatch) -> None:
 
 
 def groups_go_down_whatever_their_size(undone: pytest.MonkeyPatch) -> None:
-    """What makes a classic group of a consumer group is written at once, also where the log does not take it."""
+    """Write at once what makes a classic group of a consumer group, even if the log does not take it."""
     undone.setattr(ConsumerCoordination, "_fits_downwards", lambda *_: True)
     undone.setattr(coordination, "as_many_as_fit", lambda group, member_ids, most_bytes: member_ids)
 
@@ -250,7 +250,7 @@ def what_is_found_counts_at_once(undone: pytest.MonkeyPatch) -> None:
 
 
 def a_generation_has_its_number_for_itself(undone: pytest.MonkeyPatch) -> None:
-    """What a member was told under a number counts for ever."""
+    """Let the assignment of a member in a generation count for ever, even if the number is used again."""
     undone.setattr(Groups, "_may_be_anew", lambda *_: False)
 
 

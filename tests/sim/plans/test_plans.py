@@ -102,7 +102,7 @@ def found(result: SimResult) -> set[str]:
 
 
 def _failure(result: SimResult) -> str:
-    """What the run ended with; empty where nothing was wrong."""
+    """Return what the run ended with; empty if nothing was wrong."""
     if result.trouble is not None:
         assert result.verdict == "unknown"
         return TROUBLE

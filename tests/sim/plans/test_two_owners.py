@@ -21,7 +21,7 @@ def found(result: SimResult) -> bool:
 
 
 def test_its_heartbeats_would_make_two_owners(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Where they counted. So the plan, which is clean, comes to what it is about."""
+    """Check that heartbeats would make two owners if they counted: so the plan, which is clean, reaches its subject."""
     monkeypatch.setattr(nemesis_log, "apart", lambda _: [])
     plans = (make_plan({**PLAN.model_dump(mode="json"), "seed": seed}) for seed in range(SEEDS))
     assert any(found(simulate(plan, stop_at_first=False)) for plan in plans)

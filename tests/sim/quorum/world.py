@@ -30,7 +30,7 @@ class Violation(AssertionError):
 
 @dataclass
 class Weather:
-    """How bad the world is. Probabilities for each message; delays in ms."""
+    """Describes how bad the world is. Probabilities for each message; delays in ms."""
 
     delay_ms: tuple[int, int] = (1, 4)
     slow: float = 0.0

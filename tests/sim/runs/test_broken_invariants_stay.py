@@ -1,4 +1,6 @@
-"""What the simulator saw broken stays broken: whoever judges the run again, and whatever became of violations.json."""
+"""Checks that an invariant that the simulator saw broken stays broken, however the run is judged again, and whatever
+became of violations.json.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What whoever watches a run sees of it, from its beginning to its end: a whole run, in virtual time."""
+"""Checks what a client that watches a run sees of it, from its beginning to its end: a whole run, in virtual time."""
 
 from __future__ import annotations
 

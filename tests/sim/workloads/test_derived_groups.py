@@ -1,4 +1,4 @@
-"""What the converter makes of the groups of whole runs is what the lines say, by a second way."""
+"""Checks by a second way that what the converter makes of the groups of whole runs is what the lines say."""
 
 from __future__ import annotations
 

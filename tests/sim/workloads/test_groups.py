@@ -1,4 +1,4 @@
-"""What members of the workload `groups` do in small simulated runs, as they wrote it down."""
+"""Checks what members of the workload `groups` do in small simulated runs, as they wrote it down."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ def generations(lines: Sequence[dict[str, Any]]) -> set[int]:
 
 
 def received(lines: Sequence[dict[str, Any]]) -> list[int]:
-    """What members' polls returned: values, with repetitions."""
+    """Return the values that members' polls returned, with repetitions."""
     members = {line["p"] for line in lines if line["e"] == "p" and "member" in line["settings"]}
     polls = {line["op"] for line in lines if line["e"] == "i" and line["f"] == "poll" and line["p"] in members}
     answers = [line for line in lines if line["e"] == "c" and line["op"] in polls]
@@ -302,7 +302,7 @@ GONE = [[7.2, 0, CRASH, 500, 0], [7.8, 1, LEAVE, 200, 0]]
 
 
 def silences(result: SimResult) -> list[float]:
-    """How long each reader that was behind got nothing after healing, in seconds."""
+    """Return how long, in seconds, each reader that was behind got nothing after healing."""
     return [each["idle_s"] for each in json.loads(result.files["run.json"])["reads_after_healing"]["behind"]]
 
 

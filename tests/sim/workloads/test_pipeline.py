@@ -1,4 +1,4 @@
-"""What came of each input of the workload `pipeline` in small simulated runs."""
+"""Checks what became of each input of the workload `pipeline` in small simulated runs."""
 
 from __future__ import annotations
 

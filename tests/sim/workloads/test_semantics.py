@@ -1,4 +1,4 @@
-"""What each application of the workload `semantics` loses and doubles in simulated runs."""
+"""Checks what each application of the workload `semantics` loses and doubles in simulated runs."""
 
 from __future__ import annotations
 

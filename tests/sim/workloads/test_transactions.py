@@ -21,13 +21,13 @@ LOAD = {"name": "transactions", "rate": 6, "producers": 2, "aborts": 0.3}
 
 
 def values(history: History, hows: set[int]) -> set[int]:
-    """What was sent in transactions whose end was asked for so."""
+    """Return the values that were sent in transactions for which one of these ends was requested."""
     chosen = {txn.op for txn in history.txns.rows() if txn.how in hows and (txn.how == NOT_ENDED or txn.st == OK)}
     return {member.val for member in history.members.rows() if member.kind == SEND and member.txn in chosen}
 
 
 def seen(history: History, isolation: int, *, final: bool) -> set[int]:
-    """What readers of an isolation level got."""
+    """Return the values that readers of an isolation level got."""
     return {
         record.val
         for record in history.records.rows()

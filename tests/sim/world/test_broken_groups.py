@@ -26,7 +26,7 @@ def plan(seed: int, workload: str) -> Plan:
 
 
 def every_third_is_lost(rule: Callable[..., Any]) -> Callable[..., Any]:
-    """What a shard does with records: not all that it should."""
+    """Replace a rule of a shard so that every third committed offset is not replayed."""
     seen = 0
 
     def replay(self: Ledger, written: Any, at: int, producer_id: int = NO_PRODUCER) -> None:

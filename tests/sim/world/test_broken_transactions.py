@@ -62,7 +62,7 @@ def forgets_a_partition(self: MarkerJob, log: Any, transaction: Any, rule: Calla
 
 
 def every_third_is_lost(rule: Callable[..., Any]) -> Callable[..., Any]:
-    """What a shard does with records: not all that it should."""
+    """Replace a rule of a shard so that every third record of its transactions is not replayed."""
     seen = 0
 
     def replay(self: Shard, written: Any, offset: int) -> None:

@@ -27,7 +27,7 @@ def played(generation: int) -> SimResult:
 
 
 def late_ends(result: SimResult) -> list[dict[str, Any]]:
-    """What is told of the frames that were held."""
+    """Return the trace events of the frames that were held."""
     last = {line["id"]: line for line in map(json.loads, result.papers()["nemesis.jsonl"].splitlines())}
     return [frame for line in last.values() for frame in line["evidence"]["struck"]]
 

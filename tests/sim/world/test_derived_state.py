@@ -29,7 +29,7 @@ from squall.chaos.runs.simulation import simulate
 
 
 class Mistake(NamedTuple):
-    """What is planted, under which plan, and which invariants see it: names, separated by blanks."""
+    """Describes what is planted, under which plan, and which invariants see it: names, separated by blanks."""
 
     invariants: str
     plan: Callable[[], Plan]
@@ -96,7 +96,7 @@ def adds_every_other(rule: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def of_metadata(by: Callable[..., Any]) -> Callable[..., Any]:
-    """As `by`, in the metadata log alone."""
+    """Plant what `by` does in the metadata log alone."""
 
     def planted(rule: Callable[..., Any]) -> Callable[..., Any]:
         wrong = by(rule)
@@ -251,7 +251,7 @@ def found(plan: Plan) -> list[str]:
 
 @cache
 def without(plan: Callable[[], Plan]) -> list[str]:
-    """What a sound broker breaks."""
+    """Return the invariants that a sound broker breaks."""
     return found(plan())
 
 

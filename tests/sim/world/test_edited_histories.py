@@ -152,7 +152,7 @@ def test_what_else_the_files_say_contradicts_it_where_nobody_counted(name: str) 
 
 
 def contradictions(verdict: Verdict) -> list[str]:
-    """What `squall.checkers.agreement` said."""
+    """Return the contradictions that `squall.checkers.agreement` found."""
     return [each for each in (*verdict.reasons, *verdict.notes) if each.startswith(("history.jsonl", "run.json"))]
 
 

@@ -1,4 +1,5 @@
-"""What only the simulation can do to a cluster: each changes what others see, and without it nothing does."""
+"""Checks what only the simulation can do to a cluster: each fault changes what others see, and without it nothing does.
+"""
 
 from __future__ import annotations
 

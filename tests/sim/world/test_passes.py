@@ -12,7 +12,7 @@ from squall.chaos.runtimes.sim.kernel import Kernel
 
 
 def order(seed: int) -> list[tuple[float, int]]:
-    """When which of many tasks went on, where several are woken at one moment, alone or together."""
+    """Return when and in which order many tasks ran, of which several are woken at one moment, alone or together."""
     clock = Kernel()
     seen: list[tuple[float, int]] = []
 
@@ -50,7 +50,9 @@ def test_tasks_run_in_the_same_order_as_in_all_of_trio(seed: int, monkeypatch: p
 
 
 def deadlines() -> list[tuple[float, object]]:
-    """When scopes strike whose deadlines are put off, brought forward, taken away and given back; what trio counts."""
+    """Return when scopes are cancelled whose deadlines are put off, brought forward, taken away and given back, and
+    what trio counts.
+    """
     clock = Kernel()
     seen: list[tuple[float, object]] = []
 

@@ -38,7 +38,7 @@ def plan(*, both: bool) -> Plan:
 
 
 def answers_about(result: SimResult, part: int) -> list[float]:
-    """When, in seconds, the load's reader got an answer about a partition."""
+    """Return when, in seconds, the load's reader got an answer about a partition."""
     found, readers, ops = [], set[int](), dict[int, int]()
     for line in map(json.loads, result.files["history.jsonl"].splitlines()):
         if line["e"] == "p" and line["role"] == "reader":

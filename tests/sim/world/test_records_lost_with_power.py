@@ -16,7 +16,7 @@ SEED = 3
 
 
 def losses(*, expected: str) -> list[Judged]:
-    """What a run of three brokers lost, with acks=all and min ISR 2."""
+    """Return the losses of a run of three brokers, with acks=all and min ISR 2."""
     fault = {"at_s": 3.0, "duration_s": 1.0, "action": "power_loss", "target": "all", "params": {}}
     workload = {"replication_factor": 3, "min_isr": 2, "rate": 20}
     values = {"seed": SEED, "runtime": "sim", "time_s": 6.0, "workload": workload, "faults": [fault]}

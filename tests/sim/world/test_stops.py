@@ -1,4 +1,6 @@
-"""What `stop` promises: the broker leaves by itself. A controller lets it go, or it says that none answered."""
+"""Checks what `stop` promises: the broker leaves by itself. A controller lets it go, or the fault reports that none
+answered.
+"""
 
 from __future__ import annotations
 

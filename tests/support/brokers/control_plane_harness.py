@@ -108,7 +108,7 @@ class PlayedPeers:
 
 
 async def handled(service: ControllerService, api_key: int, request: Any) -> Any:
-    """What a node is answered, once it is."""
+    """Call the service, and return its response once there is one."""
     answer = service.handle(api_key, request)
     return await answer.wait() if isinstance(answer, Later) else answer
 

@@ -176,7 +176,7 @@ class TransactionBroker(CoordinatorBroker):
         return answer
 
     def written(self) -> list[Written]:
-        """What the coordinator's log holds."""
+        """Return the records of the coordinator's log."""
         return [written for _, _, said in self.logged() for _, written in said]
 
     def states(self, name: str = "x") -> list[str]:
@@ -243,7 +243,7 @@ class GroupBroker(CoordinatorBroker):
         return answer
 
     def replayed(self) -> Ledger:
-        """What the log says."""
+        """Return the ledger that a replay of the log makes."""
         made = Ledger()
         for header, view, said in self.logged():
             if header.is_control:

@@ -417,7 +417,7 @@ def listed(
     version: int = 7,
     isolation: int = 0,
 ) -> Any:
-    """What ListOffsets tells of a partition."""
+    """Return what ListOffsets answers about a partition."""
     part = ListOffsetsPartition(partition_index=0, current_leader_epoch=epoch, timestamp=timestamp)
     topic = ListOffsetsTopic(name=name, partitions=[part])
     request = ListOffsetsRequest(replica_id=replica, isolation_level=isolation, topics=[topic])

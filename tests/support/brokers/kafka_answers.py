@@ -1,4 +1,4 @@
-"""What Apache Kafka 4.3.1 answers to single requests: a table of (state, request, answer) to ask any broker for.
+"""Lists what Apache Kafka 4.3.1 answers to single requests: a table of (state, request, answer) to ask any broker for.
 
 Every answer here was measured. Ours gives it in memory (`tests/unit/apis/test_answers_of_kafka.py`), Kafka gives it at
 night (`tests/live/process/test_answers_of_kafka.py`). Rows are asked in order, each on what those before it have left.
@@ -95,7 +95,7 @@ class Row(NamedTuple):
 
 
 class State(NamedTuple):
-    """What rows refer to."""
+    """Holds what rows refer to."""
 
     ids: dict[str, bytes]
     """Topics by name."""

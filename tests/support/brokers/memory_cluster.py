@@ -216,7 +216,7 @@ class MemoryCluster:
         return found.partitions.get(index) if found is not None else None
 
     def folders(self, node_id: int) -> Sequence[str]:
-        """What lies in a node's data directory."""
+        """Return the names of the files and folders in a node's data directory."""
         return self.nodes[node_id].fs.list("data")
 
     async def client(self, *, between_nodes: bool = False) -> Client:

@@ -15,7 +15,7 @@ WALL_MS = 1_700_000_000_000
 
 
 class Network(Protocol):
-    """Where connections lead."""
+    """Connects to the other end."""
 
     def connect(self, host: str, port: int) -> MemoryTransport:
         """The caller's end of a new connection. OSError where it is refused."""

@@ -69,7 +69,7 @@ PLAIN, CHECKED = "plain", "checked"
 
 @dataclass
 class Score:
-    """What came of the attack."""
+    """Holds the results of the attack."""
 
     frames: int = 0
     batches: int = 0

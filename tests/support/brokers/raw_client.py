@@ -70,7 +70,7 @@ class RawClient:
         return [self.answer(*asked, number) for number, asked in enumerate(requests)]
 
     def is_closed(self, limit_s: float = 60.0) -> bool:
-        """Whether the broker ends this connection within that time, by FIN or RST."""
+        """Return whether the broker ends this connection within that time, by FIN or RST."""
         self.socket.settimeout(limit_s)
         try:
             while self.socket.recv(65536):

@@ -56,7 +56,7 @@ class ScriptedControl:
     def make(
         self, env: Env, config: BrokerConfig, cluster_id: str, feed: ImageFeed, logs: object, peers: object
     ) -> ScriptedPlane:
-        """As `squall.broker.control.planes.control_plane`."""
+        """Make the scripted plane of a node, in the place of `squall.broker.control.planes.control_plane`."""
         plane = self.planes[config.node_id] = ScriptedPlane(self, env, config.node_id, feed)
         return plane
 
@@ -136,7 +136,7 @@ class ScriptedControl:
         return epoch
 
     async def judge(self, proposal: IsrProposal) -> IsrAnswer:
-        """What the script says of a proposal. OSError for its silence."""
+        """Return the script's answer to a proposal. OSError if it does not answer."""
         self.proposed.append(proposal)
         await trio.lowlevel.checkpoint()
         if self.verdict is None:

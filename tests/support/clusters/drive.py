@@ -28,7 +28,7 @@ async def drive(
     controls: Controls | None = None,
     operations: Sequence[Operation] | None = None,
 ) -> None:
-    """As `Scenario.run`, with controls that nobody uses where none are given."""
+    """Run a scenario, with controls that nothing uses if none are given."""
     traffic = scenario.traffic()
     hands = controls or Controls(traffic.producers, traffic.readers, traffic.zombies, traffic.members, traffic.named)
     await scenario.run(Surroundings(env, zones, recorder, counters, stop, hands, envs, acknowledged, operations))

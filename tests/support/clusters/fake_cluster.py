@@ -317,7 +317,7 @@ class FakeCluster:
     # ----------------------------------------------------------------------------------------------- answers
 
     async def respond(self, seen: Seen) -> Message | None:
-        """What a healthy cluster answers."""
+        """Return what a healthy cluster answers."""
         match seen.api_key:
             case ApiKey.API_VERSIONS:
                 keys = [

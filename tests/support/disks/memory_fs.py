@@ -166,7 +166,9 @@ class MemoryFs:
         self.log.append(kind)
 
     def after_crash(self, rng: random.Random | None = None) -> MemoryFs:
-        """What a restart finds: after a power loss where `rng` decides what survives, else after a kill."""
+        """Return the file system that a restart finds: after a power loss if `rng` decides what survives, else after a
+        kill.
+        """
         after = MemoryFs()
         copies: dict[int, Inode] = {}
 

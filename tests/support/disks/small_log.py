@@ -95,7 +95,7 @@ def producers_of(batches: list[Stored]) -> ProducerStates:
 
 
 def stable_offset(states: ProducerStates, high_watermark: int) -> int:
-    """Where readers of committed data stop."""
+    """Return the offset at which readers of committed data stop."""
     first = states.first_unstable_offset(high_watermark)
     return high_watermark if first is None else min(first, high_watermark)
 

@@ -1,4 +1,4 @@
-"""Which files each lane runs: the CPU lanes share what computes, the waiting lane has what starts processes.
+"""Plans which files each lane runs: the CPU lanes share what computes, the waiting lane has what starts processes.
 
 Lanes are processes of pytest, each of which collects its own files only. The plan follows from `costs.json`: a file
 goes whole to the CPU lane that has least to do. All of Spark's tests go to one lane, because they share one JVM.

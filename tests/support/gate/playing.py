@@ -91,7 +91,8 @@ class Playing:
         return new
 
     def trouble(self) -> str:
-        """What pytest printed last, if it ended by anything but its tests, or before all of them had a result."""
+        """Return what pytest printed last, if it ended by anything but its tests, or before all of them had a result.
+        """
         code = self.process.returncode
         missing = {each.test for each in self.selected if not self.collects} - {each.test for each in self.results}
         known = {each.test.partition("::")[0] for each in (*self.collected, *self.results)}
@@ -107,7 +108,7 @@ class Playing:
 
 @dataclass(frozen=True, slots=True)
 class Played:
-    """What the lanes came to. `troubles` has an entry for each lane whose pytest itself failed."""
+    """Holds the results of the lanes. `troubles` has an entry for each lane whose pytest itself failed."""
 
     lanes: tuple[Playing, ...]
     wall_s: float
@@ -129,7 +130,7 @@ class Played:
 
     @property
     def troubles(self) -> list[str]:
-        """What went wrong with pytest itself."""
+        """Return what went wrong with pytest itself."""
         return [trouble for lane in self.lanes if (trouble := lane.trouble())]
 
 

@@ -22,7 +22,7 @@ from tests.support.gate import costs
 
 
 class Result(NamedTuple):
-    """What one test came to, and what it cost."""
+    """Holds the result of one test, and what it cost."""
 
     test: str
     result: str
@@ -74,7 +74,7 @@ def _rows(file: Path) -> Iterator[dict[str, Any]]:
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    """Where the lines go, and which tests are left out."""
+    """Add the options that name the files of lines, and the tests that are left out."""
     parser.addoption("--results-to", metavar="FILE", help="append a line of JSON for each test to this file")
     parser.addoption("--leave-out", metavar="FILE", help="do not run the tests whose node ids are in this file")
     parser.addoption("--selected-to", metavar="FILE", help="write the node ids of all selected tests to this file")
@@ -123,7 +123,7 @@ def _why_skipped(report: pytest.TestReport | pytest.CollectReport) -> str:
 
 
 def _last_line(report: pytest.TestReport | pytest.CollectReport) -> str:
-    """What the failure says: the message of pytest's own summary, where there is one."""
+    """Return the failure's message as in pytest's own summary, if it has one."""
     crash = getattr(report.longrepr, "reprcrash", None)
     return str(crash.message if crash is not None else report.longrepr).strip().split("\n")[0][:300]
 

@@ -41,7 +41,7 @@ WHY_AT_NIGHT: Mapping[str, str] = {
 
 
 def when(node_id: str, marks: frozenset[str], costs: Mapping[str, Cost]) -> When:
-    """When a test runs, by its node id, the names of its marks, and the measured costs."""
+    """Return when a test runs, by its node id, the names of its marks, and the measured costs."""
     if bounds.bound_of(node_id) is not None:
         return "quiet"
     if "night" in marks:

@@ -19,7 +19,7 @@ _FAILURES = re.compile(r"^=+ (?:FAILURES|ERRORS) =+$.*?(?=^=+ short test summary
 
 
 def failures(played: Iterable[Played]) -> Iterator[str]:
-    """What pytest printed of each failure, lane by lane."""
+    """Yield what pytest printed of each failure, lane by lane."""
     for lane in (lane for each in played for lane in each.lanes):
         log = lane.file("log").read_text(encoding="utf-8", errors="replace")
         yield from (found.group().rstrip() for found in _FAILURES.finditer(log))

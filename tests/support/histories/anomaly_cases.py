@@ -9,7 +9,7 @@ from tests.support.histories.case import Case, Cases, Plant
 
 
 def cases_of(name: str) -> Cases:
-    """What tests/unit/checkers/anomalies/test_NAME.py holds."""
+    """Return the cases of tests/unit/checkers/anomalies/test_NAME.py."""
     found = import_module(f"tests.unit.checkers.anomalies.test_{name}").CASES
     assert isinstance(found, Cases)
     return found

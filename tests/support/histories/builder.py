@@ -46,7 +46,7 @@ class Send:
 
 @dataclass(slots=True)
 class Entry:
-    """What one poll returned of one partition."""
+    """Describes what one poll returned of one partition."""
 
     part: int
     at: int
@@ -276,7 +276,7 @@ class HistoryBuilder:
         return [header[:-2] + b',"ends":true}\n', *lines, json.dumps(end).encode() + b"\n"]
 
     def history(self) -> History:
-        """What the converter makes of it."""
+        """Return the history as the converter parses it."""
         history = parse(self.lines())
         assert history.problem is None, history.problem
         return history
@@ -474,7 +474,7 @@ class GeneratedHistory(HistoryBuilder):
 
 
 def rng_start(rng: Random) -> int:
-    """When a reader begins."""
+    """Draw the time at which a reader begins."""
     return rng.randrange(5 * MS)
 
 

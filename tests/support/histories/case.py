@@ -30,7 +30,7 @@ class Case:
 
 @dataclass(frozen=True, slots=True)
 class Cases:
-    """What a test file of one module of anomalies holds. Both engines judge all of it: see tests/parity."""
+    """Holds the cases in a test file of one module of anomalies. Both engines judge all of them: see tests/parity."""
 
     short: dict[str, Case] = field(default_factory=dict)
     """By the sentence that says what it shows."""

@@ -1,7 +1,8 @@
-"""Who owned what, and which positions were committed and reported, derived again from a history's lines: quadratic.
+"""Derives again from a history's lines who owned which partition, and which positions were committed and reported:
+quadratic.
 
 Both engines rest on what the converter says of consumer groups. A mistake there would be made by both; this is what its
-tables are held against. It is written from what docs/run-directory.md says of the lines and the tables, and
+tables are compared with. It is written from what docs/run-directory.md says of the lines and the tables, and
 docs/verdicts.md of what proves two owners. It shares no code with the converter.
 """
 
@@ -208,8 +209,8 @@ class _Reading:
         return gen, told
 
     def _commits_that_prove(self, begin: int, end: int, assigned: Line, part: int) -> list[int]:
-        """When it sent the commits that were acknowledged, while it owned the partition, in no generation that is
-        known not to assign it. A commit of no partition is appended nowhere.
+        """Return when it sent the commits that were acknowledged, while it owned the partition, in no generation that
+        is known not to assign it. A commit of no partition is appended nowhere.
         """
         return [
             ask.line["t"]
@@ -234,7 +235,9 @@ class _Reading:
         return [(n, line) for n, line in self._events("joined") if (line["p"], line["g"]) == (of["p"], of["g"])]
 
     def _told(self, of: Line, gen: int, counted_at: int, until: int) -> list[tuple[int, Line]]:
-        """What tells it, before the line `until`, of the generation that has this number at the line `counted_at`."""
+        """Return the lines before the line `until` that assign this process the generation that has this number at the
+        line `counted_at`.
+        """
         joins = [(n, line) for n, line in self._joins(of) if n < until]
         anew = [n for n, line in joins if self._is_anew(n, line)]
         since = max((n for n in anew if n < counted_at), default=-1)
@@ -242,8 +245,8 @@ class _Reading:
         return [(n, line) for n, line in joins if since <= n < next_ and line["gen"] == gen]
 
     def _is_anew(self, number: int, joined: Line) -> bool:
-        """Whether its coordinator may have removed it before, as nothing was heard of it for its session. Then all may
-        have gone, and generations are counted anew: what it was told before counts no more.
+        """Return whether its coordinator may have removed it before, because it sent nothing for its session timeout.
+        Then all may have gone, and generations are counted anew: earlier assignments count no more.
         """
         heard = [line["t"] for n, line in self._joins(joined) if n < number]
         silent_ns = joined["t"] - max([*heard, joined.get("beat", -1), -1])

@@ -11,7 +11,7 @@ REQUEST_TIMEOUT_MS = 100
 
 @dataclass(frozen=True, slots=True)
 class Second:
-    """What happens to the second transaction."""
+    """Describes what happens to the second transaction."""
 
     how: str
     """How it ends."""

@@ -1,7 +1,8 @@
-"""What the converter derives from a history's lines, derived again the obvious way: quadratic, and sharing no code.
+"""Derives again, the obvious way, what the converter derives from a history's lines: quadratic, and sharing no code.
 
-Both engines rest on what the converter says of which reads follow each other, of what a client was told before, and of
-how far final reads came. A mistake there would be made by both; this is what its columns are held against.
+Both engines rest on what the converter says of which reads follow each other, of what a client had been answered
+before, and of how far final reads came. A mistake there would be made by both; this is what its columns are compared
+with.
 """
 
 from __future__ import annotations
@@ -36,7 +37,7 @@ class Marks(NamedTuple):
 
 
 class Answer(NamedTuple):
-    """What one answer said of one partition, in the order of the lines."""
+    """Holds what one answer says of one partition, in the order of the lines."""
 
     place: Place
     listed: bool
@@ -184,7 +185,9 @@ class _Walk:
         self.answers.append(now)
 
     def _before_the_last_fetch(self, same: list[Answer], which: str) -> list[int]:
-        """What ListOffsets told of a mark before the last fetch was answered: the next fetch was sent after that."""
+        """Return the marks that ListOffsets answered before the last fetch was answered: the next fetch was sent after
+        that.
+        """
         told = [each for each in same if getattr(each, which) >= 0]
         fetches = [index for index, each in enumerate(told) if not each.listed]
         return [getattr(each, which) for each in told[: fetches[-1]] if each.listed] if fetches else []

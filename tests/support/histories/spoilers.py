@@ -1,4 +1,4 @@
-"""What is needed to spoil clean generated histories: which record, which poll, and what to do with it."""
+"""Spoils clean generated histories: it picks a record or a poll, and changes it."""
 
 from __future__ import annotations
 

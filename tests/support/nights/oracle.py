@@ -31,7 +31,7 @@ Row = dict[str, Any]
 
 
 def run_row(run_dir: Path) -> Row:
-    """What the store keeps of a run's history."""
+    """Return the row that the store keeps of a run's history."""
     history, faults = read_lines(run_dir)
     context = context_of(history, faults)
     found = find_all(history)
@@ -139,7 +139,7 @@ def _tails(history: History, acknowledged: dict[tuple[int, int], int], lost: Ite
 
 
 def _parted(before: tuple[int, int], kept: tuple[int, int], off: int) -> bool:
-    """Whether a record that survived was acknowledged between two lost ones, and stands between them in the log."""
+    """Return whether a record that survived was acknowledged between two lost ones, and is between them in the log."""
     if kept[0] < before[0]:
         return False
     if off < 0 or before[1] < 0:

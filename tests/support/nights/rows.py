@@ -69,5 +69,5 @@ def losing(**more: Any) -> Row:
 
 
 def tables(nights: list[Row], runs: list[Row], findings: list[Row]) -> dict[str, list[Row]]:
-    """What a report is made of."""
+    """Return the tables that a report is made of."""
     return {"nights": nights, "runs": runs, "findings": findings}

@@ -108,7 +108,7 @@ def view_of(node: Node) -> ReplicaSnapshot:
 
 
 def judged_walk(seed: int, machine: type[Partition] = Partition, steps: int = 150, settings: Any = None) -> Judged:
-    """As `replication_steps.walk`, watched. AssertionErrors of the world end it."""
+    """Walk as `replication_steps.walk` does, and judge every step. AssertionErrors of the world end the walk."""
     rng = random.Random(repr(("replication walk", seed)))
     life = Steps(rng.choice((1, 2, 2, 3)), rng.random() < 0.5, rng.choice((1, 2, 100)), machine, settings)
     judged = Judged(life.world)

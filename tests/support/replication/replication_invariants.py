@@ -1,4 +1,4 @@
-"""What must hold in a `World` of replicas. Named as in the published specifications of Kafka's replication."""
+"""Checks what must hold in a `World` of replicas. Named as in the published specifications of Kafka's replication."""
 
 from __future__ import annotations
 
@@ -7,7 +7,9 @@ from tests.support.replication.replication_world import Node, World
 
 
 def check_invariants(world: World) -> None:
-    """What must hold after every step, whatever was lost, late or dead. Named as in the published specifications."""
+    """Assert what must hold after every step, whatever was lost, late or dead. Named as in the published
+    specifications.
+    """
     running = {b: node.partition for b, node in world.nodes.items() if node.partition is not None}
     for broker, partition in running.items():
         node = world.nodes[broker]

@@ -1,4 +1,4 @@
-"""What can happen to a `World` in one step: the vocabulary of the property tests."""
+"""Defines what can happen to a `World` in one step: the vocabulary of the property tests."""
 
 from __future__ import annotations
 

@@ -389,7 +389,7 @@ class World:
 
 
 def _answer(partition: Partition, end: int) -> ErrorCode | None:
-    """How an acks=all append that ends at `end` (exclusive) is answered now; None while it has to wait."""
+    """Return the answer to an acks=all append that ends at `end` (exclusive) now; None while it has to wait."""
     if not partition.is_leader:
         return ErrorCode.NOT_LEADER_OR_FOLLOWER
     if partition.high_watermark < end:

@@ -298,7 +298,7 @@ def test_a_session_that_began_with_ids_is_refused_as_a_whole_once_topics_are_nam
 
 
 def in_session(broker: MemoryBroker, session: tuple[int, int], *parts: tuple[str, int]) -> FetchOut:
-    """What follower 2 is answered at once in its session."""
+    """Return what follower 2 is answered at once in its session."""
     conn = broker.client()
     broker.fetch(conn, *parts, replica=2, epoch=5, last_epoch=5, session=session, max_wait_ms=0)
     return fetched_all(conn)

@@ -1,4 +1,4 @@
-"""What members of classic groups are called, and how their group is described."""
+"""Checks the ids and client names of members of classic groups, and how their group is described."""
 
 from __future__ import annotations
 

@@ -71,7 +71,7 @@ def test_a_partition_that_is_named_often_is_held_once(broker: MemoryBroker) -> N
 
 
 def looks_of(broker: MemoryBroker, monkeypatch: pytest.MonkeyPatch) -> list[int]:
-    """How many partitions are looked at, from now on, each time that a fetch is."""
+    """Count from now on how many partitions are looked at each time that a fetch is."""
     looks: list[int] = []
     satisfied = FetchApi.satisfied
 

@@ -1,4 +1,4 @@
-"""What a failover's figures are made of: the steps as they were seen, and each client's longest silence."""
+"""Checks the figures of a failover: the steps as they were seen, and each client's longest silence."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What other programs did on the machine is told apart from what was started to measure."""
+"""Checks that the CPU of other programs on the machine is counted apart from what was started to measure."""
 
 from __future__ import annotations
 

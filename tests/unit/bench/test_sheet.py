@@ -1,4 +1,4 @@
-"""What fails in a benchmark is told, and never makes what it is compared with look better."""
+"""Checks that a failure in a benchmark is reported, and never makes what it is compared with look better."""
 
 from __future__ import annotations
 
@@ -96,7 +96,7 @@ class Cluster:
 
 
 class Loads:
-    """What stands in for the loads, of which some fail."""
+    """Replaces the loads, of which some fail."""
 
     def __init__(self) -> None:
         self.failing: Callable[[str, int, float], bool] = lambda cluster, size, seconds: False

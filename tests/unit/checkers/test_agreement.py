@@ -1,4 +1,4 @@
-"""What run.json, the plan, nemesis.jsonl and the history say of each other."""
+"""Checks what run.json, the plan, nemesis.jsonl and the history say of each other."""
 
 from __future__ import annotations
 

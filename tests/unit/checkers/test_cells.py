@@ -181,7 +181,7 @@ def _permits(permitted: Iterable[str], anomaly: str, evidence: str) -> bool:
 
 @dataclass(frozen=True)
 class Everything:
-    """What was found in one run, and by which processes."""
+    """Holds what was found in one run, and the processes that it was found of."""
 
     findings: tuple[Finding, ...]
     processes: tuple[ClientProcess, ...]
@@ -255,7 +255,7 @@ def plan_of(row: str) -> dict[str, Any]:
 
 
 def permitted_in(row: str, column: str) -> frozenset[str]:
-    """What the cells of a row permit that hold under these faults."""
+    """Return what the cells of a row permit that apply under these faults."""
     always, by_class = MATRIX[row][0], MATRIX[row][COLUMNS.index(column)]
     return always | by_class
 

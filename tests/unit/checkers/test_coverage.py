@@ -179,7 +179,9 @@ def test_what_took_too_long_while_the_harness_stood_still_is_unknown_and_else_it
 
 @pytest.mark.parametrize(("client", "found"), [("squall", {"stuck-producer", "stuck-consumer"}), ("program", set())])
 def test_without_a_fault_only_our_own_clients_are_held_to_the_limit(client: str, found: set[str]) -> None:
-    """Whether a program stood still by itself, no fresh client shows there."""
+    """Check that a program that is stuck without a fault is not held to the limit: no fresh client shows whether it
+    stopped by itself.
+    """
     h = HistoryBuilder()
     p, reader = h.producer(client=client), h.process("reader", client, isolation=0)
     vals = [h.sent(p, 0)]

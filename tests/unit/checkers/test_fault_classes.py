@@ -1,4 +1,4 @@
-"""Which class a run's faults are of, and when a fault counts."""
+"""Checks which class a run's faults are of, and when a fault counts."""
 
 from __future__ import annotations
 

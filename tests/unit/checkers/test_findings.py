@@ -1,4 +1,4 @@
-"""Which witnesses of a finding are kept, when there are more than people read."""
+"""Checks which witnesses of a finding are kept, when there are more than people read."""
 
 from __future__ import annotations
 

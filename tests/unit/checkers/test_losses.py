@@ -1,4 +1,4 @@
-"""How many acknowledged records a verdict says were lost, by whose permission."""
+"""Checks how many acknowledged records a verdict says were lost, by whose permission."""
 
 from __future__ import annotations
 

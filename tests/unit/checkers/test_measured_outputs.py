@@ -1,4 +1,4 @@
-"""What became of inputs, as figures."""
+"""Measures what became of inputs, as figures."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is measured: by hand on short histories, and how it is told."""
+"""Checks the measures by hand on short histories, and how they are reported."""
 
 from __future__ import annotations
 

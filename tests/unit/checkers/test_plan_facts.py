@@ -1,4 +1,4 @@
-"""What verdicts take from a plan."""
+"""Checks what verdicts take from a plan."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How long readers waited without progress, after healing and while no fault was on."""
+"""Checks how long readers waited without progress, after healing and while no fault was on."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What run.json contradicts, lacks or says in no form that a run gives it: the verdict is unknown, and tells it."""
+"""Checks run.json that contradicts, lacks or misspells something: the verdict is unknown, and names it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What producers sent is read from what brokers, or the frame relay, counted."""
+"""Checks that what producers sent is read from what brokers, or the frame relay, counted."""
 
 from __future__ import annotations
 

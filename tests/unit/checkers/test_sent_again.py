@@ -108,7 +108,7 @@ def test_a_record_does_not_stand_twice_because_another_one_had_no_answer() -> No
 
 
 def test_a_record_that_was_lost_stands_behind_later_ones_by_its_acknowledgement_alone() -> None:
-    """What follows from a loss is permitted where a retry explains nothing, too."""
+    """Check that what follows from a loss is permitted even if a retry does not explain anything."""
     h = HistoryBuilder()
     p = h.producer(**SETTINGS)
     first, second, third = (h.ok(h.send(p), off, 1) for off in range(3))

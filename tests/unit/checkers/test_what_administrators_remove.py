@@ -1,4 +1,4 @@
-"""What administrators ask for moves the beginning of what is judged, so far and no further."""
+"""Checks that a request of an administrator moves the beginning of what is judged, so far and no further."""
 
 from __future__ import annotations
 

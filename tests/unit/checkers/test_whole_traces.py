@@ -1,4 +1,4 @@
-"""Who led is known only if every broker's trace is whole: one that ends early excludes nothing."""
+"""Checks that the leader is known only if every broker's trace is whole: one that ends early excludes nothing."""
 
 from __future__ import annotations
 

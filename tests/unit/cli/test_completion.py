@@ -1,4 +1,4 @@
-"""What shells offer at the press of a key, and options in groups."""
+"""Checks what shells offer at the press of a key, and options in groups."""
 
 from __future__ import annotations
 
@@ -102,7 +102,7 @@ def test_a_folder_with_nothing_in_it_offers_any_file(tmp_path: Path, monkeypatch
 
 
 def in_shell(shell: str, script: str) -> str:
-    """What a shell prints that stands in the checkout."""
+    """Return the output of a script that a shell runs in the checkout."""
     if shutil.which(shell) is None:
         skip_without(shell, f"apt-get install {shell}")
     command = [*SHELLS[shell], script]

@@ -60,7 +60,7 @@ def test_whatever_breaks_in_a_command_never_looks_like_an_anomaly(
 
 
 def told_and_code(tmp_path: Path, command: str) -> tuple[str, int]:
-    """What `squall` says and ends with, where a command is this text."""
+    """Return the output and the exit code of `squall` with this text as a command."""
     # Read from a module: for `-c` and for a file Python keeps the code.
     (tmp_path / "interrupted_import.py").write_text(f"{command}\ncli.squall.main = command; cli.main()")
     done = subprocess.run(

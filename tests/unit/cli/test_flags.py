@@ -21,7 +21,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def refused(words: list[str], capsys: pytest.CaptureFixture[str]) -> str:
-    """What is said of a command that is wrong usage."""
+    """Return the error message for a command that is wrong usage."""
     assert cli.run(words) == cli.USAGE
     return capsys.readouterr().err
 

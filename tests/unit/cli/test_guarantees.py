@@ -22,7 +22,7 @@ def told(*flags: str, code: int = 0) -> str:
 
 
 def paragraph(text: str, head: str) -> str:
-    """What stands below the line that names these faults."""
+    """Return what is below the line that names these faults."""
     return next(each for each in text.split("\n\n") if each.startswith("Under") and head in each.splitlines()[0])
 
 

@@ -44,7 +44,7 @@ class Simulator:
         self.noise = ""
 
     def simulate(self, plan: Plan, *, mutant: str | None = None, **how: Any) -> SimResult:
-        """As `squall.chaos.runs.simulation.simulate`."""
+        """Return a result in the place of `squall.chaos.runs.simulation.simulate`."""
         self.ran.append((plan, mutant))
         failure = self.fails(plan)
         actions = "".join(fault.action for fault in plan.faults)

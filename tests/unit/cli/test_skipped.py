@@ -1,4 +1,4 @@
-"""What was skipped is told, one line for each reason, and --no-skips fails because of it."""
+"""Checks that what was skipped is reported, one line for each reason, and --no-skips fails because of it."""
 
 from __future__ import annotations
 

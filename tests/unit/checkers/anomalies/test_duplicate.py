@@ -1,4 +1,4 @@
-"""What stands twice, and the nearest histories where nothing does."""
+"""Checks duplicates, and the nearest histories without one."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is lost, and the nearest histories where nothing is."""
+"""Checks losses, and the nearest histories without one."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Whether a cluster came together again after healing is a finding, not an opinion."""
+"""Checks that whether a cluster converged again after healing is a finding, not an opinion."""
 
 from __future__ import annotations
 

@@ -23,7 +23,7 @@ Build = Callable[[], GroupHistory]
 
 
 def found(h: GroupHistory, *faults: bytes) -> bool:
-    """Whether two owners are found in this history under these faults."""
+    """Return whether two owners are found in this history under these faults."""
     lines = h.lines()
     told, trouble = nemesis_log.parse_faults(faults)
     assert trouble is None

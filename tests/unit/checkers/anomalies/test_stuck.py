@@ -1,4 +1,4 @@
-"""What takes too long after healing."""
+"""Checks what takes too long after healing."""
 
 from __future__ import annotations
 

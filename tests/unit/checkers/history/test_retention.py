@@ -1,4 +1,4 @@
-"""How far up retention could have removed a log, by what clocks, settings and records say."""
+"""Checks how far up retention could have removed a log, by what clocks, settings and records say."""
 
 from __future__ import annotations
 

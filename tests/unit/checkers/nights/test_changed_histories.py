@@ -93,7 +93,9 @@ def test_tables_of_another_history_are_made_again(name: str, tmp_path: Path) -> 
 
 @pytest.mark.parametrize("how", ["apart", "layout", "with other faults"])
 def test_tables_that_were_made_of_other_faults_are_made_again(how: str, tmp_path: Path) -> None:
-    """Which heartbeats prove ownership depends on the faults. Early versions do not say what their tables depend on."""
+    """Check that tables are made again when faults change: which heartbeats prove ownership depends on the faults.
+    Early versions do not record what their tables depend on.
+    """
     _, run = night(tmp_path)
     first = tables.kept(run).converted
     if how == "with other faults":

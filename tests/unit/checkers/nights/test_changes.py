@@ -1,4 +1,4 @@
-"""Where a series of nights changed."""
+"""Finds where a series of nights changed."""
 
 from __future__ import annotations
 

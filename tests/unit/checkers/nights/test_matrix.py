@@ -1,4 +1,4 @@
-"""What a night forbids is read from its matrix again, so that neither file alone can hide a finding."""
+"""Checks that what a night forbids is read from its matrix again, so that neither file alone can hide a finding."""
 
 from __future__ import annotations
 

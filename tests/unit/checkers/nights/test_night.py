@@ -1,4 +1,4 @@
-"""What a night's files say, whatever state they are in."""
+"""Checks what is read from a night's files, whatever state they are in."""
 
 from __future__ import annotations
 
