@@ -26,8 +26,7 @@ def make_topic(cluster: Any, topic: str) -> None:
 
 
 def read_all(cluster: Any, topic: str, isolation: str, count: int) -> list[bytes]:
-    """Return what a consumer of an isolation level reads from the start until it has `count` records and no more come.
-    """
+    """Return what a consumer of an isolation level reads from the start, until `count` records came and no more do."""
     from confluent_kafka import OFFSET_BEGINNING, Consumer, TopicPartition
 
     consumer = Consumer(

@@ -147,8 +147,7 @@ def _played(case: Case, playing: Playing, part: Part | None, variables: Mapping[
 
 
 def _judged_again(playing: Playing) -> str:
-    """Return what `./squall verify` says of what a killed run left: a verdict, or "refused" if there is nothing of it.
-    """
+    """Return what `./squall verify` says of what a killed run left: a verdict, or that nothing was recorded."""
     if not (playing.latest / "plan.toml").exists():
         return "nothing was recorded"
     code = playing.start("verify", str(playing.latest)).wait(LIMIT_S)

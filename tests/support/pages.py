@@ -72,7 +72,7 @@ def commands(text: str, page: str = "page") -> list[Command]:
     for block in _blocks(text):
         typed = False
         for number, line in block.lines:
-            if (line.startswith("$ ") if block.prompts else PROGRAM.fullmatch(line.strip())):
+            if line.startswith("$ ") if block.prompts else PROGRAM.fullmatch(line.strip()):
                 found.append(Command(f"{page}:{number}", line.strip().removeprefix("$ "), (), block.not_played))
                 typed = True
             elif found and line.strip() and (typed or block.continues) and not block.not_played:

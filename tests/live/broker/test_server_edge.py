@@ -1,5 +1,4 @@
-"""Checks what one client can do to a broker's connections and buffers, and how that affects others and other brokers.
-"""
+"""Checks what one client can do to a broker's connections and buffers, and how that affects clients and brokers."""
 
 from __future__ import annotations
 

@@ -1,5 +1,4 @@
-"""Checks what only the simulation can do to a cluster: each fault changes what others see, and without it nothing does.
-"""
+"""Checks what only the simulation can do to a cluster: each changes what others see, and nothing else does."""
 
 from __future__ import annotations
 

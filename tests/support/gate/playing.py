@@ -91,8 +91,7 @@ class Playing:
         return new
 
     def trouble(self) -> str:
-        """Return what pytest printed last, if it ended by anything but its tests, or before all of them had a result.
-        """
+        """Return what pytest printed last, if it ended by anything but its tests, or before all had a result."""
         code = self.process.returncode
         missing = {each.test for each in self.selected if not self.collects} - {each.test for each in self.results}
         known = {each.test.partition("::")[0] for each in (*self.collected, *self.results)}

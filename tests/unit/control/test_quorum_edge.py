@@ -240,7 +240,7 @@ async def test_node_that_does_not_lead_appends_nothing(
 async def test_what_is_at_an_offset_by_now_says_nothing_of_what_was_appended_there_in_an_earlier_epoch(
     nursery: trio.Nursery, autojump_clock: trio.testing.MockClock
 ) -> None:
-    """Who waits may be woken only when the next leader's records have gone beyond the offset."""
+    """Check that a wait is woken only when the next leader's records have gone beyond its offset."""
     seat = Seat(MemoryFs(), voters=1)
     await seat.sit(nursery)
     await trio.testing.wait_all_tasks_blocked()

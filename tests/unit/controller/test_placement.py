@@ -1,4 +1,4 @@
-"""Where replicas go."""
+"""Checks where replicas are placed."""
 
 from __future__ import annotations
 

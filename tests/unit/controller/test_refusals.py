@@ -1,4 +1,4 @@
-"""What a refused part of a request is told."""
+"""Checks what is answered about a refused part of a request."""
 
 from __future__ import annotations
 

@@ -361,7 +361,9 @@ def test_growth_that_cannot_be_is_refused() -> None:
 
 
 def test_a_topic_grows_by_what_brokers_can_make_directories_for() -> None:
-    """Where a cluster is so large, its brokers ended for good: the name was too long for their file systems."""
+    """Check a limit without which the brokers of a large cluster ended for good: the name was too long for their file
+    systems.
+    """
     harness = ControllerHarness(squall_broker_max_replicas="1000000")
     name = "n" * 249
     harness.topic(name, [1])

@@ -91,7 +91,7 @@ class GroupHarness:
             self.uncommitted.append(effect)
 
     def settle(self, error: ErrorCode = ErrorCode.NONE) -> None:
-        """What waits for the high watermark is committed, or is not."""
+        """Settle what waits for the high watermark: it is committed, or failed with this error."""
         waiting, self.uncommitted = self.uncommitted, []
         for effect in waiting:
             self._carry_out(self.machine.settle(effect.settles, error, self.now))
@@ -216,7 +216,7 @@ class GroupHarness:
         return self.topics.table.get(name, (ZERO_UUID, 0))[0]
 
     def offset(self, where: tuple[str, int] = T0, *, stable: bool = True) -> int | ErrorCode | None:
-        """What OffsetFetch says of one partition: its offset, an error, or None."""
+        """Return what OffsetFetch answers about one partition: its offset, an error, or None."""
         answer = self.do("fetch", FetchOffsets("g", (where,), stable))
         [(_, committed, error)] = answer.offsets
         return error or (committed.offset if committed else None)

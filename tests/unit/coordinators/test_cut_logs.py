@@ -11,7 +11,7 @@ from tests.unit.coordinators.consumer_harness import Consumer, ConsumerHarness
 
 
 def cut_off() -> ConsumerHarness:
-    """What a member owns and is to own is in the log, and not who it is."""
+    """Return a group with a log that has what a member owns and is to own, and not its metadata."""
     harness = ConsumerHarness()
     harness.together(Consumer("m"))
     harness.log = [
@@ -25,7 +25,9 @@ def cut_off() -> ConsumerHarness:
 
 
 def test_a_classic_member_takes_such_a_group_over() -> None:
-    """What was left kept the group there for good: a join wrote tombstones until the broker ended."""
+    """Check that a join takes over what was left: it kept the group there for good, and a join wrote tombstones until
+    the broker ended.
+    """
     harness = cut_off()
     harness.join("c")
     assert harness.joined("c").error == ErrorCode.NONE

@@ -1,4 +1,4 @@
-"""When groups have something to do: a moment costs what is due in it."""
+"""Checks when groups have something to do: a moment costs what is due in it."""
 
 from __future__ import annotations
 

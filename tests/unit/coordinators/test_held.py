@@ -1,4 +1,4 @@
-"""What members of classic groups have sent is held up to a limit, whatever groups they name."""
+"""Checks that what members of classic groups have sent is held up to a limit, whatever groups they name."""
 
 from __future__ import annotations
 

@@ -71,7 +71,7 @@ class MixedHarness(ConsumerHarness):
         return error
 
     def turn_of(self, one: Old) -> None:
-        """What a classic member does in a heartbeat's time."""
+        """Do what a classic member does in a heartbeat's time."""
         if one.generation < 0 or self.heart_of(one) == AGAIN:
             assert self.rejoin(one) == OK
             self.get(one)

@@ -7,22 +7,41 @@ import sys
 import threading
 from collections.abc import Sequence
 
-from squall.chaos.drivers.library import FAIL, INFO, OK, Answer, ClientOrder, Impossible, Place, ReadRecord
-from squall.chaos.drivers.transactors.outcomes import IN_DOUBT, INIT, REFUSED, RESUMED, ErrorMeaning
+from squall.broker.overriding import override
+from squall.chaos.drivers.library import (
+    FAIL,
+    INFO,
+    OK,
+    Answer,
+    ClientOrder,
+    ConsumerAdapter,
+    Impossible,
+    Place,
+    ProducerAdapter,
+    ReadRecord,
+)
+from squall.chaos.drivers.transactors.outcomes import (
+    IN_DOUBT,
+    INIT,
+    REFUSED,
+    RESUMED,
+    ErrorMeaning,
+    TransactionalAdapter,
+)
 from squall.workloads import payload
 
 version = "0-scripted"
 
 
-class producer:
+class producer(ProducerAdapter):
     """Answers b"ok", b"fail" and b"doubt" at once; says nothing to b"silent"; dies of b"die"."""
 
     def __init__(self, order: ClientOrder, answer: Answer) -> None:
         self._answer = answer
         self._offset = 0
 
+    @override
     def send(self, op: int, topic: str, partition: int, key: bytes | None, value: bytes, timestamp_ms: int) -> None:
-        """As `ProducerAdapter.send`."""
         if value == b"ok":
             self._answer(op, OK, self._offset, timestamp_ms, "")
             self._offset += 1
@@ -35,14 +54,16 @@ class producer:
         elif value == b"raise":
             raise RuntimeError("a library's bug")
 
+    @override
     def pump(self) -> None:
-        """As `ProducerAdapter.pump`."""
+        pass
 
+    @override
     def finish(self, within_s: float) -> None:
-        """As `ProducerAdapter.finish`."""
+        pass
 
 
-class transactor(producer):
+class transactor(producer, TransactionalAdapter):
     """Its id says what becomes of calls: "commit: doubt, ok" is a commit that is in doubt, and succeeds when it is made
     again. It dies of "die", and says nothing more after "silent". Identities grow with each `init`.
     """
@@ -54,8 +75,8 @@ class transactor(producer):
         self._identity = (7, -1)
         self.spent = ""
 
+    @override
     def call(self, which: str, within_s: float) -> None:
-        """As `Transacting.call`."""
         outcomes = self._script.get(which, [])
         outcome = outcomes.pop(0) if outcomes else "ok"
         if outcome == "die":
@@ -67,24 +88,24 @@ class transactor(producer):
         if which == INIT:
             self._identity = (7, self._identity[1] + 1)
 
+    @override
     def weigh(self, which: str, error: BaseException) -> ErrorMeaning:
-        """As `Transacting.weigh`."""
         name = str(error)
         known = {"refused": REFUSED, "doubt": RESUMED, "ended": IN_DOUBT}
         return ErrorMeaning(*known.get(name, IN_DOUBT)[:1], name, known.get(name, IN_DOUBT)[1])
 
+    @override
     def identity(self) -> tuple[int, int]:
-        """As `Transacting.identity`."""
         return self._identity
 
+    @override
     def send(self, op: int, topic: str, partition: int, key: bytes | None, value: bytes, timestamp_ms: int) -> None:
-        """As `Transacting.send`."""
         super().send(op, topic, partition, key, value, timestamp_ms)
         if value == b"doubt":
             self.spent = "a gap"
 
 
-class consumer:
+class consumer(ConsumerAdapter):
     """Two records, one of them damaged; then a position that is impossible; then nothing."""
 
     def __init__(self, order: ClientOrder) -> None:
@@ -92,18 +113,21 @@ class consumer:
         self._polls = 0
         self._place = (str(self._place[0]), int(self._place[1]))
 
+    @override
     def bounds(self, places: Sequence[Place]) -> dict[Place, tuple[int, int]]:
-        """As `ConsumerAdapter.bounds`: once it is polled, the log ends earlier than what was read."""
+        """Return bounds as if, once it is polled, the log ended earlier than what was read."""
         return dict.fromkeys(places, (0, 1))
 
+    @override
     def assign(self, positions: dict[Place, int]) -> None:
-        """As `ConsumerAdapter.assign`."""
+        pass
 
+    @override
     def seek(self, place: Place, position: int) -> None:
-        """As `ConsumerAdapter.seek`."""
+        pass
 
+    @override
     def poll(self, within_s: float) -> Sequence[ReadRecord]:
-        """As `ConsumerAdapter.poll`."""
         self._polls += 1
         sys.stdout.write("what a library prints is not for the harness\n")
         if self._polls == 1:
@@ -115,5 +139,6 @@ class consumer:
             raise RuntimeError("no broker")
         return []
 
+    @override
     def close(self) -> None:
-        """As `ConsumerAdapter.close`."""
+        pass

@@ -1,6 +1,6 @@
-"""What each error that a library can give means: for a record, and for each call of a transaction.
+"""Checks what each error that a library can give means: for a record, and for each call of a transaction.
 
-A call or a record failed for sure only where the library refused it before it sent anything.
+A call or a record failed for sure only if the library refused it before it sent anything.
 """
 
 from __future__ import annotations

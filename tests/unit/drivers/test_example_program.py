@@ -1,4 +1,4 @@
-"""What docs/examples/my_producer.py answers: people begin with a copy of it."""
+"""Checks what docs/examples/my_producer.py answers: people begin with a copy of it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a driver's process that is a member of a group says, and in which order."""
+"""Checks what a driver's process that is a member of a group reports, and in which order."""
 
 from __future__ import annotations
 

@@ -53,7 +53,7 @@ RECORD = {"partition": 1, "offset": 5, "key": KEY, "value": VALUE}
 
 
 class Heard:
-    """What a member reported, and what it was to write."""
+    """Collects what a member reported, and what it was to write."""
 
     process = 3
 
@@ -89,7 +89,7 @@ def script(*reports: dict[str, Any], then: str = "") -> str:
 
 
 async def heard(tmp_path: Path, program: str, until: Callable[[Heard], bool] = lambda _: False) -> Heard:
-    """What a process of this program reports until it ends, or until that is true."""
+    """Return what a process of this program reports until it ends, or until that is true."""
     (tmp_path / "program.py").write_text(program)
     needs = CommandLoad(command=f"{sys.executable} -I -S program.py", directory=str(tmp_path), role="member").needs()
     driver, found = ProgramDriver("host:1", needs, [TOPIC, OUTPUT], tmp_path / "clients.log"), Heard()
@@ -250,7 +250,9 @@ class Pipe:
 
 
 def _order(*pipes: Callable[[], list[dict[str, Any]]]) -> list[tuple[str, type]]:
-    """Whose reports come one after the other, and which, if the pipes hold that when they are emptied."""
+    """Return which member each report is of, and its type, in order, if the pipes hold these reports when they are
+    emptied.
+    """
     reports, log = Reports(), list[tuple[str, OfMember]]()
     for name, written in zip("ab", pipes, strict=True):
         process: Any = Pipe(written)

@@ -58,7 +58,7 @@ class Scripted:
 
 
 class Said:
-    """What was answered."""
+    """Collects the answers."""
 
     def __init__(self) -> None:
         self.messages: list[tuple[Any, ...]] = []

@@ -1,4 +1,4 @@
-"""What the driver of confluent-kafka makes of delivery reports."""
+"""Checks what the driver of confluent-kafka makes of delivery reports."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What every `Fs` does: the operating system's, the tests' one in memory, and the simulated disk's."""
+"""Checks what every `Fs` does: the operating system's, the tests' one in memory, and the simulated disk's."""
 
 from __future__ import annotations
 

@@ -383,7 +383,9 @@ async def test_a_crash_point_that_nobody_has_come_to_stays_once_more_as_long(
 
 
 class Quorum:
-    """What `admin` tells of the quorum: an epoch for each time it is asked, once somebody was asked to resign."""
+    """Answers for `admin` about the quorum: a new epoch for each time it is asked, once a controller was asked to
+    resign.
+    """
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch, *after: tuple[int, int]) -> None:
         self.said = [(1, 4), *after]

@@ -1,4 +1,4 @@
-"""What no kind of fault would have written into nemesis.jsonl is told, with file and line."""
+"""Checks that what no kind of fault would have written into nemesis.jsonl is reported, with file and line."""
 
 from __future__ import annotations
 

@@ -19,9 +19,7 @@ CLIENTS = Link("CLIENT", 1)
 
 
 class Told(World):
-    """Which counts time: when each thing was done, and whose nodes answer where they run. `stop_s`: a stop takes so
-    long.
-    """
+    """Records when each thing was done; its nodes answer while they run. `stop_s`: how long a stop takes."""
 
     def __init__(self, *, stop_s: float = 0.0) -> None:
         super().__init__()
@@ -58,7 +56,7 @@ class Told(World):
 
 
 class Failing(FailingWorld):
-    """Whose disks fail, and whose nodes answer where they run."""
+    """Has failing disks, and nodes that answer while they run."""
 
     async def probe(self, link: Link, *, timeout_s: float = 1.0, pad_bytes: int = 0) -> Probe:
         return Probe(self.states[link.target] is NodeState.RUNNING, 0.5)

@@ -17,7 +17,7 @@ from tests.unit.faults.test_nemesis import World, played
 
 
 class Answering(World):
-    """Whose nodes answer unless they are paused."""
+    """Has nodes that answer unless they are paused."""
 
     async def probe(self, link: Link, *, timeout_s: float = 1.0, pad_bytes: int = 0) -> Probe:
         silent = self.states[link.target] is NodeState.PAUSED and not self.inert
@@ -36,7 +36,7 @@ async def test_a_node_paused_by_two_faults_goes_on_when_the_last_one_ends(
 
 
 class SlowToStart(World):
-    """Whose nodes take two seconds to come up, in which a signal would end them."""
+    """Has nodes that take two seconds to come up, in which a signal would end them."""
 
     async def start_node(self, node: int) -> dict[str, Any]:
         self.states[node] = NodeState.RUNNING

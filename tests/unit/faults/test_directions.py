@@ -1,4 +1,4 @@
-"""Which way a cut link lets requests pass, and what that says of the cut."""
+"""Checks which way a cut link lets requests pass, and what that says of the cut."""
 
 from __future__ import annotations
 

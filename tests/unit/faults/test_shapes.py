@@ -1,4 +1,4 @@
-"""Which links the shapes of partitions cut, and what is refused before anything is cut."""
+"""Checks which links the shapes of partitions cut, and what is refused before anything is cut."""
 
 from __future__ import annotations
 

@@ -32,7 +32,7 @@ RESET, STILL_OPEN = Probe(True, 20.0, "ended: connection reset by peer"), Probe(
 
 
 class Scripted(World):
-    """Whose links show one thing before a fault is on them, and then one after the other; the last one for good."""
+    """Has links that return one probe before a fault is on them, and then one after the other; the last for good."""
 
     def __init__(self, before: Probe, *during: Probe) -> None:
         super().__init__()
@@ -97,7 +97,7 @@ async def test_a_link_that_says_nothing_while_the_fault_lasts_proves_nothing(
 
 
 class Opening(Acting):
-    """Whose links open from a certain time on."""
+    """Has links that open from a certain time on."""
 
     def __init__(self, at_s: float) -> None:
         super().__init__()
@@ -135,7 +135,7 @@ async def test_a_broker_alone_has_no_links_between_brokers_to_reset(autojump_clo
 
 
 class Answers:
-    """What the controller says to one request after the other; the last one for good."""
+    """Answers one request after the other as the controller; the last answer for good."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch, *said: str | Exception, takes_s: float = 0.0) -> None:
         self.said, self.takes_s, self.asked = list(said), takes_s, 0

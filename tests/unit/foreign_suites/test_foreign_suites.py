@@ -1,4 +1,4 @@
-"""How results of foreign suites are read, held against the explained failures, and written into the page."""
+"""Checks how results of foreign suites are read, compared with the explained failures, and written into the page."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a test costs: its own CPU, and that of processes that it started, whether they have ended or not."""
+"""Checks what a test costs: its own CPU, and that of processes that it started, whether they have ended or not."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How commands are read from a page, and when their output is what the page shows."""
+"""Checks how commands are read from a page, and when their output is what the page shows."""
 
 from __future__ import annotations
 

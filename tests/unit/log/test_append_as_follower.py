@@ -1,4 +1,4 @@
-"""What a follower takes of what its leader sends."""
+"""Checks what a follower takes of what its leader sends."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a leader takes, what it refuses, and what it answers (kafka-wire.md sections 2 and 4)."""
+"""Checks what a leader takes, what it refuses, and what it answers (kafka-wire.md sections 2 and 4)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is durable when (R14), and what goes when (L4)."""
+"""Checks what is durable when (R14), and what is deleted when (L4)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is counted of requests: how many, how long, and the errors of all parts of their responses."""
+"""Checks what is counted of requests: how many, how long, and the errors of all parts of their responses."""
 
 from __future__ import annotations
 

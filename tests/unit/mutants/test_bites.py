@@ -1,4 +1,4 @@
-"""What each mutant does differently, asked of the parts: where a sound broker gives another answer."""
+"""Checks what each mutant does differently, in the parts: where a sound broker gives another answer."""
 
 from __future__ import annotations
 

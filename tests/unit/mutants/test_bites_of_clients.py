@@ -1,4 +1,4 @@
-"""What the mutants that clients notice do differently, asked of the parts."""
+"""Checks what the mutants that clients notice do differently, in the parts."""
 
 from __future__ import annotations
 

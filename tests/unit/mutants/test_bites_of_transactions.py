@@ -1,4 +1,4 @@
-"""What each mutant of transactions does differently, asked of the parts: where a sound broker gives another answer."""
+"""Checks what each mutant of transactions does differently, in the parts: where a sound broker gives another answer."""
 
 from __future__ import annotations
 

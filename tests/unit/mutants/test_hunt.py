@@ -37,7 +37,7 @@ LOST = Failure("anomaly", "lost-write")
 
 
 def world(with_it: dict[int, Failure], without: dict[int, Failure] | None = None) -> Callable[..., Failed | None]:
-    """Which seeds fail with the mutant planted, and which without."""
+    """Return a runner in which these seeds fail with the mutant planted, and those without."""
 
     def run(plan: Plan, mutant: str | None) -> Failed | None:
         return (with_it if mutant is not None else without or {}).get(plan.seed)
@@ -119,7 +119,7 @@ def shrinking_to(steps: dict[int, int], asked: list[int]) -> Shrink:
 
 
 def shrunk(steps: dict[int, int], with_it: dict[int, Failure], *, more: int) -> tuple[Hunted, list[int], list[str]]:
-    """What a hunt through nine seeds comes to, the seeds whose plans were shrunk, and what was said."""
+    """Return the result of a hunt through nine seeds, the seeds whose plans were shrunk, and what was printed."""
     asked: list[int] = []
     said: list[str] = []
     shrink, sims = shrinking_to(steps, asked), world(with_it)
@@ -211,7 +211,7 @@ def test_each_mutant_says_what_it_is() -> None:
 
 @dataclass(frozen=True)
 class Simulated:
-    """What `seen_by_clients` reads of a result."""
+    """Holds what `seen_by_clients` reads of a result."""
 
     anomalies: tuple[str, ...]
     failure: Failure | None

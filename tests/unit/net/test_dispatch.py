@@ -30,7 +30,7 @@ def produce_frame(broker: MemoryBroker, topic: str, acks: int) -> bytes:
 
 
 async def serve(broker: MemoryBroker, *frames: bytes) -> bool:
-    """Whether a connection that sends these frames in one piece, and ends, has been served to its end."""
+    """Return whether a connection that sends these frames in one piece, and ends, has been served to its end."""
     server: Any = broker.server
     server.route({ApiKey.PRODUCE: Route(ApiKey.PRODUCE, hot=broker.produce_api.handle)}, {})
     there, _, serve_it = broker.accept()

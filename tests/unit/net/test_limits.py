@@ -1,4 +1,4 @@
-"""How many connections a broker takes, and on which listener."""
+"""Checks how many connections a broker takes, and on which listener."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ async def house(**settings: str) -> AsyncIterator[House]:
 
 
 def served(links: list[MemoryTransport]) -> int:
-    """How many the broker has not closed."""
+    """Return how many links the broker has not closed."""
     return sum(not link.incoming.ended for link in links)
 
 

@@ -72,7 +72,7 @@ class Loop:
         pipe.change()
 
     async def passes_ms(self, requests: int) -> list[int]:
-        """How long each pass of the loop lasted until so many requests were served, in ms."""
+        """Return how long each pass of the loop lasted until so many requests were served, in ms."""
         found = []
         while len(self.served) < requests:
             before = self.broker.env.now_ms

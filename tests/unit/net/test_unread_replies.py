@@ -1,4 +1,4 @@
-"""What nobody reads has a limit, all connections of clients together."""
+"""Checks that replies that are not read have a limit, all connections of clients together."""
 
 from __future__ import annotations
 

@@ -27,7 +27,7 @@ HEAD = Head("n1", "2026-07-04T01:00:00+00:00", "abc", "2 cores, 24 GiB", "3.11.2
 
 
 def line(part: str, result: str, seconds: float = 1.0) -> Line:
-    """How a part ended."""
+    """Return the line of a part that ended in this way."""
     return Line(part, result, 0, seconds, "abc", f"./{part}", "2026-07-04T01:00:00+00:00")
 
 
@@ -163,7 +163,7 @@ def test_an_exit_code_says_how_a_part_ended(tmp_path: Path, name: str, code: int
 
 
 def results(*rows: Mapping[str, object]) -> str:
-    """What `squall test --results` writes."""
+    """Return the lines that `squall test --results` writes."""
     count = {"tests": len({each["test"] for each in rows})}
     return "".join(json.dumps(each) + "\n" for each in ({"commit": "abc"}, *rows, count))
 
@@ -179,7 +179,7 @@ def test_a_failed_test_counts_more_than_the_exit_code(tmp_path: Path) -> None:
 
 
 def gate(*troubles: str, order: int = 1) -> str:
-    """What `squall test --all` prints if one test passed."""
+    """Return what `squall test --all` prints if one test passed."""
     results_of = [Result("tests/unit/x.py::a", "passed", 1.0, 1.0)]
     return "\n".join([f"order: --randomly-seed={order}", *summary.of(results_of, [], {}, troubles, table=True)]) + "\n"
 

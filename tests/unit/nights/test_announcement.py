@@ -1,4 +1,4 @@
-"""What a night tells other programs: summary.json, a command that is given it, and metrics."""
+"""Checks how a night reports to other programs: summary.json, a command that is given it, and metrics."""
 
 from __future__ import annotations
 

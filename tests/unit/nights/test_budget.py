@@ -1,4 +1,4 @@
-"""What runs cost, and what fits."""
+"""Checks what runs cost, and what fits."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What `squall nightly` says before anything begins: a list, and what is wrong with what was asked for."""
+"""Checks what `squall nightly` prints before anything begins: a list, and what is wrong with the request."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which findings fail a night: new ones, known ones, accepted ones, and those whose acceptance is over."""
+"""Checks which findings fail a night: new ones, known ones, accepted ones, and those whose acceptance is over."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a night ends between its runs: what killed ones left, and nothing of those that go on beside them."""
+"""Checks what a night ends between its runs: what killed runs left, and nothing of runs that are still going."""
 
 from __future__ import annotations
 

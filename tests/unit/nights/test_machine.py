@@ -1,4 +1,4 @@
-"""What this machine lacks for a run, in one line."""
+"""Checks what this machine lacks for a run, in one line."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from squall.chaos.nightly.matrix import MatrixError, make_matrix
 
 @pytest.fixture(autouse=True)
 def fresh() -> Iterator[None]:
-    """What this machine has is asked once for each process."""
+    """Forget what this machine has, which is asked once for each process."""
     machine._client.cache_clear()
     yield
     machine._client.cache_clear()

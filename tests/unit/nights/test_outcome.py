@@ -1,4 +1,4 @@
-"""What a night came to, in Markdown and as plain text."""
+"""Checks the result of a night, in Markdown and as plain text."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the player does with runs: retries, thinning, budget, expectations. A script stands in for `squall run`."""
+"""Checks what the player does with runs: retries, thinning, budget, expectations. A script replaces `squall run`."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ def night(
 
 
 def flags(**more: Any) -> dict[str, Any]:
-    """What the end of a night asks of the command line."""
+    """Return the options that the end of a night takes from the command line."""
     usual = {"report": True, "summary": None, "mail": None, "accepted": {}, "fail_on": "any", "notify": None}
     return {**usual, "metrics": None, **more}
 

@@ -24,7 +24,7 @@ def said(*runs: Path) -> list[str]:
 
 
 def row_of(run: Path) -> dict[str, Any]:
-    """What the checkers count of a run."""
+    """Return the row of figures that the checkers count of a run."""
     conversion.convert(run)
     return oracle.run_row(run)
 

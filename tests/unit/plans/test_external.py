@@ -1,4 +1,4 @@
-"""What may be planned for a cluster that somebody else runs, and which of its containers are its brokers."""
+"""Checks what may be planned for a cluster that is not ours, and which of its containers are its brokers."""
 
 from __future__ import annotations
 

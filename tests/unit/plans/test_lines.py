@@ -1,4 +1,4 @@
-"""What is wrong with a plan's file is told with the line where it stands."""
+"""Checks that what is wrong with a plan's file is reported with its line."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What can be broken where: the page is made from the registry, and the command says what is missing."""
+"""Checks what can be broken where: the page is made from the registry, and the command says what is missing."""
 
 from __future__ import annotations
 

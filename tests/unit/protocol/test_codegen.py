@@ -1,4 +1,4 @@
-"""What is checked in is what the generator writes, and its facts are Kafka's."""
+"""Checks that the checked-in files are what the generator writes, and its facts are Kafka's."""
 
 from __future__ import annotations
 

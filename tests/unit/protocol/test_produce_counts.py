@@ -1,4 +1,4 @@
-"""What producers sent is counted by their settings, and the counts reach the trace in time."""
+"""Checks that what producers sent is counted by their settings, and the counts reach the trace in time."""
 
 from __future__ import annotations
 

@@ -32,7 +32,7 @@ def core(
 
 
 def ready(raft: Raft) -> Ready:
-    """What it wants done, once."""
+    """Return what it wants done, once."""
     return raft.ready() or NOTHING
 
 

@@ -1,4 +1,4 @@
-"""What counts as committed, and how soon everybody is told (Raft section 5.4.2, KIP-595, KIP-1166)."""
+"""Checks what counts as committed, and how soon all nodes learn of it (Raft section 5.4.2, KIP-595, KIP-1166)."""
 
 from __future__ import annotations
 

@@ -99,7 +99,7 @@ def test_snapshots_are_given_by_the_leader_of_the_epoch_only() -> None:
 
 
 def piece(raft: Raft, request: Any, length: int, size: int = 100, **changes: Any) -> FetchSnapshotReply:
-    """What the leader answers to a request for a piece."""
+    """Return the leader's answer to a request for a piece."""
     fields: dict[str, Any] = {
         "error": OK,
         "epoch": raft.epoch,

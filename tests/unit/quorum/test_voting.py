@@ -1,4 +1,6 @@
-"""Who gets a vote, and what must be durable before it is told (KIP-595, KIP-996; Raft sections 5.2 and 5.4.1)."""
+"""Checks which candidate gets a vote, and what must be durable before the answer (KIP-595, KIP-996; Raft sections 5.2
+and 5.4.1).
+"""
 
 from __future__ import annotations
 
@@ -212,7 +214,9 @@ def test_majority_elects_and_the_leader_is_remembered_before_it_speaks() -> None
 
 
 def test_leader_that_restarts_never_leads_that_epoch_again() -> None:
-    """What it had handed out unsynced may be gone: the same offsets of the same epoch must not be written twice."""
+    """Check that the epoch ends: what it had handed out unsynced may be gone, and the same offsets of the same epoch
+    must not be written twice.
+    """
     node = core(1, state=QuorumState(epoch=3, voted_id=1, leader_id=1), log=((3, 0),), end=4)
     assert node.role is Role.RESIGNED
     assert node.leader_id == NO_NODE

@@ -312,7 +312,9 @@ async def test_partitions_that_are_added_one_after_the_other_end_no_fetch_of_eac
 
 
 async def test_a_partition_that_begins_anew_under_way_is_asked_for_in_a_new_session(autojump_clock: Any) -> None:
-    """What the leader has told of it before, it does not tell again in the same one."""
+    """Check that a new session is made: what the leader has sent of the partition before, it does not send again in the
+    same one.
+    """
     async with following() as it:
         it.give("t")
         await it.leader.request()

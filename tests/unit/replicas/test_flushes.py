@@ -272,7 +272,7 @@ def as_sent(count: int, base: int) -> memoryview:
 
 
 async def follow(broker: Disk, h: Hosted, base: int, count: int = 1) -> list[bool]:
-    """What a fetcher does with records; what is returned becomes true when it may fetch on."""
+    """Append as a fetcher does; what is returned becomes true when it may fetch on."""
     h.log.append_as_follower(as_sent(count, base), NEWEST)
     held = broker.replicas.followed(h, base + count, 0)
     assert held is not None

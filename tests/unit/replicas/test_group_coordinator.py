@@ -283,7 +283,9 @@ def consumer_beat(member_id: str, epoch: int = 0, **also: Any) -> ConsumerBeat:
 
 
 async def test_targets_of_members_under_long_ids_are_written_in_several_batches(broker: GroupBroker) -> None:
-    """Who joined a group in which forty members had ids of 32 KB got UNKNOWN_SERVER_ERROR for ever."""
+    """Check a group in which forty members have ids of 32 KB: a member that joined it got UNKNOWN_SERVER_ERROR for
+    ever.
+    """
     for index in range(90):
         broker.give("t", leader=2, index=index)
     for n in range(40):

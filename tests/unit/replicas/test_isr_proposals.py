@@ -67,7 +67,7 @@ async def quiet() -> None:
 
 
 async def asked_times(controller: Controller, count: int) -> list[float]:
-    """When the first `count` requests came, in s."""
+    """Return when, in s, the first `count` requests came."""
     while len(controller.requests) < count:
         await trio.sleep(0.01)
     return [when for when, _ in controller.requests[:count]]

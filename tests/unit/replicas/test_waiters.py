@@ -1,4 +1,4 @@
-"""Who waits on a replica: answered once, in order, or given up without a trace."""
+"""Checks waits on a replica: each is answered once, in order, or given up without a trace."""
 
 from __future__ import annotations
 

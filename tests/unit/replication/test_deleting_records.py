@@ -1,4 +1,4 @@
-"""What DeleteRecords may delete, and when it is deleted everywhere."""
+"""Checks what DeleteRecords may delete, and when it is deleted everywhere."""
 
 from __future__ import annotations
 

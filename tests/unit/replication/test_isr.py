@@ -1,4 +1,4 @@
-"""Who leaves the ISR, and who may join it."""
+"""Checks which replica leaves the ISR, and which may join it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the controller's answers mean, and what their absence means (KIP-497)."""
+"""Checks what the controller's answers mean, and what their absence means (KIP-497)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Where two logs part: what the leader answers, and where repeated answers lead to."""
+"""Checks where two logs part: what the leader answers, and where repeated answers lead to."""
 
 from __future__ import annotations
 

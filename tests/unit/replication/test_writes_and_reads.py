@@ -1,4 +1,6 @@
-"""What producers and consumers are told: min ISR before and after, the last stable offset, the latest offset."""
+"""Checks what producers and consumers are answered: min ISR before and after, the last stable offset, the latest
+offset.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a page says of faults of links, of clients, and of those in steps."""
+"""Checks what a page says of faults of links, of clients, and of those in steps."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Where faults stand in the figure: neither they nor their labels cover each other, however long the run is."""
+"""Checks that in the figure neither faults nor their labels cover each other, however long the run is."""
 
 from __future__ import annotations
 

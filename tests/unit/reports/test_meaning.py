@@ -1,4 +1,4 @@
-"""What a failing page says first: how much, where, and whose expectation is broken."""
+"""Checks what a failing page says first: how much, where, and whose expectation is broken."""
 
 from __future__ import annotations
 
@@ -61,7 +61,9 @@ def overtaken(count: int, *witnesses: tuple[str, int, int]) -> dict[str, Any]:
 
 
 def test_records_out_of_order_are_told_from_both_sides(tmp_path: Path) -> None:
-    """How many overtook is a figure of the producer in a partition, which all witnesses of both repeat."""
+    """Check both counts: how many overtook is a figure of the producer in a partition, which all witnesses of both
+    repeat.
+    """
     three, two = [("t-0", 0, 37)] * 3, [("t-1", 1, 5)] * 2
     several = run_of(tmp_path, overtaken(3, *three), {**overtaken(2, *two), "evidence": "reads"})
     assert broken(read_run(several)) == ["5 records were stored after 42 that were sent later."]

@@ -1,4 +1,6 @@
-"""What is told of two owners of one partition: who they were, by what they owned it, and until when."""
+"""Checks what is reported of two owners of one partition: which processes they were, by what they owned it, and until
+when.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""What was asked for and what was sent stand beside each other, on pages and in stories, and are not mixed up."""
+"""Checks that what was asked for and what was sent are beside each other, on pages and in stories, and are not mixed
+up.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which records a story names, and where it says that they were put."""
+"""Checks which records a story names, and where it says that they were put."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which of a finding's witnesses are shown, which partitions they leave out, and what is told of them."""
+"""Checks which of a finding's witnesses are shown, which partitions they leave out, and what is said of them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the traces and the nemesis's log become: lanes, sentences, rows, junit.xml and the terminal's tables."""
+"""Checks what the traces and the nemesis's log become: lanes, sentences, rows, junit.xml and the terminal's tables."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def files(run_dir: Path) -> RunFiles:
 
 
 def told(run_dir: Path) -> str:
-    """What the terminal shows."""
+    """Return what the terminal shows."""
     out = io.StringIO()
     summary(run_dir, Console(file=out, width=100))
     return out.getvalue()

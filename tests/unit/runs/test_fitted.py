@@ -21,7 +21,7 @@ LINKS = ("partition", "latency")
 
 
 class Slow(World):
-    """Whose probes take this long, unless they may not."""
+    """Has probes that take this long, unless they may not."""
 
     def __init__(self, probe_s: float) -> None:
         super().__init__()

@@ -36,7 +36,7 @@ def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> RunDirectory:
 
 
 def judged(run: RunDirectory) -> dict[str, Any]:
-    """What judging wrote."""
+    """Return what the judgement wrote."""
     written = judgement.judge(run, Console(quiet=True))
     assert json.loads(run.verdict.read_text()) == written
     return written

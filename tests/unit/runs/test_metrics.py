@@ -1,4 +1,4 @@
-"""What a run serves as metrics: names, labels and values one by one, and every metric that the board asks for."""
+"""Checks what a run serves as metrics: names, labels and values one by one, and every metric that the board needs."""
 
 from __future__ import annotations
 

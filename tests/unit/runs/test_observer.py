@@ -1,4 +1,6 @@
-"""Who is asked: a lookout asks each broker for as long as it lives, whatever the brokers say of each other."""
+"""Checks which broker is asked: a lookout asks each broker for as long as it lives, whatever the brokers say of each
+other.
+"""
 
 from __future__ import annotations
 
@@ -38,7 +40,7 @@ async def looking_at(cluster: FakeCluster, known: int = 3) -> AsyncIterator[Call
 
 
 async def asked_within(cluster: FakeCluster, seconds: float) -> set[int]:
-    """Who is asked for metadata from now on."""
+    """Return the nodes that are asked for metadata within the next seconds."""
     before = len(cluster.requests(ApiKey.METADATA))
     await trio.sleep(seconds)
     return {seen.node for seen in cluster.requests(ApiKey.METADATA)[before:]}

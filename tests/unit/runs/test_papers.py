@@ -1,4 +1,4 @@
-"""What a run writes, in memory as in a directory."""
+"""Checks what a run writes, in memory as in a directory."""
 
 from __future__ import annotations
 

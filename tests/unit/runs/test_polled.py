@@ -1,4 +1,6 @@
-"""What a cluster says of itself when it is asked: changes are told once, and nothing goes back to an old epoch."""
+"""Checks what a cluster says of itself when it is asked: changes are reported once, and nothing goes back to an old
+epoch.
+"""
 
 from __future__ import annotations
 

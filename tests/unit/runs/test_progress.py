@@ -1,4 +1,4 @@
-"""What a run shows while it goes on: how far it is, and what comes next."""
+"""Checks what a run shows while it is going: how far it is, and what comes next."""
 
 from __future__ import annotations
 

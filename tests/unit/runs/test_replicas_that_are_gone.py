@@ -32,7 +32,7 @@ def run(tmp_path: Path) -> RunDirectory:
 
 
 def troubles_of(run: RunDirectory) -> list[str]:
-    """What comparing says is wrong."""
+    """Return the troubles that a comparison finds."""
     found: list[str] = []
     compare_replicas(run, found)
     return found

@@ -24,7 +24,7 @@ sys.exit(7)
 
 
 class Shown:
-    """What was shown, and whether each stage was over before the next one began. Lets the program go on."""
+    """Notes what was shown, and whether each stage was over before the next one began. Lets the program continue."""
 
     def __init__(self, gate: Path) -> None:
         self.gate = gate

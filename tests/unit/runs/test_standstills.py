@@ -1,4 +1,4 @@
-"""How long nothing ran, by two clocks."""
+"""Checks how long nothing ran, by two clocks."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a cluster that is not ours tells of itself."""
+"""Checks what a cluster that is not ours says of itself."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which settings of topics are in force, as planned for a simulation and as a broker answers."""
+"""Checks which settings of topics are in force, as planned for a simulation and as a broker answers."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def test_lists_and_flags_are_written_as_brokers_answer_them() -> None:
 
 
 async def ask(answers: Sequence[Any], monkeypatch: pytest.MonkeyPatch) -> topic_settings.Settings:
-    """What is found out of topics t and u if requests are answered so, the last one again and again."""
+    """Return the settings found of topics t and u if requests are answered so, the last answer again and again."""
     coming = [*answers]
 
     async def settings_in_force(*_: Any) -> dict[str, dict[str, str]]:

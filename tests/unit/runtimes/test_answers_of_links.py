@@ -57,7 +57,7 @@ ERROR = int(ErrorCode.NOT_COORDINATOR)
 
 
 def answered(request: Message, response: type[Message], version: int) -> Any:
-    """What a client reads of the link's answer."""
+    """Return what a client reads of the link's answer."""
     frame = encode_request(request.API_KEY, version, 7, "test", request.encode(version))
     answer = error_answer(bytes(frame), ERROR)
     assert answer is not None

@@ -1,4 +1,4 @@
-"""What brokers' settings mean in a cluster of few brokers."""
+"""Checks what brokers' settings mean in a cluster of few brokers."""
 
 from __future__ import annotations
 

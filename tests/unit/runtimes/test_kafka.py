@@ -1,4 +1,4 @@
-"""Where Apache Kafka listens, whom it dials, and how its log is read."""
+"""Checks where Apache Kafka listens, what it connects to, and how its log is read."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a power loss took out of each log, by comparing its files."""
+"""Checks what a power loss took out of each log, by comparing its files."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What each link fault is in Toxiproxy, and how overlapping ones share a link."""
+"""Checks what each link fault is in Toxiproxy, and how overlapping ones share a link."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which bits of a segment rot: those that a checksum covers, in both worlds."""
+"""Checks which bits of a segment rot: those that a checksum covers, in both worlds."""
 
 from __future__ import annotations
 

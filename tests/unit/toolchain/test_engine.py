@@ -1,4 +1,4 @@
-"""Which engines will do, and what is said of those that will not."""
+"""Checks which engines will do, and what is said of those that will not."""
 
 from __future__ import annotations
 

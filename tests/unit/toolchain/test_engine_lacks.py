@@ -1,4 +1,4 @@
-"""What is said where containers cannot be had: everything at once, and one line that gets it."""
+"""Checks what is printed if containers cannot be had: everything at once, and one line that gets it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What pip installs: extras that bring what commands import, errors that name them, and files that are no code."""
+"""Checks what pip installs: extras that bring what commands import, errors that name them, and data files."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which Toxiproxy, Go and Java are taken, with programs that only say their version."""
+"""Checks which Toxiproxy, Go and Java are taken, with programs that only print their version."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which Apache Kafka is taken, with jars that are only names."""
+"""Checks which Apache Kafka is taken, with jars that are only names."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What images are made of, and what they are called after."""
+"""Checks what images are made of, and what they are called after."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which Python will do: ranks of those that were tried, those that were not, and those that are too old."""
+"""Checks which Python will do: ranks of those that were tried, those that were not, and those that are too old."""
 
 from __future__ import annotations
 

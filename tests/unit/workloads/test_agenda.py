@@ -1,4 +1,4 @@
-"""What a producer hands over next, and when."""
+"""Checks what a producer hands over next, and when."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Who gets which partitions: each assignor's own promise, and what all of them promise."""
+"""Checks which member gets which partitions: each assignor's own promise, and what all of them promise."""
 
 from __future__ import annotations
 

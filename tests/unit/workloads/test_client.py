@@ -31,7 +31,7 @@ async def running(cluster: FakeCluster, **how: Any) -> AsyncIterator[Client]:
 
 
 async def led_by(client: Client, index: int, node: int, limit_s: float = 30) -> float:
-    """How long it took until the client knew."""
+    """Return how long, in seconds, it took until the client knew."""
     began = trio.current_time()
     with trio.fail_after(limit_s):
         while (leader := client.view.leader("t", index)) is None or leader.node_id != node:

@@ -1,4 +1,4 @@
-"""What a client believes of the cluster: it only moves forward."""
+"""Checks what a client believes of the cluster: it only moves forward."""
 
 from __future__ import annotations
 

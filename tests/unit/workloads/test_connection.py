@@ -43,7 +43,7 @@ async def ask(connection: BrokerConnection, timeout_s: float = 5) -> MetadataRes
 
 
 class Answers:
-    """What became of requests that were submitted."""
+    """Collects the results of submitted requests."""
 
     def __init__(self, connection: BrokerConnection) -> None:
         self.connection = connection

@@ -1,4 +1,4 @@
-"""What each answer means for a member of a consumer group (KIP-848), and what its next heartbeat says."""
+"""Checks what each answer means for a member of a consumer group (KIP-848), and what its next heartbeat says."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a reader sees of a partition's bytes."""
+"""Checks what a reader sees of a partition's bytes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a swarm's seed gives the brokers of groups."""
+"""Checks what a swarm's seed gives the brokers of groups."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What members of groups write, line by line, as docs/run-directory.md has it."""
+"""Checks what members of groups write, line by line, as docs/run-directory.md has it."""
 
 from __future__ import annotations
 

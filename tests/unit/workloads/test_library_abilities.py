@@ -1,4 +1,4 @@
-"""What a library cannot do as a member of a group ends with a sentence, before anything starts."""
+"""Checks that what a library cannot do as a member of a group ends with a sentence, before anything starts."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What each answer means for a member of a classic group, and what it asks next."""
+"""Checks what each answer means for a member of a classic group, and what it asks next."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a reader knows of the times of the records that it got."""
+"""Checks what a reader knows of the times of the records that it got."""
 
 from __future__ import annotations
 

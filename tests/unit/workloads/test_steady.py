@@ -28,7 +28,7 @@ def fault(began_s: float, ended_s: float, number: int = 0) -> PlayedFault:
 
 
 def played(run: DrivenCluster, seconds: float, meanwhile: Any = None) -> History:
-    """What a scripted cluster made of the load."""
+    """Return the history of a load on a scripted cluster."""
     trio.run(partial(run.play, seconds, meanwhile, finals=False), clock=MockClock(autojump_threshold=0))
     return run.history()
 

@@ -1,4 +1,4 @@
-"""What our client makes of a coordinator's answers: asked again, refused, or left open."""
+"""Checks what our client makes of a coordinator's answers: asked again, refused, or left open."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the page of a night answers first."""
+"""Checks what the page of a night answers first."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is new, known and gone among the findings of nights."""
+"""Checks what is new, known and gone among the findings of nights."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What changed over the nights."""
+"""Checks what changed over the nights."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a wire does to the bytes that are sent over it."""
+"""Checks what a wire does to the bytes that are sent over it."""
 
 from __future__ import annotations
 

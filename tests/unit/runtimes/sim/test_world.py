@@ -1,4 +1,4 @@
-"""What a simulated world keeps of its nodes' traces."""
+"""Checks what a simulated world keeps of its nodes' traces."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What counts as durable of a record that was acknowledged, where the disk itself cannot be asked."""
+"""Checks what counts as durable of a record that was acknowledged, if the disk itself cannot be asked."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How far a replica's log is the committed one."""
+"""Checks how far a replica's log is the committed one."""
 
 from __future__ import annotations
 

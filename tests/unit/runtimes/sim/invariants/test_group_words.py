@@ -1,4 +1,6 @@
-"""What a coordinator knows and its log does not say is told in plain words, however long the values are."""
+"""Checks that what a coordinator knows and its log does not say is reported in plain words, however long the values
+are.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is taken into the books of a partition when a node dies, and which invariants are asked when."""
+"""Checks what is taken into the books of a partition when a node dies, and which invariants are asked when."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is read of disks: what cannot be read is not there."""
+"""Checks what is read of disks: what cannot be read is not there."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Where a state is not what its log says, the difference is told in plain words."""
+"""Checks that a state that differs from its log is reported in plain words."""
 
 from __future__ import annotations
 

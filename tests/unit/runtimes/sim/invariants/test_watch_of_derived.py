@@ -28,7 +28,7 @@ def replicated(records: int = 5, **settings: object) -> WatchedWorld:
 
 
 def with_starts(at: int) -> WatchedWorld:
-    """As `replicated`; node 3 starts at an offset."""
+    """Replicate as `replicated` does, and let node 3 start at an offset."""
     world = replicated()
     hosted = world.nodes[3].hosted
     hosted.log.increment_log_start(at)

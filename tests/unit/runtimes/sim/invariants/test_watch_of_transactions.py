@@ -55,7 +55,7 @@ class TransactionHarness:
         self.spread()
 
     def mark(self, epoch: int = 0, *, commit: bool = False, coordinator: int = 0) -> None:
-        """Whether or not it may be written."""
+        """Write a marker, whether it may be written or not."""
         base = self.leader.hosted.log.log_end_offset
         self.leader.write_as_it_is(
             marker(PRODUCER, epoch, commit=commit, coordinator_epoch=coordinator, base=base, leader_epoch=0)

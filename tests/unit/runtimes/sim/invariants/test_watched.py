@@ -1,4 +1,6 @@
-"""Which replicas are compared after an event: each to which somebody wrote; and a write that nobody saw is found."""
+"""Checks which replicas are compared after an event: each that was written to; and a write that was not announced is
+found.
+"""
 
 from __future__ import annotations
 
