@@ -74,7 +74,7 @@ def show_installs(word: str, of: Sitting, docs: Path, say: Say) -> list[str]:
 
 
 class Installation(NamedTuple):
-    """What was measured of a way."""
+    """Holds what was measured of a way to install."""
 
     packages: str
     size_mb: float

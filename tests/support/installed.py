@@ -47,7 +47,7 @@ class Installed:
         return self.python(str(self.folder / "bin/squall"), *arguments, path=path)
 
     def packages(self) -> Path:
-        """Where it is installed."""
+        """Return the folder that it is installed in."""
         return Path(self.python("-c", "import squall; print(squall.__path__[0])").stdout.strip()).parent
 
     def pip(self, *words: str) -> None:

@@ -31,7 +31,7 @@ class HarnessImage:
         self.command = ("docker", "run", "--rm", *bounds, *files, image)
 
     def __call__(self, *words: str, code: int = 0) -> str:
-        """What a command prints, whose exit code is `code`."""
+        """Return what a command prints. Its exit code must be `code`."""
         done = subprocess.run([*self.command, *words], capture_output=True, text=True)
         assert done.returncode == code, done.stdout + done.stderr
         return done.stdout

@@ -1,4 +1,4 @@
-"""What an index shows of the package: README.md as wheel and sdist have it, rendered, with no link to nowhere."""
+"""Checks what an index shows of the package: README.md as wheel and sdist have it, rendered, without dead links."""
 
 from __future__ import annotations
 

@@ -68,7 +68,7 @@ class Checkout:
         (self.folder / name).write_text(text)
 
     def git(self, *words: str) -> str:
-        """What git prints."""
+        """Return what git prints."""
         command = ["git", "-C", self.folder, *words]
         return subprocess.run(command, check=True, capture_output=True, text=True, env=os.environ | ENVIRONMENT).stdout
 
@@ -78,7 +78,7 @@ class Checkout:
         self.git("commit", "--quiet", "--message", "all: change something")
 
     def release(self, *words: str, code: int = 0) -> str:
-        """What the script prints, whose exit code is `code`."""
+        """Return what the script prints. Its exit code must be `code`."""
         return released(self.folder, *words, code=code)
 
 

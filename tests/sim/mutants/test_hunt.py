@@ -52,7 +52,7 @@ NIGHT = pytest.mark.night("hunts planted bugs; the gate hunts ten")
 
 
 def hunted(mutant: str, *, history: bool) -> Hunted:
-    """What `squall hunt` comes to with a mutant, without a limit of time."""
+    """Return the result of `squall hunt` with a mutant, without a limit of time."""
     order = HuntTask(mutant, 0, SEEDS, math.inf, shrink_s=0.0, more=0, controls=0, swarm=False, history=history)
     found = carry_out(order)
     assert not found.false_alarms, f"a sound broker fails under these plans: {found.false_alarms}"

@@ -1,4 +1,4 @@
-"""A library that is none: it answers as it is told to by what the records hold. For trying a driver's process."""
+"""A scripted library: what the records hold decides what it answers. For trying a driver's process."""
 
 from __future__ import annotations
 
