@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     from rich.console import Console
 
     from squall.chaos.commands.outputs import CommandOutput
-    from squall.chaos.runs.batch import Order, Seeded
+    from squall.chaos.runs.batch import SeedBatch, Seeded
     from squall.chaos.runs.result import SimResult
 
 EXIT_VALID, EXIT_INVALID, EXIT_UNKNOWN, INTERRUPTED = 0, 1, 2, 130
@@ -152,9 +152,9 @@ def command(
         raise click.UsageError("--page makes the page of a single seed; in a batch, only failing runs have a page")
     writable(root)
     if seeds is not None:
-        from squall.chaos.runs.batch import Order
+        from squall.chaos.runs.batch import SeedBatch
 
-        order = Order(plan_file, mutant, root, not all_violations, workload=flags["workload"])
+        order = SeedBatch(plan_file, mutant, root, not all_violations, workload=flags["workload"])
         return _batch(order, seeds, jobs or os.cpu_count() or 1, spark, most_unknown / 100)
     if plan_file is None and flags["rate"] is None:
         light = SCENARIOS[flags["workload"] or DEFAULT].LIGHT
@@ -322,7 +322,7 @@ class _Tally:
         return f"{words}, about {in_words((self.total - self.done) * took_s / self.done)} left"
 
 
-def _batch(order: Order, seeds: range, jobs: int, spark: bool, most_unknown: float) -> int:
+def _batch(order: SeedBatch, seeds: range, jobs: int, spark: bool, most_unknown: float) -> int:
     """Exit code of a batch. most_unknown: the share of seeds, 0 to 1, above which it proves too little."""
 
     from squall.chaos.runs.batch import run_batch
@@ -362,7 +362,7 @@ def _batch(order: Order, seeds: range, jobs: int, spark: bool, most_unknown: flo
     return EXIT_VALID
 
 
-def _output_of_batch(tally: _Tally, order: Order, seeds: range) -> CommandOutput:
+def _output_of_batch(tally: _Tally, order: SeedBatch, seeds: range) -> CommandOutput:
     from squall.chaos.commands.outputs import Batch, FailedSeed, SimOutput
 
     def listed(found: list[Seeded]) -> tuple[FailedSeed, ...]:
@@ -396,7 +396,7 @@ def _output_of_batch(tally: _Tally, order: Order, seeds: range) -> CommandOutput
     return SimOutput(batch=batch)
 
 
-def _say_failed(say: Console, order: Order, each: Seeded, tally: _Tally) -> None:
+def _say_failed(say: Console, order: SeedBatch, each: Seeded, tally: _Tally) -> None:
     """A failure, and the command that repeats it, at once."""
     say.print(f"[bold red]seed {each.seed}: {each.failure or 'the harness failed'}[/]")
     trouble = (each.trouble or "").strip().splitlines()[-1:]

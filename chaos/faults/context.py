@@ -91,7 +91,7 @@ class FaultExecution:
 
 
 class ClusterMonitor(Protocol):
-    """Reports the cluster's state (`squall.chaos.runs.observer.Observer`)."""
+    """Reports the cluster's state (`squall.chaos.runs.observer.ClusterObserver`)."""
 
     client: Client
 

@@ -30,7 +30,7 @@ STRIKE_AGAIN_S = 20
 
 
 @dataclass(frozen=True, slots=True)
-class Order:
+class SeedBatch:
     """Says what to simulate for each seed: the plan in a file under that seed, or (None) the swarm's plan of the seed.
     """
 
@@ -90,7 +90,7 @@ class Seeded:
     """Acknowledged records whose loss is permitted."""
 
 
-def run_batch(order: Order, seeds: Iterable[int], jobs: int) -> Iterator[Seeded]:
+def run_batch(order: SeedBatch, seeds: Iterable[int], jobs: int) -> Iterator[Seeded]:
     """Results as they come, of `jobs` processes at a time. Each is forked with all imports done, simulates up to
     `workers.SHARE` seeds without collecting garbage, and ends.
     """
@@ -106,7 +106,7 @@ def _lost(seed: int, why: str) -> Seeded:
     return Seeded(seed, "unknown", None, (), f"{why}, nobody knows of what", 0.0, 0.0, "")
 
 
-def _one(order: Order, seed: int) -> Seeded:
+def _one(order: SeedBatch, seed: int) -> Seeded:
     try:
         result = limited(order.plan_of(seed), order)
         saved = _saved(order, seed, result) if result.failure or result.trouble else None
@@ -131,7 +131,7 @@ def _one(order: Order, seed: int) -> Seeded:
     )
 
 
-def limited(plan: Plan, order: Order, over: Callable[[], bool] = lambda: False) -> SimResult:
+def limited(plan: Plan, order: SeedBatch, over: Callable[[], bool] = lambda: False) -> SimResult:
     """Simulate with a time limit; a signal enforces it. Raises RuntimeError if the simulation took too long, or if
     `over` became true meanwhile.
     """
@@ -162,7 +162,7 @@ def limited(plan: Plan, order: Order, over: Callable[[], bool] = lambda: False) 
         signal.signal(signal.SIGPROF, before)
 
 
-def _saved(order: Order, seed: int, result: SimResult) -> Path:
+def _saved(order: SeedBatch, seed: int, result: SimResult) -> Path:
     from squall.chaos.runs.saved import save
 
     directory = save(result, order.root, order.command(seed), latest=False)

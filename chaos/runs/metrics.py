@@ -1,4 +1,4 @@
-"""A run as metrics, in OpenMetrics text: what `Sight` shows, for Prometheus and whatever else reads that format."""
+"""A run as metrics, in OpenMetrics text: what `RunStatus` shows, for Prometheus and whatever else reads that format."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from prometheus_client.openmetrics.exposition import CONTENT_TYPE_LATEST, genera
 from prometheus_client.registry import Collector
 
 from squall.chaos.faults.context import FaultExecution
-from squall.chaos.runs.sight import Phase, Sight
+from squall.chaos.runs.sight import Phase, RunStatus
 from squall.workloads.counters import LATENCY_BOUNDS_S, Counters, Latencies
 
 CONTENT_TYPE = CONTENT_TYPE_LATEST
@@ -46,7 +46,7 @@ WAITING, UNDER_WAY, LANDED, NOT_LANDED = "waiting", "under way", "landed", "not 
 class RunMetrics(Collector):
     """Collects the metrics of a run as they are at `now`, in `time.monotonic()`."""
 
-    def __init__(self, sight: Sight, now: float) -> None:
+    def __init__(self, sight: RunStatus, now: float) -> None:
         self._sight, self._now = sight, now
 
     def collect(self) -> Iterator[Metric]:
@@ -66,7 +66,7 @@ class RunMetrics(Collector):
         yield _states("squall_verdict", "What the run was judged to be; before that, none.", VERDICTS, sight.verdict)
 
 
-def exposition(sight: Sight, now: float) -> str:
+def exposition(sight: RunStatus, now: float) -> str:
     """All metrics of a run. `now`: `time.monotonic()`."""
     text: bytes = generate_latest(RunMetrics(sight, now))
     return text.decode()
@@ -103,7 +103,7 @@ def _histogram(latencies: Latencies) -> Metric:
     )
 
 
-def _faults(sight: Sight) -> Iterator[Metric]:
+def _faults(sight: RunStatus) -> Iterator[Metric]:
     states = Counter(map(_state, sight.faults))
     by_state = {(state,): states[state] for state in (WAITING, UNDER_WAY, LANDED, NOT_LANDED)}
     yield _gauge("squall_faults", "Planned faults by what has become of them.", ("state",), by_state)
@@ -120,7 +120,7 @@ def _state(played: FaultExecution) -> str:
     return WAITING if played.began is None else UNDER_WAY
 
 
-def _cluster(sight: Sight) -> Iterator[Metric]:
+def _cluster(sight: RunStatus) -> Iterator[Metric]:
     nodes, view = sight.nodes, sight.view
     up = {(str(node),): state == "running" for node, state in sorted(nodes.items())}
     yield _gauge("squall_broker_up", "1 where the broker runs, 0 where it is down or paused.", ("broker",), up)

@@ -14,7 +14,7 @@ from squall.broker.env import Env
 from squall.broker.protocol.errors import ErrorCode, name_of
 from squall.chaos.errors import HarnessError
 from squall.chaos.faults.targets import ClusterSnapshot
-from squall.chaos.runs.lookout import AGAIN_S, SOON_S, Answer, Ask, lookout
+from squall.chaos.runs.lookout import AGAIN_S, SOON_S, Ask, BrokerMetadata, lookout
 from squall.chaos.runs.polled import Tell, keep_polled
 from squall.workloads.client import admin
 from squall.workloads.client.client import Client
@@ -59,7 +59,7 @@ class _Names(NamedTuple):
         return cls(*(tuple(each for each in names if (each in groups) is apart) for apart in (False, True)))
 
 
-class Observer:
+class ClusterObserver:
     """A client of its own, so that what it asks never waits behind the workload. Use as `await nursery.start(run)`.
 
     `ask_quorum`: the cluster's Metadata does not tell who the active controller is. `coordinated`: transactional ids
@@ -201,7 +201,7 @@ class Observer:
             await nursery.start(client.run)
         return [partial(self._ask, client) for client in clients]
 
-    async def _ask(self, client: Client) -> Answer | None:
+    async def _ask(self, client: Client) -> BrokerMetadata | None:
         """Return the metadata of a client's one broker. None if it does not answer."""
         try:
             told = await admin.metadata(client)
@@ -214,12 +214,12 @@ class Observer:
                 of_groups = await admin.group_states(client, self._described.groups)
                 seen = replace(seen, coordinators=found, states={**states, **of_groups})
             if not self._ask_quorum:
-                return Answer(seen, epochs)
+                return BrokerMetadata(seen, epochs)
             try:
                 quorum = await admin.describe_quorum(client)
             except UnsupportedApi:  # a broker without KRaft: who the controller is stays unknown
-                return Answer(replace(seen, controller=-1), epochs)
-            return Answer(replace(seen, controller=quorum.leader_id), epochs, quorum.epoch)
+                return BrokerMetadata(replace(seen, controller=-1), epochs)
+            return BrokerMetadata(replace(seen, controller=quorum.leader_id), epochs, quorum.epoch)
         except (RequestFailed, UnsupportedApi):
             return None
 

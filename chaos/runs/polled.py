@@ -9,21 +9,21 @@ from typing import Any, NoReturn
 
 import trio
 
-from squall.chaos.runs.lookout import FRESH_S, Answer, merged
+from squall.chaos.runs.lookout import FRESH_S, BrokerMetadata, merged
 
 EVERY_S = 0.2
-Ask = Callable[[], Awaitable[Answer | None]]
+Ask = Callable[[], Awaitable[BrokerMetadata | None]]
 Tell = Callable[[dict[str, Any]], None]
 
 
-class Polled:
+class PolledMetadata:
     """Remembers the last polled metadata, and turns the next answers into changes."""
 
     def __init__(self) -> None:
         self._partitions: dict[str, tuple[int, int, tuple[int, ...]]] = {}
         self._controller = -1, -1
 
-    def changes(self, answers: Sequence[Answer], at_s: float) -> list[dict[str, Any]]:
+    def changes(self, answers: Sequence[BrokerMetadata], at_s: float) -> list[dict[str, Any]]:
         """A line for each partition whose leader, epoch or ISR is another one now, and for a new active controller.
 
         What brokers disagree about is decided as in a lookout: the newest epoch, then the majority. A broker that is
@@ -51,8 +51,8 @@ class Polled:
 
 async def keep_polled(asks: Sequence[Ask], now_s: Callable[[], float], tell: Tell) -> NoReturn:
     """Ask each broker every EVERY_S, and tell of changes, until cancelled. One that does not answer delays nothing."""
-    answers: dict[int, tuple[float, Answer]] = {}
-    polled = Polled()
+    answers: dict[int, tuple[float, BrokerMetadata]] = {}
+    polled = PolledMetadata()
 
     async def keep_asking(number: int) -> NoReturn:
         while True:

@@ -21,7 +21,7 @@ from squall.broker.overriding import override
 from squall.chaos import screen
 from squall.chaos.faults.context import FaultExecution
 from squall.chaos.faults.nemesis import Coming
-from squall.chaos.runs.sight import Sight
+from squall.chaos.runs.sight import RunStatus
 
 LINE_EVERY_S, SLOWER = 5.0, 6
 """In a pipe a line comes so often; while the history is judged, where nothing is counted, so many times less often."""
@@ -44,7 +44,7 @@ def unseen(_: str) -> AbstractContextManager[None]:
 class Watching(Protocol):
     """Whoever watches a run."""
 
-    sight: Sight
+    sight: RunStatus
     """What there is to see: the run fills it in."""
     view_every_s: float | None
     """How often the cluster is asked for its leaders and ISRs, only to be seen. None: never."""
@@ -56,13 +56,13 @@ class Watching(Protocol):
         """Something to know of the run."""
 
 
-class Nobody(Watching):
+class NullProgress(Watching):
     """Nobody watches: a simulation is over before anybody could."""
 
     view_every_s: float | None = None
 
     def __init__(self) -> None:
-        self.sight = Sight()
+        self.sight = RunStatus()
 
     @override
     def phase(self, name: str, lasts_s: float | None = None) -> AbstractContextManager[None]:
@@ -78,7 +78,7 @@ class Progress(Watching):
 
     def __init__(self, title: str, console: Console | None = None, *, then: Sequence[str] = ()) -> None:
         self.console = console or screen.console(stderr=True)
-        self.sight = Sight()
+        self.sight = RunStatus()
         self.view_every_s: float | None = None
         self._title, self._then = title, tuple(then)
         self._began = time.monotonic()

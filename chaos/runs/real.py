@@ -27,7 +27,7 @@ from squall.chaos.runs.progress import Progress
 from squall.chaos.runs.run import MakeDriver, Run
 from squall.chaos.runs.spark import HERE, spark_lacks
 from squall.chaos.runs.standstills import watching
-from squall.chaos.runs.target_facts import Stranger
+from squall.chaos.runs.target_facts import ForeignCluster
 from squall.chaos.runtimes.broker_settings import notes
 from squall.chaos.runtimes.contract import Runtime
 from squall.chaos.runtimes.layout import ZONE, links, zone_names
@@ -177,7 +177,7 @@ def _say_trouble(directory: RunDirectory, run: Run, error: Exception, say: Conso
     say.print(str(gravest) if isinstance(gravest, HarnessError) else str(run.info["trouble"]), markup=False)
 
 
-def runtime_maker(plan: Plan, say: Say) -> tuple[Callable[[Path], Runtime], Stranger | None]:
+def runtime_maker(plan: Plan, say: Say) -> tuple[Callable[[Path], Runtime], ForeignCluster | None]:
     """The function that makes the plan's runtime in a folder, and the brokers' names if they are not ours.
 
     Refuses a plan that needs something this machine lacks, before anything is made. Runtimes are imported here: their
@@ -194,7 +194,7 @@ def runtime_maker(plan: Plan, say: Say) -> tuple[Callable[[Path], Runtime], Stra
     zones = zone_names(plan.workload.zones)
     framed = framed_links(faults, plan.nodes, links(plan.nodes, zones))
     if plan.runtime == "external":
-        return _external_maker(plan, say), Stranger(STRANGERS[plan.target])
+        return _external_maker(plan, say), ForeignCluster(STRANGERS[plan.target])
     if plan.runtime == "docker":
         lossy = any(Trait.NEEDS_PACKET_FILTER in fault.traits for fault in faults)
         engine = find_engine()
@@ -217,7 +217,7 @@ def runtime_maker(plan: Plan, say: Say) -> tuple[Callable[[Path], Runtime], Stra
     if plan.target == "kafka":
         kafka = apache_kafka(say)
         known, left_out = kafka_settings(settings)
-        stranger = Stranger("Apache Kafka", kafka.version, left_out)
+        stranger = ForeignCluster("Apache Kafka", kafka.version, left_out)
         theirs = partial(KafkaRuntime, kafka=kafka, nodes=plan.nodes, zones=zones, settings=known, framed=framed)
         return partial(
             theirs, second=second_kafka(plan.upgrade_to, kafka) if plan.upgrade_to else None, say=say

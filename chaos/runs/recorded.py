@@ -11,7 +11,7 @@ from typing import Any
 
 from squall.chaos.errors import Refused
 from squall.chaos.plans.plan import Plan, PlanError, read_plan
-from squall.chaos.runs.batch import Order, limited
+from squall.chaos.runs.batch import SeedBatch, limited
 from squall.chaos.runs.directory import RunDirectory
 from squall.chaos.runs.result import Failure, SimResult
 from squall.chaos.runs.saved import save
@@ -87,7 +87,7 @@ def tried(
     With a mutant planted, a failure counts only if the sound broker does not fail in the same way. `over` is asked
     during each simulation. Once it is true, the simulation ends, and what is returned means nothing.
     """
-    order = Order(None, mutant, Path(), stop_at_first=wanted is None, cpu_limit_s=TRY_CPU_S)
+    order = SeedBatch(None, mutant, Path(), stop_at_first=wanted is None, cpu_limit_s=TRY_CPU_S)
 
     def run(plan: Plan) -> Failure | None:
         failure = _failure(plan, order, wanted, over)
@@ -99,7 +99,7 @@ def tried(
     return run
 
 
-def _failure(plan: Plan, order: Order, wanted: str | None, over: Callable[[], bool]) -> Failure | None:
+def _failure(plan: Plan, order: SeedBatch, wanted: str | None, over: Callable[[], bool]) -> Failure | None:
     try:
         result = limited(plan, order, over)
     except RuntimeError:

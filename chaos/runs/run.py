@@ -30,12 +30,12 @@ from squall.chaos.plans.operations import of_the_run
 from squall.chaos.plans.plan import Plan
 from squall.chaos.runs.fitted import fitted
 from squall.chaos.runs.last_load import UNSERVED, outlast, write_beside
-from squall.chaos.runs.observer import Observer
+from squall.chaos.runs.observer import ClusterObserver
 from squall.chaos.runs.papers import Papers
 from squall.chaos.runs.progress import Watching
 from squall.chaos.runs.readers_behind import described, led, name_of, with_records_left
 from squall.chaos.runs.sight import counts_of
-from squall.chaos.runs.target_facts import Stranger, about, in_vain
+from squall.chaos.runs.target_facts import ForeignCluster, about, in_vain
 from squall.chaos.runs.topic_settings import asked, planned
 from squall.chaos.runtimes.contract import NodeExit, NodeState, Runtime
 from squall.chaos.runtimes.layout import ZONE, addresses, zone_names
@@ -70,7 +70,7 @@ MakeDriver = Callable[[str, Needs], Driver]
 """Bootstrap servers and what a workload needs into a library that drives it."""
 
 
-class Eyes(Protocol):
+class RunObserver(Protocol):
     """Observes the cluster while it runs. In a simulation these are the invariants."""
 
     def acknowledged(self, topic: str, partition: int, offset: int, value: int) -> None:
@@ -103,8 +103,8 @@ class Run:
         progress: Watching,
         command: str,
         *,
-        eyes: Eyes | None = None,
-        stranger: Stranger | None = None,
+        eyes: RunObserver | None = None,
+        stranger: ForeignCluster | None = None,
         drivers: MakeDriver | None = None,
         drawn: bool = False,
     ) -> None:
@@ -253,7 +253,7 @@ class Run:
         known = recorder.settings
         recorder.topic_settings({name: each for name, each in settings.items() if each or name not in known})
 
-    async def _look_around(self, observer: Observer, every_s: float) -> None:
+    async def _look_around(self, observer: ClusterObserver, every_s: float) -> None:
         """Keep what is seen of the brokers up to date, until cancelled. Other threads must not ask a runtime."""
         sight = self.progress.sight
         try:
@@ -264,11 +264,11 @@ class Run:
         finally:
             sight.nodes, sight.view = dict.fromkeys(self.plan.nodes, NodeState.DOWN.value), None
 
-    def _observer(self, servers: list[tuple[str, int]], *, foreign: bool) -> Observer:
+    def _observer(self, servers: list[tuple[str, int]], *, foreign: bool) -> ClusterObserver:
         faults, traffic = self.plan.timeline(), self.plan.workload.traffic()
         coordinated = coordinated_names((fault.target for fault in faults), (*traffic.ids, *traffic.groups))
         described = described_names(fault.when for fault in faults)
-        return Observer(
+        return ClusterObserver(
             self.env("observer"),
             servers,
             self.plan.nodes,
@@ -279,7 +279,7 @@ class Run:
             places=self.plan.partitions(),
         )
 
-    async def _meet(self, stranger: Stranger, servers: list[tuple[str, int]]) -> None:
+    async def _meet(self, stranger: ForeignCluster, servers: list[tuple[str, int]]) -> None:
         """Ask brokers that are not ours for their version."""
         target = await about(servers, self.plan.cluster.settings, stranger.left_out)
         self.info["target"] = {"name": stranger.name, "version": stranger.version, **target.told()}
@@ -295,7 +295,7 @@ class Run:
         return [Zone(name, addresses(each), drivers.get(name), cluster_id) for name, each in servers.items()]
 
     async def _load_and_heal(
-        self, observer: Observer, servers: list[tuple[str, int]], recorder: Recorder, nemesis: Nemesis
+        self, observer: ClusterObserver, servers: list[tuple[str, int]], recorder: Recorder, nemesis: Nemesis
     ) -> None:
         """All that the workload's readers live through: the load, the healing, and the writes after it."""
         counters = Counters()
@@ -370,7 +370,7 @@ class Run:
             write = partial(write_afterwards, env, servers, recorder=around.recorder, limit_s=limit_s, zone=ZONE)
             await write_beside(env, last_ack, parts, limit_s, write)
 
-    async def _converge(self, observer: Observer) -> None:
+    async def _converge(self, observer: ClusterObserver) -> None:
         async with self._phase("converge"):
             limit_s = self.plan.limits.converge_s
             self.info["converged"] = await observer.converged(self.plan.workload.topic_names(), limit_s)
@@ -398,7 +398,7 @@ class Run:
         self._save()
 
     async def _write_afterwards(
-        self, observer: Observer, servers: list[tuple[str, int]], recorder: Recorder
+        self, observer: ClusterObserver, servers: list[tuple[str, int]], recorder: Recorder
     ) -> PostHealWrites:
         """Write to every partition, also to those that a fault added, or of a topic that it made. run.json has: whether
         all succeeded, how long it took, and which did not.
@@ -416,7 +416,7 @@ class Run:
         return written
 
     async def _read_afterwards(
-        self, observer: Observer, readers: LiveReaders, written: PostHealWrites
+        self, observer: ClusterObserver, readers: LiveReaders, written: PostHealWrites
     ) -> dict[str, Any]:
         """Check that the workload's readers poll what was written after healing. Returns how many readers there are,
         and which are behind.
@@ -471,7 +471,7 @@ def _told(read: FinalReadResult) -> dict[str, Any]:
     return {**told, "missing": missing, "waiting": waiting, "idle_s": round(read.idle_s, 3)}
 
 
-async def _seen_by(observer: Observer) -> ClusterSnapshot | None:
+async def _seen_by(observer: ClusterObserver) -> ClusterSnapshot | None:
     """Return the leaders, if a broker reports them soon."""
     with trio.move_on_after(ASK_LIMIT_S):
         return await observer.view()

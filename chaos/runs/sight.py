@@ -49,7 +49,7 @@ class Phase:
 
 
 @dataclass(slots=True)
-class Sight:
+class RunStatus:
     """Holds the state of a run. Until a part of the run has begun, its fields here are empty."""
 
     about: Mapping[str, str] = field(default_factory=dict)

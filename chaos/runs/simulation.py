@@ -22,7 +22,7 @@ from squall.chaos.plans.operations import concrete
 from squall.chaos.plans.plan import Plan, write_plan
 from squall.chaos.runs import rare_paths
 from squall.chaos.runs.papers import MemoryPapers
-from squall.chaos.runs.progress import Nobody
+from squall.chaos.runs.progress import NullProgress
 from squall.chaos.runs.result import VIOLATIONS, Failure, SimResult, violation_json
 from squall.chaos.runs.run import Run
 from squall.chaos.runtimes.layout import zone_names
@@ -97,7 +97,7 @@ class _Sim:
         """An order that the world did not carry out: most often the broker's fault, and not the harness's."""
         self.trouble: str | None = None
 
-    # What the run tells, as `squall.chaos.runs.run.Eyes`.
+    # What the run tells, as `squall.chaos.runs.run.RunObserver`.
 
     def acknowledged(self, topic: str, partition: int, offset: int, value: int) -> None:
         """Pass an acknowledged record to the invariants."""
@@ -127,7 +127,7 @@ class _Sim:
         # A final reader, as the live ones together, has at least as long as counts as stuck.
         reads_s = 5 * (limits.final_read_s + limits.stuck_s)
         most_s = START_S + self.plan.warmup_s + self.plan.time_s + 3 * limits.converge_s + limits.stuck_s + reads_s
-        self.run = Run(self.plan, self.papers, self.runtime, Nobody(), "", eyes=_Eyes(self))
+        self.run = Run(self.plan, self.papers, self.runtime, NullProgress(), "", eyes=_Eyes(self))
         with self.scope:
             with trio.move_on_after(most_s + STOP_S) as whole:
                 await self.run.go()
@@ -163,7 +163,7 @@ class _Sim:
 
 
 class _Eyes:
-    """Passes the run's reports to the simulation's invariants, as an `Eyes`."""
+    """Passes the run's reports to the simulation's invariants, as a `RunObserver`."""
 
     def __init__(self, sim: _Sim) -> None:
         self.acknowledged, self.stuck = sim.acknowledged, sim.stuck_now

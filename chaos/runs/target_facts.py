@@ -35,7 +35,7 @@ ASKED = frozenset(ApiKey[name] for kind in KINDS.values() for apis in kind.asks.
 
 
 @dataclass(frozen=True, slots=True)
-class Stranger:
+class ForeignCluster:
     """A cluster that is not ours, as whoever started it knows it."""
 
     name: str

@@ -38,7 +38,7 @@ OURS = frozenset(
 
 
 @dataclass(frozen=True, slots=True)
-class Layout:
+class AddressLayout:
     """The addresses of a cluster.
 
     `direct` maps each (listener, node) to its address. `proxies` maps each link to its proxy's address; it is empty if

@@ -9,7 +9,7 @@ from ipaddress import IPv4Network
 from pathlib import Path
 from typing import Any
 
-from squall.chaos.runtimes.layout import INTERNAL, Layout, links
+from squall.chaos.runtimes.layout import INTERNAL, AddressLayout, links
 
 ROUTES = Path("/proc/net/route")
 PREFIX = 24
@@ -74,7 +74,9 @@ def node_host(network: IPv4Network, node: int) -> str:
     return str(network[FIRST_NODE_HOST + node])
 
 
-def place(network: IPv4Network, nodes: tuple[int, ...], controllers: tuple[int, ...], zones: tuple[str, ...]) -> Layout:
+def place(
+    network: IPv4Network, nodes: tuple[int, ...], controllers: tuple[int, ...], zones: tuple[str, ...]
+) -> AddressLayout:
     """Give every broker its own address, and every link's proxy its own port of Toxiproxy."""
     names = (INTERNAL, *zones)
     direct = {
@@ -83,4 +85,4 @@ def place(network: IPv4Network, nodes: tuple[int, ...], controllers: tuple[int, 
         for node in nodes
     }
     proxies = {link: (proxy_host(network), FIRST_PROXY_PORT + at) for at, link in enumerate(links(nodes, zones))}
-    return Layout(nodes, controllers, zones, direct, proxies)
+    return AddressLayout(nodes, controllers, zones, direct, proxies)

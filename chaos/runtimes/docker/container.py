@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 import trio
 
 from squall.chaos.errors import HarnessError
-from squall.chaos.runtimes.docker.watch import Death, Watch
+from squall.chaos.runtimes.docker.watch import ContainerWatch, Death
 from squall.chaos.toolchain.engine import ContainerSpec, Engine, EngineError
 
 T = TypeVar("T")
@@ -25,7 +25,7 @@ LAST_WORDS_BYTES = 2000
 class Container:
     """A container that the engine knows. For trio: each call to the engine waits in a thread."""
 
-    def __init__(self, engine: Engine, watch: Watch, spec: ContainerSpec) -> None:
+    def __init__(self, engine: Engine, watch: ContainerWatch, spec: ContainerSpec) -> None:
         self.name = spec.name
         self.starts = 0
         self._spec = spec
@@ -122,7 +122,7 @@ class Container:
         self._watch.check()
 
 
-async def until(condition: Callable[[], bool], timeout_s: float, watch: Watch) -> bool:
+async def until(condition: Callable[[], bool], timeout_s: float, watch: ContainerWatch) -> bool:
     """Wait for a condition, asking often. False if it does not hold within `timeout_s`.
 
     HarnessError if the engine is gone: its events no longer arrive.

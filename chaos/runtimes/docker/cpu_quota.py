@@ -15,7 +15,7 @@ from squall.chaos.runtimes.real.cpus import Cpus
 
 
 @dataclass(slots=True)
-class Measured:
+class QuotaUsage:
     """Holds measurements of a limit: how long it was on, the CPU time used, and in how many periods the quota ran out.
     """
 
@@ -25,7 +25,7 @@ class Measured:
 
 
 @dataclass(slots=True)
-class Quota:
+class CpuQuota:
     """The CPU limits of one broker by name, and what is measured while any limit is on.
 
     The kernel's counters begin anew at each start of a container. If the container ends unasked, they are lost.
@@ -34,7 +34,7 @@ class Quota:
     whole: float
     """CPUs without any."""
     shares: dict[str, float] = field(default_factory=dict)
-    _measured: Measured = field(default_factory=Measured)
+    _measured: QuotaUsage = field(default_factory=QuotaUsage)
     _since: tuple[float, float, int] | None = None
     """Time, CPU seconds and stops at which the present stretch began."""
 
@@ -53,7 +53,7 @@ class Quota:
                 self._measured.cpu_s += cpu_s - since[1]
                 self._measured.stops += stops - since[2]
 
-    async def change(self, container: Container, name: str, share: float | None) -> Measured:
+    async def change(self, container: Container, name: str, share: float | None) -> QuotaUsage:
         """Add a limit, or remove the one of this name (None). Returns what was measured, once no limit is left."""
         await self.end(container)
         if share is not None:
@@ -63,15 +63,15 @@ class Quota:
         await container.set_cpus(min(self.shares.values(), default=self.whole))
         await self.begin(container)
         if self.shares:
-            return Measured()
-        measured, self._measured = self._measured, Measured()
+            return QuotaUsage()
+        measured, self._measured = self._measured, QuotaUsage()
         return measured
 
 
 class Slowed(Protocol):
     """Represents a broker whose container `QuotaCpus` limits."""
 
-    quota: Quota
+    quota: CpuQuota
 
     @property
     def container(self) -> Container:

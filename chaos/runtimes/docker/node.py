@@ -11,9 +11,9 @@ from squall.broker.overriding import override
 from squall.chaos.errors import HarnessError, Refused
 from squall.chaos.runtimes.contract import GONE, Evidence, NodeExit, NodeState
 from squall.chaos.runtimes.docker.container import Container, ended_badly, last_words, told, until
-from squall.chaos.runtimes.docker.cpu_quota import Quota
+from squall.chaos.runtimes.docker.cpu_quota import CpuQuota
 from squall.chaos.runtimes.docker.faketime import FILE, before_program
-from squall.chaos.runtimes.docker.watch import Watch
+from squall.chaos.runtimes.docker.watch import ContainerWatch
 from squall.chaos.runtimes.layout import Address, properties_text
 from squall.chaos.runtimes.real.brokers import BrokerNode
 from squall.chaos.runtimes.real.inquiry import probe
@@ -28,7 +28,7 @@ SIGNAL_TIMEOUT_S = 10.0
 PAUSE_PROBE_S = 0.1
 
 
-class Node(BrokerNode):
+class ContainerNode(BrokerNode):
     """A broker's folder on this machine and its container, which is kept over all incarnations.
 
     The broker keeps all its files in this folder, which host and container share: settings, trace, printed output,
@@ -44,7 +44,7 @@ class Node(BrokerNode):
         files: NodeFolder,
         settings: Mapping[str, str],
         address: Address,
-        watch: Watch,
+        watch: ContainerWatch,
         *,
         cpus: float = 1.0,
         owner: int | None = None,
@@ -57,7 +57,7 @@ class Node(BrokerNode):
         self._faults = NodeFaults(files.faults) if hurt else None
         self.crash_number = 0
         """The crash that was ordered last: it is no exit of the broker's own."""
-        self.quota = Quota(cpus)
+        self.quota = CpuQuota(cpus)
         self._owner, self._second = owner, second
         self._settings = dict(settings)
         self._address = address

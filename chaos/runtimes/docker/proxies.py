@@ -30,7 +30,7 @@ def command(host: str) -> list[str]:
     return ["sh", "-c", redirected, "sh", "toxiproxy-server", "-host", host, "-port", str(API_PORT)]
 
 
-class Proxies(LinkProxies):
+class ContainerProxies(LinkProxies):
     """Toxiproxy and its links, for trio: each call waits in a thread."""
 
     def __init__(

@@ -32,12 +32,12 @@ from squall.chaos.runtimes.docker.addresses import (
 from squall.chaos.runtimes.docker.container import Container, in_thread
 from squall.chaos.runtimes.docker.faketime import FakedClocks, check_image
 from squall.chaos.runtimes.docker.losses import CAPABILITY
-from squall.chaos.runtimes.docker.node import BROKER, INSIDE, Node
-from squall.chaos.runtimes.docker.proxies import Proxies
+from squall.chaos.runtimes.docker.node import BROKER, INSIDE, ContainerNode
+from squall.chaos.runtimes.docker.proxies import ContainerProxies
 from squall.chaos.runtimes.docker.relay import Relay
 from squall.chaos.runtimes.docker.volumes import Volumes
-from squall.chaos.runtimes.docker.watch import Watch
-from squall.chaos.runtimes.layout import INTERNAL, Layout
+from squall.chaos.runtimes.docker.watch import ContainerWatch
+from squall.chaos.runtimes.layout import INTERNAL, AddressLayout
 from squall.chaos.runtimes.real.blueprint import Blueprint
 from squall.chaos.runtimes.real.brokers import Nodes
 from squall.chaos.runtimes.real.framed_links import Routes
@@ -80,7 +80,7 @@ class Containers(Site):
     """`squall.chaos.runtimes.real.runtime.Site`."""
 
     def __init__(self, plan: Blueprint, engine: Engine, images: Images, fitting: Fitting, *, say: Say) -> None:
-        self.brokers: Nodes[Node] = Nodes()
+        self.brokers: Nodes[ContainerNode] = Nodes()
         self.faked = FakedClocks(self.brokers) if fitting.fake_time else None
         self.run = f"{plan.folder.name}-{os.getpid()}-{os.urandom(4).hex()}"
         self._plan, self._engine, self._images, self._with, self._say = plan, engine, images, fitting, say
@@ -89,18 +89,18 @@ class Containers(Site):
         self._owner = NOBODY if os.getuid() == 0 else None
         self._user = f"{self._owner or os.getuid()}:{self._owner or os.getgid()}"
         self._network = ""
-        self._watch: Watch | None = None
-        self._proxies: Proxies | None = None
+        self._watch: ContainerWatch | None = None
+        self._proxies: ContainerProxies | None = None
         self._has_data = False
 
     @override
-    async def make(self) -> tuple[Layout, LinkProxies | None]:
+    async def make(self) -> tuple[AddressLayout, LinkProxies | None]:
         plan = self._plan
         if self.faked is not None:
             await in_thread(check_image, self._engine, self._images.broker)
         for each in await in_thread(labels.sweep, self._engine):
             self._say(f"ended {each}, which a killed run had left")
-        watch = self._watch = await in_thread(Watch, self._engine, f"{labels.RUN}={self.run}")
+        watch = self._watch = await in_thread(ContainerWatch, self._engine, f"{labels.RUN}={self.run}")
         await self._volumes.make(self._labels)
         network = await self._make_network()
         layout = place(network, plan.nodes, plan.controllers, plan.zones)
@@ -119,7 +119,7 @@ class Containers(Site):
     async def bring_up(self, nodes: Sequence[int], ready_s: float) -> None:
         troubles: list[HarnessError] = []
 
-        async def up(each: Node) -> None:
+        async def up(each: ContainerNode) -> None:
             try:
                 await each.launch()
                 await each.wait_ready(ready_s)
@@ -160,13 +160,13 @@ class Containers(Site):
         why = str(refused or "every private range is routed somewhere or is another network's")
         raise Refused(f"there is no free network range for the cluster: {why}; `docker network prune` may free some")
 
-    def _make_nodes(self, layout: Layout, watch: Watch) -> None:
+    def _make_nodes(self, layout: AddressLayout, watch: ContainerWatch) -> None:
         plan, cluster_id = self._plan, self._plan.cluster_id()
         for each in plan.nodes:
             settings = {**plan.settings, **layout.settings(each), "squall.cluster.id": cluster_id}
             files = plan.files(each)
             files.path.mkdir(parents=True, exist_ok=True)
-            self.brokers[each] = Node(
+            self.brokers[each] = ContainerNode(
                 each,
                 files,
                 settings,
@@ -180,20 +180,20 @@ class Containers(Site):
             if self.faked is not None:
                 self.faked.begin(files, each)
 
-    async def _make_containers(self, network: IPv4Network, layout: Layout, watch: Watch) -> None:
+    async def _make_containers(self, network: IPv4Network, layout: AddressLayout, watch: ContainerWatch) -> None:
         log = self._file("toxiproxy.log")
         (routes,) = layout.families()
         host = proxy_host(network)
         behind = self._relay(relay_host(network), routes, watch) if self._with.framed else None
         container = Container(self._engine, watch, self._proxy_spec(host, log))
-        self._proxies = Proxies(container, host, routes, behind, lossy=self._with.lossy)
+        self._proxies = ContainerProxies(container, host, routes, behind, lossy=self._with.lossy)
         async with trio.open_nursery() as nursery:
             nursery.start_soon(self._proxies.start, log)
             for found in self.brokers.values():
                 spec = self._broker_spec(found, node_host(network, found.id))
                 nursery.start_soon(found.create, Container(self._engine, watch, spec))
 
-    def _broker_spec(self, found: Node, host: str) -> ContainerSpec:
+    def _broker_spec(self, found: ContainerNode, host: str) -> ContainerSpec:
         return ContainerSpec(
             name=f"squall-{self.run}-broker-{found.id}",
             image=self._images.broker,
@@ -218,7 +218,7 @@ class Containers(Site):
         file.chmod(0o666)
         return file
 
-    def _relay(self, host: str, routes: Routes, watch: Watch) -> Relay:
+    def _relay(self, host: str, routes: Routes, watch: ContainerWatch) -> Relay:
         log, ways = self._file("frame-relay.log"), self._file("frame-relay.json")
         spec = ContainerSpec(
             name=f"squall-{self.run}-frame-relay",

@@ -26,7 +26,7 @@ class Death:
     out_of_memory: bool
 
 
-class Watch:
+class ContainerWatch:
     """Deaths of containers by id, in order, since this object was made."""
 
     def __init__(self, engine: Engine, label: str) -> None:

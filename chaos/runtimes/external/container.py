@@ -26,7 +26,7 @@ IN_GOOD_ORDER = (0, 143)
 """Exit codes of who left when it was asked to: its own, or SIGTERM's."""
 
 
-class TheirContainer:
+class AttachedContainer:
     """`container`: its id in the engine. `advertised`: the address at which clients find the broker.
 
     Before a container is stopped or paused, the registration notes it. So `squall clean` can restore the container

@@ -34,12 +34,12 @@ from squall.chaos.runtimes.contract import (
     Probe,
     Runtime,
 )
-from squall.chaos.runtimes.external.container import TheirContainer
+from squall.chaos.runtimes.external.container import AttachedContainer
 from squall.chaos.runtimes.layout import Address, addresses, shown
 from squall.chaos.runtimes.real import inquiry
 from squall.chaos.runtimes.real.links import Links
 from squall.chaos.runtimes.real.processes.ports import LOOPBACK, free_ports
-from squall.chaos.runtimes.real.processes.proxies import Proxies
+from squall.chaos.runtimes.real.processes.proxies import ProcessProxies
 from squall.chaos.runtimes.real.processes.registry import Registration, claimed_ports, locked
 from squall.chaos.runtimes.real.readiness import silent_links
 from squall.chaos.toolchain.cache import Say
@@ -119,9 +119,9 @@ class ExternalRuntime(Runtime):
         self.acts = frozenset({Act.LINK} | ({Act.KILL, Act.STOP, Act.PAUSE} if containers else set()))
         self._folder, self._bootstrap, self._topics, self._say = folder.absolute(), bootstrap, frozenset(topics), say
         self._engine, self._containers = engine, dict(containers or {})
-        self._theirs: dict[int, TheirContainer] = {}
+        self._theirs: dict[int, AttachedContainer] = {}
         self._registration: Registration | None = None
-        self._proxies: Proxies | None = None
+        self._proxies: ProcessProxies | None = None
         self._links: Links | None = None
         self._advertised: dict[int, Address] = {}
         self._listening: dict[int, Address] = {}
@@ -140,7 +140,7 @@ class ExternalRuntime(Runtime):
         self._registration = Registration(f"{self._folder.name}-{os.getpid()}-{os.urandom(4).hex()}", self._folder)
         if self._engine is not None:
             self._theirs = {
-                node: TheirContainer(node, self._engine, container, self._advertised[node], self._registration)
+                node: AttachedContainer(node, self._engine, container, self._advertised[node], self._registration)
                 for node, container in self._containers.items()
             }
         with locked():
@@ -150,7 +150,7 @@ class ExternalRuntime(Runtime):
         routes = {link: (self._listening[link.target], self._advertised[link.target]) for link in self.links()}
         log = self._folder / "toxiproxy.log"
         try:
-            self._proxies = await Proxies.start(
+            self._proxies = await ProcessProxies.start(
                 server, api_port=api_port, families=[routes], log=log, registration=self._registration
             )
         except BaseException:
@@ -366,7 +366,7 @@ class ExternalRuntime(Runtime):
     async def damage(self, node: int, how: Literal["tail", "file"], *, size: int = 1000) -> Evidence:
         _refuse("disk that can be hurt", f"node {node}")
 
-    def _container(self, node: int) -> TheirContainer:
+    def _container(self, node: int) -> AttachedContainer:
         if node not in self._theirs:
             raise Refused(f"broker {node}: without a compose file its container is not known")
         return self._theirs[node]

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 
 from squall.broker.overriding import override
 from squall.chaos.runtimes.contract import Link
-from squall.chaos.runtimes.layout import INTERNAL, Address, Layout, shown
+from squall.chaos.runtimes.layout import INTERNAL, Address, AddressLayout, shown
 
 CONTROLLER = "CONTROLLER"
 HOME = "127.0.0.1"
@@ -40,7 +40,7 @@ SMALL: Mapping[str, str] = {
 
 
 @dataclass(frozen=True, slots=True)
-class KafkaLayout(Layout):
+class KafkaLayout(AddressLayout):
     """Adds a listener for controllers to a layout. `proxies` has the addresses of a link's INTERNAL (or client's)
     proxy; that of its CONTROLLER proxy is at the same host.
     """

@@ -16,7 +16,7 @@ from squall.chaos.runtimes.process.program import Program, Words
 from squall.chaos.runtimes.real.node_folder import NodeFolder
 from squall.chaos.runtimes.real.orders import NodeFaults
 from squall.chaos.runtimes.real.processes.child import tail
-from squall.chaos.runtimes.real.trace_tail import Leave
+from squall.chaos.runtimes.real.trace_tail import ShutdownReport
 from squall.chaos.toolchain.cache import run
 from squall.chaos.toolchain.kafka import ApacheKafka
 
@@ -79,11 +79,11 @@ class LogWords(Words):
         return None
 
     @override
-    def left(self, code: int) -> Leave:
+    def left(self, code: int) -> ShutdownReport:
         """Return how the broker left. Kafka's log does not report explicitly that the controller did not answer."""
         lines = self._lines()
         said = [words for words in LEAVING if any(words in line for line in lines)]
-        return Leave(code == TERMINATED and LEAVING[-1] in said, False, said)
+        return ShutdownReport(code == TERMINATED and LEAVING[-1] in said, False, said)
 
     def _lines(self) -> list[str]:
         """Complete lines since the last call."""

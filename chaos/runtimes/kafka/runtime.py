@@ -11,7 +11,7 @@ from squall.chaos.runtimes.broker_settings import fitted
 from squall.chaos.runtimes.contract import Act, Link
 from squall.chaos.runtimes.kafka.layout import CONTROLLER, GIVEN, HOME, SMALL, KafkaLayout, link_host
 from squall.chaos.runtimes.kafka.program import KafkaProgram
-from squall.chaos.runtimes.layout import INTERNAL, Layout
+from squall.chaos.runtimes.layout import INTERNAL, AddressLayout
 from squall.chaos.runtimes.process.cpu_share import ThrottledCpus
 from squall.chaos.runtimes.process.program import Program
 from squall.chaos.runtimes.process.runtime import ACTS
@@ -46,7 +46,7 @@ class KafkaSoftware(Software):
         self._proxied, self._client_port, self._client_host = proxied, client_port, client_host
 
     @override
-    def place(self, plan: Blueprint, claim: Claim) -> Layout:
+    def place(self, plan: Blueprint, claim: Claim) -> AddressLayout:
         listeners = [(name, node) for name in (INTERNAL, CONTROLLER, *plan.zones) for node in plan.nodes]
         proxied = plan.links() if self._proxied else ()
         outer = [link for link in proxied if not isinstance(link.source, int)]
@@ -59,7 +59,7 @@ class KafkaSoftware(Software):
         return KafkaLayout(plan.nodes, plan.controllers, plan.zones, direct, proxies)
 
     @override
-    def program(self, plan: Blueprint, node: int, layout: Layout) -> Program:
+    def program(self, plan: Blueprint, node: int, layout: AddressLayout) -> Program:
         assert isinstance(layout, KafkaLayout), "as this placed it"
         settings = {**plan.settings, **layout.settings(node)}
         return KafkaProgram(

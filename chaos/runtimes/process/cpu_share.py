@@ -10,14 +10,14 @@ import trio
 from squall.broker.overriding import override
 from squall.chaos.errors import HarnessError
 from squall.chaos.runtimes.contract import Evidence
-from squall.chaos.runtimes.process.node import Node
+from squall.chaos.runtimes.process.node import ProcessNode
 from squall.chaos.runtimes.real.cpus import Cpus
 
 
 class ThrottledCpus(Cpus):
     """Limits brokers with SIGSTOP and SIGCONT, which the harness sends in turn, ten times a second."""
 
-    def __init__(self, nodes: Mapping[int, Node]) -> None:
+    def __init__(self, nodes: Mapping[int, ProcessNode]) -> None:
         self._nodes = nodes
 
     @override

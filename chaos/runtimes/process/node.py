@@ -19,13 +19,13 @@ from squall.chaos.runtimes.real.proc import run_state
 from squall.chaos.runtimes.real.processes.child import Child, start, until
 from squall.chaos.runtimes.real.processes.ports import LOOPBACK
 from squall.chaos.runtimes.real.processes.registry import Registration
-from squall.chaos.runtimes.real.processes.throttle import Measured, Throttle, cpu_seconds
+from squall.chaos.runtimes.real.processes.throttle import Throttle, ThrottleUsage, cpu_seconds
 
 SIGNAL_TIMEOUT_S = 5.0
 PAUSE_PROBE_S = 0.1
 
 
-class Node(BrokerNode):
+class ProcessNode(BrokerNode):
     """A broker's folder and, while it runs, its process. Each start in this folder is one incarnation."""
 
     def __init__(
@@ -41,7 +41,7 @@ class Node(BrokerNode):
         self.came_up: Evidence = {}
         """What its latest incarnation said of itself when it was ready."""
         self._throttle: Throttle | None = None
-        self._throttled = Measured()
+        self._throttled = ThrottleUsage()
         self._registration, self._probe_port = registration, probe_port
         self._child: Child | None = None
         self._words: Words | None = None
@@ -190,14 +190,14 @@ class Node(BrokerNode):
         await trio.lowlevel.checkpoint()
         return {**told, "state": run_state(self._child.pid), "cpu_s": cpu_seconds(self._child.pid)}
 
-    def throttle(self) -> Measured:
+    def throttle(self) -> ThrottleUsage:
         """Limit it to the smallest share in `slowed`, or to a whole CPU if there is none. May take 0.1 s.
 
         Returns what was measured since the first limit, if the last limit has now ended.
         """
         if not self.slowed:
             self._unthrottle()
-            measured, self._throttled = self._throttled, Measured()
+            measured, self._throttled = self._throttled, ThrottleUsage()
             return measured
         share = min(self.slowed.values())
         if self._throttle is not None:

@@ -16,7 +16,7 @@ from squall.chaos.runtimes.layout import properties_text
 from squall.chaos.runtimes.real.node_folder import NodeFolder
 from squall.chaos.runtimes.real.orders import NodeFaults
 from squall.chaos.runtimes.real.proc import environment
-from squall.chaos.runtimes.real.trace_tail import Leave, TraceTail
+from squall.chaos.runtimes.real.trace_tail import ShutdownReport, TraceTail
 from squall.chaos.toolchain.places import PACKAGES
 from squall.chaos.toolchain.sources import digest_of, package_in
 
@@ -29,7 +29,7 @@ class Words(Protocol):
     def ready(self, incarnation: int) -> Evidence | None:
         """None until the broker reports that this incarnation serves clients; then the other facts that it reported."""
 
-    def left(self, code: int) -> Leave:
+    def left(self, code: int) -> ShutdownReport:
         """For a broker asked to stop, which ended with `code`: what it reported of that."""
 
 
@@ -138,5 +138,5 @@ class TraceWords(Words):
         return {} if came else None
 
     @override
-    def left(self, code: int) -> Leave:
+    def left(self, code: int) -> ShutdownReport:
         return self._tail.leave(code)

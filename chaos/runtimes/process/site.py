@@ -14,14 +14,14 @@ import trio
 from squall.broker.overriding import override
 from squall.chaos.errors import Refused
 from squall.chaos.runtimes.contract import Evidence, Link, NodeState
-from squall.chaos.runtimes.layout import INTERNAL, Address, Layout
-from squall.chaos.runtimes.process.node import Node
+from squall.chaos.runtimes.layout import INTERNAL, Address, AddressLayout
+from squall.chaos.runtimes.process.node import ProcessNode
 from squall.chaos.runtimes.process.program import BROKER, OurProgram, Program
 from squall.chaos.runtimes.real.blueprint import Blueprint
 from squall.chaos.runtimes.real.brokers import Nodes
 from squall.chaos.runtimes.real.links import LinkProxies
 from squall.chaos.runtimes.real.processes.ports import LOOPBACK, free_ports, is_free
-from squall.chaos.runtimes.real.processes.proxies import Proxies
+from squall.chaos.runtimes.real.processes.proxies import ProcessProxies
 from squall.chaos.runtimes.real.processes.registry import Registration, claimed_ports, locked
 from squall.chaos.runtimes.real.runtime import Site
 from squall.chaos.toolchain.cache import Say
@@ -34,10 +34,10 @@ Claim = Callable[[int], list[Address]]
 class Software(Protocol):
     """Makes the programs of a cluster's processes."""
 
-    def place(self, plan: Blueprint, claim: Claim) -> Layout:
+    def place(self, plan: Blueprint, claim: Claim) -> AddressLayout:
         """Choose every address. Refused for settings that the brokers would refuse."""
 
-    def program(self, plan: Blueprint, node: int, layout: Layout) -> Program:
+    def program(self, plan: Blueprint, node: int, layout: AddressLayout) -> Program:
         """The program of one node."""
 
 
@@ -61,19 +61,19 @@ class OurSoftware(Software):
         self._program, self._hurt, self._second = program, hurt, second
 
     @override
-    def place(self, plan: Blueprint, claim: Claim) -> Layout:
+    def place(self, plan: Blueprint, claim: Claim) -> AddressLayout:
         listeners = [(name, node) for name in (INTERNAL, *plan.zones) for node in plan.nodes]
         proxied = plan.links() if self._proxied else ()
         here = claim(len(listeners) + len(proxied))
         direct = dict(zip(listeners, here, strict=False)) | client_addresses(plan, self._client_port, self._client_host)
         proxies = dict(zip(proxied, here[len(listeners) :], strict=True))
-        layout = Layout(plan.nodes, plan.controllers, plan.zones, direct, proxies)
+        layout = AddressLayout(plan.nodes, plan.controllers, plan.zones, direct, proxies)
         if self._program == BROKER:
             plan.check_brokers_settings(layout)
         return layout
 
     @override
-    def program(self, plan: Blueprint, node: int, layout: Layout) -> Program:
+    def program(self, plan: Blueprint, node: int, layout: AddressLayout) -> Program:
         settings = {**plan.settings, **layout.settings(node), "squall.cluster.id": plan.cluster_id()}
         return OurProgram(plan.files(node), settings, program=self._program, hurt=self._hurt, second=self._second)
 
@@ -88,11 +88,11 @@ class Processes(Site):
     ) -> None:
         if platform.system() != "Linux":
             raise Refused("the process runtime needs Linux: it reads /proc and ties processes to the harness by prctl")
-        self.brokers: Nodes[Node] = Nodes()
+        self.brokers: Nodes[ProcessNode] = Nodes()
         self._plan, self._software = plan, software
         self._proxied, self._framed, self._say = proxied, framed, say
         self._registration: Registration | None = None
-        self._proxies: Proxies | None = None
+        self._proxies: ProcessProxies | None = None
         self._api: Address = (LOOPBACK, 0)
 
     @property
@@ -101,7 +101,7 @@ class Processes(Site):
         return self._api
 
     @override
-    async def make(self) -> tuple[Layout, LinkProxies | None]:
+    async def make(self) -> tuple[AddressLayout, LinkProxies | None]:
         plan = self._plan
         server = await trio.to_thread.run_sync(toxiproxy_server, self._say) if self._proxied else None
         registration = Registration(f"{plan.folder.name}-{os.getpid()}-{os.urandom(4).hex()}", plan.folder)
@@ -109,7 +109,7 @@ class Processes(Site):
         layout = self._software.place(plan, self._claim)
         if server is not None:
             (self._api,) = self._claim(1)
-            self._proxies = await Proxies.start(
+            self._proxies = await ProcessProxies.start(
                 server,
                 api_port=self._api[1],
                 families=layout.families(),
@@ -120,7 +120,9 @@ class Processes(Site):
         for node in plan.nodes:
             port = layout.direct[INTERNAL, node][1]
             program = self._software.program(plan, node, layout)
-            self.brokers[node] = Node(node, plan.files(node), program, registration=registration, probe_port=port)
+            self.brokers[node] = ProcessNode(
+                node, plan.files(node), program, registration=registration, probe_port=port
+            )
         async with trio.open_nursery() as nursery:
             for each in self.brokers.values():
                 nursery.start_soon(each.program.prepare)

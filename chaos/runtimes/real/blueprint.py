@@ -14,7 +14,7 @@ from squall.broker.config import BrokerConfig, ConfigError
 from squall.chaos.errors import Refused
 from squall.chaos.runtimes.broker_settings import fitted
 from squall.chaos.runtimes.contract import Link
-from squall.chaos.runtimes.layout import Layout, check_settings, check_zones, choose_controllers, links
+from squall.chaos.runtimes.layout import AddressLayout, check_settings, check_zones, choose_controllers, links
 from squall.chaos.runtimes.real.node_folder import NodeFolder
 
 
@@ -36,7 +36,7 @@ class Blueprint:
         """The folder of one node."""
         return NodeFolder(self.folder / "nodes" / str(node))
 
-    def check_brokers_settings(self, layout: Layout) -> None:
+    def check_brokers_settings(self, layout: AddressLayout) -> None:
         """Refuse settings that a Squall broker would refuse, here, where somebody reads the message."""
         try:
             BrokerConfig.from_properties({**self.settings, **layout.settings(self.nodes[0])})

@@ -3,7 +3,7 @@
 It is a process of its own, `python -m squall.chaos.runtimes.real.frame_relay ROUTES`: inside a busy harness it would
 itself delay bytes. ROUTES is a JSON file: {"control": [host, port], "routes": [{"link": "1->2", "listen": [host, port],
 "to": [host, port]}]}. A link may have several routes; a fault acts on all of them. Orders arrive over the control port,
-one JSON object a line, and each gets one answer (`Orders`). If a connection's frames are invalid, its bytes still pass.
+one JSON object a line, and each gets one answer (`RelayCommands`). Bytes of invalid frames still pass.
 With "produce": FILE, the Produce requests of clients are counted there by their settings, as in our brokers' traces.
 """
 
@@ -50,7 +50,7 @@ class FrameFaults:
         return list(self.named.values())
 
 
-class Orders:
+class RelayCommands:
     """The orders of the harness: {"do": "add", "link", "name", "fault"}, {"do": "remove", "link", "name"} (its answer
     has hits and struck), {"do": "reset"}. The answer has `error` if the order was not carried out.
     """
@@ -180,7 +180,7 @@ def relay(
     connect(loop, to, DIAL_S, connected)
 
 
-def control(loop: Loop, orders: Orders, stream: socket.socket) -> None:
+def control(loop: Loop, orders: RelayCommands, stream: socket.socket) -> None:
     """Answer the orders that arrive over one connection."""
     end, held = End(loop, stream), bytearray()
 
@@ -214,7 +214,7 @@ def main(routes: dict[str, Any]) -> None:
         host, port = route["listen"]
         loop.listen(host, port, partial(relay, loop, faults, counts.get(route["link"]), to))
     host, port = routes["control"]
-    loop.listen(host, port, partial(control, loop, Orders(links)))
+    loop.listen(host, port, partial(control, loop, RelayCommands(links)))
     loop.run()
 
 

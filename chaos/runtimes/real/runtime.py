@@ -32,7 +32,7 @@ from squall.chaos.runtimes.contract import (
     Runtime,
 )
 from squall.chaos.runtimes.damage import How, Where
-from squall.chaos.runtimes.layout import INTERNAL, Layout
+from squall.chaos.runtimes.layout import INTERNAL, AddressLayout
 from squall.chaos.runtimes.real import inquiry
 from squall.chaos.runtimes.real.blueprint import Blueprint
 from squall.chaos.runtimes.real.brokers import Brokers, exits_of, leave, state_of
@@ -54,7 +54,7 @@ class Site(Protocol):
     brokers: Brokers
     """The brokers that were made."""
 
-    async def make(self) -> tuple[Layout, LinkProxies | None]:
+    async def make(self) -> tuple[AddressLayout, LinkProxies | None]:
         """Make everything, but start no broker. Refused for what cannot be made."""
 
     async def start_node(self, node: int, ready_s: float) -> Evidence:
@@ -88,7 +88,7 @@ class RealRuntime(Runtime, Counting, FakingTime):
         self._brokers = site.brokers
         self._disks = Disks(site.brokers, seed)
         self._lock: IO[str] | None = None
-        self._layout: Layout | None = None
+        self._layout: AddressLayout | None = None
         self._links: Links | None = None
         self._stopped = False
 
@@ -312,7 +312,7 @@ class RealRuntime(Runtime, Counting, FakingTime):
     def data_path(self, node: int) -> Path:
         return self._plan.files(node).data
 
-    def _placed(self) -> Layout:
+    def _placed(self) -> AddressLayout:
         assert self._layout is not None, "the runtime was not started"
         return self._layout
 

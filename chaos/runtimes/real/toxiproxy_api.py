@@ -12,13 +12,13 @@ from toxiproxy import Proxy, Toxiproxy
 from toxiproxy.toxic import Toxic
 
 from squall.chaos.errors import HarnessError
-from squall.chaos.runtimes.real.toxiproxy_transport import Consumer, ToxiproxyError, Transport
+from squall.chaos.runtimes.real.toxiproxy_transport import Consumer, HttpTransport, ToxiproxyError
 
 SAFE_NAME = re.compile(r"[A-Za-z0-9._-]+")
 """The package writes names into paths as they are."""
 
 
-class Server(Toxiproxy):  # type: ignore[misc]  # the package has no types
+class ToxiproxyServer(Toxiproxy):  # type: ignore[misc]  # the package has no types
     """The package's server. Unlike the package, it opens no extra connection and replaces no existing proxy needlessly.
     """
 
@@ -39,8 +39,8 @@ class ToxiproxyApi:
 
     def __init__(self, host: str, port: int, *, timeout_s: float = 20.0) -> None:
         # Removing a toxic waits up to 5 s if a receiver does not take the bytes that were held.
-        self._transport = Transport(host, port, timeout_s)
-        self._server = Server()
+        self._transport = HttpTransport(host, port, timeout_s)
+        self._server = ToxiproxyServer()
         self._proxies: dict[str, Proxy] = {}
 
     def version(self) -> str:

@@ -34,7 +34,7 @@ class ToxiproxyError(HarnessError):
         self.status = status
 
 
-class Answer:
+class HttpResponse:
     """Holds a response as the package expects it."""
 
     def __init__(self, status_code: int, content: bytes) -> None:
@@ -45,7 +45,7 @@ class Answer:
         return json.loads(self.content)
 
 
-class Transport:
+class HttpTransport:
     """One server's connection. Any number of threads may call at once: they take turns. Calls block for 2 ms or so."""
 
     def __init__(self, host: str, port: int, timeout_s: float) -> None:
@@ -62,7 +62,7 @@ class Transport:
         finally:
             _CHOSEN.reset(token)
 
-    def send(self, method: str, path: str, body: object = None) -> Answer:
+    def send(self, method: str, path: str, body: object = None) -> HttpResponse:
         """The answer. ToxiproxyError if none comes in time, and for every status from 400 on."""
         data = None if body is None else json.dumps(body)
         with self._turn:
@@ -82,7 +82,7 @@ class Transport:
             raise ToxiproxyError(
                 f"Toxiproxy refused {method} {path} {data or ''}: {response.status} {said}", response.status
             )
-        return Answer(response.status, content)
+        return HttpResponse(response.status, content)
 
     def close(self) -> None:
         """End the connection. A later call opens a new one."""
@@ -90,24 +90,24 @@ class Transport:
             self._connection.close()
 
 
-_CHOSEN: ContextVar[Transport] = ContextVar("the Toxiproxy that calls go to")
+_CHOSEN: ContextVar[HttpTransport] = ContextVar("the Toxiproxy that calls go to")
 
 
 class Consumer:
     """Replaces `toxiproxy.api.APIConsumer`: the same methods over the chosen transport."""
 
     @classmethod
-    def get(cls, url: str) -> Answer:
+    def get(cls, url: str) -> HttpResponse:
         """GET."""
         return _CHOSEN.get().send("GET", url)
 
     @classmethod
-    def delete(cls, url: str) -> Answer:
+    def delete(cls, url: str) -> HttpResponse:
         """DELETE."""
         return _CHOSEN.get().send("DELETE", url)
 
     @classmethod
-    def post(cls, url: str, json: object = None) -> Answer:
+    def post(cls, url: str, json: object = None) -> HttpResponse:
         """POST."""
         return _CHOSEN.get().send("POST", url, json)
 

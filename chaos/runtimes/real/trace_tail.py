@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 LEAVING = ("node_stopping", "node_stopped")
 
 
-class Leave(NamedTuple):
+class ShutdownReport(NamedTuple):
     """Describes how a broker left that was asked to stop, by its own report. `said`: its words."""
 
     controlled: bool
@@ -38,10 +38,10 @@ class TraceTail:
         self._at += len(whole) + 1 if whole else 0
         return [json.loads(line) for line in whole.splitlines() if line]
 
-    def leave(self, code: int) -> Leave:
+    def leave(self, code: int) -> ShutdownReport:
         """Of a broker that ended with `code`. A broker whose controller did not let it go in time stops too, and traces
         why.
         """
         said = [event for event in self.events() if event["e"] in LEAVING]
         words = said[-1] if code == 0 and said and said[-1]["e"] == "node_stopped" else {"controlled": False}
-        return Leave(words.get("controlled", True), words.get("alone", False), [event["e"] for event in said])
+        return ShutdownReport(words.get("controlled", True), words.get("alone", False), [event["e"] for event in said])

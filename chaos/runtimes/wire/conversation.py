@@ -67,7 +67,7 @@ def strike(faults: Iterable[OnLink], stream: Stream, api: int) -> OnLink | None:
 
 
 @dataclass(frozen=True, slots=True)
-class Held:
+class OvertakenFrame:
     """A frame that waits to be overtaken by the next frame of its stream."""
 
     on: OnLink
@@ -88,7 +88,7 @@ class Conversation(ABC):
         """Correlation ids asked twice -> whether the first answer has passed."""
         self._own: dict[int, bytes] = {}
         """Answers of the link's own, by correlation id, that wait for the answers before them."""
-        self._held: dict[Stream, Held] = {}
+        self._held: dict[Stream, OvertakenFrame] = {}
         self._over = False
         """The connection was reset by a fault."""
         self._overtook: dict[int, int] = {}
@@ -204,7 +204,7 @@ class Conversation(ABC):
             self.reset()
             return
         if on is not None and act is FrameAct.REORDER and Stream.THERE not in self._held:
-            self._hold(Stream.THERE, Held(on, frame, api, correlation_id))
+            self._hold(Stream.THERE, OvertakenFrame(on, frame, api, correlation_id))
             return
         if answer is not None:
             self._release(Stream.THERE, self._held.get(Stream.THERE))  # its answer is awaited before this one
@@ -252,7 +252,7 @@ class Conversation(ABC):
             on.hits += 1
         self.note(Stream.BACK, _known(api), correlation_id, len(frame), act.value if act else "")
         if on is not None and act is FrameAct.REORDER and Stream.BACK not in self._held:
-            self._hold(Stream.BACK, Held(on, frame, api, correlation_id))
+            self._hold(Stream.BACK, OvertakenFrame(on, frame, api, correlation_id))
         elif act is FrameAct.DROP:
             self._overtook.pop(correlation_id, None)
         else:
@@ -278,12 +278,12 @@ class Conversation(ABC):
         if (frame := self._early.pop(correlation_id, None)) is not None:
             self.put(Stream.BACK, frame, 0.0)
 
-    def _hold(self, stream: Stream, held: Held) -> None:
+    def _hold(self, stream: Stream, held: OvertakenFrame) -> None:
         """Hold a frame until it is overtaken, or until the fault's `delay_ms` have passed."""
         self._held[stream] = held
         self.later(held.on.fault.delay_ms / 1000, lambda: self._release(stream, held))
 
-    def _release(self, stream: Stream, held: Held | None) -> None:
+    def _release(self, stream: Stream, held: OvertakenFrame | None) -> None:
         """The held frame passes now, unless it already has."""
         if held is None or self._held.get(stream) is not held:
             return

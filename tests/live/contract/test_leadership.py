@@ -15,7 +15,7 @@ import trio
 from squall.chaos.faults.targets import ClusterSnapshot
 from squall.chaos.faults.vocabulary import make_fault
 from squall.chaos.plans.parts import FAST_FAILOVER
-from squall.chaos.runs.observer import Observer
+from squall.chaos.runs.observer import ClusterObserver
 from squall.chaos.runtimes.contract import Runtime
 from squall.chaos.runtimes.docker.runtime import DockerRuntime
 from squall.chaos.runtimes.layout import addresses
@@ -58,7 +58,7 @@ class Administered:
         self.runtime = runtime
         servers = addresses(runtime.bootstrap("CLIENT"))
         self.observer, self.other = (
-            Observer(runtime.env(name), servers, runtime.nodes) for name in ("observer", "other")
+            ClusterObserver(runtime.env(name), servers, runtime.nodes) for name in ("observer", "other")
         )
 
     async def view(self) -> ClusterSnapshot:
@@ -167,7 +167,7 @@ async def _moved(at: Administered) -> None:
     assert after.leaders["t-0"] == others[0] != before.leaders["t-0"], "the new preferred leader was elected"
 
 
-async def _take_back(other: Observer, replicas: tuple[int, ...]) -> None:
+async def _take_back(other: ClusterObserver, replicas: tuple[int, ...]) -> None:
     """Reassign the partition back to its replicas again and again, as another administrator would."""
     while True:
         if (await other.view()).replicas["t-0"] != replicas:

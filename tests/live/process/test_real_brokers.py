@@ -23,7 +23,7 @@ from squall.chaos.errors import Refused
 from squall.chaos.faults.nemesis import Nemesis
 from squall.chaos.faults.vocabulary import make_fault
 from squall.chaos.plans.parts import FAST_FAILOVER
-from squall.chaos.runs.observer import Observer
+from squall.chaos.runs.observer import ClusterObserver
 from squall.chaos.runtimes.contract import Link, NodeState
 from squall.chaos.runtimes.layout import addresses
 from squall.chaos.runtimes.process.program import BROKER
@@ -64,7 +64,7 @@ async def test_a_controller_resigns_by_request_and_another_follows_it(tmp_path: 
     try:
         await runtime.start()
         env = runtime.env("harness")
-        observer = Observer(env, addresses(runtime.bootstrap("CLIENT")), runtime.nodes)
+        observer = ClusterObserver(env, addresses(runtime.bootstrap("CLIENT")), runtime.nodes)
         fault = make_fault(0, 0, scaled(5), "leadership", "controller", {"how": "resign"})
         async with trio.open_nursery() as nursery:
             await nursery.start(observer.client.run)

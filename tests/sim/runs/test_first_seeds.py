@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from squall.chaos.runs.batch import Order
+from squall.chaos.runs.batch import SeedBatch
 from squall.chaos.runs.simulation import simulate
 from squall.chaos.typed import here
 
@@ -28,7 +28,7 @@ def unknown() -> Iterator[list[str]]:
 @pytest.mark.gate
 @pytest.mark.parametrize("seed", [DEAR if seed == 25 else seed for seed in range(SEEDS)])
 def test_a_seed_breaks_nothing(seed: int, unknown: list[str]) -> None:
-    order = Order(None, None, Path("runs"))
+    order = SeedBatch(None, None, Path("runs"))
     result = simulate(order.plan_of(seed))
     assert result.trouble is None, result.trouble
     assert result.failure is None, (result.failure, result.told, here(order.command(seed)))

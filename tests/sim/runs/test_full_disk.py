@@ -9,7 +9,7 @@ import pytest
 
 from squall.chaos.plans.plan import make_plan
 from squall.chaos.runs.papers import MemoryPapers
-from squall.chaos.runs.progress import Nobody
+from squall.chaos.runs.progress import NullProgress
 from squall.chaos.runs.run import Run
 from squall.chaos.runtimes.contract import NodeState
 from squall.chaos.runtimes.sim.runtime import SimRuntime
@@ -50,7 +50,7 @@ def test_the_cluster_is_ended_although_nothing_can_be_written_down(phase: str, e
     runtime = Stopped(world)
     load = {"topics": 1, "partitions": 1, "producers": 1, "readers": 1, "rate": 5}
     plan = make_plan({"seed": 1, "runtime": "sim", "time_s": 1, "warmup_s": 0.5, "workload": load, "faults": []})
-    run = Run(plan, Full(phase, ended=ended), runtime, Nobody(), "")
+    run = Run(plan, Full(phase, ended=ended), runtime, NullProgress(), "")
     with pytest.raises(BaseException) as stopped:
         world.kernel.simulate(1, run.go)
     assert "No space left on device" in repr(stopped.value)

@@ -21,8 +21,8 @@ from squall.chaos.faults.nemesis import Nemesis
 from squall.chaos.mutants import find
 from squall.chaos.plans.plan import Plan, make_plan
 from squall.chaos.runs import batch, simulation
-from squall.chaos.runs.batch import Order, limited, run_batch
-from squall.chaos.runs.observer import Observer
+from squall.chaos.runs.batch import SeedBatch, limited, run_batch
+from squall.chaos.runs.observer import ClusterObserver
 from squall.chaos.runs.result import Failure, SimResult
 from squall.chaos.runs.saved import save
 from squall.chaos.runs.simulation import simulate
@@ -264,12 +264,12 @@ def test_a_checker_that_stops_is_unknown(monkeypatch: pytest.MonkeyPatch) -> Non
 
 
 def test_a_cluster_that_does_not_converge_says_what_is_stuck(monkeypatch: pytest.MonkeyPatch) -> None:
-    async def converged(self: Observer, topics: Any, timeout_s: float) -> dict[str, Any]:
+    async def converged(self: ClusterObserver, topics: Any, timeout_s: float) -> dict[str, Any]:
         if trio.current_time() < 4:
             return {"ok": True, "took_s": 0, "lacking": {}}
         return {"ok": False, "took_s": timeout_s, "lacking": {"appends-0-0": "no leader"}}
 
-    monkeypatch.setattr(Observer, "converged", converged)
+    monkeypatch.setattr(ClusterObserver, "converged", converged)
     monkeypatch.setattr(InvariantChecker, "stuck", lambda self: ["node 2 is fenced"])
     result = simulate(small())
     assert result.failure == Failure("liveness", "not-converged")
@@ -338,7 +338,7 @@ def test_a_broker_that_ends_because_its_disk_fails_is_no_finding() -> None:
 
 
 def test_a_simulation_that_takes_too_long_is_ended_and_nothing_is_said_of_its_broker(tmp_path: Path) -> None:
-    order = Order(None, None, tmp_path, cpu_limit_s=0.05)
+    order = SeedBatch(None, None, tmp_path, cpu_limit_s=0.05)
     with pytest.raises(RuntimeError, match="seed 5 did not come to its end"):
         limited(small(), order)
 
@@ -351,7 +351,7 @@ def test_a_try_of_shrinking_ends_when_the_budget_does() -> None:
         return len(asked) > 2
 
     with pytest.raises(RuntimeError, match="seed 5 did not come to its end"):
-        limited(small(), Order(None, None, Path()), over)
+        limited(small(), SeedBatch(None, None, Path()), over)
     assert len(asked) == 3
 
 
@@ -369,7 +369,7 @@ def test_a_batch_gives_every_seed_its_result_and_keeps_what_failed(
         return small(seed=seed)
 
     monkeypatch.setattr(batch, "drawn_plan", drawn_plan)
-    results = {each.seed: each for each in run_batch(Order(None, None, tmp_path), range(1, 4), jobs=1)}
+    results = {each.seed: each for each in run_batch(SeedBatch(None, None, tmp_path), range(1, 4), jobs=1)}
     assert [results[seed].verdict for seed in (1, 2, 3)] == ["valid", "unknown", "valid"]
     assert "no plan" in str(results[2].trouble)
     assert results[1].saved is None

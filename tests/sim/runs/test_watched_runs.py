@@ -13,7 +13,7 @@ from prometheus_client.openmetrics.parser import text_string_to_metric_families
 from squall.chaos.plans.plan import make_plan
 from squall.chaos.runs import simulation
 from squall.chaos.runs.metrics import exposition
-from squall.chaos.runs.progress import Nobody
+from squall.chaos.runs.progress import NullProgress
 from squall.chaos.runs.run import Run
 from squall.chaos.runs.simulation import simulate
 
@@ -32,7 +32,7 @@ PLAN: dict[str, Any] = {
 }
 
 
-class Seeing(Nobody):
+class Seeing(NullProgress):
     """Keeps what can be seen at the end of each phase, and whenever a leader's node is looked at."""
 
     view_every_s = 0.2
@@ -75,7 +75,7 @@ def watched() -> Seeing:
         await look_around(self, observer, every_s)
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(simulation, "Nobody", Seeing)
+        patch.setattr(simulation, "NullProgress", Seeing)
         patch.setattr(Run, "_look_around", looking)
         result = simulate(make_plan(PLAN))
     assert (result.verdict, result.trouble) == ("valid", None), result.told

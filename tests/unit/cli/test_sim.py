@@ -13,7 +13,7 @@ import pytest
 
 from squall.chaos import cli
 from squall.chaos.runs import batch
-from squall.chaos.runs.batch import Order, Seeded
+from squall.chaos.runs.batch import SeedBatch, Seeded
 from squall.chaos.runs.result import Failure
 from squall.chaos.typed import here
 
@@ -91,7 +91,7 @@ def test_a_batch_says_what_its_valid_seeds_lost(
 def run_batch_of(monkeypatch: pytest.MonkeyPatch, results: Iterable[Seeded], *arguments: str) -> int:
     made = list(results)
 
-    def faked(order: Order, seeds: Iterable[int], jobs: int) -> Iterator[Seeded]:
+    def faked(order: SeedBatch, seeds: Iterable[int], jobs: int) -> Iterator[Seeded]:
         assert [each.seed for each in made] == list(seeds)
         return iter(made)
 
@@ -222,6 +222,6 @@ def test_a_batch_draws_no_page_of_what_is_valid(capsys: pytest.CaptureFixture[st
 
 
 def test_a_batch_of_a_plan_repeats_by_that_plan() -> None:
-    order = Order(Path("p.toml"), None, Path("runs"))
+    order = SeedBatch(Path("p.toml"), None, Path("runs"))
     assert here(order.command(9)) == "./squall sim --seed 9 --plan p.toml"
     assert shlex.split(order.command(9))[-1] == str(Path("p.toml").absolute())

@@ -11,7 +11,7 @@ from squall.chaos.nightly import leftovers
 from squall.chaos.runtimes.docker import labels
 from squall.chaos.runtimes.docker.labels import Leftover
 from squall.chaos.runtimes.real.processes import registry
-from squall.chaos.runtimes.real.processes.registry import Found
+from squall.chaos.runtimes.real.processes.registry import RegisteredRun
 from squall.chaos.toolchain.engine import EngineError
 
 
@@ -46,7 +46,7 @@ def ended(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> list[str]:
     """Runs of which processes were ended."""
     found: list[str] = []
     at = {"dead": tmp_path / "dead", "alive": tmp_path / "alive", "elsewhere": Path("/elsewhere")}
-    listed = [Found(run, str(folder), run == "alive", (), Path("f")) for run, folder in at.items()]
+    listed = [RegisteredRun(run, str(folder), run == "alive", (), Path("f")) for run, folder in at.items()]
     monkeypatch.setattr(registry, "runs", lambda: listed)
     monkeypatch.setattr(registry, "end", lambda run: found.append(run.run) or [f"broker of {run.run}"])
     return found

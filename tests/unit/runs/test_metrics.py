@@ -24,7 +24,7 @@ from squall.chaos.runs import exporter as module
 from squall.chaos.runs.exporter import HOST, Exporter, serving
 from squall.chaos.runs.metrics import CONTENT_TYPE, PHASES, exposition, state_of
 from squall.chaos.runs.progress import Progress
-from squall.chaos.runs.sight import Phase, Sight
+from squall.chaos.runs.sight import Phase, RunStatus
 from squall.workloads.counters import Counters
 
 ROOT = Path(__file__).parents[3]
@@ -58,7 +58,7 @@ TYPES = """\
 """.splitlines()
 
 
-def whole() -> Sight:
+def whole() -> RunStatus:
     """A run in the middle of its load, of which everything can be seen. Its phase began at 100 s."""
     load = Counters(sent=10, acked=6, failed=1, info=2, read=5)
     for seconds in (0.001, 0.0011, 0.3, 2.5, 60.0, 0.004):
@@ -69,7 +69,7 @@ def whole() -> Sight:
         FaultExecution(faults[1], began=1),
         FaultExecution(faults[2], began=1, ended=2, landed=True),
     ]
-    return Sight(
+    return RunStatus(
         about={"run": 'a "run"\\\n', "seed": "7", "target": "squall", "runtime": "process", "workload": "appends"},
         phases=[Phase("warm-up", 98.0, 2.0, 100.0), Phase("load with faults", 100.0, 30.0)],
         load=load,
@@ -82,7 +82,7 @@ def whole() -> Sight:
     )
 
 
-def samples(sight: Sight, now: float = 112.0) -> dict[tuple[str, tuple[tuple[str, str], ...]], float]:
+def samples(sight: RunStatus, now: float = 112.0) -> dict[tuple[str, tuple[tuple[str, str], ...]], float]:
     """(name, labels) -> value, as the format's own parser reads it: it takes only what is well-formed."""
     families = text_string_to_metric_families(exposition(sight, now))
     return {
@@ -90,19 +90,21 @@ def samples(sight: Sight, now: float = 112.0) -> dict[tuple[str, tuple[tuple[str
     }
 
 
-def value(sight: Sight, name: str, **labels: str) -> float | None:
+def value(sight: RunStatus, name: str, **labels: str) -> float | None:
     return samples(sight).get((name, tuple(sorted(labels.items()))))
 
 
 def test_of_a_run_that_has_not_begun_there_is_something_to_parse() -> None:
-    found = samples(Sight())
+    found = samples(RunStatus())
     assert found["squall_sends_total", ()] == 0
     assert found["squall_phase", (("squall_phase", "load"),)] == 0
     assert ("squall_phase_remaining_seconds", ()) not in found
 
 
 def test_the_text_is_this() -> None:
-    told = exposition(Sight(load=Counters(sent=3, acked=2), nodes={1: "running"}, verdict="valid"), 0.0).splitlines()
+    told = exposition(
+        RunStatus(load=Counters(sent=3, acked=2), nodes={1: "running"}, verdict="valid"), 0.0
+    ).splitlines()
     assert [line for line in told if line.startswith(("# TYPE", "# UNIT"))] == TYPES
     for line in (
         "squall_sends_total 3.0",

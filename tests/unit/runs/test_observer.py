@@ -14,7 +14,7 @@ from trio.testing import MockClock
 from squall.broker.protocol.apis import ApiKey
 from squall.broker.protocol.schema.metadata import MetadataRequest
 from squall.chaos.faults.targets import ClusterSnapshot
-from squall.chaos.runs.observer import Observer
+from squall.chaos.runs.observer import ClusterObserver
 from squall.workloads.client.settings import ClientSettings
 from tests.support.brokers.memory_env import FakeEnv
 from tests.support.clusters.fake_cluster import FakeCluster, Withhold
@@ -23,13 +23,13 @@ LIVED_S = ClientSettings().metadata_max_age_ms / 1000 + 1
 
 
 @asynccontextmanager
-async def observing(cluster: FakeCluster, known: int = 3) -> AsyncIterator[Observer]:
+async def observing(cluster: FakeCluster, known: int = 3) -> AsyncIterator[ClusterObserver]:
     """An observer that was told of the first `known` brokers."""
     cluster.topic("t", [1, 2, 3])
     addresses = [cluster.address(node) for node in cluster.node_ids][:known]
     async with trio.open_nursery() as nursery:
         await nursery.start(cluster.run)
-        yield Observer(FakeEnv(cluster, 1), addresses, cluster.node_ids)
+        yield ClusterObserver(FakeEnv(cluster, 1), addresses, cluster.node_ids)
         nursery.cancel_scope.cancel()
 
 

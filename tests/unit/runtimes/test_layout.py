@@ -11,7 +11,7 @@ from squall.broker.config import BrokerConfig, parse_properties
 from squall.chaos.errors import HarnessError, Refused
 from squall.chaos.runtimes import layout
 from squall.chaos.runtimes.contract import Link
-from squall.chaos.runtimes.layout import Layout
+from squall.chaos.runtimes.layout import AddressLayout
 from squall.chaos.runtimes.real.processes import ports
 
 NODES, ZONES = (1, 2, 3), ("CLIENT", "ZONE_B")
@@ -34,7 +34,7 @@ def test_names_of_proxies_differ() -> None:
 
 
 def test_a_broker_dials_peers_and_advertises_itself_through_proxies() -> None:
-    placed = Layout(NODES, NODES, ZONES, DIRECT, PROXIES)
+    placed = AddressLayout(NODES, NODES, ZONES, DIRECT, PROXIES)
     settings = placed.settings(2)
     assert settings["squall.peers"] == (f"1@{layout.shown(PROXIES[Link(2, 1)])},3@{layout.shown(PROXIES[Link(2, 3)])}")
     assert settings["listeners"] == ("INTERNAL://127.0.0.1:10002,CLIENT://127.0.0.1:10012,ZONE_B://127.0.0.1:10022")
@@ -46,7 +46,7 @@ def test_a_broker_dials_peers_and_advertises_itself_through_proxies() -> None:
 
 
 def test_without_proxies_everything_is_reached_straight() -> None:
-    placed = Layout(NODES, (1,), ZONES, DIRECT, {})
+    placed = AddressLayout(NODES, (1,), ZONES, DIRECT, {})
     assert placed.settings(1)["squall.peers"] == "2@127.0.0.1:10002,3@127.0.0.1:10003"
     assert placed.bootstrap("ZONE_B") == "127.0.0.1:10021,127.0.0.1:10022,127.0.0.1:10023"
     assert placed.settings(1)["process.roles"] == "broker,controller"
@@ -54,7 +54,7 @@ def test_without_proxies_everything_is_reached_straight() -> None:
 
 
 def test_the_broker_understands_what_it_is_given() -> None:
-    text = layout.properties_text(Layout(NODES, NODES, ZONES, DIRECT, PROXIES).settings(2))
+    text = layout.properties_text(AddressLayout(NODES, NODES, ZONES, DIRECT, PROXIES).settings(2))
     config = BrokerConfig.from_properties(parse_properties(text))
     assert config.node_id == 2
     assert [peer.node_id for peer in config.squall_peers] == [1, 3]

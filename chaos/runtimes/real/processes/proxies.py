@@ -30,7 +30,7 @@ READY_S = 10.0
 END_S = 2.0
 
 
-class Proxies(LinkProxies):
+class ProcessProxies(LinkProxies):
     """Toxiproxy and its links, for trio: each call waits in a thread.
 
     A link of a broker that listens for its peers twice is two proxies, one in each of two families: they are hurt and
@@ -55,7 +55,7 @@ class Proxies(LinkProxies):
         log: Path,
         registration: Registration,
         framed: Collection[Link] = (),
-    ) -> Proxies:
+    ) -> ProcessProxies:
         """Start it with a proxy for each link of each family. Raises HarnessError.
 
         framed: links whose proxies lead to a relay that knows frames, and only from there to the broker.

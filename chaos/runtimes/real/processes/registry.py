@@ -47,7 +47,7 @@ class RunFile:
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class RegisteredRun:
     """One run of the registry. `processes` are those that are still alive."""
 
     run: str
@@ -127,17 +127,17 @@ def claimed_ports() -> set[int]:
     return {port for _, file in _files() if is_alive(file.harness) for port in file.ports}
 
 
-def runs() -> list[Found]:
+def runs() -> list[RegisteredRun]:
     """Every run of the registry, by its id."""
     found = []
     for path, file in _files():
         ours = tuple(noted for noted in file.processes if _is_ours(noted.process, file.run))
         hurt = tuple(file.hurt)
-        found.append(Found(file.run, file.folder, is_alive(file.harness), ours, path, hurt, file.namespace))
+        found.append(RegisteredRun(file.run, file.folder, is_alive(file.harness), ours, path, hurt, file.namespace))
     return found
 
 
-def end(run: Found) -> list[str]:
+def end(run: RegisteredRun) -> list[str]:
     """Kill what a run left behind and forget the run. Returns what was ended, as "what (pid N)"."""
     assert not run.harness_alive, "a run that is under way ends its own processes"
     ended = []

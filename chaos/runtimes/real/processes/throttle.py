@@ -21,7 +21,7 @@ TICKS_PER_S = os.sysconf("SC_CLK_TCK")
 
 
 @dataclass(slots=True)
-class Measured:
+class ThrottleUsage:
     """Holds measurements of a throttled process. cpu_s: of all its threads; stopped_s: for which it was seen stopped at
     the end of its stop.
     """
@@ -31,7 +31,7 @@ class Measured:
     cpu_s: float = 0.0
     stops: int = 0
 
-    def add(self, other: Measured) -> None:
+    def add(self, other: ThrottleUsage) -> None:
         """Of a later incarnation too."""
         self.lasted_s += other.lasted_s
         self.stopped_s += other.stopped_s
@@ -48,7 +48,7 @@ class Throttle:
         self._fd = os.pidfd_open(pid)
         self._began = time.monotonic()
         self._cpu_before = self._cpu_now = cpu_seconds(pid)
-        self._measured = Measured()
+        self._measured = ThrottleUsage()
         self._free = threading.Lock()
         """Held while the process is stopped by us, and by `hold` for as long as others stop it."""
         self._over = threading.Event()
@@ -63,7 +63,7 @@ class Throttle:
         """Go on with it."""
         self._free.release()
 
-    def end(self) -> Measured:
+    def end(self) -> ThrottleUsage:
         """Let it run from now on. Call it once, not while held."""
         self._over.set()
         self._thread.join()
