@@ -22,17 +22,17 @@ from squall.broker.apis.fetch_session import FetchSessions
 from squall.broker.apis.find_coordinator import CoordinatorFinder
 from squall.broker.apis.groups import GroupApis
 from squall.broker.apis.metadata import MetadataHandler
-from squall.broker.apis.much import MuchTold
+from squall.broker.apis.much import LargeResponseLane
 from squall.broker.apis.offsets import OffsetApis
 from squall.broker.apis.produce import ProduceApi
-from squall.broker.apis.record_gate import RecordGate
+from squall.broker.apis.record_gate import RecordValidator
 from squall.broker.apis.routes import admin_routes, check_served, coordinator_routes, data_routes, node_routes
 from squall.broker.apis.topic_creation import TopicCreator
 from squall.broker.apis.transactions import TransactionApis
-from squall.broker.apis.txn_gate import TxnGate
+from squall.broker.apis.txn_gate import TxnVerification
 from squall.broker.apis.txn_markers import TxnMarkersApi
 from squall.broker.apis.txn_offsets import TxnOffsetApis
-from squall.broker.apis.unpacking import Unpacking
+from squall.broker.apis.unpacking import DecompressionPool
 from squall.broker.cluster.feed import ImageFeed
 from squall.broker.config.topic import topic_config
 from squall.broker.control.planes import control_plane, own_logs
@@ -44,7 +44,7 @@ from squall.broker.net.deadlines import Timers
 from squall.broker.net.peers import PeerClient
 from squall.broker.net.request_metrics import RequestMetrics
 from squall.broker.net.server import Server
-from squall.broker.replicas.coordinators.enrolment import Enrolment
+from squall.broker.replicas.coordinators.enrolment import AddPartitionsClient
 from squall.broker.replicas.coordinators.group_coordinator import GroupCoordinator
 from squall.broker.replicas.coordinators.marker_sender import MarkerSender
 from squall.broker.replicas.coordinators.producer_ids import ProducerIds
@@ -233,10 +233,10 @@ class Node:
         creator = TopicCreator(self.control, config, nursery)
         metadata = MetadataHandler(context, creator)
         image, timeout_ms = self.feed.image, config.request_timeout_ms
-        unpacking = Unpacking(env)
-        records = RecordGate(env, self.replicas, unpacking, nursery.start_soon)
-        enrolment = Enrolment(image, self.peers, timeout_ms)
-        gate = TxnGate(env, self.replicas, enrolment, nursery.start_soon)
+        unpacking = DecompressionPool(env)
+        records = RecordValidator(env, self.replicas, unpacking, nursery.start_soon)
+        enrolment = AddPartitionsClient(image, self.peers, timeout_ms)
+        gate = TxnVerification(env, self.replicas, enrolment, nursery.start_soon)
         most_batches = config.squall_produce_max_batches
         start_soon = nursery.start_soon
         produce = ProduceApi(env, self.replicas, self.timers, gate, records, start_soon, most_batches=most_batches)
@@ -247,7 +247,7 @@ class Node:
         parked = config.squall_connection_parked_max_partitions
         fetch = FetchApi(env, self.replicas, self.timers, sessions, config.fetch_max_bytes, of_plane, parked)
         transactions = TransactionApis(env, image, self.transactions, self.producer_ids, timeout_ms)
-        much = MuchTold(env)
+        much = LargeResponseLane(env)
         groups = GroupApis(env, self.groups, config, much)
         consumers = ConsumerGroupApis(env, image, self.groups, config, much)
         offsets = CommittedOffsetApis(env, image, self.groups, config, much)

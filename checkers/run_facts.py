@@ -97,9 +97,7 @@ FORMS: Mapping[str, Form] = {
         {"ok": _truth, "limit_s": _number, "took_s": _number, "behind": _list(_entry({**_BEHIND, "idle_s": _number}))}
     ),
     "final_reads": _list(_final_read),
-    "history": _entry(
-        {"processes": _whole, "partitions": _list(_DECLARED), "outcomes": _outcomes, "declared": _whole}
-    ),
+    "history": _entry({"processes": _whole, "partitions": _list(_DECLARED), "outcomes": _outcomes, "declared": _whole}),
     "refused": _text,
     "harness": _list(_any),
     "standstills": _list(_entry({"began": _whole, "s": _number, "suspended_s": _number})),

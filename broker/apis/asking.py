@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import trio
 
-from squall.broker.net.later import Later
+from squall.broker.net.later import DeferredResponse
 from squall.broker.net.turns import give_way
 from squall.broker.work import DONE
 
@@ -35,10 +35,10 @@ def ask(
     *,
     tells_much: bool = False,
 ) -> Any:
-    """Submit all in their order, and respond once all are answered: at once, or with a `Later`. What is not answered
-    within `timeout_s` counts as `timed_out`. All are submitted now, unless they are so many that others have to have a
-    turn meanwhile. `tells_much`: an answer may tell of thousands of things, and a coordinator may answer many at once;
-    so each is made in a turn.
+    """Submit all in their order, and respond once all are answered: at once, or with a `DeferredResponse`. What is not
+    answered within `timeout_s` counts as `timed_out`. All are submitted now, unless they are so many that others have
+    to have a turn meanwhile. `tells_much`: an answer may tell of thousands of things, and a coordinator may answer many
+    at once; so each is made in a turn.
     """
     answers: list[A | None] = [None] * len(requests)
     owed, done = len(requests), trio.Event()
@@ -74,7 +74,7 @@ def ask(
             await give_way()
         return respond([timed_out if answer is None else answer for answer in answers])
 
-    return Later(wait, holds=len(requests) > at_once)
+    return DeferredResponse(wait, holds=len(requests) > at_once)
 
 
 def of_each(names: Sequence[str], answers: Sequence[A], again: A) -> list[A]:

@@ -14,15 +14,15 @@ from squall.broker.apis.asking import ask, of_each
 from squall.broker.apis.much import CHARACTERS_OF_ONE, FEW, PIECE, made
 from squall.broker.coordinators.groups.values import (
     NO_TIME,
-    Answer,
     Commit,
     Committed,
     DeleteOffsets,
     FetchOffsets,
+    GroupResponse,
     OffsetsFound,
     PartitionErrors,
 )
-from squall.broker.net.later import Later
+from squall.broker.net.later import DeferredResponse
 from squall.broker.protocol.errors import ErrorCode
 from squall.broker.protocol.schema import offset_commit as commit_wire
 from squall.broker.protocol.schema import offset_delete as delete_wire
@@ -32,7 +32,7 @@ from squall.broker.work import DONE
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Sequence
 
-    from squall.broker.apis.much import Making, MuchTold
+    from squall.broker.apis.much import LargeResponseLane, Making
     from squall.broker.cluster.image import ClusterImage
     from squall.broker.config import BrokerConfig
     from squall.broker.coordinators.groups.values import TopicPartition
@@ -48,9 +48,9 @@ BATCHED_FROM = 8
 """First version of OffsetFetch that asks for several groups (KIP-709)."""
 GROUP_ERROR_FROM = 2
 """First version of OffsetFetch that tells of an error of the whole group once."""
-TIMED_OUT = Answer(ErrorCode.COORDINATOR_NOT_AVAILABLE)
+TIMED_OUT = GroupResponse(ErrorCode.COORDINATOR_NOT_AVAILABLE)
 """What a client is told if the coordinator's log does not commit in time, as with Kafka."""
-AGAIN = Answer(ErrorCode.INVALID_REQUEST)
+AGAIN = GroupResponse(ErrorCode.INVALID_REQUEST)
 """A group that a request names again."""
 _UNKNOWN = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 _NOTHING = Committed(-1)
@@ -64,7 +64,12 @@ class CommittedOffsetApis:
     """Handlers of requests about committed offsets; none of them waits before the request has taken effect."""
 
     def __init__(
-        self, env: Env, image: ClusterImage, coordinator: GroupCoordinator, config: BrokerConfig, much: MuchTold
+        self,
+        env: Env,
+        image: ClusterImage,
+        coordinator: GroupCoordinator,
+        config: BrokerConfig,
+        much: LargeResponseLane,
     ) -> None:
         self._env, self._image, self._coordinator, self._much = env, image, coordinator, much
         self._timeout_s = config.offsets_commit_timeout_ms / 1000
@@ -89,7 +94,7 @@ class CommittedOffsetApis:
         expires_ms = NO_TIME if kept_ms < 0 else min(self._env.wall_ms() + kept_ms, LONGEST_MS)
         plan, offsets = self.plan(request.topics, expires_ms, by_id=slot.version >= BY_ID_FROM)
 
-        def respond(answers: list[Answer]) -> commit_wire.OffsetCommitResponse:
+        def respond(answers: list[GroupResponse]) -> commit_wire.OffsetCommitResponse:
             failed = answers[0].error
             topics = [
                 commit_wire.OffsetCommitResponseTopic(
@@ -156,7 +161,7 @@ class CommittedOffsetApis:
                 group.group_id, partitions, stable, group.member_id, group.member_epoch
             )
 
-        def making(answers: list[Answer]) -> Making:
+        def making(answers: list[GroupResponse]) -> Making:
             answers = of_each([group.group_id for group in request.groups], answers, AGAIN)
             return self._groups(request, answers, by_id)
 
@@ -167,16 +172,16 @@ class CommittedOffsetApis:
         if request.topics is not None:
             partitions = tuple((topic.name, index) for topic in request.topics for index in topic.partition_indexes)
 
-        def making(answers: list[Answer]) -> Making:
+        def making(answers: list[GroupResponse]) -> Making:
             return _of_one(answers[0], partitions or (), slot.version)
 
         asked = FetchOffsets(request.group_id, partitions, request.require_stable)
         return self._tell([asked], making, slot)
 
-    def _tell(self, asked: list[FetchOffsets], making: Callable[[list[Answer]], Making], slot: Slot) -> Any:
+    def _tell(self, asked: list[FetchOffsets], making: Callable[[list[GroupResponse]], Making], slot: Slot) -> Any:
         """The answer, or a wait for it."""
         if sum(map(self._weight_of, asked)) > FEW:
-            return Later(partial(self._tell_much, asked, making, slot), holds=True)
+            return DeferredResponse(partial(self._tell_much, asked, making, slot), holds=True)
         return self._ask(asked, lambda answers: made(making(answers)), tells_much=True)
 
     def _weight_of(self, asked: FetchOffsets) -> int:
@@ -190,7 +195,7 @@ class CommittedOffsetApis:
         return len(wanted) + sum(len(known[where].metadata) for where in wanted if where in known) // CHARACTERS_OF_ONE
 
     async def _tell_much(
-        self, asked: list[FetchOffsets], making: Callable[[list[Answer]], Making], slot: Slot
+        self, asked: list[FetchOffsets], making: Callable[[list[GroupResponse]], Making], slot: Slot
     ) -> fetch_wire.OffsetFetchResponse | bytes | list[Any]:
         """A small request may ask for all that a hundred clients have committed."""
         # Whether anything may be told yet: all wait for that side by side, because it takes no memory. In the lane, one
@@ -207,19 +212,19 @@ class CommittedOffsetApis:
 
         return await self._much.tell(begin, slot)
 
-    async def _answers(self, asked: list[FetchOffsets]) -> list[Answer]:
+    async def _answers(self, asked: list[FetchOffsets]) -> list[GroupResponse]:
         found = self._ask(asked, list, tells_much=True)
-        answers: list[Answer] = await found.wait() if isinstance(found, Later) else found
+        answers: list[GroupResponse] = await found.wait() if isinstance(found, DeferredResponse) else found
         return answers
 
-    def _groups(self, request: fetch_wire.OffsetFetchRequest, answers: Sequence[Answer], by_id: bool) -> Making:
+    def _groups(self, request: fetch_wire.OffsetFetchRequest, answers: Sequence[GroupResponse], by_id: bool) -> Making:
         groups = []
         for asked, answer in zip(request.groups, answers, strict=True):
             groups.append((yield from self._group(asked, answer, by_id)))
         return fetch_wire.OffsetFetchResponse(groups=groups)
 
     def _group(
-        self, asked: fetch_wire.OffsetFetchRequestGroup, answer: Answer, by_id: bool
+        self, asked: fetch_wire.OffsetFetchRequestGroup, answer: GroupResponse, by_id: bool
     ) -> Generator[None, None, fetch_wire.OffsetFetchResponseGroup]:
         if not isinstance(answer, OffsetsFound):
             return fetch_wire.OffsetFetchResponseGroup(asked.group_id, error_code=int(answer.error))
@@ -267,7 +272,7 @@ class CommittedOffsetApis:
                 else:
                     wrong[where] = _UNKNOWN
 
-        def respond(answers: list[Answer]) -> delete_wire.OffsetDeleteResponse:
+        def respond(answers: list[GroupResponse]) -> delete_wire.OffsetDeleteResponse:
             (answer,) = answers
             if answer.error:
                 return delete_wire.OffsetDeleteResponse(error_code=int(answer.error))
@@ -293,7 +298,7 @@ def _told(committed: Committed | None) -> Committed:
     return _NOTHING if committed is None else committed
 
 
-def _of_one(answer: Answer, partitions: Sequence[TopicPartition], version: int) -> Making:
+def _of_one(answer: GroupResponse, partitions: Sequence[TopicPartition], version: int) -> Making:
     """About the one group that older versions ask for; `partitions` are those that were named."""
     if answer.error and version >= GROUP_ERROR_FROM:
         return fetch_wire.OffsetFetchResponse(error_code=int(answer.error))

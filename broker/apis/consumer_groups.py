@@ -14,10 +14,10 @@ from squall.broker.apis.describe import GROUP_OPERATIONS, NOT_ASKED
 from squall.broker.cluster.image import GROUP_RESOURCE
 from squall.broker.config.group import group_number
 from squall.broker.coordinators.groups.consumer.answers import Beaten, ConsumerDescribed
-from squall.broker.coordinators.groups.consumer.facts import JOINS, ConsumerBeat, ConsumerDescribe
+from squall.broker.coordinators.groups.consumer.facts import JOINS, ConsumerDescribe, ConsumerHeartbeat
 from squall.broker.coordinators.groups.consumer.group import by_topic
-from squall.broker.coordinators.groups.values import Answer
-from squall.broker.net.later import Later
+from squall.broker.coordinators.groups.values import GroupResponse
+from squall.broker.net.later import DeferredResponse
 from squall.broker.protocol.errors import ErrorCode, cut_short
 from squall.broker.protocol.schema import consumer_group_describe as describe_wire
 from squall.broker.protocol.schema import consumer_group_heartbeat as beat_wire
@@ -25,7 +25,7 @@ from squall.broker.protocol.schema import consumer_group_heartbeat as beat_wire
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from squall.broker.apis.much import Making, MuchTold
+    from squall.broker.apis.much import LargeResponseLane, Making
     from squall.broker.cluster.image import ClusterImage
     from squall.broker.config import BrokerConfig
     from squall.broker.coordinators.groups.consumer.answers import DescribedMember
@@ -42,8 +42,8 @@ OWN_IDS_FROM = 1
 TYPES_FROM = 1
 """First version of ConsumerGroupDescribe that tells which protocol a member speaks (KIP-1099)."""
 OF_CLASSIC, OF_CONSUMER = 0, 1
-TIMED_OUT = Answer(ErrorCode.COORDINATOR_NOT_AVAILABLE)
-AGAIN = Answer(ErrorCode.INVALID_REQUEST)
+TIMED_OUT = GroupResponse(ErrorCode.COORDINATOR_NOT_AVAILABLE)
+AGAIN = GroupResponse(ErrorCode.INVALID_REQUEST)
 """A group that a request names again."""
 
 
@@ -51,7 +51,12 @@ class ConsumerGroupApis:
     """Handlers of requests about consumer groups; none of them waits before the request has taken effect."""
 
     def __init__(
-        self, env: Env, image: ClusterImage, coordinator: GroupCoordinator, config: BrokerConfig, much: MuchTold
+        self,
+        env: Env,
+        image: ClusterImage,
+        coordinator: GroupCoordinator,
+        config: BrokerConfig,
+        much: LargeResponseLane,
     ) -> None:
         self._env, self._image, self._coordinator, self._much = env, image, coordinator, much
         self._timeout_s = config.offsets_commit_timeout_ms / 1000
@@ -75,7 +80,7 @@ class ConsumerGroupApis:
             drawn = self._env.rng.getrandbits(128).to_bytes(16, "big")
             member_id = urlsafe_b64encode(drawn).decode().rstrip("=")
         topics, owned = request.subscribed_topic_names, request.topic_partitions
-        asked = ConsumerBeat(
+        asked = ConsumerHeartbeat(
             request.group_id,
             member_id,
             request.member_epoch,
@@ -97,7 +102,7 @@ class ConsumerGroupApis:
         of_broker = self._config.group_consumer_heartbeat_interval_ms
         return group_number(self._config, "consumer.heartbeat.interval.ms", given, of_broker)
 
-    def _beaten(self, group_id: str, answer: Answer) -> beat_wire.ConsumerGroupHeartbeatResponse:
+    def _beaten(self, group_id: str, answer: GroupResponse) -> beat_wire.ConsumerGroupHeartbeatResponse:
         if answer.error or not isinstance(answer, Beaten):
             message = cut_short(answer.message) if isinstance(answer, Beaten) and answer.message else None
             return beat_wire.ConsumerGroupHeartbeatResponse(error_code=int(answer.error), error_message=message)
@@ -126,7 +131,7 @@ class ConsumerGroupApis:
         async def wait() -> bytes | list[Any]:
             asked = [ConsumerDescribe(name) for name in dict.fromkeys(names)]
             found = self._ask(asked, list, tells_much=True)
-            answers = await found.wait() if isinstance(found, Later) else found
+            answers = await found.wait() if isinstance(found, DeferredResponse) else found
 
             async def begin() -> Making:
                 operations = GROUP_OPERATIONS if request.include_authorized_operations else NOT_ASKED
@@ -134,16 +139,20 @@ class ConsumerGroupApis:
 
             return await self._much.tell(begin, slot)
 
-        return Later(wait, holds=True)
+        return DeferredResponse(wait, holds=True)
 
-    def _all_described(self, names: Sequence[str], answers: Sequence[Answer], version: int, operations: int) -> Making:
+    def _all_described(
+        self, names: Sequence[str], answers: Sequence[GroupResponse], version: int, operations: int
+    ) -> Making:
         groups = []
         for name, answer in zip(names, answers, strict=True):
             groups.append(self._described(name, answer, version, operations))
             yield
         return describe_wire.ConsumerGroupDescribeResponse(groups=groups)
 
-    def _described(self, name: str, answer: Answer, version: int, operations: int) -> describe_wire.DescribedGroup:
+    def _described(
+        self, name: str, answer: GroupResponse, version: int, operations: int
+    ) -> describe_wire.DescribedGroup:
         if answer.error or not isinstance(answer, ConsumerDescribed):
             unknown = answer.error == ErrorCode.GROUP_ID_NOT_FOUND
             message = cut_short(f"Group {name} is not a consumer group.") if unknown else None

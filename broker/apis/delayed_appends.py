@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
     from squall.broker.net.connection import Slot
     from squall.broker.net.deadlines import Timers
-    from squall.broker.replicas.waiters import AwaitedAppend
+    from squall.broker.replicas.waiters import DelayedProduce
 
 _TIMED_OUT = int(ErrorCode.REQUEST_TIMED_OUT)
 R = TypeVar("R", contravariant=True)
@@ -27,12 +27,12 @@ class Answering(Protocol[R]):
         """Send the answer."""
 
 
-class DelayedAppends(Generic[R]):
+class DelayedProduceResponse(Generic[R]):
     """The answer of one request. Each of its partitions settles once; the last one sends the answer."""
 
     __slots__ = ("_api", "_owed", "_parked", "_results", "_slot", "bucket")
 
-    def __init__(self, api: Answering[R], slot: Slot, results: R, parked: Sequence[AwaitedAppend]) -> None:
+    def __init__(self, api: Answering[R], slot: Slot, results: R, parked: Sequence[DelayedProduce]) -> None:
         self._api, self._slot, self._results, self._parked = api, slot, results, parked
         self._owed = len(parked)
         """How many partitions are still waited for."""
@@ -68,17 +68,17 @@ class DelayedAppends(Generic[R]):
             give_up(self._parked)
 
 
-class GrowingAppends(DelayedAppends[R]):
+class StreamedProduce(DelayedProduceResponse[R]):
     """The answer of a request that appends in turns. `settled` is to be called once more after the last turn."""
 
     __slots__ = ("_growing",)
 
     def __init__(self, api: Answering[R], slot: Slot, results: R) -> None:
-        self._growing: list[AwaitedAppend] = []
+        self._growing: list[DelayedProduce] = []
         super().__init__(api, slot, results, self._growing)
         self._owed = 1
 
-    def wait_for(self, append: AwaitedAppend) -> None:
+    def wait_for(self, append: DelayedProduce) -> None:
         """One more partition is waited for, from the moment of its append on."""
         self._owed += 1
         self._growing.append(append)

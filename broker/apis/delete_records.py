@@ -11,14 +11,14 @@ from typing import TYPE_CHECKING
 
 import trio
 
-from squall.broker.net.later import Later
+from squall.broker.net.later import DeferredResponse
 from squall.broker.protocol.errors import ErrorCode
 from squall.broker.protocol.schema.delete_records import (
     DeleteRecordsPartitionResult,
     DeleteRecordsResponse,
     DeleteRecordsTopicResult,
 )
-from squall.broker.replicas.waiters import AwaitedDeletion
+from squall.broker.replicas.waiters import DelayedDeleteRecords
 
 if TYPE_CHECKING:
     from squall.broker.env import Env
@@ -32,16 +32,16 @@ class DelayedDeletions:
     """A request whose deletions are not yet done on every replica."""
 
     def __init__(self) -> None:
-        self.waiting: dict[AwaitedDeletion, None] = {}
+        self.waiting: dict[DelayedDeleteRecords, None] = {}
         self.done = trio.Event()
 
     def add(self, hosted: Hosted, offset: int, result: DeleteRecordsPartitionResult) -> None:
         """Wait for a partition's low watermark to reach `offset`. Until then the partition's result is a time-out."""
-        deletion = AwaitedDeletion(self, hosted.state, hosted.deletions, offset, result)
+        deletion = DelayedDeleteRecords(self, hosted.state, hosted.deletions, offset, result)
         self.waiting[deletion] = None
         deletion.look()
 
-    def settled(self, deletion: AwaitedDeletion) -> None:
+    def settled(self, deletion: DelayedDeleteRecords) -> None:
         """One partition's answer is known."""
         deletion.forget()
         del self.waiting[deletion]
@@ -62,7 +62,7 @@ class DeleteRecordsApi:
     def __init__(self, env: Env, replicas: ReplicaManager) -> None:
         self._env, self._replicas = env, replicas
 
-    def delete_records(self, request: DeleteRecordsRequest, slot: Slot) -> DeleteRecordsResponse | Later:
+    def delete_records(self, request: DeleteRecordsRequest, slot: Slot) -> DeleteRecordsResponse | DeferredResponse:
         """Move the starts of the logs, durably, and wait for the followers: for `timeout_ms` at most. What follows on
         the connection sees the new starts.
         """
@@ -88,7 +88,7 @@ class DeleteRecordsApi:
             delayed.abandon()
             return DeleteRecordsResponse(topics=topics)
 
-        return Later(wait)
+        return DeferredResponse(wait)
 
     def _delete(
         self, name: str, asked: DeleteRecordsPartition, delayed: DelayedDeletions

@@ -23,7 +23,7 @@ from squall.broker.config import ConfigEntry, ConfigError, ConfigSource, describ
 from squall.broker.config.client_metrics import describe_subscription
 from squall.broker.config.group import describe_group
 from squall.broker.controller.features import FEATURES
-from squall.broker.net.later import Later
+from squall.broker.net.later import DeferredResponse
 from squall.broker.net.served import SERVED
 from squall.broker.net.turns import give_way
 from squall.broker.protocol.apis import APIS, ApiKey
@@ -184,7 +184,7 @@ def known_controller(context: AdminContext, listener: str) -> int:
 
 def describe_configs(
     context: AdminContext, request: configs_wire.DescribeConfigsRequest
-) -> configs_wire.DescribeConfigsResponse | Later:
+) -> configs_wire.DescribeConfigsResponse | DeferredResponse:
     """Settings of topics, brokers, groups, ..., with where each value comes from (KIP-226).
 
     A request gets no more settings than squall.request.max.elements in all, because a resource of ten bytes has 250:
@@ -227,7 +227,7 @@ def describe_configs(
             describe(resource)
         return response
 
-    return Later(wait, holds=True)
+    return DeferredResponse(wait, holds=True)
 
 
 def _entries(

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from squall.broker.cluster.names import name_fault
-from squall.broker.net.later import Later
+from squall.broker.net.later import DeferredResponse
 from squall.broker.net.turns import give_way
 from squall.broker.protocol.errors import ErrorCode, cut_short
 from squall.broker.protocol.schema.describe_producers import (
@@ -17,7 +17,7 @@ from squall.broker.protocol.schema.describe_producers import (
 from squall.broker.work import DONE
 
 if TYPE_CHECKING:
-    from squall.broker.log.producer_rules import Producer
+    from squall.broker.log.producer_rules import ProducerStateEntry
     from squall.broker.protocol.schema.describe_producers import DescribeProducersRequest
     from squall.broker.replicas.replica_manager import ReplicaManager
 
@@ -28,7 +28,7 @@ MOST_AT_ONCE = 500
 
 def describe_producers(
     replicas: ReplicaManager, request: DescribeProducersRequest
-) -> DescribeProducersResponse | Later:
+) -> DescribeProducersResponse | DeferredResponse:
     """Return the producers of each partition as the replica here knows them, leader or not: `kafka-transactions
     find-hanging --broker-id` asks followers, too. Producers that this replica has forgotten are not named.
     """
@@ -54,7 +54,7 @@ def describe_producers(
                 left = MOST_AT_ONCE
         return response
 
-    return Later(wait, holds=True)
+    return DeferredResponse(wait, holds=True)
 
 
 def _describe(replicas: ReplicaManager, name: str, index: int, seen: set[tuple[str, int]]) -> PartitionResponse:
@@ -74,7 +74,7 @@ def _describe(replicas: ReplicaManager, name: str, index: int, seen: set[tuple[s
     return PartitionResponse(partition_index=index, active_producers=known)
 
 
-def _state(producer_id: int, entry: Producer) -> ProducerState:
+def _state(producer_id: int, entry: ProducerStateEntry) -> ProducerState:
     return ProducerState(
         producer_id=producer_id,
         producer_epoch=entry.epoch,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from squall.broker.apis.describe import TOPIC_OPERATIONS
-from squall.broker.apis.metadata import View
+from squall.broker.apis.metadata import TopicDescriber
 from squall.broker.cluster.names import INTERNAL_TOPICS, name_fault
 from squall.broker.protocol.errors import ErrorCode
 from squall.broker.protocol.schema import describe_topic_partitions as wire
@@ -25,7 +25,7 @@ def describe_topic_partitions(
 ) -> wire.DescribeTopicPartitionsResponse:
     """Topics by name, from the cursor on, until the answer is full; then with a cursor for the next one."""
     image, cursor = context.image, request.cursor
-    view = View(image, listener, LATEST_METADATA)
+    view = TopicDescriber(image, listener, LATEST_METADATA)
     left = min(MOST_PARTITIONS, max(1, request.response_partition_limit))
     first_name = cursor.topic_name if cursor is not None else ""
     response = wire.DescribeTopicPartitionsResponse()
@@ -55,7 +55,7 @@ def _names(image: ClusterImage, request: wire.DescribeTopicPartitionsRequest, fi
     return [name for name in sorted(dict.fromkeys(asked)) if name >= first]
 
 
-def _topic(view: View, topic: Topic, indexes: list[int]) -> wire.DescribeTopicPartitionsResponseTopic:
+def _topic(view: TopicDescriber, topic: Topic, indexes: list[int]) -> wire.DescribeTopicPartitionsResponseTopic:
     return wire.DescribeTopicPartitionsResponseTopic(
         name=topic.name,
         topic_id=topic.id,
@@ -65,7 +65,7 @@ def _topic(view: View, topic: Topic, indexes: list[int]) -> wire.DescribeTopicPa
     )
 
 
-def _partition(view: View, topic: Topic, index: int) -> wire.DescribeTopicPartitionsResponsePartition:
+def _partition(view: TopicDescriber, topic: Topic, index: int) -> wire.DescribeTopicPartitionsResponsePartition:
     partition = topic.partitions[index]
     told = view.partition(index, partition)
     return wire.DescribeTopicPartitionsResponsePartition(

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
-from squall.broker.apis.fetch_session import LOOK_EVERY_MS, FetchSessions, SessionError, Want
+from squall.broker.apis.fetch_session import LOOK_EVERY_MS, FetchSessions, PartitionRequest, SessionError
 from squall.broker.protocol.errors import ErrorCode
 from squall.broker.protocol.hot import FetchPartOut, decode_fetch, encode_fetch_response
 from squall.broker.replication.rules import READ_COMMITTED
@@ -63,9 +63,9 @@ class DelayedFetch:
         api: FetchApi,
         slot: Slot,
         request: FetchIn,
-        wants: list[Want],
+        wants: list[PartitionRequest],
         session: FetchSession | None,
-        look: list[tuple[int, Want]],
+        look: list[tuple[int, PartitionRequest]],
     ) -> None:
         self.api, self.slot, self.wants, self.session = api, slot, wants, session
         self.replica_id, self.max_bytes = request.replica_id, min(request.max_bytes, api.max_bytes)
@@ -80,7 +80,7 @@ class DelayedFetch:
         """Bytes that are there for it, as of the latest look at each partition. Counted if it wants more than one."""
         self.found: dict[int, int] | None = None
         """`available` by place in `wants`."""
-        self.watches: list[Watch] | None = None
+        self.watches: list[PartitionWatch] | None = None
         """One for each of `wants`, if each wakes it on its own."""
         self.done = False
         self.bucket = -1
@@ -110,7 +110,7 @@ class DelayedFetch:
         self.api.forget(self)
 
 
-class Watch:
+class PartitionWatch:
     """Wakes a parked Fetch of many partitions because of one of them, and has it look at that one only.
 
     Else each record of one partition would cost a look at all partitions of every Fetch that is parked there.
@@ -216,8 +216,8 @@ class FetchApi:
         all_of_them = now_ms - session.looked_ms >= LOOK_EVERY_MS or called != session.called
         if all_of_them:
             session.looked_ms, session.called = now_ms, called
-        wants: list[Want] = []
-        look: list[tuple[int, Want]] = []
+        wants: list[PartitionRequest] = []
+        look: list[tuple[int, PartitionRequest]] = []
         for place, part in session.parts.items():
             found = known.get(place)
             if found is not None and found.part is part and _stands_still(found):
@@ -300,7 +300,7 @@ class FetchApi:
             return
         replica, wants = fetch.replica_id >= 0, fetch.wants
         if len(wants) > FEW_WANTS and not replica and (fetch.min_bytes > 1 or fetch.isolation == READ_COMMITTED):
-            fetch.watches = [Watch(fetch, place) for place in range(len(wants))]
+            fetch.watches = [PartitionWatch(fetch, place) for place in range(len(wants))]
             for watch, want in zip(fetch.watches, wants, strict=True):
                 assert want.hosted is not None
                 want.hosted.consumers[watch] = None
@@ -406,7 +406,7 @@ class FetchApi:
             return []
         return self._replicas.endpoints([i for i in leaders if i >= 0], slot.conn.listener)
 
-    def _read(self, fetch: DelayedFetch, want: Want, left: int, first: bool) -> FetchPartOut:
+    def _read(self, fetch: DelayedFetch, want: PartitionRequest, left: int, first: bool) -> FetchPartOut:
         """One partition: epoch gate, divergence, bounds, then the bytes."""
         part, h = want.part, want.hosted
         if h is None:
@@ -439,7 +439,7 @@ class FetchApi:
                     aborted = _aborted(h, offset, records)
         return FetchPartOut(part.index, 0, hw, stable, start, aborted, -1, records or _EMPTY, diverging, None, None)
 
-    def _unknown(self, want: Want, version: int) -> FetchPartOut:
+    def _unknown(self, want: PartitionRequest, version: int) -> FetchPartOut:
         error, leader = self._replicas.absent(want.key, want.part.index, by_id=version >= _TOPIC_IDS_FROM)
         return _failed(want.part.index, int(error), leader, aborted=[])
 
@@ -447,12 +447,12 @@ class FetchApi:
 _EMPTY: Any = b""
 
 
-def _want(find: Find, key: bytes, part: FetchPart) -> Want:
+def _want(find: Find, key: bytes, part: FetchPart) -> PartitionRequest:
     hosted = find(key)
-    return Want(key, part, hosted.get(part.index) if hosted else None)
+    return PartitionRequest(key, part, hosted.get(part.index) if hosted else None)
 
 
-def _stands_still(want: Want) -> bool:
+def _stands_still(want: PartitionRequest) -> bool:
     """Return whether a follower knows a partition's offsets and has all of its records. For an empty log the follower
     names no epoch; an empty log cannot diverge.
     """

@@ -23,19 +23,21 @@ PartKey = tuple[bytes, int]
 """Topic id or name as the request has it, partition."""
 
 
-class Told(NamedTuple):
+class PartitionSentState(NamedTuple):
     """The offsets of a partition that the broker last sent to the fetcher of a session."""
 
     high_watermark: int
     log_start_offset: int
 
 
-class Want:
+class PartitionRequest:
     """One partition of a fetch: the offset to read from, and the replica here, if any."""
 
     __slots__ = ("hosted", "key", "part", "told")
 
-    def __init__(self, key: bytes, part: FetchPart, hosted: Hosted | None, told: Told | None = None) -> None:
+    def __init__(
+        self, key: bytes, part: FetchPart, hosted: Hosted | None, told: PartitionSentState | None = None
+    ) -> None:
         self.key, self.part, self.hosted = key, part, hosted
         self.told = told
         """In a follower's session, what `FetchSession.told` has of it."""
@@ -76,8 +78,8 @@ class FetchSession:
         self.epoch = FIRST_EPOCH
         self.full = True
         self.parts: dict[PartKey, FetchPart] = {}
-        self.told: dict[PartKey, Told] = {}
-        self.wants: dict[PartKey, Want] = {}
+        self.told: dict[PartKey, PartitionSentState] = {}
+        self.wants: dict[PartKey, PartitionRequest] = {}
         """What `parts` came to at the last request: good as long as the part is the same one."""
         self.looked_ms, self.called = -LOOK_EVERY_MS, (-1, 0)
         """When all partitions were looked at last; the fetcher's broker epoch then, and `ReplicaManager.calls`."""
@@ -101,10 +103,10 @@ class FetchSession:
         for item in outs:
             key, out = item
             place, offsets, records = (key, out.index), (out.high_watermark, out.log_start_offset), out.records
-            # Most partitions stand still. A plain tuple equals a `Told` of the same offsets, and is built faster.
+            # Most partitions have not changed. A plain tuple equals a `PartitionSentState`, and is built faster.
             if told.get(place) == offsets and not (records or self.full or out.error or out.diverging):
                 continue
-            told[place] = now = tuple.__new__(Told, offsets)
+            told[place] = now = tuple.__new__(PartitionSentState, offsets)
             want = self.wants.get(place)
             if want is not None:
                 want.told = now

@@ -16,20 +16,20 @@ from squall.broker.apis.describe import GROUP_OPERATIONS, NOT_ASKED
 from squall.broker.apis.much import FEW, PIECE, made
 from squall.broker.coordinators.groups.values import (
     NO_MEMBER,
-    Answer,
-    Beat,
+    ClassicHeartbeat,
     DeleteGroup,
-    Describe,
     Described,
+    DescribeGroup,
+    GroupResponse,
+    GroupState,
     Join,
     Joined,
-    Leave,
+    LeaveGroup,
     Left,
-    State,
     Sync,
     Synced,
 )
-from squall.broker.net.later import Later
+from squall.broker.net.later import DeferredResponse
 from squall.broker.protocol.errors import ErrorCode, cut_short
 from squall.broker.protocol.schema import delete_groups as delete_wire
 from squall.broker.protocol.schema import describe_groups as describe_wire
@@ -44,7 +44,7 @@ from squall.broker.work import DONE
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from squall.broker.apis.much import Making, MuchTold
+    from squall.broker.apis.much import LargeResponseLane, Making
     from squall.broker.config import BrokerConfig
     from squall.broker.env import Env
     from squall.broker.net.connection import Slot
@@ -64,8 +64,8 @@ PROTOCOL_REQUIRED_FROM = 5
 """First version of SyncGroup that has to name the protocol's type and the protocol (KIP-559)."""
 NOT_FOUND_FROM = 6
 """First version of DescribeGroups that tells an unknown group from one that is dead (KIP-1043)."""
-TIMED_OUT = Answer(ErrorCode.COORDINATOR_NOT_AVAILABLE)
-AGAIN = Answer(ErrorCode.INVALID_REQUEST)
+TIMED_OUT = GroupResponse(ErrorCode.COORDINATOR_NOT_AVAILABLE)
+AGAIN = GroupResponse(ErrorCode.INVALID_REQUEST)
 """A group that a request names again."""
 
 
@@ -80,7 +80,7 @@ def fresh_member_id(of: str, drawn: UUID) -> str:
 class GroupApis:
     """Handlers of requests of members and their admins; none of them waits before the request has taken effect."""
 
-    def __init__(self, env: Env, coordinator: GroupCoordinator, config: BrokerConfig, much: MuchTold) -> None:
+    def __init__(self, env: Env, coordinator: GroupCoordinator, config: BrokerConfig, much: LargeResponseLane) -> None:
         self._env, self._coordinator, self._much = env, coordinator, much
         self._timeout_s = config.offsets_commit_timeout_ms / 1000
 
@@ -118,7 +118,7 @@ class GroupApis:
         )
         nothing = None if version >= NO_PROTOCOL_FROM else ""
 
-        def respond(answer: Answer) -> join_wire.JoinGroupResponse:
+        def respond(answer: GroupResponse) -> join_wire.JoinGroupResponse:
             if not isinstance(answer, Joined):
                 answer = Joined(answer.error, request.member_id)
             members = [join_wire.JoinGroupResponseMember(*member) for member in answer.members]
@@ -150,7 +150,7 @@ class GroupApis:
         if slot.version >= PROTOCOL_REQUIRED_FROM and None in (request.protocol_type, request.protocol_name):
             return SyncGroupResponse(error_code=int(ErrorCode.INCONSISTENT_GROUP_PROTOCOL))
 
-        def respond(answer: Answer) -> SyncGroupResponse:
+        def respond(answer: GroupResponse) -> SyncGroupResponse:
             if not isinstance(answer, Synced):
                 return SyncGroupResponse(error_code=int(answer.error))
             return SyncGroupResponse(
@@ -164,7 +164,7 @@ class GroupApis:
 
     def heartbeat(self, request: HeartbeatRequest, slot: Slot) -> Any:
         """A member is alive, and learns whether it has to join again."""
-        asked = Beat(request.group_id, request.generation_id, request.member_id, request.group_instance_id)
+        asked = ClassicHeartbeat(request.group_id, request.generation_id, request.member_id, request.group_instance_id)
         return self._ask_one(asked, lambda answer: HeartbeatResponse(error_code=int(answer.error)))
 
     def leave_group(self, request: leave_wire.LeaveGroupRequest, slot: Slot) -> Any:
@@ -172,7 +172,7 @@ class GroupApis:
         several = slot.version >= SEVERAL_LEAVE_FROM
         who = tuple((m.member_id, m.group_instance_id) for m in request.members) if several else ()
 
-        def respond(answer: Answer) -> leave_wire.LeaveGroupResponse:
+        def respond(answer: GroupResponse) -> leave_wire.LeaveGroupResponse:
             if not isinstance(answer, Left):
                 return leave_wire.LeaveGroupResponse(error_code=int(answer.error))
             if not several:
@@ -180,7 +180,7 @@ class GroupApis:
             members = [leave_wire.MemberResponse(one, static, int(error)) for one, static, error in answer.members]
             return leave_wire.LeaveGroupResponse(members=members)
 
-        return self._ask_one(Leave(request.group_id, who if several else ((request.member_id, None),)), respond)
+        return self._ask_one(LeaveGroup(request.group_id, who if several else ((request.member_id, None),)), respond)
 
     # ----------------------------------------------------------------------------------------------------------- admins
 
@@ -189,8 +189,8 @@ class GroupApis:
         names, version = list(request.groups), slot.version
 
         async def wait() -> bytes | list[Any]:
-            found = self._ask([Describe(name) for name in dict.fromkeys(names)], list, tells_much=True)
-            answers = await found.wait() if isinstance(found, Later) else found
+            found = self._ask([DescribeGroup(name) for name in dict.fromkeys(names)], list, tells_much=True)
+            answers = await found.wait() if isinstance(found, DeferredResponse) else found
 
             async def begin() -> Making:
                 operations = GROUP_OPERATIONS if request.include_authorized_operations else NOT_ASKED
@@ -198,7 +198,7 @@ class GroupApis:
 
             return await self._much.tell(begin, slot)
 
-        return Later(wait, holds=True)
+        return DeferredResponse(wait, holds=True)
 
     def list_groups(self, request: list_wire.ListGroupsRequest, slot: Slot) -> Any:
         """The groups that are coordinated here, filtered by state and type."""
@@ -208,7 +208,7 @@ class GroupApis:
         async def begin() -> Making:
             return self._listed(request)
 
-        return Later(partial(self._much.tell, begin, slot), holds=True)
+        return DeferredResponse(partial(self._much.tell, begin, slot), holds=True)
 
     def _listed(self, request: list_wire.ListGroupsRequest) -> Making:
         states = [name.lower() for name in request.states_filter]
@@ -228,7 +228,7 @@ class GroupApis:
         """Forget groups that have no members."""
         names = list(dict.fromkeys(request.groups_names))  # one result for each, as with Kafka
 
-        def respond(answers: list[Answer]) -> delete_wire.DeleteGroupsResponse:
+        def respond(answers: list[GroupResponse]) -> delete_wire.DeleteGroupsResponse:
             results = [
                 delete_wire.DeletableGroupResult(name, int(answer.error))
                 for name, answer in zip(names, answers, strict=True)
@@ -238,7 +238,7 @@ class GroupApis:
         return self._ask([DeleteGroup(name) for name in names], respond)
 
 
-def _all_described(names: Sequence[str], answers: Sequence[Answer], version: int, operations: int) -> Making:
+def _all_described(names: Sequence[str], answers: Sequence[GroupResponse], version: int, operations: int) -> Making:
     groups = []
     for name, answer in zip(names, answers, strict=True):
         groups.append(_described(name, answer, version, operations))
@@ -246,15 +246,15 @@ def _all_described(names: Sequence[str], answers: Sequence[Answer], version: int
     return describe_wire.DescribeGroupsResponse(groups=groups)
 
 
-def _described(name: str, answer: Answer, version: int, operations: int) -> describe_wire.DescribedGroup:
+def _described(name: str, answer: GroupResponse, version: int, operations: int) -> describe_wire.DescribedGroup:
     if not isinstance(answer, Described) or answer.error:
         if answer.error == ErrorCode.GROUP_ID_NOT_FOUND:
             if version < NOT_FOUND_FROM:
-                return describe_wire.DescribedGroup(group_id=name, group_state=State.DEAD.value)
+                return describe_wire.DescribedGroup(group_id=name, group_state=GroupState.DEAD.value)
             message = (answer.message if isinstance(answer, Described) else "") or f"Group {name} not found."
-            return describe_wire.DescribedGroup(int(answer.error), cut_short(message), name, State.DEAD.value)
+            return describe_wire.DescribedGroup(int(answer.error), cut_short(message), name, GroupState.DEAD.value)
         return describe_wire.DescribedGroup(error_code=int(answer.error), group_id=name)
-    stable = answer.state == State.STABLE
+    stable = answer.state == GroupState.STABLE
     members = [
         describe_wire.DescribedGroupMember(
             m.member_id,

@@ -10,7 +10,7 @@ from collections import Counter
 from typing import TYPE_CHECKING
 
 from squall.broker.cluster.image import BROKER_LOGGER_RESOURCE
-from squall.broker.config import ConfigEntry, ConfigOp, ConfigSource, Kind
+from squall.broker.config import ConfigEntry, ConfigOp, ConfigSource, ConfigType
 from squall.broker.protocol.errors import ErrorCode, cut_short
 from squall.broker.protocol.ids import broker_id_in
 from squall.broker.protocol.schema import incremental_alter_configs as wire
@@ -42,7 +42,7 @@ class Loggers:
 
     def describe(self) -> list[ConfigEntry]:
         """Every logger, with its level."""
-        return [ConfigEntry(ROOT, self._level, ConfigSource.BROKER_LOGGER, Kind.STRING, False, ())]
+        return [ConfigEntry(ROOT, self._level, ConfigSource.BROKER_LOGGER, ConfigType.STRING, False, ())]
 
     async def alter(
         self,

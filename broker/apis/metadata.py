@@ -65,7 +65,7 @@ class MetadataHandler:
         """The answer. Unknown topics begin to be created, if that is allowed: see `TopicCreator`."""
         context = self._context
         image = context.image
-        view = View(image, listener, version)
+        view = TopicDescriber(image, listener, version)
         if refused := refusal_of(request, version):
             return _refused(request, refused, version)
         response = wire.MetadataResponse(
@@ -86,7 +86,9 @@ class MetadataHandler:
             response.cluster_authorized_operations = CLUSTER_OPERATIONS
         return response
 
-    def _topics(self, request: wire.MetadataRequest, version: int, view: View) -> list[wire.MetadataResponseTopic]:
+    def _topics(
+        self, request: wire.MetadataRequest, version: int, view: TopicDescriber
+    ) -> list[wire.MetadataResponseTopic]:
         operations = TOPIC_OPERATIONS if request.include_topic_authorized_operations else NOT_ASKED
         asked = asked_topics(request, version)
         if asked is None:
@@ -148,7 +150,7 @@ def asked_topics(request: wire.MetadataRequest, version: int) -> tuple[tuple[byt
     return tuple((ZERO_UUID, name) for name in dict.fromkeys(topic.name for topic in request.topics))
 
 
-class View:
+class TopicDescriber:
     """The image as one listener's clients of one version see it."""
 
     def __init__(self, image: ClusterImage, listener: str, version: int) -> None:

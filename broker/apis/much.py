@@ -28,7 +28,7 @@ PIECE: Final = 500
 """Things between two turns of others."""
 
 
-class MuchTold:
+class LargeResponseLane:
     """The lane of such answers. All APIs of a broker share it."""
 
     def __init__(self, env: Env) -> None:

@@ -6,8 +6,8 @@ from collections import Counter
 from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
-from squall.broker.log.lookups import Pause, Turn
-from squall.broker.net.later import Later
+from squall.broker.log.lookups import Pause, SearchBudget
+from squall.broker.net.later import DeferredResponse
 from squall.broker.net.turns import give_way
 from squall.broker.protocol.errors import ErrorCode
 from squall.broker.protocol.schema.list_offsets import (
@@ -31,7 +31,7 @@ from squall.broker.protocol.timestamps import (
 from squall.broker.work import DONE
 
 if TYPE_CHECKING:
-    from squall.broker.apis.unpacking import Unpacking
+    from squall.broker.apis.unpacking import DecompressionPool
     from squall.broker.log.lookups import Candidate, Lookup
     from squall.broker.net.connection import Slot
     from squall.broker.protocol.schema.list_offsets import ListOffsetsPartition, ListOffsetsRequest
@@ -65,7 +65,7 @@ class _Search(NamedTuple):
 class OffsetApis:
     """Answers questions about offsets; waits only where a packed batch has to be searched, or much."""
 
-    def __init__(self, replicas: ReplicaManager, unpacking: Unpacking) -> None:
+    def __init__(self, replicas: ReplicaManager, unpacking: DecompressionPool) -> None:
         self._replicas, self._unpacking = replicas, unpacking
 
     def _find(self, name: str, index: int) -> Hosted | None:
@@ -75,14 +75,16 @@ class OffsetApis:
         known = self._replicas.knows(name.encode(), index)
         return ErrorCode.NOT_LEADER_OR_FOLLOWER if known else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 
-    def list_offsets_to_clients(self, request: ListOffsetsRequest, slot: Slot) -> ListOffsetsResponse | Later:
+    def list_offsets_to_clients(
+        self, request: ListOffsetsRequest, slot: Slot
+    ) -> ListOffsetsResponse | DeferredResponse:
         """Answer as `list_offsets`, on a listener for clients. A request that names a replica is
         answered as a consumer's, because a follower's answer has what is not committed yet.
         """
         request.replica_id = min(request.replica_id, _CONSUMER)
         return self.list_offsets(request, slot)
 
-    def list_offsets(self, request: ListOffsetsRequest, slot: Slot) -> ListOffsetsResponse | Later:
+    def list_offsets(self, request: ListOffsetsRequest, slot: Slot) -> ListOffsetsResponse | DeferredResponse:
         """Offsets by timestamp or by the special values -1 to -6; consumers see up to HW, or at read_committed up to
         LSO, followers up to LEO (KIP-207). As with Kafka, a partition that is named twice is refused, in one row, and
         there is one row for a topic.
@@ -90,7 +92,7 @@ class OffsetApis:
         named = Counter((topic.name, asked.partition_index) for topic in request.topics for asked in topic.partitions)
         rows: dict[tuple[str, int], Part] = {}
         left: list[tuple[_Search, Step]] = []
-        turn = Turn()
+        turn = SearchBudget()
         for topic in request.topics:
             for asked in topic.partitions:
                 place = topic.name, asked.partition_index
@@ -111,20 +113,20 @@ class OffsetApis:
             topics=[ListOffsetsTopicResponse(name=name, partitions=parts) for name, parts in topics.items()]
         )
         if left:
-            return Later(partial(self._search, left, response, slot), holds=True)
+            return DeferredResponse(partial(self._search, left, response, slot), holds=True)
         return _in_words_of(response, slot.version)
 
     async def _search(
         self, left: list[tuple[_Search, Step]], response: ListOffsetsResponse, slot: Slot
     ) -> ListOffsetsResponse:
-        conn, turn = slot.conn, Turn()
+        conn, turn = slot.conn, SearchBudget()
         for search, first in left:
             step: Step | None = first
             while step is not None and not conn.closed:
                 if isinstance(step, Pause):
                     if turn.is_over:
                         await give_way()
-                        turn = Turn()
+                        turn = SearchBudget()
                 else:
                     found = await self._unpacking.run(step.search, lambda: conn.closed)
                     search.lookup.take(step, found)
@@ -192,7 +194,7 @@ class OffsetApis:
         return OffsetForLeaderEpochResponse(topics=topics)
 
 
-def _go_on(search: _Search, turn: Turn) -> Step | None:
+def _go_on(search: _Search, turn: SearchBudget) -> Step | None:
     """Search until a batch comes that takes long, or the turn is over. None where the answer is known."""
     lookup, part = search.lookup, search.part
     while (step := Pause.TURN_IS_OVER if turn.is_over else lookup.next(turn)) is not None:

@@ -15,20 +15,20 @@ from typing import TYPE_CHECKING
 
 import trio
 
-from squall.broker.apis.delayed_appends import DelayedAppends, GrowingAppends
+from squall.broker.apis.delayed_appends import DelayedProduceResponse, StreamedProduce
 from squall.broker.protocol.errors import ErrorCode
 from squall.broker.protocol.hot import decode_produce, encode_produce_response
 from squall.broker.protocol.produce_counts import ProduceCounts
 from squall.broker.protocol.records import HEADER, TRANSACTIONAL_BIT, BatchHeader
 from squall.broker.replicas.turns import FEW_PARTITIONS, FIRST_COSTS, SPENT_IN_A_TURN
-from squall.broker.replicas.waiters import AwaitedAppend, ProduceResult
+from squall.broker.replicas.waiters import DelayedProduce, ProduceResult
 from squall.broker.work import DONE
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from squall.broker.apis.record_gate import CheckedBatches, RecordGate
-    from squall.broker.apis.txn_gate import Refused, TxnGate
+    from squall.broker.apis.record_gate import CheckedBatches, RecordValidator
+    from squall.broker.apis.txn_gate import Refused, TxnVerification
     from squall.broker.env import Env
     from squall.broker.log.results import AppendResult
     from squall.broker.net.connection import Slot
@@ -72,8 +72,8 @@ class ProduceApi:
         env: Env,
         replicas: ReplicaManager,
         timers: Timers,
-        gate: TxnGate,
-        records: RecordGate,
+        gate: TxnVerification,
+        records: RecordValidator,
         start_soon: Callable[..., None],
         *,
         most_batches: int,
@@ -145,7 +145,7 @@ class ProduceApi:
         """Append every batch, then answer or park. One item at each point where others may have their turn."""
         find = self._replicas.by_id.get if slot.version >= _TOPIC_IDS_FROM else self._replicas.by_name.get
         results: Results = []
-        delayed = GrowingAppends(self, slot, results)
+        delayed = StreamedProduce(self, slot, results)
         slot.parked = delayed
 
         def append(topics: Topics) -> int:
@@ -185,7 +185,7 @@ class ProduceApi:
 
     def _append_some(
         self, version: int, acks: int, topics: Topics, checked: CheckedBatches, refused: Refused | None
-    ) -> tuple[int, Results, list[AwaitedAppend]]:
+    ) -> tuple[int, Results, list[DelayedProduce]]:
         """Append the batches of these topics. Returns when, in ms of the node's clock, the results, and what must
         happen before they are acknowledged.
         """
@@ -193,7 +193,7 @@ class ProduceApi:
         by_id = version >= _TOPIC_IDS_FROM
         find = self._replicas.by_id.get if by_id else self._replicas.by_name.get
         results: Results = []
-        parked: list[AwaitedAppend] = []
+        parked: list[DelayedProduce] = []
         for key, parts in topics:
             hosted = find(key)
             out: list[ProduceResult] = []
@@ -228,7 +228,7 @@ class ProduceApi:
         now_ms: int,
         wall_ms: int,
         checked: Checked | AppendResult | None,
-    ) -> tuple[ProduceResult, AwaitedAppend | None]:
+    ) -> tuple[ProduceResult, DelayedProduce | None]:
         """Append one partition's batch. Returns its result, and what must happen before the acknowledgement:
         replication, or a flush with acks=1. The second is None if the batch can be acknowledged at once.
         """
@@ -255,9 +255,9 @@ class ProduceApi:
         result = ProduceResult(index, _NONE, done.base_offset, done.log_append_time_ms, log.log_start_offset)
         end = done.last_offset + 1
         if acks != -1:
-            return result, AwaitedAppend(h.unflushed, end, result) if end > state.log_end_offset else None
+            return result, DelayedProduce(h.unflushed, end, result) if end > state.log_end_offset else None
         if state.high_watermark < end:
-            return result, AwaitedAppend(h.uncommitted, end, result)
+            return result, DelayedProduce(h.uncommitted, end, result)
         if state.under_min_isr_after():
             result.refuse(_NOT_ENOUGH_AFTER_APPEND)
         return result, None
@@ -276,8 +276,8 @@ class ProduceApi:
             epoch=h.state.leader_epoch,
         )
 
-    def _park(self, slot: Slot, results: Results, parked: list[AwaitedAppend], acks: int, deadline_ms: int) -> None:
-        delayed = DelayedAppends(self, slot, results, parked)
+    def _park(self, slot: Slot, results: Results, parked: list[DelayedProduce], acks: int, deadline_ms: int) -> None:
+        delayed = DelayedProduceResponse(self, slot, results, parked)
         for append in parked:
             append.queue.add(append, delayed)
         if acks != -1:

@@ -16,7 +16,7 @@ from squall.broker.protocol.records import CODEC_MASK, HEADER_SIZE, read_header
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from squall.broker.apis.unpacking import Unpacking
+    from squall.broker.apis.unpacking import DecompressionPool
     from squall.broker.env import Env
     from squall.broker.log.config import LogConfig
     from squall.broker.net.connection import Slot
@@ -31,11 +31,11 @@ CheckedBatches = dict[tuple[bytes, int], "Checked | AppendResult"]
 Waiting = list[tuple[tuple[bytes, int], memoryview, "LogConfig"]]
 
 
-class RecordGate:
+class RecordValidator:
     """Reads the records of Produce requests before their batches are appended."""
 
     def __init__(
-        self, env: Env, replicas: ReplicaManager, unpacking: Unpacking, start_soon: Callable[..., None]
+        self, env: Env, replicas: ReplicaManager, unpacking: DecompressionPool, start_soon: Callable[..., None]
     ) -> None:
         self._env, self._replicas, self._unpacking, self._start_soon = env, replicas, unpacking, start_soon
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import trio
 
 from squall.broker.apis.asking import ask, of_each
-from squall.broker.apis.unpacking import Unpacking
+from squall.broker.apis.unpacking import DecompressionPool
 from squall.broker.coordinators.patterns import BadPattern, Pattern
 from squall.broker.coordinators.transactions.values import (
     PREPARED,
@@ -20,14 +20,14 @@ from squall.broker.coordinators.transactions.values import (
     V1,
     V2,
     AddPartitions,
-    Answer,
-    Describe,
+    DescribeTransaction,
     EndTransaction,
     InitProducer,
-    State,
+    TxnResponse,
+    TxnState,
     VerifyPartitions,
 )
-from squall.broker.net.later import Later
+from squall.broker.net.later import DeferredResponse
 from squall.broker.protocol.errors import ErrorCode
 from squall.broker.protocol.schema import add_partitions_to_txn as add_wire
 from squall.broker.protocol.schema import describe_transactions as describe_wire
@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
     from squall.broker.cluster.image import ClusterImage
-    from squall.broker.coordinators.transactions.values import Request, TopicPartition, Transaction
+    from squall.broker.coordinators.transactions.values import Request, TopicPartition, TransactionMetadata
     from squall.broker.env import Env
     from squall.broker.net.connection import Slot
     from squall.broker.protocol.schema.end_txn import EndTxnRequest
@@ -59,9 +59,9 @@ V2_FROM = 5
 QUICK_CHARS = 2_000
 """So many characters of transactional ids are matched on the event loop: in 20 ms, whatever the pattern."""
 CHARS_A_TURN = 20_000
-TIMED_OUT = Answer(ErrorCode.COORDINATOR_NOT_AVAILABLE)
+TIMED_OUT = TxnResponse(ErrorCode.COORDINATOR_NOT_AVAILABLE)
 """What a client is told if the coordinator's log does not commit in time, as with Kafka."""
-AGAIN = Answer(ErrorCode.INVALID_REQUEST)
+AGAIN = TxnResponse(ErrorCode.INVALID_REQUEST)
 """A transactional id that a request names again."""
 
 
@@ -78,9 +78,9 @@ class TransactionApis:
     ) -> None:
         self._env, self._image, self._coordinator, self._ids = env, image, coordinator, producer_ids
         self._timeout_s = timeout_ms / 1000
-        self._turns = Unpacking(env)
+        self._turns = DecompressionPool(env)
 
-    def _ask(self, requests: Sequence[Request], respond: Callable[[list[Answer]], Any]) -> Any:
+    def _ask(self, requests: Sequence[Request], respond: Callable[[list[TxnResponse]], Any]) -> Any:
         """Submit all, and respond once all are answered: at once or later."""
         return ask(self._env, self._coordinator.submit, requests, respond, TIMED_OUT, self._timeout_s)
 
@@ -98,7 +98,7 @@ class TransactionApis:
             return self._fresh()
         version = slot.version
 
-        def respond(answers: list[Answer]) -> InitProducerIdResponse:
+        def respond(answers: list[TxnResponse]) -> InitProducerIdResponse:
             (answer,) = answers
             error = _known(answer.error, "InitProducerId", version)
             return InitProducerIdResponse(error_code=error, producer_id=answer.producer_id, producer_epoch=answer.epoch)
@@ -119,7 +119,7 @@ class TransactionApis:
                 return InitProducerIdResponse(error_code=int(error), producer_id=-1, producer_epoch=-1)
             return InitProducerIdResponse(producer_id=ids.take(), producer_epoch=0)
 
-        return Later(wait, holds=True)
+        return DeferredResponse(wait, holds=True)
 
     # ---------------------------------------------------------------------------------------------- AddPartitionsToTxn
 
@@ -145,7 +145,7 @@ class TransactionApis:
             else:
                 asked.append(AddPartitions(name, producer_id, epoch, partitions, V2))
 
-        def respond(answers: list[Answer]) -> add_wire.AddPartitionsToTxnResponse:
+        def respond(answers: list[TxnResponse]) -> add_wire.AddPartitionsToTxnResponse:
             for (n, partitions), answer in zip(places, answers, strict=True):
                 verdicts = answer.partitions or tuple((p, answer.error) for p in partitions)
                 known = [(p, _abortable(error, slot.version)) for p, error in verdicts]
@@ -162,7 +162,7 @@ class TransactionApis:
         name = request.v3_and_below_transactional_id
         producer_id, epoch = request.v3_and_below_producer_id, request.v3_and_below_producer_epoch
 
-        def respond(answers: list[Answer]) -> add_wire.AddPartitionsToTxnResponse:
+        def respond(answers: list[TxnResponse]) -> add_wire.AddPartitionsToTxnResponse:
             error = ErrorCode(_known(answers[0].error, "AddPartitionsToTxn", version))
             return add_wire.AddPartitionsToTxnResponse(
                 results_by_topic_v3_and_below=_by_topic([(p, error) for p in partitions])
@@ -191,7 +191,7 @@ class TransactionApis:
         version = slot.version
         generation = V2 if version >= V2_FROM else V1
 
-        def respond(answers: list[Answer]) -> EndTxnResponse:
+        def respond(answers: list[TxnResponse]) -> EndTxnResponse:
             (answer,) = answers
             response = EndTxnResponse(error_code=_known(answer.error, "EndTxn", version))
             if generation == V2:
@@ -209,27 +209,27 @@ class TransactionApis:
         """The transactions of some transactional ids, each from its own coordinator."""
         names = list(request.transactional_ids)
 
-        def respond(answers: list[Answer]) -> describe_wire.DescribeTransactionsResponse:
+        def respond(answers: list[TxnResponse]) -> describe_wire.DescribeTransactionsResponse:
             answers = of_each(names, answers, AGAIN)
             states = [_described(name, answer) for name, answer in zip(names, answers, strict=True)]
             return describe_wire.DescribeTransactionsResponse(transaction_states=states)
 
-        return self._ask([Describe(name) for name in dict.fromkeys(names)], respond)
+        return self._ask([DescribeTransaction(name) for name in dict.fromkeys(names)], respond)
 
     def list_transactions(self, request: list_wire.ListTransactionsRequest, slot: Slot) -> Any:
         """The transactions that are coordinated here, filtered by state, producer, duration (KIP-994) and pattern
         (KIP-1152). Where a pattern has many characters to look at, it does so off the event loop.
         """
-        wanted = _Wanted(request, self._env.wall_ms())
+        wanted = _TransactionFilter(request, self._env.wall_ms())
         try:
             pattern = Pattern(request.transactional_id_pattern) if request.transactional_id_pattern else None
         except BadPattern:
             return list_wire.ListTransactionsResponse(error_code=int(ErrorCode.INVALID_REGULAR_EXPRESSION))
         response = list_wire.ListTransactionsResponse(unknown_state_filters=wanted.unknown_states)
         done = trio.Event()
-        found: dict[str, Transaction] = {}
+        found: dict[str, TransactionMetadata] = {}
 
-        def ready(error: ErrorCode, transactions: list[Transaction]) -> None:
+        def ready(error: ErrorCode, transactions: list[TransactionMetadata]) -> None:
             response.error_code = int(error)
             found.update((t.transactional_id, t) for t in transactions if wanted.has(t))
             done.set()
@@ -254,7 +254,7 @@ class TransactionApis:
                 return list_wire.ListTransactionsResponse(error_code=int(TIMED_OUT.error))
             return answer(found if pattern is None else await self._among(pattern, list(found), slot))
 
-        return Later(wait)
+        return DeferredResponse(wait)
 
     async def _among(self, pattern: Pattern, names: list[str], slot: Slot) -> list[str]:
         """The names that the pattern describes: off the event loop, and some at a time, so that others have a turn."""
@@ -269,7 +269,7 @@ class TransactionApis:
         return matching
 
 
-class _Wanted:
+class _TransactionFilter:
     """Holds the filters of a ListTransactions request, without its pattern."""
 
     def __init__(self, request: list_wire.ListTransactionsRequest, now_ms: int) -> None:
@@ -278,18 +278,18 @@ class _Wanted:
         known = set(STATE_NAMES.values())
         self.unknown_states = [name for name in dict.fromkeys(request.state_filters) if name not in known]
 
-    def has(self, transaction: Transaction) -> bool:
+    def has(self, transaction: TransactionMetadata) -> bool:
         if self._producers and transaction.producer_id not in self._producers:
             return False
         if self._states and STATE_NAMES[transaction.state] not in self._states:
             return False
         if self._longer_than_ms >= 0:
-            runs = transaction.state == State.ONGOING or transaction.state in PREPARED
+            runs = transaction.state == TxnState.ONGOING or transaction.state in PREPARED
             return runs and self._now_ms - transaction.started_ms > self._longer_than_ms
         return True
 
 
-def _described(name: str, answer: Answer) -> describe_wire.TransactionState:
+def _described(name: str, answer: TxnResponse) -> describe_wire.TransactionState:
     found = answer.transaction
     if found is None:
         return describe_wire.TransactionState(transactional_id=name, error_code=int(answer.error))

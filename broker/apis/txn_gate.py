@@ -78,7 +78,7 @@ def error_for_producer(error: ErrorCode, version: int) -> ErrorCode:
     return error
 
 
-class TxnGate:
+class TxnVerification:
     """Holds Produce requests back whose transaction begins in a partition led here."""
 
     def __init__(

@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING
 
 import trio
 
-from squall.broker.apis.delayed_appends import GrowingAppends
-from squall.broker.log.markers import Marker
+from squall.broker.apis.delayed_appends import StreamedProduce
+from squall.broker.log.markers import TxnMarker
 from squall.broker.protocol.errors import ErrorCode
 from squall.broker.protocol.schema.write_txn_markers import (
     WritableTxnMarkerPartitionResult,
@@ -25,7 +25,7 @@ from squall.broker.protocol.schema.write_txn_markers import (
     WriteTxnMarkersResponse,
 )
 from squall.broker.replicas.turns import FIRST_COSTS, SPENT_IN_A_TURN
-from squall.broker.replicas.waiters import AwaitedAppend, ProduceResult
+from squall.broker.replicas.waiters import DelayedProduce, ProduceResult
 from squall.broker.work import DONE
 
 if TYPE_CHECKING:
@@ -66,7 +66,7 @@ class TxnMarkersApi:
     def handle(self, request: WriteTxnMarkersRequest, slot: Slot) -> None:
         """Append every marker of the request, then answer or park."""
         results: MarkerResults = {}
-        delayed = GrowingAppends(self, slot, results)
+        delayed = StreamedProduce(self, slot, results)
         turns = self._turns(request, results, delayed)
         if next(turns, False):
             slot.conn.hold()
@@ -77,7 +77,7 @@ class TxnMarkersApi:
             slot.parked = delayed
             self.timers.add(delayed, int(self._env.mono() * 1000) + self._timeout_ms)
 
-    async def _go_on(self, slot: Slot, turns: Iterator[bool], delayed: GrowingAppends[MarkerResults]) -> None:
+    async def _go_on(self, slot: Slot, turns: Iterator[bool], delayed: StreamedProduce[MarkerResults]) -> None:
         """The turns after the first. A coordinator that is gone, or tired of waiting, asks for the rest again."""
         try:
             more = True
@@ -93,7 +93,7 @@ class TxnMarkersApi:
             slot.conn.release()
 
     def _turns(
-        self, request: WriteTxnMarkersRequest, results: MarkerResults, delayed: GrowingAppends[MarkerResults]
+        self, request: WriteTxnMarkersRequest, results: MarkerResults, delayed: StreamedProduce[MarkerResults]
     ) -> Iterator[bool]:
         """Append the markers. One item at each point where others may have their turn."""
         spent = 0
@@ -111,7 +111,9 @@ class TxnMarkersApi:
                     if awaited is not None:
                         delayed.wait_for(awaited)
 
-    def _end(self, key: bytes, index: int, asked: WritableTxnMarker) -> tuple[ProduceResult, AwaitedAppend | None, int]:
+    def _end(
+        self, key: bytes, index: int, asked: WritableTxnMarker
+    ) -> tuple[ProduceResult, DelayedProduce | None, int]:
         """End the transaction in one partition. Returns the result, what must happen before it is answered, and what it
         has cost, in ordinary markers.
         """
@@ -128,7 +130,7 @@ class TxnMarkersApi:
             return ProduceResult(index, _NOT_ENOUGH_REPLICAS), None, 1
         now_ms, wall_ms = int(self._env.mono() * 1000), self._env.wall_ms()
         cost = FIRST_COSTS if log.epochs.must_be_written(state.leader_epoch) else 1
-        marker = Marker(asked.transaction_result, asked.coordinator_epoch)
+        marker = TxnMarker(asked.transaction_result, asked.coordinator_epoch)
         version = asked.transaction_version
         done = log.end_transaction(
             asked.producer_id, asked.producer_epoch, marker, version, state.leader_epoch, wall_ms
@@ -144,7 +146,7 @@ class TxnMarkersApi:
         result = ProduceResult(index, _NONE)
         end = done.last_offset + 1
         if state.high_watermark < end:
-            return result, AwaitedAppend(h.uncommitted, end, result), cost
+            return result, DelayedProduce(h.uncommitted, end, result), cost
         if state.under_min_isr_after():
             result.refuse(_NOT_ENOUGH_AFTER_APPEND)
         return result, None, cost

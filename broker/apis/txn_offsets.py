@@ -9,10 +9,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from squall.broker.apis.asking import ask
-from squall.broker.coordinators.groups.values import NO_TIME, TxnCommit
-from squall.broker.coordinators.groups.values import Answer as GroupAnswer
-from squall.broker.coordinators.transactions.values import V1, AddPartitions, Answer
-from squall.broker.net.later import Later
+from squall.broker.coordinators.groups.values import NO_TIME, GroupResponse, TxnCommit
+from squall.broker.coordinators.transactions.values import V1, AddPartitions, TxnResponse
+from squall.broker.net.later import DeferredResponse
 from squall.broker.protocol.errors import ErrorCode
 from squall.broker.protocol.schema import txn_offset_commit as wire
 from squall.broker.protocol.schema.add_offsets_to_txn import AddOffsetsToTxnResponse
@@ -78,13 +77,13 @@ class TxnOffsetApis:
         asked = AddPartitions(request.transactional_id, request.producer_id, request.producer_epoch, (place,), V1)
         version = slot.version
 
-        def respond(answers: list[Answer]) -> AddOffsetsToTxnResponse:
+        def respond(answers: list[TxnResponse]) -> AddOffsetsToTxnResponse:
             error = answers[0].error
             if error == ErrorCode.PRODUCER_FENCED and version < FENCED_FROM:
                 error = ErrorCode.INVALID_PRODUCER_EPOCH
             return AddOffsetsToTxnResponse(error_code=int(error))
 
-        late = Answer(ErrorCode.COORDINATOR_NOT_AVAILABLE)
+        late = TxnResponse(ErrorCode.COORDINATOR_NOT_AVAILABLE)
         return ask(self._env, self._transactions.submit, [asked], respond, late, self._timeout_s)
 
     def txn_offset_commit(self, request: wire.TxnOffsetCommitRequest, slot: Slot) -> Any:
@@ -97,7 +96,7 @@ class TxnOffsetApis:
         if question is None:
             return self._commit(request)
         slot.conn.hold()
-        return Later(lambda: self._ask_and_commit(request, slot, question))
+        return DeferredResponse(lambda: self._ask_and_commit(request, slot, question))
 
     async def _ask_and_commit(
         self, request: wire.TxnOffsetCommitRequest, slot: Slot, question: Verification
@@ -113,13 +112,13 @@ class TxnOffsetApis:
             answer = self._refused(request, error) if error else self._commit(request)
         finally:
             slot.conn.release()
-        found: wire.TxnOffsetCommitResponse = await answer.wait() if isinstance(answer, Later) else answer
+        found: wire.TxnOffsetCommitResponse = await answer.wait() if isinstance(answer, DeferredResponse) else answer
         return found
 
     def _commit(self, request: wire.TxnOffsetCommitRequest) -> Any:
         plan, offsets = self._offsets.plan(request.topics, NO_TIME, by_id=False)
 
-        def respond(answers: list[GroupAnswer]) -> wire.TxnOffsetCommitResponse:
+        def respond(answers: list[GroupResponse]) -> wire.TxnOffsetCommitResponse:
             failed = answers[0].error
             topics = [
                 wire.TxnOffsetCommitResponseTopic(
@@ -139,7 +138,7 @@ class TxnOffsetApis:
             request.producer_id,
             request.producer_epoch,
         )
-        late = GroupAnswer(ErrorCode.COORDINATOR_NOT_AVAILABLE)
+        late = GroupResponse(ErrorCode.COORDINATOR_NOT_AVAILABLE)
         return ask(self._env, self._groups.submit, [asked], respond, late, self._timeout_s)
 
     def _refused(self, request: wire.TxnOffsetCommitRequest, error: ErrorCode) -> wire.TxnOffsetCommitResponse:

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 
-class Unpacking:
+class DecompressionPool:
     """Whoever has such work waits for its turn here: who came first goes first."""
 
     def __init__(self, env: Env) -> None:

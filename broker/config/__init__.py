@@ -1,7 +1,7 @@
 """Configuration of nodes and topics: Kafka's names, types, defaults and ranges, validated once, relations included."""
 
 from squall.broker.config.broker import BROKER_SETTINGS, BrokerConfig
-from squall.broker.config.settings import ConfigError, Endpoint, Kind, NodeAddress, Setting, parse_properties
+from squall.broker.config.settings import ConfigError, ConfigType, Endpoint, NodeAddress, Setting, parse_properties
 from squall.broker.config.topic import (
     TOPIC_SETTINGS,
     ConfigEntry,
@@ -27,7 +27,7 @@ __all__ = [
     "ConfigOp",
     "ConfigSource",
     "Endpoint",
-    "Kind",
+    "ConfigType",
     "Layers",
     "NodeAddress",
     "Setting",

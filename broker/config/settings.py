@@ -40,7 +40,7 @@ class ConfigError(ValueError):
         return together
 
 
-class Kind(IntEnum):
+class ConfigType(IntEnum):
     """Type of a setting: DescribeConfigs' ConfigType."""
 
     BOOLEAN = 1
@@ -55,7 +55,11 @@ class Kind(IntEnum):
 JAVA_BLANKS = "".join(map(chr, range(33)))
 """What Java's String.trim removes at both ends: no other blanks."""
 
-LIMITS = {Kind.INT: (-(2**31), INT_MAX), Kind.SHORT: (-(2**15), SHORT_MAX), Kind.LONG: (-(2**63), LONG_MAX)}
+LIMITS = {
+    ConfigType.INT: (-(2**31), INT_MAX),
+    ConfigType.SHORT: (-(2**15), SHORT_MAX),
+    ConfigType.LONG: (-(2**63), LONG_MAX),
+}
 
 
 class Endpoint(NamedTuple):
@@ -85,7 +89,7 @@ class Setting:
     """One setting. `low` and `high` are inclusive; None where the type's own limits are the only ones."""
 
     name: str
-    kind: Kind
+    kind: ConfigType
     default: Any = None
     low: float | None = None
     high: float | None = None
@@ -104,19 +108,19 @@ class Setting:
         return value
 
     def _read(self, text: str) -> Any:
-        if self.kind is Kind.BOOLEAN:
+        if self.kind is ConfigType.BOOLEAN:
             if text.lower() not in ("true", "false"):
                 raise ValueError("should be true or false")
             return text.lower() == "true"
-        if self.kind is Kind.STRING:
+        if self.kind is ConfigType.STRING:
             return self._chosen(text)
-        if self.kind is Kind.LIST:
+        if self.kind is ConfigType.LIST:
             items = [self._chosen(part.strip()) for part in text.split(",") if part.strip()]
             return tuple(self.item(part) for part in items) if self.item else tuple(items)
         return self._number(text)
 
     def _number(self, text: str) -> float:
-        number = read_double(text) if self.kind is Kind.DOUBLE else read_whole(text)
+        number = read_double(text) if self.kind is ConfigType.DOUBLE else read_whole(text)
         smallest, largest = LIMITS.get(self.kind, (None, None))
         low = self.low if self.low is not None else smallest
         high = self.high if self.high is not None else largest
@@ -133,11 +137,11 @@ class Setting:
         """The text that `parse` reads as `value`; None for a setting without a value."""
         if value is None:
             return None
-        if self.kind is Kind.BOOLEAN:
+        if self.kind is ConfigType.BOOLEAN:
             return "true" if value else "false"
-        if self.kind is Kind.LIST:
+        if self.kind is ConfigType.LIST:
             return ",".join(str(item) for item in value)
-        return _as_java(value) if self.kind is Kind.DOUBLE else str(value)
+        return _as_java(value) if self.kind is ConfigType.DOUBLE else str(value)
 
 
 _WHOLE = re.compile(r"[+-]?[0-9]{1,1000}")
@@ -346,7 +350,7 @@ def _logical_lines(text: str) -> Iterable[tuple[int, str]]:
 # How the fields of a configuration class are declared. The name follows from the attribute: `node_id` is `node.id`.
 
 
-def _declare(kind: Kind, default: Any, **traits: Any) -> Any:
+def _declare(kind: ConfigType, default: Any, **traits: Any) -> Any:
     required = default is ...
     metadata = {"kind": kind, "required": required, **traits}
     return field(metadata=metadata) if required else field(default=default, metadata=metadata)
@@ -354,37 +358,37 @@ def _declare(kind: Kind, default: Any, **traits: Any) -> Any:
 
 def integer(default: Any, low: int | None = None, high: int | None = None) -> Any:
     """A 32-bit number; `...` for one that must be given."""
-    return _declare(Kind.INT, default, low=low, high=high)
+    return _declare(ConfigType.INT, default, low=low, high=high)
 
 
 def short(default: Any, low: int | None = None, high: int | None = None) -> Any:
     """A 16-bit number."""
-    return _declare(Kind.SHORT, default, low=low, high=high)
+    return _declare(ConfigType.SHORT, default, low=low, high=high)
 
 
 def long(default: Any, low: int | None = None, high: int | None = None) -> Any:
     """A 64-bit number."""
-    return _declare(Kind.LONG, default, low=low, high=high)
+    return _declare(ConfigType.LONG, default, low=low, high=high)
 
 
 def ratio(default: float, low: float = 0.0, high: float | None = 1.0) -> Any:
     """A floating-point number."""
-    return _declare(Kind.DOUBLE, default, low=low, high=high)
+    return _declare(ConfigType.DOUBLE, default, low=low, high=high)
 
 
 def flag(default: bool) -> Any:
     """true or false."""
-    return _declare(Kind.BOOLEAN, default)
+    return _declare(ConfigType.BOOLEAN, default)
 
 
 def text(default: str | None, *choices: str) -> Any:
     """A string, one of `choices` where there are any."""
-    return _declare(Kind.STRING, default, choices=choices)
+    return _declare(ConfigType.STRING, default, choices=choices)
 
 
 def listing(default: tuple[Any, ...], *choices: str, item: Callable[[str], Any] | None = None) -> Any:
     """Comma-separated items."""
-    return _declare(Kind.LIST, default, choices=choices, item=item)
+    return _declare(ConfigType.LIST, default, choices=choices, item=item)
 
 
 def declared(fields: Iterable[Any]) -> Mapping[str, Setting]:

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 from squall.broker.config.broker import COMPRESSIONS, BrokerConfig
 from squall.broker.config.settings import (
     ConfigError,
-    Kind,
+    ConfigType,
     Setting,
     declared,
     flag,
@@ -176,7 +176,7 @@ class ConfigEntry(NamedTuple):
     name: str
     value: str | None
     source: ConfigSource
-    kind: Kind
+    kind: ConfigType
     read_only: bool
     synonyms: tuple[Synonym, ...]
 
@@ -264,7 +264,7 @@ def alter_topic_configs(
 
 def alter_list(setting: Setting, before: str | None, operation: int, value: str) -> str:
     """A list after APPEND or SUBTRACT; without a value before, from its default. ConfigError where it is no list."""
-    if setting.kind is not Kind.LIST or operation not in (ConfigOp.APPEND, ConfigOp.SUBTRACT):
+    if setting.kind is not ConfigType.LIST or operation not in (ConfigOp.APPEND, ConfigOp.SUBTRACT):
         raise ConfigError(setting.name, f"operation {operation} is not possible on {setting.name}: it is no list")
     current: tuple[str, ...] = setting.default if before is None else setting.parse(before)
     given: tuple[str, ...] = setting.parse(value)

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 from squall.broker.control.port import NoController, NotController
 from squall.broker.control.refusals import refusal
 from squall.broker.net.large import LARGE
-from squall.broker.net.later import Later
+from squall.broker.net.later import DeferredResponse
 from squall.broker.net.served import FORWARDED
 from squall.broker.protocol.apis import APIS, ApiKey, request_class, response_class
 from squall.broker.protocol.errors import ErrorCode, MalformedFrame
@@ -50,7 +50,7 @@ class LocalController(Protocol):
     """The controller of this node, active or standing by."""
 
     def begin(self, api_key: int, request: Any) -> Any:
-        """Decide a request: the answer, or a `Later` if it must be committed first. Either may raise NotController."""
+        """Decide a request: the answer, or a `DeferredResponse` until it is committed. Both may raise NotController."""
 
     async def decide(self, api_key: int, request: Any) -> Any:
         """Forward a request to the active controller, and wait for its answer."""
@@ -162,7 +162,7 @@ class Forwarder:
             if target != self._config.node_id or self._service is None:
                 return True, await send(target, left_s)
             answer = self._service.begin(api_key, request)
-            if not isinstance(answer, Later):
+            if not isinstance(answer, DeferredResponse):
                 return True, answer
             with self._env.timeout(left_s):
                 return True, await answer.wait()

@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from squall.broker.cluster.replay import Write, register_broker_version
-from squall.broker.controller.decision import Decision, Refused, check_broker_epoch
+from squall.broker.controller.decision import Decision, Refusal, check_broker_epoch
 from squall.broker.controller.elections import PARTITION_CHANGE_VERSION, elr_enabled, partition_change
 from squall.broker.controller.sessions import SessionChange
 from squall.broker.protocol.errors import ErrorCode
@@ -47,7 +47,7 @@ def register(command: Command, request: BrokerRegistrationRequest) -> Registrati
     """
     try:
         existing = _check_registration(command, request)
-    except Refused as refused:
+    except Refusal as refused:
         return Decision(BrokerRegistrationResponse(error_code=refused.code))
     record = _registration_record(command, request)
     writes = [Write(record, register_broker_version(command.image))]
@@ -68,21 +68,21 @@ def register(command: Command, request: BrokerRegistrationRequest) -> Registrati
 def _check_registration(command: Command, request: BrokerRegistrationRequest) -> Broker | None:
     image, cluster_id = command.image, command.settings.cluster_id
     if request.broker_id < 0:  # -1 is nobody
-        raise Refused(ErrorCode.INVALID_REQUEST, f"No broker has the id {request.broker_id}")
+        raise Refusal(ErrorCode.INVALID_REQUEST, f"No broker has the id {request.broker_id}")
     if request.cluster_id != cluster_id:
         message = f"Expected cluster ID {cluster_id}, but got cluster ID {request.cluster_id}"
-        raise Refused(ErrorCode.INCONSISTENT_CLUSTER_ID, message)
+        raise Refusal(ErrorCode.INCONSISTENT_CLUSTER_ID, message)
     existing = image.brokers.get(request.broker_id)
     if existing is not None and existing.incarnation_id != request.incarnation_id:
         alive = command.sessions.is_valid(image, request.broker_id, command.now_ms)
         if alive and not existing.in_controlled_shutdown:
-            raise Refused(ErrorCode.DUPLICATE_BROKER_REGISTRATION, "Another broker is registered with that broker id.")
+            raise Refusal(ErrorCode.DUPLICATE_BROKER_REGISTRATION, "Another broker is registered with that broker id.")
     supported = {feature.name: feature for feature in request.features}
     for name, level in image.features.items():
         feature = supported.get(name)
         if feature is None or not feature.min_supported_version <= level <= feature.max_supported_version:
             message = f"Unable to register because the broker does not support version {level} of {name}."
-            raise Refused(ErrorCode.UNSUPPORTED_VERSION, message)
+            raise Refusal(ErrorCode.UNSUPPORTED_VERSION, message)
     return existing
 
 
@@ -131,7 +131,7 @@ def heartbeat(command: Command, request: BrokerHeartbeatRequest) -> Heartbeat:
     image = command.image
     try:
         check_broker_epoch(image, request.broker_id, request.broker_epoch)
-    except Refused as refused:
+    except Refusal as refused:
         return Decision(BrokerHeartbeatResponse(error_code=refused.code))
     broker = image.brokers[request.broker_id]
     contact = SessionChange(broker.id, request.current_metadata_offset)

@@ -30,7 +30,7 @@ from squall.broker.config.group import alter_group_configs
 from squall.broker.config.kafka_settings import NODE
 from squall.broker.config.lacking import lacking, not_here
 from squall.broker.config.settings import unknown
-from squall.broker.controller.decision import Decision, Refused, duplicates
+from squall.broker.controller.decision import Decision, Refusal, duplicates
 from squall.broker.controller.elections import elr_enabled
 from squall.broker.controller.features import EVERY_TOPIC, MIN_INSYNC_REPLICAS
 from squall.broker.protocol.errors import ErrorCode
@@ -77,12 +77,12 @@ def incremental_alter_configs(
         )
         try:
             if resource in twice:
-                raise Refused(ErrorCode.INVALID_REQUEST, "Duplicate resource.")
+                raise Refusal(ErrorCode.INVALID_REQUEST, "Duplicate resource.")
             if too_much is not None:
-                raise Refused(too_much.code, too_much.message)
+                raise Refusal(too_much.code, too_much.message)
             changes = [(config.name, config.config_operation, config.value) for config in asked.configs]
             writes += _incremental(command, resource, changes)
-        except Refused as refused:
+        except Refusal as refused:
             response.error_code, response.error_message = refused.code, refused.message
         responses.append(response)
     reply = wire.IncrementalAlterConfigsResponse(responses=responses)
@@ -104,12 +104,12 @@ def alter_configs(
         )
         try:
             if resource in twice:
-                raise Refused(ErrorCode.INVALID_REQUEST, "Duplicate resource.")
+                raise Refusal(ErrorCode.INVALID_REQUEST, "Duplicate resource.")
             if too_much is not None:
-                raise Refused(too_much.code, too_much.message)
+                raise Refusal(too_much.code, too_much.message)
             changes = [(config.name, int(ConfigOp.SET), config.value) for config in asked.configs]
             writes += _replacing(command, resource, changes)
-        except Refused as refused:
+        except Refusal as refused:
             response.error_code, response.error_message = refused.code, refused.message
         responses.append(response)
     reply = legacy_wire.AlterConfigsResponse(responses=responses)
@@ -118,13 +118,13 @@ def alter_configs(
 
 def _too_much(
     image: ClusterImage, request: wire.IncrementalAlterConfigsRequest | legacy_wire.AlterConfigsRequest
-) -> Refused | None:
+) -> Refusal | None:
     """The answer to a request that is too large to be decided at once. One about a single resource never has too many
     characters: its values have an end.
     """
     changes = sum(max(len(resource.configs), 1) for resource in request.resources)
     if changes > MOST_RECORDS or _names_are_long(image, request):
-        return Refused(ErrorCode.POLICY_VIOLATION, "Unable to perform excessively large batch operation.")
+        return Refusal(ErrorCode.POLICY_VIOLATION, "Unable to perform excessively large batch operation.")
     given = long_characters(config.value for resource in request.resources for config in resource.configs)
     asked = [(resource.resource_type, resource.resource_name) for resource in request.resources]
     there = long_characters(value for resource in asked for value in image.configs.get(resource, {}).values())
@@ -149,9 +149,9 @@ def long_characters(values: Iterable[str | None]) -> int:
     return sum(len(value) for value in values if value is not None and len(value) > LONG_VALUE)
 
 
-def too_many_characters() -> Refused:
+def too_many_characters() -> Refusal:
     """Return the answer to a request with too many characters."""
-    return Refused(
+    return Refusal(
         ErrorCode.POLICY_VIOLATION,
         f"The settings of one request's resources may have at most {MOST_CHARACTERS:,} characters: send several.",
     )
@@ -159,10 +159,10 @@ def too_many_characters() -> Refused:
 
 def _incremental(command: Command, resource: tuple[int, str], changes: Sequence[Change]) -> list[Write]:
     if duplicates([name for name, _, _ in changes]):
-        raise Refused(ErrorCode.INVALID_REQUEST, "Error due to duplicate config keys")
+        raise Refusal(ErrorCode.INVALID_REQUEST, "Error due to duplicate config keys")
     for _, operation, _ in changes:
         if operation not in tuple(ConfigOp):
-            raise Refused(ErrorCode.INVALID_REQUEST, f"Unknown operation type {operation}")
+            raise Refusal(ErrorCode.INVALID_REQUEST, f"Unknown operation type {operation}")
     _check_nulls(changes)
     _check_resource(command.image, resource)
     before = command.image.configs.get(resource, {})
@@ -180,7 +180,7 @@ def _replacing(command: Command, resource: tuple[int, str], changes: Sequence[Ch
 def _check_nulls(changes: Sequence[Change]) -> None:
     for name, operation, value in changes:
         if value is None and operation != ConfigOp.DELETE:
-            raise Refused(ErrorCode.INVALID_REQUEST, f"Null value not supported for : {name}")
+            raise Refusal(ErrorCode.INVALID_REQUEST, f"Null value not supported for : {name}")
 
 
 def _check_resource(image: ClusterImage, resource: tuple[int, str]) -> None:
@@ -188,20 +188,20 @@ def _check_resource(image: ClusterImage, resource: tuple[int, str]) -> None:
     if kind == TOPIC_RESOURCE:
         if name not in image.topic_ids:
             if not name:
-                raise Refused(ErrorCode.INVALID_REQUEST, "Settings of all topics are settings of the brokers.")
+                raise Refusal(ErrorCode.INVALID_REQUEST, "Settings of all topics are settings of the brokers.")
             if fault := name_fault(name):
-                raise Refused(ErrorCode.INVALID_TOPIC_EXCEPTION, f"Topic name is invalid: {fault}")
-            raise Refused(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"The topic '{name}' does not exist.")
+                raise Refusal(ErrorCode.INVALID_TOPIC_EXCEPTION, f"Topic name is invalid: {fault}")
+            raise Refusal(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"The topic '{name}' does not exist.")
     elif kind == BROKER_RESOURCE:
         if name and broker_id_in(name) is None:
-            raise Refused(ErrorCode.INVALID_REQUEST, "Unable to parse broker name as a base 10 number.")
+            raise Refusal(ErrorCode.INVALID_REQUEST, "Unable to parse broker name as a base 10 number.")
         if name and broker_id_in(name) not in image.brokers:
-            raise Refused(ErrorCode.BROKER_ID_NOT_REGISTERED, f"No broker with id {name} found.")
+            raise Refusal(ErrorCode.BROKER_ID_NOT_REGISTERED, f"No broker with id {name} found.")
     elif kind not in (GROUP_RESOURCE, CLIENT_METRICS_RESOURCE):
-        raise Refused(ErrorCode.INVALID_REQUEST, f"Unexpected resource type {kind}.")
+        raise Refusal(ErrorCode.INVALID_REQUEST, f"Unexpected resource type {kind}.")
     elif not name:
         of_groups = "Default group resources are not allowed."
-        raise Refused(
+        raise Refusal(
             ErrorCode.INVALID_REQUEST, of_groups if kind == GROUP_RESOURCE else "Subscription name can't be empty"
         )
 
@@ -220,13 +220,13 @@ def _altered(
             return alter_subscription(before, changes)
         after = _alter_broker(before, changes)
     except UnfitSubscription as error:
-        raise Refused(ErrorCode.INVALID_REQUEST, str(error)) from None
+        raise Refusal(ErrorCode.INVALID_REQUEST, str(error)) from None
     except ConfigError as error:
-        raise Refused(ErrorCode.INVALID_CONFIG, str(error)) from None
+        raise Refusal(ErrorCode.INVALID_CONFIG, str(error)) from None
     try:
         command.settings.config.changed(after)
     except ConfigError as error:  # Kafka answers so: a broker reads its settings before the controller has them
-        raise Refused(ErrorCode.INVALID_REQUEST, str(error)) from None
+        raise Refusal(ErrorCode.INVALID_REQUEST, str(error)) from None
     return after
 
 
@@ -246,9 +246,9 @@ def _alter_broker(before: Mapping[str, str], changes: Sequence[Change]) -> dict[
     return altered
 
 
-def _unalterable(name: str) -> Refused | ConfigError:
+def _unalterable(name: str) -> Refusal | ConfigError:
     if name in BROKER_SETTINGS or (name in NODE and not NODE[name].alterable):
-        return Refused(ErrorCode.INVALID_REQUEST, f"Cannot update these configs dynamically: [{name}]")
+        return Refusal(ErrorCode.INVALID_REQUEST, f"Cannot update these configs dynamically: [{name}]")
     row = lacking(name)
     return unknown("setting", name, DYNAMIC_BROKER_SETTINGS) if row is None else not_here(name, row)
 
@@ -278,7 +278,7 @@ def _check_lengths(values: Iterable[str | None]) -> None:
     for value in values:
         if value is not None and len(value.encode()) > LONGEST_STRING:
             message = "The configuration value cannot be added because it exceeds the maximum value size of"
-            raise Refused(ErrorCode.INVALID_CONFIG, f"{message} {LONGEST_STRING} bytes.")
+            raise Refusal(ErrorCode.INVALID_CONFIG, f"{message} {LONGEST_STRING} bytes.")
 
 
 def _check_min_isr(resource: tuple[int, str], after: Mapping[str, str]) -> None:
@@ -286,7 +286,7 @@ def _check_min_isr(resource: tuple[int, str], after: Mapping[str, str]) -> None:
     if resource == CLUSTER_DEFAULT:
         if MIN_INSYNC_REPLICAS not in after:
             message = "Cluster-level min.insync.replicas cannot be removed while ELR is enabled."
-            raise Refused(ErrorCode.INVALID_CONFIG, message)
+            raise Refusal(ErrorCode.INVALID_CONFIG, message)
     elif resource[0] == BROKER_RESOURCE:
         message = "Broker-level min.insync.replicas cannot be altered while ELR is enabled."
-        raise Refused(ErrorCode.INVALID_CONFIG, message)
+        raise Refusal(ErrorCode.INVALID_CONFIG, message)

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from squall.broker.cluster.replay import replay
 from squall.broker.controller import brokers, features, leaders
 from squall.broker.controller.decision import Command, Decision
-from squall.broker.controller.sessions import Sessions
+from squall.broker.controller.sessions import BrokerSessions
 from squall.broker.protocol.apis import ApiKey
 
 if TYPE_CHECKING:
@@ -79,7 +79,7 @@ class Controller:
         self.image = image
         self.settings = settings
         self.next_offset = next_offset
-        self.sessions = Sessions.fresh(settings.config.broker_session_timeout_ms, image, now_ms)
+        self.sessions = BrokerSessions.fresh(settings.config.broker_session_timeout_ms, image, now_ms)
         if predecessor is not None and settings.config.squall_controller_inherited_session:
             grace_ms = HEARTBEATS_OF_GRACE * settings.config.broker_heartbeat_interval_ms
             self.sessions.inherit(*predecessor, now_ms, grace_ms)

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from squall.broker.cluster.image import ClusterImage
     from squall.broker.cluster.replay import Write
     from squall.broker.cluster.settings import ControllerSettings
-    from squall.broker.controller.sessions import SessionChange, Sessions
+    from squall.broker.controller.sessions import BrokerSessions, SessionChange
 
 R = TypeVar("R")
 
@@ -33,7 +33,7 @@ class Decision(Generic[R]):
     """What the command says about a broker's session; it holds even if the records never commit."""
 
 
-class Refused(Exception):
+class Refusal(Exception):
     """A command, or a part of it, that is answered with an error code."""
 
     def __init__(self, code: ErrorCode, message: str | None = None) -> None:
@@ -49,7 +49,7 @@ class Command:
 
     image: ClusterImage
     """With every record of this controller replayed, committed or not."""
-    sessions: Sessions
+    sessions: BrokerSessions
     settings: ControllerSettings
     now_ms: int
     next_offset: int
@@ -62,10 +62,10 @@ def check_broker_epoch(image: ClusterImage, broker_id: int, broker_epoch: int) -
     """Refuse a broker that is not registered, or speaks for an incarnation that has been replaced (KIP-903)."""
     broker = image.brokers.get(broker_id)
     if broker is None:
-        raise Refused(ErrorCode.STALE_BROKER_EPOCH, f"No broker registration found for broker id {broker_id}")
+        raise Refusal(ErrorCode.STALE_BROKER_EPOCH, f"No broker registration found for broker id {broker_id}")
     if broker.epoch != broker_epoch:
         message = f"Expected broker epoch {broker.epoch}, but got broker epoch {broker_epoch}"
-        raise Refused(ErrorCode.STALE_BROKER_EPOCH, message)
+        raise Refusal(ErrorCode.STALE_BROKER_EPOCH, message)
 
 
 def duplicates(names: list[R]) -> Mapping[R, None]:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from squall.broker.cluster.feed import UnsupportedFeature
 from squall.broker.cluster.image import BROKER_RESOURCE, CLUSTER_DEFAULT, ELR_FEATURE, METADATA_VERSION
 from squall.broker.cluster.replay import Write
-from squall.broker.controller.decision import Decision, Refused
+from squall.broker.controller.decision import Decision, Refusal
 from squall.broker.protocol.errors import ErrorCode
 from squall.broker.protocol.schema.metadata_records import ClearElrRecord, ConfigRecord, FeatureLevelRecord
 
@@ -110,10 +110,10 @@ def update_features(command: Command, request: wire.UpdateFeaturesRequest) -> De
     try:
         names = [update.feature for update in request.feature_updates]
         if len(set(names)) < len(names):
-            raise Refused(ErrorCode.INVALID_REQUEST, "A feature is named more than once.")
+            raise Refusal(ErrorCode.INVALID_REQUEST, "A feature is named more than once.")
         for update in request.feature_updates:
             writes += _update(command, update)
-    except Refused as refused:
+    except Refusal as refused:
         writes, code, message = [], refused.code, refused.message
     # With an error on top there is no result of a feature: clients give that error to each (KIP-1022).
     results = [] if code else [wire.UpdatableFeatureResult(update.feature) for update in request.feature_updates]
@@ -153,8 +153,8 @@ def _check_supported(command: Command, name: str, level: int) -> None:
             raise _refuse(name, level, f"Broker {broker.id} does not support this feature at this level.")
 
 
-def _refuse(name: str, level: int, why: str) -> Refused:
-    return Refused(ErrorCode.INVALID_UPDATE_VERSION, f"Invalid update version {level} for feature {name}. {why}")
+def _refuse(name: str, level: int, why: str) -> Refusal:
+    return Refusal(ErrorCode.INVALID_UPDATE_VERSION, f"Invalid update version {level} for feature {name}. {why}")
 
 
 def _level_records(command: Command, name: str, level: int) -> list[Write]:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from squall.broker.cluster.image import RECOVERED, RECOVERING
 from squall.broker.cluster.replay import LEADER_UNCHANGED, Write, changed
-from squall.broker.controller.decision import Decision, Refused, check_broker_epoch
+from squall.broker.controller.decision import Decision, Refusal, check_broker_epoch
 from squall.broker.controller.elections import PARTITION_CHANGE_VERSION, partition_change
 from squall.broker.protocol.errors import ErrorCode
 from squall.broker.protocol.schema import alter_partition as wire
@@ -31,7 +31,7 @@ def alter_partitions(command: Command, request: wire.AlterPartitionRequest) -> D
     """Decide each partition of the request for itself. Top-level error: STALE_BROKER_EPOCH."""
     try:
         check_broker_epoch(command.image, request.broker_id, request.broker_epoch)
-    except Refused as refused:
+    except Refusal as refused:
         return Decision(wire.AlterPartitionResponse(error_code=refused.code))
     work = _Work(command, request.broker_id)
     topics = [
@@ -56,7 +56,7 @@ class _Work:
         index = asked.partition_index
         try:
             partition = self.alter(topic_id, asked)
-        except Refused as refused:
+        except Refusal as refused:
             return wire.AlterPartitionResponsePartitionData(partition_index=index, error_code=refused.code)
         return wire.AlterPartitionResponsePartitionData(
             partition_index=index,
@@ -70,14 +70,14 @@ class _Work:
     def alter(self, topic_id: bytes, asked: Asked) -> PartitionImage:
         image, index = self.command.image, asked.partition_index
         if topic_id not in image.topics_by_id:
-            raise Refused(ErrorCode.UNKNOWN_TOPIC_ID)
+            raise Refusal(ErrorCode.UNKNOWN_TOPIC_ID)
         before = self.decided.get((topic_id, index)) or image.partition(topic_id, index)
         if before is None:
-            raise Refused(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+            raise Refusal(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
         check_epochs(before, self.broker_id, asked)
         check_isr(before, asked)
         if ineligible(image, asked.new_isr_with_epochs):
-            raise Refused(ErrorCode.INELIGIBLE_REPLICA)
+            raise Refusal(ErrorCode.INELIGIBLE_REPLICA)
         return self._change(topic_id, index, before, asked)
 
     def _change(self, topic_id: bytes, index: int, before: PartitionImage, asked: Asked) -> PartitionImage:
@@ -95,7 +95,7 @@ class _Work:
         self.writes.append(Write(record, PARTITION_CHANGE_VERSION))
         if record.leader not in (LEADER_UNCHANGED, self.broker_id):
             # The change completed a reassignment that takes the leadership from the sender.
-            raise Refused(ErrorCode.NEW_LEADER_ELECTED)
+            raise Refusal(ErrorCode.NEW_LEADER_ELECTED)
         return after
 
 
@@ -103,18 +103,18 @@ def check_epochs(partition: PartitionImage, broker_id: int, asked: Asked) -> Non
     """Refuse a sender that does not know the partition as it is now: ahead, behind, or not its leader."""
     if asked.leader_epoch > partition.leader_epoch or asked.partition_epoch > partition.partition_epoch:
         # It has seen a later controller than this one.
-        raise Refused(ErrorCode.NOT_CONTROLLER)
+        raise Refusal(ErrorCode.NOT_CONTROLLER)
     if asked.leader_epoch < partition.leader_epoch:
-        raise Refused(ErrorCode.FENCED_LEADER_EPOCH)
+        raise Refusal(ErrorCode.FENCED_LEADER_EPOCH)
     if broker_id != partition.leader:
-        raise Refused(ErrorCode.INVALID_REQUEST)
+        raise Refusal(ErrorCode.INVALID_REQUEST)
     check_partition_epoch(partition, asked.partition_epoch)
 
 
 def check_partition_epoch(partition: PartitionImage, partition_epoch: int) -> None:
     """Compare and swap: a change made from an older state of the partition must not win (KIP-497)."""
     if partition_epoch < partition.partition_epoch:
-        raise Refused(ErrorCode.INVALID_UPDATE_VERSION)
+        raise Refusal(ErrorCode.INVALID_UPDATE_VERSION)
 
 
 def check_isr(partition: PartitionImage, asked: Asked) -> None:
@@ -122,12 +122,12 @@ def check_isr(partition: PartitionImage, asked: Asked) -> None:
     isr = [member.broker_id for member in asked.new_isr_with_epochs]
     malformed = not isr or len(set(isr)) != len(isr) or not set(isr) <= set(partition.replicas)
     if malformed or partition.leader not in isr:
-        raise Refused(ErrorCode.INVALID_REQUEST)
+        raise Refusal(ErrorCode.INVALID_REQUEST)
     recovery = asked.leader_recovery_state
     if recovery not in (RECOVERED, RECOVERING) or (recovery == RECOVERING and len(isr) > 1):
-        raise Refused(ErrorCode.INVALID_REQUEST)
+        raise Refusal(ErrorCode.INVALID_REQUEST)
     if partition.leader_recovery_state == RECOVERED and recovery == RECOVERING:
-        raise Refused(ErrorCode.INVALID_REQUEST)
+        raise Refusal(ErrorCode.INVALID_REQUEST)
 
 
 def ineligible(image: ClusterImage, members: Sequence[wire.BrokerState]) -> list[int]:

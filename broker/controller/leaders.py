@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from squall.broker.cluster.replay import Write
-from squall.broker.controller.decision import Decision, Refused
+from squall.broker.controller.decision import Decision, Refusal
 from squall.broker.controller.elections import PARTITION_CHANGE_VERSION, Election, election_for, partition_change
 from squall.broker.protocol.errors import ErrorCode
 from squall.broker.protocol.ids import NO_NODE
@@ -35,7 +35,7 @@ def elect_leaders(command: Command, request: wire.ElectLeadersRequest) -> Decisi
         result = wire.PartitionResult(partition_id=index, error_message=None)
         try:
             writes.append(_elect(command, name, index, election))
-        except Refused as refused:
+        except Refusal as refused:
             if everything and refused.code == ErrorCode.ELECTION_NOT_NEEDED:
                 continue
             result.error_code, result.error_message = refused.code, refused.message
@@ -57,18 +57,18 @@ def _asked(image: ClusterImage, request: wire.ElectLeadersRequest) -> Iterator[t
 def _elect(command: Command, name: str, index: int, election: Election) -> Write:
     topic = command.image.topic(name)
     if topic is None:
-        raise Refused(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"No such topic as {name}")
+        raise Refusal(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"No such topic as {name}")
     partition = topic.partitions.get(index)
     if partition is None:
-        raise Refused(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"No such partition as {name}-{index}")
+        raise Refusal(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"No such partition as {name}-{index}")
     preferred = election is Election.PREFERRED
     if partition.leader == partition.preferred_leader if preferred else partition.leader != NO_NODE:
-        raise Refused(ErrorCode.ELECTION_NOT_NEEDED, "Leader election not needed for topic partition.")
+        raise Refusal(ErrorCode.ELECTION_NOT_NEEDED, "Leader election not needed for topic partition.")
     write = _election(command, topic.id, index, partition, election)
     if write is None and preferred:
-        raise Refused(ErrorCode.PREFERRED_LEADER_NOT_AVAILABLE, "The preferred leader was not available.")
+        raise Refusal(ErrorCode.PREFERRED_LEADER_NOT_AVAILABLE, "The preferred leader was not available.")
     if write is None:
-        raise Refused(ErrorCode.ELIGIBLE_LEADERS_NOT_AVAILABLE, "Eligible topic partition leaders are not available.")
+        raise Refusal(ErrorCode.ELIGIBLE_LEADERS_NOT_AVAILABLE, "Eligible topic partition leaders are not available.")
     return write
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from squall.broker.controller.decision import Refused
+from squall.broker.controller.decision import Refusal
 from squall.broker.protocol.errors import ErrorCode
 
 if TYPE_CHECKING:
@@ -68,9 +68,9 @@ def ring(brokers: list[Broker]) -> list[Broker]:
     return order
 
 
-def _impossible(replication_factor: int, why: str) -> Refused:
+def _impossible(replication_factor: int, why: str) -> Refusal:
     message = f"Unable to replicate the partition {replication_factor} time(s): {why}"
-    return Refused(ErrorCode.INVALID_REPLICATION_FACTOR, message)
+    return Refusal(ErrorCode.INVALID_REPLICATION_FACTOR, message)
 
 
 def check_manual(image: ClusterImage, replicas: tuple[int, ...], replication_factor: int | None) -> None:
@@ -91,8 +91,8 @@ def check_manual(image: ClusterImage, replicas: tuple[int, ...], replication_fac
         )
 
 
-def _refuse_manual(what: str) -> Refused:
-    return Refused(ErrorCode.INVALID_REPLICA_ASSIGNMENT, f"The manual partition assignment {what}")
+def _refuse_manual(what: str) -> Refusal:
+    return Refusal(ErrorCode.INVALID_REPLICA_ASSIGNMENT, f"The manual partition assignment {what}")
 
 
 def live_replicas(image: ClusterImage, replicas: tuple[int, ...]) -> tuple[int, ...]:

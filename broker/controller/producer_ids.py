@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from squall.broker.cluster.replay import Write
-from squall.broker.controller.decision import Decision, Refused, check_broker_epoch
+from squall.broker.controller.decision import Decision, Refusal, check_broker_epoch
 from squall.broker.protocol.schema.allocate_producer_ids import AllocateProducerIdsRequest, AllocateProducerIdsResponse
 from squall.broker.protocol.schema.metadata_records import ProducerIdsRecord
 
@@ -21,7 +21,7 @@ def allocate_producer_ids(
     """The next block of ids for one broker. A block whose reply is lost stays unused. Error: STALE_BROKER_EPOCH."""
     try:
         check_broker_epoch(command.image, request.broker_id, request.broker_epoch)
-    except Refused as refused:
+    except Refusal as refused:
         return Decision(AllocateProducerIdsResponse(error_code=refused.code))
     start = command.image.next_producer_id
     record = ProducerIdsRecord(

@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING
 
 from squall.broker.cluster.image import RECOVERING
 from squall.broker.cluster.replay import Write
-from squall.broker.controller.decision import Decision, Refused
+from squall.broker.controller.decision import Decision, Refusal
 from squall.broker.controller.elections import PARTITION_CHANGE_VERSION, Election, election_for, partition_change
 from squall.broker.controller.placement import check_manual
-from squall.broker.controller.room import Room
+from squall.broker.controller.room import ReplicaQuota
 from squall.broker.protocol.errors import ErrorCode
 from squall.broker.protocol.schema import alter_partition_reassignments as wire
 from squall.broker.protocol.schema import list_partition_reassignments as list_wire
@@ -29,7 +29,7 @@ def alter_reassignments(
     command: Command, request: wire.AlterPartitionReassignmentsRequest
 ) -> Decision[wire.AlterPartitionReassignmentsResponse]:
     """Begin, change or (replicas null) cancel the reassignment of partitions, each decided for itself."""
-    room = Room(command.image, command.settings.config)
+    room = ReplicaQuota(command.image, command.settings.config)
     writes: list[Write] = []
     responses = []
     named: set[tuple[str, int]] = set()
@@ -40,10 +40,10 @@ def alter_reassignments(
             try:
                 # Each change is worked out from the image as it was before this request: a second one would not fit.
                 if (asked.name, target.partition_index) in named:
-                    raise Refused(ErrorCode.INVALID_REQUEST, "The partition is named more than once.")
+                    raise Refusal(ErrorCode.INVALID_REQUEST, "The partition is named more than once.")
                 named.add((asked.name, target.partition_index))
                 writes += _reassign(command, asked.name, target, room, request.allow_replication_factor_change)
-            except Refused as refused:
+            except Refusal as refused:
                 result.error_code, result.error_message = refused.code, refused.message
             response.partitions.append(result)
         responses.append(response)
@@ -53,15 +53,15 @@ def alter_reassignments(
 
 
 def _reassign(
-    command: Command, name: str, target: wire.ReassignablePartition, room: Room, may_change_factor: bool
+    command: Command, name: str, target: wire.ReassignablePartition, room: ReplicaQuota, may_change_factor: bool
 ) -> list[Write]:
     topic = command.image.topic(name)
     if topic is None:
-        raise Refused(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"Unable to find a topic named {name}.")
+        raise Refusal(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"Unable to find a topic named {name}.")
     partition = topic.partitions.get(target.partition_index)
     if partition is None:
         message = f"Unable to find partition {name}:{target.partition_index}."
-        raise Refused(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, message)
+        raise Refusal(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, message)
     if target.replicas is None:
         return _cancel(command, topic, target.partition_index, partition)
     replicas = tuple(target.replicas)
@@ -69,7 +69,7 @@ def _reassign(
     before = original_replicas(partition)
     if not may_change_factor and len(replicas) != len(before):
         message = f"The replication factor is changed from {len(before)} to {len(replicas)}"
-        raise Refused(ErrorCode.INVALID_REPLICATION_FACTOR, message)
+        raise Refusal(ErrorCode.INVALID_REPLICATION_FACTOR, message)
     room.take([[replica for replica in replicas if replica not in partition.replicas]])
     leaving = tuple(replica for replica in partition.replicas if replica not in replicas)
     change = partition_change(command, topic.id, target.partition_index, partition)
@@ -81,7 +81,7 @@ def _reassign(
 
 def _cancel(command: Command, topic: Topic, index: int, partition: PartitionImage) -> list[Write]:
     if not is_reassigning(partition):
-        raise Refused(ErrorCode.NO_REASSIGNMENT_IN_PROGRESS, "No partition reassignment is in progress.")
+        raise Refusal(ErrorCode.NO_REASSIGNMENT_IN_PROGRESS, "No partition reassignment is in progress.")
     change = partition_change(command, topic.id, index, partition)
     change.replicas = original_replicas(partition)
     change.adding = change.removing = ()
@@ -92,7 +92,7 @@ def _cancel(command: Command, topic: Topic, index: int, partition: PartitionImag
                 f"Unable to revert partition assignment for {topic.name}:{index} because it would require an unclean "
                 "leader election."
             )
-            raise Refused(ErrorCode.INVALID_REPLICA_ASSIGNMENT, message)
+            raise Refusal(ErrorCode.INVALID_REPLICA_ASSIGNMENT, message)
         change.isr = change.replicas[:1]
         change.leader_recovery_state = RECOVERING
     return _written(change.plan())

@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
-from squall.broker.controller.decision import Refused
+from squall.broker.controller.decision import Refusal
 from squall.broker.protocol.errors import ErrorCode
 
 if TYPE_CHECKING:
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from squall.broker.config import BrokerConfig
 
 
-class Room:
+class ReplicaQuota:
     """The replicas of each broker, with those that a request has got so far. Kafka has no such limit: its brokers end
     when they cannot open another file.
     """
@@ -33,5 +33,5 @@ class Room:
                     f"Broker {broker} has {there:,} replicas; with {count:,} more it would have more than "
                     f"squall.broker.max.replicas={self._limit:,}."
                 )
-                raise Refused(ErrorCode.POLICY_VIOLATION, message)
+                raise Refusal(ErrorCode.POLICY_VIOLATION, message)
         self._hosted.update(more)

@@ -36,7 +36,7 @@ class Session:
     """End of the records that moved its leaderships away: it may stop once every active broker has read them."""
 
 
-class Sessions:
+class BrokerSessions:
     """The sessions of one controller's term. Times are monotonic milliseconds of the controller's clock."""
 
     def __init__(self, timeout_ms: int) -> None:
@@ -44,7 +44,7 @@ class Sessions:
         self.sessions: dict[int, Session] = {}
 
     @classmethod
-    def fresh(cls, timeout_ms: int, image: ClusterImage, now_ms: int) -> Sessions:
+    def fresh(cls, timeout_ms: int, image: ClusterImage, now_ms: int) -> BrokerSessions:
         """Sessions that all begin now: silence during the change of controllers is nobody's fault."""
         sessions = cls(timeout_ms)
         for broker in image.brokers.values():

@@ -18,9 +18,9 @@ from squall.broker.config import (
     validate_topic_configs,
 )
 from squall.broker.controller.configs import MOST_CHARACTERS, long_characters, too_many_characters
-from squall.broker.controller.decision import Decision, Refused, duplicates
+from squall.broker.controller.decision import Decision, Refusal, duplicates
 from squall.broker.controller.placement import check_manual, live_replicas, place
-from squall.broker.controller.room import Room
+from squall.broker.controller.room import ReplicaQuota
 from squall.broker.protocol.errors import ErrorCode
 from squall.broker.protocol.schema import create_partitions as partitions_wire
 from squall.broker.protocol.schema import create_topics as create_wire
@@ -57,15 +57,15 @@ def create_topics(
     for topic in request.topics:
         try:
             if topic.name in twice:
-                raise Refused(ErrorCode.INVALID_REQUEST, "Duplicate topic name.")
+                raise Refusal(ErrorCode.INVALID_REQUEST, "Duplicate topic name.")
             if too_many:
                 message = "Excessively large number of partitions per request."
-                raise Refused(ErrorCode.POLICY_VIOLATION, message)
+                raise Refusal(ErrorCode.POLICY_VIOLATION, message)
             if too_long:
                 raise too_many_characters()
             results[topic.name], records = _create_topic(command, topic, shared)
             writes += records
-        except Refused as refused:
+        except Refusal as refused:
             results[topic.name] = create_wire.CreatableTopicResult(
                 name=topic.name, error_code=refused.code, error_message=refused.message
             )
@@ -84,7 +84,7 @@ class _Shared:
 
     def __init__(self, command: Command) -> None:
         self._command = command
-        self.room = Room(command.image, command.settings.config)
+        self.room = ReplicaQuota(command.image, command.settings.config)
         self.names = NamesTaken(command.image)
         self._layers = layers_of(command.image, command.settings.config)
         self._checked: dict[tuple[tuple[str, str], ...], dict[str, str]] = {}
@@ -96,7 +96,7 @@ class _Shared:
         """The settings that a topic is to have of its own. Raises Refused (INVALID_CONFIG)."""
         nulls = [config.name for config in topic.configs if config.value is None]
         if nulls:
-            raise Refused(ErrorCode.INVALID_CONFIG, f"Null value not supported for topic configs: {','.join(nulls)}")
+            raise Refusal(ErrorCode.INVALID_CONFIG, f"Null value not supported for topic configs: {','.join(nulls)}")
         given = {config.name: config.value or "" for config in topic.configs}
         key = tuple(given.items())
         if key not in self._checked:
@@ -104,7 +104,7 @@ class _Shared:
                 in_force = self._command.settings.in_force(self._command.image)
                 self._checked[key] = validate_topic_configs(in_force, given)
             except ConfigError as error:
-                raise Refused(ErrorCode.INVALID_CONFIG, str(error)) from None
+                raise Refusal(ErrorCode.INVALID_CONFIG, str(error)) from None
         return self._checked[key]
 
     def tell(self, result: create_wire.CreatableTopicResult, overrides: dict[str, str]) -> None:
@@ -184,18 +184,18 @@ class NamesTaken:
         """Raises Refused for a name that is not allowed, taken, or as good as taken ("a.b" where there is "a_b")."""
         fault = name_fault(name)
         if fault is not None:
-            raise Refused(ErrorCode.INVALID_TOPIC_EXCEPTION, f"Topic name is invalid: {fault}")
+            raise Refusal(ErrorCode.INVALID_TOPIC_EXCEPTION, f"Topic name is invalid: {fault}")
         if name == METADATA_TOPIC:
-            raise Refused(ErrorCode.TOPIC_AUTHORIZATION_FAILED, "Authorization failed.")
+            raise Refusal(ErrorCode.TOPIC_AUTHORIZATION_FAILED, "Authorization failed.")
         if name in self._image.topic_ids:
-            raise Refused(ErrorCode.TOPIC_ALREADY_EXISTS, f"Topic '{name}' already exists.")
+            raise Refusal(ErrorCode.TOPIC_ALREADY_EXISTS, f"Topic '{name}' already exists.")
         if "." in name or "_" in name:
             if self._unified is None:
                 self._unified = {other.replace(".", "_"): other for other in reversed(self._image.topic_ids)}
             other = self._unified.get(name.replace(".", "_"))
             if other is not None:
                 message = f"Topic '{name}' collides with existing topic: {other}"
-                raise Refused(ErrorCode.INVALID_TOPIC_EXCEPTION, message)
+                raise Refusal(ErrorCode.INVALID_TOPIC_EXCEPTION, message)
 
 
 def _placements(command: Command, topic: create_wire.CreatableTopic) -> list[tuple[int, ...]]:
@@ -203,10 +203,10 @@ def _placements(command: Command, topic: create_wire.CreatableTopic) -> list[tup
         return _manual_placements(command.image, topic)
     if topic.replication_factor < USE_DEFAULT or topic.replication_factor == 0:
         message = "Replication factor must be larger than 0, or -1 to use the default value."
-        raise Refused(ErrorCode.INVALID_REPLICATION_FACTOR, message)
+        raise Refusal(ErrorCode.INVALID_REPLICATION_FACTOR, message)
     if topic.num_partitions < USE_DEFAULT or topic.num_partitions == 0:
         message = "Number of partitions was set to an invalid non-positive value."
-        raise Refused(ErrorCode.INVALID_PARTITIONS, message)
+        raise Refusal(ErrorCode.INVALID_PARTITIONS, message)
     config = command.settings.config
     count = config.num_partitions if topic.num_partitions == USE_DEFAULT else topic.num_partitions
     factor = config.default_replication_factor if topic.replication_factor == USE_DEFAULT else topic.replication_factor
@@ -216,24 +216,24 @@ def _placements(command: Command, topic: create_wire.CreatableTopic) -> list[tup
 def _manual_placements(image: ClusterImage, topic: create_wire.CreatableTopic) -> list[tuple[int, ...]]:
     if topic.replication_factor != USE_DEFAULT:
         message = "A manual partition assignment was specified, but replication factor was not set to -1."
-        raise Refused(ErrorCode.INVALID_REQUEST, message)
+        raise Refusal(ErrorCode.INVALID_REQUEST, message)
     if topic.num_partitions != USE_DEFAULT:
         message = "A manual partition assignment was specified, but numPartitions was not set to -1."
-        raise Refused(ErrorCode.INVALID_REQUEST, message)
+        raise Refusal(ErrorCode.INVALID_REQUEST, message)
     placements: dict[int, tuple[int, ...]] = {}
     factor = None
     for assignment in topic.assignments:
         index, replicas = assignment.partition_index, tuple(assignment.broker_ids)
         if index in placements:
             message = f"Found multiple manual partition assignments for partition {index}"
-            raise Refused(ErrorCode.INVALID_REPLICA_ASSIGNMENT, message)
+            raise Refusal(ErrorCode.INVALID_REPLICA_ASSIGNMENT, message)
         check_manual(image, replicas, factor)
         _check_live(image, index, replicas)
         factor = len(replicas)
         placements[index] = replicas
     if sorted(placements) != list(range(len(placements))):
         message = "partitions should be a consecutive 0-based integer sequence"
-        raise Refused(ErrorCode.INVALID_REPLICA_ASSIGNMENT, message)
+        raise Refusal(ErrorCode.INVALID_REPLICA_ASSIGNMENT, message)
     return [placements[index] for index in range(len(placements))]
 
 
@@ -243,7 +243,7 @@ def _check_live(image: ClusterImage, index: int, replicas: Sequence[int]) -> Non
             f"All brokers specified in the manual partition assignment for partition {index} are fenced or in "
             "controlled shutdown."
         )
-        raise Refused(ErrorCode.INVALID_REPLICA_ASSIGNMENT, message)
+        raise Refusal(ErrorCode.INVALID_REPLICA_ASSIGNMENT, message)
 
 
 def _partition_records(
@@ -284,16 +284,16 @@ def create_partitions(
     """Add partitions to topics, each decided for itself. If they are too many together, no topic gets any."""
     twice = duplicates([topic.name for topic in request.topics])
     added = sum(_partitions_added(command.image, topic) for topic in request.topics)
-    room = Room(command.image, command.settings.config)
+    room = ReplicaQuota(command.image, command.settings.config)
     writes: list[Write] = []
     results: dict[str, partitions_wire.CreatePartitionsTopicResult] = {}
     for topic in request.topics:
         result = partitions_wire.CreatePartitionsTopicResult(name=topic.name, error_message=None)
         try:
             if topic.name in twice:
-                raise Refused(ErrorCode.INVALID_REQUEST, "Duplicate topic name.")
+                raise Refusal(ErrorCode.INVALID_REQUEST, "Duplicate topic name.")
             writes += _more_partitions(command, topic, room, too_many=added > MAX_PARTITIONS_PER_REQUEST)
-        except Refused as refused:
+        except Refusal as refused:
             result.error_code, result.error_message = refused.code, refused.message
         results[topic.name] = result
     reply = partitions_wire.CreatePartitionsResponse(results=list(results.values()))
@@ -306,7 +306,7 @@ def _partitions_added(image: ClusterImage, asked: partitions_wire.CreatePartitio
 
 
 def _more_partitions(
-    command: Command, asked: partitions_wire.CreatePartitionsTopic, room: Room, *, too_many: bool
+    command: Command, asked: partitions_wire.CreatePartitionsTopic, room: ReplicaQuota, *, too_many: bool
 ) -> list[Write]:
     image = command.image
     topic = image.topic(asked.name)
@@ -314,16 +314,16 @@ def _more_partitions(
         raise _unknown_topic()
     present = len(topic.partitions)
     if asked.count == present:
-        raise Refused(ErrorCode.INVALID_PARTITIONS, f"Topic already has {present} partition(s).")
+        raise Refusal(ErrorCode.INVALID_PARTITIONS, f"Topic already has {present} partition(s).")
     if asked.count < present:
         message = (
             f"The topic {asked.name} currently has {present} partition(s); {asked.count} would not be an increase."
         )
-        raise Refused(ErrorCode.INVALID_PARTITIONS, message)
+        raise Refusal(ErrorCode.INVALID_PARTITIONS, message)
     if too_many:
-        raise Refused(ErrorCode.POLICY_VIOLATION, "Excessively large number of partitions per request.")
+        raise Refusal(ErrorCode.POLICY_VIOLATION, "Excessively large number of partitions per request.")
     if len(f"{asked.name}-{asked.count - 1}") > MAX_DIRECTORY_LENGTH:  # no broker could make its directory
-        raise Refused(ErrorCode.INVALID_PARTITIONS, f"A topic of so long a name cannot have {asked.count} partitions.")
+        raise Refusal(ErrorCode.INVALID_PARTITIONS, f"A topic of so long a name cannot have {asked.count} partitions.")
     placements = _added_placements(command, asked, topic)
     room.take(placements)
     return _partition_records(image, topic.id, present, placements)
@@ -342,7 +342,7 @@ def _added_placements(
             f"Attempted to add {additional} additional partition(s), but only {len(asked.assignments)} assignment(s) "
             "were specified."
         )
-        raise Refused(ErrorCode.INVALID_REPLICA_ASSIGNMENT, message)
+        raise Refusal(ErrorCode.INVALID_REPLICA_ASSIGNMENT, message)
     placements = [tuple(assignment.broker_ids) for assignment in asked.assignments]
     for index, replicas in enumerate(placements, present):
         check_manual(command.image, replicas, factor)
@@ -372,16 +372,16 @@ def delete_topics(
             rows = 1
             if times > 1:
                 message = "Duplicate topic id." if name is None else "Duplicate topic name."
-                raise Refused(ErrorCode.INVALID_REQUEST, message)
+                raise Refusal(ErrorCode.INVALID_REQUEST, message)
             topic = _find(command.image, name, topic_id)
             if name is None and asked[topic.name, ZERO_UUID] == 1:
                 continue  # It is named both ways: the row of its name refuses it.
             result.name, result.topic_id = topic.name, topic.id
             if name is not None and asked[None, topic.id]:
                 message = "The provided topic name maps to an ID that was already supplied."
-                raise Refused(ErrorCode.INVALID_REQUEST, message)
+                raise Refusal(ErrorCode.INVALID_REQUEST, message)
             writes.append(Write(RemoveTopicRecord(topic_id=topic.id), 0))
-        except Refused as refused:
+        except Refusal as refused:
             result.error_code, result.error_message = refused.code, refused.message
         results += [result] * rows
     return Decision(delete_wire.DeleteTopicsResponse(responses=results), tuple(writes))
@@ -389,18 +389,18 @@ def delete_topics(
 
 def _check_delete(command: Command, name: str | None, topic_id: bytes) -> None:
     if not command.settings.config.delete_topic_enable:
-        raise Refused(ErrorCode.TOPIC_DELETION_DISABLED, "Topic deletion is disabled.")
+        raise Refusal(ErrorCode.TOPIC_DELETION_DISABLED, "Topic deletion is disabled.")
     if name is not None and topic_id != ZERO_UUID:
-        raise Refused(ErrorCode.INVALID_REQUEST, "You may not specify both topic name and topic id.")
+        raise Refusal(ErrorCode.INVALID_REQUEST, "You may not specify both topic name and topic id.")
     if name is None and topic_id == ZERO_UUID:
-        raise Refused(ErrorCode.INVALID_REQUEST, "Neither topic name nor id were specified.")
+        raise Refusal(ErrorCode.INVALID_REQUEST, "Neither topic name nor id were specified.")
 
 
 def _find(image: ClusterImage, name: str | None, topic_id: bytes) -> Topic:
     if name is None:
         topic = image.topics_by_id.get(topic_id)
         if topic is None:
-            raise Refused(ErrorCode.UNKNOWN_TOPIC_ID, "This server does not host this topic ID.")
+            raise Refusal(ErrorCode.UNKNOWN_TOPIC_ID, "This server does not host this topic ID.")
         return topic
     topic = image.topic(name)
     if topic is None:
@@ -408,5 +408,5 @@ def _find(image: ClusterImage, name: str | None, topic_id: bytes) -> Topic:
     return topic
 
 
-def _unknown_topic() -> Refused:
-    return Refused(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "This server does not host this topic-partition.")
+def _unknown_topic() -> Refusal:
+    return Refusal(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "This server does not host this topic-partition.")

@@ -145,7 +145,7 @@ class _Matching:
         return found
 
 
-class Search:
+class NameSearch:
     """A look at many names that others may interrupt."""
 
     __slots__ = ("_at", "_matching", "_names", "found")
@@ -202,9 +202,9 @@ class Pattern:
         matching = self._matching()
         return [name for name in names if matching.has(name)]
 
-    def search(self, names: Sequence[str]) -> Search:
+    def search(self, names: Sequence[str]) -> NameSearch:
         """Return a search for the names that `among` would return, to be done in parts."""
-        return Search(self._matching(), names)
+        return NameSearch(self._matching(), names)
 
     def _matching(self) -> _Matching:
         return _Matching(self._states, self._first, self._last)

@@ -14,7 +14,7 @@ from collections.abc import Iterator, Sequence
 from squall.broker.env import Buffer
 from squall.broker.faulted.journal import FileJournal
 from squall.broker.faulted.names import NameChange, NamesJournal
-from squall.broker.faulted.wrongs import TRUNCATION, Wrongs, failure
+from squall.broker.faulted.wrongs import TRUNCATION, FaultInjector, failure
 from squall.broker.overriding import override
 from squall.broker.real_files import RealFile, RealFs
 
@@ -105,7 +105,7 @@ class FaultedFs(RealFs):
         self._waiting: dict[int, int] = {}
         """Inodes with pending bytes, and how many, those first that have waited longest."""
         self._names: dict[int, NamesJournal] = {}
-        self.wrongs = Wrongs(self._folder, incarnation, lambda: self._used)
+        self.wrongs = FaultInjector(self._folder, incarnation, lambda: self._used)
 
     # -------------------------------------------------------------------------------------------------------- bytes
 

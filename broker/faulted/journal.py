@@ -30,7 +30,7 @@ COMPACT_BYTES = 1 << 20
 
 
 @dataclass(slots=True)
-class Change:
+class FileChange:
     """One write or truncation. `sure`: None while no fsync has spoken of it, else whether it is durable for good."""
 
     kind: int
@@ -141,7 +141,7 @@ def _whole(fd: int) -> bytes:
     return os.pread(fd, os.fstat(fd).st_size, 0)
 
 
-def parse(data: bytes) -> tuple[list[Change], int]:
+def parse(data: bytes) -> tuple[list[FileChange], int]:
     """The changes in a journal that an fsync did not make durable before a later one failed, in order, and its end.
 
     Half a record at the end is that of a write that was never begun. Empty for what is no journal.
@@ -152,14 +152,14 @@ def parse(data: bytes) -> tuple[list[Change], int]:
     if magic != MAGIC:
         return [], HEADER.size
     at = min(durable, len(data))
-    changes: list[Change] = []
+    changes: list[FileChange] = []
     while at + RECORD.size <= len(data):
         kind, offset, length, size_before, replaced = RECORD.unpack_from(data, at)
         end = at + RECORD.size + replaced
         if end > len(data):
             break
         if kind in (WRITE, CUT):
-            changes.append(Change(kind, offset, length, size_before, data[at + RECORD.size : end], at))
+            changes.append(FileChange(kind, offset, length, size_before, data[at + RECORD.size : end], at))
         else:
             for change in changes:
                 if change.sure is None and change.at < offset:

@@ -14,7 +14,7 @@ import shutil
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass
 
-from squall.broker.faulted.journal import CUT, Change, parse
+from squall.broker.faulted.journal import CUT, FileChange, parse
 from squall.broker.faulted.names import NameChange, read_names
 
 Changed = Callable[[str, bytes, bytes], None]
@@ -27,7 +27,7 @@ SECTOR = 512
 
 
 @dataclass(slots=True)
-class Loss:
+class LossCounts:
     """Counts what was pending and what of it is lost. torn: writes that survived in part."""
 
     bytes_pending: int = 0
@@ -40,11 +40,11 @@ class Loss:
 def lose_power(
     folder: str, roots: Sequence[str], rng: random.Random, changed: Changed = lambda path, before, after: None
 ) -> dict[str, int]:
-    """Do it to the files of a broker that has ended. Returns `Loss` as a dict. All that is left is durable.
+    """Do it to the files of a broker that has ended. Returns `LossCounts` as a dict. All that is left is durable.
 
     `changed` is called for each file that had unsynced bytes, is gone with its name, or is there again.
     """
-    loss = Loss()
+    loss = LossCounts()
     seen = {os.stat(path).st_ino: path for root in roots for path in _files(root)}
     _lose_names(folder, roots, rng, loss)
     files = {os.stat(path).st_ino: path for root in roots for path in _files(root)}
@@ -85,7 +85,7 @@ def _files(root: str) -> Iterator[str]:
 # ------------------------------------------------------------------------------------------------------------- names
 
 
-def _lose_names(folder: str, roots: Sequence[str], rng: random.Random, loss: Loss) -> None:
+def _lose_names(folder: str, roots: Sequence[str], rng: random.Random, loss: LossCounts) -> None:
     directories = {}
     for top in (*roots, f"{folder}/kept"):
         for path, _, _ in os.walk(top):
@@ -137,7 +137,7 @@ def _free(keep: str) -> str:
 # ------------------------------------------------------------------------------------------------------------- bytes
 
 
-def _lose_bytes(path: str, changes: Sequence[Change], rng: random.Random, loss: Loss) -> tuple[bytes, bytes]:
+def _lose_bytes(path: str, changes: Sequence[FileChange], rng: random.Random, loss: LossCounts) -> tuple[bytes, bytes]:
     """The file's content before and after."""
     with open(path, "r+b") as file:
         before = file.read()
@@ -162,7 +162,9 @@ def _lose_bytes(path: str, changes: Sequence[Change], rng: random.Random, loss: 
     return before, bytes(content)
 
 
-def _draw(content: bytearray, change: Change, data: bytes, fate: float, rng: random.Random, loss: Loss) -> None:
+def _draw(
+    content: bytearray, change: FileChange, data: bytes, fate: float, rng: random.Random, loss: LossCounts
+) -> None:
     """Apply a draw of fate to one change: it is lost, survives in part, or survives."""
     loss.bytes_pending += len(data)
     if fate < SURVIVES:
@@ -181,7 +183,7 @@ def _draw(content: bytearray, change: Change, data: bytes, fate: float, rng: ran
         _resize(content, change.offset + len(data))
 
 
-def _redo(content: bytearray, change: Change, data: bytes) -> None:
+def _redo(content: bytearray, change: FileChange, data: bytes) -> None:
     if change.kind == CUT:
         _resize(content, change.offset)
         return

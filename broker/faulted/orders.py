@@ -24,7 +24,7 @@ LIMIT_BYTES = 256 << 20
 Op = Literal["write", "fsync", "send"]
 
 
-class OrdersError(ValueError):
+class FaultCommandsError(ValueError):
     """A control file that cannot be followed."""
 
 
@@ -43,7 +43,7 @@ class FaultOrder:
 
 
 @dataclass(frozen=True, slots=True)
-class Crash:
+class CrashPoint:
     """Describes where the process ends."""
 
     number: int
@@ -52,28 +52,28 @@ class Crash:
 
 
 @dataclass(frozen=True, slots=True)
-class Orders:
+class FaultCommands:
     """All of them."""
 
     serial: int = 0
     limit_bytes: int = LIMIT_BYTES
     faults: tuple[FaultOrder, ...] = ()
-    crash: Crash | None = None
+    crash: CrashPoint | None = None
 
 
-def parse_orders(text: str) -> Orders:
+def parse_orders(text: str) -> FaultCommands:
     """The orders in a control file. OrdersError names what is wrong."""
     try:
         data: Mapping[str, Any] = json.loads(text)
         crash = data.get("crash")
-        return Orders(
+        return FaultCommands(
             serial=int(data["serial"]),
             limit_bytes=int(data.get("limit_bytes", LIMIT_BYTES)),
             faults=tuple(_fault(each) for each in data.get("faults", ())),
-            crash=Crash(**crash) if crash else None,
+            crash=CrashPoint(**crash) if crash else None,
         )
     except (ValueError, KeyError, TypeError, AttributeError) as error:
-        raise OrdersError(f"no control file: {type(error).__name__}: {error}") from None
+        raise FaultCommandsError(f"no control file: {type(error).__name__}: {error}") from None
 
 
 def _fault(data: Mapping[str, Any]) -> FaultOrder:

@@ -34,7 +34,7 @@ class Head:
 
 
 @dataclass(slots=True)
-class Count:
+class FaultCounts:
     """One fault's numbers. limit: of a quota, bytes that all files may have together; 0 while it is not known."""
 
     calls: int = 0
@@ -42,7 +42,7 @@ class Count:
     limit: int = 0
 
 
-class Tally:
+class FaultTally:
     """The file, mapped. One process writes to it."""
 
     def __init__(self, path: str) -> None:
@@ -66,11 +66,11 @@ class Tally:
         self._calls[op] += 1
         CALLS.pack_into(self._map, CALLS_AT, *self._calls.values())
 
-    def count(self, number: int) -> Count:
+    def count(self, number: int) -> FaultCounts:
         """A fault's numbers so far; zeros where its slot is another's."""
         return _count(self._map[:], number)
 
-    def put(self, number: int, count: Count) -> None:
+    def put(self, number: int, count: FaultCounts) -> None:
         """Write a fault's numbers."""
         SLOT.pack_into(self._map, _at(number), number, count.calls, count.hits, count.limit)
 
@@ -89,9 +89,9 @@ def head_of(data: bytes) -> Head | None:
     return _head(data)
 
 
-def count_of(data: bytes, number: int) -> Count:
+def count_of(data: bytes, number: int) -> FaultCounts:
     """A fault's numbers."""
-    return _count(data, number) if _head(data) is not None else Count()
+    return _count(data, number) if _head(data) is not None else FaultCounts()
 
 
 def calls_of(data: bytes, op: str) -> int:
@@ -106,9 +106,9 @@ def _head(data: bytes) -> Head | None:
     return Head(serial, incarnation, through) if magic == MAGIC else None
 
 
-def _count(data: bytes, number: int) -> Count:
+def _count(data: bytes, number: int) -> FaultCounts:
     found, calls, hits, limit = SLOT.unpack_from(data, _at(number))
-    return Count(calls, hits, limit) if found == number else Count()
+    return FaultCounts(calls, hits, limit) if found == number else FaultCounts()
 
 
 def _at(number: int) -> int:

@@ -13,8 +13,8 @@ from collections.abc import Callable
 from dataclasses import replace
 from fnmatch import fnmatchcase
 
-from squall.broker.faulted.orders import FaultOrder, Orders, OrdersError, parse_orders
-from squall.broker.faulted.tally import Head, Tally
+from squall.broker.faulted.orders import FaultCommands, FaultCommandsError, FaultOrder, parse_orders
+from squall.broker.faulted.tally import FaultTally, Head
 
 LOOK_INTERVAL_S = 0.01
 TRUNCATION = -1
@@ -26,7 +26,7 @@ def failure(code: int, path: str) -> OSError:
     return OSError(code, os.strerror(code), path)
 
 
-class Wrongs:
+class FaultInjector:
     """The faults that the control file asks for, their counters, and the crash point.
 
     Called from the event loop and from the threads of `Env.cpu`: `lock` is held where something is counted.
@@ -34,9 +34,9 @@ class Wrongs:
 
     def __init__(self, folder: str, incarnation: int, used: Callable[[], int]) -> None:
         self.lock = threading.RLock()
-        self.orders = Orders()
+        self.orders = FaultCommands()
         self._folder, self._incarnation, self._used = folder, incarnation, used
-        self._tally = Tally(f"{folder}/tally")
+        self._tally = FaultTally(f"{folder}/tally")
         self._stamp: tuple[int, int] | None = None
         self._crash_left = 0
         self.look()
@@ -50,7 +50,7 @@ class Wrongs:
             time.sleep(LOOK_INTERVAL_S)
             try:
                 self.look()
-            except (OrdersError, OSError) as error:
+            except (FaultCommandsError, OSError) as error:
                 sys.stderr.write(f"broker: {self._folder}/control: {error}\n")
                 return
 
@@ -65,14 +65,14 @@ class Wrongs:
             with open(path, encoding="utf-8") as file:
                 orders = parse_orders(file.read())
         except FileNotFoundError:
-            stamp, orders = (0, 0), Orders()
+            stamp, orders = (0, 0), FaultCommands()
             if stamp == self._stamp:
                 return
         with self.lock:
             self._stamp = stamp
             self._take_over(orders)
 
-    def _take_over(self, orders: Orders) -> None:
+    def _take_over(self, orders: FaultCommands) -> None:
         for fault in orders.faults:
             count = self._tally.count(fault.number)
             if fault.kind == "quota" and not count.limit:

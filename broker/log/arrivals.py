@@ -5,7 +5,7 @@ from __future__ import annotations
 from crc32c import crc32c
 
 from squall.broker.log.markers import read_marker
-from squall.broker.log.scan import CorruptRecords, Placed, UnexpectedOffset, is_batch
+from squall.broker.log.scan import CorruptRecords, PlacedBatch, UnexpectedOffset, is_batch
 from squall.broker.protocol.errors import MalformedFrame
 from squall.broker.protocol.records import CONTROL_BIT, CRC_FROM, HEADER, HEADER_SIZE, LENGTH_OVERHEAD, BatchHeader
 
@@ -19,14 +19,14 @@ def batch_around(records: memoryview, offset: int) -> int | None:
     return None
 
 
-def checked_batches(records: memoryview, expected: int, leader_epoch: int, *, gaps: bool) -> list[Placed]:
+def checked_batches(records: memoryview, expected: int, leader_epoch: int, *, gaps: bool) -> list[PlacedBatch]:
     """The whole batches of `records`, the first at offset `expected`; a partial last one is left out.
 
     So is everything from a batch of a later epoch on than `leader_epoch`, the leader's when it was asked: it led no
     longer when it sent that (KAFKA-18723), or its disk rots, for no checksum covers the epoch. `gaps`: offsets may be
     missing between batches, as compaction leaves them. Raises CorruptRecords, UnexpectedOffset.
     """
-    found: list[Placed] = []
+    found: list[PlacedBatch] = []
     at, end = 0, len(records)
     while end - at >= HEADER_SIZE:
         header = tuple.__new__(BatchHeader, HEADER.unpack_from(records, at))
@@ -42,7 +42,7 @@ def checked_batches(records: memoryview, expected: int, leader_epoch: int, *, ga
             raise CorruptRecords(f"the batch at offset {base} has a wrong CRC, delta {delta} or epoch {epoch}")
         if attributes & CONTROL_BIT:
             _check_control(header, records[at:stop])
-        found.append(tuple.__new__(Placed, (header, at, stop)))
+        found.append(tuple.__new__(PlacedBatch, (header, at, stop)))
         expected = base + delta + 1
         at = stop
     return found

@@ -18,7 +18,7 @@ ASIDE = ".draft"
 
 
 class HighWatermarks:
-    """The checkpoint in one directory. One task uses it, but for `Draft.write` and `Draft.sync`."""
+    """The checkpoint in one directory. One task uses it, but for `CheckpointDraft.write` and `CheckpointDraft.sync`."""
 
     def __init__(self, fs: Fs, log_dir: str) -> None:
         self._fs = fs
@@ -26,7 +26,7 @@ class HighWatermarks:
         self._said = checkpoints.read_offsets(fs, self.path)
         self._former: Offsets = {}
         """What it said before, as long as a power loss may bring that back."""
-        self._draft: Draft | None = None
+        self._draft: CheckpointDraft | None = None
 
     def read(self) -> Offsets:
         """Return the offsets in the checkpoint."""
@@ -37,10 +37,10 @@ class HighWatermarks:
         self._draft = None
         self._replace(high_watermarks)
 
-    def draft(self, high_watermarks: Mapping[TopicPartition, int]) -> Draft:
-        """Begin to replace it: see `Draft`. One at a time."""
+    def draft(self, high_watermarks: Mapping[TopicPartition, int]) -> CheckpointDraft:
+        """Begin to replace it: see `CheckpointDraft`. One at a time."""
         self._former = {}  # The draft before this one was made durable.
-        self._draft = Draft(self._fs, self, high_watermarks)
+        self._draft = CheckpointDraft(self._fs, self, high_watermarks)
         return self._draft
 
     def cut(self, place: TopicPartition, end_offset: int) -> None:
@@ -62,7 +62,7 @@ class HighWatermarks:
         if beyond:
             self._replace({**said, **beyond})
 
-    def kept(self, draft: Draft) -> bool:
+    def kept(self, draft: CheckpointDraft) -> bool:
         """A draft takes the checkpoint's place, unless it says too much by now. Whether it does."""
         if self._draft is not draft:
             return False
@@ -76,7 +76,7 @@ class HighWatermarks:
         self._former, self._said = {}, dict(high_watermarks)
 
 
-class Draft:
+class CheckpointDraft:
     """Holds a checkpoint that is to replace the present one: `write` and `sync`, which wait for the disk, may run off
     the event loop. `keep` comes between them, on it.
     """

@@ -6,7 +6,7 @@ from squall.broker.log.config import LONG_MAX, LogConfig
 from squall.broker.protocol.records import SMALLEST_RECORD
 
 
-class Limits:
+class AppendLimits:
     """Bytes and ms."""
 
     __slots__ = (

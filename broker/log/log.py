@@ -19,15 +19,15 @@ from squall.broker.log.config import LogConfig
 from squall.broker.log.durability import Durability, FlushJob
 from squall.broker.log.epochs import EpochCache
 from squall.broker.log.indexes import AbortedTxn
-from squall.broker.log.limits import Limits
+from squall.broker.log.limits import AppendLimits
 from squall.broker.log.lookups import Lookup
-from squall.broker.log.markers import Marker, encode_marker
+from squall.broker.log.markers import TxnMarker, encode_marker
 from squall.broker.log.producer_answers import answer_to, marker_answer
 from squall.broker.log.producers import ProducerStates, remove_snapshots, write_snapshot
 from squall.broker.log.reads import segment_at
 from squall.broker.log.results import AppendResult, FollowerAppend, Recovery
 from squall.broker.log.retention import useless
-from squall.broker.log.scan import Placed
+from squall.broker.log.scan import PlacedBatch
 from squall.broker.log.segment import Segment
 from squall.broker.log.slices import FileSlice
 from squall.broker.log.validation import ORDINARY, look_closer, stamped
@@ -101,7 +101,7 @@ class Log:
     def configure(self, config: LogConfig) -> None:
         """Settings in force from the next call on (index.interval.bytes from the next segment on)."""
         self.config = config
-        self._limits = Limits(config)
+        self._limits = AppendLimits(config)
         self.durability.configure(config)
         self.flushes = self.durability.is_ours
         """False where flushing is left to the system, as it is by default: `flush_due` need not be asked."""
@@ -210,7 +210,7 @@ class Log:
         return answer if answer is None or plain else answer._replace(log_append_time_ms=-1)
 
     def end_transaction(
-        self, producer_id: int, epoch: int, marker: Marker, transaction_version: int, leader_epoch: int, wall_ms: int
+        self, producer_id: int, epoch: int, marker: TxnMarker, transaction_version: int, leader_epoch: int, wall_ms: int
     ) -> AppendResult:
         """Append a coordinator's marker (P3). A marker that is here already is answered with the log's end."""
         verdict = self.producers.take_marker(producer_id, epoch, marker, transaction_version)
@@ -233,7 +233,7 @@ class Log:
         checked = checked_batches(records, first, leader_epoch, gaps=limits.compacted)
         if checked and first != self.log_end_offset:
             self.truncate_fully_and_start_at(first)
-        run: list[Placed] = []
+        run: list[PlacedBatch] = []
         segment, size, oldest = self._active, self._active.size, self._active.roll_timestamp
         for item in checked:
             header, at, stop = item
@@ -256,7 +256,7 @@ class Log:
         self.increment_log_start(start)
         return FollowerAppend(first, self.log_end_offset, run[-1].stop if run else 0)
 
-    def _append_run(self, segment: Segment, records: memoryview, run: list[Placed]) -> None:
+    def _append_run(self, segment: Segment, records: memoryview, run: list[PlacedBatch]) -> None:
         """Append checked batches that go into one segment."""
         if not run:
             return

@@ -15,7 +15,7 @@ from typing import NamedTuple
 
 from squall.broker.log.config import LogConfig
 from squall.broker.log.reads import segment_at
-from squall.broker.log.scan import LOOKUP_CHUNK, Placed, walk
+from squall.broker.log.scan import LOOKUP_CHUNK, PlacedBatch, walk
 from squall.broker.log.segment import Segment
 from squall.broker.protocol.errors import MalformedFrame
 from squall.broker.protocol.record_walk import record_since
@@ -30,7 +30,7 @@ BYTES_A_TURN = 64 << 10
 """Of batches that are searched on the event loop: they may hold 9,000 records, and take 20 ms."""
 
 
-class Turn:
+class SearchBudget:
     """Limits how much a search may look at before other tasks run."""
 
     __slots__ = ("bytes", "headers")
@@ -50,7 +50,7 @@ class Pause(Enum):
     TURN_IS_OVER = 1
 
 
-class Found(NamedTuple):
+class TimestampAndOffset(NamedTuple):
     """A record found by its timestamp (ms)."""
 
     timestamp: int
@@ -73,7 +73,7 @@ class Candidate(NamedTuple):
         """True where the search is short: no unpacking, few records."""
         return not self.header.attributes & CODEC_MASK and len(self.data) <= QUICK_BYTES
 
-    def search(self, is_given_up: Callable[[], bool] = lambda: False) -> Found | None:
+    def search(self, is_given_up: Callable[[], bool] = lambda: False) -> TimestampAndOffset | None:
         """The first record that is not earlier than the timestamp; the batch itself where it cannot be read, or is not
         read to its end because that is too far. Touches nothing of the log.
         """
@@ -84,8 +84,8 @@ class Candidate(NamedTuple):
             )
         except MalformedFrame:
             # What the producer packed wrongly is stored as it came: the batch's own bounds are all that is known.
-            return Found(header.max_timestamp, max(self.start, header.base_offset), header.leader_epoch)
-        return None if found is None else Found(*found, header.leader_epoch)
+            return TimestampAndOffset(header.max_timestamp, max(self.start, header.base_offset), header.leader_epoch)
+        return None if found is None else TimestampAndOffset(*found, header.leader_epoch)
 
 
 class Lookup:
@@ -97,34 +97,34 @@ class Lookup:
         """`segments`: the log's own list, which may change between steps. `timestamp`: None asks for the largest."""
         self._segments, self._start, self._limit = segments, start, limit
         self._max_bytes = config.squall_decompressed_batch_max_bytes
-        self._turn = Turn()
+        self._turn = SearchBudget()
         self._steps = self._with_max_timestamp() if timestamp is None else self._not_before(timestamp)
-        self.found: Found | None = None
+        self.found: TimestampAndOffset | None = None
 
-    def next(self, turn: Turn) -> Candidate | Pause | None:
+    def next(self, turn: SearchBudget) -> Candidate | Pause | None:
         """The next batch to be searched; None where the search is over. A pause where the turn is."""
         if self.found is not None:
             return None
         self._turn = turn
         return next(self._steps, None)
 
-    def take(self, candidate: Candidate, found: Found | None) -> None:
+    def take(self, candidate: Candidate, found: TimestampAndOffset | None) -> None:
         """Note what the search of a batch found."""
         self.found = found
         self._start = max(self._start, candidate.header.next_offset)
 
-    def run(self) -> Found | None:
+    def run(self) -> TimestampAndOffset | None:
         """Search here and now, whatever it costs."""
-        while (step := self.next(Turn(sys.maxsize, sys.maxsize))) is not None:
+        while (step := self.next(SearchBudget(sys.maxsize, sys.maxsize))) is not None:
             assert isinstance(step, Candidate)
             self.take(step, step.search())
         return self.found
 
-    def _candidate(self, segment: Segment, placed: Placed, timestamp: int) -> Candidate:
+    def _candidate(self, segment: Segment, placed: PlacedBatch, timestamp: int) -> Candidate:
         data = segment.file.pread(placed.stop - placed.start, placed.start)
         return Candidate(placed.header, data, timestamp, self._start, self._limit, self._max_bytes)
 
-    def _walk(self, segment: Segment, offset: int) -> Iterator[Placed | Pause]:
+    def _walk(self, segment: Segment, offset: int) -> Iterator[PlacedBatch | Pause]:
         """The segment's batches from the one that `offset` is in to the limit, with a pause before each that is too
         much for the turn.
         """
@@ -154,7 +154,7 @@ class Lookup:
     def _with_max_timestamp(self) -> Iterator[Candidate | Pause]:
         """The first batch with the largest timestamp of all."""
         start, limit = self._start, self._limit
-        best: tuple[Segment, Placed] | None = None
+        best: tuple[Segment, PlacedBatch] | None = None
         largest = -1
         for segment in self._segments[segment_at(self._segments, start) :]:
             if segment.max_timestamp <= largest:

@@ -17,14 +17,14 @@ _KEY = Struct(">hh")
 _VALUE = Struct(">hi")
 
 
-class Marker(NamedTuple):
+class TxnMarker(NamedTuple):
     """The content of a control batch that ends a transaction."""
 
     commit: bool
     coordinator_epoch: int
 
 
-def read_marker(header: BatchHeader, batch: memoryview) -> Marker | None:
+def read_marker(header: BatchHeader, batch: memoryview) -> TxnMarker | None:
     """The marker in a control batch; None for other control records. MalformedFrame where it cannot be read."""
     records = decode_batch(header, batch)
     try:
@@ -36,10 +36,10 @@ def read_marker(header: BatchHeader, batch: memoryview) -> Marker | None:
         _, coordinator_epoch = _VALUE.unpack_from(records[0].value or b"")
     except StructError as problem:
         raise MalformedFrame(f"control record: {problem}") from problem
-    return Marker(kind == COMMIT, coordinator_epoch)
+    return TxnMarker(kind == COMMIT, coordinator_epoch)
 
 
-def encode_marker(producer_id: int, producer_epoch: int, marker: Marker, timestamp: int) -> memoryview:
+def encode_marker(producer_id: int, producer_epoch: int, marker: TxnMarker, timestamp: int) -> memoryview:
     """The control batch of a marker, to be given its place by the log that it ends a transaction in."""
     key = _KEY.pack(0, COMMIT if marker.commit else ABORT)
     value = _VALUE.pack(0, marker.coordinator_epoch)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from squall.broker.log.markers import read_marker
-from squall.broker.log.producer_rules import Sent
+from squall.broker.log.producer_rules import BatchMetadata
 from squall.broker.log.producers import ProducerStates
 from squall.broker.log.results import AppendResult
 from squall.broker.protocol.errors import ErrorCode, MalformedFrame
@@ -34,7 +34,7 @@ def answer_to(
     verdict = producers.check(header, verify=verify)
     if verdict is None:
         return None
-    if isinstance(verdict, Sent):
+    if isinstance(verdict, BatchMetadata):
         return AppendResult(0, verdict.base_offset, verdict.last_offset, verdict.timestamp, True, None)
     entry = producers.entries.get(header.producer_id)
     known = "nothing is known" if entry is None else f"expected {entry.next_sequence} of epoch {entry.epoch}"

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import NamedTuple
 
-from squall.broker.log.markers import Marker
+from squall.broker.log.markers import TxnMarker
 from squall.broker.protocol.records import SEQUENCE_MASK, TRANSACTIONAL_BIT, BatchHeader
 
 WINDOW = 5
@@ -19,7 +19,7 @@ EPOCH_RAISED_BY_END = 2
 """transaction.version from which the end of each transaction raises the producer's epoch (KIP-890, part 2)."""
 
 
-class Sent(NamedTuple):
+class BatchMetadata(NamedTuple):
     """A batch of a producer that is in the log."""
 
     first_sequence: int
@@ -29,14 +29,14 @@ class Sent(NamedTuple):
     timestamp: int
 
 
-class Producer:
+class ProducerStateEntry:
     """One producer id's state in one log."""
 
     __slots__ = ("coordinator_epoch", "epoch", "next_sequence", "timestamp", "txn_first_offset", "window")
 
     def __init__(self, epoch: int) -> None:
         self.epoch = epoch
-        self.window: list[Sent] = []
+        self.window: list[BatchMetadata] = []
         """The newest batches of this epoch, at most WINDOW, the newest last. No deque: an empty one takes 760 bytes,
         and a coordinator's markers make a producer known in every partition of a transaction, batches or none.
         """
@@ -54,7 +54,7 @@ class Producer:
         self.window.clear()
         self.next_sequence = 0
 
-    def remember(self, sent: Sent) -> None:
+    def remember(self, sent: BatchMetadata) -> None:
         """A batch came into the log: the oldest one is forgotten where WINDOW are known."""
         self.window.append(sent)
         if len(self.window) > WINDOW:
@@ -97,11 +97,11 @@ class ProducerRules:
 
     # ------------------------------------------------------------------------------------------------------- batches
 
-    def is_fenced(self, entry: Producer, epoch: int) -> bool:
+    def is_fenced(self, entry: ProducerStateEntry, epoch: int) -> bool:
         """Return whether a newer incarnation of the producer, or its coordinator, has written here already."""
         return epoch < entry.epoch
 
-    def known_batch(self, entry: Producer, header: BatchHeader) -> Sent | None:
+    def known_batch(self, entry: ProducerStateEntry, header: BatchHeader) -> BatchMetadata | None:
         """The batch in the log of which this one is a repetition. Only batches of the same epoch are compared: a new
         epoch begins its sequences anew (redpanda 5026).
         """
@@ -114,7 +114,7 @@ class ProducerRules:
                 return sent
         return None
 
-    def expected_sequence(self, entry: Producer, epoch: int) -> int:
+    def expected_sequence(self, entry: ProducerStateEntry, epoch: int) -> int:
         """The first sequence of the next batch."""
         return 0 if epoch > entry.epoch else entry.next_sequence
 
@@ -127,11 +127,11 @@ class ProducerRules:
             return False
         return first_sequence > (0 if verification.raises_epoch else verification.lowest_sequence)
 
-    def leaves_transaction(self, entry: Producer, header: BatchHeader) -> bool:
+    def leaves_transaction(self, entry: ProducerStateEntry, header: BatchHeader) -> bool:
         """Return whether a plain batch comes from a producer with an open transaction here."""
         return entry.txn_first_offset >= 0 and not header.attributes & TRANSACTIONAL_BIT
 
-    def is_ongoing(self, entry: Producer | None, epoch: int) -> bool:
+    def is_ongoing(self, entry: ProducerStateEntry | None, epoch: int) -> bool:
         """Return whether a transaction of that epoch is open in this log: then the coordinator knows the partition."""
         return entry is not None and entry.txn_first_offset >= 0 and entry.epoch == epoch
 
@@ -149,7 +149,7 @@ class ProducerRules:
 
     # ------------------------------------------------------------------------------------------------------- markers
 
-    def is_marker_late(self, entry: Producer, epoch: int, transaction_version: int) -> bool:
+    def is_marker_late(self, entry: ProducerStateEntry, epoch: int, transaction_version: int) -> bool:
         """Return whether a marker is of an epoch that has passed here. In the second generation a marker's epoch is
         above that of the transaction it ends: one of the same epoch was meant for the transaction before (KIP-1228).
         """
@@ -157,7 +157,9 @@ class ProducerRules:
             return epoch <= entry.epoch
         return epoch < entry.epoch
 
-    def is_marker_repeated(self, entry: Producer, epoch: int, marker: Marker, transaction_version: int) -> bool:
+    def is_marker_repeated(
+        self, entry: ProducerStateEntry, epoch: int, marker: TxnMarker, transaction_version: int
+    ) -> bool:
         """Return whether this marker is in the log already and its answer was lost: it is answered as written
         (KAFKA-19999).
 
@@ -170,7 +172,7 @@ class ProducerRules:
             return marker.coordinator_epoch >= entry.coordinator_epoch
         return marker.coordinator_epoch == entry.coordinator_epoch
 
-    def is_coordinator_fenced(self, entry: Producer, marker: Marker) -> bool:
+    def is_coordinator_fenced(self, entry: ProducerStateEntry, marker: TxnMarker) -> bool:
         """Return whether a newer coordinator of the transactional id has written here: this one is a zombie."""
         return marker.coordinator_epoch < entry.coordinator_epoch
 
@@ -192,6 +194,6 @@ class ProducerRules:
 
     # -------------------------------------------------------------------------------------------------------- expiry
 
-    def may_forget(self, entry: Producer, wall_ms: int, after_ms: int) -> bool:
+    def may_forget(self, entry: ProducerStateEntry, wall_ms: int, after_ms: int) -> bool:
         """Return whether a producer's last batch or marker is so old that its state may go: never in a transaction."""
         return entry.txn_first_offset < 0 and wall_ms - entry.timestamp >= after_ms

@@ -13,8 +13,15 @@ from crc32c import crc32c
 
 from squall.broker.env import Fs
 from squall.broker.log.indexes import AbortedTxn
-from squall.broker.log.markers import Marker, read_marker
-from squall.broker.log.producer_rules import EPOCH_RAISED_BY_END, EndedTxn, Producer, ProducerRules, Sent, Verification
+from squall.broker.log.markers import TxnMarker, read_marker
+from squall.broker.log.producer_rules import (
+    EPOCH_RAISED_BY_END,
+    BatchMetadata,
+    EndedTxn,
+    ProducerRules,
+    ProducerStateEntry,
+    Verification,
+)
 from squall.broker.protocol.errors import ErrorCode
 from squall.broker.protocol.records import CONTROL_BIT, SEQUENCE_MASK, TRANSACTIONAL_BIT, BatchHeader
 
@@ -32,7 +39,7 @@ class ProducerStates(ProducerRules):
     __slots__ = ("entries", "ongoing", "undecided", "verifications")
 
     def __init__(self) -> None:
-        self.entries: dict[int, Producer] = {}
+        self.entries: dict[int, ProducerStateEntry] = {}
         self.ongoing: dict[int, int] = {}
         """First offset -> producer id of the open transactions, in the order of their offsets."""
         self.undecided: deque[EndedTxn] = deque()
@@ -45,8 +52,8 @@ class ProducerStates(ProducerRules):
 
     # ----------------------------------------------------------------------------------------------- the leader's
 
-    def check(self, header: BatchHeader, *, verify: bool = False) -> ErrorCode | Sent | None:
-        """May a client's batch be appended? None: yes. A `Sent`: it is there already. Else the reason why not.
+    def check(self, header: BatchHeader, *, verify: bool = False) -> ErrorCode | BatchMetadata | None:
+        """May a client's batch be appended? None: yes. A `BatchMetadata`: it is there already. Else the reason why not.
 
         `verify`: no transaction begins here unless its coordinator has agreed
         (transaction.partition.verification.enable).
@@ -71,7 +78,9 @@ class ProducerStates(ProducerRules):
             return ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
         return ErrorCode.INVALID_TXN_STATE if self.leaves_transaction(entry, header) else None
 
-    def check_marker(self, producer_id: int, epoch: int, marker: Marker, transaction_version: int) -> ErrorCode | None:
+    def check_marker(
+        self, producer_id: int, epoch: int, marker: TxnMarker, transaction_version: int
+    ) -> ErrorCode | None:
         """May a coordinator's marker be appended? None: yes. NONE: it is there already. Else the reason why not."""
         entry = self.entries.get(producer_id)
         if entry is None:
@@ -84,7 +93,9 @@ class ProducerStates(ProducerRules):
             return ErrorCode.TRANSACTION_COORDINATOR_FENCED
         return None
 
-    def take_marker(self, producer_id: int, epoch: int, marker: Marker, transaction_version: int) -> ErrorCode | None:
+    def take_marker(
+        self, producer_id: int, epoch: int, marker: TxnMarker, transaction_version: int
+    ) -> ErrorCode | None:
         """Check a marker that is appended if it may be, and forget the verifications before it: a transaction that was
         verified before a marker must be verified again, also if the marker is in the log already.
         """
@@ -133,24 +144,24 @@ class ProducerStates(ProducerRules):
         """A data batch of a producer is in the log at base_offset .. base_offset + delta."""
         entry = self.entries.get(producer_id)
         if entry is None:
-            entry = self.entries[producer_id] = Producer(epoch)
+            entry = self.entries[producer_id] = ProducerStateEntry(epoch)
         elif entry.epoch != epoch:
             entry.restart(epoch)
         if sequence >= 0:
             last = sequence + delta & SEQUENCE_MASK
             entry.next_sequence = last + 1 & SEQUENCE_MASK
-            entry.remember(Sent(sequence, last, base_offset, base_offset + delta, timestamp))
+            entry.remember(BatchMetadata(sequence, last, base_offset, base_offset + delta, timestamp))
         entry.timestamp = timestamp
         if txn and entry.txn_first_offset < 0:
             entry.txn_first_offset = base_offset
             self.ongoing[base_offset] = producer_id
             self._forget_verification(producer_id, epoch)
 
-    def ended(self, header: BatchHeader, marker: Marker) -> AbortedTxn | None:
+    def ended(self, header: BatchHeader, marker: TxnMarker) -> AbortedTxn | None:
         """A marker is in the log. What belongs in the index of aborted transactions, if it ended one so."""
         entry = self.entries.get(header.producer_id)
         if entry is None:
-            entry = self.entries[header.producer_id] = Producer(header.producer_epoch)
+            entry = self.entries[header.producer_id] = ProducerStateEntry(header.producer_epoch)
         elif entry.epoch != header.producer_epoch:
             entry.restart(header.producer_epoch)
         entry.coordinator_epoch = marker.coordinator_epoch
@@ -215,7 +226,7 @@ class ProducerStates(ProducerRules):
         """Kafka's producer snapshot, version 1: of each producer only the last batch."""
         rows = bytearray()
         for producer_id, entry in self.entries.items():
-            last = entry.window[-1] if entry.window else Sent(-1, -1, -1, -1, -1)
+            last = entry.window[-1] if entry.window else BatchMetadata(-1, -1, -1, -1, -1)
             rows += _SNAPSHOT_ENTRY.pack(
                 producer_id,
                 entry.epoch,
@@ -244,13 +255,13 @@ class ProducerStates(ProducerRules):
         states = cls()
         for row in _SNAPSHOT_ENTRY.iter_unpack(data[_SNAPSHOT_HEAD.size :]):
             producer_id, epoch, last, last_offset, delta, timestamp, coordinator_epoch, txn_first_offset = row
-            entry = states.entries[producer_id] = Producer(epoch)
+            entry = states.entries[producer_id] = ProducerStateEntry(epoch)
             entry.timestamp = timestamp
             entry.coordinator_epoch = coordinator_epoch
             entry.txn_first_offset = txn_first_offset
             if last_offset >= 0:
                 first = last - delta & SEQUENCE_MASK
-                entry.remember(Sent(first, last, last_offset - delta, last_offset, timestamp))
+                entry.remember(BatchMetadata(first, last, last_offset - delta, last_offset, timestamp))
                 entry.next_sequence = last + 1 & SEQUENCE_MASK
         pairs = [(entry.txn_first_offset, pid) for pid, entry in states.entries.items() if entry.txn_first_offset >= 0]
         states.ongoing = dict(sorted(pairs))

@@ -9,7 +9,7 @@ from operator import attrgetter
 
 from squall.broker.env import Fs
 from squall.broker.log.indexes import AbortedTxn
-from squall.broker.log.producer_rules import WINDOW, Sent
+from squall.broker.log.producer_rules import WINDOW, BatchMetadata
 from squall.broker.log.producers import ProducerStates, load_snapshot
 from squall.broker.log.scan import walk
 from squall.broker.log.segment import Segment
@@ -79,19 +79,19 @@ def _refill(states: ProducerStates, segments: Sequence[Segment], snapshot: int) 
     segment = segments[segment_at(segments, snapshot - 1)]
     end = segment.position_before(snapshot)
     position = segment.index.boundary_before(max(0, snapshot - segment.base_offset), max(0, end - REFILL_BYTES))
-    sent: dict[int, tuple[int, deque[Sent]]] = {}
+    sent: dict[int, tuple[int, deque[BatchMetadata]]] = {}
     for header, _, _ in walk(segment.file, position, segment.size):
         last_offset = header.base_offset + header.last_offset_delta
         if last_offset >= snapshot:
             break
         if header.producer_id < 0 or header.base_sequence < 0:
             continue  # also every control batch
-        epoch, window = sent.get(header.producer_id, (-1, deque[Sent]()))
+        epoch, window = sent.get(header.producer_id, (-1, deque[BatchMetadata]()))
         if epoch != header.producer_epoch:
             window = deque(maxlen=WINDOW)
             sent[header.producer_id] = header.producer_epoch, window
         last = header.base_sequence + header.last_offset_delta & SEQUENCE_MASK
-        window.append(Sent(header.base_sequence, last, header.base_offset, last_offset, header.max_timestamp))
+        window.append(BatchMetadata(header.base_sequence, last, header.base_offset, last_offset, header.max_timestamp))
     for producer_id, (epoch, window) in sent.items():
         entry = states.entries.get(producer_id)
         if entry is not None and entry.window and entry.epoch == epoch and entry.window[-1][:4] == window[-1][:4]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from squall.broker.protocol.record_walk import Fault
+from squall.broker.protocol.record_walk import RecordFault
 
 
 class AppendResult(NamedTuple):
@@ -18,11 +18,11 @@ class AppendResult(NamedTuple):
     duplicate: bool
     """True where the batch was in the log before: the offsets are those of then."""
     message: str | None
-    faults: tuple[Fault, ...] = ()
+    faults: tuple[RecordFault, ...] = ()
     """The records that are wrong, if the error is about some of them."""
 
     @classmethod
-    def refused(cls, error: int, message: str, faults: tuple[Fault, ...] = ()) -> AppendResult:
+    def refused(cls, error: int, message: str, faults: tuple[RecordFault, ...] = ()) -> AppendResult:
         """Not appended, and why."""
         return cls(int(error), -1, -1, -1, False, message, faults)
 

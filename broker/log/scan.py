@@ -41,7 +41,7 @@ def is_intact(header: BatchHeader, data: memoryview) -> bool:
     return bool(crc32c(data[CRC_FROM:]) == header.crc)
 
 
-class Placed(NamedTuple):
+class PlacedBatch(NamedTuple):
     """A batch, and where its bytes are."""
 
     header: BatchHeader
@@ -50,7 +50,7 @@ class Placed(NamedTuple):
     """Behind its last byte."""
 
 
-def walk(file: File, position: int, end: int, chunk_bytes: int = WALK_CHUNK) -> Iterator[Placed]:
+def walk(file: File, position: int, end: int, chunk_bytes: int = WALK_CHUNK) -> Iterator[PlacedBatch]:
     """Each whole batch between two positions of a file.
 
     Ends at whatever is no batch. Reads headers only: batches larger than a chunk are jumped over.
@@ -66,7 +66,7 @@ def walk(file: File, position: int, end: int, chunk_bytes: int = WALK_CHUNK) -> 
         stop = position + LENGTH_OVERHEAD + header.length
         if not is_batch(header.length, header.magic) or stop > end:
             return
-        yield Placed(header, position, stop)
+        yield PlacedBatch(header, position, stop)
         position = stop
 
 

@@ -15,7 +15,7 @@ from squall.broker.env import Buffer, File, Fs
 from squall.broker.log.checkpoints import parent
 from squall.broker.log.config import LogConfig
 from squall.broker.log.indexes import AbortedIndex, EntryFile, OffsetIndex, TimeIndex
-from squall.broker.log.scan import LOOKUP_CHUNK, Placed, walk, walk_ends
+from squall.broker.log.scan import LOOKUP_CHUNK, PlacedBatch, walk, walk_ends
 from squall.broker.log.slices import FileSlice
 
 LOG, INDEX, TIME_INDEX, ABORTED_INDEX = ".log", ".index", ".timeindex", ".txnindex"
@@ -169,7 +169,7 @@ class Segment:
 
     # --------------------------------------------------------------------------------------------------- finding
 
-    def walk_from(self, offset: int) -> Iterator[Placed]:
+    def walk_from(self, offset: int) -> Iterator[PlacedBatch]:
         """Headers with their bytes' places, from the batch that `offset` is in, or the first behind it."""
         for placed in walk(self.file, self.position_before(offset), self.size, LOOKUP_CHUNK):
             if placed.header.base_offset + placed.header.last_offset_delta >= offset:

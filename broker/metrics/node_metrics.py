@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import trio
 
-from squall.broker.metrics.text import Family, exposition
+from squall.broker.metrics.text import MetricFamily, exposition
 from squall.broker.net.request_metrics import RequestMetrics
 from squall.broker.protocol.apis import APIS
 from squall.broker.protocol.errors import ErrorCode
@@ -76,19 +76,19 @@ class NodeMetrics:
         families += await self._partitions()
         return exposition(families)
 
-    def _node(self) -> list[Family]:
-        state = Family("kafka_server_kafkaserver_brokerstate", "gauge", "1: starting, 3: running, 6: stopping.")
-        info = Family("squall_node", "info", "Which node this is.")
-        counts = Family("kafka_server_socket_server_metrics_connection_count", "gauge", "Open connections.")
+    def _node(self) -> list[MetricFamily]:
+        state = MetricFamily("kafka_server_kafkaserver_brokerstate", "gauge", "1: starting, 3: running, 6: stopping.")
+        info = MetricFamily("squall_node", "info", "Which node this is.")
+        counts = MetricFamily("kafka_server_socket_server_metrics_connection_count", "gauge", "Open connections.")
         for listener, count in self.server.connection_counts().items():
             counts.add(count, listener=listener)
         found = [state.add(self.state), info.add(1, node_id=self.config.node_id), counts]
         if self.longest_turn_s is not None:
             about = "CPU time of the longest turn of the event loop since it was last reported."
-            found.append(Family("squall_longest_turn_seconds", "gauge", about).add(self.longest_turn_s()))
+            found.append(MetricFamily("squall_longest_turn_seconds", "gauge", about).add(self.longest_turn_s()))
         return found
 
-    def _traffic(self) -> list[Family]:
+    def _traffic(self) -> list[MetricFamily]:
         topics, replicas = "kafka_server_brokertopicmetrics_", "kafka_server_replicamanager_"
         counters = (
             (f"{topics}messagesin", "Records appended for producers.", self.produce.messages_in),
@@ -99,13 +99,15 @@ class NodeMetrics:
             (f"{replicas}isrshrinks", "ISRs that this leader made smaller.", self.proposals.shrinks),
             (f"{replicas}isrexpands", "ISRs that this leader made larger.", self.proposals.expands),
         )
-        return [Family(name, "counter", about).add(value) for name, about, value in counters]
+        return [MetricFamily(name, "counter", about).add(value) for name, about, value in counters]
 
-    def _requests(self) -> list[Family]:
-        taken = Family("kafka_network_requestmetrics_requests", "counter", "Requests.")
-        errors = Family("kafka_network_requestmetrics_errors", "counter", "Errors in responses, one for each part.")
+    def _requests(self) -> list[MetricFamily]:
+        taken = MetricFamily("kafka_network_requestmetrics_requests", "counter", "Requests.")
+        errors = MetricFamily(
+            "kafka_network_requestmetrics_errors", "counter", "Errors in responses, one for each part."
+        )
         about = "From a request until its response was known, waits for records and replicas included."
-        seconds = Family("kafka_network_requestmetrics_totaltime_seconds", "summary", about)
+        seconds = MetricFamily("kafka_network_requestmetrics_totaltime_seconds", "summary", about)
         of = self.requests
         for key, count in sorted(of.requests.items()):
             taken.add(count, request=_api(key))
@@ -116,7 +118,7 @@ class NodeMetrics:
             errors.add(count, request=_api(key), error=_error(code))
         return [taken, errors, seconds]
 
-    def _controller(self) -> list[Family]:
+    def _controller(self) -> list[MetricFamily]:
         """As with Kafka, all but the active controller say 0."""
         active = self.control.controller_id == self.config.node_id
         brokers = list(self.image.brokers.values()) if active else []
@@ -130,9 +132,11 @@ class NodeMetrics:
             ("globalpartitioncount", "Partitions.", len(partitions)),
             ("offlinepartitionscount", "Partitions without a leader.", sum(each.leader < 0 for each in partitions)),
         )
-        return [Family(f"kafka_controller_kafkacontroller_{name}", "gauge", text).add(n) for name, text, n in gauges]
+        return [
+            MetricFamily(f"kafka_controller_kafkacontroller_{name}", "gauge", text).add(n) for name, text, n in gauges
+        ]
 
-    async def _coordinators(self) -> list[Family]:
+    async def _coordinators(self) -> list[MetricFamily]:
         """Groups and transactional ids of which this broker is the coordinator."""
         groups: Counter[str] = Counter(classic=0, consumer=0)
         for shard in list(self.groups.shards.values()):
@@ -142,18 +146,18 @@ class NodeMetrics:
         for hosted in list(self.transactions.shards.values()):
             states.update(each.state.name for each in hosted.machine.transactions.values())
             await trio.lowlevel.checkpoint()
-        of_groups = Family("kafka_server_group_coordinator_metrics_group_count", "gauge", "Groups.")
+        of_groups = MetricFamily("kafka_server_group_coordinator_metrics_group_count", "gauge", "Groups.")
         for protocol, count in groups.items():
             of_groups.add(count, protocol=protocol)
-        of_ids = Family("squall_transactional_ids", "gauge", "Transactional ids, by their last state.")
+        of_ids = MetricFamily("squall_transactional_ids", "gauge", "Transactional ids, by their last state.")
         for state, count in sorted(states.items()):
             of_ids.add(count, state=state)
         return [of_groups, of_ids]
 
-    async def _partitions(self) -> list[Family]:
+    async def _partitions(self) -> list[MetricFamily]:
         """The replicas in sum, and by partition: at most squall.metrics.max.partitions, the first ones by name."""
         hosted = sorted(self.replicas.hosted(), key=lambda h: (h.log.topic, h.log.partition))
-        families = {name: Family(name, "gauge", about) for name, about in PER_PARTITION.items()}
+        families = {name: MetricFamily(name, "gauge", about) for name, about in PER_PARTITION.items()}
         most = self.config.squall_metrics_max_partitions
         for at, h in enumerate(hosted[:most]):
             _add(families, h)
@@ -162,7 +166,7 @@ class NodeMetrics:
         return [*_sums(hosted, len(hosted) - most), *families.values()]
 
 
-def _sums(hosted: list[Hosted], left_out: int) -> Iterable[Family]:
+def _sums(hosted: list[Hosted], left_out: int) -> Iterable[MetricFamily]:
     led = [h.state for h in hosted if h.state.is_leader]
     gauges = (
         ("kafka_server_replicamanager_partitioncount", "Replicas here.", len(hosted)),
@@ -179,10 +183,10 @@ def _sums(hosted: list[Hosted], left_out: int) -> Iterable[Family]:
         ),
         ("squall_metrics_partitions_left_out", "Replicas without samples of their own.", max(0, left_out)),
     )
-    return [Family(name, "gauge", about).add(value) for name, about, value in gauges]
+    return [MetricFamily(name, "gauge", about).add(value) for name, about, value in gauges]
 
 
-def _add(families: dict[str, Family], h: Hosted) -> None:
+def _add(families: dict[str, MetricFamily], h: Hosted) -> None:
     log, state = h.log, h.state
     values = [
         log.log_start_offset,

@@ -7,7 +7,7 @@ SUFFIXES = {"counter": "_total", "info": "_info"}
 """Of the samples of a family of that type. A summary's samples name theirs; others have none."""
 
 
-class Family:
+class MetricFamily:
     """A family of metrics with its samples. `kind`: counter, gauge, summary or info."""
 
     __slots__ = ("_name", "_suffix", "lines")
@@ -16,7 +16,7 @@ class Family:
         self._name, self._suffix = name, SUFFIXES.get(kind, "")
         self.lines = [f"# TYPE {name} {kind}", f"# HELP {name} {_escaped(about)}"]
 
-    def add(self, value: float, suffix: str = "", **labels: object) -> Family:
+    def add(self, value: float, suffix: str = "", **labels: object) -> MetricFamily:
         """Add a sample. Labels with the same names must have other values."""
         written = ",".join(f'{label}="{_escaped(str(each))}"' for label, each in labels.items())
         braced = f"{{{written}}}" if written else ""
@@ -24,7 +24,7 @@ class Family:
         return self
 
 
-def exposition(families: list[Family]) -> bytes:
+def exposition(families: list[MetricFamily]) -> bytes:
     """The text of all families, in their order."""
     lines = [line for family in families for line in family.lines]
     return "\n".join([*lines, "# EOF\n"]).encode()

@@ -40,7 +40,7 @@ _COPIED_AHEAD = 512 << 10
 Chunk = bytes | bytearray | memoryview | FileSlice
 
 
-class Parked(Protocol):
+class ParkedRequest(Protocol):
     """A request that waits for something before it is answered."""
 
     def abandon(self) -> None:
@@ -55,7 +55,7 @@ class Slot:
     def __init__(self, conn: Connection, correlation_id: int, version: int, flexible: bool) -> None:
         self.conn, self.correlation_id, self.version, self.flexible = conn, correlation_id, version, flexible
         self.chunks: tuple[Chunk, ...] | None = None
-        self.parked: Parked | None = None
+        self.parked: ParkedRequest | None = None
         """What is to be given up when the connection ends before the reply."""
         self.is_produce = False
         """It is the reply to a Produce request with acks."""

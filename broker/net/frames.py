@@ -42,12 +42,12 @@ class ReceiveMemory:
     def __init__(self, limit: int) -> None:
         self.limit = limit
         self.used = 0
-        self.holders: dict[Frames, None] = {}
+        self.holders: dict[FrameReader, None] = {}
         """Those with enlarged buffers."""
-        self.wanting: dict[Frames, int] = {}
+        self.wanting: dict[FrameReader, int] = {}
         """Those that wait, and for how many bytes."""
         self._freed = trio.Event()
-        self._seen: dict[Frames, tuple[int, int]] = {}
+        self._seen: dict[FrameReader, tuple[int, int]] = {}
         """How far the holders were when they were last looked at."""
         self._next_look_s = 0.0
 
@@ -69,7 +69,7 @@ class ReceiveMemory:
         """Until somebody returns memory."""
         await self._freed.wait()
 
-    def wait_begins(self, frames: Frames, amount: int, now_s: float) -> None:
+    def wait_begins(self, frames: FrameReader, amount: int, now_s: float) -> None:
         """`frames` waits for `amount` bytes. Empty buffers are given back."""
         if not self.wanting:
             for holder in list(self.holders):
@@ -77,7 +77,7 @@ class ReceiveMemory:
             self._look(now_s)
         self.wanting[frames] = amount
 
-    def wait_ends(self, frames: Frames) -> None:
+    def wait_ends(self, frames: FrameReader) -> None:
         """`frames` has what it waited for, or ends."""
         del self.wanting[frames]
 
@@ -96,7 +96,7 @@ class ReceiveMemory:
             short -= holder.end() + self.wanting.get(holder, 0)
         self._look(now_s)
 
-    def _slow(self) -> list[Frames]:
+    def _slow(self) -> list[FrameReader]:
         """Those that had the same unfinished frame at the last look, and got little of it since."""
         gained = {}
         for holder, (bursts, received) in self._seen.items():
@@ -106,7 +106,7 @@ class ReceiveMemory:
                     gained[holder] = now_received - received
         return sorted(gained, key=gained.__getitem__)
 
-    def _stuck(self) -> list[Frames]:
+    def _stuck(self) -> list[FrameReader]:
         """Those that wait for more, the largest first, where they hold most of it: else none of them might get any."""
         held = {holder: holder.enlarged_by for holder in self.wanting if holder in self.holders}
         if sum(held.values()) <= self.limit // 2:
@@ -114,7 +114,7 @@ class ReceiveMemory:
         return sorted(held, key=held.__getitem__, reverse=True)
 
 
-class Frames:
+class FrameReader:
     """The receiving side of one link."""
 
     def __init__(

@@ -21,7 +21,7 @@ LARGE: Final = 32 << 10
 """A smaller request is read in less time than handing it to a thread and others' turns take."""
 
 
-class LargeRequests:
+class LargeRequestCodec:
     """Reads and writes them."""
 
     def __init__(self, env: Env, config: BrokerConfig) -> None:

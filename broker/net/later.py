@@ -8,7 +8,7 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
 
-class Later(NamedTuple):
+class DeferredResponse(NamedTuple):
     """Represents an answer that comes after a wait; a handler returns it instead of the answer. It starts no task
     unless it must: a task costs more than most answers do.
     """

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import trio
 
 from squall.broker.env import LinkClosed
-from squall.broker.net.frames import LARGE, Frames, ReceiveMemory
+from squall.broker.net.frames import LARGE, FrameReader, ReceiveMemory
 from squall.broker.protocol.apis import ApiKey, response_class
 from squall.broker.protocol.errors import MalformedFrame
 from squall.broker.protocol.header import decode_response_header, encode_request
@@ -34,7 +34,7 @@ class Unreachable(OSError):
     """The address of that node is not known."""
 
 
-class _Waiting:
+class _PendingExchange:
     """One request's place in its channel's order."""
 
     __slots__ = ("answer", "correlation_id", "decode", "done", "failure")
@@ -66,16 +66,16 @@ class _Channel:
 
     def __init__(self, env: Env, link: Transport, start: Callable[[Callable[[], Awaitable[None]]], None]) -> None:
         self._env, self._link, self._start = env, link, start
-        self._frames = Frames(env, link, ReceiveMemory(1 << 62), MAX_RESPONSE, grows_to=LARGE)
-        self._waiting: deque[_Waiting] = deque()
+        self._frames = FrameReader(env, link, ReceiveMemory(1 << 62), MAX_RESPONSE, grows_to=LARGE)
+        self._waiting: deque[_PendingExchange] = deque()
         self._unsent: deque[memoryview] = deque()
         self._next_id = 0
         self.broken = False
 
-    def send(self, api_key: int, version: int, client_id: str, body: bytes, decode: Decode) -> _Waiting:
+    def send(self, api_key: int, version: int, client_id: str, body: bytes, decode: Decode) -> _PendingExchange:
         """Queue a request. A task sends what the link does not take now. OSError if the link has ended."""
         self._next_id = (self._next_id + 1) & 0x7FFFFFFF
-        waiting = _Waiting(self._next_id, decode, self._env.signal())
+        waiting = _PendingExchange(self._next_id, decode, self._env.signal())
         self._waiting.append(waiting)
         frame = encode_request(api_key, version, self._next_id, client_id, body)
         if self._unsent:

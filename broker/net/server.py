@@ -22,10 +22,10 @@ import trio
 
 from squall.broker.env import LinkClosed
 from squall.broker.net.connection import Connection, Slot
-from squall.broker.net.frames import Frames, ReceiveMemory
-from squall.broker.net.large import LARGE, LargeRequests
-from squall.broker.net.later import Later
-from squall.broker.net.turns import LongAnswer, Turns
+from squall.broker.net.frames import FrameReader, ReceiveMemory
+from squall.broker.net.large import LARGE, LargeRequestCodec
+from squall.broker.net.later import DeferredResponse
+from squall.broker.net.turns import FairScheduler, ResponseTask
 from squall.broker.protocol.apis import APIS, ApiKey, request_class
 from squall.broker.protocol.errors import MalformedFrame
 from squall.broker.work import DONE
@@ -57,8 +57,8 @@ OUR_BUGS = (ValueError, TypeError, LookupError, AttributeError, struct_error)
 
 class Route:
     """Serves one API: its versions, and a handler. A hot handler gets raw bytes; a plain one the decoded message, which
-    it answers at once, with a `Later`, or by its slot alone (then it returns None); a handler that waits has a task
-    of its own, and takes effect somewhere on the way: what follows it on its connection waits for its answer.
+    it answers at once, with a `DeferredResponse`, or by its slot alone (then it returns None); a handler that waits has
+    a task of its own, and takes effect somewhere on the way: what follows it on its connection waits for its answer.
     """
 
     __slots__ = ("flexible_from", "hot", "key", "max_version", "min_version", "plain", "tagged_from", "waits")
@@ -87,20 +87,20 @@ class Server:
 
     def __init__(self, env: Env, config: BrokerConfig, woken: Woken, nursery: trio.Nursery) -> None:
         self._env, self._config, self._woken, self._nursery = env, config, woken, nursery
-        self._large = LargeRequests(env, config)
+        self._large = LargeRequestCodec(env, config)
         self._memory = ReceiveMemory(config.queued_max_request_bytes)
         self._max_frame = config.socket_request_max_bytes
         self._max_fetch = config.squall_fetch_request_max_bytes
         self._max_parked = config.squall_connection_parked_max_requests
         self._max_unsent = config.squall_connection_parked_max_bytes
-        self._connections: dict[Connection, Frames] = {}
+        self._connections: dict[Connection, FrameReader] = {}
         names = {endpoint.name for endpoint in config.bind_listeners}
         shared = set() if names - config.node_listeners else {config.inter_broker_listener}
         self._inner = config.node_listeners - shared
         """The listeners that clients do without: `max.connections` and its like let brokers in there."""
         self._of_brokers: dict[Connection, None] = {}
         """The connections of `_inner`."""
-        self._turns = Turns(lambda task: self._nursery.start_soon(task))
+        self._turns = FairScheduler(lambda task: self._nursery.start_soon(task))
         """Of connections on other listeners than `_inner`. On an only listener brokers would queue as well."""
         self._per_address: dict[str, int] = {}
         self._dirty: dict[Connection, None] = {}
@@ -176,7 +176,7 @@ class Server:
         between_nodes = listener in self._config.node_listeners
         routes = self._for_nodes if between_nodes else self._for_clients
         conn = Connection(link, listener, self._mark_dirty, self._nursery.start_soon)
-        frames = Frames(self._env, link, self._memory, self._max_frame)
+        frames = FrameReader(self._env, link, self._memory, self._max_frame)
         self._connections[conn] = frames
         conn.last_active_ms = int(self._env.mono() * 1000)
         if listener in self._inner:
@@ -220,11 +220,11 @@ class Server:
             self._heavy.pop(conn, None)
             self._release(address)
 
-    def _turns_of(self, listener: str) -> Turns | None:
+    def _turns_of(self, listener: str) -> FairScheduler | None:
         apart = self._config.inter_broker_listener in self._inner and listener not in self._inner
         return self._turns if apart else None
 
-    async def _give_way(self, conn: Connection, turns: Turns | None, busy_since: float) -> float:
+    async def _give_way(self, conn: Connection, turns: FairScheduler | None, busy_since: float) -> float:
         """In the middle of a burst: send what is answered, then let others have a turn, and wait while more is parked
         or unsent than the settings allow. When the connection's next turn began, in seconds of the node's clock.
         """
@@ -237,7 +237,7 @@ class Server:
             return await self._queue(conn, turns)
         return self._is_active(conn)
 
-    async def _wait_held(self, conn: Connection, turns: Turns | None, busy_since: float) -> float:
+    async def _wait_held(self, conn: Connection, turns: FairScheduler | None, busy_since: float) -> float:
         """Until the connection is not held any more and may go on with its burst. Since when it does, in seconds."""
         while conn.held is not None:
             self.settle()
@@ -250,7 +250,7 @@ class Server:
             return await self._queue(conn, turns)
         return busy_since
 
-    async def _queue(self, conn: Connection, turns: Turns) -> float:
+    async def _queue(self, conn: Connection, turns: FairScheduler) -> float:
         """Until it is the connection's turn among clients. When that was, in seconds of the node's clock."""
         await turns.queue(conn)
         return self._is_active(conn)
@@ -339,7 +339,7 @@ class Server:
             answer = route.plain(request, slot)
             if answer is None:
                 return
-            if isinstance(answer, Later):
+            if isinstance(answer, DeferredResponse):
                 self._begin(answer.wait, slot, holds=answer.holds, is_large=is_large)
             elif isinstance(answer, bytes):
                 slot.reply(answer)
@@ -372,7 +372,7 @@ class Server:
 
     async def _answer_later(self, wait: Callable[[], Awaitable[Any]], slot: Slot, holds: bool, is_large: bool) -> None:
         turns = self._turns_of(slot.conn.listener)
-        long = LongAnswer(turns, self._env.mono) if turns is not None else None
+        long = ResponseTask(turns, self._env.mono) if turns is not None else None
         try:
             if long is not None:
                 await long.begin()

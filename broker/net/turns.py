@@ -31,7 +31,7 @@ class Queuer(Protocol):
     on_close: list[Callable[[], None]]
 
 
-class Turns:
+class FairScheduler:
     """The budget, and the queue of those that came when it was spent: first come, first served.
 
     `rounds` counts how often the budget began anew. That happens when the loop is known to have come round: because a
@@ -105,10 +105,10 @@ class Turns:
         self._is_calling = False
 
 
-class LongAnswer:
+class ResponseTask:
     """The part that a task has in the clients' budget while it works on one answer, in pieces."""
 
-    def __init__(self, turns: Turns, mono: Callable[[], float]) -> None:
+    def __init__(self, turns: FairScheduler, mono: Callable[[], float]) -> None:
         self.round, self.closed = -1, False
         self.on_close: list[Callable[[], None]] = []
         self._turns, self._mono = turns, mono
@@ -134,7 +134,7 @@ class LongAnswer:
             self._turns.spend(min(self._mono() - self._busy_since, BUDGET_S))
 
 
-_ANSWER: ContextVar[LongAnswer | None] = ContextVar("answer", default=None)
+_ANSWER: ContextVar[ResponseTask | None] = ContextVar("answer", default=None)
 """Of the task that runs, where it answers a client's request."""
 
 

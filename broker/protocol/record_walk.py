@@ -77,7 +77,7 @@ def _representable(timestamp: int) -> int:
     return timestamp
 
 
-class Fault(NamedTuple):
+class RecordFault(NamedTuple):
     """Describes what is wrong with one record."""
 
     place: int
@@ -89,8 +89,8 @@ class Checked(NamedTuple):
     """Holds the contents of a batch as its records give them."""
 
     max_timestamp: int
-    untimely: tuple[Fault, ...] = ()
-    keyless: tuple[Fault, ...] = ()
+    untimely: tuple[RecordFault, ...] = ()
+    keyless: tuple[RecordFault, ...] = ()
 
 
 def check_records(
@@ -102,8 +102,8 @@ def check_records(
     assert header.record_count <= MOST_RECORDS
     body = unpacked(header.codec, batch[HEADER_SIZE:], max_bytes)
     base, at, newest = header.base_timestamp, 0, -1
-    untimely: list[Fault] = []
-    keyless: list[Fault] = []
+    untimely: list[RecordFault] = []
+    keyless: list[RecordFault] = []
     try:
         for index in range(header.record_count):
             delta, has_key, at = _check_record(body, at, index)
@@ -111,9 +111,9 @@ def check_records(
             newest = max(newest, _representable(stamp))
             if stamp != -1 and not earliest <= stamp <= latest and len(untimely) < MOST_FAULTS:
                 why = f"Timestamp {stamp} of message with offset {index} is out of range."
-                untimely.append(Fault(index, f"{why} The timestamp should be within [{earliest}, {latest}]"))
+                untimely.append(RecordFault(index, f"{why} The timestamp should be within [{earliest}, {latest}]"))
             if needs_keys and not has_key and len(keyless) < MOST_FAULTS:
-                keyless.append(Fault(index, "Compacted topic cannot accept message without key"))
+                keyless.append(RecordFault(index, "Compacted topic cannot accept message without key"))
     except IndexError as problem:
         raise MalformedFrame(f"record {index} ends behind its batch") from problem
     if at != len(body):

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 if TYPE_CHECKING:
-    from squall.broker.quorum.messages import Message, SnapshotId, Span
+    from squall.broker.quorum.messages import BatchSpan, QuorumMessage, SnapshotId
     from squall.broker.quorum.state import QuorumState
 
 
@@ -34,7 +34,7 @@ class AppendLeaderChange:
 class AppendFetched:
     """Batches as the leader sent them. `spans` says where they stand, `payload` is theirs."""
 
-    spans: tuple[Span, ...]
+    spans: tuple[BatchSpan, ...]
     payload: object
 
 
@@ -70,7 +70,7 @@ LogOp = AppendOwn | AppendLeaderChange | AppendFetched | Truncate | WriteSnapsho
 
 
 @dataclass(frozen=True, slots=True)
-class Note:
+class TraceNote:
     """Something for the node's trace."""
 
     event: str
@@ -88,6 +88,6 @@ class Ready(NamedTuple):
     """To be durable (temporary file, fsync, rename, fsync of the folder) before anything below is begun."""
     log: tuple[LogOp, ...]
     """To be written to the page cache, in this order, before the messages leave: replies read the log."""
-    messages: tuple[Message, ...]
+    messages: tuple[QuorumMessage, ...]
     """To be sent, in any order. Each request ends in exactly one `Raft.step` with its reply or `Raft.failed`."""
-    notes: tuple[Note, ...]
+    notes: tuple[TraceNote, ...]

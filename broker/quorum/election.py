@@ -35,7 +35,7 @@ LEGAL: dict[Role, frozenset[Role]] = {
 """From each role, those that may come next. A leader leaves its epoch's leadership only by resigning."""
 
 
-class Tally:
+class VoteTally:
     """One round of votes, pre-vote or not. The node's own is in it from the start."""
 
     __slots__ = ("_answers", "_settings")

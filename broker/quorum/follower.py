@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
     from squall.broker.quorum.messages import FetchSnapshotReply
     from squall.broker.quorum.settings import QuorumSettings
-    from squall.broker.quorum.shape import LogShape
+    from squall.broker.quorum.shape import LogExtent
 
 
 class Download:
@@ -31,7 +31,7 @@ class Download:
         return awaited and 0 < reply.length <= reply.size - self.position
 
 
-class Following:
+class LeaderFetchState:
     """Fields are for reading."""
 
     def __init__(self, settings: QuorumSettings, rng: random.Random) -> None:
@@ -77,7 +77,7 @@ class Following:
         if self.download is None or self.download.snapshot != snapshot:
             self.download = Download(snapshot)
 
-    def request(self, epoch: int, log: LogShape, high_watermark: int) -> Fetch | FetchSnapshot:
+    def request(self, epoch: int, log: LogExtent, high_watermark: int) -> Fetch | FetchSnapshot:
         """Return the next request to the source."""
         if self.download is not None:
             return FetchSnapshot(epoch, self.download.snapshot, self.download.position)

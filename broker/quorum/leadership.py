@@ -6,12 +6,12 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
 from squall.broker.protocol.errors import ErrorCode
-from squall.broker.quorum.messages import Diverging, Fetch, FetchReply, Message, SnapshotId
+from squall.broker.quorum.messages import Diverging, Fetch, FetchReply, QuorumMessage, SnapshotId
 from squall.broker.quorum.outbox import NEVER
 
 if TYPE_CHECKING:
     from squall.broker.quorum.settings import QuorumSettings
-    from squall.broker.quorum.shape import LogShape
+    from squall.broker.quorum.shape import LogExtent
 
 OBSERVER_FORGOTTEN_MS = 300_000
 
@@ -26,15 +26,15 @@ class ReplicaState:
     """When it last asked for the leader's end of log; -1 for never."""
 
 
-class Parked(NamedTuple):
+class ParkedFetch(NamedTuple):
     """A fetch that found nothing new."""
 
-    message: Message
+    message: QuorumMessage
     fetch: Fetch
     deadline_ms: int
 
 
-class Leadership:
+class LeaderState:
     """A leader's view of its epoch. Gone when the epoch is."""
 
     def __init__(
@@ -57,7 +57,7 @@ class Leadership:
         others = [voter for voter in settings.voters if voter != settings.node_id]
         self.voters = {voter: ReplicaState(-1, now_ms) for voter in others}
         self.observers: dict[int, ReplicaState] = {}
-        self.parked: dict[int, Parked] = {}
+        self.parked: dict[int, ParkedFetch] = {}
         """At most one for each replica: the newest."""
         self._begun: dict[int, bool] = dict.fromkeys(others, False)
 
@@ -103,7 +103,7 @@ class Leadership:
         return replica
 
     def heard(
-        self, message: Message, fetch: Fetch, log: LogShape, snapshot: SnapshotId | None, now_ms: int
+        self, message: QuorumMessage, fetch: Fetch, log: LogExtent, snapshot: SnapshotId | None, now_ms: int
     ) -> FetchReply | None:
         """A fetch of this epoch: take in where the fetcher stands. Returns the reply if its log leaves the leader's."""
         assert message.sender != self._settings.node_id, "a leader does not fetch from itself"
@@ -122,13 +122,13 @@ class Leadership:
             replica.caught_up_ms = now_ms
         return None
 
-    def park(self, message: Message, fetch: Fetch, now_ms: int) -> Message | None:
+    def park(self, message: QuorumMessage, fetch: Fetch, now_ms: int) -> QuorumMessage | None:
         """Keep a fetch until `answer` has news for it. Returns the replica's older one, to be answered empty."""
         older = self.parked.pop(message.sender, None)
-        self.parked[message.sender] = Parked(message, fetch, now_ms + fetch.max_wait_ms)
+        self.parked[message.sender] = ParkedFetch(message, fetch, now_ms + fetch.max_wait_ms)
         return older.message if older is not None else None
 
-    def answer(self, log: LogShape, high_watermark: int, now_ms: int) -> list[tuple[Message, FetchReply]]:
+    def answer(self, log: LogExtent, high_watermark: int, now_ms: int) -> list[tuple[QuorumMessage, FetchReply]]:
         """Parked fetches that get an answer now: at once on records or a high watermark new to them, else in time."""
         answers = []
         for waiting in self.parked.values():
@@ -144,7 +144,7 @@ class Leadership:
         """Return when the first parked fetch has waited long enough."""
         return min([waiting.deadline_ms for waiting in self.parked.values()], default=NEVER)
 
-    def serve(self, log: LogShape, high_watermark: int, offset: int) -> FetchReply:
+    def serve(self, log: LogExtent, high_watermark: int, offset: int) -> FetchReply:
         """Return the reply with what the log has from `offset` on."""
         return FetchReply(
             ErrorCode.NONE,

@@ -15,14 +15,14 @@ from squall.broker.quorum.effects import (
 )
 
 if TYPE_CHECKING:
-    from squall.broker.quorum.messages import Diverging, SnapshotId, Span
-    from squall.broker.quorum.shape import LogShape
+    from squall.broker.quorum.messages import BatchSpan, Diverging, SnapshotId
+    from squall.broker.quorum.shape import LogExtent
 
 
 class LocalLog:
     """Changes the shape at once and keeps the change for the edge to carry out (`take_ops`)."""
 
-    def __init__(self, shape: LogShape) -> None:
+    def __init__(self, shape: LogExtent) -> None:
         self.shape = shape
         self.synced_offset = 0
         """All before it is durable. 0 after a start: what a killed process wrote may be in the page cache only."""
@@ -55,7 +55,7 @@ class LocalLog:
         self.ops.append(AppendLeaderChange(offset, epoch, voters, granting))
         return offset
 
-    def append_fetched(self, spans: tuple[Span, ...], payload: object, epoch: int) -> bool:
+    def append_fetched(self, spans: tuple[BatchSpan, ...], payload: object, epoch: int) -> bool:
         """Batches from the leader of `epoch`. False, and nothing done, where they do not continue this log."""
         at, last_epoch = self.shape.end_offset, self.shape.last_epoch
         for span in spans:

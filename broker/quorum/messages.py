@@ -1,7 +1,7 @@
 """Defines the messages of voters and observers: KRaft's requests and replies, less their wire form.
 
-Requests carry their sender in `Message.sender`; a reply repeats the ticket of its request. Every reply has the sender's
-epoch and the leader that it knows: that is how nodes find out.
+Requests carry their sender in `QuorumMessage.sender`; a reply repeats the ticket of its request. Every reply has the
+sender's epoch and the leader that it knows: that is how nodes find out.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ class Fetch(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Span:
+class BatchSpan:
     """Holds the place of one record batch: [base_offset, end_offset), written by the leader of `epoch`."""
 
     base_offset: int
@@ -129,7 +129,7 @@ class FetchReply(NamedTuple):
     offset: int = 0
     limit: int = 0
     """Records of [offset, limit) may be sent along; none when they are equal."""
-    spans: tuple[Span, ...] = ()
+    spans: tuple[BatchSpan, ...] = ()
     payload: object = None
     """The batches that `spans` describes, opaque to the core."""
 
@@ -157,7 +157,7 @@ Request = Vote | BeginEpoch | EndEpoch | Fetch | FetchSnapshot
 Reply = VoteReply | BeginEpochReply | EndEpochReply | FetchReply | FetchSnapshotReply
 
 
-class Message(NamedTuple):
+class QuorumMessage(NamedTuple):
     """A request, or the reply to the request that `receiver` sent under `ticket`."""
 
     sender: int

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from squall.broker.quorum.messages import Message
+from squall.broker.quorum.messages import QuorumMessage
 
 if TYPE_CHECKING:
     from squall.broker.quorum.messages import Reply, Request
@@ -33,7 +33,7 @@ class Outbox:
         self._backoff_ms, self._longest_backoff_ms = settings.retry_backoff_ms, settings.fetch_timeout_ms // 4
         self._lines = {voter: _Line() for voter in settings.voters if voter != settings.node_id}
         self._tickets = 0
-        self.messages: list[Message] = []
+        self.messages: list[QuorumMessage] = []
         """To be sent: see `take`."""
 
     @property
@@ -41,14 +41,14 @@ class Outbox:
         """The other voters, ascending."""
         return tuple(self._lines)
 
-    def take(self) -> tuple[Message, ...]:
+    def take(self) -> tuple[QuorumMessage, ...]:
         """Return the messages to send, each once."""
         messages, self.messages = tuple(self.messages), []
         return messages
 
-    def answer(self, request: Message, body: Reply) -> None:
+    def answer(self, request: QuorumMessage, body: Reply) -> None:
         """Reply to a request."""
-        self.messages.append(Message(self._node_id, request.sender, request.ticket, body))
+        self.messages.append(QuorumMessage(self._node_id, request.sender, request.ticket, body))
 
     def send(self, voter: int, body: Request) -> None:
         """Send a request to a voter that has none under way."""
@@ -56,7 +56,7 @@ class Outbox:
         assert not line.ticket
         self._tickets += 1
         line.ticket = self._tickets
-        self.messages.append(Message(self._node_id, voter, line.ticket, body))
+        self.messages.append(QuorumMessage(self._node_id, voter, line.ticket, body))
 
     def ended(self, voter: int, ticket: int) -> bool:
         """The request of this ticket got its reply or failed. False where that is not awaited (any more)."""

@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from squall.broker.quorum.settings import QuorumSettings
 
 
-class Patience:
+class ElectionTimers:
     """All in ms. `fresh`: the cluster never had a leader, for all this node knows: there is none to wait for."""
 
     def __init__(self, settings: QuorumSettings, rng: random.Random) -> None:

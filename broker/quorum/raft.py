@@ -7,8 +7,8 @@ What makes it safe, and where it stands:
 - one vote an epoch, durable before it is answered: `_may_grant`, `_move_to`, `Ready.state`
 - a vote only for a log that ends no earlier than the voter's: `_may_grant`
 - a record counts once a majority holds it durably, the leader by its own sync as well, and only together with the
-  record that began the leader's epoch: `Leadership.committed_offset`
-- a follower's log is the leader's as far as it goes, or is truncated by epoch: `LogShape.agrees`, `LocalLog.truncate`
+  record that began the leader's epoch: `LeaderState.committed_offset`
+- a follower's log is the leader's as far as it goes, or is truncated by epoch: `LogExtent.agrees`, `LocalLog.truncate`
 - an epoch's leadership ends once and for all: Role.RESIGNED, also after a restart
 - a leader that a majority has left notices it: `_check_quorum` (KAFKA-15489)
 - what the log no longer holds is in a snapshot of what is committed: `snapshot_taken`, `_on_snapshot_reply` (KIP-630)
@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING
 from squall.broker.protocol.errors import ErrorCode
 from squall.broker.protocol.ids import NO_NODE
 from squall.broker.quorum.effects import Ready
-from squall.broker.quorum.election import Role, Tally
+from squall.broker.quorum.election import Role, VoteTally
 from squall.broker.quorum.messages import (
     BeginEpoch,
     BeginEpochReply,
@@ -31,7 +31,7 @@ from squall.broker.quorum.messages import (
     FetchReply,
     FetchSnapshot,
     FetchSnapshotReply,
-    Message,
+    QuorumMessage,
     Reply,
     Request,
     SnapshotId,
@@ -39,15 +39,15 @@ from squall.broker.quorum.messages import (
     VoteReply,
 )
 from squall.broker.quorum.outbox import NEVER
-from squall.broker.quorum.seat import Seat
+from squall.broker.quorum.seat import QuorumMembership
 from squall.broker.quorum.state import QuorumState
 
 if TYPE_CHECKING:
     import random
 
-    from squall.broker.quorum.leadership import Leadership
+    from squall.broker.quorum.leadership import LeaderState
     from squall.broker.quorum.settings import QuorumSettings
-    from squall.broker.quorum.shape import LogShape
+    from squall.broker.quorum.shape import LogExtent
 
 
 class Raft:
@@ -58,12 +58,12 @@ class Raft:
         settings: QuorumSettings,
         rng: random.Random,
         state: QuorumState,
-        log: LogShape,
+        log: LogExtent,
         now_ms: int,
         snapshot: SnapshotId | None = None,
     ) -> None:
         """`state`, `log` and the newest `snapshot` as found on disk; nothing of the log counts as synced yet."""
-        self.seat = seat = Seat(settings, rng, state, log, snapshot)
+        self.seat = seat = QuorumMembership(settings, rng, state, log, snapshot)
         self.node_id, self.log = settings.node_id, log
         self._settings, self._patience = settings, seat.patience
         self._local, self._outbox, self._following = seat.local, seat.outbox, seat.following
@@ -83,11 +83,11 @@ class Raft:
 
     @property
     def leader_id(self) -> int:
-        """See `Seat.leader_id`."""
+        """See `QuorumMembership.leader_id`."""
         return self.seat.leader_id
 
     @property
-    def leadership(self) -> Leadership | None:
+    def leadership(self) -> LeaderState | None:
         """Set while this node leads."""
         return self.seat.leadership
 
@@ -130,7 +130,7 @@ class Raft:
         self.seat.persist, self.seat.notes = False, []
         return ready
 
-    def step(self, message: Message, now_ms: int) -> None:
+    def step(self, message: QuorumMessage, now_ms: int) -> None:
         """Take in a request, or the reply to one of ours."""
         assert message.receiver == self.node_id, f"message for {message.receiver} came to {self.node_id}"
         match message.body:
@@ -252,7 +252,7 @@ class Raft:
 
     # ------------------------------------------------------------------------------------------------------- requests
 
-    def _on_vote(self, message: Message, vote: Vote, now_ms: int) -> None:
+    def _on_vote(self, message: QuorumMessage, vote: Vote, now_ms: int) -> None:
         if message.sender not in self._outbox.voters:  # Nobody asks itself: its own vote is in the tally.
             return self._outbox.answer(message, VoteReply(ErrorCode.INCONSISTENT_VOTER_SET, self.epoch, self.leader_id))
         if vote.epoch > self.epoch:
@@ -293,13 +293,13 @@ class Raft:
     def _hears_leader(self, now_ms: int) -> bool:
         return self._following.hears_leader(now_ms) if self.role is Role.FOLLOWER else self.role is Role.LEADER
 
-    def _on_begin_epoch(self, message: Message, epoch: int, now_ms: int) -> None:
+    def _on_begin_epoch(self, message: QuorumMessage, epoch: int, now_ms: int) -> None:
         error = self._check_claim(message.sender, epoch)
         if error is ErrorCode.NONE:
             self._learn(epoch, message.sender, now_ms)
         self._outbox.answer(message, BeginEpochReply(error, self.epoch, self.leader_id))
 
-    def _on_end_epoch(self, message: Message, epoch: int, successors: tuple[int, ...], now_ms: int) -> None:
+    def _on_end_epoch(self, message: QuorumMessage, epoch: int, successors: tuple[int, ...], now_ms: int) -> None:
         error = self._check_claim(message.sender, epoch)
         if error is ErrorCode.NONE:
             self._learn(epoch, message.sender, now_ms)
@@ -318,7 +318,7 @@ class Raft:
             return ErrorCode.INVALID_REQUEST
         return ErrorCode.NONE
 
-    def _on_fetch(self, message: Message, fetch: Fetch, now_ms: int) -> None:
+    def _on_fetch(self, message: QuorumMessage, fetch: Fetch, now_ms: int) -> None:
         error = self._check_fetcher(fetch.epoch)
         if error is not ErrorCode.NONE or self.leadership is None:
             self.seat.refuse_fetch(message, error)
@@ -329,7 +329,7 @@ class Raft:
             if older is not None:
                 self.seat.refuse_fetch(older, ErrorCode.NONE)
 
-    def _on_fetch_snapshot(self, message: Message, fetch: FetchSnapshot, now_ms: int) -> None:
+    def _on_fetch_snapshot(self, message: QuorumMessage, fetch: FetchSnapshot, now_ms: int) -> None:
         error = self._check_fetcher(fetch.epoch)
         if self.leadership is not None and error is ErrorCode.NONE:
             self.leadership.replica(message.sender, now_ms)
@@ -344,7 +344,7 @@ class Raft:
 
     # -------------------------------------------------------------------------------------------------------- replies
 
-    def _on_reply(self, message: Message, reply: Reply, now_ms: int) -> None:
+    def _on_reply(self, message: QuorumMessage, reply: Reply, now_ms: int) -> None:
         awaited = self._outbox.ended(message.sender, message.ticket)
         if awaited:
             self._outbox.answered(message.sender)
@@ -436,15 +436,15 @@ class Raft:
     # ------------------------------------------------------------------------------------------------------ elections
 
     def _open_round(self, now_ms: int) -> None:
-        self.seat.tally, self.seat.began_ms = Tally(self._settings), now_ms
+        self.seat.tally, self.seat.began_ms = VoteTally(self._settings), now_ms
         self._outbox.due_all(now_ms)
         self._close_round(self.seat.tally, now_ms)
 
-    def _count_vote(self, tally: Tally, voter: int, granted: bool | None, now_ms: int) -> None:
+    def _count_vote(self, tally: VoteTally, voter: int, granted: bool | None, now_ms: int) -> None:
         tally.answer(voter, granted)
         self._close_round(tally, now_ms)
 
-    def _close_round(self, tally: Tally, now_ms: int) -> None:
+    def _close_round(self, tally: VoteTally, now_ms: int) -> None:
         """Act on a round that is decided."""
         if tally.lost or self.seat.has_no_next_epoch:
             self._lose_round(now_ms, "not elected")

@@ -9,24 +9,24 @@ from typing import TYPE_CHECKING, Any
 
 from squall.broker.protocol.errors import ErrorCode
 from squall.broker.protocol.ids import NO_NODE
-from squall.broker.quorum.effects import Note
-from squall.broker.quorum.election import LEGAL, Role, Tally
-from squall.broker.quorum.follower import Following
-from squall.broker.quorum.leadership import Leadership
+from squall.broker.quorum.effects import TraceNote
+from squall.broker.quorum.election import LEGAL, Role, VoteTally
+from squall.broker.quorum.follower import LeaderFetchState
+from squall.broker.quorum.leadership import LeaderState
 from squall.broker.quorum.local_log import LocalLog
-from squall.broker.quorum.messages import FetchReply, Message, SnapshotId
+from squall.broker.quorum.messages import FetchReply, QuorumMessage, SnapshotId
 from squall.broker.quorum.outbox import NEVER, Outbox
-from squall.broker.quorum.patience import Patience
+from squall.broker.quorum.patience import ElectionTimers
 from squall.broker.quorum.state import MAX_EPOCH, QuorumState
 
 if TYPE_CHECKING:
     import random
 
     from squall.broker.quorum.settings import QuorumSettings
-    from squall.broker.quorum.shape import LogShape
+    from squall.broker.quorum.shape import LogExtent
 
 
-class Seat:
+class QuorumMembership:
     """For `Raft` to change by the methods below; for everybody else to read."""
 
     def __init__(
@@ -34,7 +34,7 @@ class Seat:
         settings: QuorumSettings,
         rng: random.Random,
         state: QuorumState,
-        log: LogShape,
+        log: LogExtent,
         snapshot: SnapshotId | None = None,
     ) -> None:
         """As for `Raft`."""
@@ -45,14 +45,14 @@ class Seat:
         """The newest one that this node has, all of it committed and durable."""
         self.high_watermark = snapshot.end_offset if snapshot is not None else 0
         """Everything before it is committed, for all this node knows. Never goes back."""
-        self.leadership: Leadership | None = None
+        self.leadership: LeaderState | None = None
         """Set while this node leads."""
         self.settings = settings
-        self.patience = Patience(settings, rng)
+        self.patience = ElectionTimers(settings, rng)
         self.local = LocalLog(log)
         self.state = state
         """What must never be forgotten."""
-        self.tally: Tally | None = None
+        self.tally: VoteTally | None = None
         """The round of votes under way."""
         self.began_ms = 0
         """When the last round of votes began."""
@@ -63,10 +63,10 @@ class Seat:
         self.outbox = Outbox(settings)
         self.deadline_ms = NEVER
         """When the role's time is up."""
-        self.following = Following(settings, rng)
+        self.following = LeaderFetchState(settings, rng)
         self.persist = False
         """`state` has changed since it was last given out to be made durable."""
-        self.notes: list[Note] = []
+        self.notes: list[TraceNote] = []
 
     @property
     def epoch(self) -> int:
@@ -155,11 +155,11 @@ class Seat:
         self.patience.found_leader()
         # Records of earlier epochs are committed only by one of this epoch after them: so there is one at once.
         start = self.local.append_leader_change(self.epoch, self.settings.voters, granting)
-        self.leadership = Leadership(self.settings, self.epoch, start, now_ms, self.heard)
+        self.leadership = LeaderState(self.settings, self.epoch, start, now_ms, self.heard)
         self.heard = None
         self.outbox.due_all(now_ms)
 
-    def become_resigned(self, leadership: Leadership, now_ms: int, why: str) -> None:
+    def become_resigned(self, leadership: LeaderState, now_ms: int, why: str) -> None:
         """Lead this epoch no longer, and say so to all."""
         self.successors = leadership.successors()
         self.become(Role.RESIGNED, now_ms + self.patience.for_votes(fresh=False), why)
@@ -175,7 +175,7 @@ class Seat:
         """True where this node would stand and cannot: no epoch follows the highest one, which somebody has claimed."""
         return self.role is Role.PROSPECTIVE and self.state.epoch >= MAX_EPOCH
 
-    def refuse_fetch(self, message: Message, error: ErrorCode) -> None:
+    def refuse_fetch(self, message: QuorumMessage, error: ErrorCode) -> None:
         self.outbox.answer(message, FetchReply(error, self.epoch, self.leader_id))
 
     def probe(self, now_ms: int) -> None:
@@ -186,4 +186,4 @@ class Seat:
         self.outbox.due(self.following.probe_next(), at_ms)
 
     def note(self, event: str, **fields: Any) -> None:
-        self.notes.append(Note(event, fields))
+        self.notes.append(TraceNote(event, fields))

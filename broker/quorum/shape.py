@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from squall.broker.quorum.messages import SnapshotId
 
 
-class LogShape:
+class LogExtent:
     """Offsets and epochs of one log. `epochs` holds (epoch, first offset), both strictly increasing.
 
     What is before `start_offset` is held by a snapshot only; the last record in it is of `start_epoch` (0 where the

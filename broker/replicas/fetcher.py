@@ -23,7 +23,7 @@ import trio
 
 from squall.broker.env import LinkClosed
 from squall.broker.log.scan import CorruptRecords, UnexpectedOffset
-from squall.broker.net.frames import LARGE, Frames, ReceiveMemory
+from squall.broker.net.frames import LARGE, FrameReader, ReceiveMemory
 from squall.broker.protocol.apis import ApiKey
 from squall.broker.protocol.errors import ErrorCode, MalformedFrame
 from squall.broker.protocol.header import decode_response_header, encode_request
@@ -35,7 +35,7 @@ from squall.broker.protocol.hot import (
 )
 from squall.broker.protocol.schema.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
 from squall.broker.protocol.timestamps import EARLIEST, LATEST
-from squall.broker.replicas.fetcher_session import LOST, FetcherSession, Following, PartKey
+from squall.broker.replicas.fetcher_session import LOST, FetcherSession, PartitionFetchState, PartKey
 from squall.broker.replicas.turns import FEW_PARTITIONS, FIRST_COSTS, SPENT_IN_A_TURN
 from squall.broker.work import DONE
 
@@ -76,7 +76,7 @@ class Fetcher:
     ) -> None:
         self._env, self._config, self.leader_id, self._replicas = env, config, leader_id, replicas
         self._peers, self._resolve, self._broker_epoch, self._start_soon = peers, resolve, broker_epoch, start_soon
-        self.following: dict[PartKey, Following] = {}
+        self.following: dict[PartKey, PartitionFetchState] = {}
         self._asking = FetcherSession(config.replica_fetch_max_bytes)
         self._memory = ReceiveMemory(1 << 62)
         self._link: Transport | None = None
@@ -98,7 +98,7 @@ class Fetcher:
     def follow(self, hosted: Hosted) -> None:
         """Begin to fetch a partition (or begin anew in a later leader epoch)."""
         key = hosted.state.topic_id, hosted.state.index
-        self.following[key] = Following(hosted)
+        self.following[key] = PartitionFetchState(hosted)
         now_ms = int(self._env.mono() * 1000)
         if self._parked_long and not self._renew:
             if now_ms - self._ended_ms < AGAIN_MS:
@@ -166,7 +166,7 @@ class Fetcher:
             self._link = await self._env.connect(*address)
         if self._link is None:
             raise LinkClosed("connecting took too long")
-        frames = Frames(self._env, self._link, self._memory, 1 << 30, grows_to=LARGE)
+        frames = FrameReader(self._env, self._link, self._memory, 1 << 30, grows_to=LARGE)
         self._asking.restart()
         while True:
             if self._held or self._replicas.starts_adopted:
@@ -205,12 +205,12 @@ class Fetcher:
         waits = [f.not_before_ms - now_ms for f in self.following.values()]
         return max(1, min(waits, default=1000)) / 1000
 
-    def _wanted(self) -> list[tuple[PartKey, Following]]:
+    def _wanted(self) -> list[tuple[PartKey, PartitionFetchState]]:
         """Partitions that may be fetched now."""
         now_ms = int(self._env.mono() * 1000)
         return [item for item in self.following.items() if item[1].not_before_ms <= now_ms]
 
-    async def _send(self, wanted: list[tuple[PartKey, Following]]) -> None:
+    async def _send(self, wanted: list[tuple[PartKey, PartitionFetchState]]) -> None:
         config, link, session = self._config, self._link, self._asking
         assert link is not None
         topics, forgotten = session.name(wanted)
@@ -272,7 +272,7 @@ class Fetcher:
             DONE.entries += cost
             self._apply(part, f, before.offset)
 
-    def _apply(self, part: FetchPartOut, f: Following, offset: int) -> None:
+    def _apply(self, part: FetchPartOut, f: PartitionFetchState, offset: int) -> None:
         """One partition's part of a response."""
         h = f.hosted
         state, log = h.state, h.log
@@ -299,7 +299,7 @@ class Fetcher:
         if held is not None:
             self._held.append(held)
 
-    def _refused(self, part: FetchPartOut, f: Following) -> None:
+    def _refused(self, part: FetchPartOut, f: PartitionFetchState) -> None:
         log = f.hosted.log
         self._env.trace(
             "fetch_refused",
@@ -315,7 +315,7 @@ class Fetcher:
             f.resolving = True
             self._start_soon(self._resolve_out_of_range, f)
 
-    async def _resolve_out_of_range(self, f: Following) -> None:
+    async def _resolve_out_of_range(self, f: PartitionFetchState) -> None:
         """Ask where the leader's log begins and ends, then let the state machine decide (`Partition.out_of_range`)."""
         state, log = f.hosted.state, f.hosted.log
         offset = log.log_end_offset
@@ -330,7 +330,7 @@ class Fetcher:
         if start >= 0 and end >= 0 and state.accepts_fetched(f.leader_epoch, offset):
             self._replicas.apply_effects(f.hosted, state.out_of_range(start, end))
 
-    async def _leader_offset(self, f: Following, which: int) -> int:
+    async def _leader_offset(self, f: PartitionFetchState, which: int) -> int:
         """The leader's log start or log end; -1 if it does not answer."""
         state = f.hosted.state
         part = ListOffsetsPartition(partition_index=state.index, current_leader_epoch=f.leader_epoch, timestamp=which)
@@ -342,7 +342,7 @@ class Fetcher:
         answered = response.topics[0].partitions[0]
         return -1 if answered.error_code else int(answered.offset)
 
-    def _back_off(self, f: Following) -> None:
+    def _back_off(self, f: PartitionFetchState) -> None:
         """This partition waits for metadata or for its back-off. The other partitions go on."""
         f.failures += 1
         base = 20 if f.failures < 3 else self._config.replica_fetch_backoff_ms

@@ -28,7 +28,7 @@ LOST = frozenset(
 """The leader has forgotten the session (it keeps a limited number, and none over a restart): begin another."""
 
 
-class Following:
+class PartitionFetchState:
     """One followed partition: since which leader epoch, and from when it may be fetched again after an error."""
 
     __slots__ = ("failures", "hosted", "leader_epoch", "not_before_ms", "resolving")
@@ -42,10 +42,10 @@ class Following:
         """The leader is being asked where its log begins and ends."""
 
 
-class Asked(NamedTuple):
+class RequestedPartition(NamedTuple):
     """The last request for one partition in this session: the leader's answers continue from there."""
 
-    following: Following
+    following: PartitionFetchState
     leader_epoch: int
     offset: int
     latest_epoch: int | None
@@ -53,7 +53,7 @@ class Asked(NamedTuple):
     log_start: int
 
 
-class Named(NamedTuple):
+class FetchRequestData(NamedTuple):
     """Holds the contents of a request: partitions that are new or have moved, and partitions that leave the session."""
 
     topics: list[tuple[bytes, list[FetchPart]]]
@@ -67,7 +67,7 @@ class FetcherSession:
         self._part_max_bytes = part_max_bytes
         self.session_id = 0
         self.epoch = INITIAL_EPOCH
-        self.asked: dict[PartKey, Asked] = {}
+        self.asked: dict[PartKey, RequestedPartition] = {}
         """All that the leader answers for."""
 
     def restart(self) -> None:
@@ -75,7 +75,7 @@ class FetcherSession:
         self.epoch = INITIAL_EPOCH
         self.asked.clear()
 
-    def name(self, wanted: Collection[tuple[PartKey, Following]]) -> Named:
+    def name(self, wanted: Collection[tuple[PartKey, PartitionFetchState]]) -> FetchRequestData:
         """Note what is wanted now, and return the part that the leader does not know yet."""
         asked = self.asked
         topics: dict[bytes, list[FetchPart]] = {}
@@ -85,10 +85,10 @@ class FetcherSession:
             end, start = log.log_end_offset, log.log_start_offset
             latest = log.epochs.latest
             now = following, epoch, end, latest, start
-            # Nearly all stand still. A plain tuple equals an `Asked` of the same values, and is built faster.
+            # Nearly all are unchanged. A plain tuple equals a `RequestedPartition`, and is built faster.
             if asked.get(key) == now:
                 continue
-            asked[key] = Asked(*now)
+            asked[key] = RequestedPartition(*now)
             last = hosted.state.epoch_to_send(latest)
             part = FetchPart(key[1], epoch, end, last, start, self._part_max_bytes, NO_HIGH_WATERMARK)
             topics.setdefault(key[0], []).append(part)
@@ -98,7 +98,7 @@ class FetcherSession:
             for key in [key for key in asked if key not in still]:
                 del asked[key]
                 forgotten.setdefault(key[0], []).append(key[1])
-        return Named(list(topics.items()), list(forgotten.items()))
+        return FetchRequestData(list(topics.items()), list(forgotten.items()))
 
     def answered(self, session_id: int) -> None:
         """The leader has answered with a session's id, or with 0 if it has no room for one."""

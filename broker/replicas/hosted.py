@@ -5,13 +5,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from squall.broker.cluster.names import INTERNAL_TOPICS
-from squall.broker.replicas.waiters import AppendQueue
+from squall.broker.replicas.waiters import ProducePurgatory
 
 if TYPE_CHECKING:
     from squall.broker.log.log import Log
     from squall.broker.net.connection import Connection
     from squall.broker.net.wakeups import Woken
-    from squall.broker.replicas.waiters import AwaitedDeletion
+    from squall.broker.replicas.waiters import DelayedDeleteRecords
     from squall.broker.replication.partition import Partition
 
 
@@ -43,15 +43,15 @@ class Hosted:
         """A coordinator's log: clients may read it, and not write it."""
         self.isr_size = (-1, 0)
         """Leader epoch and size of the ISR, as its changes were last counted."""
-        self.uncommitted = AppendQueue()
+        self.uncommitted = ProducePurgatory()
         """Appends with acks=all that wait for the high watermark."""
         self.flushing = False
         """A flush is under way that the log's settings ask for."""
         self.holding = False
         """Nobody sees what is appended until that flush has ended."""
-        self.unflushed = AppendQueue()
+        self.unflushed = ProducePurgatory()
         """Appends with acks=1 that wait for it."""
-        self.deletions: dict[AwaitedDeletion, None] = {}
+        self.deletions: dict[DelayedDeleteRecords, None] = {}
         """DeleteRecords that wait for the low watermark."""
         self.followers: Woken = {}
         """Parked fetches of other brokers."""

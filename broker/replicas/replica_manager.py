@@ -17,7 +17,7 @@ from squall.broker.log.config import LogConfig, of_broker
 from squall.broker.protocol.errors import ErrorCode
 from squall.broker.replicas.flushes import Flushes, HeldAppend
 from squall.broker.replicas.hosted import Hosted
-from squall.broker.replicas.turns import Turns
+from squall.broker.replicas.turns import OrderQueue
 from squall.broker.replication.partition import Partition
 from squall.broker.replication.truncation import TRUNCATION_RULES
 from squall.broker.replication.values import (
@@ -71,7 +71,7 @@ class ReplicaManager:
         self.in_force = config
         """The configuration, with the settings altered at run time."""
         self._fetchers, self._proposals = fetchers, proposals
-        self._turns = Turns(self._obey, lambda: self.settle(), env.mono)
+        self._turns = OrderQueue(self._obey, lambda: self.settle(), env.mono)
         self._checkpointed = logs.high_watermarks.read()
         self._told: dict[Log, tuple[int, int]] = {}
         """Log end and high watermark of each replica as last traced."""

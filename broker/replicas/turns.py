@@ -33,7 +33,7 @@ must be durable before it.
 """
 
 
-class Turns:
+class OrderQueue:
     """Orders that are still to be obeyed."""
 
     __slots__ = ("_mono", "_obey", "_owed", "_settle", "start_soon")

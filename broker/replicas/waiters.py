@@ -2,9 +2,9 @@
 
 | waiter | waits for | is held by |
 |---|---|---|
-| `AwaitedAppend` of a Produce with acks=all | the high watermark to reach its end | `Hosted.uncommitted` |
-| `AwaitedAppend` of a Produce with acks=1 | the flush that the topic's settings promise | `Hosted.unflushed` |
-| `AwaitedDeletion` of a DeleteRecords | the low watermark to reach its offset | `Hosted.deletions` |
+| `DelayedProduce` of a Produce with acks=all | the high watermark to reach its end | `Hosted.uncommitted` |
+| `DelayedProduce` of a Produce with acks=1 | the flush that the topic's settings promise | `Hosted.unflushed` |
+| `DelayedDeleteRecords` of a DeleteRecords | the low watermark to reach its offset | `Hosted.deletions` |
 | a parked Fetch (`net.wakeups.Wakeable`) | anything to move on a partition | `Hosted.followers`, `.consumers` |
 | `HeldAppend` of a follower (in `flushes`) | its own flush, before its next Fetch acknowledges | the fetcher |
 
@@ -53,23 +53,23 @@ class ProduceResult:
         self.error, self.base_offset = error, -1
 
 
-class Owing(Protocol):
+class PendingRequest(Protocol):
     """A request that owes its client an answer about several partitions."""
 
     def settled(self) -> None:
         """One of its waiters has its answer."""
 
 
-class AwaitedAppend:
+class DelayedProduce:
     """An append to one partition that is not acknowledged yet."""
 
     __slots__ = ("end_offset", "is_owed", "queue", "request", "result")
 
-    def __init__(self, queue: AppendQueue, end_offset: int, result: ProduceResult) -> None:
+    def __init__(self, queue: ProducePurgatory, end_offset: int, result: ProduceResult) -> None:
         self.queue, self.end_offset, self.result = queue, end_offset, result
         self.is_owed = True
         """False once it is answered, or once nobody waits for the answer."""
-        self.request: Owing | None = None
+        self.request: PendingRequest | None = None
         """Set when the whole request is known to have to wait."""
 
     def answer(self, error: int) -> None:
@@ -82,19 +82,19 @@ class AwaitedAppend:
             self.request.settled()
 
 
-class AppendQueue:
+class ProducePurgatory:
     """Appends of one partition that wait for an offset, in the order of their ends."""
 
     __slots__ = ("_given_up", "_waiting")
 
     def __init__(self) -> None:
-        self._waiting: deque[AwaitedAppend] = deque()
+        self._waiting: deque[DelayedProduce] = deque()
         self._given_up = 0
 
     def __len__(self) -> int:
         return len(self._waiting)
 
-    def add(self, append: AwaitedAppend, request: Owing) -> None:
+    def add(self, append: DelayedProduce, request: PendingRequest) -> None:
         """Add an append of `request`. Its end must not be before the ends already in the queue."""
         append.request = request
         self._waiting.append(append)
@@ -130,7 +130,7 @@ class AppendQueue:
             self._given_up = 0
 
 
-def give_up(appends: Iterable[AwaitedAppend]) -> list[AwaitedAppend]:
+def give_up(appends: Iterable[DelayedProduce]) -> list[DelayedProduce]:
     """Give up these appends: nobody waits for them any more. Returns those that were still owed an answer."""
     owed = [append for append in appends if append.is_owed]
     for append in owed:
@@ -140,23 +140,23 @@ def give_up(appends: Iterable[AwaitedAppend]) -> list[AwaitedAppend]:
     return owed
 
 
-class Deleting(Protocol):
+class PendingDeletion(Protocol):
     """A request that deletes records of several partitions."""
 
-    def settled(self, deletion: AwaitedDeletion) -> None:
+    def settled(self, deletion: DelayedDeleteRecords) -> None:
         """One of its deletions has its answer."""
 
 
-class AwaitedDeletion:
+class DelayedDeleteRecords:
     """One partition's deletion, for as long as some replica has not deleted yet."""
 
     __slots__ = ("_offset", "_request", "_state", "_watchers", "result")
 
     def __init__(
         self,
-        request: Deleting,
+        request: PendingDeletion,
         state: Partition,
-        watchers: dict[AwaitedDeletion, None],
+        watchers: dict[DelayedDeleteRecords, None],
         offset: int,
         result: DeleteRecordsPartitionResult,
     ) -> None:

@@ -9,10 +9,10 @@ from squall.broker.apis.produce import ProduceApi
 from squall.broker.log.results import AppendResult
 from squall.broker.protocol.record_walk import Checked
 from squall.broker.replicas.hosted import Hosted
-from squall.broker.replicas.waiters import AwaitedAppend, ProduceResult
+from squall.broker.replicas.waiters import DelayedProduce, ProduceResult
 from squall.chaos.mutants.mutant import Replaced
 
-Appended = tuple[ProduceResult, AwaitedAppend | None]
+Appended = tuple[ProduceResult, DelayedProduce | None]
 _SOUND = ProduceApi._append
 
 

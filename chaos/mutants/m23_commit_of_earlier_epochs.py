@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from squall.broker.quorum.leadership import Leadership
+from squall.broker.quorum.leadership import LeaderState
 from squall.chaos.mutants.hunt_plans import draw, fault, hunt_plan
 from squall.chaos.mutants.mutant import Mutant, Replaced
 from squall.chaos.plans.plan import Plan
 
 
-def committed_offset(self: Leadership, own_synced_offset: int) -> int:
+def committed_offset(self: LeaderState, own_synced_offset: int) -> int:
     """Return the offset that a majority holds, of whatever epoch."""
     ends = sorted([own_synced_offset, *(replica.end_offset for replica in self.voters.values())], reverse=True)
     return max(0, ends[self._settings.majority - 1])
@@ -37,7 +37,7 @@ MUTANT = Mutant(
     name="commit-of-earlier-epochs",
     title="commits metadata without a record of the leader's own epoch",
     source="Raft, section 5.4.2; KIP-595",
-    replaces=(Replaced(Leadership, "committed_offset", committed_offset),),
+    replaces=(Replaced(LeaderState, "committed_offset", committed_offset),),
     expected=(
         "metadata-commits-own-epoch",
         "metadata-leader-completeness",

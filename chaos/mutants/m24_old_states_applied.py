@@ -55,7 +55,10 @@ MUTANT = Mutant(
     name="old-states-applied",
     title="applies leaderships and ISRs that are older than what is in force",
     source="KAFKA-9539, KIP-570",
-    replaces=(Replaced(Rules, "is_stale_state", is_stale_state), Replaced(Rules, "is_stale_stop", is_stale_stop)),
+    replaces=(
+        Replaced(Rules, "is_stale_state", is_stale_state),
+        Replaced(Rules, "is_stale_stop", is_stale_stop),
+    ),
     expected=("epochs-monotone", "isr-superset", "strong-isr", "lost-write", "unseen", "inconsistent-offset"),
     faults=("latency",),
     plan=plan,

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from squall.broker.log.producer_rules import Producer, ProducerRules
+from squall.broker.log.producer_rules import ProducerRules, ProducerStateEntry
 from squall.chaos.mutants.hunt_plans import draw, fault
 from squall.chaos.mutants.mutant import TRANSACTIONS, Mutant, Replaced
 from squall.chaos.mutants.txn_plans import ABORT, COMMIT, txn, txn_plan
 from squall.chaos.plans.plan import Plan
 
 
-def is_marker_late(self: ProducerRules, entry: Producer, epoch: int, transaction_version: int) -> bool:
+def is_marker_late(self: ProducerRules, entry: ProducerStateEntry, epoch: int, transaction_version: int) -> bool:
     """In either generation only one of an older epoch is."""
     return epoch < entry.epoch
 

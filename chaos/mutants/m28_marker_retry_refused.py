@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from squall.broker.log.markers import Marker
-from squall.broker.log.producer_rules import Producer, ProducerRules
+from squall.broker.log.markers import TxnMarker
+from squall.broker.log.producer_rules import ProducerRules, ProducerStateEntry
 from squall.chaos.mutants.hunt_plans import draw, fault
 from squall.chaos.mutants.mutant import TRANSACTIONS, Mutant, Replaced
 from squall.chaos.mutants.txn_plans import COORDINATOR, txn, txn_plan
@@ -11,7 +11,7 @@ from squall.chaos.plans.plan import Plan
 
 
 def is_marker_repeated(
-    self: ProducerRules, entry: Producer, epoch: int, marker: Marker, transaction_version: int
+    self: ProducerRules, entry: ProducerStateEntry, epoch: int, marker: TxnMarker, transaction_version: int
 ) -> bool:
     """Whatever comes is new, and so it has to have a newer epoch."""
     return False

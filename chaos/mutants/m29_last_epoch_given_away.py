@@ -6,31 +6,31 @@ raised the epoch twice where it fenced (KAFKA-19367), and so came there sooner.
 
 from __future__ import annotations
 
-from squall.broker.coordinators.transactions.rules import Rules
-from squall.broker.coordinators.transactions.shard import Shard
-from squall.broker.coordinators.transactions.values import MAX_EPOCH, V2, Transaction
+from squall.broker.coordinators.transactions.rules import TransactionRules
+from squall.broker.coordinators.transactions.shard import TransactionCoordinatorShard
+from squall.broker.coordinators.transactions.values import MAX_EPOCH, V2, TransactionMetadata
 from squall.chaos.mutants.hunt_plans import draw
 from squall.chaos.mutants.mutant import TRANSACTIONS, Mutant, Replaced
 from squall.chaos.mutants.txn_plans import series, txn_plan
 from squall.chaos.plans.plan import Plan
 
 
-def first_epoch(self: Shard) -> int:
+def first_epoch(self: TransactionCoordinatorShard) -> int:
     """A few transactions before the last one."""
     return MAX_EPOCH - 6
 
 
-def is_exhausted(self: Shard, epoch: int) -> bool:
+def is_exhausted(self: TransactionCoordinatorShard, epoch: int) -> bool:
     """Not before the very last one, which was to be kept for the fence."""
     return epoch >= MAX_EPOCH
 
 
-def epoch_of_end(self: Shard, transaction: Transaction, client_version: int) -> int:
+def epoch_of_end(self: TransactionCoordinatorShard, transaction: TransactionMetadata, client_version: int) -> int:
     """Above the last one there is none."""
     return min(transaction.epoch + 1, MAX_EPOCH) if client_version >= V2 else transaction.epoch
 
 
-def is_nobodys(self: Shard, epoch: int) -> bool:
+def is_nobodys(self: TransactionCoordinatorShard, epoch: int) -> bool:
     """As if clients had each epoch."""
     return False
 
@@ -47,10 +47,10 @@ MUTANT = Mutant(
     title="gives the last epoch of a producer id to a client",
     source="KAFKA-20090, KAFKA-19367",
     replaces=(
-        Replaced(Rules, "first_epoch", first_epoch),
-        Replaced(Rules, "is_nobodys", is_nobodys),
-        Replaced(Rules, "is_exhausted", is_exhausted),
-        Replaced(Rules, "epoch_of_end", epoch_of_end),
+        Replaced(TransactionRules, "first_epoch", first_epoch),
+        Replaced(TransactionRules, "is_nobodys", is_nobodys),
+        Replaced(TransactionRules, "is_exhausted", is_exhausted),
+        Replaced(TransactionRules, "epoch_of_end", epoch_of_end),
     ),
     expected=("hanging-txn", "stuck-consumer", "lost-txn", "torn-txn"),
     faults=(),

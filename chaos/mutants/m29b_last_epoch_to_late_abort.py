@@ -5,29 +5,29 @@ A swarm of ours found it. As in 29, ids begin close before the last epoch.
 
 from __future__ import annotations
 
-from squall.broker.coordinators.transactions.rules import Rules
-from squall.broker.coordinators.transactions.shard import Shard
-from squall.broker.coordinators.transactions.values import MAX_EPOCH, EndTransaction, State, Transaction
+from squall.broker.coordinators.transactions.rules import TransactionRules
+from squall.broker.coordinators.transactions.shard import TransactionCoordinatorShard
+from squall.broker.coordinators.transactions.values import MAX_EPOCH, EndTransaction, TransactionMetadata, TxnState
 from squall.chaos.mutants.hunt_plans import draw
 from squall.chaos.mutants.mutant import TRANSACTIONS, Mutant, Replaced
 from squall.chaos.mutants.txn_plans import ABORT, txn, txn_plan
 from squall.chaos.plans.plan import Plan
 
 
-def first_epoch(self: Shard) -> int:
+def first_epoch(self: TransactionCoordinatorShard) -> int:
     """The last one that a client may have."""
     return MAX_EPOCH - 1
 
 
-def may_end(self: Shard, transaction: Transaction, request: EndTransaction) -> bool:
+def may_end(self: TransactionCoordinatorShard, transaction: TransactionMetadata, request: EndTransaction) -> bool:
     """As a retry of the abort, in whatever epoch the time-out has left."""
     retry, state = self.is_retry_of_end(transaction, request), transaction.state
-    if state in (State.COMPLETE_COMMIT, State.COMPLETE_ABORT):
+    if state in (TxnState.COMPLETE_COMMIT, TxnState.COMPLETE_ABORT):
         return retry or request.epoch == transaction.epoch
     return request.epoch == transaction.epoch
 
 
-def is_nobodys(self: Shard, epoch: int) -> bool:
+def is_nobodys(self: TransactionCoordinatorShard, epoch: int) -> bool:
     """As if clients had each epoch."""
     return False
 
@@ -46,9 +46,9 @@ MUTANT = Mutant(
     title="takes a late abort for a retry of its time-out, and gives the client the last epoch",
     source="KAFKA-20090",
     replaces=(
-        Replaced(Rules, "first_epoch", first_epoch),
-        Replaced(Rules, "is_nobodys", is_nobodys),
-        Replaced(Rules, "may_end", may_end),
+        Replaced(TransactionRules, "first_epoch", first_epoch),
+        Replaced(TransactionRules, "is_nobodys", is_nobodys),
+        Replaced(TransactionRules, "may_end", may_end),
     ),
     expected=("stuck-producer", "stuck-consumer", "hanging-txn", "lost-txn", "torn-txn"),
     faults=(),

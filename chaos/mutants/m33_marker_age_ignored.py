@@ -7,7 +7,7 @@ and so the plan has that switched off (transaction.partition.verification.enable
 from __future__ import annotations
 
 from squall.broker.log.indexes import AbortedTxn
-from squall.broker.log.markers import Marker
+from squall.broker.log.markers import TxnMarker
 from squall.broker.log.producers import ProducerStates
 from squall.broker.protocol.records import BatchHeader
 from squall.chaos.mutants.hunt_plans import draw, fault
@@ -18,7 +18,7 @@ from squall.chaos.plans.plan import Plan
 _SOUND = ProducerStates.ended
 
 
-def ended(self: ProducerStates, header: BatchHeader, marker: Marker) -> AbortedTxn | None:
+def ended(self: ProducerStates, header: BatchHeader, marker: TxnMarker) -> AbortedTxn | None:
     """As ever, but for the time."""
     before = self.entries.get(header.producer_id)
     timestamp = -1 if before is None else before.timestamp

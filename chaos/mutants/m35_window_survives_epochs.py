@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from squall.broker.log.producer_rules import Producer, ProducerRules, Sent
+from squall.broker.log.producer_rules import BatchMetadata, ProducerRules, ProducerStateEntry
 from squall.broker.protocol.records import SEQUENCE_MASK, BatchHeader
 from squall.chaos.mutants.hunt_plans import draw
 from squall.chaos.mutants.mutant import TRANSACTIONS, Mutant, Replaced
@@ -10,7 +10,7 @@ from squall.chaos.mutants.txn_plans import series, txn_plan
 from squall.chaos.plans.plan import Plan
 
 
-def known_batch(self: ProducerRules, entry: Producer, header: BatchHeader) -> Sent | None:
+def known_batch(self: ProducerRules, entry: ProducerStateEntry, header: BatchHeader) -> BatchMetadata | None:
     """By its sequences alone."""
     first = header.base_sequence
     last = first + header.last_offset_delta & SEQUENCE_MASK
@@ -20,7 +20,7 @@ def known_batch(self: ProducerRules, entry: Producer, header: BatchHeader) -> Se
     return None
 
 
-def restart(self: Producer, epoch: int) -> None:
+def restart(self: ProducerStateEntry, epoch: int) -> None:
     """Sequences begin anew, and old batches stay."""
     self.epoch = epoch
     self.next_sequence = 0
@@ -39,7 +39,7 @@ MUTANT = Mutant(
     source="Redpanda #5026",
     replaces=(
         Replaced(ProducerRules, "known_batch", known_batch),
-        Replaced(Producer, "restart", restart),
+        Replaced(ProducerStateEntry, "restart", restart),
     ),
     expected=("lost-write", "unseen", "torn-txn", "lost-txn", "stale-ack", "wrong-offset"),
     faults=(),

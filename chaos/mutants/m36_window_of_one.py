@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from squall.broker.log.producer_rules import Producer, ProducerRules, Sent
+from squall.broker.log.producer_rules import BatchMetadata, ProducerRules, ProducerStateEntry
 from squall.broker.protocol.records import SEQUENCE_MASK, BatchHeader
 from squall.chaos.mutants.hunt_plans import hunt_plan, killings_behind
 from squall.chaos.mutants.mutant import Mutant, Replaced
 from squall.chaos.plans.plan import Plan
 
 
-def known_batch(self: ProducerRules, entry: Producer, header: BatchHeader) -> Sent | None:
+def known_batch(self: ProducerRules, entry: ProducerStateEntry, header: BatchHeader) -> BatchMetadata | None:
     """Only the newest one."""
     last = header.base_sequence + header.last_offset_delta & SEQUENCE_MASK
     newest = entry.window[-1] if entry.window else None

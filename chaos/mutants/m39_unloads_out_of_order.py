@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from squall.broker.coordinators.groups.shard import Shard
+from squall.broker.coordinators.groups.shard import GroupCoordinatorShard
 from squall.broker.replicas.coordinators.group_coordinator import GroupCoordinator
 from squall.chaos.mutants.group_plans import GROUP, group_plan
 from squall.chaos.mutants.hunt_plans import REBALANCING, draw, fault
@@ -33,7 +33,7 @@ async def _unload_late(self: GroupCoordinator, index: int) -> None:
     await self._env.sleep(LATE_S)
     shard = self.shards.get(index)
     if shard is not None:
-        shard.machine = Shard(self._settings, self.topics)
+        shard.machine = GroupCoordinatorShard(self._settings, self.topics)
 
 
 _SOUND = GroupCoordinator.role_changed

@@ -6,18 +6,18 @@ While a group rebalances nobody knows its subscriptions, and Kafka took that for
 from __future__ import annotations
 
 from squall.broker.coordinators.groups.rules import is_expired
-from squall.broker.coordinators.groups.shard import Shard
-from squall.broker.coordinators.groups.values import Expire, OffsetWritten, State, Written
+from squall.broker.coordinators.groups.shard import GroupCoordinatorShard
+from squall.broker.coordinators.groups.values import ExpireOffsets, GroupState, OffsetWritten, Written
 from squall.chaos.mutants.group_plans import GROUP, HALT, LEAVE, act, group_plan
 from squall.chaos.mutants.hunt_plans import draw, fault
 from squall.chaos.mutants.mutant import GROUPS, Mutant, Replaced
 from squall.chaos.plans.plan import Plan
 
 
-def _expired(self: Shard, request: Expire, wall_ms: int) -> list[Written]:
+def _expired(self: GroupCoordinatorShard, request: ExpireOffsets, wall_ms: int) -> list[Written]:
     """In a rebalance no topic is spared."""
     group_id = request.group_id
-    if self.state_of(group_id) not in (State.PREPARING, State.COMPLETING):
+    if self.state_of(group_id) not in (GroupState.PREPARING, GroupState.COMPLETING):
         return _SOUND(self, request, wall_ms)
     known = self.ledger.offsets.get(group_id, {})
     retention_ms = self.settings.retention_ms
@@ -25,7 +25,7 @@ def _expired(self: Shard, request: Expire, wall_ms: int) -> list[Written]:
     return [OffsetWritten(group_id, where, None) for where in gone]
 
 
-_SOUND = Shard._expired
+_SOUND = GroupCoordinatorShard._expired
 
 
 def plan(seed: int) -> Plan:
@@ -46,7 +46,7 @@ MUTANT = Mutant(
     name="offsets-expire-in-rebalances",
     title="removes the old offsets of a group that is rebalancing",
     source="KAFKA-13636",
-    replaces=(Replaced(Shard, "_expired", _expired),),
+    replaces=(Replaced(GroupCoordinatorShard, "_expired", _expired),),
     expected=("lost-position",),
     faults=("clock",),
     plan=plan,

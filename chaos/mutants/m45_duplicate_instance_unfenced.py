@@ -6,7 +6,7 @@ Kafka 2.3 and later answer FENCED_INSTANCE_ID to the former one. Here its heartb
 from __future__ import annotations
 
 from squall.broker.coordinators.groups.rules import GroupRules
-from squall.broker.coordinators.groups.values import Commit, State, TxnCommit
+from squall.broker.coordinators.groups.values import Commit, GroupState, TxnCommit
 from squall.broker.protocol.errors import ErrorCode
 from squall.chaos.mutants.group_plans import TWIN, act, group_plan
 from squall.chaos.mutants.hunt_plans import draw
@@ -22,7 +22,7 @@ def refusal_of_commit(self: GroupRules, request: Commit | TxnCommit) -> ErrorCod
         return ErrorCode.UNKNOWN_MEMBER_ID
     if not self.is_current(request.generation):
         return ErrorCode.ILLEGAL_GENERATION
-    return ErrorCode.REBALANCE_IN_PROGRESS if self.state == State.COMPLETING else ErrorCode.NONE
+    return ErrorCode.REBALANCE_IN_PROGRESS if self.state == GroupState.COMPLETING else ErrorCode.NONE
 
 
 _SOUND = GroupRules.refusal_of_commit

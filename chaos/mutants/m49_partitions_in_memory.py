@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from squall.broker.coordinators.transactions import records
-from squall.broker.coordinators.transactions.values import State
+from squall.broker.coordinators.transactions.values import TxnState
 from squall.broker.protocol.records import Record
 from squall.broker.replicas.coordinators.transaction_coordinator import HostedShard, TransactionCoordinator
 from squall.chaos.mutants.hunt_plans import draw, killings
@@ -20,7 +20,7 @@ def _replay(self: TransactionCoordinator, shard: HostedShard, record: Record) ->
     if written is None:
         return
     found = written.transaction
-    if found is not None and found.state == State.ONGOING:
+    if found is not None and found.state == TxnState.ONGOING:
         written = replace(written, transaction=replace(found, partitions=()))
     shard.machine.replay(written, record.offset)
 

@@ -8,29 +8,29 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from squall.broker.coordinators.groups.shard import Shard
-from squall.broker.coordinators.groups.values import Answer, Append, DeleteGroup, Reply
+from squall.broker.coordinators.groups.shard import GroupCoordinatorShard
+from squall.broker.coordinators.groups.values import AppendRecords, DeleteGroup, GroupResponse, Reply
 from squall.chaos.mutants.group_plans import DELETE, GROUP, act, group_plan
 from squall.chaos.mutants.hunt_plans import draw, fault
 from squall.chaos.mutants.mutant import GROUPS, Mutant, Replaced
 from squall.chaos.plans.plan import Plan
 
 if TYPE_CHECKING:
-    from squall.broker.coordinators.groups.values import Effect, Moment, Request, Token
+    from squall.broker.coordinators.groups.values import Effect, Now, Request, Token
 
 
-def submit(self: Shard, request: Request, token: Token, now: Moment) -> list[Effect]:
+def submit(self: GroupCoordinatorShard, request: Request, token: Token, now: Now) -> list[Effect]:
     """A deletion in memory alone."""
     effects = _SOUND(self, request, token, now)
-    if not isinstance(request, DeleteGroup) or not any(isinstance(effect, Append) for effect in effects):
+    if not isinstance(request, DeleteGroup) or not any(isinstance(effect, AppendRecords) for effect in effects):
         return effects
     ledger, group_id = self.ledger, request.group_id
     for known in (ledger.offsets, ledger.groups, ledger.consumers, self.groups):
         known.pop(group_id, None)
-    return [Reply(token, Answer())]
+    return [Reply(token, GroupResponse())]
 
 
-_SOUND = Shard.submit
+_SOUND = GroupCoordinatorShard.submit
 
 
 def plan(seed: int) -> Plan:
@@ -46,7 +46,7 @@ MUTANT = Mutant(
     name="offsets-of-deleted-groups",
     title="leaves the offsets of a deleted group in the log",
     source="Redpanda #4900 (2022)",
-    replaces=(Replaced(Shard, "submit", submit),),
+    replaces=(Replaced(GroupCoordinatorShard, "submit", submit),),
     expected=("lost-position",),
     faults=("kill",),
     plan=plan,

@@ -8,21 +8,21 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from squall.broker.coordinators.transactions.rules import Rules
-from squall.broker.coordinators.transactions.shard import Shard
-from squall.broker.coordinators.transactions.values import MAX_EPOCH, State, Transaction
+from squall.broker.coordinators.transactions.rules import TransactionRules
+from squall.broker.coordinators.transactions.shard import TransactionCoordinatorShard
+from squall.broker.coordinators.transactions.values import MAX_EPOCH, TransactionMetadata, TxnState
 from squall.chaos.mutants.hunt_plans import draw, fault
 from squall.chaos.mutants.mutant import TRANSACTIONS, Mutant, Replaced
 from squall.chaos.mutants.txn_plans import LEAVE, series, txn, txn_plan
 from squall.chaos.plans.plan import Plan
 
 
-def first_epoch(self: Shard) -> int:
+def first_epoch(self: TransactionCoordinatorShard) -> int:
     """A few attempts before the last one."""
     return MAX_EPOCH - 12
 
 
-def fenced_epoch(self: Shard, transaction: Transaction) -> int:
+def fenced_epoch(self: TransactionCoordinatorShard, transaction: TransactionMetadata) -> int:
     """Raised in memory, whatever comes of the record. ValueError where there is none above (Kafka's
     IllegalStateException)."""
     raised = transaction.epoch + 1
@@ -32,10 +32,10 @@ def fenced_epoch(self: Shard, transaction: Transaction) -> int:
     return raised
 
 
-def is_timed_out(self: Shard, transaction: Transaction, now_ms: int) -> bool:
+def is_timed_out(self: TransactionCoordinatorShard, transaction: TransactionMetadata, now_ms: int) -> bool:
     """As ever, where it can be fenced."""
     late = transaction.started_ms + transaction.timeout_ms < now_ms
-    return transaction.state == State.ONGOING and late and transaction.epoch < MAX_EPOCH
+    return transaction.state == TxnState.ONGOING and late and transaction.epoch < MAX_EPOCH
 
 
 def plan(seed: int) -> Plan:
@@ -61,9 +61,9 @@ MUTANT = Mutant(
     title="raises the epoch in memory for each fence that it tries to write",
     source="KAFKA-9666",
     replaces=(
-        Replaced(Rules, "first_epoch", first_epoch),
-        Replaced(Rules, "fenced_epoch", fenced_epoch),
-        Replaced(Rules, "is_timed_out", is_timed_out),
+        Replaced(TransactionRules, "first_epoch", first_epoch),
+        Replaced(TransactionRules, "fenced_epoch", fenced_epoch),
+        Replaced(TransactionRules, "is_timed_out", is_timed_out),
     ),
     expected=("hanging-txn", "stuck-consumer"),
     faults=("kill",),

@@ -2,21 +2,23 @@
 
 from __future__ import annotations
 
-from squall.broker.coordinators.transactions.rules import Rules
-from squall.broker.coordinators.transactions.shard import Shard
-from squall.broker.coordinators.transactions.values import Transaction
+from squall.broker.coordinators.transactions.rules import TransactionRules
+from squall.broker.coordinators.transactions.shard import TransactionCoordinatorShard
+from squall.broker.coordinators.transactions.values import TransactionMetadata
 from squall.chaos.mutants.hunt_plans import draw, fault
 from squall.chaos.mutants.mutant import TRANSACTIONS, Mutant, Replaced
 from squall.chaos.mutants.txn_plans import ABORT, COMMIT, txn, txn_plan
 from squall.chaos.plans.plan import Plan
 
 
-def may_begin(self: Shard, transaction: Transaction) -> bool:
+def may_begin(self: TransactionCoordinatorShard, transaction: TransactionMetadata) -> bool:
     """Always."""
     return True
 
 
-def _check(self: Shard, before: Transaction | None, after: Transaction | None) -> None:
+def _check(
+    self: TransactionCoordinatorShard, before: TransactionMetadata | None, after: TransactionMetadata | None
+) -> None:
     """Whatever follows whatever."""
 
 
@@ -40,8 +42,8 @@ MUTANT = Mutant(
     title="lets a transaction begin while markers of the one before are being written",
     source="KAFKA-12671, ydb PR 52731",
     replaces=(
-        Replaced(Rules, "may_begin", may_begin),
-        Replaced(Shard, "_check", _check),
+        Replaced(TransactionRules, "may_begin", may_begin),
+        Replaced(TransactionCoordinatorShard, "_check", _check),
     ),
     expected=("lost-txn", "torn-txn", "G1a", "dirty-read", "lost-write"),
     faults=("protocol",),

@@ -5,7 +5,7 @@ from __future__ import annotations
 from squall.broker.replicas.flushes import HeldAppend
 from squall.broker.replicas.hosted import Hosted
 from squall.broker.replicas.replica_manager import ReplicaManager
-from squall.broker.replicas.waiters import AppendQueue
+from squall.broker.replicas.waiters import ProducePurgatory
 from squall.chaos.mutants.hunt_plans import REBALANCING, draw, hunt_plan, killings, slow_links
 from squall.chaos.mutants.mutant import Mutant, Replaced
 from squall.chaos.plans.plan import Plan
@@ -13,7 +13,7 @@ from squall.chaos.plans.plan import Plan
 _SOUND = ReplicaManager.followed
 
 
-def answer_all(self: AppendQueue, error: int, leader: tuple[int, int]) -> None:
+def answer_all(self: ProducePurgatory, error: int, leader: tuple[int, int]) -> None:
     """Leave the requests waiting."""
 
 
@@ -41,7 +41,7 @@ MUTANT = Mutant(
     title="acknowledges what it appended as a leader once the next leader's high watermark passes its offset",
     source="KAFKA-20634 (2026)",
     replaces=(
-        Replaced(AppendQueue, "answer_all", answer_all),
+        Replaced(ProducePurgatory, "answer_all", answer_all),
         Replaced(ReplicaManager, "followed", followed),
     ),
     expected=(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from squall.broker.log.producer_rules import Producer, ProducerRules
+from squall.broker.log.producer_rules import ProducerRules, ProducerStateEntry
 from squall.chaos.mutants.hunt_plans import hunt_plan, killings_behind
 from squall.chaos.mutants.mutant import Mutant, Replaced
 from squall.chaos.plans.plan import Plan
@@ -10,7 +10,7 @@ from squall.chaos.plans.plan import Plan
 FORGOTTEN_MS = 300
 
 
-def may_forget(self: ProducerRules, entry: Producer, wall_ms: int, after_ms: int) -> bool:
+def may_forget(self: ProducerRules, entry: ProducerStateEntry, wall_ms: int, after_ms: int) -> bool:
     """Long before producer.id.expiration.ms."""
     return entry.txn_first_offset < 0 and wall_ms - entry.timestamp >= FORGOTTEN_MS
 

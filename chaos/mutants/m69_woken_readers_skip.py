@@ -5,7 +5,7 @@ from __future__ import annotations
 from bisect import bisect_right
 
 from squall.broker.apis.fetch import DelayedFetch
-from squall.broker.apis.fetch_session import Want
+from squall.broker.apis.fetch_session import PartitionRequest
 from squall.chaos.mutants.hunt_plans import draw, hunt_plan, slow_links
 from squall.chaos.mutants.mutant import Mutant, Replaced
 from squall.chaos.plans.plan import Plan
@@ -21,13 +21,13 @@ def wake(self: DelayedFetch) -> None:
     _SOUND(self)
 
 
-def _newest(want: Want) -> Want:
+def _newest(want: PartitionRequest) -> PartitionRequest:
     h = want.hosted
     if h is None:
         return want
     ends = h.log.segments[-1].ends
     newest = ends[max(0, bisect_right(ends, h.state.high_watermark) - 2)]
-    return Want(want.key, want.part._replace(offset=max(want.part.offset, newest)), want.hosted)
+    return PartitionRequest(want.key, want.part._replace(offset=max(want.part.offset, newest)), want.hosted)
 
 
 def plan(seed: int) -> Plan:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from squall.broker.apis.fetch import DelayedFetch, FetchApi
-from squall.broker.apis.fetch_session import Want
+from squall.broker.apis.fetch_session import PartitionRequest
 from squall.broker.protocol.hot import FetchPartOut
 from squall.chaos.mutants.hunt_plans import draw, hunt_plan, somewhat_late
 from squall.chaos.mutants.mutant import Mutant, Replaced
@@ -12,14 +12,14 @@ from squall.chaos.plans.plan import Plan
 _SOUND = FetchApi._read
 
 
-def _read(self: FetchApi, fetch: DelayedFetch, want: Want, left: int, first: bool) -> FetchPartOut:
+def _read(self: FetchApi, fetch: DelayedFetch, want: PartitionRequest, left: int, first: bool) -> FetchPartOut:
     """A consumer at the start of a log whose older records are gone begins behind its first batch."""
     h, part = want.hosted, want.part
     if fetch.replica_id < 0 and h is not None and part.offset == h.log.log_start_offset > 0:
         batch = next(h.log.segments[0].walk_from(part.offset), None)
         if batch is not None:
             behind = batch.header.base_offset + batch.header.last_offset_delta + 1
-            want = Want(want.key, part._replace(offset=min(behind, h.state.high_watermark)), h)
+            want = PartitionRequest(want.key, part._replace(offset=min(behind, h.state.high_watermark)), h)
     return _SOUND(self, fetch, want, left, first)
 
 

@@ -5,19 +5,19 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from squall.broker.coordinators.groups.classic import ClassicGroup
-from squall.broker.coordinators.groups.values import State
+from squall.broker.coordinators.groups.values import GroupState
 from squall.chaos.mutants.group_plans import CRASH, LEAVE, act, group_plan
 from squall.chaos.mutants.hunt_plans import draw
 from squall.chaos.mutants.mutant import GROUPS, Mutant, Replaced
 from squall.chaos.plans.plan import Plan
 
 if TYPE_CHECKING:
-    from squall.broker.coordinators.groups.values import Moment
+    from squall.broker.coordinators.groups.values import Now
 
 
-def expire(self: ClassicGroup, now: Moment) -> None:
+def expire(self: ClassicGroup, now: Now) -> None:
     """Expire no member while the group rebalances."""
-    if self.state != State.PREPARING or self._joining_until_ms is not None:
+    if self.state != GroupState.PREPARING or self._joining_until_ms is not None:
         _SOUND(self, now)
         return
     self._join_deadline_ms = None

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from squall.broker.coordinators.groups.shard import Shard
+from squall.broker.coordinators.groups.shard import GroupCoordinatorShard
 from squall.chaos.mutants.group_plans import GROUPS_LOAD, PIPELINE_LOAD, group_plan
 from squall.chaos.mutants.hunt_plans import draw, fault
 from squall.chaos.mutants.mutant import GROUPS, Mutant, Replaced
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from squall.broker.coordinators.groups.values import Committed, TopicPartition
 
 
-def _is_orphan(self: Shard, where: TopicPartition, committed: Committed) -> bool:
+def _is_orphan(self: GroupCoordinatorShard, where: TopicPartition, committed: Committed) -> bool:
     """An offset outlives its topic."""
     return False
 
@@ -35,7 +35,7 @@ MUTANT = Mutant(
     name="offsets-outlive-topics",
     title="keeps the committed offsets of a topic that is deleted",
     source="KAFKA-2000 (2015)",
-    replaces=(Replaced(Shard, "_is_orphan", _is_orphan),),
+    replaces=(Replaced(GroupCoordinatorShard, "_is_orphan", _is_orphan),),
     expected=("lost-position", "thrown-back"),
     faults=("topics",),
     plan=plan,

@@ -36,9 +36,7 @@ def remedy(lacks: Sequence[Lack]) -> str:
     """
     flags = list(dict.fromkeys(lack.flag for lack in lacks if lack.flag))
     line = one_line(lacks if os.getuid() else [lack for lack in lacks if not lack.flag])
-    return "; then: ".join(
-        filter(None, (f"as root: {line}" if line else "", typed("setup", *flags) if flags else ""))
-    )
+    return "; then: ".join(filter(None, (f"as root: {line}" if line else "", typed("setup", *flags) if flags else "")))
 
 
 def refuse(asked: str, lacks: Sequence[Lack]) -> None:

@@ -18,7 +18,7 @@ from squall.broker.controller.elections import PARTITION_CHANGE_VERSION
 from squall.broker.coordinators.groups import records
 from squall.broker.coordinators.groups.values import Committed, GroupRecord, GroupWritten, MemberRecord, OffsetWritten
 from squall.broker.log.config import LogConfig
-from squall.broker.log.markers import Marker
+from squall.broker.log.markers import TxnMarker
 from squall.broker.log.recovery import load
 from squall.broker.protocol.metadata_frame import encode_metadata_record
 from squall.broker.protocol.records import Record, encode_batch
@@ -59,9 +59,9 @@ def written() -> MemoryFs:
     config = LogConfig(index_interval_bytes=100)
     log = load(fs, "d/t-0", config, topic="t", partition=0, topic_id=bytes(16), clean=True)
     log.append_as_leader(batch(2, pid=5, epoch=3, seq=0, transactional=True), 0, 1_000)
-    log.end_transaction(5, 4, Marker(False, 7), 2, 0, 1_000)
+    log.end_transaction(5, 4, TxnMarker(False, 7), 2, 0, 1_000)
     log.append_as_leader(batch(1, pid=5, epoch=4, seq=0, transactional=True), 0, 1_000)
-    log.end_transaction(5, 5, Marker(True, 8), 2, 0, 1_000)
+    log.end_transaction(5, 5, TxnMarker(True, 8), 2, 0, 1_000)
     log.append_as_leader(batch(1, pid=5, epoch=5, seq=0, transactional=True, timestamp=2_000), 0, 1_000)
     log.append_as_leader(batch(1, pid=6, epoch=0, seq=9), 0, 1_000)
     log.roll()
@@ -113,7 +113,7 @@ def groups_written() -> MemoryFs:
         record = Record(0, 1_000, *records.encode(written))
         data = encode_batch([record], producer_id=producer, producer_epoch=min(producer, 0), transactional=producer > 0)
         assert not log.append_as_leader(memoryview(bytearray(data)), 0, 1_000, client=False).error
-    log.end_transaction(5, 0, Marker(True, 7), 0, 0, 1_000)
+    log.end_transaction(5, 0, TxnMarker(True, 7), 0, 0, 1_000)
     log.close(0)
     return fs
 

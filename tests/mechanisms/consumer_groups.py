@@ -131,11 +131,11 @@ REMOVALS = (
         piece="or known.topics != topics",
         by="",
     ),
-    Removal("waits for ever for partitions to be given up", SESSIONS, "Sessions.follow", body="return"),
+    Removal("waits for ever for partitions to be given up", SESSIONS, "MemberSessions.follow", body="return"),
     Removal(
         "gives nobody up",
         SESSIONS,
-        "Sessions.due",
+        "MemberSessions.due",
         # It looks again later. Without a later moment, the tests' clock would stand still until they time out.
         piece="return list(dict.fromkeys((*silent, *owing, *late)))",
         by="return []",
@@ -146,29 +146,29 @@ REMOVALS = (
     Removal(
         "makes a consumer group of a classic one that has members",
         SHARD,
-        "Shard._beat_consumer",
+        "GroupCoordinatorShard._beat_consumer",
         piece="over_classic=True",
         by="over_classic=False",
     ),
     Removal(
         "makes a classic group of a consumer group that has members",
         SHARD,
-        "Shard._join",
+        "GroupCoordinatorShard._join",
         piece="if not error and of_consumers is not None and of_consumers.members:",
         by="if False:",
     ),
     Removal(
         "leaves an empty consumer group in the log when a classic one follows",
         SHARD,
-        "Shard._join",
+        "GroupCoordinatorShard._join",
         piece="if of_consumers is not None:",
         by="if False:",
     ),
     Removal(
         "takes a classic group over in the middle of a rebalance",
         SHARD,
-        "Shard._beat_consumer",
-        piece="if classic.state != State.STABLE:",
+        "GroupCoordinatorShard._beat_consumer",
+        piece="if classic.state != GroupState.STABLE:",
         by="if False:",
     ),
     Removal(

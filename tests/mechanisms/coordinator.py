@@ -52,53 +52,61 @@ COORDINATOR_TESTS: Tests = {
 }
 
 COORDINATOR_REMOVALS = (
-    Removal("lets a producer that was replaced go on", RULES, "Rules.is_fenced", body="return False"),
+    Removal("lets a producer that was replaced go on", RULES, "TransactionRules.is_fenced", body="return False"),
     Removal(
         "gives the next producer of an id the epoch of the one before",
         RULES,
-        "Rules.bumped",
+        "TransactionRules.bumped",
         piece="return transaction.epoch + 1, NO_EPOCH",
         by="return transaction.epoch, NO_EPOCH",
     ),
     Removal(
         "aborts what is open under the epoch of its own producer",
         RULES,
-        "Rules.fenced_epoch",
+        "TransactionRules.fenced_epoch",
         body="return transaction.epoch",
     ),
     Removal(
-        "uses up the epoch that is kept for a fence", RULES, "Rules.is_exhausted", body="return epoch >= MAX_EPOCH"
+        "uses up the epoch that is kept for a fence",
+        RULES,
+        "TransactionRules.is_exhausted",
+        body="return epoch >= MAX_EPOCH",
     ),
     Removal(
         "leaves the epoch as it is at the end of a transaction of V2",
         RULES,
-        "Rules.epoch_of_end",
+        "TransactionRules.epoch_of_end",
         body="return transaction.epoch",
     ),
     Removal(
         "knows no retry of a bump",
         RULES,
-        "Rules.bumped",
+        "TransactionRules.bumped",
         piece="if request.epoch == transaction.last_epoch:",
         by="if False:",
     ),
     Removal(
         "knows no retry of a change of the producer id",
         RULES,
-        "Rules.is_known_producer",
+        "TransactionRules.is_known_producer",
         piece="return request.producer_id == transaction.previous_producer_id and self.is_exhausted(request.epoch)",
         by="return False",
     ),
-    Removal("takes an end of any epoch", RULES, "Rules.may_end", body="return True"),
+    Removal("takes an end of any epoch", RULES, "TransactionRules.may_end", body="return True"),
     Removal(
         "gives the last epoch away to a late abort",
         RULES,
-        "Rules.may_end",
+        "TransactionRules.may_end",
         piece="(retry or request.epoch == transaction.epoch) and transaction.epoch < MAX_EPOCH",
         by="retry or request.epoch == transaction.epoch",
     ),
-    Removal("knows no retry of an end", RULES, "Rules.is_retry_of_end", body="return False"),
-    Removal("knows no retry of an end that gave another id", RULES, "Rules.is_retry_of_overflow", body="return False"),
+    Removal("knows no retry of an end", RULES, "TransactionRules.is_retry_of_end", body="return False"),
+    Removal(
+        "knows no retry of an end that gave another id",
+        RULES,
+        "TransactionRules.is_retry_of_overflow",
+        body="return False",
+    ),
     Removal(
         "answers a repeated end of V1 as an illegal one",
         ENDING,
@@ -116,7 +124,7 @@ COORDINATOR_REMOVALS = (
     Removal(
         "fences a producer of V2 for good whose transaction timed out",
         SHARD,
-        "Shard._fence",
+        "TransactionCoordinatorShard._fence",
         piece="found.epoch if version >= V2 else NO_EPOCH",
         by="NO_EPOCH",
     ),
@@ -127,21 +135,29 @@ COORDINATOR_REMOVALS = (
         body="return NO_EPOCH",
     ),
     Removal(
-        "begins a transaction while markers of the one before are due", RULES, "Rules.may_begin", body="return True"
+        "begins a transaction while markers of the one before are due",
+        RULES,
+        "TransactionRules.may_begin",
+        body="return True",
     ),
-    Removal("takes every partition for one of the transaction", RULES, "Rules.is_in_transaction", body="return True"),
-    Removal("aborts nothing that is open for too long", RULES, "Rules.is_timed_out", body="return False"),
+    Removal(
+        "takes every partition for one of the transaction",
+        RULES,
+        "TransactionRules.is_in_transaction",
+        body="return True",
+    ),
+    Removal("aborts nothing that is open for too long", RULES, "TransactionRules.is_timed_out", body="return False"),
     Removal(
         "forgets ids whose transaction is open",
         RULES,
-        "Rules.is_expired",
+        "TransactionRules.is_expired",
         piece="transaction.state in AT_REST and ",
         by="",
     ),
     Removal(
         "completes a transaction by the markers of another",
         SHARD,
-        "Shard._markers_written",
+        "TransactionCoordinatorShard._markers_written",
         piece="if found is None or not same or not self.owes_markers(found):",
         by="if found is None or not self.owes_markers(found):",
     ),
@@ -170,7 +186,10 @@ COORDINATOR_REMOVALS = (
         "begins with an empty memory in each leader epoch", RUNTIME, "TransactionCoordinator._replay", body="return"
     ),
     Removal(
-        "leaves to nobody what the coordinator before has decided", RULES, "Rules.owes_markers", body="return False"
+        "leaves to nobody what the coordinator before has decided",
+        RULES,
+        "TransactionRules.owes_markers",
+        body="return False",
     ),
     Removal(
         "writes markers of a decision that is not committed",

@@ -296,14 +296,14 @@ CONTROL_PLANE = (
             Removal(
                 "commits records of earlier epochs by counting",
                 LEADERSHIP,
-                "Leadership.committed_offset",
+                "LeaderState.committed_offset",
                 piece="return end if end > self.epoch_start_offset else 0",
                 by="return end",
             ),
             Removal(
                 "commits without a majority",
                 LEADERSHIP,
-                "Leadership.committed_offset",
+                "LeaderState.committed_offset",
                 piece="end = ends[self._settings.majority - 1]",
                 by="end = ends[0]",
             ),
@@ -318,7 +318,7 @@ CONTROL_PLANE = (
             Removal(
                 "serves logs that part from the leader's",
                 LEADERSHIP,
-                "Leadership.heard",
+                "LeaderState.heard",
                 piece="if not log.agrees(fetch.offset, fetch.last_epoch):",
                 by="if False:",
             ),

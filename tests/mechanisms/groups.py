@@ -144,7 +144,7 @@ GROUPS = (
                 "takes offsets before anybody owns the partitions",
                 RULES,
                 "GroupRules.refusal_of_commit",
-                piece="if not in_transaction and self.state == State.COMPLETING:",
+                piece="if not in_transaction and self.state == GroupState.COMPLETING:",
                 by="if False:",
             ),
             Removal(
@@ -197,7 +197,7 @@ GROUPS = (
             Removal(
                 "forgets old offsets of a group that lives",
                 SHARD,
-                "Shard._subscribed",
+                "GroupCoordinatorShard._subscribed",
                 body="return frozenset()",
             ),
             Removal(
@@ -207,7 +207,7 @@ GROUPS = (
                 piece="if group is not None and group.protocol_type and group.since_ms != NO_TIME:",
                 by="if False:",
             ),
-            Removal("keeps offsets of deleted topics", SHARD, "Shard._is_orphan", body="return False"),
+            Removal("keeps offsets of deleted topics", SHARD, "GroupCoordinatorShard._is_orphan", body="return False"),
             Removal("writes no tombstone when a topic goes", RUNTIME, "GroupCoordinator.image_changed", body="return"),
             Removal(
                 "takes a pending offset of the next topic along with that of the one before",
@@ -219,8 +219,8 @@ GROUPS = (
             Removal(
                 "deletes a group with members",
                 SHARD,
-                "Shard._delete_group",
-                piece="elif self.state_of(group_id) != State.EMPTY:",
+                "GroupCoordinatorShard._delete_group",
+                piece="elif self.state_of(group_id) != GroupState.EMPTY:",
                 by="elif False:",
             ),
         ),

@@ -147,7 +147,7 @@ LOGS = (
             Removal(
                 "appends batches that were to be read before",
                 "broker/apis/record_gate.py",
-                "RecordGate.holds",
+                "RecordValidator.holds",
                 body="return False",
             ),
             Removal(
@@ -298,7 +298,7 @@ CLIENTS = (
             Removal(
                 "answers Metadata without leaders",
                 "broker/apis/metadata.py",
-                "View.partition",
+                "TopicDescriber.partition",
                 piece="leader_id=leader,",
                 by="leader_id=NO_NODE,",
             ),

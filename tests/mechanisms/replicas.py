@@ -270,8 +270,10 @@ REPLICAS = (
             ),
         },
         removals=(
-            Removal("lets a Produce wait for ever", at.DELAYED_APPENDS, "DelayedAppends.expire", body="return"),
-            Removal("waits for clients that are gone", at.DELAYED_APPENDS, "DelayedAppends.abandon", body="return"),
+            Removal("lets a Produce wait for ever", at.DELAYED_APPENDS, "DelayedProduceResponse.expire", body="return"),
+            Removal(
+                "waits for clients that are gone", at.DELAYED_APPENDS, "DelayedProduceResponse.abandon", body="return"
+            ),
             Removal(
                 "takes the next request before one that waits has taken effect",
                 "broker/net/server.py",
@@ -433,7 +435,9 @@ REPLICAS = (
             at.WATERMARK: ("test_follower_outside_the_isr_that_is_fenced_is_not_waited_for",),
         },
         removals=(
-            Removal("lets every session last", "broker/controller/sessions.py", "Sessions.expired", body="return None"),
+            Removal(
+                "lets every session last", "broker/controller/sessions.py", "BrokerSessions.expired", body="return None"
+            ),
             Removal(
                 "fences brokers and leaves them their partitions",
                 "broker/controller/brokers.py",

@@ -45,7 +45,10 @@ READERS = (
                 by="stable = self.log_end_offset if",
             ),
             Removal(
-                "forgets open transactions", at.RULES, "Rules.last_stable_offset", body="return self.high_watermark"
+                "forgets open transactions",
+                at.RULES,
+                "Rules.last_stable_offset",
+                body="return self.high_watermark",
             ),
             Removal(
                 "calls what is not committed stable",

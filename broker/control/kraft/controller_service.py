@@ -19,7 +19,7 @@ from squall.broker.control.kraft.control_trace import trace_changes
 from squall.broker.control.port import NotController
 from squall.broker.control.refusals import refusal
 from squall.broker.controller.controller import COMMANDS, Controller
-from squall.broker.net.later import Later
+from squall.broker.net.later import DeferredResponse
 from squall.broker.protocol.apis import ApiKey
 from squall.broker.protocol.errors import ErrorCode
 
@@ -33,11 +33,11 @@ if TYPE_CHECKING:
     from squall.broker.env import Env
 
 
-class LeadershipLost(Exception):
+class NotQuorumLeader(Exception):
     """Raised by a quorum that does not lead, or has just ceased to lead."""
 
 
-class Quorum(Protocol):
+class QuorumPort(Protocol):
     """Describes the operations of the metadata quorum that the controller uses. `ControllerService` gets its exception
     type.
     """
@@ -68,9 +68,9 @@ class ControllerService:
         env: Env,
         config: BrokerConfig,
         cluster_id: str,
-        quorum: Quorum,
+        quorum: QuorumPort,
         feed: ImageFeed,
-        lost: type[Exception] = LeadershipLost,
+        lost: type[Exception] = NotQuorumLeader,
         formatted: Sequence[Any] = (),
     ) -> None:
         """`formatted`: records that a fresh cluster is to begin with, from `bootstrap.checkpoint`."""
@@ -123,7 +123,7 @@ class ControllerService:
                 pass
 
     def handle(self, api_key: int, request: Any) -> Any:
-        """Decide a request: the answer, or a `Later` where it must be committed first.
+        """Decide a request: the answer, or a `DeferredResponse` where it must be committed first.
 
         NOT_CONTROLLER, in the form of the API, if this node is not the controller or stops being it before the commit.
         In the second case nobody knows whether the request was carried out: its records may yet be committed.
@@ -132,7 +132,7 @@ class ControllerService:
             answer = self.begin(api_key, request)
         except NotController:
             return refusal(api_key, request, ErrorCode.NOT_CONTROLLER)
-        if not isinstance(answer, Later):
+        if not isinstance(answer, DeferredResponse):
             return answer
 
         async def finish() -> Any:
@@ -141,22 +141,22 @@ class ControllerService:
             except NotController:
                 return refusal(api_key, request, ErrorCode.NOT_CONTROLLER)
 
-        return Later(finish)
+        return DeferredResponse(finish)
 
     async def decide(self, api_key: int, request: Any) -> Any:
         """Decide a request as `begin` does, and wait for the answer."""
         answer = self.begin(api_key, request)
-        return await answer.wait() if isinstance(answer, Later) else answer
+        return await answer.wait() if isinstance(answer, DeferredResponse) else answer
 
     def begin(self, api_key: int, request: Any) -> Any:
-        """Handle a request as `handle` does, but raise NotController, at once or from the `Later`, and AssertionError
-        for an API that the controller does not serve.
+        """Handle a request as `handle` does, but raise NotController, at once or from the `DeferredResponse`, and
+        AssertionError for an API that the controller does not serve.
         """
         controller = self._controller
         if controller is None:
             raise NotController
         if api_key == ApiKey.DESCRIBE_QUORUM:
-            return Later(partial(self._quorum.describe_quorum, request))
+            return DeferredResponse(partial(self._quorum.describe_quorum, request))
         assert api_key in COMMANDS, f"API {api_key} is not decided by the controller"
         now_ms = self._now_ms()
         decision = controller.decide(api_key, request, now_ms)
@@ -166,7 +166,7 @@ class ControllerService:
         # Wait even if the decision has no records of its own: it may rest on records that are not committed yet.
         offset = controller.image.offset
         if offset > self._feed.image.offset:
-            return Later(partial(self._certain, decision.reply, offset, self._epoch))
+            return DeferredResponse(partial(self._certain, decision.reply, offset, self._epoch))
         return decision.reply
 
     async def _certain(self, reply: Any, offset: int, epoch: int) -> Any:

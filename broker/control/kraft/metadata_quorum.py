@@ -29,7 +29,7 @@ from squall.broker.quorum.messages import (
     Fetch,
     FetchReply,
     FetchSnapshotReply,
-    Message,
+    QuorumMessage,
     SnapshotId,
     VoteReply,
 )
@@ -45,7 +45,7 @@ if TYPE_CHECKING:
     from squall.broker.log.log import Log
     from squall.broker.net.peers import PeerClient
     from squall.broker.quorum.effects import Ready
-    from squall.broker.quorum.leadership import Leadership
+    from squall.broker.quorum.leadership import LeaderState
     from squall.broker.quorum.messages import Reply, Request
     from squall.broker.quorum.state import QuorumState
 
@@ -139,7 +139,7 @@ class MetadataQuorum:
         """Ticket of another node's request to who takes its reply."""
         self._tickets = 0
         self._applied = 0
-        self._term: Leadership | None = None
+        self._term: LeaderState | None = None
         self._announced = False
         """Whether `on_leadership(True, ...)` was called for the term."""
         self._round: Ready | None = None
@@ -151,7 +151,7 @@ class MetadataQuorum:
         self._farewells = 0
         self._talking_to = NO_NODE
         """Whose answer is being worked on."""
-        self._next: Message | None = None
+        self._next: QuorumMessage | None = None
         """What comes of it for the same node."""
         self._nursery: trio.Nursery | None = None
 
@@ -168,7 +168,7 @@ class MetadataQuorum:
         return self._raft.epoch
 
     @property
-    def leadership(self) -> Leadership | None:
+    def leadership(self) -> LeaderState | None:
         """Set while this node leads: its view of its epoch."""
         return self._raft.leadership
 
@@ -316,7 +316,7 @@ class MetadataQuorum:
         self._tickets += 1
         ticket = self._tickets
         self._asked[ticket] = replied
-        self._raft.step(Message(sender, self._settings.node_id, ticket, request), self._now_ms())
+        self._raft.step(QuorumMessage(sender, self._settings.node_id, ticket, request), self._now_ms())
         self._work()
         return ticket
 
@@ -426,11 +426,11 @@ class MetadataQuorum:
                 return replace(reply, error=ErrorCode.CORRUPT_MESSAGE)
         return reply
 
-    async def _talk(self, message: Message) -> None:
+    async def _talk(self, message: QuorumMessage) -> None:
         """Send a request. If the outcome makes the core ask the same node again, as each answered fetch does, this task
         sends the next request too, which saves starting another task.
         """
-        asked: Message | None = message
+        asked: QuorumMessage | None = message
         while asked is not None:
             await self._send(asked)
             self._talking_to = asked.receiver
@@ -438,7 +438,7 @@ class MetadataQuorum:
             self._talking_to = NO_NODE
             asked, self._next = self._next, None
 
-    async def _send(self, message: Message) -> None:
+    async def _send(self, message: QuorumMessage) -> None:
         """Send a request to another node, and put its reply or failure into the core."""
         request: Any
         own_id, receiver, ticket, request = message
@@ -455,7 +455,7 @@ class MetadataQuorum:
         else:
             if isinstance(reply, FetchSnapshotReply):
                 reply = self._checked(reply)
-            self._raft.step(Message(receiver, own_id, ticket, reply), self._now_ms())
+            self._raft.step(QuorumMessage(receiver, own_id, ticket, reply), self._now_ms())
         if isinstance(request, EndEpoch):
             self._farewells -= 1
             self._wake()

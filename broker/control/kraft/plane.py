@@ -18,7 +18,7 @@ from squall.broker.control.own_requests import OwnRequests
 from squall.broker.control.port import NOT_REGISTERED
 from squall.broker.controller.features import check_supported
 from squall.broker.log.config import LogConfig
-from squall.broker.net.later import Later
+from squall.broker.net.later import DeferredResponse
 from squall.broker.protocol.apis import ApiKey
 
 if TYPE_CHECKING:
@@ -132,7 +132,7 @@ class KraftPlane:
         quorum, service = self.quorum.requests, self.service
 
         def waits(handler: Callable[[Any], Awaitable[Any]]) -> NodeHandler:
-            return lambda request: Later(partial(handler, request))
+            return lambda request: DeferredResponse(partial(handler, request))
 
         return {
             ApiKey.VOTE: waits(quorum.vote),

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from squall.broker.quorum.messages import Reply, Request
 
 
-class Core(Protocol):
+class QuorumCore(Protocol):
     """Decides requests of other nodes."""
 
     def ask(self, found: tuple[int, Request], replied: Callable[[Reply], None]) -> int:
@@ -32,7 +32,7 @@ class Core(Protocol):
 class QuorumRequests:
     """Vote, BeginQuorumEpoch, EndQuorumEpoch, Fetch of the metadata log and FetchSnapshot."""
 
-    def __init__(self, core: Core, storage: QuorumStorage, node_id: int, cluster_id: str) -> None:
+    def __init__(self, core: QuorumCore, storage: QuorumStorage, node_id: int, cluster_id: str) -> None:
         self._core, self._storage, self._node_id, self._cluster_id = core, storage, node_id, cluster_id
 
     async def vote(self, request: Any) -> Any:

@@ -23,7 +23,7 @@ from squall.broker.quorum.effects import (
     Truncate,
     WriteSnapshot,
 )
-from squall.broker.quorum.shape import LogShape, goes_on_from
+from squall.broker.quorum.shape import LogExtent, goes_on_from
 from squall.broker.quorum.state import DamagedQuorumState, QuorumState
 
 if TYPE_CHECKING:
@@ -111,7 +111,7 @@ class QuorumStorage:
             log.increment_log_start(kept[0].end_offset)
         return records
 
-    def shape(self) -> LogShape:
+    def shape(self) -> LogExtent:
         """The log as it is."""
         start, end = self._log.log_start_offset, self._log.log_end_offset
         before = [found.epoch for found in self.snapshots.ids if found.end_offset == start]
@@ -119,7 +119,7 @@ class QuorumStorage:
         within = [epoch for epoch, first in entries if first <= start]
         epochs = [(within[-1], start)] if within and start < end else []
         epochs += [(epoch, first) for epoch, first in entries if start < first < end]
-        return LogShape(end, epochs, start, before[0] if start else 0)
+        return LogExtent(end, epochs, start, before[0] if start else 0)
 
     def trim(self, snapshot: SnapshotId, high_watermark: int) -> None:
         """Drop the log before a snapshot's end, and the snapshots before it."""

@@ -21,6 +21,7 @@ from squall.broker.protocol.records import batches, check_crc
 from squall.broker.protocol.schema import begin_quorum_epoch, describe_quorum, end_quorum_epoch, vote
 from squall.broker.quorum.messages import (
     HIGH_WATERMARK_IRRELEVANT,
+    BatchSpan,
     BeginEpoch,
     BeginEpochReply,
     Diverging,
@@ -30,7 +31,6 @@ from squall.broker.quorum.messages import (
     FetchReply,
     FetchSnapshot,
     SnapshotId,
-    Span,
     Vote,
     VoteReply,
 )
@@ -158,7 +158,7 @@ def _decode_fetch_reply(request: Fetch, view: memoryview) -> FetchReply:
     )
 
 
-def _spans(records: memoryview) -> tuple[tuple[Span, ...], int]:
+def _spans(records: memoryview) -> tuple[tuple[BatchSpan, ...], int]:
     """Return the spans of the whole batches, and the position at which their bytes end.
 
     Checks the batches before the core takes them in. The sender may have truncated its file while it sent from it, and
@@ -168,7 +168,7 @@ def _spans(records: memoryview) -> tuple[tuple[Span, ...], int]:
     for header, start, stop in batches(records):
         if not check_crc(records, start, stop):
             raise MalformedFrame(f"the batch at offset {header.base_offset} of the metadata log has a wrong CRC")
-        spans.append(Span(header.base_offset, header.next_offset, header.leader_epoch))
+        spans.append(BatchSpan(header.base_offset, header.next_offset, header.leader_epoch))
     return tuple(spans), stop
 
 

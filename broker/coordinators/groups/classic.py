@@ -20,24 +20,24 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from squall.broker.coordinators.groups.held import OF_EACH, size_of_names
-from squall.broker.coordinators.groups.member import NEW_MEMBER_MS, Member
+from squall.broker.coordinators.groups.member import NEW_MEMBER_MS, ClassicGroupMember
 from squall.broker.coordinators.groups.rules import GroupRules
 from squall.broker.coordinators.groups.values import (
     NO_MEMBER,
-    Answer,
-    Append,
-    Beat,
+    AppendRecords,
+    ClassicHeartbeat,
     Effect,
     GroupRecord,
+    GroupResponse,
+    GroupState,
     GroupWritten,
     Join,
     Joined,
     Left,
-    Moment,
+    Now,
     Reply,
     Settings,
     Settles,
-    State,
     Sync,
     Synced,
     Token,
@@ -45,7 +45,7 @@ from squall.broker.coordinators.groups.values import (
 from squall.broker.protocol.errors import ErrorCode
 
 if TYPE_CHECKING:
-    from squall.broker.coordinators.groups.values import Leave
+    from squall.broker.coordinators.groups.values import LeaveGroup
 
 STATIC_WAIT_MS = 1000
 """Static members of which none has joined are not looked for more often: their rebalance timeout may be 0 or less."""
@@ -56,10 +56,10 @@ class ClassicGroup(GroupRules):
 
     __slots__ = ("_grew", "_join_deadline_ms", "_joining_until_ms", "_settings", "_sync_deadline_ms", "effects")
 
-    def __init__(self, group_id: str, settings: Settings, now: Moment, record: GroupRecord | None = None) -> None:
+    def __init__(self, group_id: str, settings: Settings, now: Now, record: GroupRecord | None = None) -> None:
         """`record`: the latest one in the log. Its members get a whole session to be heard of."""
         self.group_id, self._settings = group_id, settings
-        self.state, self.generation = State.EMPTY, 0
+        self.state, self.generation = GroupState.EMPTY, 0
         self.protocol_type, self.since_ms = "", now.wall_ms
         self.protocol, self.leader = None, None
         self.members, self.static, self.pending = {}, {}, {}
@@ -75,15 +75,15 @@ class ClassicGroup(GroupRules):
         if record is not None:
             self._load(record, now)
 
-    def _load(self, record: GroupRecord, now: Moment) -> None:
+    def _load(self, record: GroupRecord, now: Now) -> None:
         self.generation, self.protocol_type = record.generation, record.protocol_type
         self.protocol, self.since_ms = record.protocol, record.since_ms
         for found in record.members:
-            member = Member.loaded(found, record.protocol or "")
+            member = ClassicGroupMember.loaded(found, record.protocol or "")
             self._add(member)
             self._wait_for(member, now)
         self.leader = record.leader if record.leader in self.members else next(iter(self.members), None)
-        self.state = State.STABLE if self.members else State.EMPTY
+        self.state = GroupState.STABLE if self.members else GroupState.EMPTY
         if self.members and record.leader is None:
             self._rebalance(now)  # it was a consumer group: nobody has assigned anything yet
 
@@ -101,7 +101,7 @@ class ClassicGroup(GroupRules):
         found += self.pending.values()
         return min(found, default=None)
 
-    def expire(self, now: Moment) -> None:
+    def expire(self, now: Now) -> None:
         """Give up whoever has not been heard of, and rebalances that have waited for long enough."""
         for member_id, at in list(self.pending.items()):
             if at <= now.mono_ms:
@@ -118,7 +118,7 @@ class ClassicGroup(GroupRules):
         if self._join_deadline_ms is not None and self._join_deadline_ms <= now.mono_ms:
             self._join_phase_ends(now)
 
-    def _wait_for(self, member: Member, now: Moment) -> None:
+    def _wait_for(self, member: ClassicGroupMember, now: Now) -> None:
         """It is to be heard of within its session. While the coordinator owes it an answer, it cannot be."""
         if member.is_new and member.joining is not None:
             member.deadline_ms = now.mono_ms + NEW_MEMBER_MS
@@ -129,7 +129,7 @@ class ClassicGroup(GroupRules):
 
     # --------------------------------------------------------------------------------------------------------- joining
 
-    def join(self, request: Join, token: Token, now: Moment) -> None:
+    def join(self, request: Join, token: Token, now: Now) -> None:
         """A consumer wants to be in the next generation. It waits until all have joined."""
         names = frozenset(name for name, _ in request.protocols)
         if not self.has_room(request.member_id, self._settings.max_size):
@@ -150,7 +150,7 @@ class ClassicGroup(GroupRules):
     def _refuse(self, token: Token, request: Join, error: ErrorCode) -> None:
         self.effects.append(Reply(token, Joined(error, request.member_id)))
 
-    def _join_new(self, request: Join, token: Token, now: Moment) -> None:
+    def _join_new(self, request: Join, token: Token, now: Now) -> None:
         if request.instance_id is not None:
             present = self.static.get(request.instance_id)
             if present is None:
@@ -163,9 +163,9 @@ class ClassicGroup(GroupRules):
         else:
             self._admit(request, request.fresh_id, token, now)
 
-    def _admit(self, request: Join, member_id: str, token: Token, now: Moment) -> None:
+    def _admit(self, request: Join, member_id: str, token: Token, now: Now) -> None:
         """A member more: the next generation has it."""
-        member = Member(request, member_id)
+        member = ClassicGroupMember(request, member_id)
         if not self.members:
             self.protocol_type = request.protocol_type
         self._add(member)
@@ -174,14 +174,14 @@ class ClassicGroup(GroupRules):
         self._grew = True
         self._rebalance(now)
 
-    def _add(self, member: Member) -> None:
+    def _add(self, member: ClassicGroupMember) -> None:
         self.members[member.member_id] = member
         if member.instance_id is not None:
             self.static[member.instance_id] = member.member_id
         if self.leader is None:
             self.leader = member.member_id
 
-    def _take_over(self, member: Member, request: Join, token: Token, now: Moment) -> None:
+    def _take_over(self, member: ClassicGroupMember, request: Join, token: Token, now: Now) -> None:
         """A static member is back, under a new member id: whoever has the old one is fenced (KIP-345)."""
         leader_before = self.leader
         self._answer_waiting(member, ErrorCode.FENCED_INSTANCE_ID)
@@ -213,13 +213,13 @@ class ClassicGroup(GroupRules):
         )
         self._append(now, Settles(token, answer))
 
-    def _join_again(self, request: Join, token: Token, now: Moment) -> None:
+    def _join_again(self, request: Join, token: Token, now: Now) -> None:
         refused = self.refusal_of(request.member_id, request.instance_id)
         if refused:
             self._refuse(token, request, refused)
             return
         member = self.members[request.member_id]
-        if self.state == State.PREPARING or self.joins_anew(member, request.protocols):
+        if self.state == GroupState.PREPARING or self.joins_anew(member, request.protocols):
             if member.joining is not None:  # it has given up on that answer, and asks again
                 self.effects.append(Reply(member.joining, Joined(ErrorCode.REBALANCE_IN_PROGRESS, member.member_id)))
             member.update(request)
@@ -230,9 +230,9 @@ class ClassicGroup(GroupRules):
             self._wait_for(member, now)
             self.effects.append(Reply(token, self._generation_of(member)))
 
-    def _generation_of(self, member: Member) -> Joined:
+    def _generation_of(self, member: ClassicGroupMember) -> Joined:
         # In a stable group nobody needs the list: the assignments are there.
-        leads = member.member_id == self.leader and self.state == State.COMPLETING
+        leads = member.member_id == self.leader and self.state == GroupState.COMPLETING
         return Joined(
             ErrorCode.NONE,
             member.member_id,
@@ -248,17 +248,17 @@ class ClassicGroup(GroupRules):
 
     # ----------------------------------------------------------------------------------------------------- rebalancing
 
-    def _rebalance(self, now: Moment) -> None:
+    def _rebalance(self, now: Now) -> None:
         """Members are to join the next generation, or one more of them has."""
-        if self.state == State.PREPARING:
+        if self.state == GroupState.PREPARING:
             if self._joining_until_ms is None and self.all_joined():
                 self._begin_generation(now)
             return
-        first = self.state == State.EMPTY
-        if self.state == State.COMPLETING:
+        first = self.state == GroupState.EMPTY
+        if self.state == GroupState.COMPLETING:
             self._drop_assignments(ErrorCode.REBALANCE_IN_PROGRESS, now)
         self._sync_deadline_ms = None
-        self._become(State.PREPARING, now)
+        self._become(GroupState.PREPARING, now)
         patience_ms = max((m.rebalance_ms for m in self.members.values()), default=0)
         if first and self._settings.initial_delay_ms > 0:
             # Members of one application start together: their first rebalance waits for them, or there would be many.
@@ -271,7 +271,7 @@ class ClassicGroup(GroupRules):
         if self.all_joined():
             self._begin_generation(now)
 
-    def _join_phase_ends(self, now: Moment) -> None:
+    def _join_phase_ends(self, now: Now) -> None:
         if self._joining_until_ms is not None:
             remaining_ms = self._joining_until_ms - now.mono_ms
             if self._grew and remaining_ms > 0:
@@ -288,16 +288,16 @@ class ClassicGroup(GroupRules):
             return
         self._begin_generation(now)
 
-    def _joined(self) -> list[Member]:
+    def _joined(self) -> list[ClassicGroupMember]:
         return [m for m in self.members.values() if m.joining is not None]
 
-    def _begin_generation(self, now: Moment) -> None:
+    def _begin_generation(self, now: Now) -> None:
         """Everybody who is waited for has joined, or nobody is left."""
         self._join_deadline_ms = self._joining_until_ms = None
         self.generation += 1
         if not self.members:
             self.protocol = self.leader = None
-            self._become(State.EMPTY, now)
+            self._become(GroupState.EMPTY, now)
             self._append(now, Settles())
             return
         joined = self._joined()
@@ -305,7 +305,7 @@ class ClassicGroup(GroupRules):
         if self.leader is None or self.members[self.leader].joining is None:
             self.leader = joined[0].member_id
         self.protocol = self.elected_protocol()
-        self._become(State.COMPLETING, now)
+        self._become(GroupState.COMPLETING, now)
         self._sync_deadline_ms = now.mono_ms + max(m.rebalance_ms for m in self.members.values())
         for member in self.members.values():
             member.assignment = b""
@@ -315,12 +315,12 @@ class ClassicGroup(GroupRules):
                 self._wait_for(member, now)
                 self.effects.append(Reply(token, self._generation_of(member)))
 
-    def _become(self, state: State, now: Moment) -> None:
+    def _become(self, state: GroupState, now: Now) -> None:
         self.state, self.since_ms = state, now.wall_ms
 
     # ----------------------------------------------------------------------------------------------------- assignments
 
-    def sync(self, request: Sync, token: Token, now: Moment) -> None:
+    def sync(self, request: Sync, token: Token, now: Now) -> None:
         """A member asks for its assignment; the leader brings everybody's. Answered once they are in the log."""
         refused = self._refusal_of_sync(request)
         if refused:
@@ -330,7 +330,7 @@ class ClassicGroup(GroupRules):
         member.unsynced = False
         if not any(m.unsynced for m in self.members.values()):
             self._sync_deadline_ms = None
-        if self.state == State.STABLE:
+        if self.state == GroupState.STABLE:
             self._wait_for(member, now)
             self.effects.append(Reply(token, self._assignment_of(member)))
             return
@@ -354,11 +354,11 @@ class ClassicGroup(GroupRules):
             return ErrorCode.INCONSISTENT_GROUP_PROTOCOL
         if request.protocol is not None and request.protocol != self.protocol:
             return ErrorCode.INCONSISTENT_GROUP_PROTOCOL
-        return ErrorCode.REBALANCE_IN_PROGRESS if self.state == State.PREPARING else ErrorCode.NONE
+        return ErrorCode.REBALANCE_IN_PROGRESS if self.state == GroupState.PREPARING else ErrorCode.NONE
 
-    def assigned(self, generation: int, error: ErrorCode, now: Moment) -> None:
+    def assigned(self, generation: int, error: ErrorCode, now: Now) -> None:
         """The assignments of a generation are committed, or are not in the log."""
-        if self.state != State.COMPLETING or generation != self.generation:
+        if self.state != GroupState.COMPLETING or generation != self.generation:
             return
         if error:
             if error == ErrorCode.UNKNOWN_SERVER_ERROR and len(self.members) > 1:
@@ -367,7 +367,7 @@ class ClassicGroup(GroupRules):
             self._drop_assignments(error, now)
             self._rebalance(now)
             return
-        self.state = State.STABLE  # since when, the record has said
+        self.state = GroupState.STABLE  # since when, the record has said
         for member in self.members.values():
             if member.syncing is not None:
                 token, member.syncing = member.syncing, None
@@ -387,10 +387,10 @@ class ClassicGroup(GroupRules):
             self._remove(member, ErrorCode.GROUP_MAX_SIZE_REACHED)
             total -= size
 
-    def _assignment_of(self, member: Member) -> Synced:
+    def _assignment_of(self, member: ClassicGroupMember) -> Synced:
         return Synced(ErrorCode.NONE, member.assignment, self.protocol_type, self.protocol)
 
-    def _drop_assignments(self, error: ErrorCode, now: Moment) -> None:
+    def _drop_assignments(self, error: ErrorCode, now: Now) -> None:
         for member in self.members.values():
             member.assignment = b""
             if member.syncing is not None:
@@ -400,24 +400,24 @@ class ClassicGroup(GroupRules):
 
     # ------------------------------------------------------------------------------------------------ living and going
 
-    def beat(self, request: Beat, token: Token, now: Moment) -> None:
+    def beat(self, request: ClassicHeartbeat, token: Token, now: Now) -> None:
         """A member is alive. It learns here that it has to join again."""
         error = self.refusal_of(request.member_id, request.instance_id)
         if not error and not self.is_current(request.generation):
             error = ErrorCode.ILLEGAL_GENERATION
         if not error:
             self.heard_of(request.member_id, now)
-            if self.state == State.PREPARING:
+            if self.state == GroupState.PREPARING:
                 error = ErrorCode.REBALANCE_IN_PROGRESS
-        self.effects.append(Reply(token, Answer(error)))
+        self.effects.append(Reply(token, GroupResponse(error)))
 
-    def heard_of(self, member_id: str, now: Moment) -> None:
+    def heard_of(self, member_id: str, now: Now) -> None:
         """A request of a member has come."""
         member = self.members.get(member_id)
         if member is not None:
             self._wait_for(member, now)
 
-    def leave(self, request: Leave, token: Token, now: Moment) -> None:
+    def leave(self, request: LeaveGroup, token: Token, now: Now) -> None:
         """Members go: at once, and not with their session."""
         errors = [self._leave_one(member_id, instance_id, now) for member_id, instance_id in request.members]
         named = tuple((*who, error) for who, error in zip(request.members, errors, strict=True))
@@ -425,7 +425,7 @@ class ClassicGroup(GroupRules):
         if ErrorCode.NONE in errors:
             self._members_went(now)
 
-    def _leave_one(self, member_id: str, instance_id: str | None, now: Moment) -> ErrorCode:
+    def _leave_one(self, member_id: str, instance_id: str | None, now: Now) -> ErrorCode:
         if member_id == NO_MEMBER and instance_id is not None:
             member_id = self.static.get(instance_id, NO_MEMBER)
         elif member_id in self.pending:
@@ -436,12 +436,12 @@ class ClassicGroup(GroupRules):
             self._remove(self.members[member_id])
         return refused
 
-    def _forget_pending(self, member_id: str, now: Moment) -> None:
+    def _forget_pending(self, member_id: str, now: Now) -> None:
         del self.pending[member_id]
-        if self.state == State.PREPARING:
+        if self.state == GroupState.PREPARING:
             self._rebalance(now)
 
-    def _remove(self, member: Member, error: ErrorCode = ErrorCode.UNKNOWN_MEMBER_ID) -> None:
+    def _remove(self, member: ClassicGroupMember, error: ErrorCode = ErrorCode.UNKNOWN_MEMBER_ID) -> None:
         """It is no member any more. `_members_went` has to follow."""
         self._answer_waiting(member, error)
         del self.members[member.member_id]
@@ -450,14 +450,14 @@ class ClassicGroup(GroupRules):
         if self.leader == member.member_id:
             self.leader = next(iter(self.members), None)
 
-    def _members_went(self, now: Moment) -> None:
+    def _members_went(self, now: Now) -> None:
         """The others share what those had."""
-        if self.state != State.EMPTY:
-            if self.state == State.PREPARING and not self.members:
+        if self.state != GroupState.EMPTY:
+            if self.state == GroupState.PREPARING and not self.members:
                 self._joining_until_ms = None
             self._rebalance(now)
 
-    def _answer_waiting(self, member: Member, error: ErrorCode) -> None:
+    def _answer_waiting(self, member: ClassicGroupMember, error: ErrorCode) -> None:
         if member.joining is not None:
             token, member.joining = member.joining, None
             self.effects.append(Reply(token, Joined(error, NO_MEMBER)))
@@ -469,7 +469,7 @@ class ClassicGroup(GroupRules):
         """This coordinator coordinates no more: everybody who waits is told."""
         for member in self.members.values():
             self._answer_waiting(member, error)
-        self.state = State.DEAD
+        self.state = GroupState.DEAD
 
     # --------------------------------------------------------------------------------------------------------- records
 
@@ -478,5 +478,5 @@ class ClassicGroup(GroupRules):
         members = tuple(member.record(self.protocol) for member in self.members.values())
         return GroupRecord(self.protocol_type, self.generation, self.protocol, self.leader, self.since_ms, members)
 
-    def _append(self, now: Moment, settles: Settles) -> None:
-        self.effects.append(Append((GroupWritten(self.group_id, self.record()),), settles))
+    def _append(self, now: Now, settles: Settles) -> None:
+        self.effects.append(AppendRecords((GroupWritten(self.group_id, self.record()),), settles))

@@ -16,14 +16,14 @@ OF_CHARACTER = 4
 AGAIN_AFTER_MS = 1000
 
 
-class Holding(Protocol):
+class MemoryAccount(Protocol):
     """A group."""
 
     def held(self) -> int:
         """Bytes of its name, and of what its members have sent."""
 
 
-class Held:
+class MemoryBudget:
     """The memory of all groups of a coordinator, and whether there is room for more.
 
     What is admitted is added up; only where the sum is over the limit is it counted what is really held, because
@@ -32,7 +32,7 @@ class Held:
 
     __slots__ = ("_full_until_ms", "_groups", "_limit", "_sum")
 
-    def __init__(self, limit: int, groups: Callable[[], Iterable[Holding]]) -> None:
+    def __init__(self, limit: int, groups: Callable[[], Iterable[MemoryAccount]]) -> None:
         self._limit, self._groups = limit, groups
         self._sum, self._full_until_ms = 0, 0
 

@@ -12,7 +12,7 @@ NEW_MEMBER_MS = 300_000
 has perhaps tried again under another one."""
 
 
-class Member:
+class ClassicGroupMember:
     """Represents a member of a classic group: its identity, protocols, assignment, and the requests that wait for an
     answer.
     """
@@ -52,7 +52,7 @@ class Member:
         """Monotonic: when it is given up. None while the coordinator owes it an answer."""
 
     @classmethod
-    def loaded(cls, record: MemberRecord, protocol: str) -> Member:
+    def loaded(cls, record: MemberRecord, protocol: str) -> ClassicGroupMember:
         """As a generation's record has it."""
         subscribed = ((protocol, record.subscription),)
         request = Join(

@@ -14,8 +14,8 @@ from squall.broker.coordinators.groups.values import (
     Commit,
     Committed,
     GroupRecord,
+    GroupState,
     MemberRecord,
-    State,
     TxnCommit,
 )
 from squall.broker.protocol.errors import ErrorCode
@@ -23,7 +23,7 @@ from squall.broker.protocol.errors import ErrorCode
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
 
-    from squall.broker.coordinators.groups.member import Member
+    from squall.broker.coordinators.groups.member import ClassicGroupMember
 
 CONSUMER: str = "consumer"
 """Protocol type of Kafka's own consumers, whose subscriptions a coordinator can read."""
@@ -59,14 +59,14 @@ class GroupRules:
     )
 
     group_id: str
-    state: State
+    state: GroupState
     generation: int
     protocol_type: str
     protocol: str | None
     leader: str | None
     since_ms: int
     """Wall clock: since when the group is in its state."""
-    members: dict[str, Member]
+    members: dict[str, ClassicGroupMember]
     """By member id, in the order in which they came."""
     static: dict[str, str]
     """Instance id to the member id that it has now (KIP-345)."""
@@ -113,7 +113,7 @@ class GroupRules:
         if member_id in self.members:
             return True
         joined = [m for m in self.members.values() if m.joining is not None]
-        return len(joined if self.state == State.PREPARING else self.members) < most
+        return len(joined if self.state == GroupState.PREPARING else self.members) < most
 
     def all_joined(self) -> bool:
         """Return whether the next generation can begin: every member has joined, and no member id is handed out and
@@ -125,13 +125,13 @@ class GroupRules:
         """Return whether a static member that comes back leaves the generation as it is: no assignment depends on what
         it changed (KIP-345, KIP-814).
         """
-        return self.state == State.STABLE and self.elected_protocol() == self.protocol
+        return self.state == GroupState.STABLE and self.elected_protocol() == self.protocol
 
-    def joins_anew(self, member: Member, protocols: tuple[tuple[str, bytes], ...]) -> bool:
+    def joins_anew(self, member: ClassicGroupMember, protocols: tuple[tuple[str, bytes], ...]) -> bool:
         """Return whether a Join of a member of this generation asks for the next one. If not, its answer got lost."""
-        if self.state == State.COMPLETING:
+        if self.state == GroupState.COMPLETING:
             return member.protocols != protocols
-        return self.state == State.STABLE and (member.member_id == self.leader or member.protocols != protocols)
+        return self.state == GroupState.STABLE and (member.member_id == self.leader or member.protocols != protocols)
 
     # --------------------------------------------------------------------------------------------------------- offsets
 
@@ -142,7 +142,7 @@ class GroupRules:
         transaction always: its producer's epoch fences it.
         """
         in_transaction = isinstance(request, TxnCommit)
-        if request.generation < 0 and self.state == State.EMPTY:
+        if request.generation < 0 and self.state == GroupState.EMPTY:
             return ErrorCode.NONE
         if request.generation >= 0 or request.member_id != NO_MEMBER or request.instance_id is not None:
             refused = self.refusal_of(request.member_id, request.instance_id)
@@ -152,7 +152,7 @@ class GroupRules:
                 return ErrorCode.ILLEGAL_GENERATION
         elif not in_transaction:
             return ErrorCode.UNKNOWN_MEMBER_ID
-        if not in_transaction and self.state == State.COMPLETING:
+        if not in_transaction and self.state == GroupState.COMPLETING:
             # It has been told of this generation, and not yet what it owns in it.
             return ErrorCode.REBALANCE_IN_PROGRESS
         return ErrorCode.NONE

@@ -14,36 +14,37 @@ from squall.broker.coordinators.groups.classic import ClassicGroup
 from squall.broker.coordinators.groups.consumer import classic_members
 from squall.broker.coordinators.groups.consumer.answers import Beaten
 from squall.broker.coordinators.groups.consumer.coordination import ConsumerCoordination
-from squall.broker.coordinators.groups.consumer.facts import JOINS, ConsumerBeat, ConsumerDescribe, GroupEpoch
+from squall.broker.coordinators.groups.consumer.facts import JOINS, ConsumerDescribe, ConsumerHeartbeat, GroupEpoch
 from squall.broker.coordinators.groups.consumer.migration import upgraded
 from squall.broker.coordinators.groups.consumer.rules import EPOCHS_FROM
-from squall.broker.coordinators.groups.consumer.topics import Known
+from squall.broker.coordinators.groups.consumer.topics import TopicTable
 from squall.broker.coordinators.groups.deadlines import Deadlines
-from squall.broker.coordinators.groups.held import OF_EACH, Held, size_of, size_of_names
+from squall.broker.coordinators.groups.held import OF_EACH, MemoryBudget, size_of, size_of_names
 from squall.broker.coordinators.groups.ledger import Ledger
 from squall.broker.coordinators.groups.rules import CONSUMER, is_expired
 from squall.broker.coordinators.groups.subscriptions import topics_of
 from squall.broker.coordinators.groups.values import (
     NO_MEMBER,
     NO_PRODUCER,
-    Answer,
-    Append,
-    Beat,
+    AppendRecords,
+    ClassicHeartbeat,
     Commit,
     DeleteGroup,
     DeleteOffsets,
-    Describe,
     Described,
+    DescribeGroup,
     Effect,
-    Expire,
+    ExpireOffsets,
     FetchOffsets,
+    GroupListing,
+    GroupResponse,
+    GroupState,
     GroupWritten,
     Join,
     Joined,
-    Leave,
+    LeaveGroup,
     Left,
-    Listed,
-    Moment,
+    Now,
     OffsetsFound,
     OffsetWritten,
     PartitionErrors,
@@ -51,7 +52,6 @@ from squall.broker.coordinators.groups.values import (
     Request,
     Settings,
     Settles,
-    State,
     Sync,
     Token,
     TopicPartition,
@@ -73,7 +73,7 @@ EXPIRED_AT_ONCE = 100
 """Offsets of one group that are looked at before others may have their turn: their tombstones take some 2 ms."""
 
 
-class Shard:
+class GroupCoordinatorShard:
     """Groups and their offsets, as of the records replayed so far."""
 
     __slots__ = ("_deadlines", "_held", "_now", "consumers", "groups", "ledger", "settings")
@@ -83,25 +83,27 @@ class Shard:
         settings: Settings,
         topics: Topics | None = None,
         ledger: Ledger | None = None,
-        held: Held | None = None,
+        held: MemoryBudget | None = None,
         matching: Matching | None = None,
     ) -> None:
         """topics: of the cluster. ledger: what has been replayed already. held, matching: of all shards of a
         coordinator.
         """
         self.settings = settings
-        self._held = Held(settings.max_held, lambda: self.groups.values()) if held is None else held
+        self._held = MemoryBudget(settings.max_held, lambda: self.groups.values()) if held is None else held
         self.ledger = Ledger() if ledger is None else ledger
         self.groups: dict[str, ClassicGroup] = {}
         """Classic groups that have members, or had some."""
         self._deadlines = Deadlines()
-        self._now: Moment | None = None
+        self._now: Now | None = None
         """The latest moment that it was told; None while the log is being replayed."""
-        self.consumers = ConsumerCoordination(self.ledger, settings, Known() if topics is None else topics, matching)
+        self.consumers = ConsumerCoordination(
+            self.ledger, settings, TopicTable() if topics is None else topics, matching
+        )
 
     # ------------------------------------------------------------------------------------------------------------ life
 
-    def begin(self, now: Moment) -> None:
+    def begin(self, now: Now) -> None:
         """The whole log is replayed: take its groups' members up again."""
         self._now = now
         for group_id, record in self.ledger.groups.items():
@@ -116,7 +118,7 @@ class Shard:
         group = self.groups.get(written.group_id)
         if isinstance(written, GroupWritten):
             # Unless somebody has joined since that was decided.
-            if written.group is None and group is not None and group.state == State.EMPTY and not group.pending:
+            if written.group is None and group is not None and group.state == GroupState.EMPTY and not group.pending:
                 del self.groups[written.group_id]
             elif written.group is not None and group is None and self._now is not None:
                 # Its last members of the consumer protocol have gone.
@@ -150,7 +152,7 @@ class Shard:
         """Whatever a group waits for may have changed."""
         self._deadlines.put(group_id, self._deadline_of(group_id))
 
-    def tick(self, now: Moment) -> list[Effect]:
+    def tick(self, now: Now) -> list[Effect]:
         """Time has passed."""
         self._now = now
         effects: list[Effect] = []
@@ -166,10 +168,10 @@ class Shard:
 
     def _let_go(self, group: ClassicGroup) -> None:
         """Of a group that somebody asked for an id in, and never came back to, nothing stays."""
-        if group.generation == 0 and group.state == State.EMPTY and not group.pending:
+        if group.generation == 0 and group.state == GroupState.EMPTY and not group.pending:
             del self.groups[group.group_id]
 
-    def settle(self, settles: Settles, error: ErrorCode, now: Moment) -> list[Effect]:
+    def settle(self, settles: Settles, error: ErrorCode, now: Now) -> list[Effect]:
         """An append is committed (NONE), or is not in the log or not known to be (an error)."""
         self._now = now
         effects: list[Effect] = []
@@ -180,10 +182,10 @@ class Shard:
         if settles.then is not None and not error:
             return effects + self.submit(settles.then, settles.token, now)
         if settles.token is not None:
-            effects.append(Reply(settles.token, Answer(error) if error else settles.answer))
+            effects.append(Reply(settles.token, GroupResponse(error) if error else settles.answer))
         return effects
 
-    def submit(self, request: Request, token: Token, now: Moment) -> list[Effect]:
+    def submit(self, request: Request, token: Token, now: Now) -> list[Effect]:
         """Handle a request. Its answer is among the effects, or comes with later ones."""
         self._now = now
         effects: list[Effect] = self._HANDLERS[type(request)](self, request, token, now)
@@ -196,7 +198,7 @@ class Shard:
 
     # --------------------------------------------------------------------------------------------------------- members
 
-    def _join(self, request: Join, token: Token, now: Moment) -> list[Effect]:
+    def _join(self, request: Join, token: Token, now: Now) -> list[Effect]:
         settings = self.settings
         error = ErrorCode.NONE
         if not request.group_id:
@@ -212,7 +214,7 @@ class Shard:
             return [Reply(token, Joined(error, request.member_id))]
         if of_consumers is not None:
             # Its last member has gone: what follows is a classic group, once the log says so.
-            return [Append(tuple(self.consumers.forgotten(request.group_id)), Settles(token, then=request))]
+            return [AppendRecords(tuple(self.consumers.forgotten(request.group_id)), Settles(token, then=request))]
         group = self.groups.get(request.group_id)
         if not self._has_room(group, request, now):
             return [Reply(token, Joined(ErrorCode.GROUP_MAX_SIZE_REACHED, request.member_id))]
@@ -221,7 +223,7 @@ class Shard:
         group.join(request, token, now)
         return []
 
-    def _has_room(self, group: ClassicGroup | None, request: Join, now: Moment) -> bool:
+    def _has_room(self, group: ClassicGroup | None, request: Join, now: Now) -> bool:
         """Return whether there is room for the member. One that sends no more than before has its place already."""
         known = None if group is None else group.members.get(request.member_id)
         member_id = request.member_id or request.fresh_id
@@ -231,55 +233,55 @@ class Shard:
         of_group = OF_EACH + size_of_names(request.group_id) if group is None else 0
         return self._held.admits(size + of_group, now.mono_ms)
 
-    def _sync(self, request: Sync, token: Token, now: Moment) -> list[Effect]:
+    def _sync(self, request: Sync, token: Token, now: Now) -> list[Effect]:
         if (found := self.ledger.consumers.get(request.group_id)) is not None:
             return classic_members.sync(self.consumers, found, request, token, now)
         group = self.groups.get(request.group_id)
         if group is None:
-            return [Reply(token, Answer(_unknown_member(request.group_id)))]
+            return [Reply(token, GroupResponse(_unknown_member(request.group_id)))]
         given = sum(len(assignment) for _, assignment in request.assignments)
         if given and not self._held.admits(given, now.mono_ms):
-            return [Reply(token, Answer(ErrorCode.GROUP_MAX_SIZE_REACHED))]
+            return [Reply(token, GroupResponse(ErrorCode.GROUP_MAX_SIZE_REACHED))]
         group.sync(request, token, now)
         return []
 
-    def _beat(self, request: Beat, token: Token, now: Moment) -> list[Effect]:
+    def _beat(self, request: ClassicHeartbeat, token: Token, now: Now) -> list[Effect]:
         if (found := self.ledger.consumers.get(request.group_id)) is not None:
             return classic_members.beat(self.consumers, found, request, token, now)
         group = self.groups.get(request.group_id)
         if group is None:
-            return [Reply(token, Answer(_unknown_member(request.group_id)))]
+            return [Reply(token, GroupResponse(_unknown_member(request.group_id)))]
         group.beat(request, token, now)
         return []
 
-    def _leave(self, request: Leave, token: Token, now: Moment) -> list[Effect]:
+    def _leave(self, request: LeaveGroup, token: Token, now: Now) -> list[Effect]:
         if (found := self.ledger.consumers.get(request.group_id)) is not None:
             return classic_members.leave(self.consumers, found, request, token, now)
         group = self.groups.get(request.group_id)
         if not request.group_id:
-            return [Reply(token, Answer(ErrorCode.INVALID_GROUP_ID))]
+            return [Reply(token, GroupResponse(ErrorCode.INVALID_GROUP_ID))]
         if group is None:
             return [Reply(token, Left(members=tuple((*who, ErrorCode.UNKNOWN_MEMBER_ID) for who in request.members)))]
         group.leave(request, token, now)
         return []
 
-    def _beat_consumer(self, request: ConsumerBeat, token: Token, now: Moment) -> list[Effect]:
+    def _beat_consumer(self, request: ConsumerHeartbeat, token: Token, now: Now) -> list[Effect]:
         classic = self.groups.get(request.group_id)
-        if classic is None or classic.state == State.EMPTY:
+        if classic is None or classic.state == GroupState.EMPTY:
             return self.consumers.beat(request, token, now, over_classic=False)
         if request.epoch == JOINS and self.consumers.may_go_up(len(classic.members)):
-            if classic.state != State.STABLE:
+            if classic.state != GroupState.STABLE:
                 # What its members own is being settled: only then can anybody tell what is free.
                 return [Reply(token, Beaten(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS))]
             if records := upgraded(classic, self.consumers.topics):
                 sessions = {member.member_id: member.session_ms for member in classic.members.values()}
                 self.consumers.expect(request.group_id, sessions, now)
-                return [Append(records, Settles(token, then=request))]
+                return [AppendRecords(records, Settles(token, then=request))]
         return self.consumers.beat(request, token, now, over_classic=True)
 
     # --------------------------------------------------------------------------------------------------------- offsets
 
-    def _commit(self, request: Commit | TxnCommit, token: Token, now: Moment) -> list[Effect]:
+    def _commit(self, request: Commit | TxnCommit, token: Token, now: Now) -> list[Effect]:
         group = self.groups.get(request.group_id)
         producer = (request.producer_id, request.epoch) if isinstance(request, TxnCommit) else None
         if group is not None:
@@ -294,25 +296,25 @@ class Shard:
             knows = isinstance(request, Commit) and request.version >= EPOCHS_FROM
             refused = ErrorCode.GROUP_ID_NOT_FOUND if knows else ErrorCode.ILLEGAL_GENERATION
         if refused:
-            return [Reply(token, Answer(refused))]
+            return [Reply(token, GroupResponse(refused))]
         if group is not None:
             group.heard_of(request.member_id, now)
         if not request.offsets:
-            return [Reply(token, Answer())]
+            return [Reply(token, GroupResponse())]
         records = tuple(OffsetWritten(request.group_id, where, committed) for where, committed in request.offsets)
-        return [Append(records, Settles(token, Answer()), producer)]
+        return [AppendRecords(records, Settles(token, GroupResponse()), producer)]
 
     def _refusal_of_consumer(self, group: ConsumerGroup, request: Commit | TxnCommit) -> ErrorCode:
         found = ((self.consumers.topics.find(name), index) for (name, index), _ in request.offsets)
         places = tuple((b"" if topic is None else topic[0], index) for topic, index in found)
         return self.consumers.refusal_of_commit(group, request, places)
 
-    def _fetch(self, request: FetchOffsets, token: Token, now: Moment) -> list[Effect]:
+    def _fetch(self, request: FetchOffsets, token: Token, now: Now) -> list[Effect]:
         group_id, ledger = request.group_id, self.ledger
         if group_id in ledger.consumers:
             refused = self.consumers.refusal_of_fetch(ledger.consumers[group_id], request)
             if refused:
-                return [Reply(token, Answer(refused), ledger.rests_on(group_id))]
+                return [Reply(token, GroupResponse(refused), ledger.rests_on(group_id))]
         known = ledger.offsets.get(group_id, {})
         wanted = tuple(known) if request.partitions is None else request.partitions
         # Tombstones are written in turns: an offset of a topic that is gone is not answered until its turn has come.
@@ -326,15 +328,15 @@ class Shard:
         )
         return [Reply(token, OffsetsFound(offsets=found), ledger.rests_on(group_id))]
 
-    def _delete_offsets(self, request: DeleteOffsets, token: Token, now: Moment) -> list[Effect]:
+    def _delete_offsets(self, request: DeleteOffsets, token: Token, now: Now) -> list[Effect]:
         group_id, ledger = request.group_id, self.ledger
         if not group_id:
-            return [Reply(token, Answer(ErrorCode.INVALID_GROUP_ID))]
+            return [Reply(token, GroupResponse(ErrorCode.INVALID_GROUP_ID))]
         if not self._exists(group_id):
-            return [Reply(token, Answer(ErrorCode.GROUP_ID_NOT_FOUND), ledger.rests_on(group_id))]
+            return [Reply(token, GroupResponse(ErrorCode.GROUP_ID_NOT_FOUND), ledger.rests_on(group_id))]
         subscribed = self._subscribed(group_id)
         if subscribed is None:
-            return [Reply(token, Answer(ErrorCode.NON_EMPTY_GROUP))]
+            return [Reply(token, GroupResponse(ErrorCode.NON_EMPTY_GROUP))]
         errors = tuple(
             (where, ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC if where[0] in subscribed else ErrorCode.NONE)
             for where in request.partitions
@@ -343,7 +345,7 @@ class Shard:
         answer = PartitionErrors(errors=errors)
         if not gone:
             return [Reply(token, answer, ledger.rests_on(group_id))]
-        return [Append(gone, Settles(token, answer), whole=1)]
+        return [AppendRecords(gone, Settles(token, answer), whole=1)]
 
     def _holds(self, group_id: str, where: TopicPartition) -> bool:
         return where in self.ledger.offsets.get(group_id, {}) or self.ledger.is_pending(group_id, where)
@@ -353,7 +355,7 @@ class Shard:
         group = self.groups.get(group_id)
         if group_id in self.ledger.consumers:
             return frozenset(self.ledger.consumers[group_id].subscribed())
-        if group is None or group.state == State.EMPTY:
+        if group is None or group.state == GroupState.EMPTY:
             return frozenset()
         if group.protocol_type != CONSUMER:
             return None
@@ -366,83 +368,83 @@ class Shard:
         known = group_id in self.groups or group_id in ledger.consumers or group_id in ledger.offsets
         return known or ledger.is_pending(group_id)
 
-    def state_of(self, group_id: str) -> State:
+    def state_of(self, group_id: str) -> GroupState:
         """The state of a group of either protocol; Empty where only offsets are known of it."""
         group = self.groups.get(group_id)
         if group is not None:
             return group.state
-        return self.consumers.state_of(group_id) or State.EMPTY
+        return self.consumers.state_of(group_id) or GroupState.EMPTY
 
-    def _delete_group(self, request: DeleteGroup, token: Token, now: Moment) -> list[Effect]:
+    def _delete_group(self, request: DeleteGroup, token: Token, now: Now) -> list[Effect]:
         group_id, ledger = request.group_id, self.ledger
         error = ErrorCode.NONE
         if not self._exists(group_id):
             error = ErrorCode.GROUP_ID_NOT_FOUND
-        elif self.state_of(group_id) != State.EMPTY:
+        elif self.state_of(group_id) != GroupState.EMPTY:
             error = ErrorCode.NON_EMPTY_GROUP
         if error:
-            return [Reply(token, Answer(error), ledger.rests_on(group_id))]
+            return [Reply(token, GroupResponse(error), ledger.rests_on(group_id))]
         records: list[Written] = [OffsetWritten(group_id, where, None) for where in ledger.places(group_id)]
         if group_id in ledger.groups:
             records.append(GroupWritten(group_id, None))
         records += self.consumers.forgotten(group_id)
         if not records:
             self.groups.pop(group_id, None)
-            return [Reply(token, Answer())]
-        return [Append(tuple(records), Settles(token, Answer()), whole=1)]
+            return [Reply(token, GroupResponse())]
+        return [AppendRecords(tuple(records), Settles(token, GroupResponse()), whole=1)]
 
-    def _describe(self, request: Describe, token: Token, now: Moment) -> list[Effect]:
+    def _describe(self, request: DescribeGroup, token: Token, now: Now) -> list[Effect]:
         group_id, group = request.group_id, self.groups.get(request.group_id)
         if group is not None:
-            protocol = (group.protocol or "") if group.state == State.STABLE else ""
+            protocol = (group.protocol or "") if group.state == GroupState.STABLE else ""
             members = group.record().members
             return [Reply(token, Described(ErrorCode.NONE, group.state, group.protocol_type, protocol, members))]
         if group_id in self.ledger.consumers:
             message = f"Group {group_id} is not a classic group."
             described = Described(ErrorCode.GROUP_ID_NOT_FOUND, message=message)
         elif self._exists(group_id):
-            described = Described(ErrorCode.NONE, State.EMPTY)
+            described = Described(ErrorCode.NONE, GroupState.EMPTY)
         else:
             described = Described(ErrorCode.GROUP_ID_NOT_FOUND)
         return [Reply(token, described, self.ledger.rests_on(group_id))]
 
-    def _describe_consumer(self, request: ConsumerDescribe, token: Token, now: Moment) -> list[Effect]:
+    def _describe_consumer(self, request: ConsumerDescribe, token: Token, now: Now) -> list[Effect]:
         return self.consumers.describe(request, token)
 
-    def listed(self) -> list[Listed]:
+    def listed(self) -> list[GroupListing]:
         """Each group."""
         ledger = self.ledger
-        found = {name: Listed(name, group.protocol_type, group.state) for name, group in self.groups.items()}
+        found = {name: GroupListing(name, group.protocol_type, group.state) for name, group in self.groups.items()}
         for group_id in ledger.consumers:
-            found[group_id] = Listed(group_id, CONSUMER, self.state_of(group_id), CONSUMER)
+            found[group_id] = GroupListing(group_id, CONSUMER, self.state_of(group_id), CONSUMER)
         for group_id in ledger.offsets:
-            found.setdefault(group_id, Listed(group_id, "", State.EMPTY))
+            found.setdefault(group_id, GroupListing(group_id, "", GroupState.EMPTY))
         return list(found.values())
 
     # ---------------------------------------------------------------------------------------------------------- expiry
 
-    def expiring(self, wall_ms: int, *, retention: bool = True) -> Iterator[Expire | None]:
+    def expiring(self, wall_ms: int, *, retention: bool = True) -> Iterator[ExpireOffsets | None]:
         """The groups that there are now, some offsets at a time, of which something is to be forgotten; None for the
         others.
         """
         for group_id in dict.fromkeys((*self.groups, *self.ledger.consumers, *self.ledger.group_ids())):
             places = tuple(self.ledger.places(group_id))
             for first in range(0, max(1, len(places)), EXPIRED_AT_ONCE):
-                request = Expire(group_id, places[first : first + EXPIRED_AT_ONCE], retention)
+                request = ExpireOffsets(group_id, places[first : first + EXPIRED_AT_ONCE], retention)
                 yield request if self._expired(request, wall_ms) else None
 
-    def _expire(self, request: Expire, token: Token, now: Moment) -> list[Effect]:
+    def _expire(self, request: ExpireOffsets, token: Token, now: Now) -> list[Effect]:
         records = self._expired(request, now.wall_ms)
         if not records:
-            return [Reply(token, Answer())]
-        return [Append(tuple(records), Settles(token, Answer()), whole=1)]
+            return [Reply(token, GroupResponse())]
+        return [AppendRecords(tuple(records), Settles(token, GroupResponse()), whole=1)]
 
     def _is_orphan(self, where: TopicPartition, committed: Committed) -> bool:
         """Return whether the topic of a committed offset is gone, perhaps with another one of its name there."""
         found = self.consumers.topics.find(where[0])
         return found is None or committed.topic_id not in (ZERO_UUID, found[0])
 
-    def _expired(self, request: Expire, wall_ms: int) -> list[Written]:
+    def _expired(self, request: ExpireOffsets, wall_ms: int) -> list[Written]:
         """Tombstones of offsets whose topic is gone (`OffsetMetadataManager.onTopicsDeleted`), or that was not used
         for long. Of the latter those that a live group reads are spared, and those that a transaction may change.
         """
@@ -451,8 +453,8 @@ class Shard:
         if orphans or not request.retention:
             return [OffsetWritten(group_id, where, None) for where in orphans]
         group = self.groups.get(group_id)
-        empty = self.state_of(group_id) == State.EMPTY
-        settled = empty or group is None or group.state == State.STABLE
+        empty = self.state_of(group_id) == GroupState.EMPTY
+        settled = empty or group is None or group.state == GroupState.STABLE
         spared = self._subscribed(group_id) if settled else None
         if spared is None:
             return []
@@ -475,17 +477,17 @@ class Shard:
     _HANDLERS: dict[type[Any], Callable[..., list[Effect]]] = {
         Join: _join,
         Sync: _sync,
-        Beat: _beat,
-        Leave: _leave,
-        ConsumerBeat: _beat_consumer,
+        ClassicHeartbeat: _beat,
+        LeaveGroup: _leave,
+        ConsumerHeartbeat: _beat_consumer,
         ConsumerDescribe: _describe_consumer,
         Commit: _commit,
         TxnCommit: _commit,
         FetchOffsets: _fetch,
         DeleteOffsets: _delete_offsets,
         DeleteGroup: _delete_group,
-        Describe: _describe,
-        Expire: _expire,
+        DescribeGroup: _describe,
+        ExpireOffsets: _expire,
     }
 
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any, Final, NamedTuple
 
-from squall.broker.coordinators.groups.consumer.facts import ConsumerBeat, ConsumerDescribe, ConsumerWritten
+from squall.broker.coordinators.groups.consumer.facts import ConsumerDescribe, ConsumerHeartbeat, ConsumerWritten
 from squall.broker.protocol.errors import ErrorCode
 from squall.broker.protocol.wire import ZERO_UUID
 
@@ -28,7 +28,7 @@ Token = Any
 """Whoever waits for an answer. The shard hands it back and asks nothing of it."""
 
 
-class State(StrEnum):
+class GroupState(StrEnum):
     """States of a group, as DescribeGroups, ConsumerGroupDescribe and ListGroups call them."""
 
     EMPTY = "Empty"
@@ -45,7 +45,7 @@ class State(StrEnum):
     DEAD = "Dead"
 
 
-class Moment(NamedTuple):
+class Now(NamedTuple):
     """Now."""
 
     mono_ms: int
@@ -159,7 +159,7 @@ class Sync:
 
 
 @dataclass(frozen=True, slots=True)
-class Beat:
+class ClassicHeartbeat:
     """A member is alive."""
 
     group_id: str
@@ -169,7 +169,7 @@ class Beat:
 
 
 @dataclass(frozen=True, slots=True)
-class Leave:
+class LeaveGroup:
     """Members go: (member id, instance id) each. An admin names static members by their instance id alone."""
 
     group_id: str
@@ -232,14 +232,14 @@ class DeleteGroup:
 
 
 @dataclass(frozen=True, slots=True)
-class Describe:
+class DescribeGroup:
     """Nothing changes: the answer carries the group."""
 
     group_id: str
 
 
 @dataclass(frozen=True, slots=True)
-class Expire:
+class ExpireOffsets:
     """The coordinator's own: forget offsets whose topic is gone, or that were left alone for long."""
 
     group_id: str
@@ -252,17 +252,17 @@ class Expire:
 Request = (
     Join
     | Sync
-    | Beat
-    | Leave
-    | ConsumerBeat
+    | ClassicHeartbeat
+    | LeaveGroup
+    | ConsumerHeartbeat
     | ConsumerDescribe
     | Commit
     | TxnCommit
     | FetchOffsets
     | DeleteOffsets
     | DeleteGroup
-    | Describe
-    | Expire
+    | DescribeGroup
+    | ExpireOffsets
 )
 
 
@@ -270,28 +270,28 @@ Request = (
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
+class GroupResponse:
     """The answer to a request, in the words of its latest version; the APIs translate for older ones."""
 
     error: ErrorCode = ErrorCode.NONE
 
 
 @dataclass(frozen=True, slots=True)
-class OffsetsFound(Answer):
+class OffsetsFound(GroupResponse):
     """Of FetchOffsets."""
 
     offsets: tuple[tuple[TopicPartition, Committed | None, ErrorCode], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
-class PartitionErrors(Answer):
+class PartitionErrors(GroupResponse):
     """Of Commit and DeleteOffsets, where partitions differ."""
 
     errors: tuple[tuple[TopicPartition, ErrorCode], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
-class Joined(Answer):
+class Joined(GroupResponse):
     """Of Join: the generation. `members` for the leader alone: (member id, instance id, metadata) each."""
 
     member_id: str = NO_MEMBER
@@ -305,7 +305,7 @@ class Joined(Answer):
 
 
 @dataclass(frozen=True, slots=True)
-class Synced(Answer):
+class Synced(GroupResponse):
     """Of Sync."""
 
     assignment: bytes = b""
@@ -314,17 +314,17 @@ class Synced(Answer):
 
 
 @dataclass(frozen=True, slots=True)
-class Left(Answer):
+class Left(GroupResponse):
     """Of Leave, for each member in its order."""
 
     members: tuple[tuple[str, str | None, ErrorCode], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
-class Described(Answer):
+class Described(GroupResponse):
     """Of Describe."""
 
-    state: State = State.DEAD
+    state: GroupState = GroupState.DEAD
     protocol_type: str = ""
     protocol: str = ""
     members: tuple[MemberRecord, ...] = ()
@@ -339,11 +339,11 @@ class Reply(NamedTuple):
     """Answer somebody, once the record at `rests_on` is committed."""
 
     token: Token
-    answer: Answer
+    answer: GroupResponse
     rests_on: int = NOTHING_WRITTEN
 
 
-class Append(NamedTuple):
+class AppendRecords(NamedTuple):
     """Append records and replay them. When they are committed, or cannot be, have the shard settle."""
 
     records: tuple[Written, ...]
@@ -362,21 +362,21 @@ class Settles(NamedTuple):
     """
 
     token: Token = None
-    answer: Answer = Answer()
+    answer: GroupResponse = GroupResponse()
     group: Any = None
     generation: int = NO_GENERATION
     then: Any = None
 
 
-Effect = Reply | Append
+Effect = Reply | AppendRecords
 
 
-class Listed(NamedTuple):
+class GroupListing(NamedTuple):
     """A group, as ListGroups tells of it."""
 
     group_id: str
     protocol_type: str
-    state: State
+    state: GroupState
     group_type: str = "classic"
 
 

@@ -23,48 +23,54 @@ from squall.broker.coordinators.transactions.values import (
     AT_REST,
     NO_PRODUCER_ID,
     V2,
-    Answer,
-    Decision,
     EndTransaction,
-    State,
-    Transaction,
-    Written,
+    TransactionLogRecord,
+    TransactionMetadata,
+    TxnDecision,
+    TxnResponse,
+    TxnState,
 )
 from squall.broker.protocol.errors import ErrorCode
 
 if TYPE_CHECKING:
-    from squall.broker.coordinators.transactions.rules import Rules
+    from squall.broker.coordinators.transactions.rules import TransactionRules
 
-_ILLEGAL = Decision(Answer(ErrorCode.INVALID_TXN_STATE))
-_CONCURRENT = Decision(Answer(ErrorCode.CONCURRENT_TRANSACTIONS))
-_FENCED = Decision(Answer(ErrorCode.PRODUCER_FENCED))
-_NOT_FOUND = Decision(Answer(ErrorCode.INVALID_PRODUCER_ID_MAPPING))
+_ILLEGAL = TxnDecision(TxnResponse(ErrorCode.INVALID_TXN_STATE))
+_CONCURRENT = TxnDecision(TxnResponse(ErrorCode.CONCURRENT_TRANSACTIONS))
+_FENCED = TxnDecision(TxnResponse(ErrorCode.PRODUCER_FENCED))
+_NOT_FOUND = TxnDecision(TxnResponse(ErrorCode.INVALID_PRODUCER_ID_MAPPING))
 
 _DECIDED: Final = {
-    State.COMPLETE_COMMIT: True,
-    State.COMPLETE_ABORT: False,
+    TxnState.COMPLETE_COMMIT: True,
+    TxnState.COMPLETE_ABORT: False,
 }
 """Complete state -> True where the transaction was committed."""
 
 
-def decide(rules: Rules, found: Transaction, request: EndTransaction, now_ms: int, fresh_id: int) -> Decision:
+def decide(
+    rules: TransactionRules, found: TransactionMetadata, request: EndTransaction, now_ms: int, fresh_id: int
+) -> TxnDecision:
     """Decide an EndTxn."""
     return (_v2 if request.client_version >= V2 else _v1)(rules, found, request, now_ms, fresh_id)
 
 
-def _v1(rules: Rules, found: Transaction, request: EndTransaction, now_ms: int, fresh_id: int) -> Decision:
+def _v1(
+    rules: TransactionRules, found: TransactionMetadata, request: EndTransaction, now_ms: int, fresh_id: int
+) -> TxnDecision:
     if found.producer_id != request.producer_id:
         return _NOT_FOUND
     if rules.is_fenced(found, request.epoch):
         return _FENCED
     if rules.owes_markers(found):
         return _CONCURRENT
-    if found.state == State.ONGOING:
+    if found.state == TxnState.ONGOING:
         return _prepared(rules, found, request, now_ms, fresh_id)
-    return Decision(Answer()) if _DECIDED.get(found.state) == request.commit else _ILLEGAL
+    return TxnDecision(TxnResponse()) if _DECIDED.get(found.state) == request.commit else _ILLEGAL
 
 
-def _v2(rules: Rules, found: Transaction, request: EndTransaction, now_ms: int, fresh_id: int) -> Decision:
+def _v2(
+    rules: TransactionRules, found: TransactionMetadata, request: EndTransaction, now_ms: int, fresh_id: int
+) -> TxnDecision:
     if rules.owes_markers(found):
         return _CONCURRENT
     retry = rules.is_retry_of_end(found, request)
@@ -72,49 +78,51 @@ def _v2(rules: Rules, found: Transaction, request: EndTransaction, now_ms: int, 
         return _NOT_FOUND
     if not rules.may_end(found, request):
         return _FENCED
-    if found.state == State.ONGOING:
+    if found.state == TxnState.ONGOING:
         return _prepared(rules, found, request, now_ms, fresh_id)
     if found.state in AT_REST and not retry:
         return _ILLEGAL if request.commit else _prepared(rules, found, request, now_ms, fresh_id)
     if _DECIDED.get(found.state) != request.commit:
         return _ILLEGAL
-    return Decision(Answer(producer_id=found.producer_id, epoch=found.epoch))
+    return TxnDecision(TxnResponse(producer_id=found.producer_id, epoch=found.epoch))
 
 
-def _prepared(rules: Rules, found: Transaction, request: EndTransaction, now_ms: int, fresh_id: int) -> Decision:
+def _prepared(
+    rules: TransactionRules, found: TransactionMetadata, request: EndTransaction, now_ms: int, fresh_id: int
+) -> TxnDecision:
     """The decision itself: once this record is committed, nothing else can come of the transaction."""
     v2 = request.client_version >= V2
     next_id = NO_PRODUCER_ID
     if v2 and rules.is_exhausted(found.epoch):
         if fresh_id < 0:
-            return Decision(Answer(), needs_producer_id=True)
+            return TxnDecision(TxnResponse(), needs_producer_id=True)
         next_id = fresh_id
     after = replace(
         found,
         epoch=rules.epoch_of_end(found, request.client_version),
         last_epoch=found.epoch if v2 else found.last_epoch,
-        state=State.PREPARE_COMMIT if request.commit else State.PREPARE_ABORT,
-        started_ms=found.started_ms if found.state == State.ONGOING else now_ms,
+        state=TxnState.PREPARE_COMMIT if request.commit else TxnState.PREPARE_ABORT,
+        started_ms=found.started_ms if found.state == TxnState.ONGOING else now_ms,
         updated_ms=now_ms,
         previous_producer_id=found.producer_id,
         next_producer_id=next_id,
         client_version=request.client_version,
     )
-    answer = Answer()
+    answer = TxnResponse()
     if v2:
         goes_on = completed(after, now_ms)
-        answer = Answer(producer_id=goes_on.producer_id, epoch=goes_on.epoch)
-    return Decision(answer, (Written(found.transactional_id, after),), used_producer_id=next_id >= 0)
+        answer = TxnResponse(producer_id=goes_on.producer_id, epoch=goes_on.epoch)
+    return TxnDecision(answer, (TransactionLogRecord(found.transactional_id, after),), used_producer_id=next_id >= 0)
 
 
-def completed(prepared: Transaction, now_ms: int) -> Transaction:
+def completed(prepared: TransactionMetadata, now_ms: int) -> TransactionMetadata:
     """The record that all markers are written; with the next producer id where that was allotted (V2)."""
     goes_on = prepared.next_producer_id >= 0 and prepared.client_version >= V2
     return replace(
         prepared,
         producer_id=prepared.next_producer_id if goes_on else prepared.producer_id,
         epoch=0 if goes_on else prepared.epoch,
-        state=State.COMPLETE_COMMIT if prepared.state == State.PREPARE_COMMIT else State.COMPLETE_ABORT,
+        state=TxnState.COMPLETE_COMMIT if prepared.state == TxnState.PREPARE_COMMIT else TxnState.COMPLETE_ABORT,
         partitions=(),
         updated_ms=now_ms,
         previous_producer_id=prepared.producer_id,

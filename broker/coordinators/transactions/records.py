@@ -7,9 +7,9 @@ from squall.broker.coordinators.transactions.values import (
     NO_EPOCH,
     PREPARED,
     V2,
-    State,
-    Transaction,
-    Written,
+    TransactionLogRecord,
+    TransactionMetadata,
+    TxnState,
 )
 from squall.broker.protocol.coordinator_frame import decode_transaction_record, encode_key, encode_versioned
 from squall.broker.protocol.errors import MalformedFrame
@@ -18,10 +18,10 @@ from squall.broker.protocol.schema.transaction_records import PartitionsSchema, 
 TAGGED_FROM = 1
 """First version of the value that holds the previous and the next producer id, and the client's generation."""
 
-_STATES = frozenset(State)
+_STATES = frozenset(TxnState)
 
 
-def encode(written: Written, transaction_version: int) -> tuple[bytes, bytes | None]:
+def encode(written: TransactionLogRecord, transaction_version: int) -> tuple[bytes, bytes | None]:
     """Key and value of a record. The cluster's level of `transaction.version` decides on the value's version: 0 knows
     nothing of producer ids that change, nor of generations.
     """
@@ -35,7 +35,7 @@ def encode(written: Written, transaction_version: int) -> tuple[bytes, bytes | N
         producer_epoch=transaction.epoch,
         transaction_timeout_ms=transaction.timeout_ms,
         transaction_status=int(transaction.state),
-        transaction_partitions=None if transaction.state == State.EMPTY else _by_topic(transaction),
+        transaction_partitions=None if transaction.state == TxnState.EMPTY else _by_topic(transaction),
         transaction_last_update_timestamp_ms=transaction.updated_ms,
         transaction_start_timestamp_ms=transaction.started_ms,
     )
@@ -46,14 +46,14 @@ def encode(written: Written, transaction_version: int) -> tuple[bytes, bytes | N
     return key, encode_versioned(value, version)
 
 
-def _by_topic(transaction: Transaction) -> list[PartitionsSchema]:
+def _by_topic(transaction: TransactionMetadata) -> list[PartitionsSchema]:
     topics: dict[str, list[int]] = {}
     for topic, index in transaction.partitions:
         topics.setdefault(topic, []).append(index)
     return [PartitionsSchema(topic=topic, partition_ids=indexes) for topic, indexes in topics.items()]
 
 
-def decode(key: bytes, value: bytes | None) -> Written | None:
+def decode(key: bytes, value: bytes | None) -> TransactionLogRecord | None:
     """A record of the log; None for one of a type that this version does not know. Raises only MalformedFrame."""
     found = decode_transaction_record(key, value)
     if found is None:
@@ -61,18 +61,18 @@ def decode(key: bytes, value: bytes | None) -> Written | None:
     named, wire = found
     assert isinstance(named, TransactionLogKey)
     if wire is None:
-        return Written(named.transactional_id, None)
+        return TransactionLogRecord(named.transactional_id, None)
     assert isinstance(wire, TransactionLogValue)
     if wire.transaction_status not in _STATES:
         raise MalformedFrame(f"a transaction in state {wire.transaction_status}")
-    return Written(
+    return TransactionLogRecord(
         named.transactional_id,
-        Transaction(
+        TransactionMetadata(
             named.transactional_id,
             wire.producer_id,
             wire.producer_epoch,
             wire.transaction_timeout_ms,
-            State(wire.transaction_status),
+            TxnState(wire.transaction_status),
             tuple(sorted((t.topic, int(i)) for t in wire.transaction_partitions or () for i in t.partition_ids)),
             wire.transaction_start_timestamp_ms,
             wire.transaction_last_update_timestamp_ms,
@@ -90,7 +90,7 @@ def _last_epoch(wire: TransactionLogValue) -> int:
 
     Of a bump that InitProducerId asked for, Kafka's records do not say whether its producer claimed the one before.
     """
-    ended = (*PREPARED, State.COMPLETE_COMMIT, State.COMPLETE_ABORT)
+    ended = (*PREPARED, TxnState.COMPLETE_COMMIT, TxnState.COMPLETE_ABORT)
     if wire.client_transaction_version < V2 or wire.transaction_status not in ended:
         return NO_EPOCH
     return wire.producer_epoch - 1 if wire.producer_id == wire.previous_producer_id else MAX_EPOCH - 1

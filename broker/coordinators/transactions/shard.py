@@ -11,7 +11,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from squall.broker.coordinators.transactions import ending
-from squall.broker.coordinators.transactions.rules import Rules
+from squall.broker.coordinators.transactions.rules import TransactionRules
 from squall.broker.coordinators.transactions.values import (
     AT_REST,
     LEGAL,
@@ -22,19 +22,19 @@ from squall.broker.coordinators.transactions.values import (
     V1,
     V2,
     AddPartitions,
-    Answer,
-    Decision,
-    Describe,
+    DescribeTransaction,
     EndTransaction,
-    Expire,
+    ExpireTransactionalId,
     InitProducer,
     MarkersWritten,
-    Settings,
-    State,
     TimeOut,
-    Transaction,
+    TransactionLogRecord,
+    TransactionMetadata,
+    TransactionSettings,
+    TxnDecision,
+    TxnResponse,
+    TxnState,
     VerifyPartitions,
-    Written,
 )
 from squall.broker.protocol.errors import ErrorCode
 
@@ -44,17 +44,17 @@ if TYPE_CHECKING:
     from squall.broker.coordinators.transactions.values import Request, TopicPartition
 
 NOTHING_WRITTEN = -1
-_NOT_FOUND = Answer(ErrorCode.INVALID_PRODUCER_ID_MAPPING)
-_FENCED = Answer(ErrorCode.PRODUCER_FENCED)
-_CONCURRENT = Answer(ErrorCode.CONCURRENT_TRANSACTIONS)
+_NOT_FOUND = TxnResponse(ErrorCode.INVALID_PRODUCER_ID_MAPPING)
+_FENCED = TxnResponse(ErrorCode.PRODUCER_FENCED)
+_CONCURRENT = TxnResponse(ErrorCode.CONCURRENT_TRANSACTIONS)
 
 
-class Shard(Rules):
+class TransactionCoordinatorShard(TransactionRules):
     """One partition's transactional ids, as of the records replayed so far."""
 
     __slots__ = ("_forgotten", "_offsets")
 
-    def __init__(self, settings: Settings) -> None:
+    def __init__(self, settings: TransactionSettings) -> None:
         self.settings = settings
         self.transactions = {}
         self._offsets: dict[str, int] = {}
@@ -63,7 +63,7 @@ class Shard(Rules):
 
     # ---------------------------------------------------------------------------------------------------------- replay
 
-    def replay(self, written: Written, offset: int) -> None:
+    def replay(self, written: TransactionLogRecord, offset: int) -> None:
         """Take a record of the log into account. Records must come in the log's order."""
         name = written.transactional_id
         assert offset > self._offsets.get(name, NOTHING_WRITTEN)
@@ -80,13 +80,13 @@ class Shard(Rules):
         """Offset of the last record that what is said of this id rests on; NOTHING_WRITTEN if it rests on none."""
         return self._offsets.get(transactional_id, self._forgotten)
 
-    def inspect(self) -> dict[str, Transaction]:
+    def inspect(self) -> dict[str, TransactionMetadata]:
         """Every transaction, by its id: a copy, for whoever compares it with the log."""
         return dict(self.transactions)
 
     # -------------------------------------------------------------------------------------------------- what is due
 
-    def owing_markers(self) -> list[Transaction]:
+    def owing_markers(self) -> list[TransactionMetadata]:
         """The transactions that are decided and not complete, in the order in which their ids were first written."""
         return [t for t in self.transactions.values() if self.owes_markers(t)]
 
@@ -94,23 +94,25 @@ class Shard(Rules):
         """Return requests to abort the transactions that have been open for too long."""
         return [TimeOut(t.transactional_id) for t in self.transactions.values() if self.is_timed_out(t, now_ms)]
 
-    def expired(self, now_ms: int) -> list[Expire]:
+    def expired(self, now_ms: int) -> list[ExpireTransactionalId]:
         """The ids that nobody has used for long."""
-        return [Expire(t.transactional_id) for t in self.transactions.values() if self.is_expired(t, now_ms)]
+        return [
+            ExpireTransactionalId(t.transactional_id) for t in self.transactions.values() if self.is_expired(t, now_ms)
+        ]
 
     # ---------------------------------------------------------------------------------------------------------- decide
 
-    def decide(self, request: Request, now_ms: int, fresh_producer_id: int = NO_PRODUCER_ID) -> Decision:
+    def decide(self, request: Request, now_ms: int, fresh_producer_id: int = NO_PRODUCER_ID) -> TxnDecision:
         """Decide a request. `fresh_producer_id`: one that is not in use, or -1 if there is none at hand."""
         found = self.transactions.get(request.transactional_id)
-        decision: Decision = self._DECIDERS[type(request)](self, found, request, now_ms, fresh_producer_id)
+        decision: TxnDecision = self._DECIDERS[type(request)](self, found, request, now_ms, fresh_producer_id)
         for written in decision.records:
             self._check(found, written.transaction)
         assert not (decision.needs_producer_id and decision.records)
         assert not decision.used_producer_id or fresh_producer_id >= 0
         return decision
 
-    def _check(self, before: Transaction | None, after: Transaction | None) -> None:
+    def _check(self, before: TransactionMetadata | None, after: TransactionMetadata | None) -> None:
         """Assert what holds for each new record."""
         if after is None:
             assert before is not None
@@ -120,7 +122,7 @@ class Shard(Rules):
         assert 0 <= after.epoch <= MAX_EPOCH
         assert bool(after.partitions) <= (after.state not in AT_REST)
         if before is None:
-            assert after.state == State.EMPTY
+            assert after.state == TxnState.EMPTY
             return
         assert before.state in LEGAL[after.state], f"{before.state.name} -> {after.state.name}"
         assert after.previous_producer_id == before.producer_id
@@ -128,20 +130,22 @@ class Shard(Rules):
             assert before.epoch <= after.epoch <= before.epoch + 1
         else:
             assert after.epoch == 0
-        if after.state == State.ONGOING:
+        if after.state == TxnState.ONGOING:
             assert set(before.partitions) <= set(after.partitions)
 
-    def _init_producer(self, found: Transaction | None, request: InitProducer, now_ms: int, fresh_id: int) -> Decision:
+    def _init_producer(
+        self, found: TransactionMetadata | None, request: InitProducer, now_ms: int, fresh_id: int
+    ) -> TxnDecision:
         """InitProducerId: fence whoever had this id before, end what it left behind, and give the next epoch."""
         claims = request.producer_id >= 0
         if not request.transactional_id or claims != (request.epoch >= 0):
-            return Decision(Answer(ErrorCode.INVALID_REQUEST))
+            return TxnDecision(TxnResponse(ErrorCode.INVALID_REQUEST))
         if not self.is_timeout_allowed(request.timeout_ms):
-            return Decision(Answer(ErrorCode.INVALID_TRANSACTION_TIMEOUT))
+            return TxnDecision(TxnResponse(ErrorCode.INVALID_TRANSACTION_TIMEOUT))
         if found is None:
             if fresh_id < 0:
-                return Decision(Answer(), needs_producer_id=True)
-            born = Transaction(
+                return TxnDecision(TxnResponse(), needs_producer_id=True)
+            born = TransactionMetadata(
                 request.transactional_id,
                 fresh_id,
                 self.first_epoch(),
@@ -151,42 +155,44 @@ class Shard(Rules):
             )
             return self._given(born, used=True)
         if self.owes_markers(found):
-            return Decision(_CONCURRENT)
+            return TxnDecision(_CONCURRENT)
         if claims and not self.is_known_producer(found, request):
-            return Decision(_FENCED)
-        if found.state == State.ONGOING:
+            return TxnDecision(_FENCED)
+        if found.state == TxnState.ONGOING:
             if claims and self.is_fenced(found, request.epoch):
                 # Kafka lets any claim of the right producer id abort what its successor has open.
-                return Decision(_FENCED)
-            return Decision(_CONCURRENT, (self._fence(found, now_ms),))
+                return TxnDecision(_FENCED)
+            return TxnDecision(_CONCURRENT, (self._fence(found, now_ms),))
         if self.is_exhausted(found.epoch) and (not claims or request.epoch == found.epoch):
             return self._rotate(found, request, now_ms, fresh_id)
         return self._bump(found, request, now_ms)
 
-    def _given(self, transaction: Transaction, *, used: bool = False) -> Decision:
-        answer = Answer(producer_id=transaction.producer_id, epoch=transaction.epoch)
-        return Decision(answer, (Written(transaction.transactional_id, transaction),), used_producer_id=used)
+    def _given(self, transaction: TransactionMetadata, *, used: bool = False) -> TxnDecision:
+        answer = TxnResponse(producer_id=transaction.producer_id, epoch=transaction.epoch)
+        return TxnDecision(
+            answer, (TransactionLogRecord(transaction.transactional_id, transaction),), used_producer_id=used
+        )
 
-    def _rotate(self, found: Transaction, request: InitProducer, now_ms: int, fresh_id: int) -> Decision:
+    def _rotate(self, found: TransactionMetadata, request: InitProducer, now_ms: int, fresh_id: int) -> TxnDecision:
         """The epochs of this producer id are used up: go on with another."""
         if fresh_id < 0:
-            return Decision(Answer(), needs_producer_id=True)
+            return TxnDecision(TxnResponse(), needs_producer_id=True)
         last_epoch = found.epoch if request.producer_id >= 0 else NO_EPOCH
         rested = self._rested(found, request, now_ms)
         return self._given(replace(rested, producer_id=fresh_id, epoch=0, last_epoch=last_epoch), used=True)
 
-    def _bump(self, found: Transaction, request: InitProducer, now_ms: int) -> Decision:
+    def _bump(self, found: TransactionMetadata, request: InitProducer, now_ms: int) -> TxnDecision:
         bumped = self.bumped(found, request)
         if bumped is None or bumped[0] >= MAX_EPOCH:
-            return Decision(_FENCED)
+            return TxnDecision(_FENCED)
         return self._given(replace(self._rested(found, request, now_ms), epoch=bumped[0], last_epoch=bumped[1]))
 
-    def _rested(self, found: Transaction, request: InitProducer, now_ms: int) -> Transaction:
+    def _rested(self, found: TransactionMetadata, request: InitProducer, now_ms: int) -> TransactionMetadata:
         """An id with no transaction, ready for its next one."""
         return replace(
             found,
             timeout_ms=request.timeout_ms,
-            state=State.EMPTY,
+            state=TxnState.EMPTY,
             partitions=(),
             started_ms=NO_TIME,
             updated_ms=now_ms,
@@ -194,7 +200,7 @@ class Shard(Rules):
             next_producer_id=NO_PRODUCER_ID,
         )
 
-    def _fence(self, found: Transaction, now_ms: int) -> Written:
+    def _fence(self, found: TransactionMetadata, now_ms: int) -> TransactionLogRecord:
         """Abort what is open, under an epoch that its producer does not have. One record: there is no moment at which
         the producer is fenced and the abort undecided.
 
@@ -202,101 +208,110 @@ class Shard(Rules):
         KIP-360), until another one gets an epoch. Where the epoch cannot rise, partitions take the marker as one of V1.
         """
         version = V1 if self.is_nobodys(found.epoch) else self.settings.version
-        return Written(
+        return TransactionLogRecord(
             found.transactional_id,
             replace(
                 found,
                 epoch=self.fenced_epoch(found),
                 last_epoch=found.epoch if version >= V2 else NO_EPOCH,
-                state=State.PREPARE_ABORT,
+                state=TxnState.PREPARE_ABORT,
                 updated_ms=now_ms,
                 previous_producer_id=found.producer_id,
                 client_version=version,
             ),
         )
 
-    def _add_partitions(self, found: Transaction | None, request: AddPartitions, now_ms: int, _: int) -> Decision:
+    def _add_partitions(
+        self, found: TransactionMetadata | None, request: AddPartitions, now_ms: int, _: int
+    ) -> TxnDecision:
         """AddPartitionsToTxn. The first partitions begin the transaction, without another word."""
         if not request.transactional_id:
-            return Decision(Answer(ErrorCode.INVALID_REQUEST))
+            return TxnDecision(TxnResponse(ErrorCode.INVALID_REQUEST))
         if found is None:
-            return Decision(_NOT_FOUND)
+            return TxnDecision(_NOT_FOUND)
         if not self.may_begin(found):
-            return Decision(_CONCURRENT)
+            return TxnDecision(_CONCURRENT)
         if found.producer_id != request.producer_id:
-            return Decision(_NOT_FOUND)
+            return TxnDecision(_NOT_FOUND)
         if self.is_fenced(found, request.epoch) or self.is_nobodys(request.epoch):
-            return Decision(_FENCED)
+            return TxnDecision(_FENCED)
         more = tuple(dict.fromkeys(p for p in request.partitions if p not in found.partitions))
-        goes_on = found.state == State.ONGOING
+        goes_on = found.state == TxnState.ONGOING
         if goes_on and not more:
-            return Decision(Answer())
+            return TxnDecision(TxnResponse())
         after = replace(
             found,
-            state=State.ONGOING,
+            state=TxnState.ONGOING,
             partitions=tuple(sorted(found.partitions + more)),
             started_ms=found.started_ms if goes_on else now_ms,
             updated_ms=now_ms,
             previous_producer_id=found.producer_id,
             client_version=request.client_version,
         )
-        return Decision(Answer(), (Written(found.transactional_id, after),))
+        return TxnDecision(TxnResponse(), (TransactionLogRecord(found.transactional_id, after),))
 
-    def _verify(self, found: Transaction | None, request: VerifyPartitions, *_: int) -> Decision:
+    def _verify(self, found: TransactionMetadata | None, request: VerifyPartitions, *_: int) -> TxnDecision:
         """Return, for each of these partitions, whether it is in the transaction."""
         if not request.transactional_id:
-            return Decision(Answer(ErrorCode.INVALID_REQUEST))
+            return TxnDecision(TxnResponse(ErrorCode.INVALID_REQUEST))
         if found is None or found.producer_id != request.producer_id:
-            return Decision(_NOT_FOUND)
+            return TxnDecision(_NOT_FOUND)
         if self.is_fenced(found, request.epoch):
-            return Decision(_FENCED)
+            return TxnDecision(_FENCED)
         if self.owes_markers(found):
-            return Decision(_CONCURRENT)
-        return Decision(Answer(partitions=tuple((p, self._verdict(found, p)) for p in request.partitions)))
+            return TxnDecision(_CONCURRENT)
+        return TxnDecision(TxnResponse(partitions=tuple((p, self._verdict(found, p)) for p in request.partitions)))
 
-    def _verdict(self, found: Transaction, partition: TopicPartition) -> ErrorCode:
+    def _verdict(self, found: TransactionMetadata, partition: TopicPartition) -> ErrorCode:
         inside = self.is_in_transaction(found, partition)
         return ErrorCode.NONE if inside else ErrorCode.TRANSACTION_ABORTABLE
 
-    def _describe(self, found: Transaction | None, request: Describe, *_: int) -> Decision:
+    def _describe(self, found: TransactionMetadata | None, request: DescribeTransaction, *_: int) -> TxnDecision:
         if not request.transactional_id:
-            return Decision(Answer(ErrorCode.INVALID_REQUEST))
+            return TxnDecision(TxnResponse(ErrorCode.INVALID_REQUEST))
         if found is None:
-            return Decision(Answer(ErrorCode.TRANSACTIONAL_ID_NOT_FOUND))
-        return Decision(Answer(transaction=found))
+            return TxnDecision(TxnResponse(ErrorCode.TRANSACTIONAL_ID_NOT_FOUND))
+        return TxnDecision(TxnResponse(transaction=found))
 
-    def _end(self, found: Transaction | None, request: EndTransaction, now_ms: int, fresh_id: int) -> Decision:
+    def _end(
+        self, found: TransactionMetadata | None, request: EndTransaction, now_ms: int, fresh_id: int
+    ) -> TxnDecision:
         """EndTxn, of either generation."""
         if not request.transactional_id:
-            return Decision(Answer(ErrorCode.INVALID_REQUEST))
+            return TxnDecision(TxnResponse(ErrorCode.INVALID_REQUEST))
         if found is None:
-            return Decision(_NOT_FOUND)
+            return TxnDecision(_NOT_FOUND)
         return ending.decide(self, found, request, now_ms, fresh_id)
 
-    def _markers_written(self, found: Transaction | None, request: MarkersWritten, now_ms: int, _: int) -> Decision:
+    def _markers_written(
+        self, found: TransactionMetadata | None, request: MarkersWritten, now_ms: int, _: int
+    ) -> TxnDecision:
         """All markers are written: complete, and where the producer id is used up, go on with the next one."""
         same = found is not None and (found.producer_id, found.epoch) == (request.producer_id, request.epoch)
         if found is None or not same or not self.owes_markers(found):
-            return Decision(Answer(ErrorCode.INVALID_TXN_STATE))
-        return Decision(Answer(), (Written(found.transactional_id, ending.completed(found, now_ms)),))
+            return TxnDecision(TxnResponse(ErrorCode.INVALID_TXN_STATE))
+        record = TransactionLogRecord(found.transactional_id, ending.completed(found, now_ms))
+        return TxnDecision(TxnResponse(), (record,))
 
-    def _time_out(self, found: Transaction | None, request: TimeOut, now_ms: int, _: int) -> Decision:
+    def _time_out(self, found: TransactionMetadata | None, request: TimeOut, now_ms: int, _: int) -> TxnDecision:
         if found is None or not self.is_timed_out(found, now_ms):
-            return Decision(Answer(ErrorCode.INVALID_TXN_STATE))
-        return Decision(Answer(), (self._fence(found, now_ms),))
+            return TxnDecision(TxnResponse(ErrorCode.INVALID_TXN_STATE))
+        return TxnDecision(TxnResponse(), (self._fence(found, now_ms),))
 
-    def _expire(self, found: Transaction | None, request: Expire, now_ms: int, _: int) -> Decision:
+    def _expire(
+        self, found: TransactionMetadata | None, request: ExpireTransactionalId, now_ms: int, _: int
+    ) -> TxnDecision:
         if found is None or not self.is_expired(found, now_ms):
-            return Decision(Answer(ErrorCode.INVALID_TXN_STATE))
-        return Decision(Answer(), (Written(found.transactional_id, None),))
+            return TxnDecision(TxnResponse(ErrorCode.INVALID_TXN_STATE))
+        return TxnDecision(TxnResponse(), (TransactionLogRecord(found.transactional_id, None),))
 
-    _DECIDERS: dict[type[Any], Callable[..., Decision]] = {
+    _DECIDERS: dict[type[Any], Callable[..., TxnDecision]] = {
         InitProducer: _init_producer,
         AddPartitions: _add_partitions,
         VerifyPartitions: _verify,
-        Describe: _describe,
+        DescribeTransaction: _describe,
         EndTransaction: _end,
         MarkersWritten: _markers_written,
         TimeOut: _time_out,
-        Expire: _expire,
+        ExpireTransactionalId: _expire,
     }

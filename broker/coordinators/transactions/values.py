@@ -25,7 +25,7 @@ V2: Final = 2
 TopicPartition = tuple[str, int]
 
 
-class State(IntEnum):
+class TxnState(IntEnum):
     """States of a transactional id, with the numbers that Kafka's log has for them."""
 
     EMPTY = 0
@@ -42,42 +42,42 @@ class State(IntEnum):
 
 
 STATE_NAMES: Final = {
-    State.EMPTY: "Empty",
-    State.ONGOING: "Ongoing",
-    State.PREPARE_COMMIT: "PrepareCommit",
-    State.PREPARE_ABORT: "PrepareAbort",
-    State.COMPLETE_COMMIT: "CompleteCommit",
-    State.COMPLETE_ABORT: "CompleteAbort",
-    State.DEAD: "Dead",
-    State.PREPARE_EPOCH_FENCE: "PrepareEpochFence",
+    TxnState.EMPTY: "Empty",
+    TxnState.ONGOING: "Ongoing",
+    TxnState.PREPARE_COMMIT: "PrepareCommit",
+    TxnState.PREPARE_ABORT: "PrepareAbort",
+    TxnState.COMPLETE_COMMIT: "CompleteCommit",
+    TxnState.COMPLETE_ABORT: "CompleteAbort",
+    TxnState.DEAD: "Dead",
+    TxnState.PREPARE_EPOCH_FENCE: "PrepareEpochFence",
 }
 """As DescribeTransactions and ListTransactions call the states."""
 
-AT_REST: Final = (State.EMPTY, State.COMPLETE_COMMIT, State.COMPLETE_ABORT)
+AT_REST: Final = (TxnState.EMPTY, TxnState.COMPLETE_COMMIT, TxnState.COMPLETE_ABORT)
 """No transaction is open, and no marker is owed."""
-PREPARED: Final = (State.PREPARE_COMMIT, State.PREPARE_ABORT)
+PREPARED: Final = (TxnState.PREPARE_COMMIT, TxnState.PREPARE_ABORT)
 
 LEGAL: Final = {
-    State.EMPTY: AT_REST,
-    State.ONGOING: (State.ONGOING, *AT_REST),
-    State.PREPARE_COMMIT: (State.ONGOING,),
+    TxnState.EMPTY: AT_REST,
+    TxnState.ONGOING: (TxnState.ONGOING, *AT_REST),
+    TxnState.PREPARE_COMMIT: (TxnState.ONGOING,),
     # From rest: a client of V2 may abort a transaction of which the coordinator has not heard yet.
-    State.PREPARE_ABORT: (State.ONGOING, *AT_REST),
-    State.COMPLETE_COMMIT: (State.PREPARE_COMMIT,),
-    State.COMPLETE_ABORT: (State.PREPARE_ABORT,),
+    TxnState.PREPARE_ABORT: (TxnState.ONGOING, *AT_REST),
+    TxnState.COMPLETE_COMMIT: (TxnState.PREPARE_COMMIT,),
+    TxnState.COMPLETE_ABORT: (TxnState.PREPARE_ABORT,),
 }
 """New state to the states that it may follow."""
 
 
 @dataclass(frozen=True, slots=True)
-class Transaction:
+class TransactionMetadata:
     """A transactional id and its latest transaction. Immutable: each record of the log replaces it as a whole."""
 
     transactional_id: str
     producer_id: int
     epoch: int
     timeout_ms: int
-    state: State = State.EMPTY
+    state: TxnState = TxnState.EMPTY
     partitions: tuple[TopicPartition, ...] = ()
     """Each once, sorted: as they stand in the log. Empty at rest."""
     started_ms: int = NO_TIME
@@ -95,11 +95,11 @@ class Transaction:
 
 
 @dataclass(frozen=True, slots=True)
-class Written:
+class TransactionLogRecord:
     """A record of the log: the new state of a transactional id, or None where the id is forgotten."""
 
     transactional_id: str
-    transaction: Transaction | None
+    transaction: TransactionMetadata | None
 
 
 # ------------------------------------------------------------------------------------------------------------ requests
@@ -148,7 +148,7 @@ class EndTransaction:
 
 
 @dataclass(frozen=True, slots=True)
-class Describe:
+class DescribeTransaction:
     """Nothing changes: the answer carries the transaction."""
 
     transactional_id: str
@@ -171,14 +171,21 @@ class TimeOut:
 
 
 @dataclass(frozen=True, slots=True)
-class Expire:
+class ExpireTransactionalId:
     """The coordinator's own: forget an id that nobody has used for long."""
 
     transactional_id: str
 
 
 Request = (
-    InitProducer | AddPartitions | VerifyPartitions | EndTransaction | Describe | MarkersWritten | TimeOut | Expire
+    InitProducer
+    | AddPartitions
+    | VerifyPartitions
+    | EndTransaction
+    | DescribeTransaction
+    | MarkersWritten
+    | TimeOut
+    | ExpireTransactionalId
 )
 
 
@@ -186,7 +193,7 @@ Request = (
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
+class TxnResponse:
     """The answer to a request, in the words of its latest version; the APIs translate for older ones."""
 
     error: ErrorCode = ErrorCode.NONE
@@ -194,18 +201,18 @@ class Answer:
     epoch: int = NO_EPOCH
     partitions: tuple[tuple[TopicPartition, ErrorCode], ...] = ()
     """Of VerifyPartitions that as a whole had no error: the verdict on each."""
-    transaction: Transaction | None = None
+    transaction: TransactionMetadata | None = None
     """Of Describe."""
 
 
 @dataclass(frozen=True, slots=True)
-class Decision:
+class TxnDecision:
     """Records to append, and the answer. The answer may leave once the records, and all that it rests on, are
     committed.
     """
 
-    answer: Answer
-    records: tuple[Written, ...] = ()
+    answer: TxnResponse
+    records: tuple[TransactionLogRecord, ...] = ()
     needs_producer_id: bool = False
     """Nothing is decided: ask again with a fresh producer id."""
     used_producer_id: bool = False
@@ -213,7 +220,7 @@ class Decision:
 
 
 @dataclass(frozen=True, slots=True)
-class Settings:
+class TransactionSettings:
     """Holds the broker's settings that a shard needs."""
 
     max_timeout_ms: int = 900_000

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from squall.broker.protocol.codegen.model import FIXED, FieldModel, MessageModel, StructModel, Wire
+from squall.broker.protocol.codegen.model import FIXED, FieldEncoding, FieldModel, MessageModel, StructModel
 from squall.broker.protocol.wire import ZERO_UUID
 
 NEVER: Final = 0x7FFF
@@ -72,7 +72,7 @@ class DeclaredMessage:
             )
         for version in versions:
             struct.shapes[version] = tuple(
-                Wire(field.name, field.kind, field.array, field.nullable, field.tag, field.struct)
+                FieldEncoding(field.name, field.kind, field.array, field.nullable, field.tag, field.struct)
                 for field in fields
                 if field.since <= version <= field.until
             )

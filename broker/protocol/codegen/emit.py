@@ -10,8 +10,8 @@ from __future__ import annotations
 import re
 from dataclasses import replace
 
-from squall.broker.protocol.codegen.functions import Reader, Writer
-from squall.broker.protocol.codegen.model import FIXED, SIZES, FieldModel, MessageModel, StructModel, Wire
+from squall.broker.protocol.codegen.functions import ReaderEmitter, WriterEmitter
+from squall.broker.protocol.codegen.model import FIXED, SIZES, FieldEncoding, FieldModel, MessageModel, StructModel
 from squall.broker.protocol.codegen.source import WIDTH, Source, fresh, hint, is_made_anew, literal, snake
 
 NOTICE = """# Licensed under the Apache License, Version 2.0 (https://www.apache.org/licenses/LICENSE-2.0).
@@ -106,8 +106,8 @@ class MessageEmitter:
             self.emit_class(struct)
         for struct in self.message.structs.values():
             for version in sorted({self.shape_version(struct.name, version) for version in struct.shapes}):
-                Reader(self, struct, version).emit()
-                Writer(self, struct, version).emit()
+                ReaderEmitter(self, struct, version).emit()
+                WriterEmitter(self, struct, version).emit()
         self.emit_tables()
         return self.out
 
@@ -130,7 +130,7 @@ class MessageEmitter:
         """Name of the function that reads or writes a structure in a version."""
         return f"_{verb}_{snake(name)}_{self.shape_version(name, version)}"
 
-    def smallest(self, wire: Wire, version: int) -> int:
+    def smallest(self, wire: FieldEncoding, version: int) -> int:
         """The least number of bytes that an element (or, if no array, the field) takes."""
         if wire.kind in FIXED:
             return SIZES[FIXED[wire.kind]]

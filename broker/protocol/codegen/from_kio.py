@@ -15,7 +15,7 @@ from kio.serial._introspect import classify_field, get_field_tag, get_schema_fie
 from kio.static.constants import EntityType
 
 from squall.broker.protocol.codegen.facts import IGNORABLE
-from squall.broker.protocol.codegen.model import FieldModel, MessageModel, StructModel, Wire
+from squall.broker.protocol.codegen.model import FieldEncoding, FieldModel, MessageModel, StructModel
 from squall.broker.protocol.wire import ZERO_UUID
 
 _KINDS = {
@@ -78,7 +78,7 @@ def _add_version(cls: type[Any], version: int, structs: dict[str, StructModel]) 
         raise AssertionError(f"{cls.__name__} has two shapes in version {version}")
 
 
-def _wire(field: dataclasses.Field[Any], array: bool, struct: str | None) -> Wire:
+def _wire(field: dataclasses.Field[Any], array: bool, struct: str | None) -> FieldEncoding:
     kind = "struct"
     if struct is None:
         kafka_type = get_schema_field_type(field)
@@ -91,10 +91,10 @@ def _wire(field: dataclasses.Field[Any], array: bool, struct: str | None) -> Wir
         # kio says None for the zero UUID and for a time of -1; on the wire these are values like others.
         nullable = False
     tag = get_field_tag(field)
-    return Wire(our_name(field), kind, array, nullable, None if tag is None else int(tag), struct)
+    return FieldEncoding(our_name(field), kind, array, nullable, None if tag is None else int(tag), struct)
 
 
-def _merge_field(struct: StructModel, field: dataclasses.Field[Any], wire: Wire) -> None:
+def _merge_field(struct: StructModel, field: dataclasses.Field[Any], wire: FieldEncoding) -> None:
     default = _default(field, wire)
     model = struct.fields.get(wire.name)
     if model is None:
@@ -106,7 +106,7 @@ def _merge_field(struct: StructModel, field: dataclasses.Field[Any], wire: Wire)
     model.default = default
 
 
-def _default(field: dataclasses.Field[Any], wire: Wire) -> object:
+def _default(field: dataclasses.Field[Any], wire: FieldEncoding) -> object:
     if field.default is dataclasses.MISSING:
         return _implicit_default(wire)
     value: Any = field.default
@@ -129,7 +129,7 @@ def _default(field: dataclasses.Field[Any], wire: Wire) -> object:
     return int(value)
 
 
-def _implicit_default(wire: Wire) -> object:
+def _implicit_default(wire: FieldEncoding) -> object:
     """Kafka's default where the schema names none: zero, empty, or a new structure; null for records."""
     if wire.array:
         return ()

@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable
 from typing import Protocol
 
-from squall.broker.protocol.codegen.model import FIXED, SIZES, FieldModel, MessageModel, StructModel, Wire
+from squall.broker.protocol.codegen.model import FIXED, SIZES, FieldEncoding, FieldModel, MessageModel, StructModel
 from squall.broker.protocol.codegen.source import WIDTH, Source, is_made_anew
 
 
@@ -28,7 +28,7 @@ class MessageSource(Protocol):
     def function(self, verb: str, name: str, version: int) -> str:
         """Name of the function that reads or writes a structure in a version."""
 
-    def smallest(self, wire: Wire, version: int) -> int:
+    def smallest(self, wire: FieldEncoding, version: int) -> int:
         """The least number of bytes that an element (or, if no array, the field) takes."""
 
     def literal(self, field: FieldModel) -> str:
@@ -61,7 +61,7 @@ class FunctionEmitter:
         self.out(behind)
 
 
-class Reader(FunctionEmitter):
+class ReaderEmitter(FunctionEmitter):
     """Emits `_read_...(view, at) -> (object, at)`."""
 
     def emit(self) -> None:
@@ -86,7 +86,7 @@ class Reader(FunctionEmitter):
         out.depth -= 1
         out()
 
-    def field(self, wire: Wire) -> None:
+    def field(self, wire: FieldEncoding) -> None:
         """Read one field into `o`. Fixed widths are gathered until something else follows."""
         target = f"o.{wire.name}"
         if wire.array:
@@ -144,7 +144,7 @@ class Reader(FunctionEmitter):
         self.out(f"if {name} > 127:")
         self.out(f"    {name}, at = {self.use('more_of_string' if text else 'more')}(view, at, {name})")
 
-    def guarded(self, wire: Wire, target: str, body: Callable[[], None]) -> None:
+    def guarded(self, wire: FieldEncoding, target: str, body: Callable[[], None]) -> None:
         """Emit what reads the content, behind the test for null."""
         out = self.out
         if wire.nullable:
@@ -165,7 +165,7 @@ class Reader(FunctionEmitter):
         out(f"    raise {self.use('negative')}(n)")
         body()
 
-    def take(self, wire: Wire, target: str) -> None:
+    def take(self, wire: FieldEncoding, target: str) -> None:
         """Cut `n` bytes out of the view."""
         cut = "view[at : at + n]"
         self.out(f"{target} = {self._content(wire.kind, cut)}")
@@ -176,7 +176,7 @@ class Reader(FunctionEmitter):
             return f'str({cut}, "utf-8")'
         return f"{cut}.tobytes()" if kind == "bytes" else cut
 
-    def nested(self, wire: Wire, target: str) -> None:
+    def nested(self, wire: FieldEncoding, target: str) -> None:
         """Read a structure; a nullable one has a byte before it, negative for null (KIP-893)."""
         self.flush()
         assert wire.struct is not None
@@ -191,7 +191,7 @@ class Reader(FunctionEmitter):
         self.out("else:")
         self.out(f"    {target} = None")
 
-    def array_body(self, wire: Wire, target: str) -> None:
+    def array_body(self, wire: FieldEncoding, target: str) -> None:
         """Emit what reads `n` elements."""
         out = self.out
         bulk = {"int8": ("int8s", 1), "int16": ("int16s", 2), "int32": ("int32s", 4), "int64": ("int64s", 8)}
@@ -260,7 +260,7 @@ class Reader(FunctionEmitter):
         out.depth -= 1
 
 
-class Writer(FunctionEmitter):
+class WriterEmitter(FunctionEmitter):
     """Emits `_write_...(o, w)`, which passes the pieces of the encoded structure to `w`."""
 
     def emit(self) -> None:
@@ -299,7 +299,7 @@ class Writer(FunctionEmitter):
             return value
         return f"{value} != {self.parent.literal(field)}"
 
-    def field(self, wire: Wire, value: str) -> None:
+    def field(self, wire: FieldEncoding, value: str) -> None:
         """Write one field. Fixed widths are gathered until something else follows."""
         prefix = "compact_" if self.flexible else ""
         if wire.kind in FIXED and not wire.array:
@@ -337,7 +337,7 @@ class Writer(FunctionEmitter):
         self.out("    )")
         self.out(")")
 
-    def counted(self, wire: Wire, value: str, content: Callable[[str], None]) -> None:
+    def counted(self, wire: FieldEncoding, value: str, content: Callable[[str], None]) -> None:
         """Write a length and what it counts; null where there is none."""
         out, name, field = self.out, f"v_{wire.name}", self.struct.fields[wire.name]
         out(f"{name} = {value}")
@@ -357,7 +357,7 @@ class Writer(FunctionEmitter):
         if wire.nullable and not never_null:
             out.depth -= 1
 
-    def array(self, wire: Wire, value: str) -> None:
+    def array(self, wire: FieldEncoding, value: str) -> None:
         """Write the number of elements and the elements."""
 
         def content(items: str) -> None:
@@ -376,7 +376,7 @@ class Writer(FunctionEmitter):
 
         self.counted(wire, value, content)
 
-    def nested(self, wire: Wire, value: str) -> None:
+    def nested(self, wire: FieldEncoding, value: str) -> None:
         """Write a structure; a nullable one has a byte before it, negative for null (KIP-893)."""
         assert wire.struct is not None
         out = self.out
@@ -426,7 +426,7 @@ class Writer(FunctionEmitter):
         out("for content in tags:")
         out("    w(content)")
 
-    def tag_condition(self, wire: Wire, field: FieldModel) -> str:
+    def tag_condition(self, wire: FieldEncoding, field: FieldModel) -> str:
         """Like `differs`, but compares a flat structure by its fields and takes None for a value beside []."""
         value = f"o.{wire.name}"
         if wire.nullable and field.default == ():

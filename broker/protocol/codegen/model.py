@@ -32,7 +32,7 @@ HINTS: Final = {
 
 
 @dataclass(frozen=True, slots=True)
-class Wire:
+class FieldEncoding:
     """Describes how a field is encoded in one version."""
 
     name: str
@@ -66,7 +66,7 @@ class StructModel:
 
     name: str
     fields: dict[str, FieldModel] = field(default_factory=dict)
-    shapes: dict[int, tuple[Wire, ...]] = field(default_factory=dict)
+    shapes: dict[int, tuple[FieldEncoding, ...]] = field(default_factory=dict)
     """Version -> fields in the order of the wire. Versions in which the structure does not occur are missing."""
 
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Protocol, TypeVar
 
 from squall.broker.protocol.errors import ErrorCode
 from squall.broker.protocol.records import TRANSACTIONAL_BIT, BatchHeader, Record, encode_batch
-from squall.broker.replicas.waiters import AwaitedAppend, ProduceResult
+from squall.broker.replicas.waiters import DelayedProduce, ProduceResult
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -237,7 +237,7 @@ class CoordinatorLog:
         made = _Awaited(end_offset, result)
         awaited.append(made)
         queue = self._h.uncommitted
-        queue.add(AwaitedAppend(queue, end_offset, result), made)
+        queue.add(DelayedProduce(queue, end_offset, result), made)
         return made
 
     def close(self) -> None:

@@ -42,7 +42,7 @@ class Enrolled(NamedTuple):
     epoch: int
 
 
-class Enrolment:
+class AddPartitionsClient:
     """Asks the coordinators of transactional ids."""
 
     def __init__(self, image: ClusterImage, peers: PeerClient, timeout_ms: int) -> None:

@@ -18,14 +18,14 @@ from squall.broker.config.group import group_number
 from squall.broker.coordinators.groups import records
 from squall.broker.coordinators.groups.consumer.matching import Matching
 from squall.broker.coordinators.groups.consumer.topics import ImageTopics
-from squall.broker.coordinators.groups.held import Held
-from squall.broker.coordinators.groups.shard import Shard
+from squall.broker.coordinators.groups.held import MemoryBudget
+from squall.broker.coordinators.groups.shard import GroupCoordinatorShard
 from squall.broker.coordinators.groups.values import (
     NOTHING_WRITTEN,
-    Answer,
-    Append,
+    AppendRecords,
     FetchOffsets,
-    Moment,
+    GroupResponse,
+    Now,
     OffsetsFound,
     Reply,
     Settings,
@@ -43,14 +43,14 @@ if TYPE_CHECKING:
     from squall.broker.cluster.image import ImageDelta
     from squall.broker.config import BrokerConfig
     from squall.broker.coordinators.groups.classic import ClassicGroup
-    from squall.broker.coordinators.groups.values import Committed, Effect, Listed, Request, TopicPartition
+    from squall.broker.coordinators.groups.values import Committed, Effect, GroupListing, Request, TopicPartition
     from squall.broker.env import Env
     from squall.broker.log.producer_rules import Verification
     from squall.broker.protocol.records import BatchHeader
     from squall.broker.replicas.hosted import Hosted
     from squall.broker.replicas.replica_manager import ReplicaManager
 
-    OnAnswer = Callable[[Answer], None]
+    OnAnswer = Callable[[GroupResponse], None]
     Unconfirmed = tuple[FetchOffsets, OnAnswer, float]
     """The last is the monotonic moment, in seconds, in which the question came."""
 
@@ -79,7 +79,7 @@ class HostedGroups:
 
     __slots__ = ("log", "machine", "replayed", "serves")
 
-    def __init__(self, log: CoordinatorLog, machine: Shard) -> None:
+    def __init__(self, log: CoordinatorLog, machine: GroupCoordinatorShard) -> None:
         self.log, self.machine = log, machine
         self.replayed = False
         """The machine is at the log's end."""
@@ -110,7 +110,7 @@ class GroupCoordinator:
         self.topics = ImageTopics(replicas.image)
         self.shards: dict[int, HostedGroups] = {}
         """By partition."""
-        self._held = Held(config.squall_groups_max_bytes, self._classic_groups)
+        self._held = MemoryBudget(config.squall_groups_max_bytes, self._classic_groups)
         self._matching = Matching(self.topics)
         self._matches = False
         """A task does what matching is left."""
@@ -154,8 +154,8 @@ class GroupCoordinator:
         for shard in self.shards.values():
             yield from shard.machine.groups.values()
 
-    def _now(self) -> Moment:
-        return Moment(int(self._env.mono() * 1000), self._env.wall_ms())
+    def _now(self) -> Now:
+        return Now(int(self._env.mono() * 1000), self._env.wall_ms())
 
     # -------------------------------------------------------------------------------------------- leading and following
 
@@ -163,7 +163,7 @@ class GroupCoordinator:
         """This broker leads, follows or has dropped a partition of the log, perhaps in another epoch than before."""
         if is_led_anew(self._replicas, h, self.shards, self._unload):
             log = CoordinatorLog(self._env, self._replicas, h)
-            machine = Shard(self._settings, self.topics, held=self._held, matching=self._matching)
+            machine = GroupCoordinatorShard(self._settings, self.topics, held=self._held, matching=self._matching)
             made = self.shards[log.index] = HostedGroups(log, machine)
             assert self._start_soon is not None
             if not self._runs:
@@ -278,9 +278,9 @@ class GroupCoordinator:
         """
         shard = self.shards.get(self.partition_of(request.group_id))
         if shard is None:
-            answer(Answer(ErrorCode.NOT_COORDINATOR))
+            answer(GroupResponse(ErrorCode.NOT_COORDINATOR))
         elif not shard.serves:
-            answer(Answer(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS))
+            answer(GroupResponse(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS))
         elif isinstance(request, FetchOffsets) and request.stable and not self._is_confirmed(shard, self._env.mono()):
             self._confirm(shard, request, answer)
         else:
@@ -304,7 +304,7 @@ class GroupCoordinator:
     def _confirm(self, shard: HostedGroups, request: FetchOffsets, answer: OnAnswer) -> None:
         size = _size(request)
         if self._unconfirmed_bytes + size > self._config.squall_groups_max_bytes:
-            answer(Answer(ErrorCode.NOT_COORDINATOR))
+            answer(GroupResponse(ErrorCode.NOT_COORDINATOR))
             return
         self._unconfirmed_bytes += size
         waiting = self._unconfirmed.get(shard)
@@ -341,7 +341,7 @@ class GroupCoordinator:
                 else:
                     told += 1
                     self._env.trace("positions_unconfirmed", partition=shard.log.index, epoch=shard.log.epoch)
-                    answer(Answer(ErrorCode.NOT_COORDINATOR))
+                    answer(GroupResponse(ErrorCode.NOT_COORDINATOR))
                 if told >= TOLD_IN_A_TURN:
                     told = 0
                     await self._env.sleep(0)
@@ -359,7 +359,7 @@ class GroupCoordinator:
 
     def _carry_out(self, shard: HostedGroups, effects: Sequence[Effect]) -> None:
         for effect in effects:
-            if isinstance(effect, Append):
+            if isinstance(effect, AppendRecords):
                 self._append(shard, effect)
             elif effect.rests_on == NOTHING_WRITTEN:
                 effect.token(effect.answer)
@@ -368,16 +368,16 @@ class GroupCoordinator:
 
     def _answer_when_committed(self, shard: HostedGroups, reply: Reply) -> None:
         said = reply.answer
-        shard.log.when_committed(reply.rests_on, lambda error: reply.token(Answer(error) if error else said))
+        shard.log.when_committed(reply.rests_on, lambda error: reply.token(GroupResponse(error) if error else said))
 
-    def _append(self, shard: HostedGroups, effect: Append) -> None:
+    def _append(self, shard: HostedGroups, effect: AppendRecords) -> None:
         error, last = self._appended(shard, effect)
         if error:
             self._settle(shard, effect, error)
         else:
             shard.log.when_committed(last, lambda error: self._settle(shard, effect, error))
 
-    def _appended(self, shard: HostedGroups, effect: Append) -> tuple[ErrorCode, int]:
+    def _appended(self, shard: HostedGroups, effect: AppendRecords) -> tuple[ErrorCode, int]:
         """The error, or the offset of the last record."""
         try:
             encoded = [records.encode(written) for written in effect.records]
@@ -402,12 +402,12 @@ class GroupCoordinator:
             offset += len(batch) - 1
         return ErrorCode.NONE, offset
 
-    def _settle(self, shard: HostedGroups, effect: Append, error: ErrorCode) -> None:
+    def _settle(self, shard: HostedGroups, effect: AppendRecords, error: ErrorCode) -> None:
         if shard.log.is_ours():
             self._carry_out(shard, shard.machine.settle(effect.settles, error, self._now()))
             self._wake_at(shard.machine.deadline_of(effect.records[0].group_id))
         elif effect.settles.token is not None:
-            effect.settles.token(Answer(ErrorCode.NOT_COORDINATOR))
+            effect.settles.token(GroupResponse(ErrorCode.NOT_COORDINATOR))
 
     # ------------------------------------------------------------------------------------------------------------ time
 
@@ -466,7 +466,7 @@ class GroupCoordinator:
         machines = [shard.machine for shard in self.shards.values()]
         return sum(len(m.groups) + len(m.ledger.consumers) + len(m.ledger.offsets) for m in machines)
 
-    def groups(self) -> tuple[ErrorCode, Iterable[Listed]]:
+    def groups(self) -> tuple[ErrorCode, Iterable[GroupListing]]:
         """Every group that is coordinated here; COORDINATOR_LOAD_IN_PROGRESS while a shard is being loaded. They are
         made shard by shard, as they are asked for.
         """

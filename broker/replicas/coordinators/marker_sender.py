@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from squall.broker.coordinators.transactions.values import State
+from squall.broker.coordinators.transactions.values import TxnState
 from squall.broker.protocol.apis import ApiKey
 from squall.broker.protocol.errors import ErrorCode
 from squall.broker.protocol.ids import NO_NODE
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
     from squall.broker.cluster.image import ClusterImage
-    from squall.broker.coordinators.transactions.values import TopicPartition, Transaction
+    from squall.broker.coordinators.transactions.values import TopicPartition, TransactionMetadata
     from squall.broker.env import Env
     from squall.broker.net.peers import PeerClient
     from squall.broker.replicas.coordinators.coordinator_log import CoordinatorLog
@@ -45,7 +45,7 @@ class MarkerJob:
 
     __slots__ = ("in_flight", "log", "remaining", "transaction")
 
-    def __init__(self, log: CoordinatorLog, transaction: Transaction) -> None:
+    def __init__(self, log: CoordinatorLog, transaction: TransactionMetadata) -> None:
         self.log, self.transaction = log, transaction
         self.remaining: dict[TopicPartition, None] = dict.fromkeys(transaction.partitions)
         self.in_flight: dict[TopicPartition, int] = {}
@@ -62,7 +62,7 @@ class MarkerJob:
         return WritableTxnMarker(
             producer_id=transaction.producer_id,
             producer_epoch=transaction.epoch,
-            transaction_result=transaction.state == State.PREPARE_COMMIT,
+            transaction_result=transaction.state == TxnState.PREPARE_COMMIT,
             topics=[WritableTxnMarkerTopic(name=name, partition_indexes=found) for name, found in topics.items()],
             coordinator_epoch=self.log.epoch,
             transaction_version=transaction.client_version,

@@ -15,19 +15,19 @@ import trio
 
 from squall.broker.coordinators.partitions import partition_of
 from squall.broker.coordinators.transactions import records
-from squall.broker.coordinators.transactions.shard import NOTHING_WRITTEN, Shard
+from squall.broker.coordinators.transactions.shard import NOTHING_WRITTEN, TransactionCoordinatorShard
 from squall.broker.coordinators.transactions.values import (
     NO_EPOCH,
     NO_PRODUCER_ID,
     STATE_NAMES,
     V2,
     AddPartitions,
-    Answer,
     EndTransaction,
     InitProducer,
     MarkersWritten,
-    Settings,
-    State,
+    TransactionSettings,
+    TxnResponse,
+    TxnState,
 )
 from squall.broker.protocol.errors import ErrorCode, MalformedFrame
 from squall.broker.protocol.records import decode_batch
@@ -39,7 +39,12 @@ if TYPE_CHECKING:
 
     from squall.broker.cluster.image import ImageDelta
     from squall.broker.config import BrokerConfig
-    from squall.broker.coordinators.transactions.values import Decision, Request, Transaction, Written
+    from squall.broker.coordinators.transactions.values import (
+        Request,
+        TransactionLogRecord,
+        TransactionMetadata,
+        TxnDecision,
+    )
     from squall.broker.env import Env
     from squall.broker.protocol.records import Record
     from squall.broker.replicas.coordinators.marker_sender import MarkerSender
@@ -47,7 +52,7 @@ if TYPE_CHECKING:
     from squall.broker.replicas.hosted import Hosted
     from squall.broker.replicas.replica_manager import ReplicaManager
 
-    OnAnswer = Callable[[Answer], None]
+    OnAnswer = Callable[[TxnResponse], None]
 
 TOPIC = "__transaction_state"
 FEATURE = "transaction.version"
@@ -67,15 +72,15 @@ _IN_TURN = (InitProducer, AddPartitions, EndTransaction)
 """Requests of producers: those of one transactional id take effect in the order in which they come."""
 
 
-def _spare_of(decision: Decision) -> int:
+def _spare_of(decision: TxnDecision) -> int:
     """Return the bytes that an open transaction leaves free in its batch: the record of its end is a little larger, and
     has to be written.
     """
-    opens = any(w.transaction is not None and w.transaction.state == State.ONGOING for w in decision.records)
+    opens = any(w.transaction is not None and w.transaction.state == TxnState.ONGOING for w in decision.records)
     return BYTES_OF_THE_END if opens else 0
 
 
-class Turn:
+class QueuedRequests:
     """The requests of a transactional id that wait: the first for a producer id, or for the transaction before to be
     complete, the others for the first.
     """
@@ -92,11 +97,11 @@ class HostedShard:
 
     __slots__ = ("log", "machine", "serves", "turns")
 
-    def __init__(self, log: CoordinatorLog, settings: Settings) -> None:
-        self.log, self.machine = log, Shard(settings)
+    def __init__(self, log: CoordinatorLog, settings: TransactionSettings) -> None:
+        self.log, self.machine = log, TransactionCoordinatorShard(settings)
         self.serves = False
         """Loaded, and all of it committed."""
-        self.turns: dict[str, Turn] = {}
+        self.turns: dict[str, QueuedRequests] = {}
         """By transactional id."""
 
 
@@ -133,10 +138,10 @@ class TransactionCoordinator:
             assert self._start_soon is not None
             self._start_soon(self._load, made)
 
-    def _settings(self) -> Settings:
+    def _settings(self) -> TransactionSettings:
         config = self._config
         level = self._image.features.get(FEATURE, 0)
-        return Settings(
+        return TransactionSettings(
             config.transaction_max_timeout_ms,
             config.transactional_id_expiration_ms,
             level,
@@ -160,7 +165,7 @@ class TransactionCoordinator:
         for turn in turns.values():
             turn.ready.set()
             for _, answer in turn.waiting:
-                answer(Answer(ErrorCode.NOT_COORDINATOR))
+                answer(TxnResponse(ErrorCode.NOT_COORDINATOR))
         self._env.trace("coordinator_unloaded", topic=TOPIC, partition=index, epoch=shard.log.epoch,
                         ids=len(shard.machine.transactions))  # fmt: skip
         assert self._markers is not None
@@ -213,9 +218,9 @@ class TransactionCoordinator:
         """Decide a request now. `answer` is called once, now or when what it rests on is committed."""
         shard = self._shard_of(request.transactional_id)
         if shard is None:
-            answer(Answer(ErrorCode.NOT_COORDINATOR))
+            answer(TxnResponse(ErrorCode.NOT_COORDINATOR))
         elif not shard.serves:
-            answer(Answer(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS))
+            answer(TxnResponse(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS))
         elif request.transactional_id in shard.turns and isinstance(request, _IN_TURN):
             shard.turns[request.transactional_id].waiting.append((request, answer))
         else:
@@ -242,7 +247,7 @@ class TransactionCoordinator:
             encoded = [records.encode(written, machine.settings.version) for written in decision.records]
             error, offset = shard.log.append(encoded, spare=_spare_of(decision))
             if error:
-                answer(Answer(error))
+                answer(TxnResponse(error))
                 return
             for n, written in enumerate(decision.records):
                 machine.replay(written, offset + n)
@@ -257,13 +262,13 @@ class TransactionCoordinator:
         if rests_on == NOTHING_WRITTEN:
             answer(said)
         else:
-            shard.log.when_committed(rests_on, lambda error: answer(Answer(error) if error else said))
+            shard.log.when_committed(rests_on, lambda error: answer(TxnResponse(error) if error else said))
         for written in decision.records:
             transaction = written.transaction
             if transaction is not None and machine.owes_markers(transaction):
                 self._when_decided(shard, transaction, rests_on)
 
-    def _trace(self, shard: HostedShard, written: Written, offset: int) -> None:
+    def _trace(self, shard: HostedShard, written: TransactionLogRecord, offset: int) -> None:
         """One line for each change of state. At `offset` it is appended, and not committed yet."""
         found = written.transaction
         if found is None:
@@ -275,7 +280,7 @@ class TransactionCoordinator:
                             partitions=found.partitions, coordinator_epoch=shard.log.epoch,
                             offset=offset)  # fmt: skip
 
-    def _when_decided(self, shard: HostedShard, transaction: Transaction, offset: int) -> None:
+    def _when_decided(self, shard: HostedShard, transaction: TransactionMetadata, offset: int) -> None:
         def decided(error: ErrorCode) -> None:
             if shard.log.is_ours():  # also if too few replicas are in sync: the decision is in the log
                 self._write_markers(shard, transaction)
@@ -284,7 +289,7 @@ class TransactionCoordinator:
 
     # ------------------------------------------------------------------------------------------------- waiting in turn
 
-    def _waits_for_markers(self, shard: HostedShard, request: Request, decision: Decision) -> bool:
+    def _waits_for_markers(self, shard: HostedShard, request: Request, decision: TxnDecision) -> bool:
         """Return whether a request waits because its producer is on to the next transaction while markers of the one
         before are being written. They are seldom more than a few ms away, and a client that is sent back waits for
         20 to 100 ms (KAFKA-5477).
@@ -303,23 +308,31 @@ class TransactionCoordinator:
         return claimed in ((found.producer_id, found.epoch), (NO_PRODUCER_ID, NO_EPOCH))
 
     def _wait_in_turn(
-        self, shard: HostedShard, request: Request, answer: OnAnswer, until: Callable[[Turn], Awaitable[ErrorCode]]
+        self,
+        shard: HostedShard,
+        request: Request,
+        answer: OnAnswer,
+        until: Callable[[QueuedRequests], Awaitable[ErrorCode]],
     ) -> None:
-        turn = shard.turns[request.transactional_id] = Turn(request, answer)
+        turn = shard.turns[request.transactional_id] = QueuedRequests(request, answer)
         assert self._start_soon is not None
         self._start_soon(self._go_on, shard, request.transactional_id, turn, until)
 
-    async def _refilled(self, turn: Turn) -> ErrorCode:
+    async def _refilled(self, turn: QueuedRequests) -> ErrorCode:
         return await self._ids.refill()
 
-    async def _completed(self, turn: Turn) -> ErrorCode:
+    async def _completed(self, turn: QueuedRequests) -> ErrorCode:
         with self._env.timeout(self._patience_s):
             await turn.ready.wait()
             return ErrorCode.NONE
         return ErrorCode.CONCURRENT_TRANSACTIONS
 
     async def _go_on(
-        self, shard: HostedShard, name: str, turn: Turn, until: Callable[[Turn], Awaitable[ErrorCode]]
+        self,
+        shard: HostedShard,
+        name: str,
+        turn: QueuedRequests,
+        until: Callable[[QueuedRequests], Awaitable[ErrorCode]],
     ) -> None:
         """Wait, then decide what has waited, in the order in which it came."""
         error = await until(turn)
@@ -328,7 +341,7 @@ class TransactionCoordinator:
         del shard.turns[name]
         if error:
             _, answer = turn.waiting.popleft()
-            answer(Answer(error))
+            answer(TxnResponse(error))
         while turn.waiting and name not in shard.turns:
             request, answer = turn.waiting.popleft()
             self._decide(shard, request, answer)
@@ -338,7 +351,7 @@ class TransactionCoordinator:
 
     # --------------------------------------------------------------------------------------------------------- markers
 
-    def _write_markers(self, shard: HostedShard, transaction: Transaction) -> None:
+    def _write_markers(self, shard: HostedShard, transaction: TransactionMetadata) -> None:
         assert self._markers is not None
         self._env.trace("transaction_decided", transactional_id=transaction.transactional_id,
                         producer_id=transaction.producer_id, epoch=transaction.epoch,
@@ -353,7 +366,7 @@ class TransactionCoordinator:
         transaction = job.transaction
         done = MarkersWritten(transaction.transactional_id, transaction.producer_id, transaction.epoch)
 
-        def completed(answer: Answer) -> None:
+        def completed(answer: TxnResponse) -> None:
             still = shard.machine.transactions.get(transaction.transactional_id) is transaction
             if answer.error and still and job.log.is_ours():
                 assert self._start_soon is not None
@@ -379,7 +392,9 @@ class TransactionCoordinator:
             await self._env.sleep(interval_s)
             await self._submit_due(lambda machine, now_ms: machine.expired(now_ms), "transactional_id_expired")
 
-    async def _submit_due(self, due: Callable[[Shard, int], Sequence[Request]], event: str) -> None:
+    async def _submit_due(
+        self, due: Callable[[TransactionCoordinatorShard, int], Sequence[Request]], event: str
+    ) -> None:
         now_ms = self._env.wall_ms()
         for shard in list(self.shards.values()):
             for n, request in enumerate(due(shard.machine, now_ms) if shard.serves else (), 1):
@@ -394,7 +409,7 @@ class TransactionCoordinator:
 
     # --------------------------------------------------------------------------------------------------------- listing
 
-    def transactions(self, ready: Callable[[ErrorCode, list[Transaction]], None]) -> None:
+    def transactions(self, ready: Callable[[ErrorCode, list[TransactionMetadata]], None]) -> None:
         """Every transaction that is coordinated here, once all of them are committed. COORDINATOR_LOAD_IN_PROGRESS
         while a shard is being loaded. `ready` is called once, now or later.
         """

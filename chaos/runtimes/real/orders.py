@@ -15,7 +15,14 @@ from random import Random
 from typing import Any
 
 from squall.broker.faulted.losses import lose_power
-from squall.broker.faulted.orders import LIMIT_BYTES, Crash, FaultOrder, Orders, OrdersError, parse_orders
+from squall.broker.faulted.orders import (
+    LIMIT_BYTES,
+    CrashPoint,
+    FaultCommands,
+    FaultCommandsError,
+    FaultOrder,
+    parse_orders,
+)
 from squall.broker.faulted.tally import calls_of, count_of, head_of, read_tally
 from squall.chaos.errors import HarnessError
 from squall.chaos.runtimes.contract import CrashOp, DiskFault, Evidence, FailWrites, Quota, SlowDisk
@@ -29,12 +36,12 @@ class NodeFaults:
         self.folder = folder
         self._limit_bytes = limit_bytes
         self._named: dict[str, FaultOrder] = {}
-        self._crash: Crash | None = None
+        self._crash: CrashPoint | None = None
         self._has_ordered = False
         """What stands in the control file is this run's."""
         try:
             self._serial = parse_orders((folder / "control").read_text()).serial
-        except (FileNotFoundError, OrdersError):
+        except (FileNotFoundError, FaultCommandsError):
             self._serial = 0
 
     # ------------------------------------------------------------------------------------------------------- orders
@@ -58,7 +65,7 @@ class NodeFaults:
         """Order a crash. Returns its number, for `crashed`."""
         if self._crash is not None:
             raise HarnessError(f"this node is going to crash at a {self._crash.op} already")
-        self._crash = Crash(self._serial + 1, op, nth)
+        self._crash = CrashPoint(self._serial + 1, op, nth)
         self._write()
         return self._crash.number
 
@@ -78,7 +85,7 @@ class NodeFaults:
     def _write(self) -> None:
         self._serial += 1
         faults = tuple(self._named.values())
-        orders = Orders(self._serial, self._limit_bytes, faults, self._crash)
+        orders = FaultCommands(self._serial, self._limit_bytes, faults, self._crash)
         self.folder.mkdir(parents=True, exist_ok=True)
         fresh = self.folder / "control.new"
         fresh.write_text(json.dumps(asdict(orders)))

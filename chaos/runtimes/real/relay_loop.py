@@ -233,4 +233,3 @@ def connect(loop: Loop, to: tuple[str, int], within_s: float, done: Callable[[so
         waiting.clear()
         end.close()
         done(None)
-

@@ -233,9 +233,7 @@ class RealRuntime(Runtime, Counting, FakingTime):
         return await self._disks.heal(name, node)
 
     @override
-    async def rot(
-        self, node: int, *, path_glob: str = "*.log", bits: int = 1, where: Where = "checked"
-    ) -> Evidence:
+    async def rot(self, node: int, *, path_glob: str = "*.log", bits: int = 1, where: Where = "checked") -> Evidence:
         return await self._disks.rot(node, path_glob, bits, where)
 
     @override

@@ -332,9 +332,7 @@ class SimRuntime(Runtime, Counting):
         raise Refused(f"node {node}: in a simulation there is one version of the broker, the one that simulates")
 
     @override
-    async def rot(
-        self, node: int, *, path_glob: str = "*.log", bits: int = 1, where: Where = "checked"
-    ) -> Evidence:
+    async def rot(self, node: int, *, path_glob: str = "*.log", bits: int = 1, where: Where = "checked") -> Evidence:
         rng: Random = self.world.rng("rot", node, self.world.kernel.now)
         await trio.lowlevel.checkpoint()
         return {**self._node(node).disk.rot(path_glob, rng, bits, where), "t_ns": self.world.now_ns()}

@@ -9,7 +9,7 @@ from functools import wraps
 from typing import Any
 
 from squall.broker.apis.fetch_session import FetchSessions, SessionError
-from squall.broker.coordinators.transactions.shard import Shard
+from squall.broker.coordinators.transactions.shard import TransactionCoordinatorShard
 from squall.broker.log.log import Log
 from squall.broker.protocol.errors import ErrorCode
 from squall.chaos.runtimes.sim.uncounted_groups import OF_GROUPS
@@ -24,7 +24,7 @@ def counted(counts: Counter[str]) -> Iterator[None]:
         (Log, "append_as_leader", _dedup),
         (Log, "offset_for_timestamp", _lookup),
         (FetchSessions, "open", _eviction),
-        (Shard, "decide", _decision),
+        (TransactionCoordinatorShard, "decide", _decision),
     )
     before = [(owner, name, getattr(owner, name)) for owner, name, _ in listened]
     for (owner, name, rule), (_, _, make) in zip(before, listened, strict=True):
@@ -78,7 +78,7 @@ def _eviction(rule: Callable[..., Any], counts: Counter[str]) -> Callable[..., A
 
 def _decision(rule: Callable[..., Any], counts: Counter[str]) -> Callable[..., Any]:
     @wraps(rule)
-    def heard(shard: Shard, request: Any, *args: Any, **kwargs: Any) -> Any:
+    def heard(shard: TransactionCoordinatorShard, request: Any, *args: Any, **kwargs: Any) -> Any:
         decision = rule(shard, request, *args, **kwargs)
         if decision.answer.error == ErrorCode.PRODUCER_FENCED:
             counts["producer fenced"] += 1

@@ -68,11 +68,11 @@ HARMS = {
     "look-ups by time answer the end": Harm(
         "log/log.py",
         """
-        from squall.broker.log.lookups import Found
+        from squall.broker.log.lookups import TimestampAndOffset
         _look_up = Log.offset_for_timestamp
         def _at_the_end(self, timestamp, limit):
             lookup = _look_up(self, timestamp, limit)
-            lookup.found = Found(timestamp or 0, limit, self.epochs.latest or 0)
+            lookup.found = TimestampAndOffset(timestamp or 0, limit, self.epochs.latest or 0)
             return lookup
         Log.offset_for_timestamp = _at_the_end
         """,
@@ -84,12 +84,12 @@ HARMS = {
         """
         from squall.broker.coordinators.transactions.values import InitProducer
         from squall.broker.protocol.errors import ErrorCode
-        _decide = Shard.decide
+        _decide = TransactionCoordinatorShard.decide
         def _refused(self, request, *more):
             if isinstance(request, InitProducer) and request.transactional_id.endswith("-1"):
-                return Decision(Answer(ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED))
+                return TxnDecision(TxnResponse(ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED))
             return _decide(self, request, *more)
-        Shard.decide = _refused
+        TransactionCoordinatorShard.decide = _refused
         """,
         "stuck-producer",
         ("--workload", "transactions"),

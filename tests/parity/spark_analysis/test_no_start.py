@@ -34,9 +34,7 @@ exec sleep 600
     program.chmod(0o755)
     command = [sys.executable, "-P", "-m", "squall.spark_analysis", str(tmp_path)]
     command += ["--java-home", str(tmp_path / "java"), "--start-limit", "3"]
-    said = subprocess.run(
-        command, env={**os.environ, "PYTHONPATH": str(ROOT)}, capture_output=True, text=True
-    )
+    said = subprocess.run(command, env={**os.environ, "PYTHONPATH": str(ROOT)}, capture_output=True, text=True)
     assert said.returncode == 1
     assert "Spark has not started within 3 s" in said.stderr
     assert "Traceback" not in said.stderr

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
 from squall.broker.coordinators.groups.consumer.facts import LEAVES, LEAVES_FOR_NOW
-from squall.broker.coordinators.groups.values import State
+from squall.broker.coordinators.groups.values import GroupState
 from squall.broker.protocol.errors import ErrorCode
 from tests.unit.coordinators.consumer_harness import A, Consumer, ConsumerHarness
 
@@ -128,7 +128,7 @@ class Consumers(RuleBasedStateMachine):
             wanted = {name for one in there for name in one.topics}
             table = self.harness.topics.table
             assert sorted(owned) == sorted((table[n][0], index) for n in wanted for index in range(table[n][1]))
-            assert self.harness.described().state == State.STABLE
+            assert self.harness.described().state == GroupState.STABLE
 
 
 TestConsumers = Consumers.TestCase

@@ -7,7 +7,7 @@ from __future__ import annotations
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
-from squall.broker.coordinators.groups.values import DeleteGroup, Joined, State, Sync, Synced
+from squall.broker.coordinators.groups.values import DeleteGroup, GroupState, Joined, Sync, Synced
 from squall.broker.protocol.errors import ErrorCode
 from tests.unit.coordinators.group_harness import GroupHarness
 
@@ -82,7 +82,7 @@ class Members(RuleBasedStateMachine):
         told = self.ids.get(name)
         error = self.harness.commit(offset, told)
         group = self.harness.machine.groups.get("g")
-        if told is not None and not error and group is not None and group.state != State.EMPTY:
+        if told is not None and not error and group is not None and group.state != GroupState.EMPTY:
             assert told.generation == group.generation, "nobody of another generation commits"
             assert told.member_id in group.members
 
@@ -109,7 +109,7 @@ class Members(RuleBasedStateMachine):
         harness = self.harness
         assert harness.machine.ledger.inspect() == harness.replayed().inspect()
         group = harness.machine.groups.get("g")
-        if group is not None and group.state == State.STABLE:
+        if group is not None and group.state == GroupState.STABLE:
             assert harness.machine.ledger.groups["g"] == group.record()
 
     @invariant()
@@ -118,7 +118,7 @@ class Members(RuleBasedStateMachine):
         if group is None:
             return
         assert not group.effects
-        assert bool(group.members) == (group.state != State.EMPTY) or group.state == State.PREPARING
+        assert bool(group.members) == (group.state != GroupState.EMPTY) or group.state == GroupState.PREPARING
         assert {m.member_id: m for m in group.members.values()} == group.members
         assert {m.instance_id: m.member_id for m in group.members.values() if m.instance_id} == group.static
         if group.members:
@@ -126,8 +126,8 @@ class Members(RuleBasedStateMachine):
         for member in group.members.values():
             owed = member.joining is not None or member.syncing is not None
             assert (member.deadline_ms is not None) or owed, "who is owed nothing has to be heard of"
-            assert member.joining is None or group.state == State.PREPARING
-            assert member.syncing is None or group.state == State.COMPLETING
+            assert member.joining is None or group.state == GroupState.PREPARING
+            assert member.syncing is None or group.state == GroupState.COMPLETING
 
 
 TestMembers = Members.TestCase

@@ -9,24 +9,24 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
 from squall.broker.coordinators.transactions import records
-from squall.broker.coordinators.transactions.shard import Shard
+from squall.broker.coordinators.transactions.shard import TransactionCoordinatorShard
 from squall.broker.coordinators.transactions.values import (
     AT_REST,
     MAX_EPOCH,
     PREPARED,
     AddPartitions,
-    Decision,
     EndTransaction,
-    Expire,
+    ExpireTransactionalId,
     InitProducer,
     MarkersWritten,
     Request,
-    Settings,
-    State,
     TimeOut,
-    Transaction,
+    TransactionLogRecord,
+    TransactionMetadata,
+    TransactionSettings,
+    TxnDecision,
+    TxnState,
     VerifyPartitions,
-    Written,
 )
 from squall.broker.protocol.errors import ErrorCode
 
@@ -42,7 +42,7 @@ class Coordinators(RuleBasedStateMachine):
 
     def __init__(self) -> None:
         super().__init__()
-        self.shard = Shard(Settings(expiration_ms=1_000))
+        self.shard = TransactionCoordinatorShard(TransactionSettings(expiration_ms=1_000))
         self.log: list[tuple[bytes, bytes | None]] = []
         self.handles: dict[str, list[tuple[int, int]]] = {"x": [(7, 7)], "y": [(7, 7)]}
         """(producer id, epoch) of each id, oldest first. No producer has the first one."""
@@ -51,7 +51,7 @@ class Coordinators(RuleBasedStateMachine):
         self.ever: dict[int, int] = {}
         """Highest epoch of each producer id."""
 
-    def ask(self, request: Request) -> Decision:
+    def ask(self, request: Request) -> TxnDecision:
         before = dict(self.shard.transactions)
         decision = self.shard.decide(request, self.now, self.next_id)
         assert self.shard.transactions == before, "deciding changes nothing"
@@ -64,7 +64,7 @@ class Coordinators(RuleBasedStateMachine):
             self.next_id += 1
         return decision
 
-    def note(self, written: Written) -> None:
+    def note(self, written: TransactionLogRecord) -> None:
         found = written.transaction
         if found is None:
             return
@@ -106,7 +106,7 @@ class Coordinators(RuleBasedStateMachine):
         if decision.records:
             assert before is not None
             assert (before.producer_id, before.epoch) == had, "only the current producer decides"
-            assert before.state == State.ONGOING or (generation == 2 and not commit)
+            assert before.state == TxnState.ONGOING or (generation == 2 and not commit)
         if generation == 2 and not decision.answer.error:
             assert decision.answer.epoch < MAX_EPOCH
             self.handles[name].append((decision.answer.producer_id, decision.answer.epoch))
@@ -123,7 +123,7 @@ class Coordinators(RuleBasedStateMachine):
     def pass_time(self, name: str, ms: int) -> None:
         """Time passes; what is due is done."""
         self.now += ms
-        due: list[TimeOut | Expire] = [*self.shard.timed_out(self.now), *self.shard.expired(self.now)]
+        due: list[TimeOut | ExpireTransactionalId] = [*self.shard.timed_out(self.now), *self.shard.expired(self.now)]
         for request in due:
             assert self.ask(request).records
 
@@ -131,17 +131,17 @@ class Coordinators(RuleBasedStateMachine):
     def use_up_epochs(self, name: str, left: int) -> None:
         """Tens of thousands of transactions later."""
         found = self.shard.transactions.get(name)
-        if found is not None and found.state == State.EMPTY and found.epoch < MAX_EPOCH - 3:
+        if found is not None and found.state == TxnState.EMPTY and found.epoch < MAX_EPOCH - 3:
             late = replace(found, epoch=MAX_EPOCH - left, last_epoch=-1)
-            self.shard.replay(Written(name, late), len(self.log))
-            self.log.append(records.encode(Written(name, late), 2))
-            self.note(Written(name, late))
+            self.shard.replay(TransactionLogRecord(name, late), len(self.log))
+            self.log.append(records.encode(TransactionLogRecord(name, late), 2))
+            self.note(TransactionLogRecord(name, late))
             self.handles[name].append((late.producer_id, late.epoch))
 
     @rule()
     def fail_over(self) -> None:
         """The next coordinator reads the log."""
-        again = Shard(self.shard.settings)
+        again = TransactionCoordinatorShard(self.shard.settings)
         for offset, (key, value) in enumerate(self.log):
             written = records.decode(key, value)
             assert written is not None
@@ -156,11 +156,11 @@ class Coordinators(RuleBasedStateMachine):
         for found in self.shard.transactions.values():
             self.check(found)
 
-    def check(self, found: Transaction) -> None:
+    def check(self, found: TransactionMetadata) -> None:
         assert 0 <= found.epoch <= MAX_EPOCH
         assert not found.partitions or found.state not in AT_REST
         assert len(set(found.partitions)) == len(found.partitions)
-        assert found.state != State.ONGOING or found.epoch < MAX_EPOCH
+        assert found.state != TxnState.ONGOING or found.epoch < MAX_EPOCH
         assert (found.next_producer_id >= 0) <= (found.state in PREPARED)
 
 

@@ -13,7 +13,7 @@ from hypothesis.stateful import (
 )
 
 from squall.broker.log.config import LogConfig
-from squall.broker.log.lookups import Found, Lookup, Pause, Turn
+from squall.broker.log.lookups import Lookup, Pause, SearchBudget, TimestampAndOffset
 from squall.broker.log.producers import ProducerStates
 from squall.broker.protocol.records import decode_batch
 from tests.support.disks.batches import NEWEST, batch, marker
@@ -38,9 +38,9 @@ places = st.floats(0, 1)
 producers = st.sampled_from([-1, -1, 1, 2])
 
 
-def in_short_turns(lookup: Lookup) -> Found | None:
+def in_short_turns(lookup: Lookup) -> TimestampAndOffset | None:
     """Return what a search finds that pauses before each header."""
-    while (step := lookup.next(Turn(headers=1))) is not None:
+    while (step := lookup.next(SearchBudget(headers=1))) is not None:
         if not isinstance(step, Pause):
             lookup.take(step, step.search())
     return lookup.found
@@ -210,7 +210,7 @@ class LogMachine(RuleBasedStateMachine):
             for record in decode_batch(item.header, memoryview(item.data)):
                 if not self.log.log_start_offset <= record.offset < limit:
                     continue
-                found = Found(record.timestamp, record.offset, item.header.leader_epoch)
+                found = TimestampAndOffset(record.timestamp, record.offset, item.header.leader_epoch)
                 if wanted is None and record.timestamp >= time:
                     wanted = found
                 if best is None or record.timestamp > best.timestamp:

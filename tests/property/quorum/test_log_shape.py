@@ -6,13 +6,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from squall.broker.quorum.messages import SnapshotId
-from squall.broker.quorum.shape import LogShape
+from squall.broker.quorum.shape import LogExtent
 
 logs = st.lists(st.integers(1, 6), max_size=12).map(sorted)
 
 
-def shape_of(epochs: list[int]) -> LogShape:
-    shape = LogShape()
+def shape_of(epochs: list[int]) -> LogExtent:
+    shape = LogExtent()
     for offset, epoch in enumerate(epochs):
         shape.append(epoch, offset, offset + 1)
     return shape

@@ -17,6 +17,7 @@ from squall.broker.protocol.header import encode_response_header
 from squall.broker.protocol.hot import decode_fetch
 from squall.broker.protocol.records import Record, encode_batch
 from squall.broker.quorum.messages import (
+    BatchSpan,
     BeginEpoch,
     BeginEpochReply,
     Diverging,
@@ -29,7 +30,6 @@ from squall.broker.quorum.messages import (
     Reply,
     Request,
     SnapshotId,
-    Span,
     Vote,
     VoteReply,
 )
@@ -141,7 +141,7 @@ def with_records(records: bytes) -> FetchReply:
 def test_batches_are_told_apart_and_a_cut_off_one_is_left() -> None:
     whole = batch(7, 2, 4) + batch(9, 1, 5)
     found = with_records(whole + batch(10, 3, 5)[:-1])
-    assert found.spans == (Span(7, 9, 4), Span(9, 10, 5))
+    assert found.spans == (BatchSpan(7, 9, 4), BatchSpan(9, 10, 5))
     assert found.payload == whole
 
 

@@ -29,7 +29,7 @@ import pytest
 
 from squall.broker.protocol.errors import ErrorCode
 from squall.broker.protocol.ids import NO_NODE
-from squall.broker.quorum.leadership import Leadership
+from squall.broker.quorum.leadership import LeaderState
 from squall.broker.quorum.messages import (
     BeginEpoch,
     EndEpoch,
@@ -37,7 +37,7 @@ from squall.broker.quorum.messages import (
     FetchReply,
     FetchSnapshot,
     FetchSnapshotReply,
-    Message,
+    QuorumMessage,
     Vote,
     VoteReply,
 )
@@ -70,7 +70,7 @@ class Stage(World):
             case _:
                 self.lines.append(f"{node_id}: {event}")
 
-    def arrives(self, message: Message) -> None:
+    def arrives(self, message: QuorumMessage) -> None:
         body = message.body
         said = self._heard_fetch(message, body) if isinstance(body, Fetch | FetchReply) else self._heard(body)
         if said:
@@ -93,7 +93,7 @@ class Stage(World):
             case _:
                 return "" if body.error is ErrorCode.NONE else f"{body.error.name}, epoch {body.epoch}"
 
-    def _heard_fetch(self, message: Message, body: Fetch | FetchReply) -> str:
+    def _heard_fetch(self, message: QuorumMessage, body: Fetch | FetchReply) -> str:
         if isinstance(body, Fetch):
             place = (message.sender, message.receiver)
             old, self._fetched[place] = self._fetched.get(place), body
@@ -240,10 +240,10 @@ def test_there_are_stories() -> None:
 
 
 def test_figure_8_ends_badly_without_the_rule_of_the_own_epoch(monkeypatch: pytest.MonkeyPatch) -> None:
-    def any_majority(self: Leadership, own_synced_offset: int) -> int:
+    def any_majority(self: LeaderState, own_synced_offset: int) -> int:
         ends = sorted([own_synced_offset, *(replica.end_offset for replica in self.voters.values())])
         return max(0, ends[-self._settings.majority])
 
-    monkeypatch.setattr(Leadership, "committed_offset", any_majority)
+    monkeypatch.setattr(LeaderState, "committed_offset", any_majority)
     with pytest.raises(AssertionError, match="high watermark|NoLogDivergence|LeaderCompleteness"):
         told_anew((Path(__file__).parent / "stories" / "figure_8.txt").read_text())

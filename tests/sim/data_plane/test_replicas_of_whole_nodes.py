@@ -15,7 +15,7 @@ import pytest
 import trio
 
 from squall.broker.apis.delete_records import DeleteRecordsApi
-from squall.broker.net.later import Later
+from squall.broker.net.later import DeferredResponse
 from squall.broker.protocol.schema.delete_records import (
     DeleteRecordsPartition,
     DeleteRecordsRequest,
@@ -233,7 +233,7 @@ async def test_deleted_records_stay_deleted_though_every_replica_is_killed_at_on
         slot: Any = SimpleNamespace(parked=None)
         handler = DeleteRecordsApi(leader.env, leader.replicas)
         answer = handler.delete_records(DeleteRecordsRequest([topic], 10_000), slot)
-        if isinstance(answer, Later):
+        if isinstance(answer, DeferredResponse):
             answer = await answer.wait()
         assert answer.topics[0].partitions[0].low_watermark == 7
         for broker in (4, 5):

@@ -7,7 +7,7 @@ import trio
 import trio.testing
 
 from squall.broker.coordinators.transactions import records
-from squall.broker.coordinators.transactions.values import Transaction
+from squall.broker.coordinators.transactions.values import TransactionMetadata
 from squall.broker.log.markers import read_marker
 from squall.broker.protocol.apis import ApiKey
 from squall.broker.protocol.errors import ErrorCode
@@ -171,9 +171,9 @@ async def test_ids_and_their_epochs_survive_while_coordinators_come_and_go(
         nursery.cancel_scope.cancel()
 
 
-def as_the_log_has_it(shard: HostedShard) -> dict[str, Transaction | None]:
+def as_the_log_has_it(shard: HostedShard) -> dict[str, TransactionMetadata | None]:
     log = shard.log.hosted.log
-    found: dict[str, Transaction | None] = {}
+    found: dict[str, TransactionMetadata | None] = {}
     for header, batch in log.read_batches(log.log_start_offset, log.log_end_offset):
         for record in decode_batch(header, memoryview(batch)):
             assert record.key is not None

@@ -19,16 +19,16 @@ from squall.broker.quorum.effects import (
     WriteSnapshot,
 )
 from squall.broker.quorum.messages import (
+    BatchSpan,
     Fetch,
     FetchReply,
     FetchSnapshot,
     FetchSnapshotReply,
-    Message,
+    QuorumMessage,
     SnapshotId,
-    Span,
 )
 from squall.broker.quorum.raft import Raft
-from squall.broker.quorum.shape import LogShape, goes_on_from
+from squall.broker.quorum.shape import LogExtent, goes_on_from
 from squall.broker.quorum.state import QuorumState
 
 if TYPE_CHECKING:
@@ -246,7 +246,7 @@ class Node:
             disk.start = start.end_offset
             disk.snapshots = {found: log for found, log in disk.snapshots.items() if found >= start}
 
-    def _filled(self, message: Message) -> Message:
+    def _filled(self, message: QuorumMessage) -> QuorumMessage:
         body = message.body
         if isinstance(body, FetchSnapshotReply) and not body.error:
             return message._replace(body=self._snapshot_filled(body))
@@ -283,7 +283,7 @@ class Node:
 
         self.later(self.world.rng.randint(*self.world.weather.sync_ms), done)
 
-    def deliver(self, message: Message) -> None:
+    def deliver(self, message: QuorumMessage) -> None:
         assert self.raft is not None
         if isinstance(message.body, Fetch | FetchSnapshot) and message.body.epoch == self.raft.epoch:
             self.heard[message.sender] = self.world.now
@@ -296,20 +296,20 @@ class Node:
         self.drive()
 
 
-def shape_of(log: list[Entry], start: int = 0, start_epoch: int = 0) -> LogShape:
+def shape_of(log: list[Entry], start: int = 0, start_epoch: int = 0) -> LogExtent:
     """The shape of a log as found on disk."""
-    shape = LogShape(start, start_offset=start, start_epoch=start_epoch)
+    shape = LogExtent(start, start_offset=start, start_epoch=start_epoch)
     for span in spans_of(start, tuple(log[start:])):
         shape.append(span.epoch, span.base_offset, span.end_offset)
     return shape
 
 
-def spans_of(offset: int, entries: tuple[Entry, ...]) -> tuple[Span, ...]:
+def spans_of(offset: int, entries: tuple[Entry, ...]) -> tuple[BatchSpan, ...]:
     """Consecutive records of one epoch as one batch."""
-    spans: list[Span] = []
+    spans: list[BatchSpan] = []
     start = offset
     for at, (epoch, _) in enumerate(entries, offset + 1):
         if at == offset + len(entries) or entries[at - offset][0] != epoch:
-            spans.append(Span(start, at, epoch))
+            spans.append(BatchSpan(start, at, epoch))
             start = at
     return tuple(spans)

@@ -8,11 +8,11 @@ import pytest
 
 from squall.broker.protocol.ids import NO_NODE
 from squall.broker.quorum.election import Role
-from squall.broker.quorum.leadership import Leadership
+from squall.broker.quorum.leadership import LeaderState
 from squall.broker.quorum.local_log import LocalLog
 from squall.broker.quorum.messages import Diverging, Vote
 from squall.broker.quorum.raft import Raft
-from squall.broker.quorum.shape import LogShape
+from squall.broker.quorum.shape import LogExtent
 from squall.broker.quorum.state import QuorumState
 from tests.sim.quorum.campaigns import campaign
 from tests.sim.quorum.nodes import Node
@@ -73,12 +73,12 @@ def _do_not_persist(world: World, node: Node, state: QuorumState) -> None:
     """Epoch and vote are as after the last clean stop: never."""
 
 
-def _count_unsynced(self: Leadership, own_synced_offset: int) -> int:
+def _count_unsynced(self: LeaderState, own_synced_offset: int) -> int:
     own = max(own_synced_offset, *(replica.end_offset for replica in self.voters.values()))
     return _committed_offset(self, own)
 
 
-_committed_offset = Leadership.committed_offset
+_committed_offset = LeaderState.committed_offset
 
 
 def _never_resign(self: Raft, now_ms: int) -> None:
@@ -109,7 +109,7 @@ def _lead_again_after_restart(self: Raft, now_ms: int) -> None:
 _boot = Raft._boot
 
 
-def _has_everything(self: LogShape, offset: int, last_epoch: int) -> bool:
+def _has_everything(self: LogExtent, offset: int, last_epoch: int) -> bool:
     return False
 
 
@@ -117,9 +117,9 @@ BUGS: dict[str, tuple[type, str, Any, str]] = {
     "epoch and vote are not persisted": (World, "persist", _do_not_persist, "NeverTwoLeadersInSameEpoch"),
     "no check-quorum": (Raft, "_check_quorum", _never_resign, "StaleLeaderResigns"),
     "votes for shorter logs": (Raft, "_may_grant", _grant_to_shorter_log, "LeaderCompleteness"),
-    "the leader counts itself before its sync": (Leadership, "committed_offset", _count_unsynced, "DurableMajority"),
+    "the leader counts itself before its sync": (LeaderState, "committed_offset", _count_unsynced, "DurableMajority"),
     "leads on after a restart": (Raft, "_boot", _lead_again_after_restart, "NeverTwoLeadersInSameEpoch"),
-    "believes to hold what only its snapshot holds": (LogShape, "has_left", _has_everything, "no longer holds"),
+    "believes to hold what only its snapshot holds": (LogExtent, "has_left", _has_everything, "no longer holds"),
     "truncates to the high watermark": (LocalLog, "truncate", _truncate_to_high_watermark, "LeaderCompleteness"),
 }
 """Each with the method that it replaces and the promise that it breaks."""

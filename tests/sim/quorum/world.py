@@ -13,9 +13,9 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
-from squall.broker.quorum.effects import Note
+from squall.broker.quorum.effects import TraceNote
 from squall.broker.quorum.election import Role
-from squall.broker.quorum.messages import BeginEpoch, EndEpoch, Fetch, FetchSnapshot, Message, Vote
+from squall.broker.quorum.messages import BeginEpoch, EndEpoch, Fetch, FetchSnapshot, QuorumMessage, Vote
 from squall.broker.quorum.raft import Raft
 from squall.broker.quorum.settings import QuorumSettings
 from squall.broker.quorum.state import QuorumState
@@ -103,7 +103,7 @@ class World:
 
     # ------------------------------------------------------------------------------------------------------- network
 
-    def send(self, sender: Node, message: Message) -> None:
+    def send(self, sender: Node, message: QuorumMessage) -> None:
         """A request ends in one reply or one failure at its sender; a reply finds only the incarnation that asked."""
         weather, rng = self.weather, self.rng
         incarnation = sender.incarnation
@@ -111,10 +111,10 @@ class World:
             sender.later(self.settings.fetch_timeout_ms * 3 // 4, sender.fail, message.receiver, message.ticket)
             self._asked[len(self._asked) + 1] = (incarnation, message.ticket)
             # Tickets are made distinct over all nodes and incarnations, as connections are.
-            message = Message(message.sender, message.receiver, len(self._asked), message.body)
+            message = QuorumMessage(message.sender, message.receiver, len(self._asked), message.body)
         else:
             incarnation, ticket = self._asked[message.ticket]
-            message = Message(message.sender, message.receiver, ticket, message.body)
+            message = QuorumMessage(message.sender, message.receiver, ticket, message.body)
         for _ in range(2 if rng.random() < weather.repeat else 1):
             delay = rng.randint(*weather.delay_ms)
             if rng.random() < weather.slow:
@@ -122,7 +122,7 @@ class World:
             if rng.random() >= weather.loss:
                 self.at(delay, self._arrive, message, incarnation)
 
-    def _arrive(self, message: Message, incarnation: int) -> None:
+    def _arrive(self, message: QuorumMessage, incarnation: int) -> None:
         """`incarnation`: of the requester. Requests outlive their sender, replies find nobody else."""
         if self.cuts.get((message.sender, message.receiver), 0) > self.now:
             return
@@ -137,7 +137,7 @@ class World:
             self.arrives(message)
             receiver.later(0, receiver.deliver, message)
 
-    def arrives(self, message: Message) -> None:
+    def arrives(self, message: QuorumMessage) -> None:
         """A message has come through: for those who tell stories."""
 
     # -------------------------------------------------------------------------------------------------------- faults
@@ -189,7 +189,7 @@ class World:
             node.stop(lose_power=lose_power)
             self.at(lasts, node.start)
 
-    def maybe_crash(self, node: Node, note: Note) -> None:
+    def maybe_crash(self, node: Node, note: TraceNote) -> None:
         """Crashes at the worst moments: just after a vote, an election, a truncation."""
         what = note.fields["role"] if note.event == "election" else note.event
         real = not note.fields.get("pre_vote") and note.fields.get("granted", True)

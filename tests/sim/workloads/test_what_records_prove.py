@@ -12,7 +12,7 @@ from squall.broker.apis import committed_offsets
 from squall.broker.coordinators.groups.values import Committed
 from squall.broker.log.config import LONG_MAX
 from squall.broker.log.log import Log
-from squall.broker.log.lookups import Found, Lookup
+from squall.broker.log.lookups import Lookup, TimestampAndOffset
 from squall.broker.log.results import AppendResult
 from squall.broker.protocol.records import decode_records, encode_batch, read_header
 from squall.chaos.mutants.group_plans import GROUPS_LOAD, LEAVE, PIPELINE_LOAD, act, group_plan
@@ -82,7 +82,7 @@ def test_timestamps_of_a_topic_whose_leaders_set_them_are_not_held_against_its_s
 def the_end(self: Log, timestamp: int | None, limit: int) -> Lookup:
     """The answer to every look-up by time is the end of what may be read."""
     lookup = LOOK_UP(self, timestamp, limit)
-    lookup.found = Found(timestamp or 0, limit, self.epochs.latest or 0)
+    lookup.found = TimestampAndOffset(timestamp or 0, limit, self.epochs.latest or 0)
     return lookup
 
 

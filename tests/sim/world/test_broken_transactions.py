@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from squall.broker.coordinators.transactions.shard import Shard
+from squall.broker.coordinators.transactions.shard import TransactionCoordinatorShard
 from squall.broker.log import recovery
 from squall.broker.log.indexes import AbortedIndex
 from squall.broker.log.producer_rules import ProducerRules
@@ -65,7 +65,7 @@ def every_third_is_lost(rule: Callable[..., Any]) -> Callable[..., Any]:
     """Replace a rule of a shard so that every third record of its transactions is not replayed."""
     seen = 0
 
-    def replay(self: Shard, written: Any, offset: int) -> None:
+    def replay(self: TransactionCoordinatorShard, written: Any, offset: int) -> None:
         nonlocal seen
         seen += 1
         if seen % 3 or written.transactional_id not in self.transactions:
@@ -93,7 +93,7 @@ BROKEN: dict[str, Broken] = {
         [(MarkerJob, "__init__", lambda rule: lambda job, log, txn: forgets_a_partition(job, log, txn, rule))],
         [],
     ),
-    "coordinator-state-is-a-replay": ([(Shard, "replay", every_third_is_lost)], []),
+    "coordinator-state-is-a-replay": ([(TransactionCoordinatorShard, "replay", every_third_is_lost)], []),
 }
 
 

@@ -21,7 +21,7 @@ from squall.broker.log.durability import FlushJob
 from squall.broker.log.indexes import OffsetIndex, TimeIndex
 from squall.broker.log.segment import Segment
 from squall.broker.protocol.schema import metadata_records as records
-from squall.broker.quorum.leadership import Leadership
+from squall.broker.quorum.leadership import LeaderState
 from squall.broker.replication import Partition
 from squall.chaos.mutants.hunt_plans import Values, draw, fault, hunt_plan, killings
 from squall.chaos.plans.plan import Plan
@@ -215,7 +215,7 @@ MISTAKES = {
         "believed-end-is-shared", failover, Partition, "follower_fetched", believes_too_much
     ),
     "a quorum leader believes too much of a voter": Mistake(
-        "metadata-believed-end-is-shared", failover, Leadership, "heard", believes_voters_too_much
+        "metadata-believed-end-is-shared", failover, LeaderState, "heard", believes_voters_too_much
     ),
     "the quorum counts what is only in memory": Mistake(
         "metadata-held-by-majority", failover, FlushJob, "run", syncs_nothing

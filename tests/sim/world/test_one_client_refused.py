@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from squall.broker.apis.produce import ProduceApi
-from squall.broker.coordinators.transactions.shard import Shard
-from squall.broker.coordinators.transactions.values import Answer, Decision, InitProducer, Request
+from squall.broker.coordinators.transactions.shard import TransactionCoordinatorShard
+from squall.broker.coordinators.transactions.values import InitProducer, Request, TxnDecision, TxnResponse
 from squall.broker.protocol.errors import ErrorCode
 from squall.chaos.plans.plan import make_plan
 from squall.chaos.runs.result import SimResult
@@ -26,14 +26,14 @@ def played(time_s: float, **workload: Any) -> SimResult:
 
 def refuse_one_id(monkeypatch: pytest.MonkeyPatch) -> None:
     """The coordinator gives REFUSED_ID no producer id."""
-    decide = Shard.decide
+    decide = TransactionCoordinatorShard.decide
 
-    def refused(self: Shard, request: Request, *more: int) -> Decision:
+    def refused(self: TransactionCoordinatorShard, request: Request, *more: int) -> TxnDecision:
         if isinstance(request, InitProducer) and request.transactional_id == REFUSED_ID:
-            return Decision(Answer(ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED))
+            return TxnDecision(TxnResponse(ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED))
         return decide(self, request, *more)
 
-    monkeypatch.setattr(Shard, "decide", refused)
+    monkeypatch.setattr(TransactionCoordinatorShard, "decide", refused)
 
 
 @pytest.mark.parametrize(("time_s", "verdict", "evidence"), [(10.0, UNKNOWN, ""), (24.0, INVALID, "transactional id")])

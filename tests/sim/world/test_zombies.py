@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from squall.broker.log.producer_rules import Producer, ProducerRules
+from squall.broker.log.producer_rules import ProducerRules, ProducerStateEntry
 from squall.broker.protocol.records import BatchHeader
 from squall.chaos.plans.plan import PlanError, make_plan, with_schedule
 from squall.chaos.plans.schedule import DEFAULT_KINDS
@@ -61,7 +61,7 @@ def test_a_zombie_that_a_broker_lets_in_is_found(monkeypatch: pytest.MonkeyPatch
     """A broker that looks neither at epochs nor at sequence numbers."""
     came: list[int] = [0]
 
-    def unknown(rules: Any, entry: Producer, header: BatchHeader) -> None:
+    def unknown(rules: Any, entry: ProducerStateEntry, header: BatchHeader) -> None:
         came[0] = header.base_sequence
 
     monkeypatch.setattr(ProducerRules, "known_batch", unknown)
@@ -150,7 +150,7 @@ def test_a_zombie_of_a_pipeline_that_brokers_let_in_makes_an_output_twice(monkey
     """
     came: list[int] = [0]
 
-    def unknown(rules: Any, entry: Producer, header: BatchHeader) -> None:
+    def unknown(rules: Any, entry: ProducerStateEntry, header: BatchHeader) -> None:
         came[0] = header.base_sequence
 
     monkeypatch.setattr(ProducerRules, "known_batch", unknown)

@@ -14,9 +14,9 @@ import trio
 
 from squall.broker.cluster.feed import ImageFeed
 from squall.broker.control.forwarder import Forwarder, open_envelope
-from squall.broker.control.kraft.controller_service import ControllerService, LeadershipLost
+from squall.broker.control.kraft.controller_service import ControllerService, NotQuorumLeader
 from squall.broker.control.lifecycle import BrokerLifecycle
-from squall.broker.net.later import Later
+from squall.broker.net.later import DeferredResponse
 from squall.broker.protocol.apis import ApiKey, request_class, response_class
 from squall.broker.protocol.errors import ErrorCode
 from squall.broker.protocol.metadata_frame import decode_metadata_record, encode_metadata_record
@@ -51,7 +51,7 @@ class PlayedQuorum:
 
     def append(self, records: Sequence[tuple[Any, int]]) -> int:
         if not self.is_leader:
-            raise LeadershipLost
+            raise NotQuorumLeader
         for record, version in records:
             self.harness.log.append((self.harness.epoch, encode_metadata_record(record, version)))
         if self.harness.commits:
@@ -61,7 +61,7 @@ class PlayedQuorum:
     async def wait_committed(self, offset: int, epoch: int) -> None:
         while True:
             if not self.is_leader or self.harness.epoch != epoch:
-                raise LeadershipLost
+                raise NotQuorumLeader
             if self.harness.committed > offset:
                 return
             await self.harness.moved.wait()
@@ -110,7 +110,7 @@ class PlayedPeers:
 async def handled(service: ControllerService, api_key: int, request: Any) -> Any:
     """Call the service, and return its response once there is one."""
     answer = service.handle(api_key, request)
-    return await answer.wait() if isinstance(answer, Later) else answer
+    return await answer.wait() if isinstance(answer, DeferredResponse) else answer
 
 
 class ControlPlaneNode:

@@ -12,8 +12,13 @@ from squall.broker.coordinators.groups import records as group_records
 from squall.broker.coordinators.groups.ledger import Ledger
 from squall.broker.coordinators.groups.values import Commit, Committed, FetchOffsets, Join, TxnCommit
 from squall.broker.coordinators.transactions import records as txn_records
-from squall.broker.coordinators.transactions.values import Answer, Request, Transaction, Written
-from squall.broker.log.markers import Marker, read_marker
+from squall.broker.coordinators.transactions.values import (
+    Request,
+    TransactionLogRecord,
+    TransactionMetadata,
+    TxnResponse,
+)
+from squall.broker.log.markers import TxnMarker, read_marker
 from squall.broker.protocol.errors import ErrorCode
 from squall.broker.protocol.records import BatchHeader, decode_batch
 from squall.broker.protocol.schema.write_txn_markers import (
@@ -164,7 +169,7 @@ class TransactionBroker(CoordinatorBroker):
         self.sender.bind(nursery.start_soon)
         self.coordinator.bind(nursery.start_soon, self.sender)
 
-    async def do(self, request: Request, epoch: int = 5) -> Answer:
+    async def do(self, request: Request, epoch: int = 5) -> TxnResponse:
         """Hand a request in and replicate until it is answered."""
         answers = self.submit(request)
         for _ in range(5):
@@ -175,7 +180,7 @@ class TransactionBroker(CoordinatorBroker):
         [answer] = answers
         return answer
 
-    def written(self) -> list[Written]:
+    def written(self) -> list[TransactionLogRecord]:
         """Return the records of the coordinator's log."""
         return [written for _, _, said in self.logged() for _, written in said]
 
@@ -183,7 +188,7 @@ class TransactionBroker(CoordinatorBroker):
         """The states of an id, as its records tell them."""
         return [w.transaction.state.name for w in self.written() if w.transaction and w.transactional_id == name]
 
-    def now(self, name: str = "x") -> Transaction:
+    def now(self, name: str = "x") -> TransactionMetadata:
         """An id as the shard has it."""
         return self.coordinator.shards[0].machine.transactions[name]
 
@@ -248,7 +253,7 @@ class GroupBroker(CoordinatorBroker):
         for header, view, said in self.logged():
             if header.is_control:
                 marker = read_marker(header, view)
-                assert isinstance(marker, Marker)
+                assert isinstance(marker, TxnMarker)
                 made.end_transaction(header.producer_id, marker.commit, header.last_offset)
             for offset, written in said:
                 made.replay(written, offset, header.producer_id if header.is_transactional else -1)

@@ -18,10 +18,10 @@ from squall.broker.apis.fetch import FetchApi
 from squall.broker.apis.fetch_session import FetchSessions
 from squall.broker.apis.offsets import OffsetApis
 from squall.broker.apis.produce import ProduceApi
-from squall.broker.apis.record_gate import RecordGate
-from squall.broker.apis.txn_gate import TxnGate
+from squall.broker.apis.record_gate import RecordValidator
+from squall.broker.apis.txn_gate import TxnVerification
 from squall.broker.apis.txn_markers import TxnMarkersApi
-from squall.broker.apis.unpacking import Unpacking
+from squall.broker.apis.unpacking import DecompressionPool
 from squall.broker.cluster.image import Broker, ClusterImage, ImageDelta, PartitionImage, Topic
 from squall.broker.config import BrokerConfig
 from squall.broker.control.orders import orders_of
@@ -29,7 +29,7 @@ from squall.broker.log.config import LogConfig
 from squall.broker.log.manager import LogManager
 from squall.broker.net.connection import Connection, Slot
 from squall.broker.net.deadlines import TICK_MS, Timers
-from squall.broker.net.later import Later
+from squall.broker.net.later import DeferredResponse
 from squall.broker.net.server import Server
 from squall.broker.protocol.apis import ApiKey, response_class, response_header_version
 from squall.broker.protocol.errors import ErrorCode
@@ -130,9 +130,9 @@ class MemoryBroker:
         self.replicas.settle = self.server.settle
         self.timers = Timers()
         self.coordinators = PlayedCoordinators()
-        gate = TxnGate(self.env, self.replicas, self.coordinators, self.start_soon)
-        self.unpacking = Unpacking(self.env)
-        records = RecordGate(self.env, self.replicas, self.unpacking, self.start_soon)
+        gate = TxnVerification(self.env, self.replicas, self.coordinators, self.start_soon)
+        self.unpacking = DecompressionPool(self.env)
+        records = RecordValidator(self.env, self.replicas, self.unpacking, self.start_soon)
         most_batches = self.config.squall_produce_max_batches
         self.produce_api = ProduceApi(
             self.env, self.replicas, self.timers, gate, records, self.start_soon, most_batches=most_batches
@@ -423,7 +423,7 @@ def listed(
     request = ListOffsetsRequest(replica_id=replica, isolation_level=isolation, topics=[topic])
     slot = broker.slot(broker.client(), ApiKey.LIST_OFFSETS, version)
     answer = OffsetApis(broker.replicas, broker.unpacking).list_offsets(request, slot)
-    if isinstance(answer, Later):
+    if isinstance(answer, DeferredResponse):
         answer = trio.run(answer.wait)
     [found] = answer.topics
     return found.partitions[0]

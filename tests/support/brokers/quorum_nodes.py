@@ -14,7 +14,7 @@ from squall.broker.config import BrokerConfig
 from squall.broker.control.kraft.metadata_quorum import MetadataQuorum
 from squall.broker.log.config import LogConfig
 from squall.broker.log.recovery import load
-from squall.broker.net.later import Later
+from squall.broker.net.later import DeferredResponse
 from squall.broker.net.peers import PeerClient
 from squall.broker.net.server import Route, Server
 from squall.broker.protocol.apis import ApiKey
@@ -93,7 +93,7 @@ class QuorumNode:
         }
 
         def waits(key: int) -> Route:
-            return Route(key, plain=lambda request, slot: Later(partial(handlers[key], request)))
+            return Route(key, plain=lambda request, slot: DeferredResponse(partial(handlers[key], request)))
 
         hot = Route(ApiKey.FETCH, hot=lambda slot, view, at: fetch(slot, decode_fetch(view, at, slot.version)))
         return {ApiKey.FETCH: hot, **{key: waits(key) for key in handlers}}

@@ -10,7 +10,7 @@ from unittest.mock import patch
 from squall.broker.log.config import LogConfig
 from squall.broker.log.epochs import EpochCache
 from squall.broker.log.log import Log
-from squall.broker.log.producer_rules import Producer
+from squall.broker.log.producer_rules import ProducerStateEntry
 from squall.broker.log.producers import ProducerStates
 from squall.broker.log.recovery import load
 from squall.broker.protocol.records import BatchHeader, read_header
@@ -100,7 +100,7 @@ def stable_offset(states: ProducerStates, high_watermark: int) -> int:
     return high_watermark if first is None else min(first, high_watermark)
 
 
-def facts(entry: Producer) -> tuple[object, ...]:
+def facts(entry: ProducerStateEntry) -> tuple[object, ...]:
     """A producer's state without the older part of its window, which a restart may forget."""
     last = entry.window[-1][:4] if entry.window else None
     return entry.epoch, entry.next_sequence, last, entry.coordinator_epoch, entry.txn_first_offset

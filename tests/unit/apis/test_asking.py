@@ -10,8 +10,8 @@ import trio
 import trio.testing
 
 from squall.broker.apis.asking import MOST_AT_ONCE, ask, of_each
-from squall.broker.net.later import Later
-from squall.broker.net.turns import BUDGET_S, LongAnswer, Turns
+from squall.broker.net.later import DeferredResponse
+from squall.broker.net.turns import BUDGET_S, FairScheduler, ResponseTask
 
 ENV: Any = None
 """Asked for the time only where there is a time-out."""
@@ -34,7 +34,7 @@ def test_others_have_a_turn_after_so_many(rounds: int) -> None:
 
     async def main() -> list[int]:
         answer = ask(ENV, submit, requests, list, 0)
-        assert isinstance(answer, Later)
+        assert isinstance(answer, DeferredResponse)
         assert answer.holds, "what follows on the connection takes effect behind all of them"
         async with trio.open_nursery() as nursery:
             nursery.start_soon(bystander)
@@ -58,8 +58,8 @@ def test_requests_that_are_answered_together_make_their_answers_in_turns() -> No
         now_s += BUDGET_S
         made.append(passes)
 
-    async def answered(turns: Turns, later: Later) -> None:
-        answer = LongAnswer(turns, lambda: now_s)
+    async def answered(turns: FairScheduler, later: DeferredResponse) -> None:
+        answer = ResponseTask(turns, lambda: now_s)
         await answer.begin()
         await later.wait()
         answer.end()
@@ -67,7 +67,7 @@ def test_requests_that_are_answered_together_make_their_answers_in_turns() -> No
     async def main() -> None:
         nonlocal passes
         async with trio.open_nursery() as nursery:
-            turns = Turns(nursery.start_soon)
+            turns = FairScheduler(nursery.start_soon)
             for _ in range(20):
                 later = ask(ENV, lambda _, answer: waiting.append(answer), [1], respond, 0, tells_much=True)
                 nursery.start_soon(answered, turns, later)

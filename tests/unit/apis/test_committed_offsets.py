@@ -11,10 +11,10 @@ import trio.testing
 
 from squall.broker.apis.committed_offsets import CommittedOffsetApis
 from squall.broker.apis.groups import GroupApis
-from squall.broker.apis.much import CHARACTERS_OF_ONE, FEW, PIECE, MuchTold
+from squall.broker.apis.much import CHARACTERS_OF_ONE, FEW, PIECE, LargeResponseLane
 from squall.broker.coordinators.groups.values import Commit, Committed
 from squall.broker.net.connection import Slot
-from squall.broker.net.later import Later
+from squall.broker.net.later import DeferredResponse
 from squall.broker.protocol.apis import ApiKey
 from squall.broker.protocol.errors import ErrorCode
 from squall.broker.protocol.schema import offset_commit, offset_fetch
@@ -33,7 +33,7 @@ class OffsetsBroker(GroupBroker):
         super().__init__(nursery)
         self.give("t")
         self.give("t", index=1)
-        self.much = MuchTold(self.env)
+        self.much = LargeResponseLane(self.env)
         self.apis = CommittedOffsetApis(self.env, self.image, self.coordinator, self.config, self.much)
         self.encoded = 0
 
@@ -125,10 +125,10 @@ async def test_text_weighs_too(broker: OffsetsBroker) -> None:
         metadata = "x" * size
         committed = tuple((place, Committed(7, metadata=metadata)) for place in places)
         broker.do(Commit("g", -1, "", None, committed))
-        assert isinstance(broker.apis.offset_fetch(asked("g"), broker.asks()), Later) == weighs_much
+        assert isinstance(broker.apis.offset_fetch(asked("g"), broker.asks()), DeferredResponse) == weighs_much
         named = offset_fetch.OffsetFetchRequestTopics("t", partition_indexes=[0, 1, 2, 9])
         some = offset_fetch.OffsetFetchRequest(groups=[offset_fetch.OffsetFetchRequestGroup("g", topics=[named])])
-        assert isinstance(broker.apis.offset_fetch(some, broker.asks()), Later) == weighs_much
+        assert isinstance(broker.apis.offset_fetch(some, broker.asks()), DeferredResponse) == weighs_much
 
 
 @pytest.mark.parametrize("groups", [{"g": MANY}, {"a": FEW, "b": 1, "c": 1}])
@@ -148,7 +148,7 @@ async def test_while_many_are_told_others_have_turns_and_bytes_are_made_elsewher
             await trio.lowlevel.checkpoint()
 
     later = broker.apis.offset_fetch(asked(*groups, stable=stable), broker.asks())
-    assert isinstance(later, Later)
+    assert isinstance(later, DeferredResponse)
     assert later.holds, "it takes effect on its way"
     async with trio.open_nursery() as nursery:
         nursery.start_soon(bystander)
@@ -230,7 +230,7 @@ async def test_the_one_group_of_an_older_request_is_told_the_same(count: int, br
     broker.has("g", count)
     request = offset_fetch.OffsetFetchRequest("g", topics=None)
     answer = broker.apis.offset_fetch(request, broker.asks(7))
-    if isinstance(answer, Later):
+    if isinstance(answer, DeferredResponse):
         answer, _ = offset_fetch.OffsetFetchResponse.decode(memoryview(await answer.wait()), 0, 7)
     assert [part.committed_offset for part in answer.topics[0].partitions] == [*range(count)]
 

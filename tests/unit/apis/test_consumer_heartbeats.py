@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from squall.broker.apis.consumer_groups import ConsumerGroupApis
-from squall.broker.apis.much import MuchTold
+from squall.broker.apis.much import LargeResponseLane
 from squall.broker.coordinators.groups.consumer.answers import Beaten, DescribedMember
 from squall.broker.coordinators.groups.consumer.facts import LEAVES, LEAVES_FOR_NOW, Current, Subscription
 from tests.support.brokers.coordinators import GroupBroker
@@ -16,12 +16,14 @@ from tests.support.brokers.coordinators import GroupBroker
 def apis_of(nursery: Any) -> ConsumerGroupApis:
     broker = GroupBroker(nursery)
     broker.give("t")
-    return ConsumerGroupApis(broker.env, broker.image, broker.coordinator, broker.config, MuchTold(broker.env))
+    return ConsumerGroupApis(broker.env, broker.image, broker.coordinator, broker.config, LargeResponseLane(broker.env))
 
 
 @pytest.mark.parametrize(("epoch", "interval_ms"), [(3, 5_000), (LEAVES, 0), (LEAVES_FOR_NOW, 0)])
 async def test_a_member_that_leaves_has_no_next_heartbeat(epoch: int, interval_ms: int, nursery: Any) -> None:
-    assert apis_of(nursery)._beaten("g", Beaten(member_id="m", epoch=epoch)).heartbeat_interval_ms == interval_ms
+    assert (
+        apis_of(nursery)._beaten("g", Beaten(member_id="m", epoch=epoch)).heartbeat_interval_ms == interval_ms
+    )
 
 
 async def test_a_member_is_described_with_what_it_still_has_to_give_up(nursery: Any) -> None:

@@ -9,7 +9,7 @@ import trio.testing
 from squall.broker.apis.delete_records import DeleteRecordsApi
 from squall.broker.apis.offsets import EARLIEST, LATEST, MAX_TIMESTAMP
 from squall.broker.net.connection import Connection
-from squall.broker.net.later import Later
+from squall.broker.net.later import DeferredResponse
 from squall.broker.protocol.apis import ApiKey
 from squall.broker.protocol.errors import ErrorCode
 from squall.broker.protocol.schema.delete_records import (
@@ -44,7 +44,7 @@ async def delete(
     asked = DeleteRecordsTopic(name=name, partitions=[DeleteRecordsPartition(partition_index=0, offset=offset)])
     request = DeleteRecordsRequest(topics=[asked], timeout_ms=timeout_ms)
     response = DeleteRecordsApi(broker.env, broker.replicas).delete_records(request, slot)
-    if isinstance(response, Later):
+    if isinstance(response, DeferredResponse):
         response = await response.wait()
     [[part]] = [topic.partitions for topic in response.topics]
     return part

@@ -10,7 +10,7 @@ import trio
 from squall.broker.apis.offsets import EARLIEST, LATEST, MAX_TIMESTAMP, OffsetApis
 from squall.broker.log.lookups import HEADERS_A_TURN
 from squall.broker.net.connection import Slot
-from squall.broker.net.later import Later
+from squall.broker.net.later import DeferredResponse
 from squall.broker.protocol.apis import ApiKey
 from squall.broker.protocol.errors import ErrorCode
 from squall.broker.protocol.records import Record, encode_batch
@@ -102,12 +102,12 @@ def test_a_packed_batch_is_searched_off_the_event_loop_and_holds_what_follows_on
     slot = broker.slot(broker.client(), ApiKey.LIST_OFFSETS, 7)
     for timestamp, offset in ((second_ms, 1), (MAX_TIMESTAMP, 2)):
         later = apis.list_offsets(request_for(timestamp), slot)
-        assert isinstance(later, Later)
+        assert isinstance(later, DeferredResponse)
         assert later.holds
         [part] = trio.run(later.wait).topics[0].partitions
         assert (part.error_code, part.offset) == (0, offset)
     for timestamp in (LATEST, EARLIEST):
-        assert not isinstance(apis.list_offsets(request_for(timestamp), slot), Later)
+        assert not isinstance(apis.list_offsets(request_for(timestamp), slot), DeferredResponse)
 
 
 def test_a_partition_that_is_named_twice_is_refused_in_one_row_and_others_are_answered() -> None:
@@ -141,7 +141,7 @@ def test_others_have_a_turn_while_many_headers_are_walked_over(asked: int, isola
     )
     slot = broker.slot(broker.client(), ApiKey.LIST_OFFSETS, 7)
     later = OffsetApis(broker.replicas, broker.unpacking).list_offsets(request, slot)
-    assert isinstance(later, Later)
+    assert isinstance(later, DeferredResponse)
     turns = 0
 
     async def wait() -> Any:
@@ -168,7 +168,7 @@ def test_a_leader_that_is_replaced_while_it_searches_does_not_answer() -> None:
     broker, second_ms = broker_with_a_packed_batch()
     slot = broker.slot(broker.client(), ApiKey.LIST_OFFSETS, 7)
     later = OffsetApis(broker.replicas, broker.unpacking).list_offsets(request_for(second_ms), slot)
-    assert isinstance(later, Later)
+    assert isinstance(later, DeferredResponse)
     broker.give(leader=2, epoch=6, partition_epoch=11)
     [part] = trio.run(later.wait).topics[0].partitions
     assert (part.error_code, part.offset) == (ErrorCode.NOT_LEADER_OR_FOLLOWER, -1)

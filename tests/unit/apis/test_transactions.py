@@ -14,14 +14,14 @@ from squall.broker.coordinators.transactions.values import (
     V1,
     V2,
     AddPartitions,
-    Answer,
     EndTransaction,
-    State,
-    Transaction,
+    TransactionMetadata,
+    TxnResponse,
+    TxnState,
     VerifyPartitions,
 )
 from squall.broker.net.connection import Slot
-from squall.broker.net.later import Later
+from squall.broker.net.later import DeferredResponse
 from squall.broker.protocol.errors import ErrorCode
 from squall.broker.protocol.schema.add_partitions_to_txn import (
     AddPartitionsToTxnRequest,
@@ -43,7 +43,7 @@ def slot_of(version: int) -> Slot:
 
 
 async def answered(answer: Any) -> Any:
-    return await answer.wait() if isinstance(answer, Later) else answer
+    return await answer.wait() if isinstance(answer, DeferredResponse) else answer
 
 
 def api_over(blocks: Any, coordinator: Any = None, image: ClusterImage | None = None) -> TransactionApis:
@@ -87,10 +87,10 @@ async def test_without_a_block_a_producer_is_told_to_ask_again() -> None:
 class Coordinator:
     """Plays the coordinator: notes what was submitted, and answers with what the test says."""
 
-    def __init__(self, *answers: Answer) -> None:
+    def __init__(self, *answers: TxnResponse) -> None:
         self.answers = list(answers)
         self.asked: list[Any] = []
-        self.listed: list[Transaction] = []
+        self.listed: list[TransactionMetadata] = []
         self.error = ErrorCode.NONE
 
     def submit(self, request: Any, answer: Any) -> None:
@@ -124,7 +124,7 @@ def through(response: Any, version: int) -> Any:
 
 @pytest.mark.parametrize(("version", "error"), [(0, 47), (3, 47), (4, 90), (5, 90)])
 def test_a_fenced_producer_hears_it_in_a_word_that_it_knows(version: int, error: int) -> None:
-    api = api_with(Coordinator(Answer(ErrorCode.PRODUCER_FENCED)))
+    api = api_with(Coordinator(TxnResponse(ErrorCode.PRODUCER_FENCED)))
     request = InitProducerIdRequest(transactional_id="x", transaction_timeout_ms=5, producer_id=7, producer_epoch=8)
     found = through(api.init_producer_id(request, slot_of(version)), version)
     assert (found.error_code, found.producer_id, found.producer_epoch) == (error, -1, -1)
@@ -132,13 +132,13 @@ def test_a_fenced_producer_hears_it_in_a_word_that_it_knows(version: int, error:
 
 @pytest.mark.parametrize(("version", "error"), [(0, 47), (1, 47), (2, 90), (4, 90), (5, 90)])
 def test_a_fenced_end_likewise(version: int, error: int) -> None:
-    api = api_with(Coordinator(Answer(ErrorCode.PRODUCER_FENCED)))
+    api = api_with(Coordinator(TxnResponse(ErrorCode.PRODUCER_FENCED)))
     assert through(api.end_txn(EndTxnRequest("x", 7, 8, True), slot_of(version)), version).error_code == error
 
 
 @pytest.mark.parametrize(("version", "generation"), [(0, V1), (4, V1), (5, V2)])
 def test_the_version_of_an_end_tells_the_generation(version: int, generation: int) -> None:
-    coordinator = Coordinator(Answer(producer_id=7, epoch=9))
+    coordinator = Coordinator(TxnResponse(producer_id=7, epoch=9))
     found = through(api_with(coordinator).end_txn(EndTxnRequest("x", 7, 8, False), slot_of(version)), version)
     assert coordinator.asked == [EndTransaction("x", 7, 8, False, generation)]
     assert (found.producer_id, found.producer_epoch) == ((7, 9) if generation == V2 else (-1, -1))
@@ -150,7 +150,7 @@ def topics_of(*names: str) -> list[AddPartitionsToTxnTopic]:
 
 @pytest.mark.parametrize(("version", "error"), [(0, 47), (1, 47), (2, 90), (3, 90)])
 def test_a_client_adds_partitions_of_one_transaction(version: int, error: int) -> None:
-    coordinator = Coordinator(Answer(ErrorCode.PRODUCER_FENCED))
+    coordinator = Coordinator(TxnResponse(ErrorCode.PRODUCER_FENCED))
     request = AddPartitionsToTxnRequest("x", [], 7, 8, topics_of("a", "b"))
     found = through(api_with(coordinator, "a", "b").add_partitions(request, slot_of(version)), version)
     assert coordinator.asked == [AddPartitions("x", 7, 8, (("a", 0), ("b", 0)), V1)]
@@ -169,8 +169,8 @@ def test_where_one_partition_does_not_exist_none_is_added() -> None:
 
 @pytest.mark.parametrize(("version", "error"), [(4, ErrorCode.INVALID_TXN_STATE), (5, ErrorCode.TRANSACTION_ABORTABLE)])
 def test_leaders_verify_and_add_for_several_transactions_at_once(version: int, error: ErrorCode) -> None:
-    verdict = Answer(partitions=((("a", 0), ErrorCode.TRANSACTION_ABORTABLE),))
-    coordinator = Coordinator(verdict, Answer(ErrorCode.CONCURRENT_TRANSACTIONS))
+    verdict = TxnResponse(partitions=((("a", 0), ErrorCode.TRANSACTION_ABORTABLE),))
+    coordinator = Coordinator(verdict, TxnResponse(ErrorCode.CONCURRENT_TRANSACTIONS))
     transactions = [
         AddPartitionsToTxnTransaction("x", 7, 8, True, topics_of("a")),
         AddPartitionsToTxnTransaction("gone", 1, 1, False, topics_of("c")),
@@ -194,13 +194,13 @@ def test_leaders_verify_and_add_for_several_transactions_at_once(version: int, e
 
 async def test_a_client_whose_answer_is_not_committed_in_time_is_sent_back(autojump_clock: trio.abc.Clock) -> None:
     later = api_with(Coordinator()).end_txn(EndTxnRequest("x", 7, 8, True), slot_of(3))
-    assert isinstance(later, Later)
+    assert isinstance(later, DeferredResponse)
     assert (await later.wait()).error_code == ErrorCode.COORDINATOR_NOT_AVAILABLE
 
 
 def test_transactions_are_described_each_for_itself() -> None:
-    open_ = Transaction("x", 7, 8, 5000, State.ONGOING, (("a", 0), ("b", 1), ("a", 2)), 900, 950)
-    coordinator = Coordinator(Answer(transaction=open_), Answer(ErrorCode.NOT_COORDINATOR))
+    open_ = TransactionMetadata("x", 7, 8, 5000, TxnState.ONGOING, (("a", 0), ("b", 1), ("a", 2)), 900, 950)
+    coordinator = Coordinator(TxnResponse(transaction=open_), TxnResponse(ErrorCode.NOT_COORDINATOR))
     request = DescribeTransactionsRequest(transactional_ids=["x", "y"])
     x, y = through(api_with(coordinator).describe_transactions(request, slot_of(0)), 0).transaction_states
     assert (x.transaction_state, x.producer_id, x.producer_epoch, x.transaction_timeout_ms) == ("Ongoing", 7, 8, 5000)
@@ -223,9 +223,9 @@ def test_transactions_are_described_each_for_itself() -> None:
 def test_lists_are_filtered(filters: dict[str, Any], names: list[str]) -> None:
     coordinator = Coordinator()
     coordinator.listed = [
-        Transaction("open", 1, 0, 5000, State.ONGOING, (("a", 0),), NOW - 1000, NOW),
-        Transaction("old", 2, 0, 5000, State.ONGOING, (("a", 0),), NOW - 1001, NOW),
-        Transaction("done", 3, 0, 5000, State.COMPLETE_COMMIT, (), 5, NOW),
+        TransactionMetadata("open", 1, 0, 5000, TxnState.ONGOING, (("a", 0),), NOW - 1000, NOW),
+        TransactionMetadata("old", 2, 0, 5000, TxnState.ONGOING, (("a", 0),), NOW - 1001, NOW),
+        TransactionMetadata("done", 3, 0, 5000, TxnState.COMPLETE_COMMIT, (), 5, NOW),
     ]
     found = through(api_with(coordinator).list_transactions(ListTransactionsRequest(**filters), slot_of(2)), 2)
     assert [t.transactional_id for t in found.transaction_states] == names

@@ -9,7 +9,7 @@ from squall.broker.config import (
     ConfigError,
     ConfigOp,
     ConfigSource,
-    Kind,
+    ConfigType,
     Layers,
     alter_topic_configs,
     describe_broker,
@@ -107,7 +107,7 @@ def test_one_impossible_change_refuses_all() -> None:
 def test_description_names_value_source_and_where_it_would_come_from_otherwise() -> None:
     entries = {entry.name: entry for entry in describe_topic(BROKER, {"retention.ms": "5"})}
     retention = entries["retention.ms"]
-    assert (retention.value, retention.source, retention.kind) == ("5", ConfigSource.TOPIC, Kind.LONG)
+    assert (retention.value, retention.source, retention.kind) == ("5", ConfigSource.TOPIC, ConfigType.LONG)
     replicas = entries["min.insync.replicas"]
     assert (replicas.value, replicas.source) == ("2", ConfigSource.STATIC_BROKER)
     assert [(s.name, s.value, s.source) for s in replicas.synonyms] == [

@@ -8,7 +8,7 @@ import pytest
 
 from squall.broker.cluster.image import BROKER_RESOURCE, CLIENT_METRICS_RESOURCE, GROUP_RESOURCE, TOPIC_RESOURCE
 from squall.broker.config import ConfigOp, alter_list
-from squall.broker.config.settings import Kind, Setting
+from squall.broker.config.settings import ConfigType, Setting
 from squall.broker.protocol.apis import ApiKey
 from squall.broker.protocol.errors import ErrorCode
 from squall.broker.protocol.schema import alter_configs as legacy_wire
@@ -252,7 +252,7 @@ def test_to_cut_a_long_list_by_another_takes_few_steps() -> None:
             Item.compared += 1
             return str.__eq__(self, other)
 
-    setting = Setting("list", Kind.LIST, (), item=Item)
+    setting = Setting("list", ConfigType.LIST, (), item=Item)
     there, gone = (",".join(f"{nth}:1" for nth in numbers) for numbers in (range(3000), range(2000, 5000)))
     assert alter_list(setting, there, ConfigOp.SUBTRACT, gone) == ",".join(f"{nth}:1" for nth in range(2000))
     assert Item.compared < 10_000

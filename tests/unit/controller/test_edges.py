@@ -11,7 +11,7 @@ from trio.testing import MockClock
 
 from squall.broker.control.forwarder import open_envelope
 from squall.broker.control.port import NoController, RegistrationFailed
-from squall.broker.net.later import Later
+from squall.broker.net.later import DeferredResponse
 from squall.broker.protocol.apis import ApiKey
 from squall.broker.protocol.errors import ErrorCode
 from squall.broker.protocol.header import encode_request
@@ -266,7 +266,7 @@ async def test_what_need_not_be_waited_for_is_answered_at_once_and_the_rest_once
     outcome: list[int] = []
 
     async def wait(later: Any) -> None:
-        assert isinstance(later, Later)
+        assert isinstance(later, DeferredResponse)
         outcome.append((await later.wait()).error_code)
 
     async with trio.open_nursery() as nursery:

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from squall.broker.coordinators.groups.consumer.answers import Beaten, ConsumerDescribed
-from squall.broker.coordinators.groups.consumer.facts import ConsumerBeat, ConsumerDescribe, Place
+from squall.broker.coordinators.groups.consumer.facts import ConsumerDescribe, ConsumerHeartbeat, Place
 from squall.broker.coordinators.groups.consumer.group import ConsumerGroup
 from squall.broker.coordinators.groups.values import Commit, Committed, FetchOffsets, Settings
 from squall.broker.protocol.errors import ErrorCode
@@ -44,7 +44,7 @@ class ConsumerHarness(GroupHarness):
 
     def ask(self, member_id: str, epoch: int, **also: Any) -> Beaten:
         """One heartbeat, as it stands."""
-        found: Beaten = self.do("beat", ConsumerBeat("g", member_id, epoch, **also))
+        found: Beaten = self.do("beat", ConsumerHeartbeat("g", member_id, epoch, **also))
         assert isinstance(found, Beaten)
         return found
 

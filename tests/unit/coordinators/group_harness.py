@@ -5,21 +5,21 @@ from __future__ import annotations
 from typing import Any
 
 from squall.broker.coordinators.groups.classic import ClassicGroup
-from squall.broker.coordinators.groups.consumer.topics import Known
+from squall.broker.coordinators.groups.consumer.topics import TopicTable
 from squall.broker.coordinators.groups.ledger import Ledger
-from squall.broker.coordinators.groups.shard import Shard
+from squall.broker.coordinators.groups.shard import GroupCoordinatorShard
 from squall.broker.coordinators.groups.values import (
-    Answer,
-    Append,
-    Beat,
+    AppendRecords,
+    ClassicHeartbeat,
     Commit,
     Committed,
     Effect,
     FetchOffsets,
+    GroupResponse,
     Join,
     Joined,
-    Leave,
-    Moment,
+    LeaveGroup,
+    Now,
     Reply,
     Request,
     Settings,
@@ -46,10 +46,10 @@ class GroupHarness:
     """Requests are answered in `answers`, by the name under which they were made."""
 
     def __init__(self, settings: Settings = QUICK) -> None:
-        self.topics = Known({"t": (b"t" * 16, 4), "u": (b"u" * 16, 1)})
+        self.topics = TopicTable({"t": (b"t" * 16, 4), "u": (b"u" * 16, 1)})
         """The cluster's topics."""
-        self.machine = Shard(settings, self.topics)
-        self.now = Moment(1000, WALL_MS)
+        self.machine = GroupCoordinatorShard(settings, self.topics)
+        self.now = Now(1000, WALL_MS)
         self.answers: dict[str, Any] = {}
         self.log: list[tuple[Written, int]] = []
         """Records, and the producer id of their transaction or -1."""
@@ -59,7 +59,7 @@ class GroupHarness:
         """False: appends wait for `settle`."""
         self.refuses = ErrorCode.NONE
         """The error of appends."""
-        self.uncommitted: list[Append] = []
+        self.uncommitted: list[AppendRecords] = []
         self._made = 0
 
     # ------------------------------------------------------------------------------------------------------- requests
@@ -80,7 +80,7 @@ class GroupHarness:
             else:
                 self._append(effect)
 
-    def _append(self, effect: Append) -> None:
+    def _append(self, effect: AppendRecords) -> None:
         producer_id = effect.producer[0] if effect.producer else -1
         for written in effect.records:
             self.machine.replay(written, len(self.log), producer_id)
@@ -116,7 +116,7 @@ class GroupHarness:
 
     def _at(self, mono_ms: int) -> None:
         passed = mono_ms - self.now.mono_ms
-        self.now = Moment(mono_ms, self.now.wall_ms + passed)
+        self.now = Now(mono_ms, self.now.wall_ms + passed)
 
     def replayed(self) -> Ledger:
         """A ledger of the same log."""
@@ -131,7 +131,7 @@ class GroupHarness:
     def fail_over(self) -> None:
         """The next coordinator: it has the log, and nothing else."""
         self.machine.dissolve(ErrorCode.NOT_COORDINATOR)
-        self.machine = Shard(self.machine.settings, self.topics, self.replayed())
+        self.machine = GroupCoordinatorShard(self.machine.settings, self.topics, self.replayed())
         self.machine.begin(self.now)
 
     # --------------------------------------------------------------------------------------------------------- members
@@ -172,11 +172,11 @@ class GroupHarness:
         return answer
 
     def beat(self, told: Joined, instance_id: str | None = None) -> ErrorCode:
-        answer: Answer = self.do("beat", Beat("g", told.generation, told.member_id, instance_id))
+        answer: GroupResponse = self.do("beat", ClassicHeartbeat("g", told.generation, told.member_id, instance_id))
         return answer.error
 
     def leave(self, told: Joined) -> Any:
-        return self.do("leave", Leave("g", ((told.member_id, None),)))
+        return self.do("leave", LeaveGroup("g", ((told.member_id, None),)))
 
     def stable(self, *names: str) -> list[Joined]:
         """A group of these members, each with an assignment that is its name."""
@@ -205,7 +205,7 @@ class GroupHarness:
         """Commit one offset, as a member or as nobody."""
         generation, member_id = (told.generation, told.member_id) if told else (-1, "")
         committed = Committed(offset, 0, "", self.now.wall_ms, topic_id=self.topic_id(where[0]))
-        answer: Answer | None = self.do(
+        answer: GroupResponse | None = self.do(
             "commit", Commit("g", generation, member_id, None, ((where, committed),), **also)
         )
         assert answer is not None

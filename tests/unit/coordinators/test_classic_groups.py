@@ -6,7 +6,15 @@ from dataclasses import replace
 
 import pytest
 
-from squall.broker.coordinators.groups.values import Describe, GroupWritten, Leave, Moment, Settings, State, Sync
+from squall.broker.coordinators.groups.values import (
+    DescribeGroup,
+    GroupState,
+    GroupWritten,
+    LeaveGroup,
+    Now,
+    Settings,
+    Sync,
+)
 from squall.broker.protocol.errors import ErrorCode
 from tests.unit.coordinators.group_harness import REBALANCE_MS, SESSION_MS, GroupHarness, Join, subscription
 
@@ -43,10 +51,10 @@ def test_assignments_are_told_once_they_are_in_the_log() -> None:
     harness.commits = False
     harness.join("a")
     assert harness.sync("a", a=b"all") is None
-    assert harness.group.state == State.COMPLETING
+    assert harness.group.state == GroupState.COMPLETING
     harness.settle()
     assert harness.answers["a-sync"].assignment == b"all"
-    assert harness.group.state == State.STABLE
+    assert harness.group.state == GroupState.STABLE
     assert harness.machine.ledger.groups["g"] == harness.group.record()
 
 
@@ -57,7 +65,7 @@ def test_assignments_that_cannot_be_written_are_told_to_nobody() -> None:
     answer = harness.sync("a", a=b"all")
     assert answer is not None
     assert (answer.error, answer.assignment) == (ErrorCode.COORDINATOR_NOT_AVAILABLE, b"")
-    assert harness.group.state == State.PREPARING
+    assert harness.group.state == GroupState.PREPARING
 
 
 def test_a_first_rebalance_waits_for_members_that_start_together() -> None:
@@ -116,7 +124,7 @@ def test_a_join_whose_answer_got_lost_is_answered_again_and_causes_no_rebalance(
     a, b = harness.stable("a", "b")
     again = harness.join("b", b.member_id)
     assert again == b
-    assert harness.group.state == State.STABLE
+    assert harness.group.state == GroupState.STABLE
     assert harness.join("a", a.member_id) is None, "the leader asks for the next generation"
 
 
@@ -124,7 +132,7 @@ def test_a_member_that_subscribes_to_something_else_causes_a_rebalance() -> None
     harness = GroupHarness()
     _, b = harness.stable("a", "b")
     assert harness.join("b", b.member_id, protocols=(("range", subscription("u")),)) is None
-    assert harness.group.state == State.PREPARING
+    assert harness.group.state == GroupState.PREPARING
 
 
 def test_a_group_that_is_full_takes_nobody() -> None:
@@ -176,9 +184,9 @@ def test_the_last_member_leaves_an_empty_group_in_the_log() -> None:
     harness = GroupHarness()
     (a,) = harness.stable("a")
     harness.leave(a)
-    assert harness.group.state == State.EMPTY
+    assert harness.group.state == GroupState.EMPTY
     assert harness.machine.ledger.groups["g"].members == ()
-    assert harness.do("d", Describe("g")).state == State.EMPTY
+    assert harness.do("d", DescribeGroup("g")).state == GroupState.EMPTY
 
 
 def test_a_member_that_never_asks_for_its_assignment_is_gone_after_the_rebalance_time_out() -> None:
@@ -236,7 +244,7 @@ def test_a_static_member_that_is_back_within_its_session_causes_no_rebalance() -
     assert back is not None
     assert (back.generation, back.error) == (before.generation, ErrorCode.NONE)
     assert back.member_id != before.member_id
-    assert harness.group.state == State.STABLE
+    assert harness.group.state == GroupState.STABLE
     answer = harness.sync("b")
     assert answer is not None
     assert answer.assignment == b"b"
@@ -309,7 +317,7 @@ def test_a_static_leader_that_is_back_assigns_nothing(may_skip: bool) -> None:
     # Without KIP-814 it is told that its old id leads.
     assert (back.leader == back.member_id) == may_skip
     assert (back.leader == before.member_id) == (not may_skip)
-    assert harness.group.state == State.STABLE
+    assert harness.group.state == GroupState.STABLE
 
 
 def test_a_static_member_that_changes_its_protocols_causes_a_rebalance() -> None:
@@ -340,17 +348,17 @@ def test_a_static_member_that_gives_rebalances_no_time_does_not_keep_the_clock_b
     harness.join("b", rebalance_ms=rebalance_ms)
     looked = 0
     while (due := harness.machine.next_deadline_ms()) is not None and looked < 1000:
-        harness.now = Moment(max(due, harness.now.mono_ms), harness.now.wall_ms)
+        harness.now = Now(max(due, harness.now.mono_ms), harness.now.wall_ms)
         harness.machine.tick(harness.now)
         looked += 1
-    assert harness.group.state == State.EMPTY, "its session has ended"
+    assert harness.group.state == GroupState.EMPTY, "its session has ended"
     assert looked < 100
 
 
 def test_an_admin_removes_a_static_member_by_its_instance_id() -> None:
     harness = GroupHarness()
     two_static(harness)
-    left = harness.do("leave", Leave("g", (("", "B"), ("", "C"))))
+    left = harness.do("leave", LeaveGroup("g", (("", "B"), ("", "C"))))
     assert [error for *_, error in left.members] == [ErrorCode.NONE, ErrorCode.UNKNOWN_MEMBER_ID]
     assert list(harness.group.static) == ["A"]
 

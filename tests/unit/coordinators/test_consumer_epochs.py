@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from squall.broker.coordinators.groups.consumer.facts import LEAVES, LEAVES_FOR_NOW
-from squall.broker.coordinators.groups.values import State
+from squall.broker.coordinators.groups.values import GroupState
 from squall.broker.protocol.errors import ErrorCode
 from tests.unit.coordinators.consumer_harness import A, B, Consumer, ConsumerHarness, places
 
@@ -23,7 +23,7 @@ def test_a_group_that_reads_nothing_has_not_left_its_first_epoch(harness: Consum
     answer = harness.enter(one)
     assert (answer.error, answer.epoch, answer.assigned) == (OK, 1, ())
     described = harness.described()
-    assert (described.state, described.epoch, described.target_epoch) == (State.STABLE, 1, 1)
+    assert (described.state, described.epoch, described.target_epoch) == (GroupState.STABLE, 1, 1)
     assert harness.alive(one, topics=("a",)).epoch == 2
     harness.ask("m1", LEAVES)
     assert harness.consumers.epoch == 3, "a group that its members have left is still there"
@@ -54,7 +54,7 @@ def test_a_member_that_becomes_static_has_nothing_until_the_next_epoch(harness: 
     assert (answer.epoch, answer.assigned) == (harness.consumers.epoch, ())
     harness.settle_down(one, two)
     assert (one.owned, len(two.owned)) == ((), 2), "what is its own in the target has no owner"
-    assert harness.described().state == State.STABLE
+    assert harness.described().state == GroupState.STABLE
     harness.ask("m2", LEAVES)
     harness.settle_down(one)
     assert one.owned == places(A, 0, 1, 2, 3)

@@ -7,17 +7,17 @@ from dataclasses import replace
 import pytest
 
 from squall.broker.coordinators.groups import records
-from squall.broker.coordinators.groups.consumer.facts import LEAVES, LEAVES_FOR_NOW, ConsumerBeat, MemberState
+from squall.broker.coordinators.groups.consumer.facts import LEAVES, LEAVES_FOR_NOW, ConsumerHeartbeat, MemberState
 from squall.broker.coordinators.groups.values import (
     Commit,
     Committed,
     DeleteGroup,
     DeleteOffsets,
-    Describe,
-    Expire,
+    DescribeGroup,
+    ExpireOffsets,
+    GroupState,
     GroupWritten,
     Settings,
-    State,
     TxnCommit,
 )
 from squall.broker.protocol.errors import ErrorCode
@@ -47,7 +47,7 @@ def test_the_first_member_has_everything_at_once(harness: ConsumerHarness) -> No
     one = Consumer("m1")
     answer = harness.enter(one)
     assert (answer.error, answer.epoch, answer.assigned) == (OK, 2, places(A, 0, 1, 2, 3))
-    assert harness.described().state == State.STABLE
+    assert harness.described().state == GroupState.STABLE
 
 
 def test_a_member_hears_of_its_partitions_only_when_they_are_news(harness: ConsumerHarness) -> None:
@@ -71,7 +71,7 @@ def test_a_partition_goes_to_the_next_only_after_its_owner_has_given_it_up(harne
     harness.alive(one, owned=places(A, 0, 1))
     assert one.epoch == 3
     assert harness.alive(two).assigned == places(A, 2, 3)
-    assert harness.described().state == State.STABLE
+    assert harness.described().state == GroupState.STABLE
 
 
 def test_a_member_that_says_nothing_of_what_it_owns_owns_it_still(harness: ConsumerHarness) -> None:
@@ -82,7 +82,7 @@ def test_a_member_that_says_nothing_of_what_it_owns_owns_it_still(harness: Consu
         harness.alive(one)
         harness.alive(two)
     assert (one.epoch, two.owned) == (2, ())
-    assert harness.described().state == State.RECONCILING
+    assert harness.described().state == GroupState.RECONCILING
 
 
 def test_partitions_that_are_free_are_given_while_others_are_waited_for(harness: ConsumerHarness) -> None:
@@ -98,7 +98,7 @@ def test_whoever_leaves_frees_what_it_had(harness: ConsumerHarness) -> None:
     left = harness.ask("m1", LEAVES)
     assert (left.error, left.epoch) == (OK, LEAVES)
     assert harness.alive(two).assigned == places(A, 0, 1, 2, 3)
-    assert (two.epoch, harness.described().state) == (4, State.STABLE)
+    assert (two.epoch, harness.described().state) == (4, GroupState.STABLE)
 
 
 def test_three_members_share_and_no_partition_moves_without_need(harness: ConsumerHarness) -> None:
@@ -326,7 +326,7 @@ def test_an_end_that_could_not_be_written_down_is_tried_again(harness: ConsumerH
 def test_who_could_not_join_is_not_waited_for(harness: ConsumerHarness) -> None:
     harness.refuses = ErrorCode.COORDINATOR_NOT_AVAILABLE
     asked = {"rebalance_ms": REBALANCE_MS, "topics": ("a",), "owned": ()}
-    assert harness.do("beat", ConsumerBeat("g", "m1", 0, **asked)).error == ErrorCode.COORDINATOR_NOT_AVAILABLE
+    assert harness.do("beat", ConsumerHeartbeat("g", "m1", 0, **asked)).error == ErrorCode.COORDINATOR_NOT_AVAILABLE
     harness.wait(SESSION_MS)
     assert harness.machine.next_deadline_ms() is None
 
@@ -406,7 +406,7 @@ def test_offsets_of_subscribed_topics_are_neither_deleted_nor_forgotten(harness:
     found = harness.do("delete", DeleteOffsets("g", (("a", 0),)))
     assert found.errors == ((("a", 0), ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC),)
     harness._at(harness.now.mono_ms + 2 * PATIENT.retention_ms)
-    harness.do("expire", Expire("g", (("a", 0),)))
+    harness.do("expire", ExpireOffsets("g", (("a", 0),)))
     assert harness.offset(("a", 0)) == 7
 
 
@@ -415,9 +415,9 @@ def test_a_group_without_members_goes_with_its_last_offset(harness: ConsumerHarn
     harness.together(one)
     harness.commit_as(one)
     harness.ask("m1", LEAVES)
-    assert harness.described().state == State.EMPTY
+    assert harness.described().state == GroupState.EMPTY
     harness._at(harness.now.mono_ms + PATIENT.retention_ms)
-    harness.do("expire", Expire("g", (("a", 0),)))
+    harness.do("expire", ExpireOffsets("g", (("a", 0),)))
     assert harness.machine.listed() == []
     assert harness.replayed().inspect_consumers() == {}
 
@@ -437,8 +437,8 @@ def test_only_a_group_without_members_is_deleted(harness: ConsumerHarness) -> No
 def test_each_kind_is_listed_and_described_as_what_it_is(harness: ConsumerHarness) -> None:
     harness.together(Consumer("m1"))
     [listed] = harness.machine.listed()
-    assert listed == ("g", "consumer", State.STABLE, "consumer")
-    other = harness.do("describe", Describe("g"))
+    assert listed == ("g", "consumer", GroupState.STABLE, "consumer")
+    other = harness.do("describe", DescribeGroup("g"))
     assert (other.error, other.message) == (ErrorCode.GROUP_ID_NOT_FOUND, "Group g is not a classic group.")
     described = harness.described()
     assert (described.epoch, described.target_epoch, described.assignor) == (2, 2, "uniform")

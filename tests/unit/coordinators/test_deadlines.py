@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from squall.broker.coordinators.groups.classic import ClassicGroup
 from squall.broker.coordinators.groups.deadlines import OF_PLACE, OVERTAKEN_MAX, Deadlines
-from squall.broker.coordinators.groups.values import Join, Leave, Moment
+from squall.broker.coordinators.groups.values import Join, LeaveGroup, Now
 from tests.unit.coordinators.group_harness import SESSION_MS, GroupHarness
 
 IDS = st.sampled_from("abc")
@@ -50,7 +50,7 @@ def test_groups_that_come_and_go_do_not_pile_up(name: str) -> None:
     for n in range(3000):
         asked = Join(f"{name}{n}", "", None, "a", "/h", SESSION_MS, SESSION_MS, "consumer", (("range", b""),), "a-1")
         harness.do("a", asked)
-        harness.do("a", Leave(f"{name}{n}", (("a-1", None),)))
+        harness.do("a", LeaveGroup(f"{name}{n}", (("a-1", None),)))
     assert harness.machine.groups == {}
     assert harness.machine.deadline_of(f"{name}0") is None
     kept = sum(OF_PLACE + len(group_id) for _, group_id in harness.machine._deadlines._heap)
@@ -61,7 +61,7 @@ def test_groups_that_wait_cost_nothing_while_another_is_due(monkeypatch: pytest.
     looked_at: list[str] = []
     expire, deadline = ClassicGroup.expire, ClassicGroup.next_deadline_ms
 
-    def expired(group: ClassicGroup, now: Moment) -> None:
+    def expired(group: ClassicGroup, now: Now) -> None:
         looked_at.append(group.group_id)
         expire(group, now)
 

@@ -4,38 +4,48 @@ from __future__ import annotations
 
 import pytest
 
-from squall.broker.coordinators.transactions.shard import Shard
+from squall.broker.coordinators.transactions.shard import TransactionCoordinatorShard
 from squall.broker.coordinators.transactions.values import (
     V1,
     V2,
     EndTransaction,
     InitProducer,
     MarkersWritten,
-    Settings,
-    State,
     TimeOut,
-    Transaction,
-    Written,
+    TransactionLogRecord,
+    TransactionMetadata,
+    TransactionSettings,
+    TxnState,
 )
 from squall.broker.protocol.errors import ErrorCode
 
 PID, EPOCH, NOW = 7, 5, 1_000
-E, O, PC, PA, CC, CA = tuple(State)[:6]  # noqa: E741
+E, O, PC, PA, CC, CA = tuple(TxnState)[:6]  # noqa: E741
 OK, ILLEGAL, CONCURRENT, FENCED = 0, 48, 51, 90
 
 
-def shard_in(state: State, *, epoch: int = EPOCH, producer_id: int = PID, **more: int) -> Shard:
+def shard_in(
+    state: TxnState, *, epoch: int = EPOCH, producer_id: int = PID, **more: int
+) -> TransactionCoordinatorShard:
     """A shard with transactional id "x" in a state."""
     open_ = state in (O, PC, PA)
-    shard = Shard(Settings())
-    transaction = Transaction(
+    shard = TransactionCoordinatorShard(TransactionSettings())
+    transaction = TransactionMetadata(
         "x", producer_id, epoch, 60_000, state, (("t", 0),) if open_ else (), 900 if state != E else -1, 950, **more
     )
-    shard.replay(Written("x", transaction), 0)
+    shard.replay(TransactionLogRecord("x", transaction), 0)
     return shard
 
 
-def end(shard: Shard, *, commit: bool, version: int, epoch: int = EPOCH, producer_id: int = PID, fresh: int = -1):
+def end(
+    shard: TransactionCoordinatorShard,
+    *,
+    commit: bool,
+    version: int,
+    epoch: int = EPOCH,
+    producer_id: int = PID,
+    fresh: int = -1,
+):
     return shard.decide(EndTransaction("x", producer_id, epoch, commit, version), NOW, fresh)
 
 
@@ -51,7 +61,7 @@ def end(shard: Shard, *, commit: bool, version: int, epoch: int = EPOCH, produce
     ],
 )  # fmt: skip
 def test_v1_ends_an_open_transaction_and_knows_its_own_retry_by_the_state(
-    state: State, commit: bool, error: int, becomes: State | None
+    state: TxnState, commit: bool, error: int, becomes: TxnState | None
 ) -> None:
     decision = end(shard_in(state), commit=commit, version=V1)
     assert decision.answer.error == error
@@ -62,7 +72,7 @@ def test_v1_ends_an_open_transaction_and_knows_its_own_retry_by_the_state(
 @pytest.mark.parametrize("state", [E, O, PC, PA, CC, CA])
 @pytest.mark.parametrize("epoch", [EPOCH - 1, EPOCH + 1])
 @pytest.mark.parametrize("commit", [True, False])
-def test_v1_fences_every_other_epoch(state: State, epoch: int, commit: bool) -> None:
+def test_v1_fences_every_other_epoch(state: TxnState, epoch: int, commit: bool) -> None:
     decision = end(shard_in(state), commit=commit, version=V1, epoch=epoch)
     assert decision.answer.error == FENCED
     assert not decision.records
@@ -85,7 +95,7 @@ RETRY, CURRENT = EPOCH - 1, EPOCH
     ],
 )  # fmt: skip
 def test_v2_knows_a_retry_by_the_epoch_before_the_bump(
-    state: State, commit: bool, epoch: int, error: int, becomes: State | None
+    state: TxnState, commit: bool, epoch: int, error: int, becomes: TxnState | None
 ) -> None:
     decision = end(shard_in(state), commit=commit, version=V2, epoch=epoch)
     assert decision.answer.error == error
@@ -102,7 +112,7 @@ def test_v2_knows_a_retry_by_the_epoch_before_the_bump(
 @pytest.mark.parametrize("epoch", [EPOCH - 2, EPOCH + 1])
 @pytest.mark.parametrize("commit", [True, False])
 def test_v2_fences_every_epoch_that_is_neither_current_nor_the_one_before(
-    state: State, epoch: int, commit: bool
+    state: TxnState, epoch: int, commit: bool
 ) -> None:
     decision = end(shard_in(state), commit=commit, version=V2, epoch=epoch)
     assert decision.answer.error == FENCED
@@ -113,7 +123,9 @@ def test_v2_fences_every_epoch_that_is_neither_current_nor_the_one_before(
 @pytest.mark.parametrize("commit", [True, False])
 @pytest.mark.parametrize("epoch", [EPOCH - 2, RETRY, CURRENT, EPOCH + 1])
 @pytest.mark.parametrize("producer_id", [PID, PID + 1])
-def test_v2_fences_nobody_while_markers_are_written(state: State, commit: bool, epoch: int, producer_id: int) -> None:
+def test_v2_fences_nobody_while_markers_are_written(
+    state: TxnState, commit: bool, epoch: int, producer_id: int
+) -> None:
     """It was fatal where a producer was on to the end of its next transaction, which has the current epoch."""
     decision = end(shard_in(state), commit=commit, version=V2, epoch=epoch, producer_id=producer_id)
     assert (decision.answer.error, decision.records) == (CONCURRENT, ())
@@ -121,7 +133,10 @@ def test_v2_fences_nobody_while_markers_are_written(state: State, commit: bool, 
 
 @pytest.mark.parametrize("version", [V1, V2])
 def test_an_unknown_id_and_another_producer_have_no_transaction_to_end(version: int) -> None:
-    assert end(Shard(Settings()), commit=True, version=version).answer.error == ErrorCode.INVALID_PRODUCER_ID_MAPPING
+    assert (
+        end(TransactionCoordinatorShard(TransactionSettings()), commit=True, version=version).answer.error
+        == ErrorCode.INVALID_PRODUCER_ID_MAPPING
+    )
     other = end(shard_in(O), commit=True, version=version, producer_id=8)
     assert other.answer.error == ErrorCode.INVALID_PRODUCER_ID_MAPPING
 

@@ -12,13 +12,13 @@ from squall.broker.coordinators.groups.values import (
     Committed,
     DeleteGroup,
     DeleteOffsets,
-    Describe,
+    DescribeGroup,
     FetchOffsets,
     GroupRecord,
+    GroupState,
     GroupWritten,
     MemberRecord,
     OffsetWritten,
-    State,
     TxnCommit,
     Written,
 )
@@ -196,7 +196,7 @@ def test_a_group_outlives_its_last_topic_until_its_offsets_are_looked_at_for_the
     harness.leave(a)
     harness.topics.table["t"] = (b"n" * 16, 4)
     assert sweep(harness) == 1
-    assert harness.do("d", Describe("g")).error == ErrorCode.NONE
+    assert harness.do("d", DescribeGroup("g")).error == ErrorCode.NONE
     expire(harness)
     assert harness.machine.groups == {}
 
@@ -269,7 +269,7 @@ def test_only_a_group_without_members_is_deleted() -> None:
     harness.leave(a)
     assert harness.do("d", DeleteGroup("g")).error == ErrorCode.NONE
     assert harness.do("d", DeleteGroup("g")).error == ErrorCode.GROUP_ID_NOT_FOUND
-    assert harness.do("d", Describe("g")).error == ErrorCode.GROUP_ID_NOT_FOUND
+    assert harness.do("d", DescribeGroup("g")).error == ErrorCode.GROUP_ID_NOT_FOUND
     assert harness.offset() is None
 
 
@@ -331,9 +331,9 @@ def test_offsets_of_nobodys_group_expire_a_week_after_their_commit_and_pending_o
 def test_a_group_is_listed_in_its_state() -> None:
     harness = GroupHarness()
     harness.commit(5)
-    assert harness.machine.listed() == [("g", "", State.EMPTY, "classic")]
+    assert harness.machine.listed() == [("g", "", GroupState.EMPTY, "classic")]
     harness.stable("a")
-    assert harness.machine.listed() == [("g", "consumer", State.STABLE, "classic")]
+    assert harness.machine.listed() == [("g", "consumer", GroupState.STABLE, "classic")]
 
 
 # ------------------------------------------------------------------------------------------------------------ records

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from squall.broker.coordinators.groups.held import AGAIN_AFTER_MS
-from squall.broker.coordinators.groups.values import Settings, State
+from squall.broker.coordinators.groups.values import GroupState, Settings
 from squall.broker.protocol.errors import ErrorCode
 from tests.unit.coordinators.group_harness import REBALANCE_MS, SESSION_MS, GroupHarness
 
@@ -76,4 +76,4 @@ def test_assignments_need_room() -> None:
     refused = harness.sync("a", a=bytes(200 * KIB))
     assert refused is not None
     assert refused.error == ErrorCode.GROUP_MAX_SIZE_REACHED
-    assert harness.group.state == State.COMPLETING
+    assert harness.group.state == GroupState.COMPLETING

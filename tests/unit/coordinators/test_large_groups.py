@@ -7,8 +7,8 @@ from dataclasses import replace
 import pytest
 
 from squall.broker.coordinators.groups import records
-from squall.broker.coordinators.groups.consumer.facts import LEAVES, Targeted
-from squall.broker.coordinators.groups.values import Append, Leave, Settings
+from squall.broker.coordinators.groups.consumer.facts import LEAVES, TargetAssignment
+from squall.broker.coordinators.groups.values import AppendRecords, LeaveGroup, Settings
 from squall.broker.protocol.errors import ErrorCode
 from squall.broker.replicas.coordinators.coordinator_log import OF_A_BATCH, OF_A_RECORD, batches
 from tests.unit.coordinators.consumer_harness import SESSION_MS, A, Consumer, ConsumerHarness, places
@@ -24,7 +24,7 @@ class SmallLog(MixedHarness):
     def __init__(self) -> None:
         super().__init__(Settings(initial_delay_ms=0, most_bytes=lambda: MOST))
 
-    def _append(self, effect: Append) -> None:
+    def _append(self, effect: AppendRecords) -> None:
         encoded = [records.encode(written) for written in effect.records]
         for batch in batches(encoded, len(encoded) if effect.whole is None else effect.whole, MOST):
             if OF_A_BATCH + sum(OF_A_RECORD + len(key) + len(value or b"") for key, value in batch) > MOST:
@@ -45,7 +45,7 @@ def test_a_log_that_ends_among_the_targets_is_gone_on_from() -> None:
     one, other = Consumer("m1"), Consumer("m2")
     harness.together(one)
     harness.enter(other)
-    targets = [at for at, (written, _) in enumerate(harness.log) if isinstance(written, Targeted)]
+    targets = [at for at, (written, _) in enumerate(harness.log) if isinstance(written, TargetAssignment)]
     del harness.log[targets[-2] + 1 :]
     harness.fail_over()
     assert harness.consumers.epoch > harness.consumers.target_epoch
@@ -166,7 +166,7 @@ def test_an_administrator_may_have_many_classic_members_leave_at_once(harness: S
     harness.together(new)
     harness.at_rest(new, *olds)
     before, then = len(harness.log), replace(new)
-    answer = harness.do("leave", Leave("g", tuple((old.member_id, None) for old in olds)))
+    answer = harness.do("leave", LeaveGroup("g", tuple((old.member_id, None) for old in olds)))
     assert [error for _, _, error in answer.members] == [ErrorCode.NONE] * len(olds)
     harness.settle_down(new)
     assert (list(harness.consumers.members), new.owned) == (["m1"], places(A, 0, 1, 2, 3))

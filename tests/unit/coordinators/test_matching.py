@@ -8,7 +8,7 @@ import pytest
 
 from squall.broker.coordinators.groups.consumer import coordination, matching
 from squall.broker.coordinators.groups.consumer.matching import Matching
-from squall.broker.coordinators.groups.consumer.topics import Known
+from squall.broker.coordinators.groups.consumer.topics import TopicTable
 from squall.broker.coordinators.patterns import Pattern
 from tests.support.effort import stride
 from tests.unit.coordinators.consumer_harness import A, Consumer, ConsumerHarness, places
@@ -21,11 +21,11 @@ def long_names(count: int) -> list[str]:
     return ["".join(rng.choice("ab") for _ in range(249)) for _ in range(count)]
 
 
-def topics_of(names: list[str]) -> Known:
-    return Known({name: (bytes([n // 256, n % 256]) * 8, 1) for n, name in enumerate(names)})
+def topics_of(names: list[str]) -> TopicTable:
+    return TopicTable({name: (bytes([n // 256, n % 256]) * 8, 1) for n, name in enumerate(names)})
 
 
-def add(topics: Known, name: str, topic_id: bytes = bytes(16)) -> None:
+def add(topics: TopicTable, name: str, topic_id: bytes = bytes(16)) -> None:
     topics.table[name] = (topic_id, 1)
     topics.changes += 1
 

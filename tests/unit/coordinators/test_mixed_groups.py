@@ -10,7 +10,16 @@ from squall.broker.coordinators.groups import records
 from squall.broker.coordinators.groups.consumer import embedded
 from squall.broker.coordinators.groups.consumer.facts import LEAVES
 from squall.broker.coordinators.groups.consumer.group import by_topic
-from squall.broker.coordinators.groups.values import Beat, Commit, Committed, Leave, Settings, State, Sync, Synced
+from squall.broker.coordinators.groups.values import (
+    ClassicHeartbeat,
+    Commit,
+    Committed,
+    GroupState,
+    LeaveGroup,
+    Settings,
+    Sync,
+    Synced,
+)
 from squall.broker.protocol.coordinator_frame import encode_versioned
 from squall.broker.protocol.errors import ErrorCode
 from squall.broker.protocol.schema.consumer_protocol import (
@@ -67,7 +76,9 @@ class MixedHarness(ConsumerHarness):
         return answer.error
 
     def heart_of(self, one: Old) -> ErrorCode:
-        error: ErrorCode = self.do("old beat", Beat("g", one.generation, one.member_id, one.instance_id)).error
+        error: ErrorCode = self.do(
+            "old beat", ClassicHeartbeat("g", one.generation, one.member_id, one.instance_id)
+        ).error
         return error
 
     def turn_of(self, one: Old) -> None:
@@ -84,7 +95,7 @@ class MixedHarness(ConsumerHarness):
                 self.turn_of(one) if isinstance(one, Old) else self.turn(one)
                 owned = [place for each in members for place in each.owned]
                 assert len(set(owned)) == len(owned), "two own one partition"
-            if before == [one.owned for one in members] and self.described().state == State.STABLE:
+            if before == [one.owned for one in members] and self.described().state == GroupState.STABLE:
                 return
         raise AssertionError("they never settle down")
 
@@ -207,7 +218,7 @@ def test_the_last_consumer_leaves_a_classic_group_behind(harness: MixedHarness, 
             harness.wait(SESSION_MS // 2)
             harness.heart_of(old)
     group = harness.machine.groups["g"]
-    assert group.state == State.PREPARING
+    assert group.state == GroupState.PREPARING
     assert "g" not in harness.machine.ledger.consumers
     assert group.generation == old.generation
     assert harness.heart_of(old) == AGAIN
@@ -253,7 +264,7 @@ def test_members_that_are_gone_or_late_or_of_another_generation_are_told_so(harn
     assert harness.do("c", Commit("g", 0, old.member_id, None, ((("a", 3), Committed(3)),), 8)).error == (
         ErrorCode.ILLEGAL_GENERATION
     )
-    left = harness.do("leave", Leave("g", ((old.member_id, None), ("nobody", None))))
+    left = harness.do("leave", LeaveGroup("g", ((old.member_id, None), ("nobody", None))))
     assert [error for _, _, error in left.members] == [OK, ErrorCode.UNKNOWN_MEMBER_ID]
     assert old.member_id not in harness.consumers.members
 
@@ -262,7 +273,7 @@ def test_an_admin_removes_the_last_consumer_by_its_member_id_and_a_classic_group
     new, old = Consumer("m1"), Old("old")
     harness.together(new)
     harness.at_rest(new, old)
-    left = harness.do("leave", Leave("g", (("m1", None), ("m1", None))))
+    left = harness.do("leave", LeaveGroup("g", (("m1", None), ("m1", None))))
     assert [error for _, _, error in left.members] == [OK, OK]
     assert harness.alive(new).error == ErrorCode.GROUP_ID_NOT_FOUND
     assert harness.heart_of(old) == AGAIN
@@ -310,7 +321,11 @@ def test_the_policy_says_which_way_a_group_may_go(policy: str, up: bool, down: b
     harness = MixedHarness(Settings(initial_delay_ms=0, consumer_migration=policy))
     harness.classic_group(Old("old"))
     assert (harness.enter(Consumer("m1")).error == OK) is up
-    other, new, old = MixedHarness(Settings(initial_delay_ms=0, consumer_migration=policy)), Consumer("m1"), Old("old")
+    other, new, old = (
+        MixedHarness(Settings(initial_delay_ms=0, consumer_migration=policy)),
+        Consumer("m1"),
+        Old("old"),
+    )
     other.together(new)
     other.at_rest(new, old)
     other.ask("m1", LEAVES)

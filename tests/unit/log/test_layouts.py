@@ -12,7 +12,7 @@ from squall.broker.log.epochs import EpochCache
 from squall.broker.log.indexes import AbortedTxn
 from squall.broker.log.log import Log
 from squall.broker.log.manager import LogManager
-from squall.broker.log.producer_rules import Producer, Sent
+from squall.broker.log.producer_rules import BatchMetadata, ProducerStateEntry
 from squall.broker.log.producers import ProducerStates
 from squall.broker.log.recovery import load
 from tests.support.disks.batches import batch, marker
@@ -84,8 +84,8 @@ def test_the_time_index_gets_a_last_entry_when_the_segment_is_rolled() -> None:
 
 def test_a_producer_snapshot_is_version_1_with_its_crc() -> None:
     states = ProducerStates()
-    entry = states.entries[0x1122] = Producer(3)
-    entry.remember(Sent(10, 14, 100, 104, 0x55))
+    entry = states.entries[0x1122] = ProducerStateEntry(3)
+    entry.remember(BatchMetadata(10, 14, 100, 104, 0x55))
     entry.timestamp, entry.coordinator_epoch, entry.txn_first_offset = 0x55, 9, 100
     body = (
         b"\0\0\0\1"  # one entry
@@ -103,7 +103,7 @@ def test_a_producer_snapshot_is_version_1_with_its_crc() -> None:
 
 def test_a_producer_that_only_had_a_marker_has_no_sequence_in_the_snapshot() -> None:
     states = ProducerStates()
-    states.entries[1] = Producer(0)
+    states.entries[1] = ProducerStateEntry(0)
     assert states.encode()[6:] == (
         b"\0\0\0\1\0\0\0\0\0\0\0\1\0\0"  # one entry, producer id, epoch
         + b"\xff" * 4

@@ -8,7 +8,7 @@ import pytest
 
 from squall.broker.log.indexes import READ_ENTRIES
 from squall.broker.log.log import Log
-from squall.broker.log.markers import Marker
+from squall.broker.log.markers import TxnMarker
 from squall.broker.log.producers import ProducerStates
 from squall.broker.protocol.records import read_header
 from tests.support.disks.batches import batch, marker
@@ -120,7 +120,7 @@ def test_a_producer_of_which_only_a_marker_is_known_takes_little_memory() -> Non
     tracemalloc.start()
     try:
         for pid in range(many):
-            states.ended(ended._replace(producer_id=pid + 1_000), Marker(False, 0))
+            states.ended(ended._replace(producer_id=pid + 1_000), TxnMarker(False, 0))
         taken, _ = tracemalloc.get_traced_memory()
     finally:
         tracemalloc.stop()

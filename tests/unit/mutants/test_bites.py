@@ -10,14 +10,14 @@ import pytest
 from squall.broker.control.kraft.quorum_storage import QuorumStorage
 from squall.broker.controller import brokers, elections, leaders
 from squall.broker.controller import isr as controller_isr
-from squall.broker.controller.decision import Refused
+from squall.broker.controller.decision import Refusal
 from squall.broker.controller.elections import Election
 from squall.broker.log import recovery
 from squall.broker.log.checkpoints import EpochEntry
 from squall.broker.log.epochs import EpochCache
 from squall.broker.log.manager import LogManager
 from squall.broker.protocol.errors import ErrorCode
-from squall.broker.quorum.leadership import Leadership
+from squall.broker.quorum.leadership import LeaderState
 from squall.broker.quorum.settings import QuorumSettings
 from squall.broker.quorum.state import QuorumState
 from squall.broker.replication import RestartAt, TruncateTo
@@ -138,7 +138,7 @@ def test_10_who_is_to_join_has_not_joined_yet() -> None:
 
 def test_11_swaps_without_comparing() -> None:
     partition: Any = Fields(partition_epoch=7)
-    with pytest.raises(Refused):
+    with pytest.raises(Refusal):
         controller_isr.check_partition_epoch(partition, 6)
     with find("11").planted():
         controller_isr.check_partition_epoch(partition, 6)
@@ -255,7 +255,7 @@ def quorum_settings() -> QuorumSettings:
 
 
 def test_23_a_majority_for_what_earlier_epochs_wrote_is_a_commit() -> None:
-    leadership = Leadership(quorum_settings(), 4, 10, 0)
+    leadership = LeaderState(quorum_settings(), 4, 10, 0)
     leadership.voters[2].end_offset = 10
     assert leadership.committed_offset(11) == 0
     with find("23").planted():

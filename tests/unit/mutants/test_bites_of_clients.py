@@ -12,10 +12,10 @@ from squall.broker.apis.produce import ProduceApi
 from squall.broker.log import log as log_module
 from squall.broker.log import scan
 from squall.broker.log.durability import Durability
-from squall.broker.log.producer_rules import Producer, ProducerRules, Sent
+from squall.broker.log.producer_rules import BatchMetadata, ProducerRules, ProducerStateEntry
 from squall.broker.log.producers import ProducerStates
 from squall.broker.protocol.errors import ErrorCode
-from squall.broker.replicas.waiters import AppendQueue, AwaitedAppend, ProduceResult
+from squall.broker.replicas.waiters import DelayedProduce, ProducePurgatory, ProduceResult
 from squall.chaos.mutants import find
 from tests.support.disks.batches import batch
 from tests.support.disks.memory_fs import MemoryFs
@@ -29,9 +29,9 @@ def header(first: int, epoch: int = 0) -> Any:
     return Fields(base_sequence=first, last_offset_delta=0, producer_epoch=epoch)
 
 
-def remembered() -> Producer:
-    entry = Producer(0)
-    entry.window = [Sent(at, at, at, at, 1000) for at in range(3)]
+def remembered() -> ProducerStateEntry:
+    entry = ProducerStateEntry(0)
+    entry.window = [BatchMetadata(at, at, at, at, 1000) for at in range(3)]
     entry.next_sequence, entry.timestamp = 3, 1000
     return entry
 
@@ -108,9 +108,9 @@ def test_62_takes_batches_of_any_epoch() -> None:
 
 
 def test_63_waits_go_on_when_leadership_ends() -> None:
-    queue, told = AppendQueue(), []
+    queue, told = ProducePurgatory(), []
     result = ProduceResult(0, 0, 5)
-    queue.add(AwaitedAppend(queue, 6, result), Fields(settled=lambda: told.append(result.error)))
+    queue.add(DelayedProduce(queue, 6, result), Fields(settled=lambda: told.append(result.error)))
     with find("63").planted():
         queue.answer_all(6, (2, 1))
     assert not told

@@ -8,19 +8,19 @@ from typing import Any
 
 import pytest
 
-from squall.broker.coordinators.transactions.shard import Shard
+from squall.broker.coordinators.transactions.shard import TransactionCoordinatorShard
 from squall.broker.coordinators.transactions.values import (
     MAX_EPOCH,
     V2,
     AddPartitions,
     EndTransaction,
     InitProducer,
-    Settings,
-    State,
-    Transaction,
-    Written,
+    TransactionLogRecord,
+    TransactionMetadata,
+    TransactionSettings,
+    TxnState,
 )
-from squall.broker.log.markers import Marker
+from squall.broker.log.markers import TxnMarker
 from squall.broker.log.producer_rules import EndedTxn, Verification
 from squall.broker.protocol.errors import ErrorCode
 from squall.broker.replicas.coordinators import coordinator_log
@@ -31,12 +31,12 @@ from tests.support.disks.small_log import open_log
 from tests.support.replication.partitions import leader
 
 PID, EPOCH, NOW_MS = 7, 5, 1_000
-OPEN = Transaction("x", PID, EPOCH, 60_000, State.ONGOING, (("t", 0),), 900, 950)
+OPEN = TransactionMetadata("x", PID, EPOCH, 60_000, TxnState.ONGOING, (("t", 0),), 900, 950)
 
 
-def shard(transaction: Transaction) -> Shard:
-    found = Shard(Settings())
-    found.replay(Written(transaction.transactional_id, transaction), 0)
+def shard(transaction: TransactionMetadata) -> TransactionCoordinatorShard:
+    found = TransactionCoordinatorShard(TransactionSettings())
+    found.replay(TransactionLogRecord(transaction.transactional_id, transaction), 0)
     return found
 
 
@@ -77,7 +77,7 @@ def test_27_a_marker_of_the_epoch_in_use_is_in_time() -> None:
 
 def test_28_a_marker_that_is_there_is_refused() -> None:
     log = log_of_a_transaction(markers=1)
-    again = (PID, EPOCH + 1, Marker(commit=True, coordinator_epoch=0), V2, 0, NOW_MS)
+    again = (PID, EPOCH + 1, TxnMarker(commit=True, coordinator_epoch=0), V2, 0, NOW_MS)
     assert log.end_transaction(*again).error == ErrorCode.NONE
     with find("28").planted():
         assert log.end_transaction(*again).error == ErrorCode.INVALID_PRODUCER_EPOCH
@@ -156,7 +156,7 @@ def test_59_each_attempt_to_fence_costs_an_epoch() -> None:
 
 
 def test_60_the_next_transaction_begins_before_the_markers_are_written() -> None:
-    prepared = replace(OPEN, state=State.PREPARE_COMMIT)
+    prepared = replace(OPEN, state=TxnState.PREPARE_COMMIT)
     asked = AddPartitions("x", PID, EPOCH, (("t", 1),))
     assert shard(prepared).decide(asked, NOW_MS).answer.error == ErrorCode.CONCURRENT_TRANSACTIONS
     with find("60").planted():

@@ -11,7 +11,7 @@ import trio
 import trio.testing
 
 from squall.broker.net.connection import Connection, Slot
-from squall.broker.net.later import Later
+from squall.broker.net.later import DeferredResponse
 from squall.broker.net.server import Route
 from squall.broker.protocol.apis import ApiKey
 from squall.broker.protocol.header import encode_request
@@ -73,7 +73,7 @@ async def test_a_plain_handler_may_answer_later_and_the_order_of_answers_stays()
 
     def handler(request: object, slot: Slot) -> object:
         asked.append(slot.correlation_id)
-        return Later(wait) if slot.correlation_id == 1 else b"now"
+        return DeferredResponse(wait) if slot.correlation_id == 1 else b"now"
 
     there, back, serve_it = broker.accept()
     server.route({ApiKey.METADATA: Route(ApiKey.METADATA, plain=handler)}, {})
@@ -107,7 +107,7 @@ async def test_what_is_answered_later_is_not_encoded_for_a_connection_that_has_e
             conn.close()
         return Encoded()
 
-    server.route({ApiKey.METADATA: Route(ApiKey.METADATA, plain=lambda request, slot: Later(wait))}, {})
+    server.route({ApiKey.METADATA: Route(ApiKey.METADATA, plain=lambda request, slot: DeferredResponse(wait))}, {})
     slot = broker.slot(conn, ApiKey.METADATA, 9)
     server._handle(server._for_clients[ApiKey.METADATA], None, slot)
     for function, args in broker.started:
@@ -161,7 +161,9 @@ async def test_who_answers_through_a_callback_may_do_so_at_any_time_and_it_leave
 ANSWER = bytes(1000)
 
 
-async def plain_burst(broker: MemoryBroker, count: int, answer: Callable[[Slot], bytes | Later]) -> tuple[Pipe, Any]:
+async def plain_burst(
+    broker: MemoryBroker, count: int, answer: Callable[[Slot], bytes | DeferredResponse]
+) -> tuple[Pipe, Any]:
     """A burst of Metadata requests, numbered from 0, that `answer` answers. What comes back, and who serves it."""
     server: Any = broker.server
     there, back, serve_it = broker.accept()
@@ -207,9 +209,9 @@ async def test_a_burst_stops_while_more_is_parked_than_a_connection_may_have() -
         await known.wait()
         return ANSWER
 
-    def answer(slot: Slot) -> Later:
+    def answer(slot: Slot) -> DeferredResponse:
         asked.append(slot.correlation_id)
-        return Later(wait)
+        return DeferredResponse(wait)
 
     _, serve_it = await plain_burst(broker, 100, answer)
     async with trio.open_nursery() as nursery:
@@ -254,9 +256,9 @@ async def test_answers_behind_one_that_is_not_known_count_as_unsent() -> None:
         await known.wait()
         return b""
 
-    def answer(slot: Slot) -> bytes | Later:
+    def answer(slot: Slot) -> bytes | DeferredResponse:
         served.append(slot.correlation_id)
-        return ANSWER if slot.correlation_id else Later(wait)
+        return ANSWER if slot.correlation_id else DeferredResponse(wait)
 
     _, serve_it = await plain_burst(broker, 100, answer)
     async with trio.open_nursery() as nursery:

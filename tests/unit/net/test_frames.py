@@ -11,7 +11,7 @@ import trio
 import trio.testing
 
 from squall.broker.env import LinkClosed
-from squall.broker.net.frames import LARGE, SMALL, Frames, ReceiveMemory
+from squall.broker.net.frames import LARGE, SMALL, FrameReader, ReceiveMemory
 from squall.broker.protocol.errors import MalformedFrame
 from tests.support.brokers.memory_env import FakeEnv, MemoryTransport, Pipe
 
@@ -40,11 +40,11 @@ class Pieces:
         return taken
 
 
-def frames_over(pieces: list[bytes], memory: ReceiveMemory | None = None, max_frame: int = 100 << 20) -> Frames:
-    return Frames(FakeEnv(), Pieces(pieces), memory or ReceiveMemory(1 << 30), max_frame, patience_s=0.01)  # type: ignore[arg-type]
+def frames_over(pieces: list[bytes], memory: ReceiveMemory | None = None, max_frame: int = 100 << 20) -> FrameReader:
+    return FrameReader(FakeEnv(), Pieces(pieces), memory or ReceiveMemory(1 << 30), max_frame, patience_s=0.01)  # type: ignore[arg-type]
 
 
-async def received(frames: Frames) -> list[bytes]:
+async def received(frames: FrameReader) -> list[bytes]:
     found: list[bytes] = []
     try:
         while True:
@@ -104,7 +104,7 @@ async def test_a_peer_that_this_node_has_chosen_gets_a_large_buffer_at_once() ->
     memory = ReceiveMemory(1 << 30)
     link: Any = Pieces([pack(">i", SMALL + 10) + bytes(10), bytes(SMALL)])
     env: Any = FakeEnv()
-    frames = Frames(env, link, memory, 100 << 20, grows_to=LARGE)
+    frames = FrameReader(env, link, memory, 100 << 20, grows_to=LARGE)
     assert [len(view) for view in await frames.burst()] == [SMALL + 10]
     assert memory.used == LARGE - SMALL
 
@@ -114,7 +114,7 @@ class Sender:
 
     def __init__(self, memory: ReceiveMemory, nursery: trio.Nursery, first: bytes = b"") -> None:
         self._there = Pipe(1 << 30)
-        self.frames = Frames(FakeEnv(), MemoryTransport("c:1", self._there, Pipe(0)), memory, 100 << 20)
+        self.frames = FrameReader(FakeEnv(), MemoryTransport("c:1", self._there, Pipe(0)), memory, 100 << 20)
         self.received: list[int] = []
         self.ended_s: float | None = None
         self.goes_on = trio.Event()

@@ -10,7 +10,7 @@ import trio
 import trio.testing
 
 from squall.broker.net.connection import Slot
-from squall.broker.net.later import Later
+from squall.broker.net.later import DeferredResponse
 from squall.broker.net.server import Route
 from squall.broker.net.turns import BUDGET_S, give_way
 from squall.broker.protocol.apis import ApiKey
@@ -42,10 +42,10 @@ class Loop:
 
     def _answer(self, request: object, slot: Slot) -> object:
         if self.pieces:
-            return Later(partial(self._in_pieces, slot.conn.link.peer), holds=True)
+            return DeferredResponse(partial(self._in_pieces, slot.conn.link.peer), holds=True)
         self.broker.env.now_ms += self.cost_ms
         self.served.append(slot.conn.link.peer)
-        return Later(self._later, holds=True) if self.waits else b"answer"
+        return DeferredResponse(self._later, holds=True) if self.waits else b"answer"
 
     async def _in_pieces(self, who: str) -> bytes:
         for _ in range(self.pieces):

@@ -30,9 +30,7 @@ def test_an_entry_counts_until_its_day_is_over(tmp_path: Path) -> None:
     assert read_accepted(file) == {}
 
 
-def test_an_expired_entry_is_told_whenever_a_night_begins(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_an_expired_entry_is_told_whenever_a_night_begins(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     file, words = tmp_path / "mine.toml", ["nightly", "--list", "--vary", "runtime=sim", "--out", str(tmp_path / "n")]
     file.write_text(ENTRY.replace("2026", "2020"))
     assert cli.run([*words, "--accepted", str(file)]) == 0

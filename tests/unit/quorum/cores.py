@@ -8,10 +8,10 @@ from typing import TypeVar
 from squall.broker.protocol.errors import ErrorCode
 from squall.broker.quorum.effects import Ready
 from squall.broker.quorum.election import Role
-from squall.broker.quorum.messages import Fetch, FetchReply, Message, Reply, Request, Span, Vote, VoteReply
+from squall.broker.quorum.messages import BatchSpan, Fetch, FetchReply, QuorumMessage, Reply, Request, Vote, VoteReply
 from squall.broker.quorum.raft import Raft
 from squall.broker.quorum.settings import QuorumSettings
-from squall.broker.quorum.shape import LogShape
+from squall.broker.quorum.shape import LogExtent
 from squall.broker.quorum.state import QuorumState
 
 T = TypeVar("T")
@@ -28,7 +28,7 @@ def core(
     end: int = 0,
 ) -> Raft:
     """A node just started at 0 ms; `log` gives (epoch, first offset), `end` its end."""
-    return Raft(QuorumSettings(node_id, voters), random.Random(1), state, LogShape(end, log), 0)
+    return Raft(QuorumSettings(node_id, voters), random.Random(1), state, LogExtent(end, log), 0)
 
 
 def ready(raft: Raft) -> Ready:
@@ -38,7 +38,7 @@ def ready(raft: Raft) -> Ready:
 
 def tell(raft: Raft, sender: int, body: Request | Reply, now_ms: int = 0, ticket: int = 77) -> Ready:
     """Give it a message, see what it does."""
-    raft.step(Message(sender, raft.node_id, ticket, body), now_ms)
+    raft.step(QuorumMessage(sender, raft.node_id, ticket, body), now_ms)
     return ready(raft)
 
 
@@ -47,7 +47,7 @@ def said(effects: Ready, kind: type[T]) -> list[T]:
     return [message.body for message in effects.messages if isinstance(message.body, kind)]
 
 
-def asked(effects: Ready, receiver: int) -> Message:
+def asked(effects: Ready, receiver: int) -> QuorumMessage:
     """The one message to a node."""
     (message,) = [message for message in effects.messages if message.receiver == receiver]
     return message
@@ -84,5 +84,5 @@ def fetch(
 
 def records(raft: Raft, *spans: tuple[int, int, int], hw: int = 0) -> FetchReply:
     """Its leader sends batches (base, end, epoch)."""
-    sent = tuple(Span(*span) for span in spans)
+    sent = tuple(BatchSpan(*span) for span in spans)
     return FetchReply(OK, raft.epoch, raft.leader_id, hw, spans=sent, payload="batches")

@@ -8,13 +8,24 @@ from squall.broker.protocol.errors import ErrorCode
 from squall.broker.protocol.ids import NO_NODE
 from squall.broker.quorum.effects import AppendFetched, Truncate
 from squall.broker.quorum.election import Role
-from squall.broker.quorum.messages import BeginEpoch, Diverging, EndEpoch, Fetch, FetchReply, Message, Span, Vote
+from squall.broker.quorum.messages import (
+    BatchSpan,
+    BeginEpoch,
+    Diverging,
+    EndEpoch,
+    Fetch,
+    FetchReply,
+    QuorumMessage,
+    Vote,
+)
 from squall.broker.quorum.raft import Raft
 from squall.broker.quorum.state import QuorumState
 from tests.unit.quorum.cores import OK, asked, core, ready, records, said, tell
 
 
-def follower(node_id: int = 3, epochs: tuple[tuple[int, int], ...] = ((2, 0),), end: int = 6) -> tuple[Raft, Message]:
+def follower(
+    node_id: int = 3, epochs: tuple[tuple[int, int], ...] = ((2, 0),), end: int = 6
+) -> tuple[Raft, QuorumMessage]:
     """Follows node 1 in epoch 5 and has just asked for more."""
     raft = core(node_id, state=QuorumState(epoch=5, leader_id=1), log=epochs, end=end)
     if raft.wants_sync:
@@ -30,7 +41,7 @@ def test_voter_fetches_on_only_when_what_it_got_is_durable() -> None:
     """The offset that it asks for counts as its acknowledgement."""
     raft, request = follower()
     effects = tell(raft, 1, records(raft, (6, 8, 5)), ticket=request.ticket)
-    assert effects.log == (AppendFetched((Span(6, 8, 5),), "batches"),)
+    assert effects.log == (AppendFetched((BatchSpan(6, 8, 5),), "batches"),)
     assert not said(effects, Fetch)
     raft.synced(8, 0, 3)
     assert said(ready(raft), Fetch) == [Fetch(5, 8, 5, 0, 500)]
@@ -108,7 +119,7 @@ def test_follower_that_cannot_fetch_asks_for_pre_votes_and_keeps_its_epoch() -> 
     assert said(ready(raft), Vote)[0].pre_vote
 
 
-def again_after(raft: Raft, request: Message, now_ms: int) -> tuple[Message, int]:
+def again_after(raft: Raft, request: QuorumMessage, now_ms: int) -> tuple[QuorumMessage, int]:
     """The request fails; the next one, and when it is made."""
     raft.failed(1, request.ticket, now_ms)
     assert raft.ready() is None

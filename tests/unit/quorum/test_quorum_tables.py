@@ -6,7 +6,7 @@ import itertools
 
 import pytest
 
-from squall.broker.quorum.election import LEGAL, Role, Tally
+from squall.broker.quorum.election import LEGAL, Role, VoteTally
 from squall.broker.quorum.settings import QuorumSettings
 from squall.broker.quorum.state import DamagedQuorumState, QuorumState
 from tests.unit.quorum.cores import core
@@ -57,7 +57,7 @@ def test_every_change_of_roles_is_legal_or_stops_the_node(old: Role, new: Role) 
 def test_round_is_won_by_a_majority_and_lost_when_there_can_be_none(
     voters: int, answers: dict[int, bool | None], won: bool, lost: bool
 ) -> None:
-    tally = Tally(QuorumSettings(1, tuple(range(1, voters + 1))))
+    tally = VoteTally(QuorumSettings(1, tuple(range(1, voters + 1))))
     for voter, answer in answers.items():
         tally.answer(voter, answer)
     assert (tally.won, tally.lost) == (won, lost)

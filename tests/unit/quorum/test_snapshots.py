@@ -19,7 +19,7 @@ from squall.broker.quorum.messages import (
     VoteReply,
 )
 from squall.broker.quorum.raft import Raft
-from squall.broker.quorum.shape import LogShape
+from squall.broker.quorum.shape import LogExtent
 from tests.unit.quorum.cores import OK, core, fetch, lead, ready, said, tell
 
 TEN = SnapshotId(10, 3)
@@ -207,7 +207,7 @@ def test_downloading_keeps_the_leader() -> None:
 
 
 def test_votes_compare_the_epoch_of_a_snapshot_where_the_log_is_empty() -> None:
-    raft = Raft(core()._settings, core()._patience._rng, core().seat.state, LogShape(10, (), 10, 3), 0, TEN)
+    raft = Raft(core()._settings, core()._patience._rng, core().seat.state, LogExtent(10, (), 10, 3), 0, TEN)
     for last_epoch, end, granted in ((3, 10, True), (3, 9, False), (2, 99, False), (4, 1, True)):
         [vote] = said(tell(raft, 2, Vote(raft.epoch, last_epoch, end, True)), VoteReply)
         assert vote.granted is granted, (last_epoch, end)

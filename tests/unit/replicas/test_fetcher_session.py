@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from squall.broker.replicas.fetcher_session import FetcherSession, Following, PartKey
+from squall.broker.replicas.fetcher_session import FetcherSession, PartitionFetchState, PartKey
 from tests.support.brokers.in_memory import IDS, MemoryBroker
 from tests.support.disks.batches import NEWEST, batch
 
 
-def followed(broker: MemoryBroker, *names: str) -> list[tuple[PartKey, Following]]:
-    return [((IDS[name], 0), Following(broker.give(name, leader=2))) for name in names]
+def followed(broker: MemoryBroker, *names: str) -> list[tuple[PartKey, PartitionFetchState]]:
+    return [((IDS[name], 0), PartitionFetchState(broker.give(name, leader=2))) for name in names]
 
 
-def offsets(session: FetcherSession, wanted: list[tuple[PartKey, Following]]) -> dict[bytes, int]:
+def offsets(session: FetcherSession, wanted: list[tuple[PartKey, PartitionFetchState]]) -> dict[bytes, int]:
     """Topic ids that the next request names, with the offset."""
     return {key: part[2] for key, [part] in session.name(wanted).topics}
 

@@ -10,13 +10,13 @@ import trio
 import trio.testing
 
 from squall.broker.cluster.image import GROUP_RESOURCE
-from squall.broker.coordinators.groups.consumer.facts import ConsumerBeat
+from squall.broker.coordinators.groups.consumer.facts import ConsumerHeartbeat
 from squall.broker.coordinators.groups.values import (
-    Answer,
     Commit,
     Committed,
     DeleteGroup,
     DeleteOffsets,
+    GroupResponse,
     Sync,
 )
 from squall.broker.protocol.errors import ErrorCode
@@ -45,7 +45,7 @@ async def test_a_commit_is_answered_once_it_is_below_the_high_watermark(broker: 
     broker.follower_has(2, 1, name=TOPIC)
     assert not answers + fetched, "broker 3 is in sync and has not got it"
     broker.follower_has(3, 1, name=TOPIC)
-    assert answers == [Answer()]
+    assert answers == [GroupResponse()]
     assert told(fetched) == [5]
 
 
@@ -53,7 +53,7 @@ async def test_below_min_isr_nothing_is_committed(nursery: trio.Nursery) -> None
     broker = GroupBroker(nursery, min_insync_replicas="3")
     await broker.lead()
     broker.give(TOPIC, isr=(1,), partition_epoch=99)
-    assert broker.submit(commit(5)) == [Answer(ErrorCode.COORDINATOR_NOT_AVAILABLE)]
+    assert broker.submit(commit(5)) == [GroupResponse(ErrorCode.COORDINATOR_NOT_AVAILABLE)]
     assert told(broker.submit(FETCH)) == [None]
 
 
@@ -79,10 +79,10 @@ async def test_a_commit_that_is_larger_than_a_batch_may_be_is_refused_and_the_ne
 ) -> None:
     """Kafka 4 says UNKNOWN_SERVER_ERROR here; INVALID_COMMIT_OFFSET_SIZE is of the coordinators up to 3.x."""
     large = tuple((("t", n), Committed(5, metadata="m" * 4000)) for n in range(900))
-    assert broker.submit(replace(commit(5), offsets=large)) == [Answer(ErrorCode.UNKNOWN_SERVER_ERROR)]
+    assert broker.submit(replace(commit(5), offsets=large)) == [GroupResponse(ErrorCode.UNKNOWN_SERVER_ERROR)]
     reason = {"partition": 0, "why": "UNKNOWN_SERVER_ERROR", "group": "g", "records": 900}
     assert [said for event, said in broker.env.traces if event == "group_not_written"] == [reason]
-    assert broker.do(commit(6)) == Answer()
+    assert broker.do(commit(6)) == GroupResponse()
 
 
 async def test_a_member_whose_id_the_log_has_no_place_for_gets_an_error_and_nobody_else_does(
@@ -98,12 +98,12 @@ async def test_a_member_whose_id_the_log_has_no_place_for_gets_an_error_and_nobo
     broker.env.now_ms += JOIN.rebalance_ms  # nobody is left, which is written
     await trio.sleep(1.5 * JOIN.rebalance_ms / 1000)
     assert not broker.coordinator.shards[0].machine.groups["g"].members
-    assert broker.do(commit(5)) == Answer()
+    assert broker.do(commit(5)) == GroupResponse()
 
 
 async def test_only_the_leader_of_the_groups_partition_coordinates_it(broker: GroupBroker) -> None:
     broker.give(TOPIC, leader=2, epoch=6, partition_epoch=60)
-    assert broker.submit(FETCH) == [Answer(ErrorCode.NOT_COORDINATOR)]
+    assert broker.submit(FETCH) == [GroupResponse(ErrorCode.NOT_COORDINATOR)]
 
 
 async def test_a_lost_leadership_is_told_to_everybody_who_waits(broker: GroupBroker) -> None:
@@ -115,7 +115,7 @@ async def test_a_lost_leadership_is_told_to_everybody_who_waits(broker: GroupBro
         broker.submit(FETCH),
     ]
     # Its members commit in their generation: this is nobody's, and was refused at once.
-    assert waits[1] == [Answer(ErrorCode.UNKNOWN_MEMBER_ID)]
+    assert waits[1] == [GroupResponse(ErrorCode.UNKNOWN_MEMBER_ID)]
     broker.give(TOPIC, leader=2, epoch=6, partition_epoch=60)
     assert [a[0].error for a in (waits[0], waits[2])] == [ErrorCode.NOT_COORDINATOR] * 2
     assert broker.coordinator.inspect() == {}
@@ -125,9 +125,9 @@ async def test_a_new_epoch_loads_the_log_again_and_serves_once_all_of_it_is_comm
     broker.do(commit(5))
     lost = broker.submit(commit(6))
     broker.give(TOPIC, epoch=6, partition_epoch=60)
-    assert lost == [Answer(ErrorCode.NOT_COORDINATOR)], "it is in the log all the same"
+    assert lost == [GroupResponse(ErrorCode.NOT_COORDINATOR)], "it is in the log all the same"
     await trio.testing.wait_all_tasks_blocked()
-    assert broker.submit(FETCH) == [Answer(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)]
+    assert broker.submit(FETCH) == [GroupResponse(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)]
     broker.replicate(6)
     await trio.testing.wait_all_tasks_blocked()
     assert told(broker.submit(FETCH)) == [6]
@@ -158,7 +158,7 @@ async def test_offsets_count_from_the_marker_on_which_is_answered_after_that(
     broker: GroupBroker, committed: bool
 ) -> None:
     broker.do(commit(5))
-    assert broker.do(in_transaction(9)) == Answer()
+    assert broker.do(in_transaction(9)) == GroupResponse()
     assert told(broker.submit(FETCH)) == [ErrorCode.UNSTABLE_OFFSET_COMMIT]
     conn = broker.client()
     broker.end(conn, PID, 0, (TOPIC, 0), commit=committed)
@@ -182,7 +182,7 @@ async def test_what_rests_on_a_marker_waits_for_it_also_where_another_group_has_
     assert not others
     broker.replicate()
     assert told(fetched) == [9]
-    assert others == [Answer()]
+    assert others == [GroupResponse()]
 
 
 @pytest.mark.parametrize("ended", [None, True, False])
@@ -211,8 +211,8 @@ async def test_a_marker_that_comes_while_the_log_is_loaded_is_not_missed(broker:
 
 async def test_a_transaction_may_commit_offsets_again_and_the_next_one_too(broker: GroupBroker) -> None:
     for first in (9, 11):
-        assert broker.do(in_transaction(first)) == Answer()
-        assert broker.do(in_transaction(first + 1)) == Answer()
+        assert broker.do(in_transaction(first)) == GroupResponse()
+        assert broker.do(in_transaction(first + 1)) == GroupResponse()
         broker.end(broker.client(), PID, 0, (TOPIC, 0), commit=True)
         assert told([broker.do(FETCH)]) == [first + 1]
 
@@ -231,7 +231,7 @@ async def test_a_transaction_of_which_its_coordinator_has_not_heard_commits_noth
     question = broker.coordinator.question("g", PID, 0, raises_epoch=False)
     assert question is not None
     question.agreed = True
-    assert broker.do(in_transaction(9)) == Answer()
+    assert broker.do(in_transaction(9)) == GroupResponse()
     assert broker.coordinator.question("g", PID, 0, raises_epoch=False) is None, "it is open here"
 
 
@@ -267,19 +267,19 @@ async def test_a_group_of_more_offsets_than_a_batch_has_room_for_can_be_deleted(
     name = "g" * 32_000
     for n in range(2):
         offsets = tuple((("t", 20 * n + m), Committed(5)) for m in range(20))
-        assert broker.do(replace(commit(5), group_id=name, offsets=offsets)) == Answer()
+        assert broker.do(replace(commit(5), group_id=name, offsets=offsets)) == GroupResponse()
     assert broker.do(DeleteOffsets(name, tuple(("t", n) for n in range(39)))).error == ErrorCode.NONE
     assert list(broker.replayed().offsets[name]) == [("t", 39)]
     for n in range(2):
         offsets = tuple((("t", 20 * n + m), Committed(5)) for m in range(20))
-        assert broker.do(replace(commit(5), group_id=name, offsets=offsets)) == Answer()
-    assert broker.do(DeleteGroup(name)) == Answer()
+        assert broker.do(replace(commit(5), group_id=name, offsets=offsets)) == GroupResponse()
+    assert broker.do(DeleteGroup(name)) == GroupResponse()
     assert broker.replayed().offsets == broker.coordinator.shards[0].machine.ledger.offsets == {}
 
 
-def consumer_beat(member_id: str, epoch: int = 0, **also: Any) -> ConsumerBeat:
+def consumer_beat(member_id: str, epoch: int = 0, **also: Any) -> ConsumerHeartbeat:
     given = {"rebalance_ms": 30_000, "topics": ("t",), "owned": ()} if epoch == 0 else {}
-    return ConsumerBeat("g", member_id, epoch, **{**given, **also})
+    return ConsumerHeartbeat("g", member_id, epoch, **{**given, **also})
 
 
 async def test_targets_of_members_under_long_ids_are_written_in_several_batches(broker: GroupBroker) -> None:
@@ -308,7 +308,7 @@ async def test_offsets_of_many_groups_expire_in_turns(
     broker = GroupBroker(nursery, offsets_retention_minutes="1")
     await broker.lead()
     for n in range(9):
-        assert broker.do(replace(commit(5), group_id=f"g{n}")) == Answer()
+        assert broker.do(replace(commit(5), group_id=f"g{n}")) == GroupResponse()
     broker.env.now_ms += 60_001
     left, known, sleep = [], broker.coordinator.shards[0].machine.ledger.offsets, broker.env.sleep
 

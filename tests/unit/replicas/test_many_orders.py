@@ -7,7 +7,7 @@ from typing import Any
 import trio
 
 from squall.broker.cluster.image import ImageDelta, PartitionImage, Topic
-from squall.broker.replicas.turns import LONGEST_TURN_S, MADE_IN_A_TURN, Turns
+from squall.broker.replicas.turns import LONGEST_TURN_S, MADE_IN_A_TURN, OrderQueue
 from tests.support.brokers.in_memory import IDS, MemoryBroker
 
 MANY = 3 * MADE_IN_A_TURN + 1
@@ -44,7 +44,7 @@ def test_a_turn_ends_once_it_has_taken_long() -> None:
         made.append(order)
         return True
 
-    turns = Turns(obey, lambda: settled.append(len(made)), lambda: now_s[0])
+    turns = OrderQueue(obey, lambda: settled.append(len(made)), lambda: now_s[0])
     turns.start_soon = started.append
     orders: Any = range(5)
     turns.take(orders)

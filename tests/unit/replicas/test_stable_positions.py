@@ -8,7 +8,7 @@ import pytest
 import trio
 import trio.testing
 
-from squall.broker.coordinators.groups.values import Answer, Commit, Committed, FetchOffsets
+from squall.broker.coordinators.groups.values import Commit, Committed, FetchOffsets, GroupResponse
 from squall.broker.protocol.errors import ErrorCode
 from squall.broker.replicas.coordinators import group_coordinator
 from squall.broker.replicas.coordinators.group_coordinator import TOPIC
@@ -48,7 +48,7 @@ async def test_a_coordinator_that_its_followers_have_left_tells_no_stable_positi
     await passes(broker, 999)
     assert not waits, "broker 3 may be the next coordinator"
     await passes(broker, 1)
-    assert waits == [Answer(ErrorCode.NOT_COORDINATOR)]
+    assert waits == [GroupResponse(ErrorCode.NOT_COORDINATOR)]
     broker.give(TOPIC, isr=(1, 2), partition_epoch=99)
     broker.follower_has(2, 1, name=TOPIC)
     broker.follower_has(2, 1, name=TOPIC)
@@ -103,7 +103,7 @@ async def test_who_waits_for_followers_is_sent_on_before_a_commit_would_time_out
     await passes(broker, 2499)
     assert not waits
     await passes(broker, 1)
-    assert waits == [Answer(ErrorCode.NOT_COORDINATOR)], "offsets.commit.timeout.ms is 5000"
+    assert waits == [GroupResponse(ErrorCode.NOT_COORDINATOR)], "offsets.commit.timeout.ms is 5000"
 
 
 async def test_positions_that_wait_for_followers_take_so_much_memory_and_no_more(
@@ -117,7 +117,7 @@ async def test_positions_that_wait_for_followers_take_so_much_memory_and_no_more
     for _ in range(2):
         await passes(broker, 1001)
         waits = [broker.submit(asked) for _ in range(20)]
-        assert [each for each in waits if each] == [[Answer(ErrorCode.NOT_COORDINATOR)]] * 10, "6,140 bytes each"
+        assert [each for each in waits if each] == [[GroupResponse(ErrorCode.NOT_COORDINATOR)]] * 10, "6,140 bytes each"
         broker.replicate()
         broker.replicate()
         await passes(broker, 0)
@@ -133,7 +133,7 @@ async def test_a_leadership_that_is_lost_meanwhile_is_told_to_who_waits_for_foll
     waits = broker.submit(FETCH)
     broker.give(TOPIC, leader=2, epoch=6, partition_epoch=60)
     await passes(broker, 0)
-    assert waits == [Answer(ErrorCode.NOT_COORDINATOR)]
+    assert waits == [GroupResponse(ErrorCode.NOT_COORDINATOR)]
 
 
 async def test_positions_of_many_groups_are_told_in_turns_and_looked_for_once(

@@ -11,12 +11,12 @@ import trio.testing
 from squall.broker.coordinators.transactions.values import (
     V2,
     AddPartitions,
-    Answer,
-    Describe,
+    DescribeTransaction,
     EndTransaction,
     InitProducer,
     Request,
-    State,
+    TxnResponse,
+    TxnState,
 )
 from squall.broker.protocol.errors import ErrorCode
 from squall.broker.replicas.coordinators import marker_sender, transaction_coordinator
@@ -60,7 +60,7 @@ async def test_an_answer_leaves_once_its_record_is_below_the_high_watermark(
     broker.follower_has(2, 1, name=TOPIC)
     assert not answers, "broker 3 is in sync and has not got it"
     broker.follower_has(3, 1, name=TOPIC)
-    assert answers == [Answer(producer_id=PID, epoch=0)]
+    assert answers == [TxnResponse(producer_id=PID, epoch=0)]
 
 
 async def test_what_is_said_of_an_id_waits_for_the_record_it_rests_on(
@@ -69,14 +69,14 @@ async def test_what_is_said_of_an_id_waits_for_the_record_it_rests_on(
     await broker.do(INIT)
     first = broker.submit(ADD)
     refused = broker.submit(EndTransaction("x", PID, 9, True))
-    described = broker.submit(Describe("x"))
-    other = broker.submit(Describe("y"))
+    described = broker.submit(DescribeTransaction("x"))
+    other = broker.submit(DescribeTransaction("y"))
     assert other[0].error == ErrorCode.TRANSACTIONAL_ID_NOT_FOUND
     assert not first + refused + described
     broker.replicate()
     assert [a[0].error for a in (first, refused, described)] == [0, ErrorCode.PRODUCER_FENCED, 0]
     assert described[0].transaction is not None
-    assert described[0].transaction.state == State.ONGOING
+    assert described[0].transaction.state == TxnState.ONGOING
 
 
 async def test_below_min_isr_nothing_is_written_and_nothing_changes(
@@ -87,13 +87,13 @@ async def test_below_min_isr_nothing_is_written_and_nothing_changes(
     await broker.do(INIT)
     broker.give(TOPIC, isr=(1,), partition_epoch=99)
     assert (await broker.do(ADD)).error == ErrorCode.COORDINATOR_NOT_AVAILABLE
-    assert (broker.now().state, len(broker.written())) == (State.EMPTY, 1)
+    assert (broker.now().state, len(broker.written())) == (TxnState.EMPTY, 1)
 
 
 async def test_requests_of_one_id_take_effect_in_their_order_also_while_it_waits_for_a_producer_id(
     broker: TransactionBroker, autojump_clock: Clock
 ) -> None:
-    given: list[tuple[str, Answer]] = []
+    given: list[tuple[str, TxnResponse]] = []
     for name, request in (("init", INIT), ("again", INIT), ("fenced", ADD)):
         broker.coordinator.submit(request, lambda answer, name=name: given.append((name, answer)))  # type: ignore[misc]
     await settle()
@@ -121,14 +121,14 @@ async def test_only_the_leader_of_the_ids_partition_coordinates_it(
     broker: TransactionBroker, autojump_clock: Clock
 ) -> None:
     broker.give(TOPIC, leader=2, epoch=6, partition_epoch=60)
-    assert broker.submit(INIT) == [Answer(ErrorCode.NOT_COORDINATOR)]
+    assert broker.submit(INIT) == [TxnResponse(ErrorCode.NOT_COORDINATOR)]
 
 
 async def test_a_lost_leadership_is_told_to_everybody_who_waits(
     broker: TransactionBroker, autojump_clock: Clock
 ) -> None:
     await broker.do(INIT)
-    waits = [broker.submit(ADD), broker.submit(Describe("x")), broker.submit(InitProducer("new", 1))]
+    waits = [broker.submit(ADD), broker.submit(DescribeTransaction("x")), broker.submit(InitProducer("new", 1))]
     broker.give(TOPIC, leader=2, epoch=6, partition_epoch=60)
     await settle()
     assert [a[0].error for a in waits] == [ErrorCode.NOT_COORDINATOR] * 3
@@ -141,14 +141,14 @@ async def test_a_new_epoch_loads_the_log_again_and_serves_once_all_of_it_is_comm
     await broker.do(INIT)
     lost = broker.submit(ADD)
     broker.give(TOPIC, epoch=6, partition_epoch=60)
-    assert lost == [Answer(ErrorCode.NOT_COORDINATOR)], "it is in the log all the same"
+    assert lost == [TxnResponse(ErrorCode.NOT_COORDINATOR)], "it is in the log all the same"
     await settle()
-    assert broker.submit(Describe("x")) == [Answer(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)]
+    assert broker.submit(DescribeTransaction("x")) == [TxnResponse(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)]
     broker.replicate(6)
     await settle()
-    [described] = broker.submit(Describe("x"))
+    [described] = broker.submit(DescribeTransaction("x"))
     assert described.transaction is not None
-    assert described.transaction.state == State.ONGOING
+    assert described.transaction.state == TxnState.ONGOING
     assert broker.coordinator.inspect()[0].log.epoch == 6
 
 
@@ -181,7 +181,7 @@ async def test_markers_go_to_the_leaders_once_the_decision_is_committed(
     assert not broker.peers.asked
     broker.replicate()
     await settle()
-    assert answers == [Answer()]
+    assert answers == [TxnResponse()]
     assert sorted(broker.peers.written()) == [(2, "t", 0, 0, True, 5), (3, "t", 1, 0, True, 5)]
     assert broker.states() == ["EMPTY", "ONGOING", "PREPARE_COMMIT", "COMPLETE_COMMIT"]
 
@@ -262,7 +262,7 @@ async def test_each_broker_gets_one_request_at_a_time_with_all_it_owes(
     await settle()
     assert [len(request.markers) for _, request in broker.peers.asked] == [1, 2]
     broker.replicate()
-    assert [broker.now(name).state for name in producers] == [State.COMPLETE_COMMIT] * 3
+    assert [broker.now(name).state for name in producers] == [TxnState.COMPLETE_COMMIT] * 3
 
 
 async def test_the_next_coordinator_completes_what_the_one_before_has_decided(
@@ -415,7 +415,7 @@ async def test_a_transaction_that_is_as_large_as_the_log_takes_can_be_ended(
         broker.replicate()
         await settle()
     states = {one.state for one in broker.coordinator.shards[0].machine.transactions.values()}
-    assert states == {State.COMPLETE_ABORT, State.EMPTY}
+    assert states == {TxnState.COMPLETE_ABORT, TxnState.EMPTY}
 
 
 async def test_many_that_are_open_too_long_are_aborted_in_turns(
@@ -431,7 +431,7 @@ async def test_many_that_are_open_too_long_are_aborted_in_turns(
 
     async def looked(seconds: float) -> None:
         found = broker.coordinator.shards[0].machine.transactions.values()
-        aborted.append(sum(one.state == State.PREPARE_ABORT for one in found))
+        aborted.append(sum(one.state == TxnState.PREPARE_ABORT for one in found))
         await sleep(seconds)
 
     monkeypatch.setattr(broker.env, "sleep", looked)
@@ -444,7 +444,7 @@ async def test_an_id_that_nobody_uses_is_forgotten(broker: TransactionBroker, au
     broker.env.now_ms += broker.config.transactional_id_expiration_ms
     await trio.sleep(3601)
     assert broker.written()[-1].transaction is None
-    answers = broker.submit(Describe("x"))
+    answers = broker.submit(DescribeTransaction("x"))
     assert not answers, "that it is gone is not committed"
     broker.replicate()
     assert answers[0].error == ErrorCode.TRANSACTIONAL_ID_NOT_FOUND

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from squall.broker.protocol.errors import ErrorCode
-from squall.broker.replicas.waiters import AppendQueue, AwaitedAppend, ProduceResult, give_up
+from squall.broker.replicas.waiters import DelayedProduce, ProducePurgatory, ProduceResult, give_up
 
 LOST = int(ErrorCode.NOT_LEADER_OR_FOLLOWER)
 
@@ -18,16 +18,16 @@ class Request:
         self.answered += 1
 
 
-def awaited(queue: AppendQueue, request: Request, *ends: int) -> list[AwaitedAppend]:
+def awaited(queue: ProducePurgatory, request: Request, *ends: int) -> list[DelayedProduce]:
     """Appends with these ends, in the queue."""
-    appends = [AwaitedAppend(queue, end, ProduceResult(0, 0, end - 1)) for end in ends]
+    appends = [DelayedProduce(queue, end, ProduceResult(0, 0, end - 1)) for end in ends]
     for append in appends:
         queue.add(append, request)
     return appends
 
 
 def test_an_offset_answers_what_ends_at_it_or_before_and_nothing_else() -> None:
-    queue, request = AppendQueue(), Request()
+    queue, request = ProducePurgatory(), Request()
     appends = awaited(queue, request, 3, 5, 8)
     assert not queue.is_due(2)
     assert queue.is_due(5)
@@ -38,14 +38,14 @@ def test_an_offset_answers_what_ends_at_it_or_before_and_nothing_else() -> None:
 
 
 def test_an_error_takes_the_offset_back() -> None:
-    queue, request = AppendQueue(), Request()
+    queue, request = ProducePurgatory(), Request()
     (append,) = awaited(queue, request, 3)
     queue.answer_up_to(3, int(ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND))
     assert (append.result.error, append.result.base_offset) == (20, -1)
 
 
 def test_a_lost_leadership_answers_all_with_the_leader_to_ask() -> None:
-    queue, request = AppendQueue(), Request()
+    queue, request = ProducePurgatory(), Request()
     appends = awaited(queue, request, 3, 5)
     queue.answer_all(LOST, (2, 7))
     assert [(a.result.error, a.result.leader) for a in appends] == [(LOST, (2, 7))] * 2
@@ -53,7 +53,7 @@ def test_a_lost_leadership_answers_all_with_the_leader_to_ask() -> None:
 
 
 def test_what_was_given_up_is_answered_to_nobody() -> None:
-    queue, request = AppendQueue(), Request()
+    queue, request = ProducePurgatory(), Request()
     appends = awaited(queue, request, 3, 5, 8)
     assert give_up(appends[:1]) == appends[:1]
     assert give_up(appends[:1]) == []
@@ -62,7 +62,7 @@ def test_what_was_given_up_is_answered_to_nobody() -> None:
 
 
 def test_those_who_gave_up_are_swept_once_they_are_more_than_half() -> None:
-    queue, request = AppendQueue(), Request()
+    queue, request = ProducePurgatory(), Request()
     appends = awaited(queue, request, 3, 5, 8, 9)
     give_up(appends[:2])
     assert len(queue) == 4

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from squall.broker.coordinators.groups.values import NO_MEMBER, Answer, Joined, State
+from squall.broker.coordinators.groups.values import NO_MEMBER, GroupResponse, GroupState, Joined
 from squall.broker.protocol.errors import ErrorCode
 
 if TYPE_CHECKING:
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True)
-class Beaten(Answer):
+class Beaten(GroupResponse):
     """Of ConsumerBeat: the member's epoch, and its partitions where they may be news to it."""
 
     member_id: str = ""
@@ -34,10 +34,10 @@ class DescribedMember:
 
 
 @dataclass(frozen=True, slots=True)
-class ConsumerDescribed(Answer):
+class ConsumerDescribed(GroupResponse):
     """Of ConsumerDescribe."""
 
-    state: State = State.DEAD
+    state: GroupState = GroupState.DEAD
     epoch: int = 0
     target_epoch: int = 0
     assignor: str = ""

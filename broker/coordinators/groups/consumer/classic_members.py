@@ -15,14 +15,14 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from squall.broker.coordinators.groups.consumer import embedded
-from squall.broker.coordinators.groups.consumer.facts import JOINS, Classic, ConsumerBeat, GroupEpoch, MemberState
+from squall.broker.coordinators.groups.consumer.facts import JOINS, Classic, ConsumerHeartbeat, GroupEpoch, MemberState
 from squall.broker.coordinators.groups.consumer.migration import common_protocols
 from squall.broker.coordinators.groups.rules import CONSUMER, refusal
 from squall.broker.coordinators.groups.values import (
     NO_MEMBER,
-    Answer,
-    Append,
+    AppendRecords,
     Effect,
+    GroupResponse,
     Joined,
     Left,
     Reply,
@@ -35,10 +35,10 @@ from squall.broker.protocol.errors import ErrorCode, MalformedFrame
 if TYPE_CHECKING:
     from squall.broker.coordinators.groups.consumer.coordination import ConsumerCoordination
     from squall.broker.coordinators.groups.consumer.group import ConsumerGroup
-    from squall.broker.coordinators.groups.values import Beat, Join, Leave, Moment, Sync
+    from squall.broker.coordinators.groups.values import ClassicHeartbeat, Join, LeaveGroup, Now, Sync
 
 
-def join(of: ConsumerCoordination, group: ConsumerGroup, request: Join, token: Token, now: Moment) -> list[Effect]:
+def join(of: ConsumerCoordination, group: ConsumerGroup, request: Join, token: Token, now: Now) -> list[Effect]:
     """A classic member joins, or takes its next step."""
     rests_on = of.rests_on(group.group_id)
     refused = _refusal_of_join(of, group, request)
@@ -53,7 +53,7 @@ def join(of: ConsumerCoordination, group: ConsumerGroup, request: Join, token: T
     is_new = request.member_id == NO_MEMBER
     if is_new and request.instance_id is None and request.needs_id:
         return [Reply(token, Joined(ErrorCode.MEMBER_ID_REQUIRED, request.fresh_id), rests_on)]
-    beat = ConsumerBeat(
+    beat = ConsumerHeartbeat(
         group.group_id,
         request.fresh_id if is_new else request.member_id,
         JOINS,
@@ -102,7 +102,7 @@ def _refusal_in_generation(group: ConsumerGroup, member_id: str, instance_id: st
     return refused
 
 
-def sync(of: ConsumerCoordination, group: ConsumerGroup, request: Sync, token: Token, now: Moment) -> list[Effect]:
+def sync(of: ConsumerCoordination, group: ConsumerGroup, request: Sync, token: Token, now: Now) -> list[Effect]:
     """A classic member asks for what is its own now."""
     member_id, rests_on = request.member_id, of.rests_on(group.group_id)
     refused = _refusal_in_generation(group, member_id, request.instance_id, request.generation)
@@ -122,7 +122,9 @@ def sync(of: ConsumerCoordination, group: ConsumerGroup, request: Sync, token: T
     return [Reply(token, Synced(ErrorCode.NONE, given, CONSUMER, name), rests_on)]
 
 
-def beat(of: ConsumerCoordination, group: ConsumerGroup, request: Beat, token: Token, now: Moment) -> list[Effect]:
+def beat(
+    of: ConsumerCoordination, group: ConsumerGroup, request: ClassicHeartbeat, token: Token, now: Now
+) -> list[Effect]:
     """A classic member is alive. It learns here that there is a next step for it."""
     member_id = request.member_id
     error = _refusal_in_generation(group, member_id, request.instance_id, request.generation)
@@ -131,7 +133,7 @@ def beat(of: ConsumerCoordination, group: ConsumerGroup, request: Beat, token: T
         if has_a_step(group, member_id):
             of.must_join(group, member_id, now)
             error = ErrorCode.REBALANCE_IN_PROGRESS
-    return [Reply(token, Answer(error), of.rests_on(group.group_id))]
+    return [Reply(token, GroupResponse(error), of.rests_on(group.group_id))]
 
 
 def has_a_step(group: ConsumerGroup, member_id: str) -> bool:
@@ -147,7 +149,7 @@ def has_a_step(group: ConsumerGroup, member_id: str) -> bool:
     return any(group.owners.get(place) is None for place in lacking)
 
 
-def leave(of: ConsumerCoordination, group: ConsumerGroup, request: Leave, token: Token, now: Moment) -> list[Effect]:
+def leave(of: ConsumerCoordination, group: ConsumerGroup, request: LeaveGroup, token: Token, now: Now) -> list[Effect]:
     """Members go, of either protocol: an admin removes those of the consumer protocol (measured with Kafka 4.3.1), and
     may name a static member by its instance id alone (KIP-345). A member that is named twice has left twice.
     """
@@ -166,7 +168,7 @@ def leave(of: ConsumerCoordination, group: ConsumerGroup, request: Leave, token:
         return [Reply(token, answer, of.rests_on(group.group_id))]
     records = of.without(group, list(gone), now)
     if not isinstance(records[-1], GroupEpoch):
-        return [Append(records, Settles(token, answer))]
+        return [AppendRecords(records, Settles(token, answer))]
     # Thousands need several batches. A log that ends between them has all who are left in it in the new epoch, and who
     # is gone in part is silent, or joins anew.
-    return [Append((records[-1], *records[:-1]), Settles(token, answer), whole=1)]
+    return [AppendRecords((records[-1], *records[:-1]), Settles(token, answer), whole=1)]

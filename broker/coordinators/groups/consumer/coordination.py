@@ -14,15 +14,15 @@ from squall.broker.coordinators.groups.consumer.assignors import ASSIGNORS, Want
 from squall.broker.coordinators.groups.consumer.facts import (
     JOINS,
     LEAVES_FOR_NOW,
-    ConsumerBeat,
+    ConsumerHeartbeat,
     ConsumerWritten,
+    CurrentAssignment,
     GroupEpoch,
-    Matched,
-    Reached,
+    RegularExpression,
     Resolved,
     Subscribed,
     Subscription,
-    Targeted,
+    TargetAssignment,
     TargetEpoch,
 )
 from squall.broker.coordinators.groups.consumer.group import ConsumerGroup
@@ -36,19 +36,19 @@ from squall.broker.coordinators.groups.consumer.migration import (
 )
 from squall.broker.coordinators.groups.consumer.reconciliation import Reconciliation
 from squall.broker.coordinators.groups.consumer.rules import ConsumerRules, leaves, wrong_with
-from squall.broker.coordinators.groups.consumer.sessions import Sessions
+from squall.broker.coordinators.groups.consumer.sessions import MemberSessions
 from squall.broker.coordinators.groups.consumer.sizes import as_many_as_fit, of_downgrade, of_names, of_removal
 from squall.broker.coordinators.groups.consumer.topics import metadata_hash
 from squall.broker.coordinators.groups.values import (
-    Answer,
-    Append,
+    AppendRecords,
     Effect,
+    GroupResponse,
+    GroupState,
     GroupWritten,
-    Moment,
+    Now,
     Reply,
     Settings,
     Settles,
-    State,
     Token,
     Written,
 )
@@ -82,7 +82,7 @@ class Draft:
         self.group, self._own = group, False
         self.records: list[Written] = []
         self.whole: int | None = None
-        """As of `Append`."""
+        """As of `AppendRecords`."""
 
     def say(self, written: ConsumerWritten) -> None:
         """One more record."""
@@ -101,14 +101,14 @@ class ConsumerCoordination(ConsumerRules):
         """`matching`: of all shards of a coordinator."""
         self._ledger, self._settings, self.topics = ledger, settings, topics
         self._matching = Matching(topics) if matching is None else matching
-        self._sessions: dict[str, Sessions] = {}
+        self._sessions: dict[str, MemberSessions] = {}
 
     # ------------------------------------------------------------------------------------------------------------ time
 
-    def begin(self, now: Moment) -> None:
+    def begin(self, now: Now) -> None:
         """The whole log is replayed: its members get a whole session to be heard of."""
         for group_id, group in self._ledger.consumers.items():
-            sessions = self._sessions[group_id] = Sessions()
+            sessions = self._sessions[group_id] = MemberSessions()
             for member_id in group.members:
                 sessions.heard_of(member_id, now.mono_ms + self._session_ms(group, member_id))
                 sessions.follow(group, member_id, now.mono_ms)
@@ -133,7 +133,7 @@ class ConsumerCoordination(ConsumerRules):
         sessions = self._sessions.get(group_id)
         return None if sessions is None else sessions.next_deadline_ms()
 
-    def expire(self, group_id: str, now: Moment) -> list[Effect]:
+    def expire(self, group_id: str, now: Now) -> list[Effect]:
         """Give up members that have not been heard of, or have not given up what they were told to."""
         sessions, group = self._sessions.get(group_id), self._ledger.consumers.get(group_id)
         if sessions is None:
@@ -151,11 +151,11 @@ class ConsumerCoordination(ConsumerRules):
             return []
         # The others have their turn a little later: one batch is not for thousands, or for ids of 32 KB.
         some = as_many_as_fit(group, gone, self._settings.most_bytes() // OF_REMOVALS)
-        return [Append(self.without(group, some, now), Settles())]
+        return [AppendRecords(self.without(group, some, now), Settles())]
 
     # ------------------------------------------------------------------------------------------------------- heartbeats
 
-    def beat(self, beat: ConsumerBeat, token: Token, now: Moment, *, over_classic: bool) -> list[Effect]:
+    def beat(self, beat: ConsumerHeartbeat, token: Token, now: Now, *, over_classic: bool) -> list[Effect]:
         """A member joins, lives, or leaves. `over_classic`: the group is a classic one that has members."""
         wrong, message = wrong_with(beat, self._settings.consumer_assignors)
         if not wrong and beat.regex:
@@ -185,7 +185,7 @@ class ConsumerCoordination(ConsumerRules):
         self._step(draft, beat, None, now)
         return self._answer(draft, beat, before, token, now)
 
-    def _step(self, draft: Draft, beat: ConsumerBeat, classic: Classic | None, now: Moment) -> None:
+    def _step(self, draft: Draft, beat: ConsumerHeartbeat, classic: Classic | None, now: Now) -> None:
         before = draft.group
         self._subscribe(draft, beat, classic, now)
         self._retarget(draft, now)
@@ -211,7 +211,7 @@ class ConsumerCoordination(ConsumerRules):
         return of_names(topics) <= self._settings.most_bytes() * part // whole
 
     def _answer(
-        self, draft: Draft, beat: ConsumerBeat, before: tuple[Place, ...], token: Token, now: Moment
+        self, draft: Draft, beat: ConsumerHeartbeat, before: tuple[Place, ...], token: Token, now: Now
     ) -> list[Effect]:
         group, member_id = draft.group, beat.member_id
         self.heard_of(group, member_id, now)
@@ -221,19 +221,19 @@ class ConsumerCoordination(ConsumerRules):
         answer = Beaten(ErrorCode.NONE, member_id, current.epoch, after if full else None)
         return self._written(draft, token, answer)
 
-    def _written(self, draft: Draft, token: Token, answer: Answer) -> list[Effect]:
+    def _written(self, draft: Draft, token: Token, answer: GroupResponse) -> list[Effect]:
         if not draft.records:
             return [Reply(token, answer, self._ledger.rests_on(draft.group.group_id))]
-        return [Append(tuple(draft.records), Settles(token, answer), whole=draft.whole)]
+        return [AppendRecords(tuple(draft.records), Settles(token, answer), whole=draft.whole)]
 
-    def heard_of(self, group: ConsumerGroup, member_id: str, now: Moment) -> Sessions:
+    def heard_of(self, group: ConsumerGroup, member_id: str, now: Now) -> MemberSessions:
         """A member lives. What its group waits for."""
-        sessions = self._sessions.setdefault(group.group_id, Sessions())
+        sessions = self._sessions.setdefault(group.group_id, MemberSessions())
         sessions.heard_of(member_id, now.mono_ms + self._session_ms(group, member_id))
         sessions.follow(group, member_id, now.mono_ms)
         return sessions
 
-    def _subscribe(self, draft: Draft, beat: ConsumerBeat, classic: Classic | None, now: Moment) -> None:
+    def _subscribe(self, draft: Draft, beat: ConsumerHeartbeat, classic: Classic | None, now: Now) -> None:
         """Take what a member says of itself; the group's epoch goes up where that, or the cluster, changes who can read
         what. `classic`: of a classic member, which may take its next step under the instance id that it has.
         """
@@ -252,7 +252,7 @@ class ConsumerCoordination(ConsumerRules):
         if changed or found != draft.group.metadata_hash:
             draft.say(GroupEpoch(beat.group_id, draft.group.epoch + 1, found))
 
-    def _match(self, draft: Draft, now: Moment) -> None:
+    def _match(self, draft: Draft, now: Now) -> None:
         """Each regular expression of a member has the topics that it matches now, and no other has any. While that is
         being found out, an expression has what it had before, and a new one has none: a later heartbeat learns it. So
         it is with what has no room in the batch that this heartbeat writes.
@@ -261,7 +261,7 @@ class ConsumerCoordination(ConsumerRules):
         wanted = dict.fromkeys(one.regex for one in draft.group.members.values() if one.regex)
         for regex in list(draft.group.regexes):
             if regex not in wanted:
-                draft.say(Matched(group_id, regex, None))
+                draft.say(RegularExpression(group_id, regex, None))
         written = names = keys = 0
         for regex, topics in self._matching.of_each(wanted):
             known = draft.group.regexes.get(regex)
@@ -271,7 +271,7 @@ class ConsumerCoordination(ConsumerRules):
                 if written and too_many:
                     continue
                 written, names, keys = written + 1, names + more_names, keys + more_keys
-                draft.say(Matched(group_id, regex, Resolved(topics, self.topics.version(), now.wall_ms)))
+                draft.say(RegularExpression(group_id, regex, Resolved(topics, self.topics.version(), now.wall_ms)))
 
     def _take_over(self, draft: Draft, instance_id: str, member_id: str) -> None:
         """A static member is back, perhaps under a new id: it gets what it had, and nobody else notices (KIP-345)."""
@@ -286,10 +286,10 @@ class ConsumerCoordination(ConsumerRules):
                 draft.say(gone)
             draft.say(Subscribed(group.group_id, member_id, subscription))
             if target is not None:
-                draft.say(Targeted(group.group_id, member_id, target))
-        draft.say(Reached(group.group_id, member_id, current))
+                draft.say(TargetAssignment(group.group_id, member_id, target))
+        draft.say(CurrentAssignment(group.group_id, member_id, current))
 
-    def _retarget(self, draft: Draft, now: Moment) -> None:
+    def _retarget(self, draft: Draft, now: Now) -> None:
         """A group epoch that has no target yet gets one."""
         group = draft.group
         if group.epoch <= group.target_epoch:
@@ -307,7 +307,7 @@ class ConsumerCoordination(ConsumerRules):
         draft.whole = len(draft.records)
         for member_id, places in targets.items():
             if places != group.target.get(member_id):
-                draft.say(Targeted(group.group_id, member_id, places))
+                draft.say(TargetAssignment(group.group_id, member_id, places))
         draft.say(TargetEpoch(group.group_id, group.epoch, now.wall_ms))
 
     def assignor_of(self, group: ConsumerGroup) -> str:
@@ -319,7 +319,7 @@ class ConsumerCoordination(ConsumerRules):
                 votes[subscription.assignor] += 1
         return max(known, key=lambda name: votes[name])
 
-    def _reconcile(self, draft: Draft, beat: ConsumerBeat, before: ConsumerGroup) -> None:
+    def _reconcile(self, draft: Draft, beat: ConsumerHeartbeat, before: ConsumerGroup) -> None:
         group, member_id = draft.group, beat.member_id
         current, topics = group.now_of(member_id), group.topics_of(group.members[member_id])
         read = before.topics_of(before.members.get(member_id, group.members[member_id]))
@@ -335,21 +335,21 @@ class ConsumerCoordination(ConsumerRules):
             lambda place: topics == read or self.topics.name_of(place[0]) in topics,
         ).step(current)
         if after is not current:
-            draft.say(Reached(group.group_id, member_id, after))
+            draft.say(CurrentAssignment(group.group_id, member_id, after))
 
     # ---------------------------------------------------------------------------------------------------------- leaving
 
-    def _leave(self, draft: Draft, beat: ConsumerBeat, token: Token, now: Moment) -> list[Effect]:
+    def _leave(self, draft: Draft, beat: ConsumerHeartbeat, token: Token, now: Now) -> list[Effect]:
         group_id, member_id = beat.group_id, beat.member_id
         if beat.epoch == LEAVES_FOR_NOW:
             current = draft.group.now_of(member_id)
-            draft.say(Reached(group_id, member_id, replace(current, epoch=LEAVES_FOR_NOW, revoking={})))
+            draft.say(CurrentAssignment(group_id, member_id, replace(current, epoch=LEAVES_FOR_NOW, revoking={})))
             records = tuple(draft.records)
         else:
             records = self.without(draft.group, [member_id], now)
-        return [Append(records, Settles(token, Beaten(ErrorCode.NONE, member_id, beat.epoch)))]
+        return [AppendRecords(records, Settles(token, Beaten(ErrorCode.NONE, member_id, beat.epoch)))]
 
-    def without(self, group: ConsumerGroup, member_ids: list[str], now: Moment) -> tuple[Written, ...]:
+    def without(self, group: ConsumerGroup, member_ids: list[str], now: Now) -> tuple[Written, ...]:
         """They are no members any more: the group's next epoch is without them. If they were the last ones of the
         consumer protocol, what is left is a classic group.
         """
@@ -373,9 +373,9 @@ class ConsumerCoordination(ConsumerRules):
         if group is None:
             return []
         assert not group.members
-        gone: list[Written] = [Reached(group_id, member_id, None) for member_id in group.current]
-        gone += [Targeted(group_id, member_id, None) for member_id in group.target]
-        gone += [Matched(group_id, regex, None) for regex in group.regexes]
+        gone: list[Written] = [CurrentAssignment(group_id, member_id, None) for member_id in group.current]
+        gone += [TargetAssignment(group_id, member_id, None) for member_id in group.target]
+        gone += [RegularExpression(group_id, regex, None) for regex in group.regexes]
         return [*gone, TargetEpoch(group_id, None), GroupEpoch(group_id, None)]
 
     # -------------------------------------------------------------------------------------------------- classic members
@@ -402,14 +402,14 @@ class ConsumerCoordination(ConsumerRules):
         allowed = self._settings.consumer_migration in DOWNWARDS and len(group.members) <= self._settings.max_size
         return allowed and is_of_classics(group)
 
-    def expect(self, group_id: str, sessions_ms: Mapping[str, int], now: Moment) -> None:
+    def expect(self, group_id: str, sessions_ms: Mapping[str, int], now: Now) -> None:
         """A classic group becomes a consumer group: its members have a whole session to be heard of."""
-        sessions = self._sessions[group_id] = Sessions()
+        sessions = self._sessions[group_id] = MemberSessions()
         for member_id, session_ms in sessions_ms.items():
             sessions.heard_of(member_id, now.mono_ms + session_ms)
 
     def step_of_classic(
-        self, group: ConsumerGroup, beat: ConsumerBeat, classic: Classic, request: Join, token: Token, now: Moment
+        self, group: ConsumerGroup, beat: ConsumerHeartbeat, classic: Classic, request: Join, token: Token, now: Now
     ) -> list[Effect]:
         """A classic member has joined: its next step, and then its session."""
         draft, member_id = Draft(group), beat.member_id
@@ -417,19 +417,19 @@ class ConsumerCoordination(ConsumerRules):
         if self.may_go_down(draft.group) and self._goes_down(group, beat):
             # It took the place of the last member that speaks the consumer protocol, or this may happen only now that
             # the policy is another one. It joins what is left.
-            return [Append(self.without(group, self._replaced(group, beat), now), Settles(token, then=request))]
+            return [AppendRecords(self.without(group, self._replaced(group, beat), now), Settles(token, then=request))]
         sessions = self.heard_of(draft.group, member_id, now)
         sessions.paid(member_id)
         sessions.owes(member_id, now.mono_ms + beat.rebalance_ms)
         answer = generation_of(member_id, draft.group.now_of(member_id).epoch, request)
         return self._written(draft, token, answer)
 
-    def _replaced(self, group: ConsumerGroup, beat: ConsumerBeat) -> list[str]:
+    def _replaced(self, group: ConsumerGroup, beat: ConsumerHeartbeat) -> list[str]:
         """The member whose place one takes that joins."""
         holder = group.static.get(beat.instance_id or "", beat.member_id)
         return [holder] if holder != beat.member_id else []
 
-    def _goes_down(self, group: ConsumerGroup, beat: ConsumerBeat) -> bool:
+    def _goes_down(self, group: ConsumerGroup, beat: ConsumerHeartbeat) -> bool:
         """Return whether a group becomes a classic one when the member whose place is taken has left."""
         gone, left = self._replaced(group, beat), group.copy()
         for member_id in gone:
@@ -444,18 +444,18 @@ class ConsumerCoordination(ConsumerRules):
         size = of_downgrade(after, self.topics) + sum(of_removal(before, member_id) for member_id in gone)
         return size <= self._settings.most_bytes()
 
-    def must_join(self, group: ConsumerGroup, member_id: str, now: Moment) -> None:
+    def must_join(self, group: ConsumerGroup, member_id: str, now: Now) -> None:
         """A classic member is told to join again: it has its rebalance time-out to do that."""
-        sessions = self._sessions.setdefault(group.group_id, Sessions())
+        sessions = self._sessions.setdefault(group.group_id, MemberSessions())
         sessions.owes(member_id, now.mono_ms + group.members[member_id].rebalance_ms)
 
-    def has_synced(self, group: ConsumerGroup, member_id: str, now: Moment) -> None:
+    def has_synced(self, group: ConsumerGroup, member_id: str, now: Now) -> None:
         """A classic member has its assignment."""
         self.heard_of(group, member_id, now).paid(member_id)
 
     # ------------------------------------------------------------------------------------------------------- describing
 
-    def state_of(self, group_id: str) -> State | None:
+    def state_of(self, group_id: str) -> GroupState | None:
         """The state of a consumer group; None if there is none of that name."""
         group = self._ledger.consumers.get(group_id)
         return None if group is None else self.state(group)
@@ -466,7 +466,7 @@ class ConsumerCoordination(ConsumerRules):
         group = self._ledger.consumers.get(group_id)
         if group is None:
             error = ErrorCode.GROUP_ID_NOT_FOUND if group_id else ErrorCode.INVALID_GROUP_ID
-            return [Reply(token, Answer(error), rests_on)]
+            return [Reply(token, GroupResponse(error), rests_on)]
         members = tuple(
             DescribedMember(member_id, subscription, group.now_of(member_id), group.target.get(member_id, ()))
             for member_id, subscription in group.members.items()
@@ -479,13 +479,13 @@ class ConsumerCoordination(ConsumerRules):
 
 def _removal(group_id: str, member_id: str) -> tuple[ConsumerWritten, ...]:
     return (
-        Reached(group_id, member_id, None),
-        Targeted(group_id, member_id, None),
+        CurrentAssignment(group_id, member_id, None),
+        TargetAssignment(group_id, member_id, None),
         Subscribed(group_id, member_id, None),
     )
 
 
-def _updated(known: Subscription, beat: ConsumerBeat, classic: Classic | None) -> Subscription:
+def _updated(known: Subscription, beat: ConsumerHeartbeat, classic: Classic | None) -> Subscription:
     """Return the subscription with what a heartbeat changes. `classic`: None if the member speaks the new protocol."""
     return Subscription(
         known.instance_id if beat.instance_id is None else beat.instance_id,

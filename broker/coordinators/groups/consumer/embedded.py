@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from squall.broker.coordinators.groups.consumer.topics import Topics
 
 
-class Wanted(NamedTuple):
+class EmbeddedSubscription(NamedTuple):
     """Holds what a classic member says when it joins."""
 
     topics: tuple[str, ...]
@@ -26,7 +26,7 @@ class Wanted(NamedTuple):
     rack_id: str | None
 
 
-def wanted(subscription: bytes, topics: Topics) -> Wanted:
+def wanted(subscription: bytes, topics: Topics) -> EmbeddedSubscription:
     """Raises MalformedFrame. Partitions of topics that do not exist are left out."""
     said = decode_versioned(ConsumerProtocolSubscription, subscription)
     owned = [
@@ -35,7 +35,7 @@ def wanted(subscription: bytes, topics: Topics) -> Wanted:
         if (known := topics.find(each.topic)) is not None
         for index in each.partitions
     ]
-    return Wanted(tuple(sorted(dict.fromkeys(said.topics))), tuple(owned), said.rack_id)
+    return EmbeddedSubscription(tuple(sorted(dict.fromkeys(said.topics))), tuple(owned), said.rack_id)
 
 
 def assigned(assignment: bytes, topics: Topics) -> tuple[Place, ...]:

@@ -110,7 +110,7 @@ class TargetEpoch(NamedTuple):
     """Wall clock."""
 
 
-class Targeted(NamedTuple):
+class TargetAssignment(NamedTuple):
     """The partitions that a member is to have in the end; None: it is no member any more."""
 
     group_id: str
@@ -118,7 +118,7 @@ class Targeted(NamedTuple):
     places: tuple[Place, ...] | None
 
 
-class Reached(NamedTuple):
+class CurrentAssignment(NamedTuple):
     """Sets a member's current assignment; None: it has left, and owns nothing."""
 
     group_id: str
@@ -126,7 +126,7 @@ class Reached(NamedTuple):
     current: Current | None
 
 
-class Matched(NamedTuple):
+class RegularExpression(NamedTuple):
     """The topics of a regular expression; None: no member has it any more."""
 
     group_id: str
@@ -140,11 +140,13 @@ class ForgottenMetadata(NamedTuple):
     group_id: str
 
 
-ConsumerWritten = GroupEpoch | Subscribed | TargetEpoch | Targeted | Reached | Matched | ForgottenMetadata
+ConsumerWritten = (
+    GroupEpoch | Subscribed | TargetEpoch | TargetAssignment | CurrentAssignment | RegularExpression | ForgottenMetadata
+)
 
 
 @dataclass(frozen=True, slots=True)
-class ConsumerBeat:
+class ConsumerHeartbeat:
     """ConsumerGroupHeartbeat. What is None has not changed since the member's last one."""
 
     group_id: str

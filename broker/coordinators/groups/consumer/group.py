@@ -8,15 +8,15 @@ from squall.broker.coordinators.groups.consumer.facts import (
     FIRST_EPOCH,
     ConsumerWritten,
     Current,
+    CurrentAssignment,
     GroupEpoch,
-    Matched,
     MemberState,
     Place,
-    Reached,
+    RegularExpression,
     Resolved,
     Subscribed,
     Subscription,
-    Targeted,
+    TargetAssignment,
     TargetEpoch,
 )
 
@@ -107,11 +107,11 @@ class ConsumerGroup:
                 self.target_epoch = epoch or FIRST_EPOCH
             case Subscribed(_, member_id, subscription):
                 self._subscribe(member_id, subscription)
-            case Targeted(_, member_id, places):
+            case TargetAssignment(_, member_id, places):
                 _put(self.target, member_id, places)
-            case Reached(_, member_id, current):
+            case CurrentAssignment(_, member_id, current):
                 self._reach(member_id, current)
-            case Matched(_, regex, resolved):
+            case RegularExpression(_, regex, resolved):
                 _put(self.regexes, regex, resolved)
 
     def _subscribe(self, member_id: str, subscription: Subscription | None) -> None:

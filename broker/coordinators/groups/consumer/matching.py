@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
     from squall.broker.coordinators.groups.consumer.topics import Topics
-    from squall.broker.coordinators.patterns import Search
+    from squall.broker.coordinators.patterns import NameSearch
 
 MOST_KEPT: Final = 100
 """Compiled expressions."""
@@ -34,25 +34,25 @@ STEPS_IN_A_TURN: Final = 20_000
 """Some 2 to 7 ms."""
 
 
-class Names(NamedTuple):
+class TopicNames(NamedTuple):
     """The names of all topics at one time."""
 
     listed: tuple[str, ...]
     known: frozenset[str]
 
 
-class Matched(NamedTuple):
+class MatchedNames(NamedTuple):
     """Holds the names that an expression matches among the names of one time, sorted."""
 
-    names: Names
+    names: TopicNames
     topics: tuple[str, ...]
 
 
 class Waiting(NamedTuple):
     """An expression that is matched in turns."""
 
-    search: Search
-    names: Names
+    search: NameSearch
+    names: TopicNames
     kept: list[str]
     """What it is known to match besides."""
 
@@ -65,10 +65,10 @@ class Matching:
     def __init__(self, topics: Topics) -> None:
         self._topics = topics
         self._version: int | None = None
-        self._names = Names((), frozenset())
+        self._names = TopicNames((), frozenset())
         """As of `_version` of the topics."""
         self._patterns: dict[str, Pattern] = {}
-        self._found: dict[str, Matched] = {}
+        self._found: dict[str, MatchedNames] = {}
         self._kept_names = 0
         """How many topics `_found` has."""
         self.waiting: dict[str, Waiting] = {}
@@ -128,22 +128,22 @@ class Matching:
             self.waiting[regex] = waiting
         return None, spent + waiting.search.spent
 
-    def _current(self) -> Names:
+    def _current(self) -> TopicNames:
         """The same one as long as there are the same topics: most changes of a cluster are others."""
         version = self._topics.version()
         if version != self._version:
             self._version = version
             listed = tuple(self._topics.names())
             if listed != self._names.listed:
-                self._names = Names(listed, frozenset(listed))
+                self._names = TopicNames(listed, frozenset(listed))
         return self._names
 
     def _learn(self, regex: str, waiting: Waiting) -> tuple[str, ...]:
         return self._keep(regex, waiting.names, tuple(sorted(waiting.kept + waiting.search.found)))
 
-    def _keep(self, regex: str, names: Names, topics: tuple[str, ...]) -> tuple[str, ...]:
+    def _keep(self, regex: str, names: TopicNames, topics: tuple[str, ...]) -> tuple[str, ...]:
         self._forget(regex)
-        self._found[regex] = Matched(names, topics)
+        self._found[regex] = MatchedNames(names, topics)
         self._kept_names += len(topics)
         while len(self._found) > MOST_FOUND or (self._kept_names > MOST_NAMES_FOUND and len(self._found) > 1):
             self._forget(next(iter(self._found)))

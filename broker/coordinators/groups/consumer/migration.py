@@ -14,18 +14,18 @@ from squall.broker.coordinators.groups.consumer.facts import (
     Classic,
     ConsumerWritten,
     Current,
+    CurrentAssignment,
     GroupEpoch,
-    Matched,
     MemberState,
-    Reached,
+    RegularExpression,
     Subscribed,
     Subscription,
-    Targeted,
+    TargetAssignment,
     TargetEpoch,
 )
 from squall.broker.coordinators.groups.consumer.topics import metadata_hash
 from squall.broker.coordinators.groups.rules import CONSUMER
-from squall.broker.coordinators.groups.values import GroupRecord, GroupWritten, MemberRecord, Moment, Written
+from squall.broker.coordinators.groups.values import GroupRecord, GroupWritten, MemberRecord, Now, Written
 from squall.broker.protocol.errors import MalformedFrame
 
 if TYPE_CHECKING:
@@ -71,8 +71,8 @@ def upgraded(classic: ClassicGroup, topics: Topics) -> tuple[Written, ...]:
         kept = [place for place in known.owned if place not in taken]
         taken.update(kept)
         records.append(Subscribed(group_id, member_id, subscription))
-        records.append(Targeted(group_id, member_id, given[member_id]))
-        records.append(Reached(group_id, member_id, _current(epoch, given[member_id], kept)))
+        records.append(TargetAssignment(group_id, member_id, given[member_id]))
+        records.append(CurrentAssignment(group_id, member_id, _current(epoch, given[member_id], kept)))
     found = metadata_hash(topics, dict.fromkeys(name for each in said.values() for name in each.topics))
     first: tuple[Written, ...] = (GroupWritten(group_id, None), GroupEpoch(group_id, epoch, found))
     return (*first, *records, TargetEpoch(group_id, epoch))
@@ -94,7 +94,7 @@ def common_protocols(group: ConsumerGroup) -> tuple[str, ...]:
     return tuple(name for name in said[0] if all(name in each for each in said)) if said else ()
 
 
-def downgraded(group: ConsumerGroup, topics: Topics, now: Moment) -> tuple[Written, ...]:
+def downgraded(group: ConsumerGroup, topics: Topics, now: Now) -> tuple[Written, ...]:
     """Records that make a classic group of a consumer group of classic members only."""
     group_id, protocol = group.group_id, common_protocols(group)[0]
     gone: list[Written] = []
@@ -115,9 +115,9 @@ def downgraded(group: ConsumerGroup, topics: Topics, now: Moment) -> tuple[Writt
                 embedded.assignment(places, said, topics),
             )
         )
-        gone += [Reached(group_id, member_id, None), Targeted(group_id, member_id, None)]
+        gone += [CurrentAssignment(group_id, member_id, None), TargetAssignment(group_id, member_id, None)]
         gone.append(Subscribed(group_id, member_id, None))
-    gone += [Matched(group_id, regex, None) for regex in group.regexes]
+    gone += [RegularExpression(group_id, regex, None) for regex in group.regexes]
     gone += [TargetEpoch(group_id, None), GroupEpoch(group_id, None)]
     record = GroupRecord(CONSUMER, group.epoch, protocol, None, now.wall_ms, tuple(members))
     return (*gone, GroupWritten(group_id, record))

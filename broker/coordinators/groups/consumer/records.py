@@ -8,16 +8,16 @@ from squall.broker.coordinators.groups.consumer.facts import (
     Classic,
     ConsumerWritten,
     Current,
+    CurrentAssignment,
     ForgottenMetadata,
     GroupEpoch,
-    Matched,
     MemberState,
     Place,
-    Reached,
+    RegularExpression,
     Resolved,
     Subscribed,
     Subscription,
-    Targeted,
+    TargetAssignment,
     TargetEpoch,
 )
 from squall.broker.coordinators.groups.consumer.group import by_topic
@@ -75,7 +75,7 @@ def _subscribed(w: Subscribed) -> tuple[Message, Message | None]:
     return key, value
 
 
-def _targeted(w: Targeted) -> tuple[Message, Message | None]:
+def _targeted(w: TargetAssignment) -> tuple[Message, Message | None]:
     key = wire.ConsumerGroupTargetAssignmentMemberKey(w.group_id, w.member_id)
     if w.places is None:
         return key, None
@@ -83,7 +83,7 @@ def _targeted(w: Targeted) -> tuple[Message, Message | None]:
     return key, wire.ConsumerGroupTargetAssignmentMemberValue(topics)
 
 
-def _reached(w: Reached) -> tuple[Message, Message | None]:
+def _reached(w: CurrentAssignment) -> tuple[Message, Message | None]:
     key, found = wire.ConsumerGroupCurrentMemberAssignmentKey(w.group_id, w.member_id), w.current
     if found is None:
         return key, None
@@ -104,7 +104,7 @@ def _with_epochs(places: Mapping[Place, int]) -> list[wire.TopicPartitions]:
     ]
 
 
-def _matched(w: Matched) -> tuple[Message, Message | None]:
+def _matched(w: RegularExpression) -> tuple[Message, Message | None]:
     key, found = wire.ConsumerGroupRegularExpressionKey(w.group_id, w.regex), w.resolved
     if found is None:
         return key, None
@@ -116,9 +116,9 @@ _ENCODERS: dict[type, Callable[[Any], tuple[Message, Message | None]]] = {
     ForgottenMetadata: _forgotten,
     TargetEpoch: _target_epoch,
     Subscribed: _subscribed,
-    Targeted: _targeted,
-    Reached: _reached,
-    Matched: _matched,
+    TargetAssignment: _targeted,
+    CurrentAssignment: _reached,
+    RegularExpression: _matched,
 }
 
 
@@ -187,13 +187,13 @@ _DECODERS: dict[type, Callable[[Any, Any], ConsumerWritten]] = {
     wire.ConsumerGroupMemberMetadataKey: lambda key, value: Subscribed(
         key.group_id, key.member_id, value and _read_subscription(value)
     ),
-    wire.ConsumerGroupTargetAssignmentMemberKey: lambda key, value: Targeted(
+    wire.ConsumerGroupTargetAssignmentMemberKey: lambda key, value: TargetAssignment(
         key.group_id, key.member_id, value and _read_places(value.topic_partitions)
     ),
-    wire.ConsumerGroupCurrentMemberAssignmentKey: lambda key, value: Reached(
+    wire.ConsumerGroupCurrentMemberAssignmentKey: lambda key, value: CurrentAssignment(
         key.group_id, key.member_id, value and _read_current(value)
     ),
-    wire.ConsumerGroupRegularExpressionKey: lambda key, value: Matched(
+    wire.ConsumerGroupRegularExpressionKey: lambda key, value: RegularExpression(
         key.group_id,
         key.regular_expression,
         value and Resolved(tuple(value.topics), value.version, value.timestamp),

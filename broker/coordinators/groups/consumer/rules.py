@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from squall.broker.coordinators.groups.consumer.facts import JOINS, LEAVES, LEAVES_FOR_NOW, ConsumerBeat, Place
-from squall.broker.coordinators.groups.values import NO_MEMBER, Commit, State, TxnCommit
+from squall.broker.coordinators.groups.consumer.facts import JOINS, LEAVES, LEAVES_FOR_NOW, ConsumerHeartbeat, Place
+from squall.broker.coordinators.groups.values import NO_MEMBER, Commit, GroupState, TxnCommit
 from squall.broker.protocol.errors import ErrorCode
 
 if TYPE_CHECKING:
@@ -20,7 +20,7 @@ EPOCHS_FROM = 9
 """First version of OffsetCommit whose clients know member epochs."""
 
 
-def wrong_with(beat: ConsumerBeat, assignors: tuple[str, ...]) -> tuple[ErrorCode, str]:
+def wrong_with(beat: ConsumerHeartbeat, assignors: tuple[str, ...]) -> tuple[ErrorCode, str]:
     """Return the error of a heartbeat that is invalid whatever the group is like; NONE if it is valid."""
     if not beat.group_id:
         return ErrorCode.INVALID_REQUEST, "GroupId can't be empty."
@@ -60,7 +60,7 @@ class ConsumerRules:
 
     # ------------------------------------------------------------------------------------------------------- who is who
 
-    def refusal_of_beat(self, group: ConsumerGroup, beat: ConsumerBeat) -> ErrorCode:
+    def refusal_of_beat(self, group: ConsumerGroup, beat: ConsumerHeartbeat) -> ErrorCode:
         """Why a heartbeat of this member does not count: it is unknown, another has its instance id, or the group has
         gone on without it. NONE where it counts.
         """
@@ -86,7 +86,7 @@ class ConsumerRules:
             return ErrorCode.NONE
         return ErrorCode.UNRELEASED_INSTANCE_ID
 
-    def refusal_of_epoch(self, group: ConsumerGroup, beat: ConsumerBeat) -> ErrorCode:
+    def refusal_of_epoch(self, group: ConsumerGroup, beat: ConsumerHeartbeat) -> ErrorCode:
         """Return the error of a heartbeat with an epoch that is not the member's. The answer with its newest epoch may
         have got lost: then it comes with the epoch before, and owns nothing beyond what it was given.
         """
@@ -151,20 +151,20 @@ class ConsumerRules:
 
     # -------------------------------------------------------------------------------------------------------- the group
 
-    def state(self, group: ConsumerGroup) -> State:
+    def state(self, group: ConsumerGroup) -> GroupState:
         """As ListGroups and ConsumerGroupDescribe call it."""
         if not group.members:
-            return State.EMPTY
+            return GroupState.EMPTY
         if group.epoch > group.target_epoch:
-            return State.ASSIGNING
+            return GroupState.ASSIGNING
         reconciled = all(group.is_reconciled(member_id) for member_id in group.members)
-        return State.STABLE if reconciled else State.RECONCILING
+        return GroupState.STABLE if reconciled else GroupState.RECONCILING
 
-    def is_answer_full(self, beat: ConsumerBeat, before: tuple[Place, ...], after: tuple[Place, ...]) -> bool:
+    def is_answer_full(self, beat: ConsumerHeartbeat, before: tuple[Place, ...], after: tuple[Place, ...]) -> bool:
         """Return whether the answer contains the member's assignment: it does if the member may not know it."""
         return beat.epoch == JOINS or beat.is_full or before != after
 
 
-def leaves(beat: ConsumerBeat) -> bool:
+def leaves(beat: ConsumerHeartbeat) -> bool:
     """Return whether a heartbeat is a member's last one."""
     return beat.epoch in (LEAVES, LEAVES_FOR_NOW)

@@ -17,7 +17,7 @@ AGAIN_MS = 500
 """A member whose end could not be written down is looked at again after this."""
 
 
-class Sessions:
+class MemberSessions:
     """Monotonic moments at which members of one group are given up."""
 
     __slots__ = ("_owed", "_revoking", "_sessions")

@@ -57,7 +57,7 @@ class ImageTopics:
         return self._image.offset
 
 
-class Known:
+class TopicTable:
     """Topics from a table: for coordinators without a cluster."""
 
     __slots__ = ("changes", "table")

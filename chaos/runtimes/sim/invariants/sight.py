@@ -32,11 +32,11 @@ if TYPE_CHECKING:
     from squall.broker.control.kraft.metadata_quorum import MetadataQuorum, QuorumSnapshot
     from squall.broker.coordinators.groups.ledger import Ledger
     from squall.broker.coordinators.groups.values import Committed, GroupRecord, TopicPartition
-    from squall.broker.coordinators.transactions.shard import Shard
-    from squall.broker.coordinators.transactions.values import Transaction
+    from squall.broker.coordinators.transactions.shard import TransactionCoordinatorShard
+    from squall.broker.coordinators.transactions.values import TransactionMetadata
     from squall.broker.log.indexes import EntryFile
     from squall.broker.log.log import Log
-    from squall.broker.log.producer_rules import Producer
+    from squall.broker.log.producer_rules import ProducerStateEntry
     from squall.broker.replicas.hosted import Hosted
     from squall.broker.replication import Partition
     from squall.chaos.runtimes.sim.invariants.decision_log import DecisionLog
@@ -139,7 +139,7 @@ def memory_of(log: Log, ids: Iterable[int], disk: InspectedDisk, *, aborted: boo
     )
 
 
-def _sender(entry: Producer) -> ProducerReplay:
+def _sender(entry: ProducerStateEntry) -> ProducerReplay:
     # Both have the same four fields first. Asked at each append: without the constructors, which take twice as long.
     window = tuple([_new(ReplayedBatch, sent[:4]) for sent in entry.window])
     found = entry.epoch, entry.next_sequence, window, entry.coordinator_epoch, entry.txn_first_offset
@@ -163,13 +163,13 @@ def entries_of(index: EntryFile[Any], path: str, disk: InspectedDisk) -> tuple[t
     return tuple(index.ENTRY.iter_unpack(whole[: len(whole) // size * size]))
 
 
-def shard_entries(machine: Shard, names: Iterable[str]) -> dict[str, TransactionRecord | None]:
+def shard_entries(machine: TransactionCoordinatorShard, names: Iterable[str]) -> dict[str, TransactionRecord | None]:
     """Return the coordinator shard's state of these transactional ids."""
     found = machine.inspect()
     return {name: None if (known := found.get(name)) is None else _entry(known) for name in names}
 
 
-def _entry(known: Transaction) -> TransactionRecord:
+def _entry(known: TransactionMetadata) -> TransactionRecord:
     tagged = known.previous_producer_id, known.next_producer_id, known.client_version
     return TransactionRecord(
         known.producer_id,

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import fields
 from typing import TYPE_CHECKING, Any
 
-from squall.broker.coordinators.transactions.values import STATE_NAMES, State
+from squall.broker.coordinators.transactions.values import STATE_NAMES, TxnState
 from squall.chaos.runtimes.sim.invariants.group_words import NAMES, short
 
 if TYPE_CHECKING:
@@ -66,7 +66,7 @@ def _fields(has: Any, wanted: Any, words: Mapping[str, tuple[str, Callable[[Any]
 
 
 def _state(number: int) -> str:
-    return STATE_NAMES[State(number)] if number in State.__members__.values() else f"{number}, which is no state"
+    return STATE_NAMES[TxnState(number)] if number in TxnState.__members__.values() else f"{number}, which is no state"
 
 
 def _places(places: Sequence[Place]) -> str:

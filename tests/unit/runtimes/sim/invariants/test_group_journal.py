@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from squall.broker.coordinators.groups import records
-from squall.broker.coordinators.groups.consumer.facts import Current, Reached
+from squall.broker.coordinators.groups.consumer.facts import Current, CurrentAssignment
 from squall.broker.coordinators.groups.ledger import Ledger
 from squall.broker.coordinators.groups.values import (
     Committed,
@@ -101,8 +101,10 @@ def test_each_record_of_a_generation_says_who_owns_what_and_what_was_before() ->
 
 def test_what_is_yet_to_be_revoked_is_owned_and_a_batch_counts_as_a_whole() -> None:
     both = Both()
-    both.write(Reached("g", "m", Current(3, 2, assigned={(TOPIC_ID, 0): 1}, revoking={(TOPIC_ID, 1): 1})))
-    both.write(Reached("g", "n", Current(3, 3, assigned={(TOPIC_ID, 1): 3})), Reached("g", "m", None))
+    both.write(CurrentAssignment("g", "m", Current(3, 2, assigned={(TOPIC_ID, 0): 1}, revoking={(TOPIC_ID, 1): 1})))
+    both.write(
+        CurrentAssignment("g", "n", Current(3, 3, assigned={(TOPIC_ID, 1): 3})), CurrentAssignment("g", "m", None)
+    )
     zero, one_ = (TOPIC_ID, 0), (TOPIC_ID, 1)
     assert [step.after.owners for step in both.journal.news] == [
         {"m": frozenset([zero, one_])},

@@ -10,8 +10,14 @@ from typing import Any
 import pytest
 
 from squall.broker.coordinators.transactions import records
-from squall.broker.coordinators.transactions.shard import Shard
-from squall.broker.coordinators.transactions.values import V2, Settings, State, Transaction, Written
+from squall.broker.coordinators.transactions.shard import TransactionCoordinatorShard
+from squall.broker.coordinators.transactions.values import (
+    V2,
+    TransactionLogRecord,
+    TransactionMetadata,
+    TransactionSettings,
+    TxnState,
+)
 from squall.broker.protocol.records import Record, encode_batch
 from squall.chaos.runtimes.sim.invariants.batches import BatchIdentity, Copy
 from squall.chaos.runtimes.sim.invariants.journal import Journal
@@ -210,9 +216,9 @@ def test_a_second_marker_is_seen_and_one_of_the_next_transaction_is_none() -> No
 
 # ------------------------------------------------------------------------------------------------------- coordinators
 
-OPEN = Transaction("x", PRODUCER, 0, 4_000, State.ONGOING, (("t", 0),), 10, 20, PRODUCER, client_version=V2)
-PREPARED = replace(OPEN, state=State.PREPARE_COMMIT, epoch=1)
-COMPLETE = replace(PREPARED, state=State.COMPLETE_COMMIT, partitions=())
+OPEN = TransactionMetadata("x", PRODUCER, 0, 4_000, TxnState.ONGOING, (("t", 0),), 10, 20, PRODUCER, client_version=V2)
+PREPARED = replace(OPEN, state=TxnState.PREPARE_COMMIT, epoch=1)
+COMPLETE = replace(PREPARED, state=TxnState.COMPLETE_COMMIT, partitions=())
 
 
 class Coordinator(TransactionHarness):
@@ -220,17 +226,17 @@ class Coordinator(TransactionHarness):
 
     def __init__(self) -> None:
         super().__init__(topic=COORDINATORS_LOG)
-        self.machine = Shard(Settings())
+        self.machine = TransactionCoordinatorShard(TransactionSettings())
         self.shard = SimpleNamespace(machine=self.machine, serves=False)
         self.leader.node.transactions.shards[0] = self.shard
 
-    def append(self, transaction: Transaction | None, *, known: Transaction | None = None) -> None:
+    def append(self, transaction: TransactionMetadata | None, *, known: TransactionMetadata | None = None) -> None:
         """To the log, and to the shard (as `known`, if that is something else)."""
-        key, value = records.encode(Written("x", transaction), V2)
+        key, value = records.encode(TransactionLogRecord("x", transaction), V2)
         log = self.leader.hosted.log
         done = log.append_as_leader(memoryview(bytearray(encode_batch([Record(0, 1_000, key, value)]))), 0, 1_000)
         assert not done.error
-        self.machine.replay(Written("x", known or transaction), done.base_offset)
+        self.machine.replay(TransactionLogRecord("x", known or transaction), done.base_offset)
         self.spread()
 
 
@@ -281,8 +287,8 @@ class Books:
             config=SimpleNamespace(producer_id_expiration_ms=1),
         )
 
-    def decide(self, transaction: Transaction, *, committed: bool = True) -> None:
-        key, value = records.encode(Written("x", transaction), V2)
+    def decide(self, transaction: TransactionMetadata, *, committed: bool = True) -> None:
+        key, value = records.encode(TransactionLogRecord("x", transaction), V2)
         written = encode_batch([Record(0, 1_000, key, value)])
         header: BatchIdentity = one(self.copy.end, mark=self.copy.end)
         self.copy.add((header,))
