@@ -12,7 +12,7 @@ from tests.architecture.source import PACKAGES, Source, sources
 
 @cache
 def imports() -> Mapping[str, frozenset[str]]:
-    """Of each hand-written module, the hand-written modules that it names in an import, wherever that stands."""
+    """Return for each hand-written module those that it names in an import, at the top or inside a function."""
     known = {_module(source.name): source for source in sources(*PACKAGES)}
     return {name: frozenset(_named(source, known)) - {name} for name, source in known.items()}
 

@@ -50,7 +50,7 @@ def unordered_iterations(tree: ast.Module) -> Iterator[ast.AST]:
 
 
 def _called(node: ast.AST | None) -> str:
-    """The name of what a call calls, without what stands before the dot."""
+    """Return the name of what a call calls, without what is before the dot."""
     if not isinstance(node, ast.Call):
         return ""
     return node.func.attr if isinstance(node.func, ast.Attribute) else getattr(node.func, "id", "")

@@ -12,7 +12,7 @@ KNOWN = {
     "squall.broker.apis.describe": "squall.broker.controller.features",
     "squall.broker.control.lifecycle": "squall.broker.controller.features",
 }
-"""Which features this broker supports is told by the controller's own table."""
+"""The controller's own table says which features this broker supports."""
 
 
 def _of_plane(module: str) -> bool:

@@ -11,7 +11,7 @@ from squall.chaos.faults.kinds import KINDS
 from tests.architecture.source import PACKAGES, sources
 
 OWN = ("chaos/faults/kinds/", "checkers/first_schema.py")
-"""The kinds themselves, and the table of lines from before kinds told their class."""
+"""The kinds themselves, and the table of lines from before kinds named their class."""
 DATA = ("chaos/mutants/m",)
 """A planted bug names the faults that provoke it; no code chooses by that."""
 ENOUGH = 2

@@ -1,4 +1,4 @@
-"""Apache Kafka goes on with our consumer groups on our directory, and ours with Kafka's; Kafka's tools look at ours."""
+"""Apache Kafka continues our consumer groups on our directory, and our broker Kafka's; Kafka's tools look at ours."""
 
 from __future__ import annotations
 

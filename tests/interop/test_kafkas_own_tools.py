@@ -24,7 +24,7 @@ WITHIN_S = 30.0
 
 
 class Tools:
-    """Kafka's tools, told where the cluster is."""
+    """Runs Kafka's tools against the cluster."""
 
     def __init__(self, bootstrap: str) -> None:
         self._bootstrap = bootstrap

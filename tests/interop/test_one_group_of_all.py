@@ -123,7 +123,7 @@ class Story:
     after: dict[str, int] = field(default_factory=dict)
     """And once the coordinator was back."""
     missed: set[bytes] = field(default_factory=set)
-    """Records that nobody read."""
+    """Records that no member read."""
     listed: list[str] = field(default_factory=list)
     members: dict[str, list[int]] = field(default_factory=dict)
     """Partitions of each client.id."""

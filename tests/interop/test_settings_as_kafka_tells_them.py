@@ -124,7 +124,7 @@ def both(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[MeasuredClu
 
 
 def unlike(ours: MeasuredCluster, kafka: MeasuredCluster, kind: int, name: str) -> dict[str, tuple[Any, Any]]:
-    """What both have and describe otherwise: ours and Kafka's."""
+    """Return the settings that both brokers have and describe differently: our description and Kafka's."""
     (our_error, our), (its_error, its) = described(ours, kind, name), described(kafka, kind, name)
     assert our_error == its_error == ErrorCode.NONE
     assert name == "" or len(our.keys() & its.keys()) > 25
@@ -210,7 +210,7 @@ def test_groups_and_subscriptions_are_described_and_listed_alike(both: tuple[Mea
 
 
 def heartbeat_interval_ms(cluster: MeasuredCluster, group_id: str) -> int:
-    """What a member that joins is told."""
+    """Return the heartbeat interval that a member gets when it joins."""
     find = find_wire.FindCoordinatorRequest(key_type=0, coordinator_keys=[group_id])
     beat = beat_wire.ConsumerGroupHeartbeatRequest(
         group_id=group_id,

@@ -1,6 +1,6 @@
 """Every mechanism of Kafka's design that this repository has, by its id: the one home of these facts.
 
-`docs/mechanisms.md` is made from it. An id that code names stands here, and the other way round
+`docs/mechanisms.md` is made from it. An id that code names is here, and the other way round
 (tests/architecture/test_mechanisms.py).
 """
 

@@ -24,7 +24,7 @@ ENDING_S = 180
 BY_CTRL_C = (130, -signal.SIGINT)
 """Exit codes of a command that somebody interrupted."""
 NO_CODE = 3
-"""Stands for the exit code of a part without a command that ran."""
+"""Is recorded as the exit code of a part without a command that ran."""
 
 
 def play(folder: Folder, parts: Mapping[str, Part], say: Callable[[str], None]) -> None:

@@ -150,7 +150,7 @@ class Disk(Part):
 
 
 class EngineOfContainers(Part):
-    """The Docker engine, with which no container can be ended any more: one of its own, that nobody else uses."""
+    """The Docker engine, with which no container can be ended any more: one of its own, for this run only."""
 
     flags = ("--runtime", "docker")
 
@@ -167,7 +167,7 @@ class EngineOfContainers(Part):
 
     @override
     def afterwards(self, playing: Playing) -> None:
-        """Somebody starts it again, and calls what `squall` told them to call."""
+        """Start it again, and run the command that `squall` printed."""
         self._engine.start()
         playing.start("clean", DOCKER_HOST=f"unix://{self._engine.socket}").wait(120)
 

@@ -110,7 +110,7 @@ def packet_rules(inside: Sequence[str]) -> list[str]:
 
 
 def mounts(folder: Path) -> list[str]:
-    """File systems mounted below the folder; not those of whoever watches, which are not below `runs`."""
+    """File systems mounted below the folder; not those of programs that watch, which are not below `runs`."""
     lines = Path("/proc/mounts").read_text().splitlines()
     places = [line.split()[1] for line in lines]
     return [f"mount {place}" for place in places if Path(place).is_relative_to(folder / "runs" / "latest")]

@@ -1,4 +1,4 @@
-"""A Docker engine of its own, in a network namespace of its own: nobody else's containers end when it is killed.
+"""A Docker engine of its own, in a network namespace of its own: no other containers end when it is killed.
 
 It needs root, and an engine that already runs, from which it gets the images. Runs that use it start in its namespace
 (`inside`), where they reach its networks.
@@ -93,7 +93,7 @@ class PrivateEngine:
             time.sleep(POLL_S)
 
     def kill(self) -> None:
-        """SIGKILL. Its containers run on, and nobody answers for them."""
+        """SIGKILL. Its containers run on, and no engine answers for them."""
         assert self._daemon is not None, "it does not run"
         self._daemon.kill()
         self._daemon.wait()
@@ -121,7 +121,7 @@ class PrivateEngine:
         shutil.rmtree(self.folder, ignore_errors=True)
 
     def _end_containerd(self) -> None:
-        """It ends with its parent, a moment later: whoever starts the engine meanwhile would wait for it in vain."""
+        """It ends with its parent, a moment later: a start of the engine meanwhile would wait for it in vain."""
         noted = self.folder / "run/containerd/containerd.pid"
         try:
             process = os.pidfd_open(int(noted.read_text()))

@@ -131,5 +131,5 @@ def _cell(value: object) -> str:
 
 
 def _natural(cell: str) -> list[tuple[int, str]]:
-    """An order in which 9 stands before 10."""
+    """Return a key that sorts 9 before 10."""
     return [(int(part) if part.isdigit() else 0, part) for part in re.split(r"(\d+)", cell)]

@@ -42,7 +42,7 @@ POLL_S = 0.05
 
 @dataclass(frozen=True, slots=True)
 class Command:
-    """A command of a page: where it stands, what is typed, with its comment, and the lines that are shown."""
+    """A command of a page: its place, what is typed, with its comment, and the lines that are shown."""
 
     place: str
     text: str

@@ -240,7 +240,7 @@ def test_what_headers_claim_moves_no_log_and_ends_no_connection(broker: BrokerPr
 def test_a_batch_that_claims_no_records_and_an_offset_delta_that_fits_to_that_is_refused(
     broker: BrokerProcess, count: int
 ) -> None:
-    """One such batch ended the broker: its header agreed with itself, so nobody looked closer."""
+    """One such batch ended the broker: its header agreed with itself, so it was not checked further."""
     batch = bytearray(encode_batch([Record(0, int(time.time() * 1000), None, b"v")]))
     batch[23:27], batch[57:61] = pack(">i", count - 1), pack(">i", count)
     batch[17:21] = pack(">I", crc32c(memoryview(batch)[21:]))

@@ -1,4 +1,4 @@
-"""A few bytes that would make a broker open files, or keep memory, without end: it refuses them and goes on serving."""
+"""A few bytes that would make a broker open files, or keep memory, without end: it refuses them and serves on."""
 
 from __future__ import annotations
 

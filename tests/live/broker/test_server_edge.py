@@ -76,7 +76,7 @@ def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[TwoDoors]:
 
 @pytest.mark.gate
 def test_many_small_requests_at_once_keep_nobody_waiting_and_take_bounded_memory(broker: TwoDoors) -> None:
-    """Of 66 KB, a broker told of 1,000 partitions 3,000 times before it served anybody else."""
+    """Check 66 KB, for which a broker listed 1,000 partitions 3,000 times before it served other clients."""
     request = DescribeTopicPartitionsRequest(topics=[], response_partition_limit=2000)
     burst = b"".join(frame_of(request, 0, number, None) for number in range(2500))
     assert len(burst) < 1 << 16

@@ -82,7 +82,7 @@ class OneClient:
         return await self.offset(topic, EARLIEST)
 
     async def offset(self, topic: str, timestamp: int = LATEST) -> int | None:
-        """The end of the partition; None while nobody leads it."""
+        """Return the end of the partition; None while it has no leader."""
         part = ListOffsetsPartition(partition_index=0, timestamp=timestamp)
         asked = ListOffsetsRequest(replica_id=-1, topics=[ListOffsetsTopic(name=topic, partitions=[part])])
         found = (await self.ask(asked, 4)).topics[0].partitions[0]

@@ -1,5 +1,5 @@
-"""Faults of the workload's clients, on real brokers: others see that one is gone or stands still, and one that somebody
-puts back at once has no evidence.
+"""Faults of the workload's clients, on real brokers: others see that one is gone or hangs, and one that is
+put back at once has no evidence.
 """
 
 from __future__ import annotations

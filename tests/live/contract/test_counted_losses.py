@@ -20,7 +20,7 @@ from tests.support.patience import scaled
 
 ON_S, LATE_S = 1.0, 0.15
 """How long a fault lasts; what an answer takes at least of which a packet or a request was lost: TCP's first time-out
-is 0.2 s, and nobody sends a request again.
+is 0.2 s, and no client sends a request again.
 """
 LOSS = {"probability": 0.5, "rto_ms": 200, "side": "clients"}
 

@@ -202,6 +202,6 @@ def test_a_file_that_is_lost_is_gone_and_the_broker_comes_up_all_the_same(on_rea
 
 
 async def unloaded(runtime: Any, params: dict[str, Any]) -> dict[str, Any]:
-    """The last line of a damage that is done while nobody writes."""
+    """Return the last line of a damage that is done while nothing is written."""
     (line,) = await play(runtime, make_fault(0, 0.0, 1.0, "damage", "node:1", params))
     return line

@@ -1,4 +1,4 @@
-"""A broker that comes up as another version: what clients are told is that one's, and only then there is evidence."""
+"""A broker that comes up as another version: only when clients get that version's answers, there is evidence."""
 
 from __future__ import annotations
 

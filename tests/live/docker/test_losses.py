@@ -1,4 +1,4 @@
-"""Lost packets make a link slow, are counted, and are nobody else's."""
+"""Lost packets make a link slow, are counted, and are on no other link."""
 
 from __future__ import annotations
 

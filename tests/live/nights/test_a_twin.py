@@ -1,4 +1,4 @@
-"""A night that is killed in the middle and resumed says the same as its twin that nobody interrupted."""
+"""A night that is killed in the middle and resumed says the same as its twin that was not interrupted."""
 
 from __future__ import annotations
 

@@ -114,7 +114,7 @@ def test_a_protocol_fault_hides_no_produce_request(relaying: Relaying) -> None:
 def test_more_than_fits_waits_at_its_sender_and_comes_whole_and_in_order(relaying: Relaying) -> None:
     sent = bytes(range(251)) * (4 * MOST // 251)
     left, got = memoryview(sent), bytearray()
-    for _ in range(20):  # nobody reads: the relay stops reading too
+    for _ in range(20):  # the client does not read: the relay stops reading too
         try:
             left = left[relaying.near.send(left) :]
         except BlockingIOError:

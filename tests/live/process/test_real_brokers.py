@@ -38,7 +38,7 @@ MESSAGES = 300
 
 
 async def test_three_brokers_come_up_are_hurt_and_heal(tmp_path: Path) -> None:
-    # A killed broker's session must expire before the next incarnation may register: 9 s where nobody says otherwise.
+    # A killed broker's session must expire before the next incarnation may register: 9 s by default.
     settings = slowed({"broker.session.timeout.ms": "2000", "broker.heartbeat.interval.ms": "500"})
     runtime = ProcessRuntime(tmp_path / "run", settings=settings)
     try:

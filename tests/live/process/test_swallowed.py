@@ -66,7 +66,7 @@ async def test_a_pause_that_somebody_ended_is_no_pause(
 async def test_a_pause_that_is_undone_and_put_on_again_is_no_pause(
     runtime: ProcessRuntime, monkeypatch: pytest.MonkeyPatch, seen: bool
 ) -> None:
-    """Undone when nobody looks, only the CPU time that the broker used to answer shows it."""
+    """Undone between two looks, only the CPU time that the broker used to answer shows it."""
     pid, outlast = pids(runtime)["broker 2"], FaultContext.outlast
 
     async def undo() -> None:

@@ -1,4 +1,4 @@
-"""A program under test that goes on for some records and then hangs: it answers no send, and polls with nothing.
+"""A program under test that works for some records and then hangs: it answers no send, and polls with nothing.
 
 Argument: for how many records. It serves --role both.
 """

@@ -82,5 +82,5 @@ def test_without_its_proxies_after_healing_a_run_is_unknown_and_says_that_it_cou
     assert any("Toxiproxy ended with -9, which nobody asked it to" in each for each in verdict["reasons"])
     (looked_for,) = [each for each in verdict["notes"] if each.startswith("looked for: ")]
     assert "stuck-" not in looked_for
-    # What was stuck is shown, and is nobody's fault for sure.
+    # What was stuck is shown, and is held against nothing for sure.
     assert not [each for each in verdict["anomalies"] if each["permitted"] is False]

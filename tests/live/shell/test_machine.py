@@ -1,4 +1,4 @@
-"""Trouble of the machine is told as such: exit code 2 or 3, one sentence, and never a finding about the cluster."""
+"""Trouble of the machine is reported as such: exit code 2 or 3, one sentence, and never a finding about the cluster."""
 
 from __future__ import annotations
 

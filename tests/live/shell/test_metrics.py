@@ -1,4 +1,4 @@
-"""`squall run --metrics 0`: whoever scrapes sees the run as it is, until it ends."""
+"""`squall run --metrics 0`: a client that scrapes sees the run as it is, until it ends."""
 
 from __future__ import annotations
 

@@ -32,7 +32,7 @@ def typed(folder: Path, line: str, started: list[Squall]) -> Squall:
 def test_the_command_that_repeats_a_run_repeats_it_wherever_somebody_stands(
     tmp_path: Path, started: list[Squall], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    # A valid run prints no command: nobody wants it again.
+    # A valid run prints no command: there is no reason to repeat it.
     squall = Squall(tmp_path, (*RUN, "--time", "8", "--faults", "pause", "--expect", "loss"))
     started.append(squall)
     assert squall.code() == 2, squall.said()

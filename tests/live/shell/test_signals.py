@@ -1,4 +1,4 @@
-"""Whoever asks `squall run` to end is obeyed, in every phase, and nothing is left behind."""
+"""`squall run` ends when it is asked to, in every phase, and leaves nothing behind."""
 
 from __future__ import annotations
 

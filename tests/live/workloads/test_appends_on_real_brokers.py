@@ -88,7 +88,7 @@ def read_history(path: Path, *, killed: bool = False) -> Any:
 
 
 def check_nothing_is_lost(run: Run, history: Any) -> None:
-    """Every acknowledged record stands in every final read, where it was acknowledged; nothing failed does."""
+    """Check that every final read has every acknowledged record at its offset, and no record that failed."""
     sends = [record for record in history.records.rows() if record.kind == SEND]
     acknowledged = {(record.part, record.off): record.val for record in sends if record.st == OK}
     assert len(acknowledged) == run.counters.acked

@@ -73,7 +73,7 @@ async def test_a_library_drives_the_workload_through_a_leaders_death(
     acks = [each for each in records if each.kind == SEND and each.st == OK]
     assert len(acks) == counters.acked
     acknowledged = {(each.part, each.off): each.val for each in acks if each.off >= 0}
-    # librdkafka is told no offset where the new leader only knows that it has the batch (DUPLICATE_SEQUENCE_NUMBER).
+    # librdkafka gets no offset if the new leader only knows that it has the batch (DUPLICATE_SEQUENCE_NUMBER).
     somewhere = {each.val for each in acks if each.off < 0}
     assert len(acknowledged) + len(somewhere) == counters.acked
     found = {(each.part, each.off): each.val for each in records if each.kind == POLL and each.final}

@@ -100,7 +100,7 @@ async def test_a_library_transacts_through_the_death_of_its_coordinator(
 
 @pytest.mark.parametrize("client", CLIENTS)
 async def test_a_library_s_zombie_is_refused_whatever_it_tries(brokers: Brokers, tmp_path: Path, client: str) -> None:
-    """It stands still inside a transaction, its successor takes over and commits, and then it goes on."""
+    """It hangs inside a transaction, its successor takes over and commits, and then it continues."""
     scenario = TransactionsLoad(client=client, producers=1, readers=2, rate=15)
     env, counters, stop, controls = RealEnv("harness"), Counters(), trio.Event(), Controls(1, 2)
     path = tmp_path / "history.jsonl"
@@ -133,7 +133,7 @@ async def test_a_library_s_zombie_is_refused_whatever_it_tries(brokers: Brokers,
     assert (haunt.sends, haunt.ends) == (2, 1)
     assert [told for told in haunt.told if told.split()[1] == "ok"] == []
     late = [each for each in history.members.rows() if each.kind == SEND and haunt.zombie == each.val >> SEQUENCE_BITS]
-    assert len(late) == 3  # one before it stood still
+    assert len(late) == 3  # one before it hung
     assert not {each.val for each in late} & finally_read(history, 1)
     assert find_all(history) == []
 

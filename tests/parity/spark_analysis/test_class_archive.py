@@ -71,7 +71,7 @@ def test_a_run_is_judged_without_one_that_was_cut(
     run_dir.mkdir()
     (run_dir / "history.jsonl").write_text("".join(json.dumps(line) + "\n" for line in history()))
     monkeypatch.setattr(judgement, "class_archive_here", lambda there: cut)
-    monkeypatch.chdir(tmp_path)  # a JVM that dies writes a report into the folder that it stands in
+    monkeypatch.chdir(tmp_path)  # a JVM that dies writes a report into its working directory
     say = Console(record=True, quiet=True)
     assert judgement.analyse(RunDirectory(run_dir), say) is None
     if java(print).version in DIES_OF_CUT_ARCHIVES:

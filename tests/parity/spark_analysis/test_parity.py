@@ -222,7 +222,7 @@ def test_both_know_which_failed_sends_were_near(spark: SparkSession, tmp_path: P
 def test_both_know_what_a_later_epoch_took_back(spark: SparkSession, tmp_path: Path) -> None:
     used_again(again := HistoryBuilder())
     histories = [again, half_lost()]
-    for place in (1, 5, 9):  # where a record stood whose offset is not told
+    for place in (1, 5, 9):  # where a record was whose offset is not known
         histories.append(h := HistoryBuilder())
         p, acked = h.producer(), []
         for off in range(24):

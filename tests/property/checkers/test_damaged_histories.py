@@ -1,4 +1,4 @@
-"""Whatever is wrong with a history, the converter says so or takes it, and everything behind it goes on working."""
+"""Whatever is wrong with a history, the converter says so or takes it, and everything behind it continues to work."""
 
 from __future__ import annotations
 

@@ -50,7 +50,7 @@ def check_step(before: ClusterImage, after: ClusterImage) -> None:
 
 
 def check_difference(before: ClusterImage, after: ClusterImage) -> None:
-    """Two images differ in what the records between them told, less what they took back."""
+    """Check that two images differ in what the records between them say, less what they took back."""
     found, told = difference(before, after), after.delta
     for kind in ("brokers", "partitions", "created_topics", "deleted_topics", "configs"):
         for key, was in getattr(found, kind).items():

@@ -121,7 +121,7 @@ class CommitsAndLosses(RuleBasedStateMachine):
 
     @rule(broker_id=BROKERS, clean=st.booleans())
     def restart(self, broker_id: int, clean: bool) -> None:
-        """Once its session is over. Lost is lost from when it is told: until then the life before it counts."""
+        """Restart it once its session is over. A loss counts once reported: until then the life before counts."""
         self.harness.beat(broker_id, want_fence=True)
         self.incarnations[broker_id] += 1
         previous = self.harness.image.brokers[broker_id].epoch if clean else -1

@@ -45,7 +45,7 @@ class Consumers(RuleBasedStateMachine):
         one.topics = topics
         answer = self.harness.enter(one)
         if answer.error == ErrorCode.UNRELEASED_INSTANCE_ID:
-            return  # whoever has it goes on
+            return  # the member that has it continues
         self.members[name] = one
         self._told(one, answer.error)
         if lost:
@@ -110,7 +110,7 @@ class Consumers(RuleBasedStateMachine):
         assert self.harness.machine.ledger.inspect_consumers() == self.harness.replayed().inspect_consumers()
 
     def teardown(self) -> None:
-        """Left alone, whoever is there reads everything."""
+        """Check that the members that are left, without further requests, read everything."""
         group = self.harness.machine.ledger.consumers.get("g")
         if group is None:
             return

@@ -1,4 +1,4 @@
-"""Whatever members do in whatever order, each is told one thing, a partition has one owner in a generation, and the
+"""Whatever members do in whatever order, each gets one answer, a partition has one owner in a generation, and the
 next coordinator finds in the log what this one has said.
 """
 

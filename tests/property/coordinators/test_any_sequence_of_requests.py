@@ -1,4 +1,4 @@
-"""Whatever comes in whatever order, a shard keeps its promises, and the next one goes on where the last one was."""
+"""Whatever comes in whatever order, a shard keeps its promises, and the next one continues where the last one was."""
 
 from __future__ import annotations
 
@@ -152,7 +152,7 @@ class Coordinators(RuleBasedStateMachine):
 
     @invariant()
     def every_transaction_is_well_formed(self) -> None:
-        """One producer, at most one open transaction, and no epoch that nobody could fence."""
+        """One producer, at most one open transaction, and no epoch that cannot be fenced."""
         for found in self.shard.transactions.values():
             self.check(found)
 

@@ -249,7 +249,7 @@ def test_a_tag_that_means_the_high_watermark_only_later_is_passed_over(version: 
 
 @dataclass
 class Slice:
-    """Stands for a piece of a file."""
+    """Replaces a piece of a file."""
 
     length: int
 

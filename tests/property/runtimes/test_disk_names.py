@@ -34,7 +34,7 @@ class Change:
 
 
 class Names(RuleBasedStateMachine):
-    """Every file's content, durable at once, is its own name, so that it can be told wherever it turns up."""
+    """Every file's content, durable at once, is its own name, so that it is recognized wherever it turns up."""
 
     @initialize(seed=st.integers(0, 2**32))
     def begin(self, seed: int) -> None:

@@ -1,4 +1,4 @@
-"""Golden stories: what happens to a cluster, told in commands, and what the controller made of it.
+"""Golden stories: what happens to a cluster, as commands, and what the controller made of it.
 
 A story is a text file under `stories/`. Each block is a command, a line `----`, and what it changed. `--update`
 writes what is found into the file instead of comparing.

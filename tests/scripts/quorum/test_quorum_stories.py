@@ -1,12 +1,12 @@
 """Golden stories: a quorum's life in commands, and what its nodes said and did.
 
 A story is a text file under `stories/`. Each block is a command, a line `----`, and what followed in 20 ms, or in the
-time that the command gives. Messages take 1 ms and syncs 1 ms. What follows a command in brackets is not told.
+time that the command gives. Messages take 1 ms and syncs 1 ms. What follows a command in brackets is not written.
 `--update` writes what is found into the file instead of comparing.
 
     cluster V [O [R]]    start voters 1 to V and O observers above them; a fetch brings at most R records
     stand N [MS]         its patience is at an end, as is everybody's with a leader that is gone or out of reach
-    append N COUNT       node N, or whoever leads where N is 0, appends records
+    append N COUNT       node N, or the leader if N is 0, appends records
     resign N             leader N gives up
     cut A [B]            messages from A to B get lost; without B, A is alone
     heal                 all cuts are mended
@@ -15,7 +15,7 @@ time that the command gives. Messages take 1 ms and syncs 1 ms. What follows a c
     start N ...          on what they have on disk
     snapshot N           node N takes a snapshot of what is committed, and drops its log before the end of it
     wait MS              time passes
-    logs                 who stands where
+    logs                 the state of each node's log
 
 Fetches that bring nothing new are left out, and the answers to those that do not.
 """
@@ -137,7 +137,7 @@ class Teller:
         for node in self.stage.nodes.values():
             node.start()
             if node.raft is not None and node.node_id in self.stage.settings.voters:
-                node.raft.seat.deadline_ms += 1000  # Nobody stands before somebody is told to.
+                node.raft.seat.deadline_ms += 1000  # No node is a candidate before the story says so.
 
     def do_stand(self, node_id: int, run_ms: int = AT_ONCE_MS) -> None:
         self.run_ms = run_ms

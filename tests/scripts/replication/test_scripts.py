@@ -1,4 +1,4 @@
-"""Stories of replication, told by the state machine itself.
+"""Stories of replication, as the state machine itself plays them.
 
 The format: `tests/support/replication/replication_script.py`.
 """

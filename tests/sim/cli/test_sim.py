@@ -54,7 +54,7 @@ def test_the_printed_command_repeats_a_single_simulation_exactly(
     first = json.loads((made / "run.json").read_text())
     words = shlex.split(first["command"])
     assert Path(words[0]) == ROOT / "squall"
-    # It works wherever somebody stands.
+    # It works in any working directory.
     (tmp_path / "elsewhere").mkdir()
     monkeypatch.chdir(tmp_path / "elsewhere")
     assert cli.run(words[1:]) == code

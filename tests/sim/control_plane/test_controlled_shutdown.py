@@ -1,4 +1,4 @@
-"""A broker stops while producers write to what it leads: leaderships move first, and nobody waits for a time-out."""
+"""A broker stops while producers write to what it leads: leaderships move first, and no client waits for a time-out."""
 
 from __future__ import annotations
 

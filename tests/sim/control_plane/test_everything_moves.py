@@ -92,7 +92,7 @@ class Campaign:
         await admin.create_topics(client, [admin.NewTopic(f"other-{self.rng.randrange(1000)}", 2, 3)])
 
     async def whole(self) -> None:
-        """Nobody else is hurt before everybody is in sync again."""
+        """No other node is hurt before all are in sync again."""
         await self.cluster.until(self.is_whole, 120)
 
     def is_whole(self) -> bool:

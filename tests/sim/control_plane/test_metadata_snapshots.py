@@ -1,4 +1,4 @@
-"""The metadata log is trimmed below its snapshots, and whoever is behind gets by without it: whole nodes in memory."""
+"""The metadata log is trimmed below its snapshots, and nodes that are behind do without it: whole nodes in memory."""
 
 from __future__ import annotations
 

@@ -46,7 +46,7 @@ class TransactionHarness:
         return self
 
     def leader(self, index: int) -> int:
-        """-1 while nobody leads, or nobody knows."""
+        """Return the leader; -1 while there is none, or it is not known."""
         found = self.cluster.partition("t", index)
         return -1 if found is None else int(found.leader)
 

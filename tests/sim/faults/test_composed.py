@@ -18,7 +18,7 @@ from squall.workloads.control import ClientHandle
 def simulated(
     *faults: dict[str, Any], time_s: float = 12, **other: Any
 ) -> tuple[str, tuple[str, ...], list[PlayedFault]]:
-    """Verdict, reasons, and the faults as they are told."""
+    """Return verdict, reasons, and the faults as they are reported."""
     load = {"topics": 1, "partitions": 2, "producers": 2, "readers": 1, "rate": 40, **other}
     plan = make_plan(
         {"runtime": "sim", "seed": 5, "warmup_s": 1, "time_s": time_s, "workload": load, "faults": list(faults)}

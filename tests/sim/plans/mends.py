@@ -85,12 +85,12 @@ def later_copies_are_not_looked_at(undone: pytest.MonkeyPatch) -> None:
 
 
 def the_dying_delete_nothing(undone: pytest.MonkeyPatch) -> None:
-    """What a broker deletes in the moment that it dies in is not seen."""
+    """Miss what a broker deletes in the moment that it dies in."""
     _nobody_hears_the_dying(undone, CommittedBatches, "deleted")
 
 
 def the_dying_decide_nothing(undone: pytest.MonkeyPatch) -> None:
-    """What a broker decides in the moment that it dies in is not seen."""
+    """Miss what a broker decides in the moment that it dies in."""
     _nobody_hears_the_dying(undone, InvariantChecker, "_image_moved")
 
 
@@ -255,7 +255,7 @@ def a_generation_has_its_number_for_itself(undone: pytest.MonkeyPatch) -> None:
 
 
 def whoever_gathers_goes_on(undone: pytest.MonkeyPatch) -> None:
-    """A process that was to become a zombie is not told that it is to be none any more."""
+    """Forget that a process that was to become a zombie need not become one any more."""
     sound = ClientHandle.wake
 
     def wake(handle: ClientHandle, who: int) -> None:

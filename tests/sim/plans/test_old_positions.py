@@ -1,4 +1,4 @@
-"""The story of an input that was read twice names why: its reader was told an old position."""
+"""The story of an input that was read twice names why: its reader got an old position."""
 
 from __future__ import annotations
 

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from tests.sim.quorum.world import World
 
 Entry = tuple[int, int]
-"""(epoch, value): what stands at one offset. Values are unique; leader-change records have the negative epoch."""
+"""(epoch, value): the record at one offset. Values are unique; leader-change records have the negative epoch."""
 
 
 @dataclass
@@ -142,12 +142,12 @@ class Node:
         self.world.at(delay_ms, run)
 
     def pause(self, lasts_ms: int) -> None:
-        """As SIGSTOP: time goes on, this node does not. Pauses that overlap add up."""
+        """Pause it as SIGSTOP does: time passes, this node does not run. Pauses that overlap add up."""
         self.paused_until = max(self.paused_until, self.world.now + lasts_ms)
         self.world.at(lasts_ms, self.resume)
 
     def resume(self) -> None:
-        """Do what was missed, unless another pause goes on."""
+        """Do what was missed, unless another pause lasts longer."""
         if self.world.now >= self.paused_until:
             frozen, self._frozen = self._frozen, []
             for run in frozen:

@@ -43,7 +43,7 @@ async def test_fetches_that_follow_each_other_take_one_task(tmp_path: Path) -> N
 
         known: list[str] = []
         stayed: list[bool] = []
-        while not any(stayed):  # on a machine that stands still a fetch is overdue, and asked again by another task
+        while not any(stayed):  # on a machine that hangs a fetch is overdue, and asked again by another task
             assert len(stayed) < 5, "what was committed reached the observer by another task each time"
             before = fetching()
             known.append(f"topic-{len(known)}")

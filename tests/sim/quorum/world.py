@@ -123,7 +123,7 @@ class World:
                 self.at(delay, self._arrive, message, incarnation)
 
     def _arrive(self, message: QuorumMessage, incarnation: int) -> None:
-        """`incarnation`: of the requester. Requests outlive their sender, replies find nobody else."""
+        """`incarnation`: of the requester. Requests outlive their sender, replies reach no other one."""
         if self.cuts.get((message.sender, message.receiver), 0) > self.now:
             return
         receiver, sender = self.nodes[message.receiver], self.nodes[message.sender]
@@ -209,7 +209,7 @@ class World:
     # ---------------------------------------------------------------------------------------------------------- work
 
     def propose(self, until_ms: int, every_ms: int) -> None:
-        """Whoever leads appends now and then, zombies too."""
+        """Let each leader append now and then, zombies too."""
         if self.now >= until_ms:
             return
         self.at(1 + self.rng.randrange(2 * every_ms), self.propose, until_ms, every_ms)
@@ -285,7 +285,7 @@ class World:
             raise Violation(f"LeaderCompleteness: leader {node.node_id} of epoch {epoch} lacks committed records")
 
     def _check_not_abandoned(self, node: Node, raft: Raft) -> None:
-        """StaleLeaderResigns: whoever leads has been fetched from by a majority lately."""
+        """StaleLeaderResigns: a majority has fetched from each leader lately."""
         if node.leads[0] != raft.epoch:
             node.leads, node.heard = (raft.epoch, self.now), {}
         since = node.leads[1]

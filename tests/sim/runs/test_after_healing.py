@@ -201,7 +201,7 @@ def test_a_broker_that_answers_fetches_with_nothing_after_healing_is_a_stuck_con
     # Its answers say that there is nothing: no gap of the load shows it. Fresh readers may be served well.
     evidence = {each["evidence"] for each in verdict["anomalies"] if each["name"] == "stuck-consumer"}
     assert evidence == ({"live", "final"} if newcomers else {"live"})
-    # What it says of its log's end is less than what lists of offsets told before.
+    # What it says of its log's end is less than what ListOffsets answered before.
     assert {each["name"] for each in verdict["anomalies"]} <= {"stuck-consumer", "offset-regression"}
     words = [note for note in verdict["notes"] if note.startswith("reader ") and "got nothing for 8." in note]
     assert len(words) == 2

@@ -160,7 +160,7 @@ def let_go_between(patch: Patch, since_s: float = 0.4, until_s: float = 3.8) -> 
 
 
 def let_go_for_a_moment(patch: Patch) -> None:
-    """The same, at a time when nobody looks: only what the process did shows it."""
+    """The same, between two looks: only what the process did shows it."""
     let_go_between(patch, 3.4, 3.8)
 
 
@@ -295,17 +295,17 @@ def deaf_to_topics(patch: Patch) -> None:
 
 
 def immortal_client(patch: Patch) -> None:
-    """The client's process goes on."""
+    """The client's process continues."""
     patch.setattr(ClientHandle, "crash", lambda handle, who: handle.processes[-1])
 
 
 def restless_client(patch: Patch) -> None:
-    """The client goes on although it is held."""
+    """The client continues although it is held."""
     patch.setattr(ClientHandle, "hold", nothing)
 
 
 def restless_zombie(patch: Patch) -> None:
-    """The zombie goes on at once: nobody had time to take over its transactional id."""
+    """The zombie continues at once: there was no time to take over its transactional id."""
 
     async def goes_on(handle: ClientHandle, haunt: ZombieRun, process: int, end: trio.Event) -> None:
         haunt.zombie = process
@@ -341,7 +341,7 @@ def lazy_successor(patch: Patch) -> None:
 
 
 def polite_member(patch: Patch) -> None:
-    """It leaves its group when it is told to crash: nobody has to find out."""
+    """It leaves its group when it is to crash: the coordinator does not have to find out."""
     asked: dict[ClientHandle, trio.Event] = {}
     sound = MemberSlot._live
 
@@ -367,7 +367,7 @@ def polite_member(patch: Patch) -> None:
 
 
 def no_twin(patch: Patch) -> None:
-    """Nobody begins beside the member."""
+    """No second process begins beside the member."""
     patch.setattr(ClientHandle, "doubled", nothing)
 
 

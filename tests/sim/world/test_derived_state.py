@@ -37,7 +37,7 @@ class Mistake(NamedTuple):
     """A class, a module or a dict."""
     name: Any
     by: Callable[[Any], Callable[..., Any]]
-    """The rule into what stands in its place."""
+    """The rule into its replacement."""
 
 
 def failover(*more: Values, **plan: Any) -> Plan:
@@ -151,7 +151,7 @@ def drops_who_came(rule: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def keeps_who_went(rule: Callable[..., Any]) -> Callable[..., Any]:
-    """Once the move is over, whoever has gone is still said to go."""
+    """Once the move is over, the replicas that have gone are still listed as removing."""
 
     def complete_reassignment(self: Any) -> None:
         gone = self.removing
@@ -162,7 +162,7 @@ def keeps_who_went(rule: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def calls_off(rule: Callable[..., Any]) -> Callable[..., Any]:
-    """Once they are in sync, those that were to come go again, and whoever was to go stays."""
+    """Once they are in sync, those that were to come go again, and those that were to go stay."""
 
     def complete_reassignment(self: Any) -> None:
         came, (replicas, isr) = self.adding, (self.replicas, self.isr)

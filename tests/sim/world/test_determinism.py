@@ -27,7 +27,7 @@ def traced(seed: int, hash_seed: str) -> list[str]:
 
 
 def difference(first: list[str], second: list[str]) -> str:
-    """The first line of two traces that differs, with what stands before it. "" where none does."""
+    """Return the first line of two traces that differs, with what is before it; "" if none does."""
     for at, (one, other) in enumerate(zip(first[1:], second[1:], strict=False), 1):
         if one != other:
             before = "\n  ".join(first[max(1, at - CONTEXT) : at])

@@ -67,7 +67,7 @@ def declared(**fields: Any) -> Callable[[bytes], bytes]:
 
 
 def in_force(**settings: str) -> Callable[[bytes], bytes]:
-    """Brokers say other settings of the topic of partition 0; `_` stands for a point."""
+    """Brokers say other settings of the topic of partition 0; `_` is a point."""
     named = {name.replace("_", "."): value for name, value in settings.items()}
 
     def change(line: Line) -> Line:

@@ -83,7 +83,7 @@ def test_a_consumer_groups_member_keeps_its_instance_id_and_the_second_is_refuse
 
 @pytest.mark.parametrize("protocol", ["classic", "consumer"])
 def test_a_twin_waits_for_a_member_that_stands_still_beyond_its_session(protocol: str) -> None:
-    """It would find nobody to be fenced, or take the place of one that is given up."""
+    """It would find no member to be fenced, or take the place of one that is given up."""
     load = {**GROUPS, "static_members": True, "group_protocol": protocol}
     values = values_of(load, fault(3, "member_twin", "member:1"))
     operations = [[at_s + part / 10, 0, "send", part, 200] for at_s in range(10) for part in range(3)]

@@ -1,4 +1,4 @@
-"""Members of both protocols in one group: nobody owns what another one owns, and each way of going over is taken."""
+"""Members of both protocols in one group: no member owns what another one owns, and each way of going over is taken."""
 
 from __future__ import annotations
 

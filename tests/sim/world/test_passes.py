@@ -102,7 +102,7 @@ def test_an_interruption_that_cannot_be_raised_at_once_is_heard_of() -> None:
     def with_protection() -> None:
         signal.raise_signal(signal.SIGINT)  # here it may not be raised: trio remembers it, and wakes its main task
 
-    # Whoever started this may have had interruptions ignored, as shells do for what runs in the background.
+    # The program that started this may have had interruptions ignored, as shells do for what runs in the background.
     before = signal.signal(signal.SIGINT, signal.default_int_handler)
     try:
         with pytest.raises(KeyboardInterrupt):

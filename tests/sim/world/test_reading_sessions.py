@@ -17,7 +17,7 @@ OF_CONSUMERS = -1
 
 
 def plan(*, both: bool) -> Plan:
-    """A broker stands still for a moment at the begin. After that the load writes, for much longer than a reader may be
+    """A broker hangs for a moment at the beginning. After that the load writes, for much longer than a reader may be
     stuck, to partition 0, and to partition 1 if `both`.
     """
     records = [[0.1, 0, "appends-0", 0, 100], [0.1, 0, "appends-0", 1, 100]]

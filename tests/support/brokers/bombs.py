@@ -14,7 +14,7 @@ SMALLEST_RECORD = bytes((12, 0, 0, 0, 1, 1, 0))
 
 
 def many_records(count: int, newest_ms: int, *, codec: int = 4) -> bytes:
-    """A batch of the smallest records, none of which is as late as the header says: whoever looks for a late one has to
+    """A batch of the smallest records, none of which is as late as the header says: a search for a late one has to
     read all of them. Packed with zstd, 9.6 million take 6 KB. The header tells the truth about their number.
     """
     body = SMALLEST_RECORD * count

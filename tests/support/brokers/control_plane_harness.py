@@ -32,7 +32,7 @@ CLUSTER_ID = "control-plane-harness"
 
 
 class PlayedQuorum:
-    """One log for all nodes. It commits at once, or when it is told to; the test says who leads."""
+    """One log for all nodes. It commits at once, or when the test says so; the test says who leads."""
 
     def __init__(self, harness: ControlPlaneHarness, node_id: int) -> None:
         self.harness, self.node_id = harness, node_id

@@ -202,7 +202,7 @@ JOIN = Join("g", "", None, "c", "/h", 10_000, 30_000, "consumer", (("range", b"s
 
 
 def commit(offset: int) -> Commit:
-    """Of `T0`, by nobody in particular."""
+    """Return a commit for `T0`, by no member."""
     return Commit("g", -1, "", None, ((T0, Committed(offset, topic_id=IDS["t"])),))
 
 

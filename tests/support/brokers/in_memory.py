@@ -61,13 +61,13 @@ NO_ID = bytes(15) + b"\x77"
 
 
 def broker_config(**properties: str) -> BrokerConfig:
-    """The configuration of node 1, the only voter, with these settings: _ stands for each dot."""
+    """The configuration of node 1, the only voter, with these settings: _ is each dot."""
     given = {name.replace("_", "."): value for name, value in properties.items()}
     return BrokerConfig.from_properties({"node.id": "1", "controller.quorum.voters": "1@h:1", **given})
 
 
 class Orders:
-    """Plays Fetchers and IsrProposals: what they are told is noted."""
+    """Replaces Fetchers and IsrProposals, and notes their calls."""
 
     def __init__(self) -> None:
         self.followed: list[tuple[str, int]] = []

@@ -179,7 +179,7 @@ class MemoryCluster:
         await self.until(lambda: node.scope is None)
 
     def cut(self, node_id: int) -> None:
-        """Nobody reaches this node, and it reaches no other."""
+        """Cut this node off: no other reaches it, and it reaches no other."""
         self.network.refused |= {CLIENT_PORT + node_id, INTERNAL_PORT + node_id}
         self.nodes[node_id].env.cut = True
         self.nodes[node_id].env.cut_links()
@@ -318,7 +318,7 @@ class RetryingClient:
 
 
 class Load:
-    """Records sent one after another, each with its outcome: what a producer with acks=all was told."""
+    """Records sent one after another, each with its outcome: what a producer with acks=all was answered."""
 
     def __init__(self, cluster: MemoryCluster, topic: str, index: int = 0, every_s: float = 0.01) -> None:
         self.topic, self.index, self.every_s = topic, index, every_s

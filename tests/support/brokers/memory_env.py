@@ -207,7 +207,7 @@ class FakeEnv:
 
 
 class SteppedEnv(FakeEnv):
-    """Env whose clock stands still unless the test moves it. Time-outs and sleeps are trio's."""
+    """Env whose clock moves only when the test moves it. Time-outs and sleeps are trio's."""
 
     now_ms = 1_000_000
 

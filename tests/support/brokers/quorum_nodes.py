@@ -42,7 +42,7 @@ class QuorumNode:
         self.incarnation = 0
         self.directory = str(ensemble.root / f"node-{node_id}" / f"{METADATA_TOPIC}-0")
         self.committed: list[tuple[int, int, Any]] = []
-        """What this incarnation was told."""
+        """Records that this incarnation heard of."""
         self.terms: list[tuple[bool, int]] = []
         self.traces: list[tuple[str, dict[str, Any]]] = []
         self.scope: trio.CancelScope | None = None
@@ -191,5 +191,5 @@ class Ensemble:
         return offset
 
     async def all_know(self, *names: str) -> None:
-        """Until every running node was told of exactly these topics, in this order."""
+        """Wait until every running node has heard of exactly these topics, in this order."""
         await self.until(lambda: all(node.names() == list(names) for node in self.running()))

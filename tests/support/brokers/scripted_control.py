@@ -1,6 +1,6 @@
-"""A control plane that is a list of states: the second one behind `squall.broker.control.port`, with nobody to elect.
+"""A control plane that is a list of states: the second one behind `squall.broker.control.port`, without elections.
 
-`ScriptedControl` stands for the whole cluster's; the test says what is decided, in which order each broker hears of it,
+`ScriptedControl` is the whole cluster's; the test says what is decided, in which order each broker hears of it,
 and what becomes of proposals. Nothing of it is KRaft's: no log, no quorum, no request between nodes.
 """
 
@@ -47,7 +47,7 @@ class ScriptedControl:
         self.deaf: dict[int, list[Callable[[], None]]] = {}
         """Brokers that do not hear for now, each with what it has not heard, oldest first."""
         self.proposed: list[IsrProposal] = []
-        """By whomever, in the order in which they came."""
+        """Of all brokers, in the order in which they came."""
         self.verdict: ErrorCode | None = CONFIRM
         """On proposals: CONFIRM, an error, or None for silence."""
         self._next_broker_epoch = 100

@@ -27,7 +27,7 @@ def moved(replicas: tuple[int, ...], isr: tuple[int, ...] = (2, 3), **more: Any)
 
 
 def dropped(*asked: tuple[int, ...] | None) -> Arguments:
-    """Node 3 was to come, nobody was to go, and it does not stay. `asked`: what the controller was asked for."""
+    """Node 3 was to come, none was to go, and it does not stay. `asked`: what the controller was asked for."""
     about = known(asked={(NOTHING.topic, NOTHING.partition): set(asked)})
     return decided(decision(isr=(1, 2), adding=(3,)), replace(decision(1, 1, 6, (1, 2)), replicas=(1, 2)), about)
 

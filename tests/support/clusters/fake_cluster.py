@@ -117,7 +117,7 @@ class FakePartition:
         return ErrorCode.NONE, self.batches[-1].base_offset
 
     def store(self, data: bytes) -> None:
-        """Append as it stands, with base offset and epoch set."""
+        """Append unchanged, but with base offset and epoch set."""
         base = self.end
         stored = bytearray(data)
         stored[0:8] = base.to_bytes(8, "big")

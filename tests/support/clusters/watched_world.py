@@ -56,7 +56,7 @@ class FakeQuorum:
 
 
 class FakeNode:
-    """A `SimNode`: its disk and, while it runs, its parts. All replicas know the newest decision unless told not to."""
+    """A `SimNode`: its disk and, while it runs, its parts. All replicas know the newest decision by default."""
 
     def __init__(self, world: WatchedWorld, node_id: int) -> None:
         self.id, self.name, self.incarnation, self.node = node_id, f"n{node_id}", 0, None
@@ -183,7 +183,7 @@ class WatchedWorld:
         self.image.offset += 1
 
     def decide(self, **changes: Any) -> None:
-        """The control plane decides, long after; who leads another epoch is told by `leader`."""
+        """The control plane decides, long after; `leader` names the leader of another epoch."""
         self.now_ms += 60_000
         partitions = self.image.topics_by_id[TOPIC_ID].partitions
         before = partitions[0]

@@ -27,7 +27,7 @@ AGAIN_AT_MOST = 3
 ORDER = ["-p", "randomly", "--randomly-seed=1", "--randomly-dont-reorganize"]
 """The order of the gate: the same each time."""
 RULES = "tests/mechanisms/rules::each"
-"""The name under which `squall test --rules` stands among the results of all tests."""
+"""The name of `squall test --rules` among the results of all tests."""
 
 
 def main() -> int:

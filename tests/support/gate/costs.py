@@ -122,7 +122,7 @@ def _running_s(process: Path) -> float:
 def since(began: Cost) -> Cost:
     """Return the CPU seconds and wall seconds that were spent since then.
 
-    A process that somebody else waited for, or nobody, is no longer counted: what it spent before is not subtracted.
+    A process that another one waited for, or none, is no longer counted: what it spent before is not subtracted.
     """
     ended = now()
     return Cost(max(0.0, ended.cpu_s - began.cpu_s), ended.wall_s - began.wall_s)

@@ -94,7 +94,7 @@ class Recorder:
         began = costs.now()
         self._result, self._why = "passed", ""
         self._write(json.dumps({"running": item.nodeid}))
-        # A test that Ctrl-C or pytest.exit ended has no result: it runs again when the session goes on.
+        # A test that Ctrl-C or pytest.exit ended has no result: it runs again when the session is resumed.
         ended = yield
         self._write(Result(item.nodeid, self._result, *costs.since(began), self._why).line())
         return ended

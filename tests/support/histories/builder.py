@@ -101,7 +101,7 @@ class HistoryBuilder:
         ]
 
     def tick(self, ns: int = MS) -> int:
-        """Time goes on. Returns the time."""
+        """Let time pass, and return the time."""
         self.now += ns
         return self.now
 
@@ -174,7 +174,7 @@ class HistoryBuilder:
         """One partition's part of a poll's answer."""
         start = at if at is not None else pairs[0][0] if pairs else 0
         position = told.get("position", max((off for off, _ in pairs), default=start - 1) + 1)
-        # Unless told otherwise, nobody is told less than before.
+        # By default an answer is no lower than those before.
         hw = told.get("hw", max(position, self._told.get(part, 0)))
         self._told[part] = max(hw, self._told.get(part, 0))
         log_start, epoch = told.get("log_start", 0), told.get("epoch", 0)

@@ -9,7 +9,7 @@ from zlib import crc32
 
 Line = dict[str, Any]
 Change = Callable[[Line], Line | None]
-"""A line into what stands in its place; None removes it."""
+"""Return what replaces a line; None removes it."""
 
 
 def lines_of(history: bytes) -> list[Line]:

@@ -24,7 +24,7 @@ class GroupHistory(HistoryBuilder):
 
     def joined(self, proc: int, parts: Iterable[int], gen: int = 1, beat: int | None = None) -> None:
         """A generation's assignment. beat: when it sent the last request that the coordinator accepted; -1 if there was
-        none yet, None if nobody knows.
+        none yet, None if that is not known.
         """
         known = {} if beat is None else {"beat": beat}
         self._of_group("joined", proc, gen, parts=list(parts), leader=False, protocol="range", **known)

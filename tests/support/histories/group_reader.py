@@ -200,7 +200,7 @@ class _Reading:
         return t >= fault["began"] and (fault["ended"] is None or t <= fault["ended"] + HEARS_AFTER_NS)
 
     def _last_told(self, begin: int, end: int, assigned: Line, part: int) -> tuple[int, int]:
-        """The last generation that assigned it, and when its member was told so first."""
+        """Return the last generation that assigned it, and when its member first learned of that."""
         before = [line["t"] for _, line in self._told(assigned, assigned["gen"], begin, begin) if part in line["parts"]]
         gen, told = assigned["gen"], min([*before, assigned["t"]])
         for number, line in self._joins(assigned):

@@ -87,7 +87,7 @@ def active(t: float, node: int, epoch: int) -> str:
 
 
 def renounces(t: float, node: int, epoch: int) -> str:
-    """A controller that nobody follows any more finds that out."""
+    """A controller that no other follows any more finds that out."""
     words = (
         f"[QuorumController id={node}] writeNoOpRecord: event failed with NotLeaderException (treated as "
         f"UnknownServerException) at epoch {epoch} in 250 microseconds. Renouncing leadership and reverting to the "
@@ -118,7 +118,7 @@ def shrinks(t: float, node: int, isr: str, to: str, hw: int, leo: int) -> str:
 
 
 def isr_is(t: float, node: int, isr: str, version: int) -> str:
-    """A leader is told that its ISR has changed."""
+    """A leader learns that its ISR has changed."""
     words = f"[Partition appends-0-0 broker={node}] ISR updated to {isr}  and version updated to {version}"
     return stamped(t, words, "kafka.cluster.Partition")
 

@@ -28,7 +28,7 @@ class Read(NamedTuple):
 
 
 class Marks(NamedTuple):
-    """An answer's high watermark and last stable offset, and what the client was told before."""
+    """An answer's high watermark and last stable offset, and what the client had been answered before."""
 
     op: int
     idx: int

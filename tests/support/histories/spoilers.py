@@ -27,7 +27,7 @@ def occurrences(history: HistoryBuilder, val: int, f: str) -> list[tuple[Poll, E
 
 def retire_doubled(history: GeneratedHistory) -> None:
     """Retention takes the first half of partition 0, the acknowledged place of a doubled record with it; its copy
-    stays. (Readers saw the first one: it is a duplicate, and stands at no wrong offset.)
+    stays. (Readers saw the first one: it is a duplicate, and at no wrong offset.)
     """
     history._partitions[0]["retention_ms"] = 1000
     log = history.logs[0]

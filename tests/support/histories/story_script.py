@@ -1,4 +1,4 @@
-"""Stories of anomalies as text files: what happened, a fact a line, then "----" and what is told of it.
+"""Stories of anomalies as text files: what happened, a fact a line, then "----" and the story of it.
 
 about lost-write appends-0-0 value=1 offset=1      the problem; text=... says what it is, t= and node= where it is seen,
                                                    blames= whose it is

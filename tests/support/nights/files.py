@@ -74,7 +74,7 @@ class NightFiles:
         return run
 
     def write(self, *, end: Mapping[str, Any] | None = None) -> Path:
-        """All files. end: end.json; None: the night goes on."""
+        """All files. end: end.json; None: the night is not over."""
         (self.path / "night.json").write_text(json.dumps({**self.head, "items": self.items}))
         (self.path / "results.jsonl").write_text("".join(json.dumps(each) + "\n" for each in self.results))
         if end is not None:

@@ -1,4 +1,4 @@
-"""The rows and the table of a night computed the obvious way from the histories, by nobody who knows Spark."""
+"""The rows and the table of a night computed the obvious way from the histories, without Spark."""
 
 from __future__ import annotations
 

@@ -97,7 +97,7 @@ def batches_of(node: Node) -> tuple[BatchIdentity, ...]:
 
 
 def view_of(node: Node) -> ReplicaSnapshot:
-    """What a node of the little world thinks."""
+    """Return the state of a node of the little world."""
     p: Partition = node.running
     role = LEADER if p.is_leader else FOLLOWER if p.is_follower else IDLE
     end, epochs = len(node.log), tuple(node.log.epochs)

@@ -30,7 +30,7 @@ def settings(min_isr: int = 2, lag_max_messages: int = -1) -> ReplicationSetting
 
 
 def idle(*, log_end: int = 0, high_watermark: int = 0, log_start: int = 0, min_isr: int = 2) -> Partition:
-    """Opened, and told nothing by the control plane yet."""
+    """Opened, and not yet reached by the control plane."""
     partition = Partition("t", 0, TOPIC_ID, 1, settings(min_isr), VIEW)
     partition.opened(log_start, log_end, high_watermark)
     return partition

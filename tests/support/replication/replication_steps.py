@@ -120,7 +120,7 @@ class Steps:
         self.world.kill(broker)
 
     def lose_power(self, broker: int) -> None:
-        """Never of the last in-sync or eligible replica: what only that one holds, nobody can keep."""
+        """Never of the last in-sync or eligible replica: what only that one holds cannot be kept."""
         if self._up(broker) and any(member != broker for member in self.world.controller.keepers()):
             self.world.controller.forget(broker)
             self.world.lose_power(broker)

@@ -1,7 +1,7 @@
 """A small world for the replication state machine: partitions over list logs, an oracle controller, a lossy network.
 
 Everything is synchronous and in one's hand: messages lie in `World.network` until they are delivered, metadata lies in
-the controller's history until a node applies it, time passes when it is told to. Golden scripts and the property test
+the controller's history until a node applies it, the test moves the time. Golden scripts and the property test
 drive the same world; `replication_invariants` says what must hold in it after every step.
 """
 
@@ -109,7 +109,7 @@ class World:
         self.answers: dict[str, ErrorCode] = {}
         self.say: Callable[[str], None] = lambda line: None
         self.led: dict[tuple[int, int, int], int] = {}
-        """(node, incarnation, leader epoch) -> the highest high watermark that it told."""
+        """(node, incarnation, leader epoch) -> the highest high watermark that it answered."""
         for node in self.nodes.values():
             self._open(node)
             self.apply_metadata(node.id)

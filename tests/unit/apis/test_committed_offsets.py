@@ -1,4 +1,4 @@
-"""Positions of groups: which partitions may have one, and that an answer that tells of many keeps nobody waiting."""
+"""Positions of groups: which partitions may have one, and that an answer about many does not delay other requests."""
 
 from __future__ import annotations
 

@@ -35,7 +35,7 @@ CLIENT = "CLIENT"
 
 
 class Asked:
-    """Stands where topics are made: notes what was asked for."""
+    """Replaces the creation of topics: notes what was asked for."""
 
     def __init__(self) -> None:
         self.names: list[str] = []

@@ -15,7 +15,7 @@ FOREVER_MS = 2**31 - 1
 
 
 def broker_with(records: int = 0, **properties: str) -> MemoryBroker:
-    """Topic t, led here with followers 2 and 3, with so many batches of one record that nobody has fetched."""
+    """Topic t, led here with followers 2 and 3, with so many batches of one record that have not been fetched."""
     broker = MemoryBroker(**properties)
     broker.give()
     for _ in range(records):
@@ -363,7 +363,7 @@ def test_of_an_empty_partition_that_is_not_named_only_its_news_are_told() -> Non
 
 
 def test_where_followers_are_called_their_next_fetch_counts_for_all_partitions() -> None:
-    """Positions wait for that. What stands still is else counted every 100 ms."""
+    """Positions wait for that. Partitions without changes are else counted every 100 ms."""
     broker = broker_with(1)
     conn = broker.client()
     broker.fetch(conn, ("t", 0), replica=2, epoch=5, session=(0, 0), max_wait_ms=0)

@@ -21,7 +21,7 @@ PID = 7
 
 
 def wide_broker(*, replicas: tuple[int, ...] = (1, 2), **properties: str) -> MemoryBroker:
-    """Topic t with `WIDE` partitions, to which nobody has appended in this leader epoch."""
+    """Topic t with `WIDE` partitions, to which nothing was appended in this leader epoch."""
     broker = MemoryBroker(**properties)
     for index in range(WIDE):
         broker.give(index=index, isr=replicas, replicas=replicas)

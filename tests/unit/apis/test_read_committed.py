@@ -1,4 +1,4 @@
-"""Readers of committed data: how far they read, what they are told to drop, and what wakes them (R5)."""
+"""Readers of committed data: how far they read, what they are to drop, and what wakes them (R5)."""
 
 from __future__ import annotations
 

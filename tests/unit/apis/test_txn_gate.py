@@ -115,7 +115,7 @@ def test_without_a_transactional_id_no_transaction_begins() -> None:
 
 
 def test_a_late_batch_behind_its_marker_must_be_agreed_to_again() -> None:
-    """KAFKA-14402: it would open a transaction that nobody ends."""
+    """KAFKA-14402: it would open a transaction that nothing ends."""
     broker = LedBroker()
     broker.told(broker.send())
     broker.finish()
@@ -133,7 +133,7 @@ def test_an_answer_that_comes_after_the_marker_is_of_no_use() -> None:
 
 
 def test_what_is_agreed_for_one_epoch_says_nothing_of_another_that_was_asked_about_before() -> None:
-    """A batch with a made-up epoch was let in by what its victim was told, who was shut out: nothing ended it again."""
+    """A batch with a made-up epoch got in by its victim's verification, and the victim was fenced: nothing ended it."""
     broker = LedBroker()
     broker.coordinators.answers = [ErrorCode.PRODUCER_FENCED, ErrorCode.NONE, ErrorCode.PRODUCER_FENCED]
     assert broker.told(broker.send(epoch=32_767)) == ErrorCode.INVALID_PRODUCER_EPOCH

@@ -14,7 +14,7 @@ from tests.support.brokers.in_memory import MemoryBroker, answers, marked
 
 PID = 7
 UNVERIFIED = {"transaction_partition_verification_enable": "false"}
-"""Nobody coordinates here."""
+"""No coordinator is here."""
 
 
 def broker_with_transaction(*, epoch: int = 3, **given: Any) -> MemoryBroker:

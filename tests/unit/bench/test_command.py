@@ -1,4 +1,4 @@
-"""The CPU of a command counts all of its processes, each side runs its own files, and mistakes are told."""
+"""The CPU of a command counts all of its processes, each side runs its own files, and mistakes are reported."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The steps of a launch are told from the brokers' traces."""
+"""The steps of a launch are read from the brokers' traces."""
 
 from __future__ import annotations
 

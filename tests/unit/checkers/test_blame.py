@@ -1,4 +1,4 @@
-"""A client that stands still while fresh ones are served is named, and nothing is held against the cluster."""
+"""A client that is stuck while fresh ones are served is named, and nothing is held against the cluster."""
 
 from __future__ import annotations
 

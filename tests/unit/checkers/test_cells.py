@@ -130,7 +130,7 @@ STRONGEST = "acks=all, min ISR 2 or more, flush.messages=1"
 """Its cells permit nothing, but where a damaged replica was the only one in sync (DM)."""
 ROWS: dict[str, ConfigurationRow] = {row.name: row for row in (*BASE, *ADDED)}
 SILENT = ("read_uncommitted",)
-"""Nobody looks for what such a reader may get: see `test_what_a_reader_at_read_uncommitted_gets_is_not_even_found`."""
+"""It is not checked what such a reader gets: see `test_what_a_reader_at_read_uncommitted_gets_is_not_even_found`."""
 
 
 # ------------------------------------------------------------------------------------------- one run with everything

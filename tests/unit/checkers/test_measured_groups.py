@@ -231,7 +231,7 @@ def test_the_second_round_after_a_fault_belongs_to_it_although_another_one_began
 
 
 def halted(what: str, for_ms: int, **settings: str) -> GroupHistory:
-    """A member stands still; after 1.2 s the group goes on without it; once it goes on it joins again."""
+    """A member hangs; after 1.2 s the group continues without it; once it runs again it joins again."""
     h = GroupHistory(2)
     one, two = h.member(**ABOUT), h.member(**{**ABOUT, **settings})
     h.joined(one, [0], 1)

@@ -1,4 +1,4 @@
-"""Of several reasons that permit a finding the one is told whose mechanism was seen nearest to its records."""
+"""Of several reasons that permit a finding the one is reported whose mechanism was seen nearest to its records."""
 
 from __future__ import annotations
 

@@ -29,7 +29,7 @@ KILLED = fault_line(began_ms=0, ended_ms=99)
 
 
 def doubled(tries: int, *, unanswered: bool = False, after: tuple[int, bool] | None = None) -> HistoryBuilder:
-    """A record stands at two offsets; another one of its producer was sent once.
+    """A record is at two offsets; another one of its producer was sent once.
 
     after: (seconds, answered) since a send of its producer that failed, or had no answer.
     """
@@ -49,7 +49,7 @@ def doubled(tries: int, *, unanswered: bool = False, after: tuple[int, bool] | N
 
 
 def overtaken(tries: int, tries_of_later: int = 1) -> HistoryBuilder:
-    """A record stands behind one that was sent later."""
+    """A record is behind one that was sent later."""
     h = HistoryBuilder()
     p = h.producer(**SETTINGS)
     first, later = h.send(p), h.send(p)
@@ -120,7 +120,7 @@ def test_a_record_that_was_lost_stands_behind_later_ones_by_its_acknowledgement_
 
 
 def half_lost(tries: int = 2) -> HistoryBuilder:
-    """A record was acknowledged at offset 2 and stands at 0 only; another one stands between them."""
+    """A record was acknowledged at offset 2 and is at 0 only; another one is between them."""
     h = HistoryBuilder()
     p = h.producer(**SETTINGS)
     first, second = h.send(p), h.send(p)
@@ -186,7 +186,7 @@ def test_a_leader_that_uses_its_own_places_again_is_not_excused_by_the_epochs_be
 
 
 def test_of_two_acknowledged_records_either_may_be_the_one_that_was_lost() -> None:
-    """No reader got as far: nobody knows which of them stands."""
+    """No reader got as far: it is not known which of them is stored."""
     h = HistoryBuilder()
     lower, higher = h.producer(**SETTINGS), h.producer(**SETTINGS)
     h.ok(h.send(higher), 0, 1)

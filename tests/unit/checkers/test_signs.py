@@ -73,7 +73,7 @@ class Run:
             sent |= {off: self.h.sent(producer, off) for off in range(SECOND, 10)}
         at_end = [(off, val) for off, val in sorted(sent.items()) if off not in missing]
         self.h.final(at_end, end=10, position=10)
-        # A leader that is cut off goes on after its successor was elected: it hears of it later.
+        # A leader that is cut off leads on after its successor was elected: it hears of it later.
         won = moments[SECOND] - 1 if cut_off else handed_over
         self.events: dict[str, list[dict[str, Any]]] = {"1": [led(1, 0, 0, began)], "2": [], "3": []}
         if elected:
@@ -163,7 +163,7 @@ def test_a_leader_that_was_cut_off_may_acknowledge_what_its_successor_lacks() ->
 def test_a_record_without_an_offset_stood_above_what_was_acknowledged_before_and_below_what_was_sent_later(
     tmp_path: Path, place: int, permitted: bool | None
 ) -> None:
-    """As a program answers `ok` without sending anything. Between 6 and 7 nobody knows on which side it stood."""
+    """As a program answers `ok` without sending anything. Between 6 and 7 it is not known on which side it was."""
     run = Run(unsent_at=place)
     for verdict in (run.judged(), run.judged_on_disk(tmp_path)):
         assert losses(verdict) == {-1: permitted, 7: True, 8: True, 9: True}
@@ -182,7 +182,7 @@ def test_at_acks_0_where_no_offset_is_ever_told_a_later_epoch_explains_any_loss(
 
 
 def test_what_a_cut_off_leader_acknowledges_does_not_bound_what_its_successor_did() -> None:
-    """The first leader goes on below the place at which the second one's log is cut by the third."""
+    """The first leader appends below the place at which the second one's log is cut by the third."""
     first, second, third = (
         LeaderTerm(0, 0, 0, 1, 90, 5),
         LeaderTerm(0, 1, 5, 40, 60, 9, 90),
@@ -252,7 +252,7 @@ UNTOLD = "untold"
 def test_a_record_may_be_lost_with_the_power_of_a_broker_that_had_it_unsynced(
     tmp_path: Path, logs: Mapping[int, Any], expected: dict[int, bool | None], verdict: str
 ) -> None:
-    """And only if a later leader's log ended before it, which that of record 5 did not, whoever lost what."""
+    """And only if a later leader's log ended before it, which that of record 5 did not, whatever brokers lost."""
     run, nemesis = Run(missing=[5], acks=-1), brokers_lost(logs)
     for each in (run.judged(nemesis=nemesis), run.judged_on_disk(tmp_path, nemesis=nemesis)):
         assert (losses(each), each.verdict) == (expected, verdict)
@@ -355,7 +355,7 @@ def power_loss(logs: Any, *, ended_ns: int = 105, traits: tuple[str, ...] = ()) 
     ],
 )
 def test_a_record_was_lost_with_power_by_a_broker_that_had_it_unsynced(off: int, t0: int, lost: bool) -> None:
-    """It takes records until its process has ended. Where a record without an offset stood, nobody knows."""
+    """It takes records until its process has ended. It is not known where a record without an offset was."""
     ground = signs.ground(Leaderships(), [power_loss({"t-0": [7, 10], "other-0": [0, 99]})], [PARTITION])
     assert bool(ground.signs(0, off, t0, 150, failed=False) & Sign.POWER_LOST) is lost
     assert not ground.signs(1, off, t0, 150, failed=False) & Sign.POWER_LOST, "another partition"

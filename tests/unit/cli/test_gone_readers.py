@@ -1,4 +1,4 @@
-"""Nobody reads, or nothing stores, what a command prints any more: it goes on, and its exit code is its own."""
+"""Checks commands whose output is not read, or not stored, any more: they continue, with exit codes of their own."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ cli.main()
 
 
 def reader_has_gone() -> int:
-    """A pipe's end to write to, which nobody reads."""
+    """A pipe's end to write to, which is not read."""
     read, write = os.pipe()
     os.close(read)
     return write

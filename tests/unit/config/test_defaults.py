@@ -20,7 +20,7 @@ UNPRINTED = {
     "replica.lag.max.messages": "-1",
 }
 OTHERWISE = {
-    # A map that names only what is not PLAINTEXT; a name and an address of a node that stands alone.
+    # A map that names only what is not PLAINTEXT; a name and an address of a node without others.
     "listener.security.protocol.map",
     "controller.listener.names",
 }

@@ -63,7 +63,7 @@ def load_log(fs: MemoryFs) -> Log:
 
 
 class Seat:
-    """Node 1's seat, and what it was told."""
+    """Node 1's seat, and what it heard."""
 
     def __init__(self, fs: MemoryFs, voters: int, log: Log | None = None) -> None:
         self.fs = fs
@@ -174,7 +174,7 @@ async def test_whoever_fetches_in_the_name_of_the_leader_is_refused(
 async def test_whoever_fetches_a_snapshot_in_the_name_of_the_leader_is_refused(
     nursery: trio.Nursery, autojump_clock: trio.testing.MockClock
 ) -> None:
-    """It stood among its own observers, and so in DescribeQuorum."""
+    """It was among its own observers, and so in DescribeQuorum."""
     seat = Seat(MemoryFs(), voters=1)
     await seat.sit(nursery)
     await trio.testing.wait_all_tasks_blocked()

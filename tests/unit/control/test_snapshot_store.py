@@ -165,7 +165,7 @@ def test_a_trimmed_log_without_its_snapshot_stops_the_node() -> None:
 
 
 def check_whole(fs: MemoryFs, least: int) -> None:
-    """Whatever the crash left: from the snapshot on the log goes on without a gap, and nothing synced is missing."""
+    """Whatever the crash left: from the snapshot on the log continues without a gap, and nothing synced is missing."""
     kept = storage(fs)
     newest = kept.snapshots.newest
     shape = kept.shape()

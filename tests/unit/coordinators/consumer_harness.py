@@ -32,7 +32,7 @@ class Consumer:
     epoch: int = 0
     owned: tuple[Place, ...] = ()
     unsure: bool = False
-    """Its last answer got lost: the next heartbeat says everything, so that it is told everything (KIP-848)."""
+    """Its last answer got lost: the next heartbeat says everything, so that it is answered everything (KIP-848)."""
 
 
 class ConsumerHarness(GroupHarness):
@@ -43,7 +43,7 @@ class ConsumerHarness(GroupHarness):
         self.topics.table = {"a": (A, 4), "b": (B, 2)}
 
     def ask(self, member_id: str, epoch: int, **also: Any) -> Beaten:
-        """One heartbeat, as it stands."""
+        """Send one heartbeat, with nothing added."""
         found: Beaten = self.do("beat", ConsumerHeartbeat("g", member_id, epoch, **also))
         assert isinstance(found, Beaten)
         return found
@@ -67,7 +67,7 @@ class ConsumerHarness(GroupHarness):
         return self._take(one, self.ask(one.name, one.epoch, instance_id=one.instance_id, owned=owned, **also))
 
     def turn(self, one: Consumer) -> Beaten:
-        """A member says what it has, and has from now on what it is told."""
+        """Send what a member owns; from now on it owns what is answered."""
         return self.alive(one, owned=one.owned)
 
     def _take(self, one: Consumer, answer: Beaten) -> Beaten:

@@ -202,7 +202,7 @@ class GroupHarness:
     # --------------------------------------------------------------------------------------------------------- offsets
 
     def commit(self, offset: int, told: Joined | None = None, where: tuple[str, int] = T0, **also: Any) -> ErrorCode:
-        """Commit one offset, as a member or as nobody."""
+        """Commit one offset, as a member or without one."""
         generation, member_id = (told.generation, told.member_id) if told else (-1, "")
         committed = Committed(offset, 0, "", self.now.wall_ms, topic_id=self.topic_id(where[0]))
         answer: GroupResponse | None = self.do(

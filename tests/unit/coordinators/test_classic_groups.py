@@ -1,4 +1,4 @@
-"""Classic groups: who is in which generation, and who is told what. Each test is a story of one group."""
+"""Classic groups: which members are in which generation, and what each is answered. A test is a story of a group."""
 
 from __future__ import annotations
 
@@ -314,7 +314,7 @@ def test_a_static_leader_that_is_back_assigns_nothing(may_skip: bool) -> None:
     back = harness.join("a", instance_id="A", may_skip=may_skip)
     assert back is not None
     assert back.skip == may_skip
-    # Without KIP-814 it is told that its old id leads.
+    # Without KIP-814 it learns that its old id leads.
     assert (back.leader == back.member_id) == may_skip
     assert (back.leader == before.member_id) == (not may_skip)
     assert harness.group.state == GroupState.STABLE

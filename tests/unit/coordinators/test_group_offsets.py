@@ -1,4 +1,4 @@
-"""Committed offsets: who may commit, what is told, what expires, and what a transaction leaves pending."""
+"""Committed offsets: which members may commit, what is read, what expires, and what a transaction leaves pending."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Groups whose records are as large as a batch may be: nobody is kept from progress by what others have said."""
+"""Groups whose records are as large as a batch may be: no member is kept from progress by what others have sent."""
 
 from __future__ import annotations
 

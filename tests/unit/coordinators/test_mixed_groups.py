@@ -67,7 +67,7 @@ class MixedHarness(ConsumerHarness):
         return answer.error
 
     def get(self, one: Old) -> ErrorCode:
-        """Sync: from here on it has what it is told."""
+        """Sync: from here on it owns what is answered."""
         asked = Sync("g", one.generation, one.member_id, one.instance_id, "consumer", "range")
         answer = self.do("sync", asked)
         assert isinstance(answer, Synced)
@@ -88,7 +88,7 @@ class MixedHarness(ConsumerHarness):
             self.get(one)
 
     def at_rest(self, *members: Old | Consumer) -> None:
-        """Until nothing changes any more. Nobody ever has what another one has."""
+        """Heartbeat until nothing changes any more. No member ever owns what another one owns."""
         for _ in range(20):
             before = [one.owned for one in members]
             for one in members:

@@ -59,7 +59,7 @@ def codes() -> dict[str, int]:
 @pytest.mark.parametrize(
     ("which", "code", "flags", "expected"),
     [
-        # Not in time: librdkafka goes on with it, and the same call waits for it again.
+        # Not in time: librdkafka continues with it, and the same call waits for it again.
         (INIT, "_TIMED_OUT", {"retriable": True}, (INFO, Then.AGAIN)),
         (COMMIT, "_TIMED_OUT", {"retriable": True}, (INFO, Then.AGAIN)),
         (ABORT, "_TIMED_OUT", {"retriable": True}, (INFO, Then.AGAIN)),

@@ -186,7 +186,7 @@ next(lines)
 """
 
     def has_written(one: Heard) -> bool:
-        """The event loop stands still meanwhile."""
+        """The event loop is blocked meanwhile."""
         if not one.said:
             return False
         (tmp_path / "go").touch()

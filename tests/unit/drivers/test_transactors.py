@@ -28,7 +28,7 @@ PLACE = ("t", 0)
 
 
 class Scripted:
-    """Each call raises what stands next in its script; an empty word is success."""
+    """Each call raises what is next in its script; an empty word is success."""
 
     def __init__(self, script: Sequence[str], spent: str = "") -> None:
         self.script, self.spent, self.calls = list(script), spent, 0
@@ -77,7 +77,7 @@ class Said:
         (["refused"], (FAIL, "refused", "refused")),
         (["fenced"], (INFO, "fenced", "fenced")),
         (["resumed", "resumed", ""], (OK, "", "")),
-        # The first attempt may have arrived: what the second one was told does not take that back.
+        # The first attempt may have arrived: the answer to the second one does not take that back.
         (["resumed", "refused"], (INFO, "refused", "refused")),
         (["late"], (INFO, "TIMED_OUT", "TIMED_OUT")),
         (["resumed"] * 50, (INFO, "resumed", "resumed")),

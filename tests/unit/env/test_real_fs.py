@@ -158,7 +158,7 @@ def test_only_the_active_segment_of_a_log_has_room_and_a_kill_costs_no_record(fs
     assert len(sealed) >= 2
     assert all(blocks(path) < 300 * KIB for path in sealed)
     assert blocks(active) >= 1000 * KIB
-    # Killed: nobody closes it. What it had set aside is behind the end of its file, and no part of it.
+    # Killed: nothing closes it. What it had set aside is behind the end of its file, and no part of it.
     again = loaded(clean=False)
     assert again.log_end_offset == log.log_end_offset == 38
     assert sum(path.stat().st_size for path in (*sealed, active)) == log.size

@@ -206,7 +206,7 @@ async def test_connecting_where_nobody_listens_is_refused(env: Env) -> None:
 
 @pytest.mark.parametrize("host", ["a\0b", "a" * 64 + ".test", "\u00ad"])
 async def test_what_is_no_host_cannot_be_connected_to(env: Env, host: str) -> None:
-    """A broker may have registered it: whoever followed it ended with a ValueError."""
+    """A broker may have registered it: a client that connected to it ended with a ValueError."""
     with pytest.raises(OSError):
         await env.connect(host, 1)
 

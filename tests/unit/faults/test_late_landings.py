@@ -1,4 +1,4 @@
-"""Stops without a controller, resignations of one that another has followed, disks that nobody writes to."""
+"""Stops without a controller, resignations of one that another has followed, disks that are not written to."""
 
 from __future__ import annotations
 
@@ -108,7 +108,7 @@ async def test_a_disk_that_nobody_wrote_to_stays_bad_for_once_more_as_long(
     autojump_clock: trio.testing.MockClock,
 ) -> None:
     class Idle(World):
-        """Nobody writes in its first three seconds."""
+        """Nothing is written in its first three seconds."""
 
         async def heal_disk(self, name: str, node: int) -> dict[str, Any]:
             return {"hits": int(trio.current_time() > 3.0)}
@@ -124,7 +124,7 @@ async def test_connections_of_a_broker_that_is_down_are_reset_once_it_is_back(
     autojump_clock: trio.testing.MockClock,
 ) -> None:
     class Dead(World):
-        """Nobody answers who is down."""
+        """A node that is down does not answer."""
 
         async def ending(self, link: Link, *, timeout_s: float = 1.0, opened: Any = None) -> Probe:
             if self.states[link.target] is not NodeState.RUNNING:

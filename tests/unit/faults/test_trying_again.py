@@ -292,7 +292,7 @@ async def test_nodes_that_are_being_paused_are_let_go_though_another_one_cannot_
         async def pause(self, node: int) -> dict[str, Any]:
             if node == 3:
                 raise HarnessError("node 3 did not stop")
-            await trio.sleep(0.2)  # in which it stands still already, and its state is not known yet
+            await trio.sleep(0.2)  # in which it is paused already, and its state is not known yet
             return await super().pause(node)
 
     world = Stubborn()

@@ -40,7 +40,7 @@ def kept(fs: MemoryFs) -> LogManager:
 
 
 def test_a_topic_made_again_has_none_of_its_predecessors() -> None:
-    """Found by swarm seed 1231565: a record that nobody had committed was, for a broker that was started again."""
+    """Found by swarm seed 1231565: a record that was not committed was, for a broker that was started again."""
     fs = MemoryFs()
     manager = kept(fs)
     assert manager.delete("a", 0, 0)

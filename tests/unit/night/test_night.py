@@ -1,4 +1,4 @@
-"""A night of tests: what is played, what is recorded, how it goes on, and what its page and the store say."""
+"""A night of tests: what is played, what is recorded, how it is resumed, and what its page and the store say."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A disk that is full in the middle of a night: one sentence, what was measured stays, and the night goes on later."""
+"""A disk that is full in the middle of a night: one sentence, what was measured stays, and the night can be resumed."""
 
 from __future__ import annotations
 

@@ -11,7 +11,7 @@ from squall.checkers.nights.results import Attempt, by_item
 
 
 def night() -> NightResult:
-    """One run with a finding, one that nobody knows of, one that was unknown first, and one that is left out."""
+    """One run with a finding, one without a result, one that was unknown first, and one that is left out."""
     axes = {"runtime": "process", "acks": ["all", "1"]}
     items = plan_night(make_matrix({"runs": [{"axes": axes, "faults": ["kill"]}], "seeds": 2}), 1).items
     a, b, c, d = items

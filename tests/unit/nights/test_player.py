@@ -67,7 +67,7 @@ def night(
     codes: dict[int, int] | None = None,
     **matrix: Any,
 ) -> Player:
-    """A night of a run for each seed, whose attempts end as they are told to. codes: seed -> exit code."""
+    """A night of a run for each seed, whose attempts end as scripted. codes: seed -> exit code."""
     (tmp_path / "script.py").write_text(SCRIPT)
     (tmp_path / "told.json").write_text(json.dumps({**ends, "codes": codes or {}}))
     read: Matrix = make_matrix({"runs": [{"axes": {"runtime": runtime}, "faults": ["kill"]}], **matrix})

@@ -116,7 +116,7 @@ def test_newer_fetch_of_a_replica_releases_its_older_one() -> None:
 
 def test_diverging_fetcher_is_told_where_the_epochs_part() -> None:
     raft = leader_of_epoch_4()
-    effects = fetch(raft, 2, 9, 3)  # It followed a leader of epoch 3 whose records nobody else has.
+    effects = fetch(raft, 2, 9, 3)  # It followed a leader of epoch 3 whose records no other node has.
     assert said(effects, FetchReply) == [FetchReply(OK, 4, 1, diverging=Diverging(2, 6))]
     assert raft.leadership is not None
     assert raft.leadership.voters[2].end_offset == -1, "a log that diverges counts for nothing"

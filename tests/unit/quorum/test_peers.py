@@ -24,7 +24,7 @@ ASK = BrokerHeartbeatRequest(broker_id=1)
 
 
 class Peer:
-    """Node 2: keeps the requests and answers when it is told to."""
+    """Node 2: keeps the requests and answers when the test says so."""
 
     def __init__(self) -> None:
         self.links: list[MemoryTransport] = []

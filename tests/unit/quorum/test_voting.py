@@ -199,7 +199,7 @@ def test_round_in_which_nobody_can_be_reached_is_over_at_once() -> None:
 def test_late_reply_of_an_earlier_round_counts_for_nothing() -> None:
     node = core(1, voters=(1, 2, 3, 4, 5))
     old = stand(node).messages
-    stand(node)  # Nobody answered, so it stands again.
+    stand(node)  # No node answered, so it is a candidate again.
     assert node.epoch == 2
     for request in old:
         tell(node, request.receiver, VoteReply(OK, 1, NO_NODE, granted=True), ticket=request.ticket)

@@ -359,7 +359,7 @@ async def test_nothing_is_taken_after_fetching_was_stopped(autojump_clock: Any) 
 
 
 async def test_what_many_partitions_get_is_appended_in_turns(autojump_clock: Any) -> None:
-    """Each waits for the disk when a leader epoch begins in it: a thousand took seconds, in which nobody was served."""
+    """Each waits for the disk when a leader epoch begins in it: a thousand took seconds, without serving clients."""
     async with following() as it:
         hosted = [it.broker.give("t", leader=2, epoch=5, partition_epoch=10, index=index) for index in range(20)]
         request = await it.leader.request()

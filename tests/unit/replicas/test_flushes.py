@@ -1,4 +1,4 @@
-"""Group commit (R14): with flush.messages nobody hears of an append before its fsync, and no event loop waits."""
+"""Group commit (R14): with flush.messages no client hears of an append before its fsync, and no event loop waits."""
 
 from __future__ import annotations
 

@@ -95,7 +95,7 @@ async def test_a_member_whose_id_the_log_has_no_place_for_gets_an_error_and_nobo
     assert joined.error == ErrorCode.NONE
     [synced] = broker.submit(Sync("g", joined.generation, joined.member_id, instance))
     assert synced.error == ErrorCode.UNKNOWN_SERVER_ERROR
-    broker.env.now_ms += JOIN.rebalance_ms  # nobody is left, which is written
+    broker.env.now_ms += JOIN.rebalance_ms  # no member is left, which is written
     await trio.sleep(1.5 * JOIN.rebalance_ms / 1000)
     assert not broker.coordinator.shards[0].machine.groups["g"].members
     assert broker.do(commit(5)) == GroupResponse()
@@ -114,7 +114,7 @@ async def test_a_lost_leadership_is_told_to_everybody_who_waits(broker: GroupBro
         broker.submit(commit(5)),
         broker.submit(FETCH),
     ]
-    # Its members commit in their generation: this is nobody's, and was refused at once.
+    # Its members commit in their generation: this is no member's, and was refused at once.
     assert waits[1] == [GroupResponse(ErrorCode.UNKNOWN_MEMBER_ID)]
     broker.give(TOPIC, leader=2, epoch=6, partition_epoch=60)
     assert [a[0].error for a in (waits[0], waits[2])] == [ErrorCode.NOT_COORDINATOR] * 2
@@ -263,7 +263,7 @@ async def test_a_groups_own_session_is_what_the_image_says_within_what_the_broke
 
 
 async def test_a_group_of_more_offsets_than_a_batch_has_room_for_can_be_deleted(broker: GroupBroker) -> None:
-    """Each tombstone has the group's name, of up to 32 KB: nobody could ever be rid of such a group."""
+    """Each tombstone has the group's name, of up to 32 KB: such a group could not be deleted."""
     name = "g" * 32_000
     for n in range(2):
         offsets = tuple((("t", 20 * n + m), Committed(5)) for m in range(20))

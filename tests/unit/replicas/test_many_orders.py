@@ -1,4 +1,4 @@
-"""Orders that make or give up many logs are obeyed in turns, so that nobody waits for all of them."""
+"""Orders that make or give up many logs are obeyed in turns, so that no request waits for all of them."""
 
 from __future__ import annotations
 

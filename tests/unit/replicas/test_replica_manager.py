@@ -1,4 +1,4 @@
-"""Replicas of one broker: metadata in, logs and fetchers told."""
+"""Replicas of one broker: metadata in, logs and fetchers changed."""
 
 from __future__ import annotations
 
@@ -89,7 +89,7 @@ def test_a_topics_settings_reach_its_log_and_its_state_machine() -> None:
 
 
 def leads_alone_as_min_isr_changes(before: str, after: str) -> Hosted:
-    """It has a record that nobody else has. One image says that it leads alone, and that min ISR is another."""
+    """It has a record that no other replica has. One image says that it leads alone, and that min ISR is another."""
     broker = MemoryBroker()
     broker.alter(TOPIC_RESOURCE, "t", min_insync_replicas=before)
     h = broker.give()

@@ -1,4 +1,4 @@
-"""Positions that may not change under whoever reads them are told once all in-sync followers were heard of."""
+"""Positions that may not change under a reader are answered once all in-sync followers were heard of."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ async def passes(broker: GroupBroker, ms: int) -> None:
 async def test_a_coordinator_that_its_followers_have_left_tells_no_stable_positions(
     nursery: trio.Nursery, autojump_clock: Clock
 ) -> None:
-    """A swarm's seed: one that only its members still reached told positions of before its successor's."""
+    """A swarm's seed: one that only its members still reached answered positions of before its successor's."""
     broker = GroupBroker(nursery)
     await broker.lead()
     broker.do(commit(5))
@@ -62,7 +62,7 @@ async def test_a_coordinator_that_its_followers_have_left_tells_no_stable_positi
 async def test_a_fetch_that_lay_in_a_socket_does_not_say_that_its_follower_follows_now(
     nursery: trio.Nursery, autojump_clock: Clock, ms: int
 ) -> None:
-    """A coordinator that stood still reads first what its followers sent before they had another leader."""
+    """A coordinator that was paused reads first what its followers sent before they had another leader."""
     broker = GroupBroker(nursery)
     await broker.lead()
     broker.do(commit(5))

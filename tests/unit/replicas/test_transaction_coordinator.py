@@ -398,7 +398,7 @@ async def test_a_transaction_that_is_as_large_as_the_log_takes_can_be_ended(
     nursery: trio.Nursery, autojump_clock: Clock
 ) -> None:
     """The record of the abort has the generation of the cluster's clients, and was four bytes larger: it was refused
-    again and again, and nobody could read its partitions' committed records any more.
+    again and again, and no client could read its partitions' committed records any more.
     """
     broker = TransactionBroker(nursery, message_max_bytes="350")
     await broker.lead()

@@ -1,4 +1,4 @@
-"""Every anomaly has a story that answers what anybody asks first; an answer that nobody knows says what is missing."""
+"""Every anomaly has a story that answers what a reader asks first; an answer that is not known says what is missing."""
 
 from __future__ import annotations
 

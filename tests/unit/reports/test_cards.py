@@ -1,4 +1,4 @@
-"""Cells of tables are told the names of their columns, for screens on which a table has no room."""
+"""Cells of tables get the names of their columns, for screens on which a table has no room."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The cell of the matrix that permits or forbids a finding stands where the finding stands."""
+"""The cell of the matrix that permits or forbids a finding is beside the finding."""
 
 from __future__ import annotations
 

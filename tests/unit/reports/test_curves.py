@@ -1,4 +1,4 @@
-"""The curves of the timeline: what is drawn stays inside its pane, and can be told apart."""
+"""The curves of the timeline: what is drawn stays inside its pane, and can be distinguished."""
 
 from __future__ import annotations
 

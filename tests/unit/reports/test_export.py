@@ -16,7 +16,7 @@ from tests.unit.reports.conftest import RUN
 
 @pytest.fixture
 def sent(run_dir: Path) -> Path:
-    """A run whose command names paths of this machine, with files that nobody needs elsewhere."""
+    """A run whose command names paths of this machine, with files that are not needed elsewhere."""
     command = f"/home/anna/squall/squall run --plan {run_dir}/plan.toml"
     (run_dir / "run.json").write_text(json.dumps({**RUN, "command": command}))
     for name in ("nodes/1/data/t-0/0.log", "spark.log", "clients.log", ".lock", "history/records.parquet"):

@@ -113,7 +113,7 @@ def test_the_line_of_each_witness_names_the_commit_as_its_cause(tmp_path: Path) 
 
 
 def test_where_brokers_may_have_a_part_in_it_their_answers_stay(tmp_path: Path) -> None:
-    """A member that skipped a record may not have been given it; a position that nobody committed is no member's."""
+    """A member that skipped a record may not have been given it; a position that was not committed is no member's."""
     skipped, answers = told(committed(2, skips=True), tmp_path, ahead(1))
     assert not skipped.alone
     assert "had reported offset 2 as processed, but not offset 1 (" in answers["What it had processed by then"]
@@ -160,7 +160,7 @@ def stuck_group(client: str = "program", *, crash: bool = True) -> tuple[GroupHi
 
 
 def answers_with_phases(folder: Path, h: GroupHistory, problem: StorySubject, over_s: float) -> dict[str, str]:
-    """What the page answers if the final reads began then."""
+    """Return the page's answers if the final reads began then."""
     files = files_of(h, folder)
     files.run = {"phases": [{"name": "final reads", "began": over_s * 1e9, "ended": over_s * 1e9 + 1e9}]}
     files.traces = {1: [{"e": "became_leader", "t": 0.001, "topic": "t", "partition": 0, "epoch": 0, "leo": 0}]}

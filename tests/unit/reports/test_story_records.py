@@ -182,7 +182,7 @@ def test_an_old_position_is_told_with_its_broker_and_the_fault_that_it_had() -> 
 
 
 def test_the_answers_tell_a_wrong_offset_too(lost_dir: Path) -> None:
-    """Readers see the record at 61, and another one where its producer was told."""
+    """Readers see the record at 61, and another one at the offset that was acknowledged."""
     lines = (lost_dir / "history.jsonl").read_text().splitlines()
     final = json.loads(lines[-1])
     final["got"][0][5] = [[60, LOST + 1], [61, LOST]]

@@ -1,4 +1,4 @@
-"""A program that is started during a run, waits for its history, and takes nobody's CPU until then."""
+"""A program that is started during a run, waits for its history, and takes no CPU until then."""
 
 from __future__ import annotations
 

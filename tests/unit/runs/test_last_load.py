@@ -1,4 +1,4 @@
-"""A load goes on after its last fault for as long as it may still show an outage that stays."""
+"""A load continues after its last fault for as long as it may still show an outage that stays."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from tests.support.brokers.memory_env import FakeEnv
 from tests.support.histories.builder import HistoryBuilder
 from tests.support.histories.nemesis_lines import fault_line
 
-"""Nobody connects."""
+"""No client connects."""
 
 
 @pytest.fixture
@@ -65,7 +65,7 @@ async def test_an_outage_that_stays_is_waited_for_long_enough_to_be_a_finding_of
 
 
 async def test_a_fresh_client_writes_where_the_load_stands_still_until_it_is_served(clock: MockClock) -> None:
-    """t-0 takes its second write, t-1 goes on. Once the load was served and stands still again, it writes again."""
+    """t-0 takes its second write, t-1 continues. Once the load was served and is stuck again, it writes again."""
     last_ack, wrote = {0: -5.0}, list[tuple[int, Sequence[Place]]]()
 
     async def write(places: Sequence[Place]) -> PostHealWrites:

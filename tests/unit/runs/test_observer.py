@@ -24,7 +24,7 @@ LIVED_S = ClientSettings().metadata_max_age_ms / 1000 + 1
 
 @asynccontextmanager
 async def observing(cluster: FakeCluster, known: int = 3) -> AsyncIterator[ClusterObserver]:
-    """An observer that was told of the first `known` brokers."""
+    """Run an observer that knows the first `known` brokers."""
     cluster.topic("t", [1, 2, 3])
     addresses = [cluster.address(node) for node in cluster.node_ids][:known]
     async with trio.open_nursery() as nursery:

@@ -1,4 +1,4 @@
-"""A program whose log tells how far it is: each stage is shown while it goes on."""
+"""A program whose log says how far it is: each stage is shown while it lasts."""
 
 from __future__ import annotations
 
@@ -56,5 +56,5 @@ def test_a_program_that_takes_too_long_is_ended(tmp_path: Path) -> None:
     command = [sys.executable, "-c", "import sys; open(sys.argv[1]).read()", str(gate)]
     with pytest.raises(subprocess.TimeoutExpired):
         run_staged(command, tmp_path / "log", 0.2, Shown(gate))
-    with pytest.raises(OSError, match="No such device"):  # nobody is there who reads
+    with pytest.raises(OSError, match="No such device"):  # no process reads
         os.open(gate, os.O_WRONLY | os.O_NONBLOCK)

@@ -1,4 +1,4 @@
-"""A link answers in a broker's stead: the error stands wherever the API's response has a place for it."""
+"""A link answers in a broker's stead: the error is wherever the API's response has a place for it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Ranges that nobody has, addresses in them, and what an engine says of ends."""
+"""Ranges that are free, addresses in them, and what an engine says of ends."""
 
 from __future__ import annotations
 

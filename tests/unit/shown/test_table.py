@@ -1,4 +1,4 @@
-"""The table of runs that are shown: what counts as wrong, how it goes on after a stop, and what was left is seen."""
+"""The table of runs that are shown: what counts as wrong, how it is resumed after a stop, and what was left is seen."""
 
 from __future__ import annotations
 

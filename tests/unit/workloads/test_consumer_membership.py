@@ -45,7 +45,7 @@ def beats(one: ConsumerMembership, told: ConsumerGroupHeartbeatResponse) -> Heed
 
 
 def settle(one: ConsumerMembership) -> AssignmentChange:
-    """The application follows what it was told to own."""
+    """Settle as an application that takes and gives up what it was assigned."""
     change = one.change(NAMES.get)
     one.gave_up(change.removed)
     one.takes(change.added)

@@ -14,7 +14,7 @@ MOST_MEMBERS = 8
 
 
 def test_the_largest_batch_of_a_group_fits_into_the_smallest_segment() -> None:
-    """Else its group stands still: swarm seed 1250226, whose members were given up and could not be written off."""
+    """Else its group is stuck: swarm seed 1250226, whose members were given up and could not be written off."""
     ids = [f"squall-{number:036}" for number in range(MOST_MEMBERS)]
     of_all = ("squall", "/127.0.0.1", 2_000, 1_500, bytes(60), bytes(60))
     members = tuple(MemberRecord(each, each, *of_all) for each in ids)

@@ -10,12 +10,12 @@ from squall.workloads.live_readers import LiveReaders
 from tests.support.brokers.memory_env import FakeEnv
 
 HERE, THERE = ("t", 0), ("t", 1)
-"""Nobody connects."""
+"""No client connects."""
 
 
 @pytest.fixture
 def readers() -> LiveReaders:
-    """Process 4 reads both partitions, and stands at 7 and 5."""
+    """Process 4 reads both partitions, and is at 7 and 5."""
     found = LiveReaders(stay=True)
     found.begins(4, "squall", [HERE, THERE])
     found.moved(4, {HERE: 7, THERE: 5})

@@ -1,4 +1,4 @@
-"""The producer against a scripted cluster: what is retried, what it is told, and what its records are told."""
+"""The producer against a scripted cluster: what is retried, what it is answered, and what its records are answered."""
 
 from __future__ import annotations
 
@@ -281,7 +281,7 @@ async def test_a_leader_that_may_have_been_deposed_makes_its_producer_ask_others
     async with producing(cluster, ProducerSettings(linger_ms=0)) as rig:
         rig.send()
         await rig.settled()
-        # Node 1 is cut off: the others have elected node 2, and node 1 goes on refusing.
+        # Node 1 is cut off: the others have elected node 2, and node 1 still refuses.
         cluster.partitions["t", 0].leader, cluster.partitions["t", 0].epoch = 2, 9
 
         def alone(seen: Seen) -> ProduceResponse | None:

@@ -163,7 +163,7 @@ def _() -> GroupHistory:
 
 
 def _answered_after_the_end(again: bool) -> GroupHistory:
-    """A member sends a commit while another one owns its partition, loses it, and is told only then that the commit was
+    """A member sends a commit while another one owns its partition, loses it, and learns only then that the commit was
     done: before, or after it was assigned the partition `again`.
     """
     h = GroupHistory()
@@ -214,7 +214,7 @@ def _() -> GroupHistory:
 
 
 def _joins_again(*parts: int) -> GroupHistory:
-    """A member stands still, another one is assigned its partition; then it joins a generation that assigns it
+    """A member hangs, another one is assigned its partition; then it joins a generation that assigns it
     `parts`, and commits in that one. The other one commits as well.
     """
     h = GroupHistory(2)
@@ -260,7 +260,7 @@ def _() -> GroupHistory:
 
 
 def _number_comes_again(session_timeout_ms: int, *, beats: bool = True) -> GroupHistory:
-    """A member is told, under the number of a generation that assigned it a partition, that it has none, long after the
+    """A member learns, under the number of a generation that assigned it a partition, that it has none, long after the
     last request that its coordinator accepted. Then it commits, and gives the partition up. Without `beats`, it fell
     silent before its first heartbeat.
     """
@@ -301,7 +301,7 @@ def _() -> GroupHistory:
 
 @CASES.case("what comes after a generation that is counted anew is counted anew, too")
 def _() -> GroupHistory:
-    """Told of generation 1 after a silence, it commits in generation 2, which has the number of an old one."""
+    """After a silence it learns of generation 1, and commits in generation 2, which has the number of an old one."""
     h = GroupHistory()
     one, two = (h.member(session_timeout_ms=1500) for _ in range(2))
     h.joined(one, [0], 2)
@@ -332,7 +332,7 @@ def _() -> GroupHistory:
 
 def _owned_between(*, again: bool, by_beats: bool = False) -> GroupHistory:
     """Another member owned a partition for a while. The first one knows of no loss. Before the end of that, or only
-    after it, it is told of a generation that assigns it the partition.
+    after it, it learns of a generation that assigns it the partition.
     """
     h = GroupHistory()
     one, two = h.member(), h.member()

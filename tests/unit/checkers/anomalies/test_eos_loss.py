@@ -85,8 +85,8 @@ def _() -> GroupHistory:
 
 
 def _unheard(*, reported: bool = True, late: bool = False, asked: bool = True) -> GroupHistory:
-    """A commit whose answer nobody lived to hear. `reported`: a coordinator was asked; `late`: only after the final
-    reads had begun. `asked`: it was no part of a transaction whose end nobody had asked for.
+    """A commit whose sender died before the answer. `reported`: a coordinator was asked; `late`: only after the final
+    reads had begun. `asked`: it was no part of a transaction whose end was not requested.
     """
     h = GroupHistory(2)
     value = h.sent(h.producer(), 0)

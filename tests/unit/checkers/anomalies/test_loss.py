@@ -241,7 +241,7 @@ KAFKAS = {
     "segment.ms": "604800000", "message.timestamp.type": "CreateTime", "min.insync.replicas": "1",
     "unclean.leader.election.enable": "false",
 }  # fmt: skip
-"""The settings of a topic of which nobody set any."""
+"""The settings of a topic for which none were set."""
 
 
 def retired(

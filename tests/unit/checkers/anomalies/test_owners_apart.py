@@ -55,7 +55,7 @@ def other_commits() -> GroupHistory:
 
 
 def beats_after(ms: int) -> GroupHistory:
-    """Heartbeats of both, so long after 2 ms, when both had been told. Commits of none."""
+    """Heartbeats of both, so long after 2 ms, when both knew their assignments. Commits of none."""
     h = GroupHistory()
     one, two = h.member(), h.member()
     h.assigned(one, {0: 0})
@@ -68,7 +68,7 @@ def beats_after(ms: int) -> GroupHistory:
 
 @pytest.mark.parametrize("build", [two_owners, one_commits, other_commits])
 def test_a_heartbeat_while_brokers_are_apart_proves_nothing(build: Build) -> None:
-    """Of either member: nobody knows whose coordinator it is that was cut off."""
+    """Of either member: it is not known whose coordinator was cut off."""
     assert found(build())
     assert not found(build(), fault_line(action=SPLIT, began_ms=1, ended_ms=100))
     assert not found(build(), fault_line(action=SPLIT, began_ms=1, ended_ms=None)), "it never ended"

@@ -280,7 +280,7 @@ def _() -> HistoryBuilder:
 
 def _at_the_edges(how: str, at: int, position: int, isolation: int = 1) -> HistoryBuilder:
     """Three transactions in a row, the first and the last of which end so; a reader gets the record of the middle one,
-    from `at`, and stands at `position` then. Each has a record and a marker.
+    from `at`, and is at `position` then. Each has a record and a marker.
     """
     h = HistoryBuilder()
     p = h.producer()

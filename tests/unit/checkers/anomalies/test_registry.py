@@ -255,7 +255,7 @@ def test_libraries_alone_do_not_say_that_they_were_thrown_back() -> None:
 
 
 def test_members_of_libraries_that_committed_nothing_prove_no_two_owners() -> None:
-    """Nobody tells of their heartbeats. An own client that only asks where the group stands is no member."""
+    """Their heartbeats are not in the history. An own client that only reads committed offsets is no member."""
     library = replace(PRODUCER, client="aiokafka")
     asks = replace(FINAL, settings={**FINAL.settings, "group": "g"})
     silent = {**SENT_AND_READ, "commit": {"info": 3}}

@@ -121,8 +121,8 @@ def _() -> HistoryBuilder:
 
 
 def both_again() -> tuple[HistoryBuilder, int, int]:
-    """Two records in one request, whose answer was lost: both stand twice, the first one at an offset below the other's
-    first place that nobody read, and both are acknowledged where their copies are.
+    """Two records in one request, whose answer was lost. Both are stored twice, the first one at an
+    offset below the other's first place that was not read, and both are acknowledged where their copies are.
     """
     h = HistoryBuilder(retention_ms=1000)
     p = h.producer(idempotence=False)

@@ -13,7 +13,7 @@ FOUND = ("uncommitted-offset", "")
 
 
 def _asked(how: str, *, st: int = 0, early: bool = False, before: int = -1, after: int = -1) -> GroupHistory:
-    """A transaction commits position 5, and somebody is told of position 5. before, after: a plain commit of it."""
+    """A transaction commits position 5, and a client gets position 5. before, after: a plain commit of it."""
     h = GroupHistory()
     pipe, member = h.pipe(), h.member()
     h.initialised(pipe)

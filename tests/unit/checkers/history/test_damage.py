@@ -1,4 +1,4 @@
-"""A damaged history is nobody's fault but the file's: the verdict is unknown, and says in which file and line."""
+"""A damaged history is the fault of the file alone: the verdict is unknown, and says in which file and line."""
 
 from __future__ import annotations
 

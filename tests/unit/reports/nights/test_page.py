@@ -1,4 +1,4 @@
-"""The page of a night: what stands on it, and in which order."""
+"""The page of a night: what is on it, and in which order."""
 
 from __future__ import annotations
 

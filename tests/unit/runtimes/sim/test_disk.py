@@ -312,7 +312,7 @@ def test_the_gate_is_asked_before_each_effect_and_its_refusal_leaves_the_disk_as
         *["pread", "append", "pwrite", "truncate", "fsync", "open", "open", "list", "mkdirs", "rename", "remove"],
         "fsync_dir",
     ]
-    assert refused == len(asked) + 1  # remove_dir of nothing asks nobody
+    assert refused == len(asked) + 1  # remove_dir of nothing asks no handler
     assert (disk.files(), disk.durable_files()) == (before, sure)
 
 

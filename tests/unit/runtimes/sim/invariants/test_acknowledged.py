@@ -37,7 +37,7 @@ def test_at_acks_1_a_leader_that_died_has_flushed_what_it_acknowledged_before_th
 
 @pytest.mark.parametrize(("ends", "offset"), [((4, 3), 4), ((5, 5), 5)])
 def test_what_is_on_no_disk_is_durable_nowhere(ends: tuple[int, int], offset: int) -> None:
-    """Node 3, which nobody looks at, has it in its log."""
+    """Node 3, which is not compared, has it in its log."""
     held = known(5, copies={**dict(enumerate(ends, 1)), 3: 6}, truth=decision())
     assert told(held, offset, acks=1) is not None
 

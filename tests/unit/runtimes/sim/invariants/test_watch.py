@@ -46,7 +46,7 @@ def test_a_sound_life_with_a_kill_and_an_election_breaks_nothing() -> None:
     world.nodes[1].start()
     world.register(1)
     world.look()
-    # It has one record that nobody else has: where the logs part, it is cut off.
+    # It has one record that no other replica has: where the logs part, it is cut off.
     world.nodes[1].learn()
     world.nodes[1].hosted.log.truncate_to(5)
     world.nodes[1].hosted.state.truncated(5)
