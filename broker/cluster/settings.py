@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from squall.broker.cluster.image import BROKER_RESOURCE, CLUSTER_DEFAULT, TOPIC_RESOURCE
-from squall.broker.config import TOPIC_SETTINGS, BrokerConfig, ConfigError, Layers
+from squall.broker.config import TOPIC_SETTINGS, BrokerConfig, ConfigError, ConfigLayers
 from squall.broker.config.topic import BROKER_SYNONYMS
 
 if TYPE_CHECKING:
@@ -111,7 +111,7 @@ def altered_settings(image: ClusterImage, node_id: int) -> dict[str, str]:
     return {**everyone, **image.configs.get((BROKER_RESOURCE, str(node_id)), {})}
 
 
-def layers_of(image: ClusterImage, config: BrokerConfig) -> Layers:
+def layers_of(image: ClusterImage, config: BrokerConfig) -> ConfigLayers:
     """A node's settings by the place where they were given. `config` is its file's."""
     own = image.configs.get((BROKER_RESOURCE, str(config.node_id)), {})
-    return Layers(own, image.configs.get(CLUSTER_DEFAULT, {}), config.given)
+    return ConfigLayers(own, image.configs.get(CLUSTER_DEFAULT, {}), config.given)

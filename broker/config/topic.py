@@ -274,7 +274,7 @@ def alter_list(setting: Setting, before: str | None, operation: int, value: str)
     return ",".join(item for item in current if item not in gone)
 
 
-class Layers(NamedTuple):
+class ConfigLayers(NamedTuple):
     """Broker-level settings by the place where they were given, the nearest first, as text by name."""
 
     own: Mapping[str, str]
@@ -307,14 +307,14 @@ class Layers(NamedTuple):
 
 
 def describe_topic(
-    broker: BrokerConfig, overrides: Mapping[str, str], layers: Layers | None = None
+    broker: BrokerConfig, overrides: Mapping[str, str], layers: ConfigLayers | None = None
 ) -> list[ConfigEntry]:
     """Every topic-level setting, with its value in force and where that comes from, as DescribeConfigs tells it.
 
     `broker` is in force on the node; without `layers`, all that it was given counts as its file's.
     """
     in_force = topic_config(broker, overrides)
-    layers = layers or Layers({}, {}, broker.given)
+    layers = layers or ConfigLayers({}, {}, broker.given)
     entries = []
     for setting in TOPIC_SETTINGS.values():
         below = BROKER_SYNONYMS.get(setting.name)
@@ -327,7 +327,7 @@ def describe_topic(
     return entries
 
 
-def source_of(name: str, overrides: Mapping[str, str], layers: Layers) -> ConfigSource:
+def source_of(name: str, overrides: Mapping[str, str], layers: ConfigLayers) -> ConfigSource:
     """Return the source of a topic-level setting's value, as CreateTopics reports it. A value of a coarser level counts
     as that level's.
     """
@@ -337,14 +337,14 @@ def source_of(name: str, overrides: Mapping[str, str], layers: Layers) -> Config
     return ConfigSource.DEFAULT if below is None else layers.synonyms(below[0])[0].source
 
 
-def describe_broker(broker: BrokerConfig, layers: Layers | None = None) -> list[ConfigEntry]:
+def describe_broker(broker: BrokerConfig, layers: ConfigLayers | None = None) -> list[ConfigEntry]:
     """Every setting of a node, with its value and where that comes from. All are read-only: they come from its file.
 
     As with Kafka, one without a default has no synonym for it, and a finer one that is given names the coarser ones.
     """
     from squall.broker.config.broker import BROKER_SETTINGS
 
-    layers = layers or Layers({}, {}, broker.given)
+    layers = layers or ConfigLayers({}, {}, broker.given)
     entries = []
     for setting in BROKER_SETTINGS.values():
         synonyms = layers.told(setting.name)

@@ -22,7 +22,7 @@ _MOST_AT_ONCE = 64
 """Connections that are called in one pass of the loop."""
 
 
-class Queuer(Protocol):
+class Schedulable(Protocol):
     """Represents a connection that has requests to serve, or a task that answers one."""
 
     round: int
@@ -43,13 +43,13 @@ class FairScheduler:
         self.rounds = 0
         self._start_task = start_task
         self._spent_s = 0.0
-        self._queue: dict[Queuer, trio.Event] = {}
+        self._queue: dict[Schedulable, trio.Event] = {}
         self._is_calling = False
         self._at_once = 1
         """How many to call next: as many as were served within the last budget, or more if some of it was left."""
         self._served = 0
 
-    def must_queue(self, queuer: Queuer) -> bool:
+    def must_queue(self, queuer: Schedulable) -> bool:
         """Return whether `queuer`, which has something to serve, has to `queue` first."""
         if self._is_calling:
             return True
@@ -62,7 +62,7 @@ class FairScheduler:
         """Clients' requests took `seconds` of the event loop."""
         self._spent_s += seconds
 
-    async def queue(self, queuer: Queuer) -> None:
+    async def queue(self, queuer: Schedulable) -> None:
         """Until it is the turn of `queuer`, or it closes. Cancelled, it leaves the queue."""
         if queuer.closed:
             return
@@ -83,7 +83,7 @@ class FairScheduler:
         self._served += 1
         queuer.round = self.rounds
 
-    def _leave(self, queuer: Queuer) -> None:
+    def _leave(self, queuer: Schedulable) -> None:
         self._queue.pop(queuer).set()
 
     def _begin_round(self) -> None:

@@ -16,7 +16,7 @@ from rich.table import Table
 from squall.chaos.commands import completions
 from squall.chaos.garbage import garbage_waits
 from squall.chaos.mutants import find, select
-from squall.chaos.mutants.hunt import FEW_STEPS, Failed, Hunted, Run, Shrink, alarms, hunt
+from squall.chaos.mutants.hunt import FEW_STEPS, FailureKind, Hunted, Run, Shrink, alarms, hunt
 from squall.chaos.mutants.mutant import ON_DISKS
 from squall.chaos.mutants.swarm import drawn_plan
 from squall.chaos.mutants.table import HISTORY, OWN, SWARM, planted, write_docs
@@ -189,7 +189,7 @@ def simulated(*, history: bool = False) -> Run:
     from squall.chaos.errors import HarnessError
     from squall.chaos.runs.simulation import simulate
 
-    def run(plan: Plan, mutant: str | None) -> Failed | None:
+    def run(plan: Plan, mutant: str | None) -> FailureKind | None:
         of_clients = mutant is not None and (history or find(mutant).is_of_clients)
         result = simulate(plan, mutant=mutant, stop_at_first=not of_clients)
         if result.failure is None and result.trouble is not None:
@@ -199,7 +199,7 @@ def simulated(*, history: bool = False) -> Run:
     return run
 
 
-def seen_by_clients(result: SimResult, expected: Sequence[str]) -> Failed | None:
+def seen_by_clients(result: SimResult, expected: Sequence[str]) -> FailureKind | None:
     """Return the failure that clients can see: an anomaly in the history, an expected one first, else how the cluster
     ended. Broken invariants and differing replicas do not count, because no client can ask for either.
     """
@@ -219,7 +219,7 @@ def shrinker(budget_s: float) -> Shrink:
 
     from squall.chaos.shrinking.shrinker import shrink
 
-    def shortest(plan: Plan, failure: Failed, run: Callable[[Plan], Failed | None]) -> tuple[Plan, int]:
+    def shortest(plan: Plan, failure: FailureKind, run: Callable[[Plan], FailureKind | None]) -> tuple[Plan, int]:
         done = shrink(plan, failure, run, budget_s=budget_s, clock=time.process_time)
         if done.interrupted:
             raise KeyboardInterrupt  # of the whole hunt

@@ -17,7 +17,7 @@ from typing import Any
 
 import msgspec
 
-from squall.chaos.drivers.frames import Unframed, frame
+from squall.chaos.drivers.frames import FrameCodec, frame
 from squall.chaos.drivers.library import ClientOrder, Library, load
 from squall.chaos.drivers.members import contract as members
 from squall.chaos.drivers.members.contract import MemberGeneration
@@ -89,7 +89,7 @@ def main() -> None:
 
 def _listen(inbox: queue.SimpleQueue[list[Any]], answers: queue.SimpleQueue[list[Any]]) -> None:
     """`answers`: what callbacks of members wait for, while what is in the inbox waits for them."""
-    frames = Unframed()
+    frames = FrameCodec()
     while data := os.read(0, 1 << 16):
         for message in frames.feed(data):
             (answers if message[0] == "now" else inbox).put(message)

@@ -39,7 +39,7 @@ def frame(message: list[Any]) -> bytes:
     return _LENGTH.pack(len(body)) + body
 
 
-class Unframed:
+class FrameCodec:
     """Bytes as they come into messages, and messages into bytes."""
 
     def __init__(self) -> None:

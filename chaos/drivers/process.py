@@ -16,7 +16,7 @@ import msgspec
 import trio
 
 from squall.broker.overriding import override
-from squall.chaos.drivers.frames import Unframed
+from squall.chaos.drivers.frames import FrameCodec
 from squall.chaos.drivers.library import ClientOrder
 from squall.chaos.errors import HarnessError
 from squall.chaos.runtimes.real.processes.child import TETHER, tail
@@ -213,7 +213,7 @@ class DriverProcess(PipedProcess):
 
     def __init__(self, order: ClientOrder, log: Path) -> None:
         program = [sys.executable, "-P", "-m", "squall.chaos.drivers", msgspec.json.encode(order).decode()]
-        super().__init__(f"{order.library} {order.role}", program, log, Unframed())
+        super().__init__(f"{order.library} {order.role}", program, log, FrameCodec())
 
     @override
     def environment(self) -> dict[str, str]:

@@ -20,7 +20,7 @@ from squall.chaos.mutants import Mutant, find
 from squall.chaos.plans.plan import Plan, write_plan
 
 
-class Failed(Protocol):
+class FailureKind(Protocol):
     """The way in which a plan fails (`squall.chaos.runs.simulation.Failure`). Two equal values are the same failure."""
 
     @property
@@ -32,9 +32,9 @@ class Failed(Protocol):
         """Name of the invariant, anomaly or other check that failed."""
 
 
-Run = Callable[[Plan, str | None], Failed | None]
+Run = Callable[[Plan, str | None], FailureKind | None]
 """Simulates a plan, with the mutant of that id or (None) without any. HarnessError where nothing could be judged."""
-Shrink = Callable[[Plan, Failed, Callable[[Plan], Failed | None]], tuple[Plan, int]]
+Shrink = Callable[[Plan, FailureKind, Callable[[Plan], FailureKind | None]], tuple[Plan, int]]
 """The smallest plan that fails in the same way, and its steps: operations and faults."""
 FEW_STEPS = 10
 """What a shrunk plan of a planted bug is held to: so many operations and faults can still be followed one by one, and
@@ -101,7 +101,7 @@ class Find:
 
     seed: int
     plan: Plan
-    failure: Failed
+    failure: FailureKind
 
 
 @dataclass(slots=True)
@@ -165,10 +165,10 @@ class MutantSearch:
             other = other or found
         return other
 
-    def fails_as(self, failure: Failed) -> Callable[[Plan], Failed | None]:
+    def fails_as(self, failure: FailureKind) -> Callable[[Plan], FailureKind | None]:
         """For a shrinker. A candidate counts only if a sound broker passes it: else it would show another problem."""
 
-        def run(candidate: Plan) -> Failed | None:
+        def run(candidate: Plan) -> FailureKind | None:
             try:
                 failed = self.run(candidate, self.mutant.id)
                 if failed != failure or self.run(sound(self.mutant, candidate), None) is not None:
@@ -226,7 +226,7 @@ def _fewest_steps(
     return best
 
 
-def told(failure: Failed) -> str:
+def told(failure: FailureKind) -> str:
     """ "invariant strong-isr"."""
     return f"{failure.kind} {failure.name}"
 

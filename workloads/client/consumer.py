@@ -30,7 +30,7 @@ from squall.workloads.client.cluster import Leader, Place
 from squall.workloads.client.connection import BrokerConnection, RequestFailed, UnsupportedApi
 from squall.workloads.client.fetched import UnreadableBatch, read_records
 from squall.workloads.client.outcomes import BAD_ANSWER, STALE_METADATA
-from squall.workloads.client.reading_session import LOST, Bounds, ReadingSession
+from squall.workloads.client.reading_session import LOST, Bounds, ClientFetchSession
 from squall.workloads.client.settings import ConsumerSettings
 
 FETCH_OLDEST = 4
@@ -127,7 +127,7 @@ class Consumer:
         self._env = client.env
         self._parts: dict[Place, _PartitionState] = {}
         self._asked: dict[int, _FetchInFlight] = {}
-        self._sessions: dict[int, ReadingSession] = {}
+        self._sessions: dict[int, ClientFetchSession] = {}
         self._polled = PollResult()
         self._wake = client.env.signal()
         client.listen(lambda moved: self._wake.set())
@@ -213,7 +213,7 @@ class Consumer:
         ids = {topic: view.topic_id(topic) for topic, _ in positions}
         if ZERO_UUID in ids.values():
             version = min(version, FETCH_TOPIC_IDS_FROM - 1)
-        session = self._sessions.setdefault(node_id, ReadingSession(wanted=settings.sessions))
+        session = self._sessions.setdefault(node_id, ClientFetchSession(wanted=settings.sessions))
         named = session.name({place: (*asked, ids[place[0]]) for place, asked in positions.items()})
         by_id = version >= FETCH_TOPIC_IDS_FROM
         topics: dict[str, FetchTopic] = {}

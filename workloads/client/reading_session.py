@@ -41,7 +41,7 @@ class FetchSessionRequest(NamedTuple):
     """Partitions that leave the session, with the topic ids that it knows."""
 
 
-class ReadingSession:
+class ClientFetchSession:
     """The session with one broker. One request is under way at a time. `wanted`: false for a consumer without."""
 
     def __init__(self, *, wanted: bool) -> None:

@@ -222,13 +222,14 @@ class CommandLoad(Scenario):
         from squall.workloads.group_progress import Agenda as Acts
         from squall.workloads.group_progress import GroupProgress
         from squall.workloads.groups.acts import GroupAction
-        from squall.workloads.groups.recess import GroupPause
+        from squall.workloads.groups.recess import EmptyGroupInterval
         from squall.workloads.groups.seat import MemberSlot
 
         outputs = [place for place in self.places() if place[0] == OUTPUT]
         commits = COMMITTED.get(self.outputs, "")
         program = partial(ProgramSubscriber, outputs=outputs, commits=commits, record_bytes=self.record_bytes)
-        progress, recess = GroupProgress(around, self.inputs(), client="program", reports=True), GroupPause("classic")
+        progress = GroupProgress(around, self.inputs(), client="program", reports=True)
+        recess = EmptyGroupInterval("classic")
         for number in range(self.members):
             env, acts = around.own(f"reader-{number}"), Acts[GroupAction](iter(()), 0.0, late=False)
             settings = self.subscriber_settings()

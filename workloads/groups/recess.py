@@ -30,7 +30,7 @@ LOOKS_EVERY_S = 0.1
 
 
 @dataclass(slots=True)
-class GroupPause:
+class EmptyGroupInterval:
     """The present one, or the last one."""
 
     protocol: str

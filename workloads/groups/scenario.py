@@ -325,7 +325,7 @@ class GroupsLoad(Scenario):
         import trio
 
         from squall.workloads.group_progress import GroupProgress
-        from squall.workloads.groups.recess import GroupPause
+        from squall.workloads.groups.recess import EmptyGroupInterval
         from squall.workloads.groups.seat import MemberSlot, of_member
         from squall.workloads.sender import ProducerLoop, SenderSettings
         from squall.workloads.tail import tail
@@ -335,7 +335,7 @@ class GroupsLoad(Scenario):
         await make_topics(around.env, around.zones[0].bootstrap, self, around.recorder)
         needs = self.needs(around.operations or ())
         sending = SenderSettings(needs.producer, self.client_settings(), self.topic_names(), needs.max_record_bytes)
-        progress, recess = GroupProgress(around, self.places()), GroupPause(self.group_protocol)
+        progress, recess = GroupProgress(around, self.places()), EmptyGroupInterval(self.group_protocol)
         async with trio.open_nursery() as nursery:
             read = partial(tail, around, self.client_settings(), self.members, self.places(), 0, self.poll_pause_ms)
             nursery.start_soon(read)

@@ -15,7 +15,7 @@ from squall.broker.env import Env
 from squall.workloads.control import DuplicateMember
 from squall.workloads.group_progress import Agenda, GroupProgress
 from squall.workloads.groups.acts import CONVERT, CRASH, DELETE, HALT, LEAVE, OF_ALL, PAUSE, TWIN, GroupAction
-from squall.workloads.groups.recess import GroupPause, delete_group
+from squall.workloads.groups.recess import EmptyGroupInterval, delete_group
 from squall.workloads.library_abilities import CLASSIC, CONSUMER, MIXED
 from squall.workloads.library_subscriber import LibrarySubscriber
 from squall.workloads.scenario import Surroundings, WorkloadFailed
@@ -47,7 +47,7 @@ class MemberSlot:
         number: int,
         agenda: Agenda[GroupAction],
         progress: GroupProgress,
-        recess: GroupPause,
+        recess: EmptyGroupInterval,
         poll_pause_ms: int,
         foreign: Callable[..., LibrarySubscriber] = LibrarySubscriber,
     ) -> None:

@@ -7,10 +7,10 @@ import pytest
 from squall.broker.config import (
     BrokerConfig,
     ConfigError,
+    ConfigLayers,
     ConfigOp,
     ConfigSource,
     ConfigType,
-    Layers,
     alter_topic_configs,
     describe_broker,
     describe_topic,
@@ -122,7 +122,7 @@ def test_description_names_value_source_and_where_it_would_come_from_otherwise()
 def test_value_that_a_coarser_unit_gave_is_a_default_to_who_describes_and_none_to_who_creates_as_with_kafka() -> None:
     retention = next(entry for entry in describe_topic(BROKER, {}) if entry.name == "retention.ms")
     assert (retention.value, retention.source, retention.synonyms) == ("3600000", ConfigSource.DEFAULT, ())
-    layers = Layers({}, {}, BROKER.given)
+    layers = ConfigLayers({}, {}, BROKER.given)
     assert source_of("retention.ms", {}, layers) is ConfigSource.STATIC_BROKER
     assert source_of("retention.ms", {"retention.ms": "5"}, layers) is ConfigSource.TOPIC
     assert source_of("segment.ms", {}, layers) is ConfigSource.DEFAULT

@@ -16,7 +16,7 @@ import trio
 
 from squall.broker.real_env import RealEnv
 from squall.chaos.drivers import host
-from squall.chaos.drivers.frames import Unframed, frame
+from squall.chaos.drivers.frames import FrameCodec, frame
 from squall.chaos.drivers.host import CLIENT_ENDED, LibraryDriver, LibraryProducer, heard
 from squall.chaos.drivers.library import ClientOrder
 from squall.chaos.errors import HarnessError
@@ -81,7 +81,7 @@ async def with_producer(driver: LibraryDriver, test: Callable[[LibraryProducer, 
 
 def test_frames_come_whole_however_they_are_cut() -> None:
     data = frame(["s", 1, "t", 0, None, b"x" * 300, 5]) + frame(["f"])
-    frames = Unframed()
+    frames = FrameCodec()
     found = [message for at in range(len(data)) for message in frames.feed(data[at : at + 1])]
     assert found == [["s", 1, "t", 0, None, b"x" * 300, 5], ["f"]]
 
@@ -218,6 +218,6 @@ def test_a_driver_reads_nothing_but_frames_from_its_process() -> None:
     command = [sys.executable, "-P", "-m", "squall.chaos.drivers", order]
     environment = {**os.environ, "PYTHONPATH": str(Path(host.__file__).parents[2])}
     done = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, timeout=60, env=environment)
-    ((kind, why),) = list(Unframed().feed(done.stdout))
+    ((kind, why),) = list(FrameCodec().feed(done.stdout))
     assert kind == "x"
     assert "with_nobody" in why

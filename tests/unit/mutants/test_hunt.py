@@ -12,7 +12,7 @@ from squall.chaos.commands.hunt import command as hunt_command
 from squall.chaos.commands.hunt import seen_by_clients
 from squall.chaos.errors import HarnessError
 from squall.chaos.mutants import MUTANTS, find
-from squall.chaos.mutants.hunt import FEW_STEPS, Failed, Hunted, Shrink, alarms, hunt
+from squall.chaos.mutants.hunt import FEW_STEPS, FailureKind, Hunted, Shrink, alarms, hunt
 from squall.chaos.mutants.table import (
     COLUMNS,
     HISTORY,
@@ -36,10 +36,10 @@ class Failure:
 LOST = Failure("anomaly", "lost-write")
 
 
-def world(with_it: dict[int, Failure], without: dict[int, Failure] | None = None) -> Callable[..., Failed | None]:
+def world(with_it: dict[int, Failure], without: dict[int, Failure] | None = None) -> Callable[..., FailureKind | None]:
     """Return a runner in which these seeds fail with the mutant planted, and those without."""
 
-    def run(plan: Plan, mutant: str | None) -> Failed | None:
+    def run(plan: Plan, mutant: str | None) -> FailureKind | None:
         return (with_it if mutant is not None else without or {}).get(plan.seed)
 
     return run
@@ -72,7 +72,7 @@ def test_a_hunt_ends_with_its_seeds_or_its_budget() -> None:
 def test_a_setting_is_held_to_what_it_promises_in_the_control() -> None:
     asked: list[tuple[str, str | None]] = []
 
-    def run(plan: Plan, mutant: str | None) -> Failed | None:
+    def run(plan: Plan, mutant: str | None) -> FailureKind | None:
         asked.append((plan.expect, mutant))
         return LOST if plan.expect == "safe" else None
 
@@ -81,7 +81,7 @@ def test_a_setting_is_held_to_what_it_promises_in_the_control() -> None:
 
 
 def test_trouble_of_the_harness_is_no_find() -> None:
-    def run(plan: Plan, mutant: str | None) -> Failed | None:
+    def run(plan: Plan, mutant: str | None) -> FailureKind | None:
         if plan.seed == 0:
             raise HarnessError("it did not start")
         return LOST if mutant else None
@@ -97,7 +97,7 @@ def test_shrinking_keeps_to_the_same_failure_and_to_plans_that_a_sound_broker_st
     alarm = small.model_copy(update={"seed": 9})
     verdicts: list[bool] = []
 
-    def shrink(plan: Plan, failure: Failed, run: Callable[[Plan], Failed | None]) -> tuple[Plan, int]:
+    def shrink(plan: Plan, failure: FailureKind, run: Callable[[Plan], FailureKind | None]) -> tuple[Plan, int]:
         verdicts.extend(run(candidate) == failure for candidate in (plan, small, other, alarm))
         return small, 2
 
@@ -111,7 +111,7 @@ def test_shrinking_keeps_to_the_same_failure_and_to_plans_that_a_sound_broker_st
 def shrinking_to(steps: dict[int, int], asked: list[int]) -> Shrink:
     """To how many steps the plan of a seed shrinks. What comes of it has the seed's hundredfold."""
 
-    def shrink(plan: Plan, failure: Failed, run: Callable[[Plan], Failed | None]) -> tuple[Plan, int]:
+    def shrink(plan: Plan, failure: FailureKind, run: Callable[[Plan], FailureKind | None]) -> tuple[Plan, int]:
         asked.append(plan.seed)
         return plan.model_copy(update={"seed": 100 * plan.seed}), steps[plan.seed]
 
@@ -170,14 +170,14 @@ def test_false_alarms_on_the_way_to_a_further_plan_are_told() -> None:
 def test_the_budget_is_for_finding_all_plans_and_shrinking_takes_nothing_of_it() -> None:
     now = 0.0
 
-    def run(plan: Plan, mutant: str | None) -> Failed | None:
+    def run(plan: Plan, mutant: str | None) -> FailureKind | None:
         nonlocal now
         now += 5 if mutant else 0
         return LOST if mutant and plan.seed in (1, 3, 8) else None
 
     asked: list[int] = []
 
-    def shrink(plan: Plan, failure: Failed, run: Callable[[Plan], Failed | None]) -> tuple[Plan, int]:
+    def shrink(plan: Plan, failure: FailureKind, run: Callable[[Plan], FailureKind | None]) -> tuple[Plan, int]:
         nonlocal now
         now += 1000
         asked.append(plan.seed)
@@ -238,7 +238,7 @@ def test_a_swarms_plans_may_take_the_place_of_a_mutants_own() -> None:
     other = make_plan({"seed": 3, "runtime": "sim", "time_s": 3})
     asked: list[Plan] = []
 
-    def run(plan: Plan, mutant: str | None) -> Failed | None:
+    def run(plan: Plan, mutant: str | None) -> FailureKind | None:
         asked.append(plan)
         return LOST if mutant else None
 

@@ -3,21 +3,21 @@
 from __future__ import annotations
 
 from squall.broker.protocol.fetch_sessions import FINAL_EPOCH, INITIAL_EPOCH
-from squall.workloads.client.reading_session import Bounds, FetchSessionRequest, ReadingSession
+from squall.workloads.client.reading_session import Bounds, ClientFetchSession, FetchSessionRequest
 
 ID = bytes(16)
 A, B = ("t", 0), ("t", 1)
 
 
 def test_a_consumer_without_sessions_names_everything_each_time() -> None:
-    session = ReadingSession(wanted=False)
+    session = ClientFetchSession(wanted=False)
     for _ in range(2):
         assert session.name({A: (5, 1, ID)}) == FetchSessionRequest(0, FINAL_EPOCH, {A: (5, 1, ID)}, {})
         session.answered(0)
 
 
 def test_what_stands_still_is_named_once_and_what_is_read_no_more_is_forgotten() -> None:
-    session = ReadingSession(wanted=True)
+    session = ClientFetchSession(wanted=True)
     assert session.name({A: (5, 1, ID), B: (7, 1, ID)}) == FetchSessionRequest(
         0, INITIAL_EPOCH, {A: (5, 1, ID), B: (7, 1, ID)}, {}
     )
@@ -28,14 +28,14 @@ def test_what_stands_still_is_named_once_and_what_is_read_no_more_is_forgotten()
 
 
 def test_a_broker_without_room_is_asked_for_everything_again() -> None:
-    session = ReadingSession(wanted=True)
+    session = ClientFetchSession(wanted=True)
     session.name({A: (5, 1, ID)})
     session.answered(0)
     assert session.name({A: (5, 1, ID)}).parts == {A: (5, 1, ID)}
 
 
 def test_after_a_session_was_lost_the_next_request_opens_another_in_its_place() -> None:
-    session = ReadingSession(wanted=True)
+    session = ClientFetchSession(wanted=True)
     session.name({A: (5, 1, ID)})
     session.answered(42)
     session.name({A: (5, 1, ID)})
@@ -44,7 +44,7 @@ def test_after_a_session_was_lost_the_next_request_opens_another_in_its_place() 
 
 
 def test_what_an_incremental_answer_leaves_out_is_as_it_was_told_last() -> None:
-    session = ReadingSession(wanted=True)
+    session = ClientFetchSession(wanted=True)
     session.name({A: (5, 1, ID), B: (7, 1, ID)})
     assert not session.answered(42), "the first answer names everything"
     session.told(A, Bounds(5, 5, 0))
@@ -59,7 +59,7 @@ def test_what_an_incremental_answer_leaves_out_is_as_it_was_told_last() -> None:
 
 
 def test_nothing_is_known_of_what_another_session_was_told() -> None:
-    session = ReadingSession(wanted=True)
+    session = ClientFetchSession(wanted=True)
     session.name({A: (5, 1, ID)})
     session.answered(42)
     session.told(A, Bounds(5, 5, 0))
@@ -69,7 +69,7 @@ def test_nothing_is_known_of_what_another_session_was_told() -> None:
 
 
 def test_an_answer_without_a_session_leaves_nothing_out() -> None:
-    session = ReadingSession(wanted=False)
+    session = ClientFetchSession(wanted=False)
     session.name({A: (5, 1, ID)})
     assert not session.answered(0)
     session.told(A, Bounds(5, 5, 0))
