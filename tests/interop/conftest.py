@@ -39,7 +39,7 @@ class TracedCluster(Squall):
         return sum(json.loads(line)["e"] == event for line in self.trace(node).read_text().splitlines() if line)
 
     def wait_ready(self, node: int, times: int = 1) -> None:
-        """Until the broker has said for the n-th time that it is ready."""
+        """Wait until the broker has reported for the n-th time that it is ready."""
         deadline = time.monotonic() + READY_S
         while self.events(node, "node_ready") < times:
             assert time.monotonic() < deadline, f"broker {node} is not ready: {self._log(node)}"

@@ -67,7 +67,7 @@ class SwappedGroups(Swapped):
 
 
 def commit(consumer: Any, message: Any) -> None:
-    """Until it is done: a broker that has just changed says for a while that it loads."""
+    """Commit until it is done: a broker that has just changed reports for a while that it loads."""
     from confluent_kafka import KafkaException
 
     deadline = time.monotonic() + WITHIN_S

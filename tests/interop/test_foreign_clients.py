@@ -166,7 +166,9 @@ async def _aiokafka(cluster: Any) -> None:
 
 
 async def _leader(admin: Any, topic: str) -> int:
-    """Of the first partition. The broker that is asked may hear of the topic later than the one that made it."""
+    """Return the leader of the first partition. The broker that is asked may hear of the topic later than the one that
+    made it.
+    """
     deadline = time.monotonic() + DEADLINE_S
     while time.monotonic() < deadline:
         partitions = (await admin.describe_topics([topic]))[0]["partitions"]

@@ -44,7 +44,7 @@ class Reading:
         return {value for found in self.found.values() for value in list(found)}
 
     def wait_for(self, wanted: set[bytes]) -> None:
-        """Until some member has read each of these."""
+        """Wait until some member has read each of these."""
         deadline = time.monotonic() + DEADLINE_S
         while not self.values() >= wanted:
             assert not self.failures, self.failures

@@ -85,7 +85,7 @@ class Swapped:
         return bytes(found.records)
 
     def newest_snapshot(self) -> str:
-        """Of the metadata log: its name, and "" where there is none."""
+        """Return the name of the metadata log's newest snapshot, "" if there is none."""
         return max(
             (each.name for each in (self.ours.folder / "n1").glob("__cluster_metadata-0/*.checkpoint")), default=""
         )

@@ -214,7 +214,7 @@ class Played:
 
 
 def assignments(told: list[str]) -> dict[str, list[int]]:
-    """Of each client.id, as --members --verbose tells it."""
+    """Return the partitions of each client.id, as --members --verbose prints them."""
     found: dict[str, list[int]] = {}
     for line in told:
         if words := re.match(rf"{GROUP} +\S+ +\S+ +(\S+) +\d+ ", line):
@@ -223,7 +223,7 @@ def assignments(told: list[str]) -> dict[str, list[int]]:
 
 
 def positions(told: list[str]) -> dict[int, tuple[str, ...]]:
-    """Of each partition (committed, end, lag), as --offsets tells it."""
+    """Return (committed, end, lag) of each partition, as --offsets prints them."""
     rows = (re.match(rf"{GROUP} +{TOPIC} +(\d+) +(\S+) +(\S+) +(\S+)", line) for line in told)
     return {int(row[1]): row.groups()[1:] for row in rows if row}
 

@@ -81,7 +81,7 @@ def make_topic(cluster: MeasuredCluster) -> None:
 
 
 def described(cluster: MeasuredCluster, kind: int, name: str) -> tuple[int, Told]:
-    """Of each setting: value, source, synonyms, read-only, sensitive, type."""
+    """Return the error, and value, source, synonyms, read-only, sensitive and type of each setting."""
     resource = describe_wire.DescribeConfigsResource(resource_type=kind, resource_name=name, configuration_keys=None)
     request = describe_wire.DescribeConfigsRequest(resources=[resource], include_synonyms=True)
     [result] = call(cluster, request, 4).results

@@ -115,7 +115,7 @@ class Report:
 
     @property
     def cpu_s(self) -> float:
-        """Of all tests."""
+        """Return the CPU time of all tests, in seconds."""
         return sum(row["cpu_s"] for row in self.tests)
 
     @property

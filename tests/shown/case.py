@@ -48,7 +48,7 @@ class Case:
 
     @property
     def name(self) -> str:
-        """Of its row and of its folder."""
+        """Return the name of its row and of its folder."""
         return f"{self.group.replace(' ', '-')}-{self.number:02}"
 
     @property
@@ -58,7 +58,7 @@ class Case:
 
     @property
     def arguments(self) -> tuple[str, ...]:
-        """Of the program, without the folder for runs."""
+        """Return the arguments of the program, without the folder for runs."""
         return ("run", "--seed", str(self.seed), *self.flags)
 
 

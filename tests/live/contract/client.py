@@ -23,7 +23,7 @@ LATEST, EARLIEST = -1, -2
 
 
 class OneClient:
-    """Of a cluster of one broker, in any world."""
+    """Sends requests to a cluster of one broker, in any world."""
 
     def __init__(self, runtime: Runtime) -> None:
         ((self._host, self._port),) = addresses(runtime.bootstrap("CLIENT"))

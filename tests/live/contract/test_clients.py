@@ -60,7 +60,7 @@ class Load:
         self.counters, self.stop = Counters(), trio.Event()
 
     async def run(self) -> None:
-        """Until it is stopped."""
+        """Run until it is stopped."""
         env = self.runtime.env("workload")
         env.fs.mkdirs(str(self._history.parent))
         recorder = Recorder(env, str(self._history), "run-1")
@@ -69,7 +69,7 @@ class Load:
         recorder.close()
 
     async def going(self) -> None:
-        """Until something was produced and read again."""
+        """Wait until something was produced and read again."""
         acked, polled = self.counters.acked, self.reader.done
         with trio.fail_after(LONG_S):
             while self.counters.acked <= acked or self.reader.done <= polled:
@@ -83,8 +83,8 @@ class Load:
 
 
 async def watched(load: Load, target: str) -> tuple[bool, bool]:
-    """Of a client that is hit now: whether anything came of it at all until just before the end, and whether nothing
-    did in the last moments. A producer's records are seen by another client, as the end of the partition.
+    """Return for a client that is hit now whether anything came of it at all until just before the end, and whether
+    nothing did in the last moments. A producer's records are seen by another client, as the end of the partition.
     """
     client, env = OneClient(load.runtime), load.runtime.env("clock")
     on_s, quiet_s = (scaled(seconds, load.runtime.name) for seconds in (ON_S, QUIET_S))

@@ -14,7 +14,7 @@ HOUR_MS = 3_600_000
 
 
 async def words(runtime: Runtime, count: int) -> None:
-    """Until broker 1 has said so much."""
+    """Wait until broker 1 has said so much."""
     with trio.fail_after(LONG_S):
         while len(runtime.clock_words(1)) < count:
             await trio.sleep(0.05)

@@ -49,7 +49,7 @@ def bender(runtime: DockerRuntime, how: str) -> Bend:
 
 
 async def words(runtime: DockerRuntime, count: int) -> None:
-    """Until broker 1 has said so much."""
+    """Wait until broker 1 has said so much."""
     with trio.fail_after(LONG_S):
         while len(runtime.clock_words(1)) < count:
             await trio.sleep(0.05)

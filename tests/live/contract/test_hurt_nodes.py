@@ -21,7 +21,7 @@ FULL_OR_BROKEN: tuple[DiskFault, ...] = (FailWrites("EIO"), FailWrites("ENOSPC")
 
 
 async def down(runtime: Runtime, within_s: float = LONG_S) -> None:
-    """Until broker 1 has ended by itself."""
+    """Wait until broker 1 has ended by itself."""
     with trio.fail_after(within_s):
         while runtime.state(1) is not NodeState.DOWN:
             await trio.sleep(0.02)

@@ -143,7 +143,7 @@ async def start_too_early(runtime: Runtime) -> None:
 
 
 async def in_service(runtime: Runtime) -> None:
-    """Until the broker acknowledges records again."""
+    """Wait until the broker acknowledges records again."""
     with trio.fail_after(LONG_S):
         while await OneClient(runtime).refused("t"):
             await trio.sleep(0.05)

@@ -61,7 +61,7 @@ class Load:
         self.acked[next(at for at, each in enumerate(self.controls.producers) if process in each.processes)] += 1
 
     async def both(self) -> None:
-        """Until each zone's producer has had something acknowledged from now on."""
+        """Wait until each zone's producer has had something acknowledged from now on."""
         before = Counter(self.acked)
         with trio.fail_after(LONG_S):
             while any(self.acked[number] == before[number] for number in range(LOAD.producers)):
@@ -143,7 +143,7 @@ async def _passes(runtime: Runtime) -> bool:
 
 
 async def _several(load: Load) -> None:
-    """Until zone 1's producer has had that many acknowledged from now on."""
+    """Wait until zone 1's producer has had that many acknowledged from now on."""
     until = load.acked[0] + SEVERAL
     while load.acked[0] < until:
         await trio.sleep(0.01)

@@ -70,7 +70,7 @@ class Theirs:
 
     @property
     def bootstrap(self) -> str:
-        """Of one broker only."""
+        """Return the address of one broker only."""
         return f"{LOOPBACK}:{self.ports[1]}"
 
     def compose(self, *words: str) -> None:

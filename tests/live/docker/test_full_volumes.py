@@ -15,7 +15,7 @@ FLAGS = {"broker_settings": {}, "topic_settings": {}, "seed": 3, "warmup_s": 1.0
 
 
 def runs_of(engine: Engine, folder: Path) -> list[str]:
-    """Of runs of a folder what the engine still has."""
+    """Return what the engine still has of the runs of a folder."""
     found = [*engine.containers(labels.RUN), *engine.networks(labels.RUN), *engine.volumes(labels.RUN)]
     return [str(each) for each in found if each["Labels"].get(labels.FOLDER, "").startswith(str(folder))]
 

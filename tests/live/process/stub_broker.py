@@ -73,7 +73,7 @@ class Stub:
             await self.answer_all(stream)
 
     async def answer_all(self, stream: trio.SocketStream) -> None:
-        """Until the other side has closed."""
+        """Answer until the other side has closed."""
         buffered = bytearray()
         while data := await stream.receive_some():
             buffered += data

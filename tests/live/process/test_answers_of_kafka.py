@@ -39,7 +39,7 @@ async def test_kafka_answers_each_row_of_the_table(tmp_path: Path) -> None:
 
 
 def await_answer(port: int) -> None:
-    """Until the node serves."""
+    """Wait until the node serves."""
     deadline = time.monotonic() + scaled(60)
     while True:
         try:

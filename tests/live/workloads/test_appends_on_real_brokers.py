@@ -63,7 +63,7 @@ class Run:
         return read_history(self.path)
 
     async def until_acked(self, more: int) -> None:
-        """Until that many more records were acknowledged, in every partition."""
+        """Wait until that many more records were acknowledged, in every partition."""
         goal = self.counters.acked + more
         since = self.env.mono()
         with trio.fail_after(90):

@@ -160,7 +160,7 @@ async def test_a_library_keeps_its_partitions_through_the_death_of_its_coordinat
 async def test_a_member_that_was_away_for_longer_than_it_may_between_polls_comes_back(
     brokers: Brokers, tmp_path: Path
 ) -> None:
-    """Of libraries that leave by themselves, aiokafka alone says so while it is not polled."""
+    """Check that aiokafka alone, of the libraries that leave by themselves, says so while it is not polled."""
     scenario = GroupsLoad(client="aiokafka", rate=20, churn=0, session_timeout_ms=scaled_ms(6_000),
                           max_poll_interval_ms=scaled_ms(2_000))  # fmt: skip
 

@@ -36,7 +36,7 @@ def begin_anew(loads: list[Load]) -> None:
 
 
 async def goes_on(cluster: MemoryCluster, loads: list[Load]) -> None:
-    """Until every partition has taken another 50 records."""
+    """Wait until every partition has taken another 50 records."""
     counts = [len(load.acknowledged) for load in loads]
     await cluster.until(lambda: all(len(load.acknowledged) > n + 50 for load, n in zip(loads, counts, strict=True)))
 

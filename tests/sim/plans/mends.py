@@ -111,7 +111,7 @@ def a_dead_voter_has_its_log_alone(undone: pytest.MonkeyPatch) -> None:
 
 
 def only_what_is_committed_is_durable(undone: pytest.MonkeyPatch) -> None:
-    """Of what a damaged or dead node has."""
+    """Count only what is committed as durable, of what a damaged or dead node has."""
     undone.setattr(PartitionModel, "has_uncommitted", lambda *_: False)
 
 
@@ -168,7 +168,7 @@ def the_woken_ask_even_if_they_have_ended(undone: pytest.MonkeyPatch) -> None:
 
 
 def min_isr_holds_before_it_is_known(undone: pytest.MonkeyPatch) -> None:
-    """Of a leader, from when the first node has learnt of it."""
+    """Apply a leader's new min ISR from when the first node has learnt of it."""
     undone.setattr(PartitionModel, "least_min_isr", lambda known, _: known.promise.min_isr)
 
 
@@ -190,12 +190,12 @@ def a_log_is_lost_from_its_end(undone: pytest.MonkeyPatch) -> None:
 
 
 def the_isr_comes_before_the_settings(undone: pytest.MonkeyPatch) -> None:
-    """Of one image, and until then the former ones hold."""
+    """Apply the ISR of an image before its settings; until then the former ones are in force."""
     undone.setattr(Partition, "expect", lambda *_: None)
 
 
 def high_watermarks_outlive_their_records(undone: pytest.MonkeyPatch) -> None:
-    """Until the next checkpoint."""
+    """Keep high watermarks until the next checkpoint."""
     undone.setattr(HighWatermarks, "cut", lambda *_: None)
 
 

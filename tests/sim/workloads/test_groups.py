@@ -65,7 +65,7 @@ def events(lines: Sequence[dict[str, Any]], *kinds: str) -> list[dict[str, Any]]
 
 
 def processes(lines: Sequence[dict[str, Any]], member: int) -> list[int]:
-    """Of a member, one after the other."""
+    """Return the processes of a member, one after the other."""
     return [line["p"] for line in lines if line["e"] == "p" and line["settings"].get("member") == member]
 
 

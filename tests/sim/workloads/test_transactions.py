@@ -37,7 +37,7 @@ def seen(history: History, isolation: int, *, final: bool) -> set[int]:
 
 @pytest.fixture(scope="module", params=[1, 2], ids=["V1", "V2"])
 def history(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> History:
-    """Of a run without faults."""
+    """Return the history of a run without faults."""
     load = {**LOAD, "generation": request.param}
     plan = make_plan({"seed": 5, "runtime": "sim", "time_s": 12, "workload": load, "faults": []})
     result = simulate(plan)

@@ -51,7 +51,7 @@ def processes(role: str, **settings: Any) -> list[int]:
 
 
 def last_send() -> Line:
-    """Of the load's last record to partition 0."""
+    """Return the line of the load's last record to partition 0."""
     after = processes("producer", after_healing=True)
     sends = [each for each in lines_of(files()["history.jsonl"]) if each.get("f") == "send" and each["part"] == 0]
     return [each for each in sends if each["p"] not in after][-1]

@@ -80,7 +80,7 @@ def without_offsets(sound: Rule) -> Rule:
 
 
 def refusing(share: int) -> Callable[[Rule], Rule]:
-    """Of ten batches, `share` are refused for good."""
+    """Refuse `share` of ten batches for good."""
 
     def harmed(sound: Rule) -> Rule:
         seen = 0

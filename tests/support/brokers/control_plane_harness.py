@@ -212,7 +212,7 @@ class ControlPlaneHarness:
         node.feed.committed([(at, entry[0], decode_metadata_record(entry[1])) for at, entry in entries if entry])
 
     async def settle(self, *node_ids: int) -> None:
-        """Until these brokers serve."""
+        """Wait until these brokers serve."""
         for node_id in node_ids:
             await self.nodes[node_id].lifecycle.unfenced.wait()
 

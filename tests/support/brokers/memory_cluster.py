@@ -331,7 +331,7 @@ class Load:
         self._cluster = cluster
 
     async def run(self, client: Client) -> None:
-        """Until `finish`. A producer that had to give a record up is followed by another."""
+        """Send until `finish`. A producer that had to give a record up is followed by another."""
         client.track([self.topic])
         with self.scope:
             while True:

@@ -106,7 +106,7 @@ def frames(count: int, seed: int) -> Iterator[bytes]:
 
 
 def _body(key: int, version: int, rng: random.Random) -> bytes:
-    """Of a request that is empty, filled, or has a list of thousands."""
+    """Return the body of a request that is empty, filled, or has a list of thousands."""
     kind, lists = rng.randrange(100), lists_of(key)
     if kind < 2 and lists:
         found = swollen(key, version, rng.choice(lists), rng.choice(SIZES), rng, same=rng.random() < 0.5)

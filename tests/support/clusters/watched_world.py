@@ -214,5 +214,5 @@ class WatchedWorld:
 
     @property
     def names(self) -> list[str]:
-        """Of what was broken."""
+        """Return the names of what was broken."""
         return [violation.name for violation in self.violations]

@@ -99,7 +99,7 @@ class _Drawing:
         return found
 
     def times(self) -> st.SearchStrategy[int]:
-        """Of a heartbeat."""
+        """Draw the times of a heartbeat."""
         return st.sampled_from([-1, self.h.now, self.h.now - 3 * MS])
 
 

@@ -91,7 +91,7 @@ def _keeps_apart(fault: Line) -> bool:
 
 
 def _digest(line: Line, part: str) -> int:
-    """Of a position's metadata."""
+    """Return the digest of a position's metadata."""
     return crc32(line["meta"][part].encode()) if part in line.get("meta", {}) else -1
 
 

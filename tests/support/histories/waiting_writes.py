@@ -13,7 +13,7 @@ Write = tuple[int, int | None, int]
 
 
 def add_writes(h: HistoryBuilder, writes: Iterable[Write], part: int = 0) -> None:
-    """Of one producer, to one partition."""
+    """Add writes of one producer, to one partition."""
     given, proc = list(writes), h.producer()
     moments = [(begin, True, number) for number, (begin, _, _) in enumerate(given)]
     moments += [(end, False, number) for number, (_, end, _) in enumerate(given) if end is not None]

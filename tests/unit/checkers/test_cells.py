@@ -189,7 +189,7 @@ class Everything:
 
 @cache
 def everything() -> Everything:
-    """Of each anomaly and kind of evidence the shortest history that shows it, all side by side."""
+    """Return for each anomaly and kind of evidence the shortest history that shows it, all side by side."""
     shortest = {}
     for sentence in sorted(CASES, key=lambda each: -len(CASES[each].found)):
         shortest |= dict.fromkeys(CASES[sentence].found, sentence)

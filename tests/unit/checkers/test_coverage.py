@@ -52,7 +52,7 @@ def test_where_no_final_read_got_a_record_of_a_partition_it_is_unknown(isolation
 
 
 def begun_at_2(settings: dict[str, str]) -> HistoryBuilder:
-    """Of three records the final reads return the last one, for the log begins there. These settings are in force."""
+    """Return the last of three records in the final reads, as the log begins there. These settings are in force."""
     h = retired(0)
     h.others[0].fields["settings"] = settings
     h.final([(2, h.sends[2].val)], at=2, log_start=2, isolation=1)

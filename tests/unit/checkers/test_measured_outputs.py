@@ -7,7 +7,7 @@ from tests.support.histories.group_history import GROUP, GroupHistory
 
 
 def history(*, final: bool = True) -> GroupHistory:
-    """Of four inputs one has an output, one has two, one was passed over, and one is still to come."""
+    """Return a history of four inputs: one has an output, one has two, one was skipped, and one is still to come."""
     h = GroupHistory(2)
     producer = h.producer()
     values = [h.sent(producer, off) for off in range(4)]

@@ -212,7 +212,7 @@ class GroupHarness:
         return answer.error
 
     def topic_id(self, name: str) -> bytes:
-        """Of the topic of that name that there is now."""
+        """Return the id of the topic that has that name now."""
         return self.topics.table.get(name, (ZERO_UUID, 0))[0]
 
     def offset(self, where: tuple[str, int] = T0, *, stable: bool = True) -> int | ErrorCode | None:

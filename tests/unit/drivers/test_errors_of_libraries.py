@@ -44,7 +44,7 @@ def made(kind: type[Exception]) -> Exception:
 def told(
     which: str, code: int, *, fatal: bool = False, retriable: bool = False, abortable: bool = False
 ) -> ErrorMeaning:
-    """Of an error as librdkafka flags it."""
+    """Return the meaning of an error as librdkafka flags it."""
     error = KafkaError(code, "why", fatal, retriable, abortable)
     if which in (HAND, SEND):
         return with_confluent.weigh_error(which, error)

@@ -40,7 +40,7 @@ READY = SPEAKS + "say(type='ready', name='tiny')\n"
 
 
 def driver(tmp_path: Path, script: str, say: Callable[[str], None] = lambda _: None, **settings: Any) -> ProgramDriver:
-    """Of a program that this script is."""
+    """Return the driver of a program that this script is."""
     (tmp_path / "program.py").write_text(script)
     command = f"{sys.executable} -I -S program.py"
     needs = CommandLoad(command=command, directory=str(tmp_path), delivery_timeout_ms=1000, **settings).needs()

@@ -262,7 +262,7 @@ async def test_who_answers_to_a_targets_name_is_waited_for_but_not_for_long(
 
 
 class Slow(World):
-    """Of five nodes that take a third of a second to show that they stand still."""
+    """Has five nodes that take a third of a second to show that they are paused."""
 
     nodes = (1, 2, 3, 4, 5)  # type: ignore[assignment]
 

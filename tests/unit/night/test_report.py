@@ -22,7 +22,7 @@ def played(night: str, part: str, result: str) -> Row:
 
 
 def report(*tests: Row, parts: tuple[Row, ...] = (), exit_code: int = 0, not_asked: tuple[str, ...] = ()) -> Report:
-    """Of the last of these nights."""
+    """Return the report of the last of these nights."""
     nights = sorted({row["night"] for row in (*tests, *parts)})
     known: Mapping[str, list[Row]] = {
         "test_nights": [{"night": each, "exit": exit_code, "problems": []} for each in nights],

@@ -25,7 +25,7 @@ SAVE = "import sys; open(sys.argv[1], 'w').write(sys.stdin.read())"
 
 
 def facts(folder: Path) -> dict[str, Any]:
-    """Of a night whose one finding is accepted."""
+    """Return the facts of a night whose one finding is accepted."""
     outcome = night()
     item = outcome.items[0]
     attempts = frozenset({(item.item, 1)})

@@ -91,7 +91,7 @@ def played(player: Player) -> dict[int, list[Attempt]]:
 
 
 def outcome(player: Player) -> NightResult:
-    """Of a night that is over."""
+    """Return the outcome of a night that is over."""
     items = tuple(player.items)
     matrix = player.matrix
     return NightResult(

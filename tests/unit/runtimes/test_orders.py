@@ -18,7 +18,7 @@ from squall.chaos.runtimes.real.orders import NodeFaults
 
 @pytest.fixture
 def faults(tmp_path: Path) -> NodeFaults:
-    """Of a broker that was never started."""
+    """Return the faults of a broker that was never started."""
     (tmp_path / "data").mkdir()
     return NodeFaults(tmp_path / "faults")
 

@@ -59,7 +59,7 @@ def said(one: ConsumerMembership) -> list[tuple[bytes, list[int]]] | None:
 
 
 def member(*indexes: int, instance: str = "") -> ConsumerMembership:
-    """Of epoch 4, with these partitions, of which the coordinator knows."""
+    """Return a member of epoch 4 with these partitions, of which the coordinator knows."""
     one = ConsumerMembership(settings(instance), "m-1")
     assert beats(one, answer(4, *indexes)) is Heed.GO_ON
     settle(one)

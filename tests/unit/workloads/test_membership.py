@@ -27,7 +27,7 @@ def generation(
 
 
 def member(*places: tuple[str, int], protocol: str = "range") -> ClassicMembership:
-    """Of generation 4, with these partitions."""
+    """Return a member of generation 4 with these partitions."""
     found = ClassicMembership(settings(protocol))
     assert found.joined(generation(4, "m-9", protocol)) is Heed.GO_ON
     assert found.synced(SyncGroupResponse(assignment=assignment(places))) == AssignmentChange(tuple(places), ())

@@ -17,7 +17,7 @@ FOUND, OWN, SKIPPED = (("commit-ahead", evidence) for evidence in ("", "own comm
 def _resumed(
     got: int, pos: int, *, began: int = 0, begun: str = "reset", again: str = "committed", **settings: Any
 ) -> GroupHistory:
-    """Of six records a member gets those before `got`, from `began` on; the next member begins at `pos`."""
+    """Give a member those of six records before `got`, from `began` on; the next member begins at `pos`."""
     h = GroupHistory()
     p = h.producer()
     values = [h.sent(p, off) for off in range(6)]

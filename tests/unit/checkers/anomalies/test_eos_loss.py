@@ -22,7 +22,7 @@ def _piped(
     whole: bool = True,
     reset: bool = False,
 ) -> GroupHistory:
-    """Of two inputs the first `outputs` are made into outputs, and `position` is committed with them."""
+    """Make the first `outputs` of two inputs into outputs, and commit `position` with them."""
     h = GroupHistory(2)
     p = h.producer()
     values = [h.sent(p, 0), h.sent(p, 1)]

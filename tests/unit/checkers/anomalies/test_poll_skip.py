@@ -317,7 +317,7 @@ def _() -> HistoryBuilder:
 
 
 def _one_vanished(waits_ms: int) -> HistoryBuilder:
-    """Of four transactions in a row the second one aborts, after so long, and the third one commits and vanishes."""
+    """Abort the second of four transactions in a row, after so long; the third one commits and vanishes."""
     h = HistoryBuilder()
     p, reader = h.producer(request_timeout_ms=REQUEST_TIMEOUT_MS), h.reader(isolation=1)
     h.initialised(p)

@@ -273,7 +273,7 @@ def test_a_comparison_that_cannot_be_read_is_trouble(tmp_path: Path) -> None:
 
 
 def kept(root: Path, **odd: object) -> tuple[bool, list[str]]:
-    """Of a sound comparison with `odd` in it: whether it counts as one, and the troubles."""
+    """Return for a sound comparison with `odd` in it whether it counts as one, and the troubles."""
     for node in (1, 2, 3):
         replica(root, node, LOG)
     compare_run(root, [READ], "r")

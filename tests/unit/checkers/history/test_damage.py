@@ -86,7 +86,7 @@ def lossy() -> list[bytes]:
 def test_a_history_without_its_last_line_proves_nothing_of_a_run_that_ended(
     cut: Callable[[list[bytes]], list[bytes]],
 ) -> None:
-    """Of a killed harness, what was written proves what it shows; a run that ended had its last line."""
+    """Check that what a killed harness wrote proves what it shows; a run that ended had its last line."""
     ended = {"ended_ns": 1, "phases": [], "heal": {}, "final_reads": []}
     assert judged(lossy(), ended).verdict.verdict == INVALID
     assert judged(cut(lossy())).verdict.verdict == INVALID

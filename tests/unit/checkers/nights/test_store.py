@@ -26,7 +26,7 @@ def collect(place: Path, night: str, *, lost: int = 0, at: datetime = NOW, began
 
 
 def lost(place: Path) -> list[int]:
-    """Of each night's run."""
+    """Return how many records each night's run lost."""
     return [row["lost"] for row in store.rows(store.collections(place)[0], "runs")]
 
 

@@ -16,7 +16,7 @@ from tests.unit.reports.conftest import KILL, TOPIC, at
 
 
 def facts(path: Path, *unexpected: str) -> RunOfNight:
-    """Of one valid run."""
+    """Return the facts of one valid run."""
     attempt = Attempt("one", 1, "invalid", 1, f"runs/{path.name}", BEGAN, 1.0, "", unexpected)
     axes = {"target": "squall", "runtime": "process", "workload": "appends"}
     return RunOfNight(attempt, True, path, "invalid", axes, "acks=all", "P", "acks=all, min ISR 2 or more", (), ())

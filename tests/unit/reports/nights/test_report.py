@@ -11,7 +11,7 @@ from tests.support.nights.rows import cell, finding, losing, night, run, tables
 
 
 def report(runs: list[dict[str, Any]], findings: list[dict[str, Any]] | None = None, **head: Any) -> Report:
-    """Of one night."""
+    """Return the report of one night."""
     given = tables([night(**{"planned": max(len(runs), 1), **head})], runs, findings or [])
     return report_of(given, "n1", [cell()] if runs else [], "Over this night.")
 

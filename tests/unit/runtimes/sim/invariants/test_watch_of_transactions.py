@@ -76,7 +76,7 @@ class TransactionHarness:
 
     @property
     def names(self) -> list[str]:
-        """Of what is broken, but for decisions: no coordinator is here."""
+        """Return the names of what is broken, but for decisions: no coordinator is here."""
         return [name for name in self.world.names if name != "marker-is-decided"]
 
 
