@@ -27,7 +27,9 @@ Offsets = dict[TopicPartition, int]
 
 def replace_file(fs: Fs, path: str, data: bytes) -> None:
     """Atomically give `path` the content `data`: also after a power loss it has the old or the new one."""
+    assert not path.endswith(TEMPORARY), f"{path} would be removed by the next start"
     temporary = path + TEMPORARY
+    # Its bytes first: a name that is durable before them may lead to an empty file after a power loss.
     _write_file(fs, temporary, data)
     fs.rename(temporary, path)
     fs.fsync_dir(parent(path))
@@ -116,14 +118,17 @@ def read_epochs(fs: Fs, path: str) -> list[EpochEntry] | None:
         entries = [EpochEntry(int(epoch), int(start)) for epoch, start in rows]
     except ValueError:
         return None
-    rising = all(
-        a.epoch < b.epoch and a.start_offset < b.start_offset for a, b in zip(entries, entries[1:], strict=False)
-    )
-    return entries if rising else None
+    return entries if _are_rising(entries) else None
+
+
+def _are_rising(entries: Sequence[EpochEntry]) -> bool:
+    pairs = zip(entries, entries[1:], strict=False)
+    return all(one.epoch < other.epoch and one.start_offset < other.start_offset for one, other in pairs)
 
 
 def write_epochs(fs: Fs, path: str, entries: Sequence[EpochEntry]) -> None:
     """Replace a leader epoch checkpoint, durably."""
+    assert _are_rising(entries), f"the next start would take {path} for damaged"
     replace_file(fs, path, _checkpoint([f"{epoch} {start}" for epoch, start in entries]))
 
 
@@ -152,6 +157,7 @@ def read_topic_id(fs: Fs, directory: str) -> bytes | None:
 
 def write_topic_id(fs: Fs, directory: str, topic_id: bytes) -> None:
     """Say which topic id a partition directory belongs to, durably."""
+    assert len(topic_id) == 16
     replace_file(fs, f"{directory}/{PARTITION_METADATA}", f"version: 0\ntopic_id: {uuid_text(topic_id)}\n".encode())
 
 
@@ -179,4 +185,5 @@ def read_clean_shutdown(fs: Fs, path: str) -> int | None:
 
 def write_clean_shutdown(fs: Fs, path: str, broker_epoch: int) -> None:
     """Leave the mark of a clean shutdown, durably."""
+    assert broker_epoch >= -1
     replace_file(fs, path, json.dumps({"version": 0, "brokerEpoch": broker_epoch}, separators=(",", ":")).encode())

@@ -85,6 +85,7 @@ class Durability:
 
     def lower(self, offset: int) -> None:
         """Note that all from `offset` on is about to go: it is not durable any more, whatever comes in its place."""
+        assert offset >= 0
         self.recovery_point = min(self.recovery_point, offset)
 
     def job(
@@ -94,16 +95,19 @@ class Durability:
         files: list[File] = []
         inactive: list[Segment] = []
         active = segments[-1]
+        assert active.next_offset == end_offset
+        assert self.recovery_point <= end_offset
         for segment in reversed(segments):
             full = segment is not active
             if segment.next_offset <= self.recovery_point and (segment.indexes_durable or not (full or indexes)):
-                break
+                break  # A job takes every segment behind the recovery point, so those before this one are durable, too.
             segment.write_out()
             files += segment.unsynced(indexes=full or indexes)
             if full:
                 inactive.append(segment)
         if not files and not self.lacks_names:
             return None
+        # Oldest first: if a crash comes between two of them, what is durable is a beginning of the log without a hole.
         files.reverse()
         return FlushJob(
             fs, files, directory if self.lacks_names else None, end_offset, generation, self._names, inactive
@@ -111,8 +115,11 @@ class Durability:
 
     def done(self, job: FlushJob, generation: int, wall_ms: int) -> None:
         """Note that a job has ended, for `Log.finish_flush`; `generation` is the log's now."""
+        assert job.generation <= generation
+        assert job.names <= self._names
         self._names_durable = job.names
         if job.generation != generation:
+            # The log was cut meanwhile, and others may have the offsets of what was flushed (Redpanda 15201).
             return
         self.recovery_point = max(self.recovery_point, job.end_offset)
         self._flushed_wall_ms = wall_ms

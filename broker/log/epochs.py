@@ -56,6 +56,8 @@ class EpochCache:
             assert not entries or entries[-1].start_offset < start_offset
             entries.append(EpochEntry(epoch, start_offset))
         self._changed()
+        assert self.latest == epoch
+        assert self.dirty
         return True
 
     def end_offset_for(self, epoch: int, log_end_offset: int) -> tuple[int, int]:
@@ -68,8 +70,10 @@ class EpochCache:
         if self.latest is None or epoch < 0 or epoch > self.latest:
             return UNDEFINED
         if epoch == self.latest:
+            # It is still being written, or nothing came after it: it ends where the log does.
             return epoch, log_end_offset
         following = bisect_right(entries, epoch, key=_epoch)
+        assert following < len(entries)
         if following == 0:
             return epoch, entries[0].start_offset
         return entries[following - 1].epoch, entries[following].start_offset
@@ -82,10 +86,13 @@ class EpochCache:
     def truncate_from_end(self, end_offset: int) -> None:
         """The log ends at `end_offset` now: forget the epochs that begin there or later."""
         entries = self.entries
+        # An epoch that begins right at the end has no batch here any more.
         if entries and entries[-1].start_offset >= end_offset:
             while entries and entries[-1].start_offset >= end_offset:
                 entries.pop()
             self._changed()
+        assert not entries or entries[-1].start_offset < end_offset
+        assert self.latest == (entries[-1].epoch if entries else None)
 
     def truncate_from_start(self, start_offset: int) -> None:
         """The log begins at `start_offset` now: the epoch in force there begins there."""
@@ -96,6 +103,7 @@ class EpochCache:
         elif following > 1:
             del self.entries[: following - 1]
             self._changed()
+        assert not self.entries or self.entries[0].start_offset >= start_offset
 
     def clear(self) -> None:
         """Forget all."""
@@ -108,6 +116,8 @@ class EpochCache:
 
     def flush(self) -> None:
         """Make the file say what the memory does, durably. OSError leaves the cache dirty."""
+        # Synced (KAFKA-16541), and before the append: in the background, an older list took the place of a newer one
+        # (KAFKA-17142). After a crash the epochs would not be those of the batches.
         checkpoints.write_epochs(self._fs, self._path, self.entries)
         self.dirty = False
 

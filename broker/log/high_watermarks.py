@@ -39,6 +39,7 @@ class HighWatermarks:
 
     def draft(self, high_watermarks: Mapping[TopicPartition, int]) -> CheckpointDraft:
         """Begin to replace it: see `CheckpointDraft`. One at a time."""
+        assert self._draft is None
         self._former = {}  # The draft before this one was made durable.
         self._draft = CheckpointDraft(self._fs, self, high_watermarks)
         return self._draft
@@ -47,12 +48,16 @@ class HighWatermarks:
         """Nothing of this partition is known from `end_offset` on: its log begins anew, or loses what was there.
         Durable on return, so call it before that happens.
         """
+        assert end_offset >= 0
         if self._draft is not None and self._draft.said.get(place, 0) > end_offset:
             self._draft = None
         self.correct({place: end_offset})
+        assert self._said.get(place, 0) <= end_offset
+        assert self._former.get(place, 0) <= end_offset
 
     def correct(self, ends: Mapping[TopicPartition, int]) -> None:
         """Lower several partitions at once, as `cut` does one: each log ends at the offset beside it."""
+        # A draft's new name may not be durable yet: a power loss would bring back what the file said before.
         said, former = self._said, self._former
         beyond = {
             place: min(said.get(place, 0), end)

@@ -61,7 +61,10 @@ class EntryFile(Generic[E]):
         return self._count + len(self._pending) // self.ENTRY.size
 
     def __getitem__(self, at: int) -> E:
-        in_file = at - (len(self) - len(self._pending) // self.ENTRY.size)
+        count = len(self)
+        assert 0 <= at
+        assert at < count
+        in_file = at - (count - len(self._pending) // self.ENTRY.size)
         if in_file >= 0:
             return self.made(self.ENTRY.unpack_from(self._pending, in_file * self.ENTRY.size))
         return self.made(self.ENTRY.unpack(self.file.pread(self.ENTRY.size, at * self.ENTRY.size)))
@@ -85,10 +88,12 @@ class EntryFile(Generic[E]):
 
     def cut(self, count: int) -> None:
         """Keep the first `count` entries."""
+        assert count >= 0
         if count < len(self):
-            self.write_out()
+            self.write_out()  # Some of the entries that stay may still be in memory.
             self.file.truncate(count * self.ENTRY.size)
             self._count = count
+        assert len(self) <= count
 
     def write_out(self) -> None:
         """Hand over to the page cache what is pending."""
@@ -157,6 +162,7 @@ class TimeIndex(EntryFile[TimeEntry]):
         if timestamp > self.last_timestamp:
             self.add(timestamp, relative_offset)
             self.last_timestamp = timestamp
+        assert timestamp <= self.last_timestamp
 
     def cut(self, count: int) -> None:
         """As EntryFile.cut."""

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Iterator
-from struct import Struct
 
 from crc32c import crc32c
 
@@ -27,7 +26,7 @@ from squall.broker.log.producers import ProducerStates, remove_snapshots, write_
 from squall.broker.log.reads import segment_at
 from squall.broker.log.results import AppendResult, FollowerAppend, Recovery
 from squall.broker.log.retention import useless
-from squall.broker.log.scan import PlacedBatch
+from squall.broker.log.scan import PLACE, PlacedBatch
 from squall.broker.log.segment import Segment
 from squall.broker.log.slices import FileSlice
 from squall.broker.log.validation import ORDINARY, look_closer, stamped
@@ -46,8 +45,6 @@ from squall.broker.protocol.records import (
     BatchHeader,
 )
 
-PLACE = Struct(">qii")
-"""Base offset, length, leader epoch: the head of a batch, which its CRC does not cover."""
 SMALL_BYTES = 1 << 20
 """A segment that ends before it has so many is small: Kafka 4 lets topics ask for none of these (KIP-1030)."""
 
@@ -297,6 +294,7 @@ class Log:
         self.durability.named()
         self.segments.append(new)
         self._active = new
+        assert new.base_offset > old.base_offset
         if len(self.segments) > 2:
             self.segments[-3].drop_tail()
         return new
@@ -432,6 +430,7 @@ class Log:
         """Remove the oldest segments that retention or the log's start make useless, below `high_watermark` only. Their
         base offsets. The log start moves to the first one left.
         """
+        assert high_watermark <= self.log_end_offset
         doomed = useless(self.segments, self.config, wall_ms, self.log_start_offset, high_watermark)
         if doomed == len(self.segments):
             self.roll(must=True)
@@ -444,6 +443,7 @@ class Log:
         return removed
 
     def _remove_oldest(self) -> int:
+        assert len(self.segments) > 1
         oldest = self.segments.pop(0)
         self.increment_log_start(self.segments[0].base_offset)
         remove_snapshots(self._fs, self.directory, below=self.segments[0].base_offset)

@@ -110,7 +110,9 @@ class Lookup:
 
     def take(self, candidate: Candidate, found: TimestampAndOffset | None) -> None:
         """Note what the search of a batch found."""
+        assert self.found is None
         self.found = found
+        # What was searched in vain must not be searched again, whatever the log does between two steps.
         self._start = max(self._start, candidate.header.next_offset)
 
     def run(self) -> TimestampAndOffset | None:
@@ -148,6 +150,7 @@ class Lookup:
             for step in self._walk(segment, from_offset):
                 if isinstance(step, Pause):
                     yield step
+                # By its largest timestamp: a batch that begins too early may end late enough (Redpanda 6604).
                 elif step.header.max_timestamp >= timestamp:
                     yield self._candidate(segment, step, timestamp)
 

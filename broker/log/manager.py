@@ -109,6 +109,7 @@ class LogManager:
         The mark of the clean shutdown is taken away first, durably: a crash while loading must not leave it behind
         for the next start to believe (KAFKA-10471).
         """
+        assert not self.logs, "the logs of a directory are loaded once"
         marker = f"{self.log_dir}/{CLEAN_SHUTDOWN}"
         epoch = checkpoints.read_clean_shutdown(self._fs, marker)
         self.clean = self._ended_cleanly(epoch)
@@ -181,6 +182,8 @@ class LogManager:
 
     def get_or_create(self, topic: str, partition: int, topic_id: bytes, wall_ms: int = 0) -> Log:
         """The log of a partition. One that belongs to an older topic of that name is deleted first."""
+        assert partition >= 0
+        assert len(topic_id) == len(ZERO_ID)
         log = self.logs.get((topic, partition))
         if log is not None and ZERO_ID != log.topic_id != topic_id != ZERO_ID:
             self.delete(topic, partition, wall_ms)
@@ -189,9 +192,11 @@ class LogManager:
             if (topic, partition) in self._forgotten:
                 # It must not inherit how far its predecessor was synced.
                 self.checkpoint_recovery_points()
+            # Nor how far its predecessor was committed: consumers would be shown what nobody has committed.
             self.high_watermarks.cut((topic, partition), 0)
             directory = self._path(f"{topic}-{partition}")
             self._fs.mkdirs(directory)
+            # Durable before the first batch: a log without an id passes for one of any topic of its name.
             if topic_id != ZERO_ID:
                 checkpoints.write_topic_id(self._fs, directory, topic_id)
             self._fs.fsync_dir(self.log_dir)
@@ -199,6 +204,7 @@ class LogManager:
         if log.topic_id == ZERO_ID != topic_id:
             checkpoints.write_topic_id(self._fs, log.directory, topic_id)
             log.topic_id = topic_id
+        assert log.topic_id == topic_id or topic_id == ZERO_ID
         return log
 
     def delete(self, topic: str, partition: int, wall_ms: int) -> bool:
@@ -210,7 +216,7 @@ class LogManager:
         log = self.logs.pop((topic, partition), None)
         if log is None:
             return False
-        log.generation += 1
+        log.generation += 1  # What was sliced of it must not be sent any further.
         suffix = f".{self._rng.randbytes(16).hex()}{DELETED}"
         name = f"{topic}-{partition}"
         renamed = self._path(name[: LONGEST_NAME - len(suffix)] + suffix)
@@ -241,6 +247,7 @@ class LogManager:
 
     def remove(self, doomed: str) -> None:
         """Remove a deleted directory. Nobody knows its name any more, so this may run off the event loop."""
+        assert doomed.endswith(DELETED)
         self._fs.remove_dir(doomed)
 
     def _may_be_small(self) -> bool:

@@ -45,5 +45,6 @@ def answer_to(
 def marker_answer(verdict: ErrorCode, log_end_offset: int) -> AppendResult:
     """To a marker that is not to be appended. One that is in the log lies somewhere before its end."""
     if verdict == ErrorCode.NONE:
+        assert log_end_offset > 0
         return AppendResult(0, -1, log_end_offset - 1, -1, True, None)
     return AppendResult.refused(verdict, "the transaction has a newer producer epoch or coordinator")

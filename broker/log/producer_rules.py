@@ -50,6 +50,7 @@ class ProducerStateEntry:
 
     def restart(self, epoch: int) -> None:
         """A new producer epoch: sequences begin anew and old batches are not duplicates."""
+        assert epoch != self.epoch
         self.epoch = epoch
         self.window.clear()
         self.next_sequence = 0
@@ -59,6 +60,7 @@ class ProducerStateEntry:
         self.window.append(sent)
         if len(self.window) > WINDOW:
             del self.window[0]
+        assert len(self.window) <= WINDOW
 
 
 class EndedTxn(NamedTuple):

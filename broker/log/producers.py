@@ -63,6 +63,7 @@ class ProducerStates(ProducerRules):
         if entry is not None:
             if self.is_fenced(entry, epoch):
                 return ErrorCode.INVALID_PRODUCER_EPOCH
+            # Before the transaction is looked at: a retry may come after the marker, and gets its first answer.
             known = self.known_batch(entry, header) if first >= 0 else None
             if known is not None:
                 return known
@@ -124,6 +125,7 @@ class ProducerStates(ProducerRules):
         it agreed. None where nothing need be asked: the transaction is open here, or the coordinator has agreed, or the
         batch is here already.
         """
+        assert header.attributes & TRANSACTIONAL_BIT
         producer_id, epoch, first = header.producer_id, header.producer_epoch, header.base_sequence
         entry = self.entries.get(producer_id)
         if self.is_ongoing(entry, epoch) or (entry is not None and self.known_batch(entry, header) is not None):
@@ -154,6 +156,7 @@ class ProducerStates(ProducerRules):
         entry.timestamp = timestamp
         if txn and entry.txn_first_offset < 0:
             entry.txn_first_offset = base_offset
+            # Offsets only grow, so the first key is at any time where the oldest open transaction begins.
             self.ongoing[base_offset] = producer_id
             self._forget_verification(producer_id, epoch)
 
@@ -165,7 +168,9 @@ class ProducerStates(ProducerRules):
         elif entry.epoch != header.producer_epoch:
             entry.restart(header.producer_epoch)
         entry.coordinator_epoch = marker.coordinator_epoch
+        # A marker is a sign of life: otherwise a producer's epoch is forgotten soon after it (KAFKA-9144).
         entry.timestamp = header.max_timestamp
+        # No batch says which generation its marker is of: as one of the second it spares a question about the next one.
         self._void(header.producer_id, header.producer_epoch, EPOCH_RAISED_BY_END)
         first, entry.txn_first_offset = entry.txn_first_offset, -1
         if first < 0:
@@ -240,6 +245,7 @@ class ProducerStates(ProducerRules):
         data = bytearray(_SNAPSHOT_HEAD.pack(SNAPSHOT_VERSION, 0, len(self.entries)) + rows)
         crc = crc32c(memoryview(data)[_SNAPSHOT_CRC_FROM:])
         _SNAPSHOT_HEAD.pack_into(data, 0, SNAPSHOT_VERSION, crc, len(self.entries))
+        assert len(data) == _SNAPSHOT_HEAD.size + len(self.entries) * _SNAPSHOT_ENTRY.size
         return bytes(data)
 
     @classmethod
@@ -275,6 +281,7 @@ def snapshot_name(offset: int) -> str:
 
 def write_snapshot(fs: Fs, directory: str, offset: int, states: ProducerStates) -> None:
     """Write the snapshot at `offset` to the page cache. A torn one is recognised by its CRC and ignored."""
+    assert offset >= 0
     file = fs.open(f"{directory}/{snapshot_name(offset)}", create=True, truncate=True)
     try:
         file.append(states.encode())

@@ -60,7 +60,9 @@ def producers_at(
 
     `since`: replay at least what begins there, for a snapshot does not say which transactions have ended before it.
     """
+    assert start <= end
     states, snapshot = load_snapshot(fs, directory, end if since is None else min(since, end))
+    assert snapshot <= end
     if snapshot >= 0 and states.entries:
         _refill(states, segments, snapshot)
     for segment, header, position, stop in headers(segments, max(start, snapshot), end):
@@ -83,7 +85,7 @@ def _refill(states: ProducerStates, segments: Sequence[Segment], snapshot: int) 
     for header, _, _ in walk(segment.file, position, segment.size):
         last_offset = header.base_offset + header.last_offset_delta
         if last_offset >= snapshot:
-            break
+            break  # The caller replays what follows.
         if header.producer_id < 0 or header.base_sequence < 0:
             continue  # also every control batch
         epoch, window = sent.get(header.producer_id, (-1, deque[BatchMetadata]()))

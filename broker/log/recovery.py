@@ -170,11 +170,16 @@ class _Loading:
         else:
             inside = [at for at, segment in enumerate(self.segments) if segment.base_offset < self._recovery_point]
             first = inside[-1] if inside else 0
-        return min([first, *(at for at in range(first) if not self._indexed[at])])
+        # A segment that lacks an index is scanned, and so is all behind it: a scan makes epochs and producers again.
+        first = min([first, *(at for at in range(first) if not self._indexed[at])])
+        assert 0 <= first
+        assert first <= count
+        return first
 
     # -------------------------------------------------------------------------------------------------- scanning
 
     def _scan(self, first: int) -> None:
+        assert first < len(self.segments)
         start = self.segments[first].base_offset
         if self._epochs_known:
             self.epochs.truncate_from_end(start)
@@ -192,7 +197,7 @@ class _Loading:
             expected = segment.next_offset
             if damage is not None:
                 self._reason = f"{damage} of the segment at offset {segment.base_offset}"
-                self.discard_from(at + 1, self._reason)
+                self.discard_from(at + 1, self._reason)  # Kept, they would follow a hole in the offsets.
                 return
             if at + 1 < len(self.segments):
                 segment.become_inactive()
@@ -202,7 +207,7 @@ class _Loading:
     def _scan_segment(self, segment: Segment) -> str | None:
         """Check and take in the batches of one segment, and cut it at the first damage, which is returned."""
         size = segment.size
-        segment.forget()
+        segment.forget()  # What the indexes say is not believed: they may be as damaged as the batches.
         scan = Scan(segment.file, size)
         damage = None
         for header, position, data in scan:
@@ -210,6 +215,7 @@ class _Loading:
             if damage is not None:
                 break
         damage = damage or scan.damage
+        assert segment.size <= size
         self._scanned_segments += 1
         self._scanned_bytes += segment.size
         if damage is not None:
@@ -246,6 +252,7 @@ class _Loading:
             segment.remove()
             self.segments.pop()
             self._reason = self._reason or reason
+        assert len(self.segments) == at
         self._fs.fsync_dir(self._directory)
 
     def _assign_epochs(self, end: int) -> None:

@@ -24,6 +24,7 @@ class AppendResult(NamedTuple):
     @classmethod
     def refused(cls, error: int, message: str, faults: tuple[RecordFault, ...] = ()) -> AppendResult:
         """Not appended, and why."""
+        assert error != 0, "a refusal with this code would be taken for an append"
         return cls(int(error), -1, -1, -1, False, message, faults)
 
 

@@ -13,6 +13,8 @@ from squall.broker.protocol.records import CRC_FROM, HEADER, HEADER_SIZE, LENGTH
 
 _ENDS = Struct(">qi4xb6xi")
 """Base offset, length, magic and last offset delta of a batch header."""
+PLACE = Struct(">qii")
+"""Base offset, length, leader epoch: the head of a batch, which its CRC does not cover."""
 SMALLEST_LENGTH = HEADER_SIZE - LENGTH_OVERHEAD
 LOOKUP_CHUNK = 8 << 10
 WALK_CHUNK = 64 << 10

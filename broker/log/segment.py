@@ -107,6 +107,7 @@ class Segment:
     def note(self, next_offset: int, length: int, max_timestamp: int) -> None:
         """Take into account a batch that is in the file now."""
         assert next_offset > self.next_offset
+        assert length > 0
         position = self.size
         if max_timestamp > self.max_timestamp:
             self.max_timestamp = max_timestamp
@@ -124,6 +125,8 @@ class Segment:
             del self.stops[:TAIL_BATCHES]
 
     def _index_batch(self, last_offset: int, position: int) -> None:
+        assert last_offset >= self.base_offset
+        assert last_offset <= self.offset_limit
         self.index.add(last_offset - self.base_offset, position)
         self._index_time()
         self._index_position = position
@@ -136,6 +139,9 @@ class Segment:
 
     def become_inactive(self) -> None:
         """Nothing more will be appended: complete the time index, and write out what is pending."""
+        assert len(self.ends) == len(self.stops)
+        assert self.ends[-1] == self.next_offset
+        # The largest timestamp may be behind the last indexed batch: look-ups of closed segments rest on the index.
         self._index_time()
         self.write_out()
         self.file.seal()
@@ -201,6 +207,7 @@ class Segment:
                     return None
                 last = first + 1
             length = stops[last] - start
+        assert length > 0
         return FileSlice(self.file, start, length)
 
     def _slice_cold(self, offset: int, limit: int, max_bytes: int, at_least_one: bool) -> FileSlice | None:
@@ -222,6 +229,8 @@ class Segment:
             if batch_stop > largest_stop or last_offset >= limit:
                 break
             stop = batch_stop
+        assert start < stop
+        assert stop <= largest_stop
         return FileSlice(self.file, start, stop - start)
 
     def bound_at(self, stop: int) -> int:
@@ -239,10 +248,11 @@ class Segment:
 
     def open_inactive(self, next_base: int) -> None:
         """Take over a segment that another one, at `next_base`, follows, without reading its batches."""
+        assert next_base > self.base_offset
         self._load_time_index()
         self.next_offset = next_base
         self.drop_tail()
-        self.release()
+        self.release()  # A broker may have thousands of segments, and open files are few.
 
     def open_end(self) -> bool:
         """Find the segment's end and timestamps by the indexes, without reading all. False where it is damaged."""
@@ -299,6 +309,8 @@ class Segment:
         back old batches behind new ones that were written over them. For a process that is killed between the cut and
         the fsync the mark tells the next start to do the latter.
         """
+        assert 0 <= position
+        assert position <= self.size
         mark = self._path + TRUNCATING
         self._fs.open(mark, create=True).close()
         self._fs.fsync_dir(parent(mark))
@@ -312,6 +324,7 @@ class Segment:
         aborted.cut(1 + aborted.last_where(lambda entry: entry.last_offset < next_offset))
         self.size = position
         self.full = self.indexes_durable = False
+        # The indexes are sparse: what they do not say of the batches that stay is read from the headers.
         self._load_time_index()
         self._walk_behind_index()
         if self.size == 0:
@@ -323,6 +336,8 @@ class Segment:
             keep = bisect_left(self.stops, position) + 1
             del self.ends[keep:], self.stops[keep:]
             self.ends[-1] = next_offset
+        assert len(self.ends) == len(self.stops)
+        assert self.ends[-1] == self.next_offset
 
     def remove(self) -> None:
         """Remove the files. Slices that are still being sent keep the bytes until they are dropped."""

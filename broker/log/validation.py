@@ -212,5 +212,6 @@ def stamped(records: memoryview, timestamp: int, append_time: bool) -> memoryvie
     attributes = attributes | TIMESTAMP_TYPE_BIT if append_time else attributes & ~TIMESTAMP_TYPE_BIT
     _ATTRIBUTES.pack_into(records, _ATTRIBUTES_AT, attributes)
     _MAX_TIMESTAMP.pack_into(records, _MAX_TIMESTAMP_AT, timestamp)
+    # The CRC covers both fields; base offset and leader epoch lie before what it covers, so an append leaves it alone.
     _CRC.pack_into(records, _CRC_AT, crc32c(records[CRC_FROM:]))
     return records
