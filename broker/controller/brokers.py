@@ -57,6 +57,8 @@ def register(command: Command, request: BrokerRegistrationRequest) -> Registrati
         record.in_controlled_shutdown = existing.in_controlled_shutdown
         record.cordoned_log_dirs = None if existing.cordoned_log_dirs is None else list(existing.cordoned_log_dirs)
     elif existing is not None:
+        # Its epoch fences what the incarnation before it still says, so it has to be the larger one (KIP-903).
+        assert record.broker_epoch > existing.epoch
         writes += _replace_incarnation(command, existing, request.previous_broker_epoch)
     return Decision(
         BrokerRegistrationResponse(broker_epoch=record.broker_epoch),
@@ -171,6 +173,7 @@ def _heartbeat_of_stopping(
     command: Command, broker: Broker, reply: BrokerHeartbeatResponse, contact: SessionChange
 ) -> Heartbeat:
     """Leaderships first; then, once every active broker has read of the change, the broker may stop (KIP-841)."""
+    assert not broker.fenced
     image = command.image
     if any(partition.leader == broker.id for _, _, partition in image.partitions()):
         writes = leadership_changes(command, remove=broker.id)
@@ -197,11 +200,15 @@ def expire(command: Command) -> Decision[Broker | None]:
 
 def fence(command: Command, broker: Broker) -> list[Write]:
     """Records that take a broker out of its ISRs and leaderships, and fence it."""
+    assert not broker.fenced
+    # Last: no image may show a fenced broker in an ISR that has other members.
     return [*leadership_changes(command, remove=broker.id), _change(broker, fenced=FENCE)]
 
 
 def unfence(command: Command, broker: Broker) -> list[Write]:
     """Records that let a broker serve again, and lead what has no leader and needs it."""
+    assert broker.fenced
+    assert not broker.in_controlled_shutdown
     return [_change(broker, fenced=UNFENCE), *leadership_changes(command, add=broker.id)]
 
 
@@ -223,6 +230,7 @@ def leadership_changes(
     `remove` leaves the ISRs and may not lead; `add` may lead although the image still shows it fenced; `unclean` lost
     records: it leaves ISR and ELR and may not lead.
     """
+    assert (remove, add, unclean).count(NO_NODE) == 2
     image = command.image
 
     def acceptable(broker_id: int) -> bool:

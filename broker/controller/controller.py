@@ -76,6 +76,7 @@ class Controller:
         """`next_offset`: where the next record goes, behind what the quorum itself has written to the log.
         `predecessor`: who led the quorum before, and when it last answered, if this node knows.
         """
+        assert image.offset < next_offset
         self.image = image
         self.settings = settings
         self.next_offset = next_offset
@@ -110,6 +111,8 @@ class Controller:
         Call it at `next_tick_ms`. A gap of more than half a session's time means that this process was stopped: it
         could hear from no broker, so the gap counts against none.
         """
+        assert now_ms >= self._ticked_ms
+        before = self.image.offset
         gap = now_ms - self._ticked_ms
         self._ticked_ms = now_ms
         if gap > self.sessions.timeout_ms // 2:
@@ -122,13 +125,16 @@ class Controller:
         if not decision.records and self._balance_due(now_ms):
             self._balanced_ms = now_ms
             decision = leaders.balance(command)
+        assert self.image.offset == before, "deciding changes nothing"
         return decision
 
     def next_tick_ms(self, now_ms: int) -> int:
         """Return when to call `tick` next: as soon as a session may be over, and ten times in each session's time."""
         regular_ms = now_ms + max(1, self.sessions.timeout_ms // TICKS_PER_SESSION)
         end_ms = self.sessions.next_end_ms(self.image)
-        return regular_ms if end_ms is None else min(regular_ms, max(end_ms, now_ms + 1))
+        next_ms = regular_ms if end_ms is None else min(regular_ms, max(end_ms, now_ms + 1))
+        assert next_ms > now_ms, "the caller would tick for ever"
+        return next_ms
 
     def _balance_due(self, now_ms: int) -> bool:
         config = self.settings.config

@@ -37,6 +37,7 @@ class Refusal(Exception):
     """A command, or a part of it, that is answered with an error code."""
 
     def __init__(self, code: ErrorCode, message: str | None = None) -> None:
+        assert code != ErrorCode.NONE, "a refusal with this code would be taken for a success"
         message = message if message is None else cut_short(message)
         super().__init__(code, message)
         self.code = code

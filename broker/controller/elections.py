@@ -69,10 +69,12 @@ class PartitionChange:
         target.complete_reassignment()
         target.keep_eligible(self)
         leader, unclean = self._elect(target)
+        assert leader == NO_NODE or leader in target.replicas
         record = PartitionChangeRecord(topic_id=self.topic_id, partition_id=self.index)
         if leader != before.leader:
             record.leader = leader
             if unclean:
+                # RECOVERING until the new leader says that it is done: no follower may join the ISR before (KIP-704).
                 target.isr, target.elr = (leader,), ()
                 if before.leader_recovery_state != RECOVERING:
                     record.leader_recovery_state = RECOVERING
@@ -82,6 +84,9 @@ class PartitionChange:
         elif not set(before.replicas) <= set(target.replicas):
             # A replica that leaves the partition must notice: the leader epoch fences it (KIP-455).
             record.leader = before.leader
+        assert leader == NO_NODE or leader in target.isr
+        assert set(target.isr) <= set(target.replicas)
+        assert not set(target.isr) & set(target.elr)
         self._fill(record, target)
         return None if record == PartitionChangeRecord(topic_id=self.topic_id, partition_id=self.index) else record
 
@@ -91,6 +96,7 @@ class PartitionChange:
         preferred = target.replicas[0]
         if self.election is Election.PREFERRED and preferred in valid:
             return preferred, False
+        # Before the order of the replicas counts: each change of the leader costs a new leader epoch.
         if self.before.leader in valid:
             return self.before.leader, False
         if valid:

@@ -87,7 +87,7 @@ def bootstrap(command: Command, formatted: Sequence[Any] = ()) -> Decision[None]
         levels = {feature.name: chosen.get(feature.name, feature.initial) for feature in FEATURES}
     writes = [Write(record, 0) for record in formatted if not isinstance(record, FeatureLevelRecord)]
     for name, level in levels.items():
-        if level > 0:
+        if level > 0:  # 0 is what a feature without a record has
             writes += _level_records(command, name, level)
     return Decision(None, tuple(writes))
 
@@ -159,6 +159,7 @@ def _refuse(name: str, level: int, why: str) -> Refusal:
 
 def _level_records(command: Command, name: str, level: int) -> list[Write]:
     """The record of the level, and what has to be said with it."""
+    assert level >= 0
     writes = [Write(FeatureLevelRecord(name=name, feature_level=level), 0)]
     if name == ELR_FEATURE:
         # Who is eligible depends on one min ISR that all nodes agree on: the cluster's, not what each node's file says.

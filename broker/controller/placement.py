@@ -23,6 +23,8 @@ def place(command: Command, count: int, replication_factor: int) -> list[tuple[i
     A broker in controlled shutdown, or with nothing but cordoned log directories, is not used; a fenced one only where
     the unfenced are too few, and never to lead.
     """
+    assert count > 0
+    assert replication_factor > 0
     brokers = [broker for broker in command.image.brokers.values() if not broker.cordoned]
     usable = [broker for broker in brokers if not broker.in_controlled_shutdown]
     if len(usable) < replication_factor:
@@ -35,6 +37,7 @@ def place(command: Command, count: int, replication_factor: int) -> list[tuple[i
     if not live:
         raise _impossible(replication_factor, "All brokers are currently fenced.")
     spare = ring([broker for broker in usable if broker.fenced])
+    # Drawn anew for each request: topics of one partition would otherwise all be led by the first broker.
     start = command.rng.randrange(len(live))
     shift = command.rng.randrange(len(live))
     return [_replicas(live, spare, start + nth, shift, replication_factor) for nth in range(count)]
@@ -54,7 +57,9 @@ def _replicas(live: list[Broker], spare: list[Broker], nth: int, shift: int, wan
         follower = next((broker for broker in others if broker.rack is None or broker.rack not in racks), others[0])
         chosen.append(follower)
         others.remove(follower)
-    return tuple(broker.id for broker in chosen)
+    replicas = tuple(broker.id for broker in chosen)
+    assert len(set(replicas)) == wanted
+    return replicas
 
 
 def ring(brokers: list[Broker]) -> list[Broker]:
@@ -65,6 +70,7 @@ def ring(brokers: list[Broker]) -> list[Broker]:
     order: list[Broker] = []
     for turn in range(max((len(members) for members in racks.values()), default=0)):
         order += [members[turn] for _, members in sorted(racks.items()) if turn < len(members)]
+    assert len(order) == len(brokers)
     return order
 
 

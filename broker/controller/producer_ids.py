@@ -24,6 +24,7 @@ def allocate_producer_ids(
     except Refusal as refused:
         return Decision(AllocateProducerIdsResponse(error_code=refused.code))
     start = command.image.next_producer_id
+    assert start >= 0
     record = ProducerIdsRecord(
         broker_id=request.broker_id, broker_epoch=request.broker_epoch, next_producer_id=start + BLOCK_SIZE
     )

@@ -76,6 +76,10 @@ def _reassign(
     change.replicas = replicas + leaving
     change.removing = leaving
     change.adding = tuple(replica for replica in replicas if replica not in before)
+    # No replica leaves yet: those that are to go may be the only ones that have what is committed.
+    assert set(partition.replicas) <= set(change.replicas)
+    assert len(set(change.replicas)) == len(change.replicas)
+    assert not set(change.adding) & set(change.removing)
     return _written(change.plan())
 
 
@@ -86,6 +90,7 @@ def _cancel(command: Command, topic: Topic, index: int, partition: PartitionImag
     change.replicas = original_replicas(partition)
     change.adding = change.removing = ()
     change.isr = tuple(member for member in partition.isr if member not in partition.adding)
+    assert change.replicas
     if not change.isr:
         if election_for(command, topic.name) is not Election.UNCLEAN:
             message = (

@@ -34,4 +34,5 @@ class ReplicaQuota:
                     f"squall.broker.max.replicas={self._limit:,}."
                 )
                 raise Refusal(ErrorCode.POLICY_VIOLATION, message)
+        # Only now: a topic that is refused takes no room from those behind it in the request.
         self._hosted.update(more)

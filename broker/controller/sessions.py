@@ -57,6 +57,7 @@ class BrokerSessions:
         session = self.sessions.setdefault(change.broker_id, Session(now_ms))
         assert session.contact_ms <= now_ms, f"contact at {now_ms} after one at {session.contact_ms}"
         session.contact_ms = now_ms
+        # It may go back: the broker has started anew, and has read nothing yet.
         session.metadata_offset = change.metadata_offset
         if change.begins_shutdown:
             session.shutdown_offset = offset
@@ -70,6 +71,7 @@ class BrokerSessions:
         if session is not None:
             earliest_ms = now_ms - self.timeout_ms + min(grace_ms, self.timeout_ms)
             session.contact_ms = max(heard_ms, earliest_ms)
+            assert session.contact_ms <= now_ms
 
     def forgive(self, pause_ms: int, now_ms: int) -> None:
         """Count `pause_ms` against nobody: the controller itself was not running and could hear no heartbeat."""

@@ -151,6 +151,7 @@ def _create_topic(
     shared.names.check(topic.name)
     overrides = shared.overrides(topic)
     placements = _placements(command, topic)
+    assert placements
     shared.room.take(placements)
     topic_id = new_topic_id(command)
     writes = [Write(TopicRecord(name=topic.name, topic_id=topic_id), 0)]
@@ -252,6 +253,7 @@ def _partition_records(
     writes = []
     for index, replicas in enumerate(placements, first_index):
         isr = live_replicas(image, replicas)
+        assert isr, f"partition {index} would begin without a leader"
         record = PartitionRecord(
             partition_id=index,
             topic_id=topic_id,
@@ -271,6 +273,7 @@ def new_topic_id(command: Command) -> bytes:
         raw = bytearray(command.rng.randbytes(16))
         raw[6] = raw[6] & 0x0F | 0x40
         raw[8] = raw[8] & 0x3F | 0x80
+        # Version 4: so it is neither of the ids that Kafka keeps for itself (zero, and one for the metadata topic).
         if bytes(raw) not in command.image.topics_by_id:
             return bytes(raw)
 
@@ -325,6 +328,7 @@ def _more_partitions(
     if len(f"{asked.name}-{asked.count - 1}") > MAX_DIRECTORY_LENGTH:  # no broker could make its directory
         raise Refusal(ErrorCode.INVALID_PARTITIONS, f"A topic of so long a name cannot have {asked.count} partitions.")
     placements = _added_placements(command, asked, topic)
+    assert len(placements) == asked.count - present
     room.take(placements)
     return _partition_records(image, topic.id, present, placements)
 
@@ -334,6 +338,7 @@ def _added_placements(
 ) -> list[tuple[int, ...]]:
     present = len(topic.partitions)
     additional = asked.count - present
+    # Where a reassignment has changed the number for some partitions, the first one decides for the new ones.
     factor = len(topic.partitions[0].replicas)
     if asked.assignments is None:
         return place(command, additional, factor)
