@@ -16,4 +16,8 @@ def partition_of(key: str, partitions: int) -> int:
     """The partition of a group's id or a transactional id. The smallest int counts as 0, as with Kafka."""
     assert partitions > 0
     hashed = java_hash(key)
-    return (0 if hashed == -(1 << 31) else abs(hashed)) % partitions
+    # Java's abs of the smallest int is negative.
+    found = (0 if hashed == -(1 << 31) else abs(hashed)) % partitions
+    assert 0 <= found
+    assert found < partitions
+    return found

@@ -76,6 +76,8 @@ class _Matching:
     """
 
     def __init__(self, states: list[_State], first: int, last: int) -> None:
+        assert first < len(states)
+        assert last < len(states)
         self._states, self._first, self._last = states, first, 1 << last
         self._reach: dict[tuple[int, bool, bool], int] = {}
         self._having: dict[str, int] = {}
@@ -165,6 +167,7 @@ class NameSearch:
         a character, or a state of the expression at a character that led nowhere before. One name takes at most its
         length times the expression's states.
         """
+        assert steps >= 0
         matching, names = self._matching, self._names
         before = matching.spent
         until = before + steps
@@ -173,6 +176,7 @@ class NameSearch:
             self._at += 1
             if matching.has(name):
                 self.found.append(name)
+        assert self._at <= len(names)
         DONE.steps += matching.spent - before
         return self._at == len(names)
 
@@ -190,6 +194,9 @@ class Pattern:
         self._first, self._last = self._choice()
         if self._at < len(text):
             raise BadPattern("unexpected )")
+        assert self._at == len(text)
+        assert self._depth == 0
+        assert len(self._states) <= MOST_STATES
 
     # --------------------------------------------------------------------------------------------------------- matching
 
@@ -228,6 +235,7 @@ class Pattern:
         return len(self._states) - 1
 
     def _link(self, one: int, other: int) -> None:
+        assert other < len(self._states)
         self._states[one].ways.append(other)
 
     def _choice(self) -> tuple[int, int]:
@@ -282,6 +290,8 @@ class Pattern:
 
     def _again(self, begins: int) -> tuple[int, int]:
         """One more copy of the piece that begins there."""
+        assert begins < self._at
+        # A piece's states lead on to what follows it, so each copy needs its own: MOST_STATES bounds what {100} makes.
         self._at = begins
         return self._one()
 
@@ -324,6 +334,7 @@ class Pattern:
         return self._edge(_Set(((char, char),)))
 
     def _edge(self, chars: _Set | None, at: str = "") -> tuple[int, int]:
+        assert (chars is None) == bool(at)
         one, other = self._state(chars, at), self._state()
         self._link(one, other)
         return one, other

@@ -192,7 +192,7 @@ class LogManager:
             if (topic, partition) in self._forgotten:
                 # It must not inherit how far its predecessor was synced.
                 self.checkpoint_recovery_points()
-            # Nor how far its predecessor was committed: consumers would be shown what nobody has committed.
+            # Nor how far its predecessor was committed: consumers would be shown what is not committed.
             self.high_watermarks.cut((topic, partition), 0)
             directory = self._path(f"{topic}-{partition}")
             self._fs.mkdirs(directory)

@@ -117,6 +117,7 @@ class ClassicGroup(GroupRules):
             self._members_went(now)
         if self._join_deadline_ms is not None and self._join_deadline_ms <= now.mono_ms:
             self._join_phase_ends(now)
+        self._check()
 
     def _wait_for(self, member: ClassicGroupMember, now: Now) -> None:
         """It is to be heard of within its session. While the coordinator owes it an answer, it cannot be."""
@@ -165,6 +166,7 @@ class ClassicGroup(GroupRules):
 
     def _admit(self, request: Join, member_id: str, token: Token, now: Now) -> None:
         """A member more: the next generation has it."""
+        assert member_id not in self.members
         member = ClassicGroupMember(request, member_id)
         if not self.members:
             self.protocol_type = request.protocol_type
@@ -180,6 +182,7 @@ class ClassicGroup(GroupRules):
             self.static[member.instance_id] = member.member_id
         if self.leader is None:
             self.leader = member.member_id
+        assert self.leader in self.members
 
     def _take_over(self, member: ClassicGroupMember, request: Join, token: Token, now: Now) -> None:
         """A static member is back, under a new member id: whoever has the old one is fenced (KIP-345)."""
@@ -293,6 +296,7 @@ class ClassicGroup(GroupRules):
 
     def _begin_generation(self, now: Now) -> None:
         """Everybody who is waited for has joined, or nobody is left."""
+        assert self.state == GroupState.PREPARING
         self._join_deadline_ms = self._joining_until_ms = None
         self.generation += 1
         if not self.members:
@@ -334,6 +338,7 @@ class ClassicGroup(GroupRules):
             self._wait_for(member, now)
             self.effects.append(Reply(token, self._assignment_of(member)))
             return
+        assert self.state == GroupState.COMPLETING
         if member.syncing is not None:
             self.effects.append(Reply(member.syncing, Synced(ErrorCode.REBALANCE_IN_PROGRESS)))
         member.syncing = token
@@ -424,6 +429,14 @@ class ClassicGroup(GroupRules):
         self.effects.append(Reply(token, Left(members=named)))
         if ErrorCode.NONE in errors:
             self._members_went(now)
+        self._check()
+
+    def _check(self) -> None:
+        """Assert what holds between two calls."""
+        assert not self.members or self.state != GroupState.EMPTY
+        assert len(self.static) <= len(self.members)
+        assert self._join_deadline_ms is None or self.state == GroupState.PREPARING
+        assert self._sync_deadline_ms is None or self.state in (GroupState.COMPLETING, GroupState.STABLE)
 
     def _leave_one(self, member_id: str, instance_id: str | None, now: Now) -> ErrorCode:
         if member_id == NO_MEMBER and instance_id is not None:
@@ -449,6 +462,7 @@ class ClassicGroup(GroupRules):
             del self.static[member.instance_id]  # a log may have two members of one instance
         if self.leader == member.member_id:
             self.leader = next(iter(self.members), None)
+        assert (self.leader is None) == (not self.members)
 
     def _members_went(self, now: Now) -> None:
         """The others share what those had."""

@@ -48,8 +48,16 @@ class Deadlines:
                 self._needed += _size(group_id)
             self._known[group_id] = at_ms
             self._taken += _size(group_id)
+            # A group's earlier place stays, and is passed over when it comes up: a heap has no cheap removal.
             heappush(self._heap, (at_ms, group_id))
             self._clear_away()
+        self._check()
+
+    def _check(self) -> None:
+        """Assert that each group in `_known` has a place in the heap."""
+        assert 0 <= self._needed
+        assert self._needed <= self._taken
+        assert len(self._known) <= len(self._heap)
 
     def _forget(self, group_id: str) -> None:
         del self._known[group_id]
@@ -65,6 +73,7 @@ class Deadlines:
             self._heap = [(at, one) for one, at in self._known.items()]
             heapify(self._heap)
             self._taken = self._needed
+        assert self._taken <= 2 * self._needed + OVERTAKEN_MAX
 
     def next_ms(self, deadline_of: Callable[[str], int | None]) -> int | None:
         """The first deadline of all. `deadline_of` tells that of a group as it is now."""
@@ -79,6 +88,7 @@ class Deadlines:
                 self.put(group_id, real_ms)
             else:
                 self._pop()
+        self._check()
         return None
 
     def due(self, now_ms: int) -> list[str]:
@@ -89,6 +99,7 @@ class Deadlines:
             if self._known.get(group_id) == at_ms:
                 self._forget(group_id)
                 found.append(group_id)
+        self._check()
         return found
 
 

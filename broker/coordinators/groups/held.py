@@ -38,11 +38,13 @@ class MemoryBudget:
 
     def admits(self, size: int, now_ms: int) -> bool:
         """Return whether there is room for that many more bytes. If so, they are counted from now on."""
+        assert size >= 0
         if self._sum + size <= self._limit:
             self._sum += size
             return True
         if now_ms < self._full_until_ms:
             return False
+        # What has gone was never subtracted: only a count says what is there.
         self._sum = sum(OF_EACH + group.held() for group in self._groups())
         if self._sum + size <= self._limit:
             self._sum += size

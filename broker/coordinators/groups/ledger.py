@@ -73,8 +73,11 @@ class Ledger:
             else:
                 self.offsets.setdefault(group_id, {})[written.partition] = placed
         self._drop_if_gone(group_id)
+        assert self.offsets.get(group_id) != {}
+        assert self.pending.get(producer_id) != {}
 
     def _drop_if_gone(self, group_id: str) -> None:
+        assert group_id in self._last
         known = group_id in self.groups or group_id in self.consumers or group_id in self.offsets
         if not known and not self.is_pending(group_id):
             self._forgotten = max(self._forgotten, self._last.pop(group_id))
@@ -107,6 +110,8 @@ class Ledger:
         """
         ended = self.pending.pop(producer_id, {})
         for group_id, owed in ended.items():
+            assert owed
+            # An abort counts, too: what is said of the group's offsets from here on rests on the marker.
             self._last[group_id] = max(at, self._last.get(group_id, NOTHING_WRITTEN))
             if commit:
                 self._materialize(group_id, owed)
@@ -119,6 +124,7 @@ class Ledger:
             present = found.get(partition)
             if present is None or present.written_at < committed.written_at:
                 found[partition] = committed
+        assert found
 
     def is_pending(self, group_id: str, partition: TopicPartition | None = None) -> bool:
         """Return whether an undecided transaction may change this partition's offset; None: any of the group's."""

@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING, Final
 from squall.broker.coordinators.transactions.values import (
     AT_REST,
     NO_PRODUCER_ID,
+    PREPARED,
     V2,
     EndTransaction,
     TransactionLogRecord,
@@ -91,6 +92,7 @@ def _prepared(
     rules: TransactionRules, found: TransactionMetadata, request: EndTransaction, now_ms: int, fresh_id: int
 ) -> TxnDecision:
     """The decision itself: once this record is committed, nothing else can come of the transaction."""
+    assert found.state == TxnState.ONGOING or found.state in AT_REST
     v2 = request.client_version >= V2
     next_id = NO_PRODUCER_ID
     if v2 and rules.is_exhausted(found.epoch):
@@ -110,6 +112,7 @@ def _prepared(
     )
     answer = TxnResponse()
     if v2:
+        # The answer has id and epoch of the next transaction, though the completing record is yet to come (KIP-890).
         goes_on = completed(after, now_ms)
         answer = TxnResponse(producer_id=goes_on.producer_id, epoch=goes_on.epoch)
     return TxnDecision(answer, (TransactionLogRecord(found.transactional_id, after),), used_producer_id=next_id >= 0)
@@ -117,6 +120,7 @@ def _prepared(
 
 def completed(prepared: TransactionMetadata, now_ms: int) -> TransactionMetadata:
     """The record that all markers are written; with the next producer id where that was allotted (V2)."""
+    assert prepared.state in PREPARED
     goes_on = prepared.next_producer_id >= 0 and prepared.client_version >= V2
     return replace(
         prepared,

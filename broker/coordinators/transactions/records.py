@@ -29,6 +29,7 @@ def encode(written: TransactionLogRecord, transaction_version: int) -> tuple[byt
     transaction = written.transaction
     if transaction is None:
         return key, None
+    assert transaction.transactional_id == written.transactional_id
     version = TAGGED_FROM if transaction_version >= 1 else 0
     value = TransactionLogValue(
         producer_id=transaction.producer_id,

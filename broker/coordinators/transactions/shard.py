@@ -107,6 +107,7 @@ class TransactionCoordinatorShard(TransactionRules):
         found = self.transactions.get(request.transactional_id)
         decision: TxnDecision = self._DECIDERS[type(request)](self, found, request, now_ms, fresh_producer_id)
         for written in decision.records:
+            assert written.transactional_id == request.transactional_id
             self._check(found, written.transaction)
         assert not (decision.needs_producer_id and decision.records)
         assert not decision.used_producer_id or fresh_producer_id >= 0
@@ -155,6 +156,7 @@ class TransactionCoordinatorShard(TransactionRules):
             )
             return self._given(born, used=True)
         if self.owes_markers(found):
+            # The markers that are under way carry the epoch of now: it may rise only once all of them are written.
             return TxnDecision(_CONCURRENT)
         if claims and not self.is_known_producer(found, request):
             return TxnDecision(_FENCED)

@@ -46,7 +46,8 @@ def uniform(members: tuple[Wants, ...], partitions: Mapping[bytes, int]) -> Targ
         held[one.member_id] = kept = []
         for place in one.has:
             topic_id, index = place
-            if topic_id in wanted and index < partitions[topic_id] and place not in taken:
+            # Classic leaders may have given what there is not, or one partition to two members.
+            if topic_id in wanted and 0 <= index < partitions[topic_id] and place not in taken:
                 taken[place] = one.member_id
                 kept.append(place)
     readers = _readers(order)
@@ -61,6 +62,7 @@ def uniform(members: tuple[Wants, ...], partitions: Mapping[bytes, int]) -> Targ
             held[names[at]].append(place)
             heapreplace(sizes, (size + 1, at))
     _balance(held, readers)
+    assert sum(map(len, held.values())) == sum(partitions[topic_id] for topic_id in readers)
     return {name: tuple(sorted(places)) for name, places in held.items()}
 
 
@@ -115,6 +117,7 @@ def range_(members: tuple[Wants, ...], partitions: Mapping[bytes, int]) -> Targe
             end = first + share + (n < more)
             given[name] += [(topic_id, index) for index in range(first, end)]
             first = end
+        assert first == partitions[topic_id]
     return {name: tuple(sorted(places)) for name, places in given.items()}
 
 

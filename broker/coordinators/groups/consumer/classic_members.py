@@ -40,6 +40,7 @@ if TYPE_CHECKING:
 
 def join(of: ConsumerCoordination, group: ConsumerGroup, request: Join, token: Token, now: Now) -> list[Effect]:
     """A classic member joins, or takes its next step."""
+    assert group.members
     rests_on = of.rests_on(group.group_id)
     refused = _refusal_of_join(of, group, request)
     if not refused:
@@ -140,6 +141,7 @@ def has_a_step(group: ConsumerGroup, member_id: str) -> bool:
     """Return whether a classic member has to join again: the group has a newer epoch, the member has to give up
     partitions, or may have more.
     """
+    assert group.members[member_id].classic is not None
     current = group.now_of(member_id)
     if current.epoch < group.epoch or current.state == MemberState.UNREVOKED:
         return True

@@ -100,6 +100,7 @@ class ConsumerGroup:
 
     def replay(self, written: ConsumerWritten) -> None:
         """Take a record into account. What a record leaves behind is as if nobody had been there."""
+        assert written.group_id == self.group_id
         match written:
             case GroupEpoch(_, epoch, metadata_hash):
                 self.epoch, self.metadata_hash = epoch or FIRST_EPOCH, metadata_hash
@@ -117,6 +118,7 @@ class ConsumerGroup:
     def _subscribe(self, member_id: str, subscription: Subscription | None) -> None:
         before = self.members.pop(member_id, None) if subscription is None else self.members.get(member_id)
         if before is not None and before.instance_id is not None:
+            # Another member may have taken the instance id since: that one keeps it.
             if self.static.get(before.instance_id) == member_id:
                 del self.static[before.instance_id]
         if subscription is not None:
@@ -126,6 +128,7 @@ class ConsumerGroup:
 
     def _reach(self, member_id: str, current: Current | None) -> None:
         before = self.now_of(member_id)
+        # Another member may have been given a partition since: only what is still this one's becomes free.
         for place in (*before.assigned, *before.revoking):
             if self.owners.get(place) == member_id:
                 del self.owners[place]

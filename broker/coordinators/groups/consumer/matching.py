@@ -82,6 +82,7 @@ class Matching:
             if len(self._patterns) >= MOST_KEPT:
                 self._patterns.clear()
             self._patterns[regex] = found
+        assert len(self._patterns) <= MOST_KEPT
         return found
 
     def topics_of(self, regex: str) -> tuple[str, ...] | None:
@@ -120,12 +121,14 @@ class Matching:
         if known is None:
             waiting = Waiting(pattern.search(names.listed), names, [])
         else:
+            # Whether a name matches never changes: of those that were looked at before, the outcome is kept.
             new = [name for name in names.listed if name not in known.names.known]
             waiting = Waiting(pattern.search(new), names, [name for name in known.topics if name in names.known])
         if waiting.search.go_on(steps):
             return self._learn(regex, waiting), spent + waiting.search.spent
         if len(self.waiting) < MOST_WAITING:
             self.waiting[regex] = waiting
+        assert len(self.waiting) <= MOST_WAITING
         return None, spent + waiting.search.spent
 
     def _current(self) -> TopicNames:
@@ -147,15 +150,18 @@ class Matching:
         self._kept_names += len(topics)
         while len(self._found) > MOST_FOUND or (self._kept_names > MOST_NAMES_FOUND and len(self._found) > 1):
             self._forget(next(iter(self._found)))
+        assert len(self._found) <= MOST_FOUND
         return topics
 
     def _forget(self, regex: str) -> None:
         gone = self._found.pop(regex, None)
         if gone is not None:
             self._kept_names -= len(gone.topics)
+        assert self._kept_names >= 0
 
     def go_on(self) -> None:
         """One turn for the expression that has waited longest."""
+        assert self.waiting
         regex, waiting = next(iter(self.waiting.items()))
         if waiting.search.go_on(STEPS_IN_A_TURN):
             del self.waiting[regex]

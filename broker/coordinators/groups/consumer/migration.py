@@ -25,7 +25,7 @@ from squall.broker.coordinators.groups.consumer.facts import (
 )
 from squall.broker.coordinators.groups.consumer.topics import metadata_hash
 from squall.broker.coordinators.groups.rules import CONSUMER
-from squall.broker.coordinators.groups.values import GroupRecord, GroupWritten, MemberRecord, Now, Written
+from squall.broker.coordinators.groups.values import GroupRecord, GroupState, GroupWritten, MemberRecord, Now, Written
 from squall.broker.protocol.errors import MalformedFrame
 
 if TYPE_CHECKING:
@@ -45,6 +45,7 @@ def upgraded(classic: ClassicGroup, topics: Topics) -> tuple[Written, ...]:
     A cooperative member may still read what its generation has taken from it, until it has heard of that: this waits
     for it to be revoked, as anything else that a member is to give up.
     """
+    assert classic.state == GroupState.STABLE
     if classic.protocol_type != CONSUMER:
         return ()
     group_id, epoch = classic.group_id, classic.generation
@@ -79,6 +80,7 @@ def upgraded(classic: ClassicGroup, topics: Topics) -> tuple[Written, ...]:
 
 
 def _current(epoch: int, given: tuple[Place, ...], kept: list[Place]) -> Current:
+    assert not set(given) & set(kept)
     state = MemberState.UNREVOKED if kept else MemberState.STABLE
     return Current(epoch, epoch, state, dict.fromkeys(given, epoch), dict.fromkeys(kept, epoch))
 
@@ -96,6 +98,7 @@ def common_protocols(group: ConsumerGroup) -> tuple[str, ...]:
 
 def downgraded(group: ConsumerGroup, topics: Topics, now: Now) -> tuple[Written, ...]:
     """Records that make a classic group of a consumer group of classic members only."""
+    assert group.members
     group_id, protocol = group.group_id, common_protocols(group)[0]
     gone: list[Written] = []
     members = []
@@ -119,5 +122,6 @@ def downgraded(group: ConsumerGroup, topics: Topics, now: Now) -> tuple[Written,
         gone.append(Subscribed(group_id, member_id, None))
     gone += [RegularExpression(group_id, regex, None) for regex in group.regexes]
     gone += [TargetEpoch(group_id, None), GroupEpoch(group_id, None)]
+    # Without a leader: so the classic group has its members join again before it assigns anything.
     record = GroupRecord(CONSUMER, group.epoch, protocol, None, now.wall_ms, tuple(members))
     return (*gone, GroupWritten(group_id, record))

@@ -35,9 +35,11 @@ class MemberSessions:
 
     def follow(self, group: ConsumerGroup, member_id: str, now_ms: int) -> None:
         """A member has as long as its rebalance time-out to give partitions up, from when it is first told to."""
+        assert member_id in group.members
         current = group.now_of(member_id)
         if current.state != MemberState.UNREVOKED:
             self._revoking.pop(member_id, None)
+        # Heartbeats do not move it: a member that lives and gives nothing up would hold the group back for ever.
         elif self._revoking.get(member_id, (None, 0))[0] != current.epoch:
             self._revoking[member_id] = current.epoch, now_ms + group.members[member_id].rebalance_ms
 

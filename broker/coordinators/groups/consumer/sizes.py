@@ -38,10 +38,11 @@ def of_removal(group: ConsumerGroup, member_id: str) -> int:
 
 def as_many_as_fit(group: ConsumerGroup, member_ids: list[str], most_bytes: int) -> list[str]:
     """The first members whose tombstones take no more than that; one at least."""
+    assert member_ids
     left = most_bytes
     for n, member_id in enumerate(member_ids):
         left -= of_removal(group, member_id)
-        if left < 0 and n:
+        if left < 0 and n:  # the first one goes in any case, or none ever would
             return member_ids[:n]
     return member_ids
 
