@@ -193,7 +193,7 @@ def _say(text: str, head: str = "") -> None:
 
 
 def _sources(guarantees: Iterable[Guarantee]) -> Iterator[str]:
-    """Of the cells that permit something, and of those that forbid all; each once."""
+    """Yield each source once: those of the cells that permit something, and those of the cells that forbid all."""
     found: dict[str, None] = {}
     for each in guarantees:
         cells = each.cells.values() or [each.forbids]

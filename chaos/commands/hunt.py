@@ -152,7 +152,7 @@ def _carried_out(orders: list[HuntTask], jobs: int) -> Iterator[Hunted]:
 
 @garbage_waits()
 def carry_out(order: HuntTask) -> Hunted:
-    """One hunt, in this process."""
+    """Carry out one hunt in this process, and return its result."""
 
     def say(words: str) -> None:
         click.echo(f"{mutant.id:>3} {mutant.name}: {words}", err=True)

@@ -124,7 +124,7 @@ class RunsOutput(CommandOutput, kw_only=True):
 
 
 class ExplainedWitness(Struct, kw_only=True):
-    """One occurrence of a finding."""
+    """Represents one occurrence of a finding."""
 
     text: Annotated[str, Meta(description="The witness in a line.")]
     fields: Annotated[dict[str, Any], Meta(description="As in verdict.json.")]

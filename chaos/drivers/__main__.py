@@ -39,7 +39,7 @@ class HarnessPipe:
         self._outcomes: list[tuple[int, int, int, int, str]] = []
 
     def say(self, *message: Any) -> None:
-        """At once."""
+        """Send a message at once."""
         data = frame(list(message))
         with self._turn:
             while data:

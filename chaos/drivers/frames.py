@@ -34,7 +34,7 @@ _encoder, _decoder = msgspec.msgpack.Encoder(), msgspec.msgpack.Decoder()
 
 
 def frame(message: list[Any]) -> bytes:
-    """As bytes."""
+    """Return a message as bytes, its length first."""
     body = _encoder.encode(message)
     return _LENGTH.pack(len(body)) + body
 

@@ -91,7 +91,9 @@ class PipedProcess:
         self._killed = False
 
     async def next(self) -> list[Any] | None:
-        """Its next message; None once it has ended or was killed. HarnessError where it ends for an error."""
+        """Return the next message of the process; None once it has ended or was killed. HarnessError where it ends for
+        an error.
+        """
         while not self._messages:
             data: bytes | bytearray = b""
             with suppress(trio.BrokenResourceError, trio.ClosedResourceError), trio.CancelScope() as self._receiving:
@@ -204,7 +206,7 @@ class PipedProcess:
                 os.killpg(self._popen.pid, signal.SIGSTOP if still else signal.SIGCONT)
 
     def environment(self) -> dict[str, str]:
-        """Of the process."""
+        """Return the environment of the process."""
         return dict(os.environ)
 
 

@@ -57,7 +57,7 @@ class ConsumerWorker:
         self._consumer.close()
 
     def once(self, beginning: str) -> None:
-        """One poll. What has no position yet gets one first, where the cluster tells it."""
+        """Poll once. A partition without a position gets one first, if the cluster answers with its bounds."""
         missing, until = [place for place in self._places if place not in self._at], time.monotonic() + BEGIN_S
         for place in missing:
             found = self._consumer.bounds([place])
@@ -125,7 +125,7 @@ class Polls:
         self._reader: ConsumerWorker | None = None
 
     def once(self) -> None:
-        """One poll. Never raises for what a cluster does."""
+        """Poll once. Never raises for what a cluster does."""
         try:
             if self._reader is None:
                 self._reader = ConsumerWorker(self._library(), self._order, self._out, queue.SimpleQueue())

@@ -53,7 +53,7 @@ class EventLoopThread:
         threading.Thread(target=self.loop.run_forever, daemon=True).start()
 
     def run(self, awaitable: Awaitable[T], within_s: float) -> T:
-        """Its result, from another thread. TimeoutError."""
+        """Return the awaitable's result, from another thread than the loop's. TimeoutError after `within_s` seconds."""
 
         async def bounded() -> T:
             return await asyncio.wait_for(awaitable, within_s)
@@ -62,7 +62,7 @@ class EventLoopThread:
 
 
 def settings(order: ClientOrder) -> dict[str, Any]:
-    """Of each producer, but for its time-out."""
+    """Return the settings of each producer, except its time-out."""
     return {
         "bootstrap_servers": order.bootstrap,
         "client_id": order.client_id,

@@ -51,7 +51,7 @@ def read_record(place: Place, message: Any) -> ReadRecord:
 
 
 def settings(order: ClientOrder) -> dict[str, Any]:
-    """Of each producer."""
+    """Return the settings of each producer."""
     return {
         "bootstrap.servers": order.bootstrap,
         "client.id": order.client_id,

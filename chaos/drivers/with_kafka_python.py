@@ -32,7 +32,7 @@ ROOM_MS = 5000
 
 
 def settings(order: ClientOrder) -> dict[str, Any]:
-    """Of each producer."""
+    """Return the settings of each producer."""
     return {
         "bootstrap_servers": order.bootstrap.split(","),
         "client_id": order.client_id,

@@ -448,7 +448,7 @@ class FaultContext:
         return await self.runtime.probe(link, timeout_s=self.probe_timeout_s)
 
     async def probes(self, links: Sequence[Link], timeout_s: float | None = None) -> list[Probe]:
-        """One probe over each link, all at the same time. timeout_s: None means the usual time limit."""
+        """Send one probe over each link, all at the same time. timeout_s: None means the usual time limit."""
         return await self.each(links, partial(self.runtime.probe, timeout_s=timeout_s or self.probe_timeout_s))
 
     async def each(self, links: Sequence[Link], measure: Callable[[Link], Awaitable[Probe]]) -> list[Probe]:

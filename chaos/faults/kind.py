@@ -191,7 +191,7 @@ class ClusterTraits:
 
 @dataclass(frozen=True, slots=True)
 class Fault:
-    """One planned fault. `at_s` counts in seconds from the beginning of the load."""
+    """Represents one planned fault. `at_s` counts in seconds from the beginning of the load."""
 
     id: int
     at_s: float
@@ -321,7 +321,7 @@ class DrawRules:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class FaultKind:
-    """One kind of fault."""
+    """Describes one kind of fault."""
 
     name: str
     place: int

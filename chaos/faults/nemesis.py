@@ -30,7 +30,7 @@ from squall.workloads.control import Controls
 
 
 def in_short(words: str) -> str:
-    """Only the beginning and the last line of a broker's last words."""
+    """Shorten a broker's last words to their beginning and their last line."""
     lines = [line for line in words.strip().splitlines() if line.strip()]
     return words.strip() if len(lines) < 3 else f"{lines[0]} ... {lines[-1].strip()}"
 

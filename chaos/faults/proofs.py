@@ -145,7 +145,9 @@ def did_meanwhile(looks: object) -> str | None:
 
 
 def restarted(seen: Json, params: Mapping[str, Any], hit: Sequence[Any]) -> str:
-    """Each node's step: down as asked, up again, everything in sync."""
+    """Return an empty string if each node was down as asked, came up again, and everything was in sync; else what is
+    lacking.
+    """
     steps = objects(seen.get("steps"))
     proof = "gone" if params.get("how") == "kill" else CONTROLLED
     whole = [

@@ -80,7 +80,9 @@ def came_back(up: object) -> list[str]:
 
 
 def _registered(act: Json) -> str:
-    """For a broker without a trace: the broker epoch that it logged when it registered. Else nothing."""
+    """Return the broker epoch that a broker without a trace logged when it registered, in words; empty if there is
+    none.
+    """
     epoch = act.get("broker_epoch")
     return "" if epoch is None else f", registered with broker epoch {epoch} ({act.get('seen_in')})"
 

@@ -166,7 +166,9 @@ class MutantSearch:
         return other
 
     def fails_as(self, failure: FailureKind) -> Callable[[Plan], FailureKind | None]:
-        """For a shrinker. A candidate counts only if a sound broker passes it: else it would show another problem."""
+        """Return the test for a shrinker. A candidate counts only if a sound broker passes it: else it would show
+        another problem.
+        """
 
         def run(candidate: Plan) -> FailureKind | None:
             try:

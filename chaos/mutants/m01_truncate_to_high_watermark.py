@@ -1,4 +1,4 @@
-"""Before KIP-101: a follower cuts its log at its own high watermark whenever its leader changes."""
+"""As before KIP-101, a follower cuts its log at its own high watermark whenever its leader changes."""
 
 from __future__ import annotations
 

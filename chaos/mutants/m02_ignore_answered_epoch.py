@@ -1,4 +1,4 @@
-"""Before KIP-279: the leader answers where two logs part with epoch and offset, and only the offset is used."""
+"""As before KIP-279, the leader answers where two logs part with epoch and offset, and only the offset is used."""
 
 from __future__ import annotations
 

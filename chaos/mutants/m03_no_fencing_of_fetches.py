@@ -1,7 +1,7 @@
-"""Before KIP-320: a fetch says nothing of its leader epoch, and zombies serve and are served.
+"""As before KIP-320, a fetch says nothing of its leader epoch, and zombies serve and are served.
 
-Nor does a follower then know of an epoch that a batch may not be beyond: KAFKA-18723, years later, stands behind it and
-would hide what is shown here.
+A follower then does not know either which epoch a batch may not be beyond: that check (KAFKA-18723) came years later,
+and would hide what is shown here.
 """
 
 from __future__ import annotations

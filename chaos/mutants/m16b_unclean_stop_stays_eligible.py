@@ -15,7 +15,9 @@ def stopped_cleanly(existing: Broker, previous_broker_epoch: int) -> bool:
 
 
 def plan(seed: int) -> Plan:
-    """With eligible leader replicas: a follower lags and leaves, and the last one in sync loses its power."""
+    """Return a plan with eligible leader replicas: a follower lags and leaves, and the last one in sync loses its
+    power.
+    """
     rng = draw(seed, "16b")
     at_s, faults = 0.4, []
     for _ in range(3):

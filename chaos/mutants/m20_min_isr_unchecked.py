@@ -16,7 +16,7 @@ def never(self: Partition) -> bool:
 
 
 def plan(seed: int) -> Plan:
-    """As for the last replica standing, which here acknowledges as well."""
+    """Return the plan for the last replica that is left, which here acknowledges as well."""
     return last_one_standing(seed)
 
 

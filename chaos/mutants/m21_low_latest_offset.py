@@ -10,7 +10,7 @@ from squall.chaos.plans.plan import Plan
 
 
 def latest_offset_available(self: Partition) -> bool:
-    """At once."""
+    """Return True at once."""
     return True
 
 

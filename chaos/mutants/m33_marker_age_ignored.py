@@ -19,7 +19,7 @@ _SOUND = ProducerStates.ended
 
 
 def ended(self: ProducerStates, header: BatchHeader, marker: TxnMarker) -> AbortedTxn | None:
-    """As ever, but for the time."""
+    """Do what the sound function does, but keep the producer's timestamp as it was."""
     before = self.entries.get(header.producer_id)
     timestamp = -1 if before is None else before.timestamp
     aborted = _SOUND(self, header, marker)

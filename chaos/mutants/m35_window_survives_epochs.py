@@ -11,7 +11,7 @@ from squall.chaos.plans.plan import Plan
 
 
 def known_batch(self: ProducerRules, entry: ProducerStateEntry, header: BatchHeader) -> BatchMetadata | None:
-    """By its sequences alone."""
+    """Find a known batch by its sequences alone."""
     first = header.base_sequence
     last = first + header.last_offset_delta & SEQUENCE_MASK
     for sent in entry.window:

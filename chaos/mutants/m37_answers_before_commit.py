@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 def when_committed(self: CoordinatorLog, offset: int, call: OnCommitted) -> None:
-    """At once: it is in the log."""
+    """Call at once: the record is in the log."""
     call(ErrorCode.NONE if self.is_ours() else ErrorCode.NOT_COORDINATOR)
 
 

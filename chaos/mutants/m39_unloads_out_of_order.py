@@ -22,7 +22,9 @@ LATE_S = 3.0
 
 
 def role_changed(self: GroupCoordinator, h: Hosted) -> None:
-    """As ever; but once a broker has resigned, groups are removed again a while later, whatever epoch they are of."""
+    """Do what the sound function does; but once a broker has resigned, remove its groups again LATE_S seconds later,
+    whatever epoch they are of.
+    """
     if h.state.index in self.shards and not h.state.is_leader:
         assert self._start_soon is not None
         self._start_soon(_unload_late, self, h.state.index)

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 def transaction_ended(self: GroupCoordinator, h: Hosted, producer_id: int, commit: bool, at: int) -> None:
-    """Of commits alone."""
+    """Handle commits alone."""
     if commit:
         _SOUND(self, h, producer_id, commit, at)
 

@@ -19,7 +19,7 @@ def may_begin(self: TransactionCoordinatorShard, transaction: TransactionMetadat
 def _check(
     self: TransactionCoordinatorShard, before: TransactionMetadata | None, after: TransactionMetadata | None
 ) -> None:
-    """Whatever follows whatever."""
+    """Allow any state after any other."""
 
 
 def plan(seed: int) -> Plan:

@@ -13,16 +13,16 @@ _SOUND = arrivals.checked_batches
 
 
 def checked_batches(records: memoryview, expected: int, leader_epoch: int, *, gaps: bool) -> list[PlacedBatch]:
-    """Of whatever epoch."""
+    """Return the batches, of whatever epoch they are."""
     return _SOUND(records, expected, LONG_MAX, gaps=gaps)
 
 
 def plan(seed: int) -> Plan:
-    """In the first epoch of all, that of a batch rots, which no checksum covers; a follower that was down takes it. A
-    sound follower waits until retention has deleted what it cannot take.
+    """Let the epoch of a batch rot, which no checksum covers, in the first epoch of all; a follower that was down takes
+    the batch. A sound follower waits until retention has deleted what it cannot take.
 
-    Only in the first one: of a later epoch a bit may make an earlier one, and nobody can tell that. And the leader
-    stays: if it starts again it believes what it reads on its own disk.
+    The first epoch is the only one that will do: a flipped bit may make a later epoch an earlier one, which cannot be
+    detected. And the leader stays: if it starts again it believes what it reads on its own disk.
     """
     rng = draw(seed, "62")
     at_s, away_s = rng.uniform(0.3, 0.6), rng.uniform(1.0, 1.4)

@@ -12,7 +12,7 @@ _SOUND = ProducerStates.encode
 
 
 def encode(self: ProducerStates) -> bytes:
-    """Only of producers between two transactions."""
+    """Encode only producers that are between two transactions."""
     kept = ProducerStates()
     kept.entries = {pid: entry for pid, entry in self.entries.items() if entry.txn_first_offset < 0}
     return _SOUND(kept)

@@ -17,7 +17,7 @@ def next_high_watermark(self: Partition, now_ms: int) -> int:
 
 
 def plan(seed: int) -> Plan:
-    """One replica, acks=1."""
+    """Return a plan with one replica and acks=1."""
     alone = {"replication_factor": 1, "min_isr": 1, "acks": 1, "idempotence": False}
     return hunt_plan(seed, somewhat_late(seed, "68"), workload=alone)
 

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 def submit(self: GroupCoordinator, request: Request, answer: OnAnswer) -> None:
-    """As ever, but for the flag."""
+    """Do what the sound function does, but drop the flag."""
     if isinstance(request, FetchOffsets):
         request = replace(request, stable=False)
     _SOUND(self, request, answer)

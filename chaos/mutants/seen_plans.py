@@ -62,7 +62,7 @@ def _late(at_s: float, duration_s: float, link: str, late_ms: int, api: str, str
 
 
 def one_for_each(at_s: float) -> list[list[Any]]:
-    """One record for each partition, as operations of a plan."""
+    """Return one record for each partition, as operations of a plan."""
     return [[round(at_s + 0.002 * index, 3), index % 2, "appends-0", index, 200] for index in range(PARTITIONS)]
 
 

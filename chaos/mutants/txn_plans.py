@@ -71,8 +71,8 @@ def txn(
     pause_at: int | None = None,
     end: str = COMMIT,
 ) -> list[Any]:
-    """One transaction, as the workload's operation: records to partitions by turns, and a pause in the middle, or after
-    `pause_at` records.
+    """Return one transaction as the workload's operation: records to partitions by turns, and a pause in the middle, or
+    after `pause_at` records.
     """
     steps = [f"send {(partition + number) % partitions}" for number in range(records)]
     if pause_ms:

@@ -25,7 +25,7 @@ EXTERNAL = "external"
 
 @dataclass(frozen=True, slots=True)
 class Axis:
-    """One axis. `values`: all that there are; empty: any whole number above 0, or any name."""
+    """Describes one axis. `values`: all that there are; empty: any whole number above 0, or any name."""
 
     name: str
     values: tuple[str, ...]

@@ -44,7 +44,7 @@ is for one that hangs all the same."""
 
 @dataclass(frozen=True, slots=True)
 class Cost:
-    """Of one run: seconds of wall time, and bytes that stay."""
+    """Holds the cost of one run: seconds of wall time, and bytes that stay."""
 
     seconds: float
     bytes: float

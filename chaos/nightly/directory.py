@@ -72,7 +72,7 @@ class NightDirectory:
 
     @property
     def junit(self) -> Path:
-        """For CI."""
+        """Return the path of the JUnit report for CI."""
         return self.path / "junit.xml"
 
     @property
@@ -211,5 +211,5 @@ def thin(run: Path, *, found: bool = False) -> None:
 
 
 def bytes_of(folder: Path) -> int:
-    """Of all files in it."""
+    """Return the size of all files in a folder, in bytes."""
     return sum(each.lstat().st_size for each in folder.rglob("*") if each.is_file() and not each.is_symlink())

@@ -25,7 +25,7 @@ class EvidenceStep:
 
 @dataclass(frozen=True, slots=True)
 class Evidence:
-    """One run."""
+    """Holds the evidence of one run."""
 
     steps: tuple[EvidenceStep, ...] = ()
     """Phases, with the faults that began in them; then the checks."""

@@ -34,7 +34,7 @@ class NightFinding:
 
     @property
     def state(self) -> str:
-        """One of STATES."""
+        """Return the finding's state, one of STATES."""
         if self.accepted is not None:
             return EXPIRED if self.accepted.expired(self.today) else ACCEPTED
         return KNOWN if len(self.nights) > 1 else NEW

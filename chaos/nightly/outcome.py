@@ -17,7 +17,7 @@ WELL, FOUND, TOO_LITTLE = 0, 1, 2
 
 @dataclass(frozen=True, slots=True)
 class NightResult:
-    """Of a night, over or not."""
+    """Holds the result of a night, over or not."""
 
     night: str
     items: tuple[Item, ...]

@@ -112,7 +112,7 @@ class Player:
         return finished(self.attempts.get(item.item, ()), self.matrix.retries, repeats=item.runtime == "sim")
 
     def elapsed_s(self) -> float:
-        """Of the budget."""
+        """Return the seconds of the budget that are spent."""
         return self.spent_s + time.monotonic() - self._clock
 
     def under_way(self) -> list[Item]:

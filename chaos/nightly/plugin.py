@@ -51,7 +51,7 @@ class NightFile(pytest.File):
     show: Show
 
     def collect(self) -> Iterator[pytest.Collector]:
-        """Its configurations."""
+        """Yield the night's configurations."""
         by_name: dict[str, list[Item]] = {}
         for item in self.player.items:
             by_name.setdefault(item.configuration, []).append(item)
@@ -63,14 +63,14 @@ class NightFile(pytest.File):
 
 
 class Configuration(pytest.Collector):
-    """One configuration of the matrix."""
+    """Collects one configuration of the matrix."""
 
     items: list[Item]
     player: Player
     show: Show
 
     def collect(self) -> Iterator[pytest.Item]:
-        """Its runs."""
+        """Yield the configuration's runs."""
         for item in self.items:
             node = RunItem.from_parent(self, name=case_of(item)[1])
             node.planned, node.player, node.show = item, self.player, self.show
@@ -81,7 +81,9 @@ class Configuration(pytest.Collector):
 
 
 class RunItem(pytest.Item):
-    """One run. Playing it is its setup, so that a run that proves nothing is an error; a finding is a failure."""
+    """Represents one run. Playing it is its setup, so that a run that proves nothing is an error; a finding is a
+    failure.
+    """
 
     planned: Item
     player: Player
@@ -159,7 +161,7 @@ class NightPlugin:
 
     @pytest.hookimpl(trylast=True)
     def pytest_collection_modifyitems(self, items: list[pytest.Item]) -> None:
-        """After -k: the order is the night's."""
+        """Put the items that -k has left into the night's order."""
         turn = {item.item: number for number, item in enumerate(self._player.items)}
         runs = [each for each in items if isinstance(each, RunItem)]
         runs.sort(key=lambda each: turn[each.planned.item])

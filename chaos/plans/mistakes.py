@@ -28,10 +28,12 @@ Found = Iterator[str]
 def mistakes(
     plan: PlanParts, *, unread: Collection[str] = (), numbers: Sequence[int] | None = None, as_recorded: bool = False
 ) -> list[str]:
-    """One sentence for each mistake.
+    """Return one sentence for each mistake.
 
     unread: parts that could not be read and have their defaults in `plan`; what depends on one is left out.
+
     numbers: of the plan's faults, where some could not be read; None: all could.
+
     as_recorded: a run had these limits, and they do not keep anybody from running it again.
     """
     found: list[str] = []
@@ -188,7 +190,7 @@ _LOOKS: tuple[tuple[frozenset[str], Callable[[PlanParts], Found]], ...] = (
 
 
 def possible_fault(plan: PlanParts, number: int, planned: FaultPlan) -> Fault:
-    """One fault of a plan, checked. Raises FaultError with everything that is wrong with it, a line each."""
+    """Check and return one fault of a plan. Raises FaultError with everything that is wrong with it, a line each."""
     if wrong := _of_fault(plan, number, planned):
         raise FaultError("\n".join(wrong))
     fault = _made(number, planned)

@@ -31,7 +31,7 @@ _WORDS: Mapping[str, str] = {
 
 
 def in_plain_words(error: Mapping[str, Any]) -> str:
-    """One of pydantic's errors; empty where there is nothing better than its own message."""
+    """Return one of pydantic's errors in plain words; empty where there is nothing better than its own message."""
     context = {name: _number(value) for name, value in error.get("ctx", {}).items()}
     if error["type"] == "literal_error" and " or " not in context["expected"]:
         return f"{context['expected']} is needed"

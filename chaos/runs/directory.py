@@ -84,7 +84,7 @@ class RunDirectory:
 
     @property
     def nemesis(self) -> Path:
-        """Each fault: asked, began, ended, evidence."""
+        """Return the path of nemesis.jsonl, which says of each fault: asked, began, ended, evidence."""
         return self.path / "nemesis.jsonl"
 
     @property

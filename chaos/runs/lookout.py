@@ -70,7 +70,9 @@ async def lookout(
 
 
 def merged(answers: Sequence[BrokerMetadata]) -> ClusterSnapshot:
-    """One view of several: of each partition the answers with its newest leader epoch, of these the most frequent."""
+    """Merge several views into one: it has of each partition the answers with its newest leader epoch, of these the
+    most frequent.
+    """
     places = sorted({place for answer in answers for place in answer.view.leaders})
     leaders: dict[str, int] = {}
     isr: dict[str, tuple[int, ...]] = {}

@@ -48,7 +48,7 @@ cluster has fewer brokers: until one of them is unfenced, KRaft's controller ans
 
 
 class _Names(NamedTuple):
-    """Of what brokers coordinate."""
+    """Holds the names of what brokers coordinate."""
 
     ids: tuple[str, ...]
     groups: tuple[str, ...]

@@ -35,10 +35,10 @@ class Papers(Protocol):
         """run.json, anew at each phase."""
 
     def fault(self, line: dict[str, Any]) -> None:
-        """One more line of nemesis.jsonl."""
+        """Append one line to nemesis.jsonl."""
 
     def polled(self, line: dict[str, Any]) -> None:
-        """One more line of polled.jsonl: only of clusters that somebody else runs."""
+        """Append one line to polled.jsonl: only of clusters that somebody else runs."""
 
     def close(self) -> None:
         """Nothing more is written but run.json. Idempotent."""
@@ -131,7 +131,7 @@ class MemoryPapers(Papers):
 
 
 def fault_line(line: Mapping[str, Any]) -> str:
-    """As it stands in nemesis.jsonl, and in polled.jsonl."""
+    """Return a line as it is written to nemesis.jsonl and polled.jsonl."""
     return json.dumps(line, separators=(",", ":")) + "\n"
 
 

@@ -74,7 +74,7 @@ class NullProgress(Watching):
 
 
 class Progress(Watching):
-    """One run's display. `title`: what is going on, and of which run. `then`: what follows the last known phase."""
+    """Displays one run. `title`: what is running, and of which run. `then`: what follows the last known phase."""
 
     def __init__(self, title: str, console: Console | None = None, *, then: Sequence[str] = ()) -> None:
         self.console = console or screen.console(stderr=True)

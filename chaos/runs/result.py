@@ -33,7 +33,7 @@ class Failure:
 
 @dataclass
 class SimResult:
-    """One simulated run. Compare two by `digest`."""
+    """Holds the result of one simulated run. Compare two by `digest`."""
 
     plan: Plan
     """With its operations."""

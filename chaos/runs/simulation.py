@@ -63,7 +63,7 @@ ENOUGH_EVERY = 16
 
 
 class _Sim:
-    """One simulation in progress."""
+    """Represents one simulation in progress."""
 
     def __init__(
         self,

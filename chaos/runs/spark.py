@@ -31,7 +31,7 @@ HERE = Spark()
 
 
 def spark_lacks() -> list[Lack]:
-    """What Spark needs of Python packages that is not installed."""
+    """Return the Python packages that Spark needs and that are not installed."""
     return [Lack(f"{each}; --engine {REFERENCE} does without") for each in missing(SPARK)]
 
 

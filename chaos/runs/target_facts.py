@@ -62,7 +62,7 @@ class Target:
     """The plan's, which have another value in its brokers, and which."""
 
     def told(self) -> dict[str, Any]:
-        """For run.json."""
+        """Return what is written to run.json."""
         return {
             "features": self.features,
             "lacks": self.lacks,
@@ -72,7 +72,7 @@ class Target:
         }
 
     def lines(self) -> list[str]:
-        """For people: its features, and what a run may miss."""
+        """Return lines for people: the target's features, and what a run may miss."""
         features = ", ".join(f"{name} {level}" for name, level in sorted(self.features.items()))
         found = [f"its features are {features}"] if features else []
         if self.lacks:
@@ -86,8 +86,8 @@ class Target:
 
 
 def in_vain(target: Target, faults: Iterable[Fault]) -> list[str]:
-    """For people, before the load: which of a plan's faults cannot land there, for want of which APIs. They are played
-    all the same, so that the run is `unknown` and says why.
+    """Return sentences for people, before the load: which of a plan's faults cannot land there, for want of which APIs.
+    They are played all the same, so that the run is `unknown` and says why.
     """
     found = []
     for fault in faults:
@@ -154,7 +154,7 @@ def compare(target: Target, settings: Mapping[str, str], known: Mapping[str, str
 
 
 async def _configs(host: str, port: int, version: int) -> dict[str, str | None]:
-    """Every setting of the broker at this address; empty where it does not tell."""
+    """Return every setting of the broker at this address; empty where it does not report any."""
     seen = await ask(host, port, MetadataRequest(topics=[]), METADATA_VERSION)
     here = [broker.node_id for broker in seen.brokers if (broker.host, broker.port) == (host, port)]
     node = here[0] if here else min((broker.node_id for broker in seen.brokers), default=-1)

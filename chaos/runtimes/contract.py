@@ -116,7 +116,7 @@ class Latency:
 
 @dataclass(frozen=True, slots=True)
 class Bandwidth:
-    """At most `kb_per_s` KiB a second, for each connection."""
+    """Limits each connection to `kb_per_s` KiB a second."""
 
     kb_per_s: int
     stream: Stream = Stream.BOTH
@@ -248,7 +248,9 @@ DiskFault = FailWrites | SlowDisk | Quota
 
 @dataclass(frozen=True, slots=True)
 class Probe:
-    """One ApiVersions round trip. `error` says why there was no answer ("refused", "timed out", "ended: ...")."""
+    """Holds the result of one ApiVersions round trip. `error` says why there was no answer ("refused", "timed out",
+    "ended: ...").
+    """
 
     ok: bool
     round_trip_ms: float
@@ -256,7 +258,7 @@ class Probe:
     error: str | None = None
 
     def evidence(self) -> Evidence:
-        """For nemesis.jsonl."""
+        """Return what is written to nemesis.jsonl."""
         return {"ok": self.ok, "round_trip_ms": round(self.round_trip_ms, 3), "error": self.error}
 
 

@@ -25,7 +25,9 @@ Where = Literal["checked", "epoch"]
 
 @dataclass(frozen=True, slots=True)
 class Damage:
-    """One file. Its path begins with the log directory's own name. It also has the size that is left; None: no file."""
+    """Describes the damage to one file. `path` begins with the log directory's own name. `size` is what is left, in
+    bytes; None: no file.
+    """
 
     path: str
     size: int | None

@@ -52,7 +52,7 @@ class AddressLayout:
     proxies: Mapping[Link, Address]
 
     def links(self) -> tuple[Link, ...]:
-        """Every directed pair of nodes, then every zone to every node."""
+        """Return every directed pair of nodes, then every zone to every node."""
         return links(self.nodes, self.zones)
 
     def address(self, link: Link) -> Address:
@@ -60,7 +60,7 @@ class AddressLayout:
         return self.proxies.get(link, self.target(link))
 
     def ways(self, link: Link) -> tuple[Address, ...]:
-        """Every address that the link's source dials. A fault on the link is put on all of them together."""
+        """Return every address that the link's source dials. A fault on the link is put on all of them together."""
         return (self.address(link),)
 
     def families(self) -> list[dict[Link, tuple[Address, Address]]]:
@@ -110,7 +110,7 @@ def shown(address: Address) -> str:
 
 
 def links(nodes: tuple[int, ...], zones: tuple[str, ...]) -> tuple[Link, ...]:
-    """Every directed pair of nodes, then every zone to every node."""
+    """Return every directed pair of nodes, then every zone to every node."""
     between = tuple(Link(a, b) for a in nodes for b in nodes if a != b)
     return between + tuple(Link(zone, node) for zone in zones for node in nodes)
 

@@ -63,7 +63,7 @@ class LostRecords:
             self._returned[name] = end
 
     def evidence(self) -> dict[str, list[int]]:
-        """Of each partition that lost records: the first offset, and the one behind the last."""
+        """Return the first offset and the one behind the last, for each partition that lost records."""
         return {name: [low, high] for name, (low, high) in sorted(self._lost.items()) if low < high}
 
     def _add(self, name: str, first: int, end: int) -> None:

@@ -60,7 +60,7 @@ def fewer_operations(search: Search[Any]) -> None:
 
 
 def thinner_load(search: Search[Any]) -> None:
-    """Of a large load one operation in many: whatever comes after is tried that much sooner."""
+    """Keep one operation in many of a large load: whatever comes after is tried that much sooner."""
     listed = operations_of(search.values())
     for one_in in _ONE_IN:
         values = search.values()
@@ -69,8 +69,8 @@ def thinner_load(search: Search[Any]) -> None:
 
 
 def thinner_load_under_another_seed(search: Search[Any]) -> None:
-    """One operation in a few, with one of the next seeds: whatever is left out shifts what links and disks draw later,
-    and a failure that takes some luck is gone with that, though the operations are not needed.
+    """Keep one operation in a few, with one of the next seeds: whatever is left out shifts what links and disks draw
+    later, and a failure that takes some luck is gone with that, though the operations are not needed.
     """
     values = search.values()
     listed, seed = operations_of(values), values["seed"]
@@ -147,7 +147,7 @@ _OWN_PASS = {("cluster", "nodes"), ("workload", "replication_factor"), ("workloa
 
 
 def _paths(values: Values, plain: Values) -> Iterable[tuple[str, ...]]:
-    """Every setting's path in either of two plans, tables of settings by their entries."""
+    """Yield every setting's path in either of two plans, tables of settings by their entries."""
     for name in dict.fromkeys([*values, *plain]):
         if name in _NO_SETTINGS:
             continue

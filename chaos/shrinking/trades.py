@@ -40,7 +40,7 @@ def _dearer(values: Values) -> Iterator[Values]:
 
 
 def _halves(listed: list[Operation]) -> Iterator[list[Operation]]:
-    """Every second operation, the earlier ones, the later ones; none where there is only one."""
+    """Yield every second operation, the earlier ones, and the later ones; nothing where there is only one operation."""
     if len(listed) > 1:
         middle = len(listed) // 2
         yield from (listed[::2], listed[:middle], listed[middle:])

@@ -28,8 +28,8 @@ from squall.chaos.typed import typed
 
 @dataclass(frozen=True, slots=True)
 class Component:
-    """One thing that `squall setup --NAME` installs. `brings`: what it is, and for what; `takes`: its size on the disk
-    and the time, on a machine that has none of it.
+    """Describes one thing that `squall setup --NAME` installs. `brings`: what it is, and for what; `takes`: its size on
+    the disk and the time, on a machine that has none of it.
 
     `part`: what is here, as `squall doctor` says it; `lacks`: what root has to install first; `make`: gets the rest.
     """

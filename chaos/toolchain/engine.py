@@ -89,7 +89,7 @@ class ContainerSpec:
 
 
 class Engine:
-    """One engine. `info` is what it says of itself."""
+    """Represents one engine. `info` is what it says of itself."""
 
     def __init__(self, url: str, api: Any, info: Mapping[str, Any]) -> None:
         self.url = url

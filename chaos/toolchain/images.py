@@ -151,8 +151,8 @@ def _broker(engine: Engine, base: str, base_id: str, root: Path, say: Say) -> st
 
 
 def _broker_files(root: Path) -> dict[str, bytes]:
-    """By path in the build's context: everything but the wheels, which the requirements name by hash. Whatever
-    checkout the broker is of, what it is built with is this one's.
+    """Return files by path in the build's context: everything but the wheels, which the requirements name by hash.
+    Whatever checkout the broker is of, what it is built with is this one's.
     """
     files = {Path(name).name: _read(COMPOSE / name) for name in ("broker/Dockerfile", *PINNED)}
     module, package = package_in(root)
@@ -165,13 +165,15 @@ def _broker_files(root: Path) -> dict[str, bytes]:
 
 
 def _relay_files() -> dict[str, bytes]:
-    """By path in the build's context: the relay, and what of the harness it imports."""
+    """Return files by path in the build's context: the relay, and what of the harness it imports."""
     files = {"Dockerfile": _read(COMPOSE / "relay/Dockerfile")}
     return files | {f"app/squall/chaos/{path}": _read(ROOT / "chaos" / path) for path in RELAY}
 
 
 def _harness_files() -> dict[str, bytes]:
-    """By path in the build's context: everything but Toxiproxy and the wheels. `app` is what a wheel holds."""
+    """Return files by path in the build's context: everything but Toxiproxy and the wheels. `app` is what a wheel
+    holds.
+    """
     files = {name: _read(COMPOSE / "harness" / name) for name in ("Dockerfile", "requirements.txt", "squall")}
     below = {name: ROOT / name for name in IN_HARNESS}
     below |= {f"chaos/shared/{name}": shared(name) for name in ("compose", "plans")}
@@ -184,7 +186,7 @@ def _harness_files() -> dict[str, bytes]:
 
 
 def _wheels(engine: Engine, base: str, pinned: Iterable[str], say: Say) -> dict[str, bytes]:
-    """What these files of `COMPOSE` pin, as wheels for the base's Python, from a folder of the cache."""
+    """Return what these files of `COMPOSE` pin, as wheels for the base's Python, from a folder of the cache."""
     said = engine.output_of(base, ["python3", "-c", ASK_PYTHON], {LABEL: "question"}).split()
     if len(said) != 3 or said[2] != "glibc":
         raise Refused(f"base image {base} will not do: Python 3.11 or newer with glibc is needed, it has {said}")
@@ -266,7 +268,7 @@ def _forget_old(engine: Engine, wanted: set[str]) -> None:
 
 
 def _is_kept(tag: str) -> bool:
-    """Whether people use an image by this name: also a former version, which no checkout would make again."""
+    """Return whether people use an image by this name: also a former version, which no checkout would make again."""
     return tag.startswith(("squall-base:", "squall/")) or tag.endswith(":latest")
 
 

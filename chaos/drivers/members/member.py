@@ -58,7 +58,7 @@ class MemberWorker(RebalanceListener):
     # ------------------------------------------------------------------------------------------ asked by the harness
 
     def poll(self) -> None:
-        """One poll, answered by what it brought, then by ["p", member id, generation]."""
+        """Poll once; answer with what the poll brought, then with ["p", member id, generation]."""
         try:
             self._begin()
             self._began_ns, self._from = time.monotonic_ns(), dict(self._at)

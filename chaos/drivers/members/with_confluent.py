@@ -185,7 +185,7 @@ class _LibrdkafkaMember(MemberAdapter):
 
 
 def configuration(order: ClientOrder) -> dict[str, Any]:
-    """Of the consumer. In a consumer group brokers decide about sessions and heartbeats."""
+    """Return the consumer's configuration. In a consumer group brokers decide about sessions and heartbeats."""
     if order.group_protocol == CONSUMER:
         of_protocol: dict[str, Any] = {"group.protocol": CONSUMER, "group.remote.assignor": order.assignor}
     else:
@@ -210,7 +210,9 @@ def configuration(order: ClientOrder) -> dict[str, Any]:
 
 
 def who_of(metadata: bytes) -> MemberGeneration:
-    """Of a member's metadata. ValueError where this version of the library writes another form."""
+    """Return member id and generation from a member's metadata. ValueError where this version of the library writes
+    another form.
+    """
     if not metadata.startswith(METADATA):
         raise ValueError(f"metadata of a member that begins with {metadata[:8]!r}")
     try:

@@ -62,7 +62,7 @@ class TransactionalAdapter(RecordSender, Protocol):
     """The error of a record after which no transaction can succeed; empty while there was none."""
 
     def call(self, which: str, within_s: float) -> None:
-        """One of CALLS. Raises what the library raises; TimeoutError where the time is over."""
+        """Make one of CALLS. Raises what the library raises; TimeoutError after `within_s` seconds."""
 
     def weigh(self, which: str, error: BaseException) -> ErrorMeaning:
         """Return what an error of a call, of HAND or of SEND means."""

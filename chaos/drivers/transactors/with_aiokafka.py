@@ -98,7 +98,9 @@ class _AiokafkaTransactor(AiokafkaSender, TransactionalAdapter):
 
 
 def weigh(which: str, error: BaseException) -> ErrorMeaning:
-    """By the error's class. Errors that end its sender are wrapped; the name is then the cause's."""
+    """Return what an error means, by its class. Errors that end the library's sender are wrapped; the name is then the
+    cause's.
+    """
     name = type(error.__cause__ or error).__name__
     if isinstance(error, TimeoutError):
         return ErrorMeaning(INFO, TIMED_OUT, Then.END)

@@ -63,7 +63,7 @@ class Way:
     """True if the request came to the target during the cut; None: not known."""
 
     def evidence(self) -> dict[str, Any]:
-        """For nemesis.jsonl."""
+        """Return what is written to nemesis.jsonl."""
         return {"link": str(self.link), "stream": self.stream.value, "reached": self.reached}
 
 

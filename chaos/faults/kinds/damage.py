@@ -70,7 +70,9 @@ async def _in_sync(context: FaultContext, p: FaultExecution, node: int) -> None:
 
 
 def retarget(fault: Fault, site: FaultPlacement) -> Fault:
-    """In a swarm: a node that leads, and the end of a segment where there may be no closed one yet."""
+    """Return the fault as a swarm plays it: on a node that leads, and on the end of a segment where there may be no
+    closed one yet.
+    """
     ground = site.ground
     closed = ground.rate * fault.at_s / ground.places >= ground.closes_after
     how = fault.params["how"] if closed else "tail"

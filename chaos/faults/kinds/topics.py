@@ -38,7 +38,9 @@ async def play(context: FaultContext, p: FaultExecution) -> None:
 
 
 def drawn(rng: Random) -> dict[str, Any]:
-    """Each as often as any other; topics that are made again twice as often. Not all clients bear `remake`."""
+    """Draw each `how` as often as any other, but topics that are made again twice as often. Not all clients bear
+    `remake`.
+    """
     how = rng.choice(("churn", *(each for each in ASKS if each != "remake")))
     return {"how": how, "value": rng.choice(VALUES.get(how, (0,)))}
 

@@ -43,7 +43,7 @@ def refuse(params: Params, setting: PlanTraits) -> str:
 
 
 def describe_evidence(seen: Json) -> str:
-    """Each step, and what ran before and after."""
+    """Describe each step, and what ran before and after."""
     steps = [step for step in objects(seen.get("steps")) if "is" in step]
     changes = [(mapping(step.get("was")), mapping(step.get("is"))) for step in steps]
     by = " and ".join(dict.fromkeys(str(now.get("by")) for _, now in changes))

@@ -114,7 +114,7 @@ class Container:
         return await in_thread(self._engine.cpu, self._id)
 
     async def state(self) -> dict[str, Any]:
-        """Its state, as the engine reports it."""
+        """Return the container's state, as the engine reports it."""
         return await in_thread(self._engine.state, self._id)
 
     def check_engine(self) -> None:

@@ -75,7 +75,7 @@ class Slowed(Protocol):
 
     @property
     def container(self) -> Container:
-        """Its container."""
+        """Return the container whose CPU is limited."""
 
 
 class QuotaCpus(Cpus):

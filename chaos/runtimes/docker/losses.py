@@ -90,7 +90,9 @@ class Losses:
 
 
 def _rules(comment: str, port: int, fault: Loss) -> list[str]:
-    """One rule for each direction: packets from the link's source to its proxy's port, and packets from that port."""
+    """Return one rule for each direction: packets from the link's source to its proxy's port, and packets from that
+    port.
+    """
     ways = {Stream.THERE: [("INPUT", "--dport")], Stream.BACK: [("OUTPUT", "--sport")]}
     ways[Stream.BOTH] = ways[Stream.THERE] + ways[Stream.BACK]
     chance = f"-m statistic --mode random --probability {fault.probability:.6f}"

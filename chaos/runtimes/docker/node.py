@@ -1,4 +1,4 @@
-"""One broker in a container: its folder, its container, and what a run can do to it."""
+"""Represents one broker in a container: its folder, its container, and what a run can do to it."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ class ContainerNode(BrokerNode):
 
     @property
     def container(self) -> Container:
-        """Its container."""
+        """Return the node's container."""
         assert self._container is not None, f"broker {self.id} has no container"
         return self._container
 

@@ -24,7 +24,7 @@ def command() -> list[str]:
 
 
 class Relay:
-    """Its container, and the faults on its links (`links`)."""
+    """Holds the relay's container, and the faults on its links (`links`)."""
 
     def __init__(self, container: Container, host: str, routes: Routes, framed: Collection[Link]) -> None:
         """routes: the routes of all proxies."""

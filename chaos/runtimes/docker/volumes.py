@@ -17,7 +17,7 @@ DATA, INSIDE = "/node/data", "/volumes"
 
 
 class Volumes:
-    """One volume for each broker. No volumes if `size_bytes` is 0."""
+    """Holds one volume for each broker. No volumes if `size_bytes` is 0."""
 
     def __init__(self, engine: Engine, run: str, nodes: Sequence[int], size_bytes: int) -> None:
         self._engine, self._size_bytes = engine, size_bytes

@@ -1,4 +1,5 @@
-"""One broker of somebody else's cluster in its container: what a plan can do to it, and how it is restored."""
+"""Represents one broker of somebody else's cluster in its container: what a plan can do to it, and how it is restored.
+"""
 
 from __future__ import annotations
 

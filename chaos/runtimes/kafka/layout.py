@@ -46,7 +46,7 @@ class KafkaLayout(AddressLayout):
     """
 
     def families(self) -> list[dict[Link, tuple[Address, Address]]]:
-        """Each link's proxy, and the second one of links between nodes."""
+        """Return each link's proxy, and apart from these the second proxy of links between nodes."""
         first = {link: (self.address(link), self.target(link)) for link in self.links()}
         between = [link for link in self.links() if isinstance(link.source, int)]
         return [first, {link: (self.control(link), self.direct[CONTROLLER, link.target]) for link in between}]

@@ -1,4 +1,4 @@
-"""One node of Apache Kafka: how it is started, and what its log reports. It has no trace."""
+"""Describes one node of Apache Kafka: how it is started, and what its log reports. It has no trace."""
 
 from __future__ import annotations
 

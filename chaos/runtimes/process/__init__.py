@@ -1,1 +1,1 @@
-"""One OS process per broker on loopback, every link through a real Toxiproxy."""
+"""Runs one OS process per broker on loopback, every link through a real Toxiproxy."""

@@ -1,4 +1,4 @@
-"""One broker of the process runtime: its files, its process, and what can be done to it."""
+"""Represents one broker of the process runtime: its files, its process, and what can be done to it."""
 
 from __future__ import annotations
 

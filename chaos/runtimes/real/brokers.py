@@ -17,7 +17,7 @@ STOP_GRACE_S = 25.0
 
 
 class BrokerNode(Protocol):
-    """One broker: its files and, while it runs, its process or container."""
+    """Represents one broker: its files and, while it runs, its process or container."""
 
     id: int
     files: NodeFolder
@@ -77,7 +77,7 @@ class Nodes(dict[int, N]):
 
 
 def state_of(broker: BrokerNode) -> NodeState:
-    """Its state now."""
+    """Return the broker's state now."""
     broker.poll()
     return broker.state
 

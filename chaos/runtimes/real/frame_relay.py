@@ -46,7 +46,7 @@ class FrameFaults:
     named: dict[str, On] = field(default_factory=dict)
 
     def all(self) -> list[OnLink]:
-        """In the order in which they began."""
+        """Return the faults in the order in which they began."""
         return list(self.named.values())
 
 
@@ -87,7 +87,8 @@ class RelayCommands:
 
 
 class Relayed(Conversation):
-    """One connection through the relay. It ends when both ends have ended; if one is reset, so is the other."""
+    """Represents one connection through the relay. It ends when both ends have ended; if one is reset, so is the other.
+    """
 
     def __init__(self, loop: Loop, faults: FrameFaults, counts: ProduceCounts | None, source: End, target: End) -> None:
         super().__init__()

@@ -24,12 +24,12 @@ class NodeFolder:
 
     @property
     def trace(self) -> Path:
-        """Its trace."""
+        """Return the path of the node's trace."""
         return self.path / "trace.jsonl"
 
     @property
     def data(self) -> Path:
-        """Its log directory."""
+        """Return the path of the node's log directory."""
         return self.path / "data"
 
     @property

@@ -11,7 +11,9 @@ PROC = Path("/proc")
 
 @dataclass(frozen=True, slots=True)
 class ProcessId:
-    """One process of this machine for all time. A pid is used again; a pid with its start time and boot is unique."""
+    """Identifies one process of this machine for all time. A pid is used again; a pid with its start time and boot is
+    unique.
+    """
 
     pid: int
     start_ticks: int

@@ -32,7 +32,8 @@ class ToxiproxyServer(Toxiproxy):  # type: ignore[misc]  # the package has no ty
 
 
 class ToxiproxyApi:
-    """One server. Calls block for 2 ms or so: from trio, call them in a thread. They raise ToxiproxyError.
+    """Calls one Toxiproxy server. Calls block for 2 ms or so: from trio, call them in a thread. They raise
+    ToxiproxyError.
 
     Any number of threads may call at once; they take turns.
     """

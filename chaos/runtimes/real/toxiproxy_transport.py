@@ -46,7 +46,9 @@ class HttpResponse:
 
 
 class HttpTransport:
-    """One server's connection. Any number of threads may call at once: they take turns. Calls block for 2 ms or so."""
+    """Holds one server's connection. Any number of threads may call at once: they take turns. Calls block for 2 ms or
+    so.
+    """
 
     def __init__(self, host: str, port: int, timeout_s: float) -> None:
         self._connection = http.client.HTTPConnection(host, port, timeout=timeout_s)

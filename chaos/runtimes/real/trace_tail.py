@@ -39,8 +39,8 @@ class TraceTail:
         return [json.loads(line) for line in whole.splitlines() if line]
 
     def leave(self, code: int) -> ShutdownReport:
-        """Of a broker that ended with `code`. A broker whose controller did not let it go in time stops too, and traces
-        why.
+        """Return how a broker that ended with `code` shut down. A broker whose controller did not let it go in time
+        stops too, and traces why.
         """
         said = [event for event in self.events() if event["e"] in LEAVING]
         words = said[-1] if code == 0 and said and said[-1]["e"] == "node_stopped" else {"controlled": False}

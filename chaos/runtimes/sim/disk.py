@@ -1,4 +1,4 @@
-"""One simulated node's disk, which outlives the node's incarnations.
+"""Simulates one node's disk, which outlives the node's incarnations.
 
 Writes go to a page cache; `fsync` makes a file's bytes durable, `fsync_dir` a directory's names. `kill` ends the
 process and loses nothing. `power_loss` takes the cache away: each unsynced write and each unsynced change of a name

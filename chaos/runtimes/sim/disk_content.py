@@ -1,4 +1,4 @@
-"""One file's bytes on a simulated disk: what the page cache shows, and what of it a power loss could take back.
+"""Holds one file's bytes on a simulated disk: what the page cache shows, and what of it a power loss could take back.
 
 Only the cached bytes are kept whole. Every write and truncation since the last fsync is remembered as what it replaced,
 so that an append costs a tuple and no copy; the durable content is found by undoing these from the last to the first,

@@ -113,7 +113,7 @@ def used(names: DirectoryTree) -> int:
 
 
 def rot(names: DirectoryTree, path_glob: str, rng: random.Random, bits: int, where: Where) -> Evidence:
-    """As Disk.rot."""
+    """Do what `Disk.rot` does, and return its evidence."""
     closed = [(path, node) for path, node in _closed(names) if fnmatchcase(path, path_glob)]
     if not closed:
         return {"path": None, "offset": None, "offsets": [], "bits": 0, "before": None, "after": None}

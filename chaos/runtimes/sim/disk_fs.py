@@ -116,7 +116,7 @@ class SimFs(Fs):
         self.gate = _gone
 
     def failed_write(self, path: str, growth: int) -> tuple[int, int] | None:
-        """As DiskFaults.written."""
+        """Return what `DiskFaults.written` returns."""
         return self.faults.written(path, growth, lambda: used(self._names))
 
     @override

@@ -140,7 +140,7 @@ class DirectoryTree:
         return self.folder("/".join(folders)), name
 
     def files(self) -> Iterator[tuple[str, FileNode]]:
-        """Every file by path, sorted by the parts of the path."""
+        """Yield every file by path, sorted by the parts of the path."""
         return _walk(self.root, "", durable=False)
 
     def durable_files(self) -> Iterator[tuple[str, FileNode]]:

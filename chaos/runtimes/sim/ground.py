@@ -33,7 +33,7 @@ _encode_plain = msgspec.json.Encoder().encode
 
 @dataclass(frozen=True, slots=True)
 class TracedFrame:
-    """One request or response on its way. Times in virtual seconds, by the clock of the traces."""
+    """Represents one request or response on its way. Times are in virtual seconds, by the clock of the traces."""
 
     t_sent: float
     t_arrives: float

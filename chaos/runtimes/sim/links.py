@@ -222,7 +222,7 @@ class SimTransport:
 
 
 class Flow:
-    """One direction of a connection."""
+    """Represents one direction of a connection."""
 
     __slots__ = ("_due", "_last", "_passed", "_queue", "_scheduled", "connection", "held", "push", "rng", "sink",
                  "source", "stream", "swallowed", "wire")  # fmt: skip

@@ -105,7 +105,7 @@ class _Registers:
 
 
 def registers(scope: trio.CancelScope) -> _Registers:
-    """As trio's `CancelScope._might_change_registered_deadline`."""
+    """Replace trio's `CancelScope._might_change_registered_deadline`."""
     return _Registers(scope)
 
 
@@ -113,7 +113,7 @@ def registers(scope: trio.CancelScope) -> _Registers:
 def lean_run(
     runner: Any, async_fn: Any, args: tuple[Any, ...], host_uses_signal_set_wakeup_fd: bool = False
 ) -> Generator[float, Any, None]:
-    """As trio's `unrolled_run`: pass after pass, until the last task has ended."""
+    """Run pass after pass until the last task has ended, as trio's `unrolled_run` does."""
     try:
         assert not host_uses_signal_set_wakeup_fd, "a simulation is nobody's guest"
         assert not any(runner.instruments.values()), "a simulation cannot be instrumented"

@@ -62,7 +62,9 @@ class _On:
 
 
 class SimLink:
-    """From `source` to `target`. Connections that the target opens to the source are another wire's."""
+    """Represents the link from `source` to `target`. Connections that the target opens to the source are another
+    link's.
+    """
 
     def __init__(self, world: SimCore, source: int | str, target: int | str) -> None:
         self.world, self.kernel = world, world.kernel

@@ -77,7 +77,7 @@ class OvertakenFrame:
 
 
 class Conversation(ABC):
-    """One connection. THERE carries requests, BACK carries responses."""
+    """Represents one connection. THERE carries requests, BACK carries responses."""
 
     def __init__(self) -> None:
         self._requests = Framer(frames.REQUEST_HEAD, self._saw_request)

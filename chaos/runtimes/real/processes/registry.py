@@ -114,7 +114,7 @@ class Registration:
 
 @contextmanager
 def locked() -> Iterator[None]:
-    """One at a time on this machine: for choosing ports."""
+    """Hold the lock for choosing ports, which one process at a time has on this machine."""
     folder = _runs_folder()
     folder.mkdir(parents=True, exist_ok=True)
     with (folder / ".lock").open("w") as file:

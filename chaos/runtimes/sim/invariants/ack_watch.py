@@ -26,7 +26,9 @@ class ReplicaHost(Protocol):
 
     @property
     def places(self) -> Mapping[tuple[bytes, int], Any]:
-        """Its replicas by topic id and partition, each with its `log` and its `copy`; none while it is down."""
+        """Return the node's replicas by topic id and partition, each with its `log` and its `copy`; none while it is
+        down.
+        """
 
 
 def ack_of(

@@ -94,8 +94,9 @@ AnyJournal = Journal | GroupJournal | None
 
 
 class Copy:
-    """One replica's log: its batches, and how far they are the committed ones. Its batches come and go by its methods
-    only, which know what has to be compared anew."""
+    """Represents one replica's log: its batches, and how far they are the committed ones. Its batches come and go by
+    its methods only, which know what has to be compared anew.
+    """
 
     __slots__ = (
         "_shift",

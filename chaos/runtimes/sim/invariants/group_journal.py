@@ -39,7 +39,7 @@ class CommittedOffset(NamedTuple):
 
 
 class GenerationMember(NamedTuple):
-    """Of a generation."""
+    """Represents a member of a generation."""
 
     member_id: str
     instance_id: str | None
@@ -88,7 +88,7 @@ class OwnershipChange(NamedTuple):
 
 
 class GroupJournal:
-    """One partition of __consumer_offsets in one log."""
+    """Represents one partition of __consumer_offsets in one log."""
 
     __slots__ = ("_current", "_generations", "_offsets", "_owned", "_pending", "news", "touched", "unmarked")
 

@@ -42,7 +42,8 @@ class Differs(NamedTuple):
 
 
 def difference(group: str, has: Books | None, wanted: Books | None) -> str:
-    """In a line. `has`: what the coordinator knows; `wanted`: what its log says. They differ."""
+    """Describe the difference in a line. `has`: what the coordinator knows; `wanted`: what its log says. They differ.
+    """
     if wanted is None:
         return f"group {group}: the coordinator knows it, and its log has no record of it"
     if has is None:

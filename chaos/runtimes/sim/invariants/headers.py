@@ -61,7 +61,7 @@ class BatchIdentity(NamedTuple):
 
     @property
     def where(self) -> str:
-        """Its offsets and epoch, in words."""
+        """Return the batch's offsets and epoch, in words."""
         last = self.end - 1
         what = f"the record at offset {last}" if self.base == last else f"the batch of offsets {self.base} to {last}"
         return f"{what} in epoch {self.epoch}"
@@ -71,7 +71,7 @@ class BatchIdentity(NamedTuple):
 
 
 def read(buffer: Buffer, position: int, size: int, *, checked: bool = False) -> Iterator[tuple[BatchIdentity, int]]:
-    """Each whole batch between two bytes, with the byte behind it. Ends at whatever is none.
+    """Yield each whole batch between two bytes, with the byte behind it. Ends at whatever is none.
 
     `checked`: ends, too, at a batch whose CRC is wrong.
     """

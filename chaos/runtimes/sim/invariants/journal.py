@@ -57,7 +57,9 @@ once only."""
 
 
 class Journal:
-    """One partition of __transaction_state in one log: every id as of its last record, and the steps to there."""
+    """Represents one partition of __transaction_state in one log: every id as of its last record, and the steps to
+    there.
+    """
 
     __slots__ = ("_decoded", "entries", "news", "steps", "touched")
 

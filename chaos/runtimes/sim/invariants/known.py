@@ -108,7 +108,7 @@ class ClusterModel:
     """What controllers were asked to move; None where nobody listens."""
 
     def broker_epoch(self, node: int) -> int:
-        """Of the registration in force; -1 without one."""
+        """Return the broker epoch of the registration in force; -1 without one."""
         broker = self.brokers.get(node)
         return -1 if broker is None else broker.epoch
 
@@ -120,7 +120,7 @@ class ClusterModel:
 
 @dataclass(slots=True, eq=False)
 class PartitionModel:
-    """One partition."""
+    """Models one partition."""
 
     topic: str = "t"
     partition: int = 0

@@ -100,7 +100,7 @@ class When(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Invariant:
-    """One promise. `check` is pure and answers with what is wrong, or None."""
+    """Represents one promise. `check` is pure and answers with what is wrong, or None."""
 
     name: str
     definition: str
