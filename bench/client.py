@@ -22,8 +22,8 @@ QUICK_RECONNECT = {"reconnect.backoff.ms": 20, "reconnect.backoff.max.ms": 100}
 
 @dataclass(frozen=True, slots=True)
 class Throughput:
-    """One timed load: MB/s, thousand records/s, CPU seconds per million records of the brokers, of them what the kernel
-    worked for them, and of the client.
+    """Holds the figures of one timed load: MB/s, thousand records/s, CPU seconds per million records of the brokers, of
+    them what the kernel worked for them, and of the client.
     """
 
     mb_s: float

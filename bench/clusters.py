@@ -108,7 +108,7 @@ class MeasuredCluster:
         return sum(self._times())
 
     def system_s(self) -> float:
-        """Of `cpu_s`, what the kernel worked for them."""
+        """Return the part of `cpu_s` that the kernel worked for the nodes, in CPU seconds."""
         return self._times()[1]
 
     def _times(self) -> tuple[float, float]:
@@ -258,7 +258,7 @@ class Prototype(MeasuredCluster):
         return {}
 
     def command(self, node: int, config: Path) -> list[str]:
-        """Its program."""
+        """Return the command that starts a node of the prototype."""
         index = self.nodes.index(node)
         return [sys.executable, str(self._files / PROGRAM), str(index), str(self._base), str(self.folder / f"n{node}")]
 

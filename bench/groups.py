@@ -147,7 +147,7 @@ def commits(cluster: Any, committers: int, seconds: float) -> Rate:
 
 
 def _commit(bootstrap: str, topic: str, number: int, crew: Crew) -> None:
-    """One committer's thread."""
+    """Commit offsets in one committer's thread, one a turn."""
     with _members(bootstrap, f"{topic}-{number}", 1, "classic") as (consumer,):
         place, offset = TopicPartition(topic, number % PARTITIONS), 0
         try:

@@ -39,7 +39,7 @@ class Snapshot:
 
 
 def snapshot() -> Snapshot:
-    """Of now."""
+    """Take a snapshot of all processes and of the CPU seconds used so far."""
     found = {}
     for path in Path("/proc").glob("[0-9]*/stat"):
         try:

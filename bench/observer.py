@@ -51,7 +51,7 @@ class FailoverObserver(threading.Thread):
         self.join()
 
     def run(self) -> None:
-        """As Thread."""
+        """Run the observer in its thread until it is over."""
         trio.run(self._run)
 
     async def _run(self) -> None:

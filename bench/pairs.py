@@ -44,7 +44,7 @@ class Slice(Generic[Side]):
 
 @dataclass(slots=True)
 class Row:
-    """One figure of all pairs: of this checkout, of the other one and, where there is one, of a peer."""
+    """Holds one figure of all pairs: of this checkout, of the other one and, where there is one, of a peer."""
 
     now: list[float] = field(default_factory=list)
     then: list[float] = field(default_factory=list)

@@ -52,7 +52,7 @@ class Crew:
 
     @contextmanager
     def turn(self) -> Iterator[None]:
-        """One turn. It counts unless it raises."""
+        """Time one turn. It counts unless it raises."""
         began = time.monotonic()
         yield
         self.took.append(time.monotonic() - began)

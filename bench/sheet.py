@@ -35,7 +35,9 @@ class Sheet:
         self.asked, self.failed = Counter[str](), Counter[str]()
 
     def fill(self, steps: Sequence[Step]) -> None:
-        """One round. A step that fails costs its own figures; one that is needed costs the whole round and ends it."""
+        """Fill in one round. A step that fails costs its own figures; one that is needed costs the whole round and ends
+        it.
+        """
         self.asked.update(step.name for step in steps)
         values: list[tuple[str, float]] = []
         failed: list[str] = []

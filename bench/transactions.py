@@ -33,7 +33,9 @@ def transactions(cluster: Any, producers: int, seconds: float) -> Rate:
 
 
 def _produce(bootstrap: str, topic: str, committed: list[int], number: int, crew: Crew) -> None:
-    """One producer's thread. `committed`: for each producer, its transactions, those before the clock started too."""
+    """Commit transactions in one producer's thread. `committed`: for each producer, its transactions, those before the
+    clock started too.
+    """
     try:
         producer = Producer(
             {"bootstrap.servers": bootstrap, "transactional.id": f"{topic}-{number}", "linger.ms": 0, "log_level": 0}

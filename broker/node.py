@@ -158,7 +158,7 @@ class Node:
     # ------------------------------------------------------------------ life
 
     async def run(self, stop: trio.Event, task_status: trio.TaskStatus[Node]) -> None:
-        """From recovery to the last flush."""
+        """Run the node, from recovery to the last flush."""
         env, config = self.env, self.config
         async with trio.open_nursery() as nursery:
             self.fetchers.bind(self.replicas, nursery)

@@ -131,7 +131,7 @@ def analyse(
 
 
 def _rows(run_dir: Path) -> int:
-    """Of the history, roughly; 0 where there is none yet."""
+    """Return roughly how many records the history has; 0 where there is none yet."""
     file = run_dir / FILE
     return file.stat().st_size // BYTES_A_RECORD if file.exists() else 0
 

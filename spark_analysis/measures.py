@@ -341,7 +341,7 @@ def _owned(holds: Iterable[Hold]) -> dict[str, str]:
 
 
 def _faults(faults: Sequence[PlayedFault]) -> str:
-    """As an array; empty text where there are none."""
+    """Return the faults as an SQL array; empty text where there are none."""
     rows = [
         f"struct({fault.id} as id, {fault.began}L as began, {fault.ended}L as ended, "
         f"{fault.whole_since}L as whole_since)"
@@ -356,6 +356,6 @@ def _faulty(faulty: Sequence[tuple[int, int]]) -> str:
 
 
 def _spans(windows: Sequence[tuple[int, int]]) -> str:
-    """As an array."""
+    """Return the windows as an SQL array."""
     spans = ", ".join(f"struct({began}L as began, {min(ended, FOREVER)}L as ended)" for began, ended in windows)
     return f"array({spans})"

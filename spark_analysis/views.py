@@ -13,7 +13,7 @@ from squall.checkers.history.tables import ObservedPartition
 
 @dataclass(frozen=True, slots=True)
 class SharedView:
-    """One view. `sql`: of the partitions as the converter left them."""
+    """Describes one view. `sql`: of the partitions as the converter left them."""
 
     sql: str | Callable[[Sequence[ObservedPartition]], str]
     reads: tuple[str, ...] = ()

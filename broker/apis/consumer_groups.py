@@ -97,7 +97,7 @@ class ConsumerGroupApis:
         return self._ask([asked], lambda answers: self._beaten(request.group_id, answers[0]))
 
     def _interval_ms(self, group_id: str) -> int:
-        """Between heartbeats of a group's members: its own setting, else the broker's."""
+        """Return the ms between heartbeats of a group's members: the group's own setting, else the broker's."""
         given = self._image.configs.get((GROUP_RESOURCE, group_id), {})
         of_broker = self._config.group_consumer_heartbeat_interval_ms
         return group_number(self._config, "consumer.heartbeat.interval.ms", given, of_broker)

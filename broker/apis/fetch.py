@@ -122,7 +122,7 @@ class PartitionWatch:
         self._fetch, self._look = fetch, [(place, fetch.wants[place])]
 
     def wake(self) -> None:
-        """As of `Wakeable`."""
+        """Answer the fetch if what it watches has moved far enough, else wait on, as `Wakeable` says."""
         fetch = self._fetch
         if fetch.done:
             return
@@ -407,7 +407,7 @@ class FetchApi:
         return self._replicas.endpoints([i for i in leaders if i >= 0], slot.conn.listener)
 
     def _read(self, fetch: DelayedFetch, want: PartitionRequest, left: int, first: bool) -> FetchPartOut:
-        """One partition: epoch gate, divergence, bounds, then the bytes."""
+        """Read one partition: check epoch, divergence and bounds, then take the bytes."""
         part, h = want.part, want.hosted
         if h is None:
             return self._unknown(want, fetch.slot.version)

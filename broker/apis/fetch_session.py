@@ -31,7 +31,7 @@ class PartitionSentState(NamedTuple):
 
 
 class PartitionRequest:
-    """One partition of a fetch: the offset to read from, and the replica here, if any."""
+    """Represents one partition of a fetch: the offset to read from, and the replica here, if any."""
 
     __slots__ = ("hosted", "key", "part", "told")
 

@@ -41,7 +41,7 @@ class Loggers:
         return ""
 
     def describe(self) -> list[ConfigEntry]:
-        """Every logger, with its level."""
+        """Return every logger, with its level."""
         return [ConfigEntry(ROOT, self._level, ConfigSource.BROKER_LOGGER, ConfigType.STRING, False, ())]
 
     async def alter(
@@ -86,7 +86,7 @@ class Loggers:
         )
 
     def _refusal(self, node: str, changes: Sequence[tuple[str, int, str | None]]) -> Refusal | None:
-        """As Kafka refuses: changes of one resource are made all or not at all."""
+        """Refuse as Kafka does: changes of one resource are made all or not at all."""
         for name, operation, value in changes:
             if value is None and operation != ConfigOp.DELETE:
                 return ErrorCode.INVALID_REQUEST, f"Null value not supported for : {name}"

@@ -166,7 +166,7 @@ class TopicDescriber:
         self._only_live = version < FIRST_WITH_ENDPOINT_ERRORS
 
     def topic(self, topic: Topic, operations: int) -> wire.MetadataResponseTopic:
-        """One topic with all of its partitions."""
+        """Describe one topic with all of its partitions."""
         return wire.MetadataResponseTopic(
             name=topic.name,
             topic_id=topic.id,

@@ -87,8 +87,8 @@ class TransactionApis:
     # ---------------------------------------------------------------------------------------------------- producer ids
 
     def init_producer_id(self, request: InitProducerIdRequest, slot: Slot) -> Any:
-        """Without a transactional id, a fresh producer id with epoch 0: an idempotent producer bumps its own epoch
-        later, without a request. With one, whatever the coordinator decides.
+        """Return a producer id and its epoch. Without a transactional id, the producer id is fresh and its epoch 0: an
+        idempotent producer bumps its own epoch later, without a request. With one, the coordinator decides.
         """
         name = request.transactional_id
         if name is None:
@@ -124,8 +124,8 @@ class TransactionApis:
     # ---------------------------------------------------------------------------------------------- AddPartitionsToTxn
 
     def add_partitions(self, request: add_wire.AddPartitionsToTxnRequest, slot: Slot) -> Any:
-        """From a client, one transaction (up to version 3). From a partition's leader, several: to be verified, or
-        added for a producer of generation V2.
+        """Add partitions to transactions, or verify that they were added. A client sends one transaction (up to version
+        3). A partition's leader sends several: to be verified, or added for a producer of generation V2.
         """
         if slot.version < BATCHED_FROM:
             return self._add_for_client(request, slot.version)

@@ -38,7 +38,7 @@ ELR_FEATURE = "eligible.leader.replicas.version"
 
 @dataclass(frozen=True, slots=True)
 class Broker:
-    """One registered broker."""
+    """Represents one registered broker."""
 
     id: int
     epoch: int
@@ -70,7 +70,7 @@ class Broker:
 
 @dataclass(frozen=True, slots=True)
 class PartitionImage:
-    """One partition, as the controller last decided it."""
+    """Represents one partition, as the controller last decided it."""
 
     replicas: tuple[int, ...]
     """Broker ids; the first is the preferred leader."""
@@ -96,7 +96,7 @@ class PartitionImage:
 
 @dataclass(slots=True)
 class Topic:
-    """One topic. `partitions` is changed in place by replay only."""
+    """Represents one topic. `partitions` is changed in place by replay only."""
 
     name: str
     id: bytes
@@ -177,12 +177,12 @@ class ClusterImage:
         return None if topic_id is None else self.topics_by_id[topic_id]
 
     def partition(self, topic_id: bytes, index: int) -> PartitionImage | None:
-        """One partition; None if it does not exist."""
+        """Return one partition; None if it does not exist."""
         topic = self.topics_by_id.get(topic_id)
         return None if topic is None else topic.partitions.get(index)
 
     def partitions(self) -> Iterator[tuple[Topic, int, PartitionImage]]:
-        """Every partition, in order of creation: the same on all nodes."""
+        """Yield every partition, in order of creation: the same on all nodes."""
         for topic in self.topics_by_id.values():
             for index, partition in topic.partitions.items():
                 yield topic, index, partition

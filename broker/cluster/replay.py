@@ -28,7 +28,7 @@ RECOVERY_UNCHANGED = -1
 
 
 class Write(NamedTuple):
-    """One record to append to the metadata log."""
+    """Holds one record to append to the metadata log."""
 
     record: Any
     """A message of squall.broker.protocol.schema.metadata_records."""

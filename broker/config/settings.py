@@ -86,7 +86,7 @@ class NodeAddress(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Setting:
-    """One setting. `low` and `high` are inclusive; None where the type's own limits are the only ones."""
+    """Describes one setting. `low` and `high` are inclusive; None where the type's own limits are the only ones."""
 
     name: str
     kind: ConfigType

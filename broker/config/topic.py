@@ -186,7 +186,9 @@ class ConfigEntry(NamedTuple):
         return self.source is ConfigSource.DEFAULT
 
     def alone(self) -> ConfigEntry:
-        """With the place of its value as the only synonym: Kafka names no other for the settings of all brokers."""
+        """Return the entry with the place of its value as the only synonym: Kafka names no other for the settings of
+        all brokers.
+        """
         return self._replace(synonyms=self.synonyms[:1])
 
 

@@ -156,7 +156,7 @@ class BrokerLifecycle:
     # ------------------------------------------------------------------------------------------------- heartbeats
 
     async def _heartbeat(self) -> float:
-        """One heartbeat. Returns the seconds to wait before the next one."""
+        """Send one heartbeat. Returns the seconds to wait before the next one."""
         interval_s = self._config.broker_heartbeat_interval_ms / 1000
         request = BrokerHeartbeatRequest(
             broker_id=self._config.node_id,

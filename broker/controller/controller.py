@@ -62,7 +62,7 @@ def command_for(api_key: int) -> Callable[[Command, Any], Decision[Any]]:
 
 
 class Controller:
-    """One term of an active controller. `image` becomes its own: it replays into it what is not committed yet."""
+    """Runs one term of an active controller. `image` becomes its own: it replays into it what is not committed yet."""
 
     def __init__(
         self,

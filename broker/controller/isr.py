@@ -45,7 +45,7 @@ def alter_partitions(command: Command, request: wire.AlterPartitionRequest) -> D
 
 
 class _Work:
-    """One request on its way through: what it has changed so far counts for the partitions behind."""
+    """Decides one request, partition by partition: what it has changed so far counts for the partitions behind."""
 
     def __init__(self, command: Command, broker_id: int) -> None:
         self.command, self.broker_id = command, broker_id

@@ -28,7 +28,7 @@ class SessionChange:
 
 @dataclass(slots=True)
 class Session:
-    """One broker's session."""
+    """Holds the state of one broker's session."""
 
     contact_ms: int
     metadata_offset: int = -1

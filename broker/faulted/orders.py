@@ -30,7 +30,7 @@ class FaultCommandsError(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class FaultOrder:
-    """One fault; the fields that its kind has no use for keep their defaults."""
+    """Describes one fault; the fields that its kind has no use for keep their defaults."""
 
     number: int
     kind: Literal["fail", "slow", "quota"]

@@ -35,7 +35,7 @@ class Head:
 
 @dataclass(slots=True)
 class FaultCounts:
-    """One fault's numbers. limit: of a quota, bytes that all files may have together; 0 while it is not known."""
+    """Holds one fault's numbers. limit: of a quota, bytes that all files may have together; 0 while it is not known."""
 
     calls: int = 0
     hits: int = 0

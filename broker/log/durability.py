@@ -32,7 +32,7 @@ class FlushJob(NamedTuple):
 
 
 class Durability:
-    """Of one log: up to where its batches are durable, and whether the names of its files are.
+    """Tracks up to where one log's batches are durable, and whether the names of its files are.
 
     A file whose name is not durable can be gone after a power loss, however often it was synced itself.
     """

@@ -36,7 +36,7 @@ class EpochCache:
 
     @classmethod
     def load(cls, fs: Fs, directory: str) -> EpochCache | None:
-        """From the file; None where that is missing or damaged, so that the caller rebuilds it from the batches."""
+        """Load the file; None where it is missing or damaged, so that the caller rebuilds it from the batches."""
         entries = checkpoints.read_epochs(fs, f"{directory}/{checkpoints.LEADER_EPOCHS}")
         return None if entries is None else cls(fs, directory, entries)
 

@@ -165,7 +165,7 @@ class TimeIndex(EntryFile[TimeEntry]):
         assert timestamp <= self.last_timestamp
 
     def cut(self, count: int) -> None:
-        """As EntryFile.cut."""
+        """Keep the first `count` entries."""
         super().cut(count)
         self.last_timestamp = None
 
@@ -193,7 +193,7 @@ class AbortedIndex(EntryFile[AbortedTxn]):
 
     @staticmethod
     def made(iterable: Iterable[Any]) -> AbortedTxn:
-        """Without the version."""
+        """Make an entry of the file's fields, without the version."""
         _, *fields = iterable
         return AbortedTxn(*fields)
 

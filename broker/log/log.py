@@ -1,4 +1,4 @@
-"""One partition's log: append, slice, truncate, flush (L1). Batches stay as clients packed them (L3).
+"""A log holds one partition's batches: append, slice, truncate, flush (L1). Batches stay as clients packed them (L3).
 
 The hot path is `append_as_leader`, `append_as_follower` and `slice`: the first unpacks 61 bytes, checks one CRC and
 writes once; the last is two binary searches in memory. Nothing here looks at single records but where a topic asks.
@@ -337,8 +337,8 @@ class Log:
         return self.log_end_offset
 
     def recall_undecided(self, high_watermark: int) -> None:
-        """After loading: which transactions have ended whose markers `high_watermark` has not passed (R5). Snapshots do
-        not say, so the batches are asked.
+        """Find out, after loading, which transactions have ended whose markers `high_watermark` has not passed (R5).
+        Snapshots do not say, so the batches are asked.
         """
         if high_watermark < self.log_end_offset and self.producers.have_ended():
             start, end = self.segments[0].base_offset, self.log_end_offset

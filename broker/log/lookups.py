@@ -89,7 +89,7 @@ class Candidate(NamedTuple):
 
 
 class Lookup:
-    """One search. Ask `next` for a batch, search it, and give what came of it to `take`, until `next` has no more."""
+    """Makes one search. Ask `next` for a batch, search it, and give the outcome to `take`, until `next` has no more."""
 
     def __init__(
         self, segments: Sequence[Segment], start: int, limit: int, timestamp: int | None, config: LogConfig

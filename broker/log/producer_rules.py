@@ -30,7 +30,7 @@ class BatchMetadata(NamedTuple):
 
 
 class ProducerStateEntry:
-    """One producer id's state in one log."""
+    """Holds one producer id's state in one log."""
 
     __slots__ = ("coordinator_epoch", "epoch", "next_sequence", "timestamp", "txn_first_offset", "window")
 

@@ -250,7 +250,7 @@ class ProducerStates(ProducerRules):
 
     @classmethod
     def decode(cls, data: bytes) -> ProducerStates | None:
-        """From a snapshot; None where it is damaged or of another version."""
+        """Decode a snapshot; None where it is damaged or of another version."""
         if len(data) < _SNAPSHOT_HEAD.size:
             return None
         version, crc, count = _SNAPSHOT_HEAD.unpack_from(data)

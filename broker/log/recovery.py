@@ -102,7 +102,7 @@ def _tidy(fs: Fs, directory: str) -> list[int]:
 
 
 class _Loading:
-    """One load, step by step."""
+    """Carries out one load, step by step."""
 
     def __init__(
         self,

@@ -53,7 +53,7 @@ class PlacedBatch(NamedTuple):
 
 
 def walk(file: File, position: int, end: int, chunk_bytes: int = WALK_CHUNK) -> Iterator[PlacedBatch]:
-    """Each whole batch between two positions of a file.
+    """Yield each whole batch between two positions of a file.
 
     Ends at whatever is no batch. Reads headers only: batches larger than a chunk are jumped over.
     """

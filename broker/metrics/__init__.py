@@ -1,1 +1,1 @@
-"""One OpenMetrics endpoint of a broker: off by default, on loopback, without libraries of the harness."""
+"""Serves one OpenMetrics endpoint of a broker: off by default, on loopback, without libraries of the harness."""

@@ -1,4 +1,5 @@
-"""One connection of a client or peer. Replies leave in request order; whoever completes a reply sends it.
+"""A connection belongs to one client or peer. Its replies leave in request order; the task that completes a reply sends
+it.
 
 Every request gets a `Slot` in its connection's queue on arrival. A slot may be filled in any order and by anyone (the
 producer's task answers a parked follower fetch, the follower's task answers the producer); replies leave in order. No

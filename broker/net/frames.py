@@ -178,8 +178,8 @@ class FrameReader:
                 return frames
 
     def _fit(self) -> None:
-        """Between two bursts: give back an empty buffer that others wait for; else, after a frame for which the buffer
-        grew, have a large one if there is memory for it.
+        """Fit the buffer between two bursts: give back an empty buffer that others wait for; else, after a frame for
+        which the buffer grew, have a large one if there is memory for it.
         """
         if self._memory.wanting:
             self.shrink_if_idle()

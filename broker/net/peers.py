@@ -35,7 +35,7 @@ class Unreachable(OSError):
 
 
 class _PendingExchange:
-    """One request's place in its channel's order."""
+    """Holds one request's place in its channel's order."""
 
     __slots__ = ("answer", "correlation_id", "decode", "done", "failure")
 
@@ -62,7 +62,7 @@ class _Turn:
 
 
 class _Channel:
-    """One link to one node. Any failure breaks it for good, and the next request opens another."""
+    """Represents one link to one node. Any failure breaks it for good, and the next request opens another."""
 
     def __init__(self, env: Env, link: Transport, start: Callable[[Callable[[], Awaitable[None]]], None]) -> None:
         self._env, self._link, self._start = env, link, start

@@ -225,8 +225,9 @@ class Server:
         return self._turns if apart else None
 
     async def _give_way(self, conn: Connection, turns: FairScheduler | None, busy_since: float) -> float:
-        """In the middle of a burst: send what is answered, then let others have a turn, and wait while more is parked
-        or unsent than the settings allow. When the connection's next turn began, in seconds of the node's clock.
+        """Give way in the middle of a burst: send what is answered, then let others have a turn, and wait while more is
+        parked or unsent than the settings allow. Returns when the connection's next turn began, in seconds of the
+        node's clock.
         """
         self.settle()
         if turns is not None:
@@ -425,7 +426,7 @@ class Server:
         return ask
 
     def settle(self) -> None:
-        """After a burst: answer the fetches that it woke, then send once on each connection that got a reply."""
+        """Answer, after a burst, the fetches that it woke, then send once on each connection that got a reply."""
         woken, dirty = self._woken, self._dirty
         while woken:
             request, _ = woken.popitem()

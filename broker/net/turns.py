@@ -121,7 +121,7 @@ class ResponseTask:
         _ANSWER.set(self)
 
     async def give_way(self) -> None:
-        """Between two pieces of work."""
+        """Let others have a turn, between two pieces of work."""
         self.end()
         await trio.lowlevel.checkpoint()
         if self._turns.must_queue(self):

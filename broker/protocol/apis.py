@@ -89,7 +89,7 @@ NEVER_FLEXIBLE = 0x7FFF
 
 
 class Api(NamedTuple):
-    """One row of the API table. Version bounds are inclusive."""
+    """Represents one row of the API table. Version bounds are inclusive."""
 
     key: int
     name: str

@@ -107,7 +107,7 @@ class BatchHeader(NamedTuple):
 
 
 class Record(NamedTuple):
-    """One record. `offset` and `timestamp` are absolute."""
+    """Holds one record. `offset` and `timestamp` are absolute."""
 
     offset: int
     timestamp: int
@@ -165,7 +165,7 @@ def encode_batch(
     control: bool = False,
     timestamp_type: int = 0,
 ) -> bytes:
-    """One batch of at least one record.
+    """Encode one batch of at least one record.
 
     The records' offsets are taken relative to the first one's, and the first one is put at `base_offset`; they must
     ascend. With timestamp_type 1 the largest timestamp counts for all. ValueError for records that do not fit.

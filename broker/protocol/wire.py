@@ -299,7 +299,7 @@ def absent(name: str) -> ValueError:
 
 
 def tagged(tag: int, content: bytes) -> bytes:
-    """One tagged field."""
+    """Encode one tagged field."""
     return UVARINT[tag] + UVARINT[len(content)] + content
 
 

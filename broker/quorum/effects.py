@@ -78,7 +78,7 @@ class TraceNote:
 
 
 class Ready(NamedTuple):
-    """One round of effects. Rounds are carried out one after another, each from top to bottom.
+    """Holds one round of effects. Rounds are carried out one after another, each from top to bottom.
 
     What is in the log and not yet durable (`Raft.wants_sync`) is synced alongside and reported by `Raft.synced`;
     nothing in a round waits for it, because a message that depends on it is not made before it.

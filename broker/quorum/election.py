@@ -36,7 +36,7 @@ LEGAL: dict[Role, frozenset[Role]] = {
 
 
 class VoteTally:
-    """One round of votes, pre-vote or not. The node's own is in it from the start."""
+    """Counts one round of votes, pre-vote or not. The node's own is in it from the start."""
 
     __slots__ = ("_answers", "_settings")
 

@@ -18,7 +18,7 @@ OBSERVER_FORGOTTEN_MS = 300_000
 
 @dataclass(slots=True)
 class ReplicaState:
-    """One fetcher. `end_offset`: what it has said to hold durably in this epoch, -1 before it has spoken."""
+    """Tracks one fetcher. `end_offset`: what it has said to hold durably in this epoch, -1 before it has spoken."""
 
     end_offset: int
     fetched_ms: int

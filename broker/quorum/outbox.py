@@ -14,8 +14,8 @@ NEVER = 1 << 62
 
 
 class _Line:
-    """To one voter. `ticket`: of the request under way, 0 when there is none. `due_ms`: when it may be owed one.
-    `failures`: requests that failed since the last reply.
+    """Tracks the requests to one voter. `ticket`: of the request under way, 0 when there is none. `due_ms`: when it may
+    be owed one. `failures`: requests that failed since the last reply.
     """
 
     __slots__ = ("due_ms", "failures", "ticket")

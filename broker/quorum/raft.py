@@ -463,7 +463,7 @@ class Raft:
     # ----------------------------------------------------------------------------------------------------- what is due
 
     def _settle(self, now_ms: int) -> None:
-        """After each event: what became committed, who can be answered, who is owed a request."""
+        """Settle what follows from an event: raise the high watermark, and send the replies and requests now due."""
         leadership = self.seat.leadership
         if leadership is not None:
             self._raise_high_watermark(leadership.committed_offset(self._local.synced_offset))

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 
 class QuorumMembership:
-    """For `Raft` to change by the methods below; for everybody else to read."""
+    """Holds a node's part in the quorum. `Raft` alone changes it, by the methods below; all else only reads it."""
 
     def __init__(
         self,
@@ -37,7 +37,7 @@ class QuorumMembership:
         log: LogExtent,
         snapshot: SnapshotId | None = None,
     ) -> None:
-        """As for `Raft`."""
+        """Take `state`, `log` and the newest `snapshot` as found on disk, as `Raft` does."""
         self.node_id = settings.node_id
         self.role = Role.UNATTACHED
         self.log = log

@@ -273,7 +273,7 @@ class Fetcher:
             self._apply(part, f, before.offset)
 
     def _apply(self, part: FetchPartOut, f: PartitionFetchState, offset: int) -> None:
-        """One partition's part of a response."""
+        """Apply one partition's part of a response."""
         h = f.hosted
         state, log = h.state, h.log
         current = self.following.get((state.topic_id, state.index))

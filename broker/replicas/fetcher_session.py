@@ -29,7 +29,7 @@ LOST = frozenset(
 
 
 class PartitionFetchState:
-    """One followed partition: since which leader epoch, and from when it may be fetched again after an error."""
+    """Tracks one followed partition: since which leader epoch, and from when it may be fetched again after an error."""
 
     __slots__ = ("failures", "hosted", "leader_epoch", "not_before_ms", "resolving")
 

@@ -1,4 +1,4 @@
-"""Every replica that this broker hosts: events of the data plane into state machines, and their effects out.
+"""Hosts every replica of this broker: takes events of the data plane into state machines, carries out effects.
 
 The control plane gives orders (`obey`) and receives ISR proposals. Nothing here knows whether the control plane is
 KRaft's or another.
@@ -107,7 +107,7 @@ class ReplicaManager:
         return self._logs.log_dir
 
     def space(self) -> tuple[int, int]:
-        """Of the volume of all logs: its bytes, and those that may still be written; -1 where that cannot be told."""
+        """Return the bytes of the volume of all logs, and those that may still be written; -1 where unknown."""
         return self._logs.space()
 
     def find(self, topic_id: bytes, index: int) -> Hosted | None:
@@ -474,7 +474,7 @@ class ReplicaManager:
                 self._trace(h, "offsets", leo=stands[0], hw=stands[1], epoch=h.state.leader_epoch)
 
     def high_watermarks(self) -> dict[tuple[str, int], int]:
-        """For replication-offset-checkpoint. Replicas not taken up yet keep the value that was read at the start."""
+        """Return what replication-offset-checkpoint says; replicas not yet taken up keep the value read at start."""
         for h in self.hosted():
             self._checkpointed[h.log.topic, h.log.partition] = h.state.high_watermark
         return dict(self._checkpointed)

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 
 class ProduceResult:
-    """One partition's part of a Produce reply."""
+    """Holds one partition's part of a Produce reply."""
 
     __slots__ = ("append_time_ms", "base_offset", "error", "faults", "index", "leader", "log_start_offset", "message")
 

@@ -1,4 +1,4 @@
-"""One partition's life: leader, follower, ISR, high watermark, fencing. Pure: (event, now) -> effects."""
+"""Decides one partition's life: leader, follower, ISR, high watermark, fencing. Pure: (event, now) -> effects."""
 
 from squall.broker.protocol.ids import NO_NODE
 from squall.broker.replication.partition import Partition

@@ -1,4 +1,4 @@
-"""One partition's life on one broker: leader, follower, or neither. Pure: an event and the time in, effects out.
+"""A partition is leader, follower, or neither on one broker. Pure: an event and the time in, effects out.
 
 The control plane decides who leads (`become_leader`, `become_follower`, `stop`); fetches decide who is in sync; the
 smallest log end of the in-sync replicas decides what is committed (R4, R10). The rules themselves are in `rules`.
@@ -44,7 +44,7 @@ _EARLIER_INCARNATION: Effects = (FetchRefused(ErrorCode.NOT_LEADER_OR_FOLLOWER),
 
 
 class Partition(Rules):
-    """One replica of one partition. Attributes may be read by anyone, and are changed by the events below only."""
+    """Represents one replica of a partition. Anyone may read attributes; only the events below change them."""
 
     __slots__ = ()
 
@@ -448,8 +448,8 @@ class Partition(Rules):
             replica.in_maximal_isr = replica.broker_id in self.maximal_isr
 
     def _track_followers(self, new_epoch: bool, now_ms: int) -> None:
-        """One `Replica` for each other replica. In a new epoch all of them must say anew how far they are: what was
-        said to another leader, or before an election, says nothing about the logs of this epoch.
+        """Keep one `Replica` for each other replica. In a new epoch all of them must say anew how far they are: what
+        was said to another leader, or before an election, says nothing about the logs of this epoch.
         """
         known = self.followers
         self.followers = {}

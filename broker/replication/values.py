@@ -58,7 +58,7 @@ class BrokerView:
 
 @dataclass(frozen=True, slots=True)
 class HighWatermarkMoved:
-    """On the leader: records below `high_watermark` are committed now. Answer producers and wake consumers who wait."""
+    """Says that records below the leader's `high_watermark` are committed. Answer producers, wake waiting consumers."""
 
     high_watermark: int
 

@@ -85,7 +85,7 @@ def _sql_type(kind: pa.DataType) -> str:
 
 
 def _text(value: str) -> str:
-    """As a literal of SQL."""
+    """Return the value as a literal of SQL."""
     return "'" + value.replace("\\", "\\\\").replace("'", "\\'") + "'"
 
 

@@ -52,7 +52,7 @@ class Collector:
 
     @property
     def records(self) -> int:
-        """Of all histories together."""
+        """Return the number of records of all histories together."""
         return sum(each.converted.records for each in self.kept.values())
 
     def measure(self, spark: SparkSession) -> None:

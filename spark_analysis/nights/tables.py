@@ -51,7 +51,8 @@ class Kept:
 
 
 def kept(run_dir: Path) -> Kept:
-    """Of one run; converts its history first where that was not done, or by another version, or one was changed since.
+    """Return what is kept of one run; converts its history first where that was not done, or by another version, or one
+    was changed since.
 
     Raises FileNotFoundError where there is no history, OSError and ValueError where it cannot be read.
     """

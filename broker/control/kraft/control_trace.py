@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 
 def trace_changes(env: Env, image: ClusterImage, delta: ImageDelta) -> None:
-    """One line for each broker fenced or unfenced, topic made or removed, and leader elected or lost."""
+    """Trace one line for each broker fenced or unfenced, topic made or removed, and leader elected or lost."""
     for broker_id, before in delta.brokers.items():
         _trace_broker(env, broker_id, before, image.brokers.get(broker_id))
     for topic_id in delta.created_topics:

@@ -39,7 +39,7 @@ def takes_majority(image: ClusterImage, node_id: int, voters: Sequence[int]) -> 
 
 
 class Departure:
-    """One node's leave of the quorum."""
+    """Carries out one node's leave of the quorum."""
 
     def __init__(self, env: Env, node_id: int, quorum: MetadataQuorum, feed: ImageFeed) -> None:
         self._env, self._node_id, self._quorum, self._feed = env, node_id, quorum, feed
@@ -62,7 +62,9 @@ class Departure:
             await self._told()
 
     async def _told(self) -> None:
-        """Of a leader: until each voter that still fetches knows what is committed, so that it waits for nobody."""
+        """Wait, on a leader, until each voter that still fetches knows what is committed, so that none waits for this
+        node.
+        """
         while (leadership := self._quorum.leadership) is not None:
             if leadership.is_known(self._quorum.high_watermark, int(self._env.mono() * 1000)):
                 return

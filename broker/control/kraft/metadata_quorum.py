@@ -93,7 +93,7 @@ class QuorumSnapshot(NamedTuple):
 
 
 class MetadataQuorum:
-    """One voter or observer. `run` must be running for anything to happen."""
+    """Runs one voter or observer. `run` must be running for anything to happen."""
 
     def __init__(
         self,

@@ -1,4 +1,4 @@
-"""One classic group: who is a member of which generation, and who waits for what (P6).
+"""A classic group knows the members of its generation, and the members that wait for an answer (P6).
 
 | state | Join of a new member | Sync | heartbeat | a member goes |
 |---|---|---|---|---|
@@ -8,11 +8,11 @@
 | Stable | Preparing | its assignment | 0 | Preparing |
 
 25: UNKNOWN_MEMBER_ID. 27: REBALANCE_IN_PROGRESS. Members join again in their own time, for as long as the slowest one's
-rebalance time-out. Who has not joined by then is no member any more, unless it is static: that one goes with its
+rebalance time-out. A member that has not joined by then is removed, unless it is static: that one goes with its
 session.
 
 Nothing here is durable but what `record` says, which is appended when a generation has its assignments or loses its
-last member. Who waits for an answer is a token; what happens to it stands in `effects`, in order.
+last member. A request that waits for an answer is named by a token; what happens to it is in `effects`, in order.
 """
 
 from __future__ import annotations

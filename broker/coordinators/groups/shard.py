@@ -412,7 +412,7 @@ class GroupCoordinatorShard:
         return self.consumers.describe(request, token)
 
     def listed(self) -> list[GroupListing]:
-        """Each group."""
+        """Return each group, those that have only offsets too."""
         ledger = self.ledger
         found = {name: GroupListing(name, group.protocol_type, group.state) for name, group in self.groups.items()}
         for group_id in ledger.consumers:

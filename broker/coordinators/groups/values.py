@@ -278,21 +278,21 @@ class GroupResponse:
 
 @dataclass(frozen=True, slots=True)
 class OffsetsFound(GroupResponse):
-    """Of FetchOffsets."""
+    """Answers FetchOffsets."""
 
     offsets: tuple[tuple[TopicPartition, Committed | None, ErrorCode], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class PartitionErrors(GroupResponse):
-    """Of Commit and DeleteOffsets, where partitions differ."""
+    """Answers Commit and DeleteOffsets, where partitions differ."""
 
     errors: tuple[tuple[TopicPartition, ErrorCode], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class Joined(GroupResponse):
-    """Of Join: the generation. `members` for the leader alone: (member id, instance id, metadata) each."""
+    """Answers Join with the generation. `members` is for the leader alone: (member id, instance id, metadata) each."""
 
     member_id: str = NO_MEMBER
     generation: int = NO_GENERATION
@@ -306,7 +306,7 @@ class Joined(GroupResponse):
 
 @dataclass(frozen=True, slots=True)
 class Synced(GroupResponse):
-    """Of Sync."""
+    """Answers Sync."""
 
     assignment: bytes = b""
     protocol_type: str | None = None
@@ -315,14 +315,14 @@ class Synced(GroupResponse):
 
 @dataclass(frozen=True, slots=True)
 class Left(GroupResponse):
-    """Of Leave, for each member in its order."""
+    """Answers Leave, for each member in the request's order."""
 
     members: tuple[tuple[str, str | None, ErrorCode], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class Described(GroupResponse):
-    """Of Describe."""
+    """Answers Describe."""
 
     state: GroupState = GroupState.DEAD
     protocol_type: str = ""

@@ -27,7 +27,7 @@ from squall.broker.coordinators.transactions.values import (
 
 
 class TransactionRules:
-    """Every transactional id of one shard, and the rules over them. `Shard` adds what changes them."""
+    """Holds every transactional id of one shard, and the rules over them. `Shard` adds what changes them."""
 
     __slots__ = ("settings", "transactions")
 
@@ -130,7 +130,7 @@ class TransactionRules:
         return transaction.state in AT_REST and transaction.updated_ms <= now_ms - self.settings.expiration_ms
 
     def is_timeout_allowed(self, timeout_ms: int) -> bool:
-        """Above zero, and not above transaction.max.timeout.ms."""
+        """Return whether the time-out is above zero, and not above transaction.max.timeout.ms."""
         return 0 < timeout_ms <= self.settings.max_timeout_ms
 
     def bumped(self, transaction: TransactionMetadata, request: InitProducer) -> tuple[int, int] | None:

@@ -50,7 +50,7 @@ _CONCURRENT = TxnResponse(ErrorCode.CONCURRENT_TRANSACTIONS)
 
 
 class TransactionCoordinatorShard(TransactionRules):
-    """One partition's transactional ids, as of the records replayed so far."""
+    """Holds one partition's transactional ids, as of the records replayed so far."""
 
     __slots__ = ("_forgotten", "_offsets")
 
@@ -81,7 +81,7 @@ class TransactionCoordinatorShard(TransactionRules):
         return self._offsets.get(transactional_id, self._forgotten)
 
     def inspect(self) -> dict[str, TransactionMetadata]:
-        """Every transaction, by its id: a copy, for whoever compares it with the log."""
+        """Return every transaction, by its id: a copy, to be compared with the log."""
         return dict(self.transactions)
 
     # -------------------------------------------------------------------------------------------------- what is due

@@ -16,7 +16,7 @@ _UNSET: Final = object()
 
 
 class F:
-    """One field. `kind` as in Kafka's schema ("[]int32", "[]BrokerEndpoint"); versions as (first, last)."""
+    """Declares a field. `kind` is as in Kafka's schema ("[]int32", "[]BrokerEndpoint"); versions are (first, last)."""
 
     def __init__(
         self,

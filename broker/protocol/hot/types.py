@@ -34,7 +34,7 @@ class ProduceIn(NamedTuple):
 
 
 class FetchPart(NamedTuple):
-    """One partition of a Fetch request. Epochs are -1 where none is named."""
+    """Holds one partition of a Fetch request. Epochs are -1 where none is named."""
 
     index: int  # type: ignore[assignment]
     leader_epoch: int
@@ -67,7 +67,7 @@ class FetchIn(NamedTuple):
 
 
 class FetchPartOut(NamedTuple):
-    """One partition of a Fetch response."""
+    """Holds one partition of a Fetch response."""
 
     index: int  # type: ignore[assignment]
     error: int = 0

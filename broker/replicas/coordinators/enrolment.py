@@ -83,7 +83,7 @@ class AddPartitionsClient:
 
 
 def _verdicts(response: AddPartitionsToTxnResponse, places: Sequence[Place]) -> dict[Place, ErrorCode]:
-    """By partition; one that the answer does not name was not added."""
+    """Return the error code of each partition; one that the answer does not name was not added."""
     if response.error_code:
         return dict.fromkeys(places, ErrorCode(response.error_code))
     named = {

@@ -190,7 +190,7 @@ class MarkerSender:
         self._wanted.set()
 
     def _take(self, job: MarkerJob, broker_id: int, result: Any) -> None:
-        """One marker's answers."""
+        """Take the answers for one marker, partition by partition."""
         for topic in result.topics:
             for part in topic.partitions:
                 error = ErrorCode(part.error_code)
@@ -204,7 +204,7 @@ class MarkerSender:
                     self._jobs.pop(job, None)
 
     async def _try_again(self, broker_id: int, failed: Batch) -> None:
-        """After a pause: what was refused just now would be refused again at once."""
+        """Send again after a pause: what was refused just now would be refused again at once."""
         await self._env.sleep(BACKOFF_S * (0.5 + self._env.rng.random()))
         for job, found in failed:
             for partition in found:

@@ -269,7 +269,7 @@ class TransactionCoordinator:
                 self._when_decided(shard, transaction, rests_on)
 
     def _trace(self, shard: HostedShard, written: TransactionLogRecord, offset: int) -> None:
-        """One line for each change of state. At `offset` it is appended, and not committed yet."""
+        """Trace one line for each change of state. At `offset` it is appended, and not committed yet."""
         found = written.transaction
         if found is None:
             self._env.trace("transaction_state", transactional_id=written.transactional_id, state="Dead",

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Beaten(GroupResponse):
-    """Of ConsumerBeat: the member's epoch, and its partitions where they may be news to it."""
+    """Answers ConsumerBeat: the member's epoch, and its partitions where they may be news to it."""
 
     member_id: str = ""
     epoch: int = 0
@@ -35,7 +35,7 @@ class DescribedMember:
 
 @dataclass(frozen=True, slots=True)
 class ConsumerDescribed(GroupResponse):
-    """Of ConsumerDescribe."""
+    """Answers ConsumerDescribe."""
 
     state: GroupState = GroupState.DEAD
     epoch: int = 0

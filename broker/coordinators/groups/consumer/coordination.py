@@ -85,7 +85,7 @@ class Draft:
         """As of `AppendRecords`."""
 
     def say(self, written: ConsumerWritten) -> None:
-        """One more record."""
+        """Add one more record, and replay it into the group."""
         if not self._own:
             self.group, self._own = self.group.copy(), True
         self.records.append(written)
@@ -381,7 +381,7 @@ class ConsumerCoordination(ConsumerRules):
     # -------------------------------------------------------------------------------------------------- classic members
 
     def rests_on(self, group_id: str) -> int:
-        """As of the ledger."""
+        """Return the offset that the ledger's `rests_on` gives."""
         return self._ledger.rests_on(group_id)
 
     def has_room_for(self, group: ConsumerGroup, member_id: str) -> bool:

@@ -22,8 +22,9 @@ if TYPE_CHECKING:
 
 
 class Reconciliation:
-    """One step. `owned`: what the member says it owns, None if it says nothing; `is_free`: whether a partition is
-    nobody's; `is_read`: whether the member has not just ended its subscription to it.
+    """Takes one step of a member towards its target. `owned`: what the member says it owns, None if it says nothing;
+    `is_free`: whether no member has a partition; `is_read`: whether the member has not just ended its subscription
+    to it.
     """
 
     __slots__ = ("_is_free", "_is_read", "_owned", "_target", "_target_epoch")

@@ -69,19 +69,19 @@ class TopicTable:
         """To be counted up with each change of the table."""
 
     def find(self, name: str) -> tuple[bytes, int] | None:
-        """As of `Topics`."""
+        """Return a topic's id and the number of its partitions; None if the table does not have it."""
         return self.table.get(name)
 
     def names(self) -> Iterable[str]:
-        """As of `Topics`."""
+        """Return the names of all topics."""
         return list(self.table)
 
     def name_of(self, topic_id: bytes) -> str | None:
-        """As of `Topics`."""
+        """Return the name of a topic; None if the table does not have it."""
         return next((name for name, (known, _) in self.table.items() if known == topic_id), None)
 
     def version(self) -> int:
-        """As of `Topics`."""
+        """Return the count of changes, in place of an offset of the metadata log."""
         return self.changes
 
 
