@@ -34,23 +34,23 @@ class RecordedHistory(Protocol):
 
     @property
     def outcomes(self) -> Mapping[str, Mapping[str, int]]:
-        """As in `History`."""
+        """Return the outcomes as `History` has them."""
 
     @property
     def declared(self) -> int:
-        """As in `History`."""
+        """Return `declared` as `History` has it."""
 
     @property
     def partitions(self) -> Sequence[ObservedPartition]:
-        """As in `History`."""
+        """Return the partitions as `History` has them."""
 
     @property
     def processes(self) -> Sequence[ClientProcess]:
-        """As in `History`."""
+        """Return the processes as `History` has them."""
 
     @property
     def problem(self) -> HistoryProblem | None:
-        """As in `History`."""
+        """Return the problem as `History` has it."""
 
 
 def edited(history: RecordedHistory, info: Mapping[str, Any]) -> list[str]:
@@ -174,7 +174,7 @@ def _is_final(process: ClientProcess | None, told: Mapping[str, Any]) -> bool:
 
 
 def _final_records(told: Sequence[Mapping[str, Any]], metrics: Mapping[str, Any]) -> Iterator[str]:
-    """By isolation level. A level that no final read had is none."""
+    """Yield where the numbers of records differ, by isolation level. A level that no final read had is none."""
     figures = metrics.get("partitions")
     if not figures or not all(type(each.get("records")) is int for each in told):
         return

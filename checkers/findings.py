@@ -110,7 +110,7 @@ def counted(counts: Iterable[tuple[str, str, int, int, int, int]], chosen: Itera
 
 
 def to_json(findings: Iterable[Finding]) -> list[dict[str, Any]]:
-    """For findings.json."""
+    """Return the findings as findings.json has them."""
     return [
         {
             "anomaly": finding.anomaly,

@@ -101,7 +101,7 @@ class CellName:
 
 @dataclass(frozen=True, slots=True)
 class ConfigurationRow:
-    """One kind of configuration. `always` holds under P, N and C, and where no fault is at all."""
+    """Describes one kind of configuration. `always` holds under P, N and C, and where no fault is at all."""
 
     name: str
     holds: Callable[[RunConfiguration], bool]
@@ -158,7 +158,9 @@ class Guarantee:
         return CellName(row, self.forbids.under, source)
 
     def ways_of(self, anomaly: str, evidence: str) -> tuple[tuple[str, CellName], ...]:
-        """Every reason that permits a finding where its mechanism happened, with its cell: of its evidence first."""
+        """Return every reason that permits a finding where its mechanism happened, with its cell: those of its evidence
+        first.
+        """
         of_evidence = self.ways.get(f"{anomaly}/{evidence}", ()) if evidence else ()
         return (*of_evidence, *self.ways.get(anomaly, ()))
 

@@ -214,7 +214,7 @@ class _BrokerLogReader:
         }
 
     def take(self, line: str) -> None:
-        """One line; what tells nothing is passed over."""
+        """Take one line; a line that reports nothing is passed over."""
         found = _LINE.match(line.rstrip())
         if found is None:
             return

@@ -137,15 +137,15 @@ def of_events(
     brokers: Collection[int] = (),
     down: Collection[int] = (),
 ) -> Leaderships:
-    """From the events of each broker, in its order: those of a trace, or of `kafka_log`.
+    """Return the leaderships by the events of each broker, in its order: those of a trace, or of `kafka_log`.
 
-    Who began to lead after `until` is left out: brokers that stop when a run ends hand their partitions over.
+    Leaders that began after `until` are left out: brokers that stop when a run ends hand their partitions over.
 
     `brokers`: the ids of all, whose traces should be whole; empty if they are not known. `down`: as `down_at` has it.
 
     Events: `became_leader` with `topic`, `partition`, `epoch`, `leo`; `became_follower` and `leader_elected`, with the
     `leader`; those of nodes that start and stop. `t` is in seconds on the run's clock, `i` the incarnation. The last
-    event is that of the last line, whatever it tells.
+    event is that of the last line, whatever it reports.
     """
     led: dict[str, list[list[int]]] = {}
     told = {_id(node): list(events) for node, events in nodes.items()}

@@ -75,7 +75,7 @@ def _seconds(t: int, origin_ns: int) -> float:
 def _members(
     holds: Sequence[Hold], names: Mapping[int, str], origin_ns: int, session_ns: Callable[[int], int]
 ) -> Iterator[dict[str, Any]]:
-    """Each process, the one that held something first before the others."""
+    """Yield the figures of each process, the one that held something first before the others."""
     end = max((max(hold.t0, hold.t1, hold.proved) for hold in holds), default=0)
     of_proc: dict[int, list[Hold]] = {}
     for hold in sorted(holds, key=lambda hold: (hold.t0, hold.proc)):

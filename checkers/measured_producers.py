@@ -18,8 +18,9 @@ from squall.checkers.nemesis_log import FOREVER, windows
 
 
 class TransactionAttempt(NamedTuple):
-    """One try with a transactional id: a transaction whose end was asked for or that failed, or an InitProducerId that
-    failed. What a client left open by itself, or for longer than the transaction's time-out, is none.
+    """Describes one try with a transactional id: a transaction whose end was asked for or that failed, or an
+    InitProducerId that failed. What a client left open by itself, or for longer than the transaction's time-out, is
+    none.
     """
 
     id: int

@@ -60,7 +60,7 @@ from squall.checkers.nemesis_log import FOREVER, windows
 
 
 def measure(history: History, context: Context) -> list[Measure]:
-    """Every measure of a history, sorted."""
+    """Return every measure of a history, sorted."""
     sent = [record for record in history.records.rows() if record.kind == SEND]
     sends = [send for send in sent if producer_of(send.val) not in context.afterwards]
     after = [send for send in sent if producer_of(send.val) in context.afterwards]
@@ -282,7 +282,7 @@ def _lags(told: list[ReportedBounds]) -> Iterator[tuple[Reader, int]]:
 
 
 def _spread(name: str, values: Iterable[tuple[Reader, int]]) -> Iterator[Measure]:
-    """Of each reader, and of all together."""
+    """Yield the spread of each reader's values, and that of all together."""
     groups: dict[Reader, list[int]] = {}
     for reader, value in values:
         groups.setdefault(reader, []).append(value)

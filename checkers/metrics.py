@@ -66,7 +66,7 @@ class TxnEnd(IntEnum):
 
 
 class Measure(NamedTuple):
-    """One thing measured.
+    """Describes one thing measured.
 
     | name | a | b | numbers |
     |---|---|---|---|
@@ -107,10 +107,10 @@ class Measure(NamedTuple):
     began; 0 where nobody was. A reader asks now and then for the latest offset (with read_committed for the last stable
     one): that less its position is its lag (R6). Final reads count for neither.
 
-    The processes that follow one another as one producer of the load are one producer. A transactional id waits
-    from when a transaction's end was asked for until it is acknowledged, commit or abort. A transaction that failed
-    before that, and an InitProducerId that failed, are tries as well; a transaction that its client left open beyond
-    its time-out is none.
+    The processes that follow one another as one producer of the load are one producer. A transactional id waits from
+    when a transaction's end was asked for until it is acknowledged, commit or abort. A transaction that failed before
+    that, and an InitProducerId that failed, are tries as well; a transaction that its client left open beyond its
+    time-out is none.
 
     Uncommitted is what readers at read_uncommitted got of transactions before anybody asked for a commit, or although
     nobody ever did. It shows that there was something which readers at read_committed were not to be given.
@@ -140,7 +140,7 @@ def waiting_for(holds: Iterable[Hold]) -> dict[Place, list[Wait]]:
 
 @dataclass(frozen=True, slots=True)
 class StuckLimits:
-    """From the plan: how long may nothing succeed after healing. None: measured, never failed."""
+    """Holds the plan's limits: how long nothing may succeed after healing. None: measured, never failed."""
 
     stuck_producer_s: float | None = None
     stuck_consumer_s: float | None = None
@@ -343,7 +343,7 @@ def spread(ordered: Sequence[int]) -> tuple[float, ...]:
 
 
 def percentile(ordered: Sequence[int], fraction: float) -> float:
-    """Between the two nearest ones of sorted numbers."""
+    """Return the value at `fraction` (0 to 1) of sorted numbers, interpolated between the two nearest ones."""
     position = fraction * (len(ordered) - 1)
     lower = int(position)
     upper = min(lower + 1, len(ordered) - 1)

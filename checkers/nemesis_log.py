@@ -106,7 +106,7 @@ def skew_ms(faults: Iterable[PlayedFault], info: Mapping[str, Any]) -> int:
 
 
 def _moved_ms(fault: PlayedFault) -> int:
-    """By how much a fault moved its brokers' clocks at most; negative: back."""
+    """Return by how many ms a fault moved its brokers' clocks at most; negative: back."""
     offset, rate = fault.params.get("offset_ms"), fault.params.get("rate", 1.0)
     if not isinstance(offset, int | float) or not isinstance(rate, int | float):
         return FOREVER

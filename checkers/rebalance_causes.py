@@ -63,7 +63,7 @@ class Generations:
             self.reasons.setdefault(gen, []).append(reason)
 
     def causes(self) -> dict[int, Cause]:
-        """Of each generation but the first one: before that nothing had been balanced."""
+        """Return the cause of each generation but the first one: before that nothing had been balanced."""
         found: dict[int, Cause] = {}
         for before, gen in pairwise(self.began):
             reasons = self.reasons.get(gen, ())
@@ -98,11 +98,11 @@ class Generations:
         return process.first_t if process and 0 <= process.first_t <= first else first
 
     def session_ns(self, proc: int) -> int:
-        """Its session time-out; 0: not known."""
+        """Return the process's session time-out, ns; 0: not known."""
         return self._ns(proc, "session_timeout_ms")
 
     def instance(self, proc: int) -> str:
-        """Its instance id; empty: it has none."""
+        """Return the process's instance id; empty: it has none."""
         return str(self._setting(proc, "instance", "") or "")
 
     # ------------------------------------------------------------------------------------- who came, and who went

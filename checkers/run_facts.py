@@ -118,7 +118,7 @@ class RunFacts:
 
 
 def read(run_dir: Path) -> RunFacts:
-    """Of `run_dir`/run.json. One that is not there says nothing: its run did not come so far."""
+    """Return the facts of `run_dir`/run.json. A file that is not there says nothing: its run did not come so far."""
     try:
         return facts_of(json.loads((run_dir / FILE).read_bytes()))
     except FileNotFoundError:
@@ -128,7 +128,7 @@ def read(run_dir: Path) -> RunFacts:
 
 
 def facts_of(info: Any) -> RunFacts:
-    """Of its content, as parsed."""
+    """Return the facts in the content of run.json, as parsed."""
     if not isinstance(info, Mapping):
         return RunFacts(troubles=(f"{FILE} is no object",))
     odd = [

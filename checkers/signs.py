@@ -127,7 +127,7 @@ def ground(
     *,
     outputs: bool = False,
 ) -> SignSources:
-    """Of one run. `outputs`: as `SignSources.outputs`."""
+    """Return the sources of one run's signs. `outputs`: as `SignSources.outputs`."""
     began = [fault for fault in faults if fault.began >= 0]
     parts = {each.name: each.part for each in partitions}
     lost: list[LostRange] = []
@@ -165,13 +165,12 @@ def ground(
 
 
 def _around(part: int, began: int, ended: int) -> TimeWindow:
-    """Return when records may have been on their way that a disturbance met; it ended at `ended`, -1 if it never did.
-    """
+    """Return when records may have been on their way that a disturbance met; it ended at `ended`; -1: never."""
     return TimeWindow(part, began - BEFORE_NS, ended + AFTER_NS if ended >= 0 else EVER)
 
 
 def _add(windows: list[TimeWindow], new: TimeWindow) -> None:
-    """One more of a partition. Those that meet become one: sends fail by the thousand."""
+    """Add one more window of a partition. Windows that meet become one: sends fail by the thousand."""
     if windows and new.meets(new.part, windows[-1].since, windows[-1].until):
         last = windows.pop()
         new = TimeWindow(new.part, min(last.since, new.since), max(last.until, new.until))

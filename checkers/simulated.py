@@ -28,7 +28,9 @@ NOT_OURS = f"{FILE} is of a simulation, and {seal.RUN} tells of none"
 
 @dataclass(frozen=True, slots=True)
 class SimulatorFindings:
-    """Of one run. Empty for one that was not simulated, and for one in which the simulator saw nothing wrong."""
+    """Holds what the simulator found in one run. Empty for one that was not simulated, and for one in which the
+    simulator saw nothing wrong.
+    """
 
     wrong: tuple[str, ...] = ()
     """A line for each thing: whatever the history shows, the run is invalid."""

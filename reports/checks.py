@@ -101,7 +101,7 @@ def reasons_of(files: RunFiles) -> list[str]:
 
 
 def checks_of(files: RunFiles) -> list[CheckResult]:
-    """Every check: what is not permitted first, then what was found, then the others in the catalogue's order."""
+    """Return every check: what is not permitted, then what was found, then the others in the catalogue's order."""
     found = [_found(each) for each in objects(files.verdict.get("anomalies"))]
     order = {FAILED: 0, UNJUDGED: 1, PERMITTED: 2}
     found.sort(key=lambda check: order[check.state])
@@ -142,7 +142,7 @@ def _invariants(files: RunFiles) -> list[CheckResult]:
 
 
 def _moment(files: RunFiles, violation: Json) -> str:
-    """One broken invariant in a line, at its second of load."""
+    """Describe one broken invariant in a line, at its second of load."""
     at = files.simulated_seconds(violation.get("t"))
     where = "" if violation.get("topic") is None else f"{violation.get('topic')}-{violation.get('partition')}"
     who = "" if violation.get("node") is None else f"broker {violation.get('node')}"

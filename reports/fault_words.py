@@ -31,7 +31,7 @@ class FaultRow:
 
     @property
     def label(self) -> str:
-        """For the figure: without parameters that would fill it. They stand in the table of faults."""
+        """Return the words for the figure, without parameters that would fill it. Those are in the table of faults."""
         what = self.what if len(self.what) <= LONGEST_LABEL else self.what.partition(" (")[0]
         return f"{what} → {self.hit}" if self.hit else what
 

@@ -27,7 +27,9 @@ class LaneSpan:
 
 @dataclass
 class BrokerLane:
-    """One broker. `states`: up, starting, stopping, down or unknown, without gaps; the others lie over it."""
+    """Describes one broker's lane. `states`: up, starting, stopping, down or unknown, without gaps; the others lie over
+    it.
+    """
 
     node: int
     states: list[LaneSpan] = field(default_factory=list)
@@ -40,7 +42,9 @@ class BrokerLane:
 
 @dataclass
 class PartitionLane:
-    """One partition. `leaders`: kind is the leader's id, "-1" for none; `isr`: (second, size), each until the next."""
+    """Describes one partition's lane. `leaders`: kind is the leader's id, "-1" for none; `isr`: (second, size), each
+    until the next.
+    """
 
     name: str
     leaders: list[LaneSpan] = field(default_factory=list)
@@ -165,7 +169,7 @@ def _controller_spans(files: RunFiles, node: int, lane: BrokerLane, end: float) 
 
 
 def terms(files: RunFiles) -> dict[str, list[Term]]:
-    """Every partition's leader epochs, ascending."""
+    """Return every partition's leader epochs, ascending."""
     found: dict[str, dict[int, Term]] = {}
     events = [(event_s(files, e), node, e) for node, trace in files.traces.items() for e in trace]
     for t, node, event in sorted(events, key=lambda each: each[:2]):

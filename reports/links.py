@@ -45,7 +45,7 @@ class ShownGroup:
 
 
 def story_anchor(number: int) -> str:
-    """Of a story, and the beginning of those of its moments (-mN) and sentences (-lN)."""
+    """Return the anchor of a story; those of its moments (-mN) and sentences (-lN) begin with it."""
     return f"story-{number}"
 
 

@@ -77,7 +77,7 @@ class _MemberLines:
     """Poll -> its process."""
 
     def take(self, line: Json) -> None:
-        """One line."""
+        """Take one line of the history."""
         kind, process, op = line.get("e"), integer(line.get("p")), integer(line.get("op"))
         if kind == "p" and (group := mapping(line.get("settings")).get("group")):
             self.groups[process] = str(group)
@@ -160,7 +160,7 @@ class Members:
 
     @property
     def offset(self) -> int:
-        """Of the record in question."""
+        """Return the offset of the record in question; -1: none."""
         return self.problem.offsets[0] if self.problem.offsets else -1
 
     def did(self) -> list[Did]:
@@ -283,7 +283,9 @@ def _read(files: RunFiles, parts: Collection[int]) -> _MemberLines | None:
 
 
 def _passed_over(files: RunFiles, problem: StorySubject, reader: _MemberLines, at: _Partition) -> Members | None:
-    """As the finder: the member resumed at `other`, beyond the record, and somebody had committed that."""
+    """Find the case as the finder does: the member resumed at `other`, beyond the record, and `other` had been
+    committed.
+    """
     group, offset = reader.groups.get(problem.process, ""), problem.offsets[0] if problem.offsets else -1
     found = (hold for hold in at.holds.found if (hold.process, hold.position) == (problem.process, problem.other))
     resumed = min(found, key=lambda hold: hold.told, default=None)
@@ -307,7 +309,7 @@ def _passed_over(files: RunFiles, problem: StorySubject, reader: _MemberLines, a
 
 
 def _given_up(files: RunFiles, problem: StorySubject, reader: _MemberLines, at: _Partition) -> Members | None:
-    """As the finder: the reader had owned it last until it gave it up."""
+    """Find the case as the finder does: the reader had owned it last until it gave it up."""
     read = next((each for each in at.reads if each.op == problem.op), None)
     if read is None:
         return None

@@ -1,4 +1,6 @@
-"""Every operation of a partition around a fault or a finding, as lanes of processes; after Jepsen's timeline. Pure."""
+"""Draws every operation of a partition around a fault or a finding, as lanes of processes; after Jepsen's timeline.
+Pure.
+"""
 
 from __future__ import annotations
 

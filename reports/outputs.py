@@ -91,7 +91,7 @@ class _Trail:
     """Members that a sentence has named in full."""
 
     def take(self, line: Json) -> None:
-        """One line."""
+        """Take one line of the history."""
         match line.get("e"):
             case "t":
                 self.names[integer(line.get("part"))] = f"{line.get('topic')}-{line.get('index')}"
@@ -188,7 +188,7 @@ class _Trail:
         return f"The input is {value_text(self.value)} (value {self.value}), at {where}."
 
     def output(self, number: int, sent: Json) -> str:
-        """One output, its transaction and its owner."""
+        """Describe one output, its transaction and its owner."""
         op, value = integer(sent.get("op")), integer(sent.get("v"))
         end = self.ends.get(op, {})
         told, seen = integer(end.get("off")), self.offsets.get(value, -1)

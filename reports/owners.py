@@ -61,7 +61,7 @@ class Holds:
     """Operation -> (process, when it was sent, generation)."""
 
     def take(self, line: Json) -> None:
-        """One line."""
+        """Take one line of the history."""
         process, t, kind = integer(line.get("p")), integer(line.get("t")), line.get("kind")
         if line.get("e") == "c":
             sender, sent, generation = self.commits.pop(integer(line.get("op")), (-1, -1, -1))

@@ -132,7 +132,7 @@ def problems_named(files: RunFiles, names: Collection[str], evidence: Collection
 
 
 def _anomalies(files: RunFiles) -> Iterable[StorySubject]:
-    """Of each finding the first witness in each partition, the partitions with most first."""
+    """Yield each finding's first witness in each partition, the partitions with most first."""
     for entry in objects(files.verdict.get("anomalies")):
         counts, first = dict(partitions_of(entry)), dict[str, Json]()
         for witness in objects(entry.get("witnesses")):

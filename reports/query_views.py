@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class QueryView:
-    """One view. columns: name, expression over `source`, meaning."""
+    """Describes one view. columns: name, expression over `source`, meaning."""
 
     name: str
     about: str

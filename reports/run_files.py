@@ -124,7 +124,7 @@ class RunFiles:
 
     @property
     def planted(self) -> str:
-        """Of a simulation with a known bug: which one. Empty for a broker as it is."""
+        """Return which known bug a simulation has. Empty for a broker as it is."""
         told = mapping(self.run.get(simulated.KEY))
         return str(told.get("planted") or told.get("mutant") or "")
 

@@ -320,7 +320,7 @@ def _dropped(wires: list[SimMessage], layout: DiagramLayout) -> Iterable[_Arrow]
 
 
 def _arrow(x1: float, y1: float, x2: float, y2: float, name: str, *, dropped: bool = False) -> _Arrow:
-    """From line to line."""
+    """Draw an arrow from line to line."""
     away = 7 if x2 > x1 else -7
     x1, x2 = x1 + away, x2 - (0 if dropped else away)
     colour = FAULT if dropped else "var(--s-ink)"

@@ -20,7 +20,7 @@ NOT_READ = "No final read"
 
 
 class StoryLine(NamedTuple):
-    """One thing that happened, at `t` of the page's seconds. `grave`: it may be why."""
+    """Describes one thing that happened, at `t` of the page's seconds. `grave`: it may be why."""
 
     t: float
     text: str

@@ -305,7 +305,7 @@ class _PartitionLines:
         self._listing: dict[int, tuple[int, int]] = {}
 
     def take(self, line: Json) -> None:
-        """One line of the history."""
+        """Take one line of the history."""
         kind = line.get("e")
         if kind == "p" and line.get("role") == "final":
             self._final.add(integer(line.get("p")))

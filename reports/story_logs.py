@@ -21,7 +21,7 @@ class Stretch:
 
 @dataclass
 class ReplicaView:
-    """One broker's view of the partition. -1: not known; `leader` -1: it knows of none."""
+    """Describes one broker's view of the partition. -1: not known; `leader` -1: it knows of none."""
 
     node: int
     leo: int = 0
@@ -83,13 +83,13 @@ class ReplicaView:
             self.copy(self.leo, leo, source, epoch)
 
     def snapshot(self) -> ReplicaView:
-        """Its state now, for later."""
+        """Return its state now, for later."""
         return replace(self, stretches=list(self.stretches))
 
 
 @dataclass
 class Logs:
-    """Every replica of the partition."""
+    """Holds every replica of the partition."""
 
     replicas: dict[int, ReplicaView] = field(default_factory=dict)
     led_until: dict[int, float] = field(default_factory=dict)

@@ -30,7 +30,7 @@ class NamedRecord:
 
 @dataclass
 class StoryMoment:
-    """One thing that happened to one lane: a broker's id as text, a producer's name, or `READERS`."""
+    """Describes one thing that happened to one lane: a broker's id as text, a producer's name, or `READERS`."""
 
     t: float
     lane: str

@@ -1,6 +1,6 @@
-"""From facts to moments: what happened, one thing after the other, with what each log held then. Pure.
+"""Turns facts into moments: what happened, one thing after the other, with what each log held then. Pure.
 
-Moments are told in full; which of them a reader wants to hear is decided in `squall.reports.story`.
+All moments are described; `squall.reports.story` decides which of them a reader wants to hear.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ from squall.reports.story_records import final_words, is_misplaced, with_names
 
 
 def tell(facts: PartitionFacts, records: list[NamedRecord], producers: dict[int, str]) -> StoryMoments:
-    """Every moment of the partition's life, in order. `producers`: a process's lane."""
+    """Return every moment of the partition's life, in order. `producers`: a process's lane."""
     return _Teller(facts, records, producers).run()
 
 

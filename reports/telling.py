@@ -19,7 +19,9 @@ from squall.reports.transactions.reading import transactions_of
 
 @dataclass(frozen=True, slots=True)
 class Telling:
-    """One story. `draw`: an id for its picture, and whether its moments lead to the page's sentences -> the picture."""
+    """Holds one story. `draw`: an id for its picture, and whether its moments lead to the page's sentences -> the
+    picture.
+    """
 
     problem: StorySubject
     title: str

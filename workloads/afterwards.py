@@ -1,4 +1,4 @@
-"""After healing and convergence: one record to every partition, acknowledged by all in-sync replicas.
+"""Writes one record to every partition after healing and convergence, acknowledged by all in-sync replicas.
 
 Whether a cluster takes writes again can be seen only by writing to it when all faults are over: the load ends before
 that. The writer has settings of its own (acks=all, idempotent), so that a workload with acks=1 or 0 is held to it too,

@@ -18,7 +18,7 @@ BEHIND_LIMIT_S = 1.0
 
 
 class Handover(NamedTuple):
-    """One record of one producer."""
+    """Describes one record of one producer."""
 
     at_s: float
     """In a plan: since the load with faults began, negative in the warm-up. For an agenda: since the run did."""

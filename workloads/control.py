@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 @dataclass(slots=True)
 class ZombieRun:
-    """One zombie: what became of it and of its successors. Process ids are the history's, -1 until there is one."""
+    """Holds what became of one zombie and of its successors. Process ids are the history's, -1 until there is one."""
 
     zombie: int = -1
     """The process that stands still inside a transaction."""
@@ -90,7 +90,7 @@ class InGroup(NamedTuple):
 
 
 class ClientHandle:
-    """One client. `done` counts what it began: records handed over, or polls."""
+    """Represents one client. `done` counts what it began: records handed over, or polls."""
 
     def __init__(self, name: str) -> None:
         self.name = name

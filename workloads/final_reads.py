@@ -1,4 +1,4 @@
-"""After a run: fresh readers read every partition from its start to the end known when they began.
+"""Reads after a run: fresh readers read every partition from its start to the end known when they began.
 
 What they return is what the checkers hold acknowledgements against, so what they could not read is recorded with as
 much care as what they did.
@@ -104,7 +104,7 @@ async def final_reads(
 
 
 class _Reading:
-    """One fresh reader at work."""
+    """Runs one fresh reader."""
 
     def __init__(
         self, env: Env, recorder: Recorder, reader: RecordedReader, final: FinalReadResult, give_up_at: float

@@ -55,7 +55,7 @@ def _sentence(name: str, group: Mapping[str, Any]) -> str:
 
 
 def _returns(static: Mapping[str, int]) -> str:
-    """Of static members that came back in time; nothing where there were none."""
+    """Describe static members that came back in time; empty where there were none."""
     if not static.get("returns"):
         return ""
     said = f" Static members came back within their session time-out {_count(static['returns'], 'time', 'times')}; the"
@@ -115,7 +115,7 @@ def _spans(member: Mapping[str, Any]) -> Iterator[StripSpan]:
 
 
 def rebalances_of(groups: Mapping[str, Mapping[str, Any]]) -> list[Rows]:
-    """By what explains them: members that came or went, else a fault. No table where there were none."""
+    """Return rebalances by what explains them: members that came or went, else a fault. No table if there are none."""
     rows = [
         (name, _cause(each, group["rebalances"]), f"{each['count']:,}")
         for name, group in groups.items()

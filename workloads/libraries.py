@@ -66,11 +66,11 @@ class Transacting(Protocol):
 
     @property
     def id(self) -> str:
-        """Its transactional id."""
+        """Return its transactional id."""
 
     @property
     def timeout_ms(self) -> int:
-        """After this the coordinator aborts a transaction of it."""
+        """Return the ms after which the coordinator aborts a transaction of it."""
 
     @property
     def identity(self) -> ProducerIdAndEpoch:
@@ -316,7 +316,7 @@ class LibraryConsumer(Protocol):
         """The whole process stands still, or goes on."""
 
     def kill(self) -> None:
-        """At once."""
+        """Kill the process at once."""
 
 
 class MemberTask(NamedTuple):
@@ -351,7 +351,7 @@ class MemberProcess(NamedTuple):
 
 
 class Driver(Protocol):
-    """One library."""
+    """Drives one library."""
 
     client: str
     """Its name, for the history."""

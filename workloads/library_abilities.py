@@ -10,7 +10,7 @@ CLASSIC, CONSUMER, MIXED = "classic", "consumer", "mixed"
 
 
 class Ability(NamedTuple):
-    """Of one library."""
+    """Describes what one library can do."""
 
     assignors: tuple[str, ...]
     """Of those that the workloads know, the best one first."""

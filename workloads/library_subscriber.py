@@ -57,7 +57,7 @@ CRASH = "crash"
 
 
 class LibrarySubscriber(MemberListener):
-    """One process. `run` keeps it; the application then calls `poll` until it is `out`."""
+    """Represents one process. `run` keeps it; the application then calls `poll` until it is `out`."""
 
     POLLS_BY_ITSELF: ClassVar[bool] = False
     """Its process reads although nobody polls: it stands still only if it is stopped."""
@@ -108,7 +108,7 @@ class LibrarySubscriber(MemberListener):
         return self.process
 
     async def run(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
-        """Its process, until cancelled: then it is killed, and what it still held is lost with it."""
+        """Run its process until cancelled: then it is killed, and what it still held is lost with it."""
         try:
             async with trio.open_nursery() as nursery:
                 self._grouped = await self._start(nursery)
@@ -273,7 +273,7 @@ class LibrarySubscriber(MemberListener):
 
     @property
     def who(self) -> MemberIdentity:
-        """As its library last told."""
+        """Return the identity that its library last reported."""
         return self._who
 
     @property

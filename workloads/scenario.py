@@ -271,7 +271,7 @@ class Scenario(BaseModel, ABC):
         """Return what its client libraries must do. `operations`: those that a plan gives."""
 
     def topic_names(self) -> list[str]:
-        """Of its topics."""
+        """Return the names of its topics."""
         return [topic.name for topic in self.topic_list()]
 
     def places(self) -> list[Place]:
@@ -284,7 +284,7 @@ class Scenario(BaseModel, ABC):
 
     @classmethod
     def suited_brokers(cls, table: Table) -> dict[str, str]:
-        """Beside `BROKERS`: what these settings of the load call for, where no others are given."""
+        """Return the settings, beside `BROKERS`, that these settings of the load call for where no others are given."""
         return {}
 
     @classmethod

@@ -20,7 +20,7 @@ class StripSpan(NamedTuple):
 
 
 class Lane(NamedTuple):
-    """One line of a strip."""
+    """Describes one line of a strip."""
 
     name: str
     spans: Sequence[StripSpan]

@@ -1,4 +1,4 @@
-"""One of a workload's producers: a paced open loop, one recorded process after the other.
+"""Runs one of a workload's producers: a paced open loop, one recorded process after the other.
 
 Records are due by the clock, not by the cluster's answers, so an outage does not slow the load down until the
 producer's buffer is full. A process that ends with anything in doubt is never used again; a successor with a new
@@ -38,7 +38,7 @@ KEYS = 64
 
 @dataclass(frozen=True, slots=True)
 class SenderSettings:
-    """Of all senders of a load."""
+    """Configures all senders of a load."""
 
     producer: ProducerSettings
     client: ClientSettings
@@ -52,7 +52,7 @@ class SenderSettings:
 
 @dataclass
 class _Life:
-    """One process of a producer."""
+    """Holds the state of one process of a producer."""
 
     scope: trio.CancelScope
     task_status: trio.TaskStatus[None]
@@ -61,7 +61,7 @@ class _Life:
 
 
 class ProducerLoop:
-    """One producer: one process after the other."""
+    """Runs one producer: one process after the other."""
 
     def __init__(self, env: Env, around: Surroundings, settings: SenderSettings, number: int, agenda: Agenda) -> None:
         self._env = env
@@ -108,7 +108,7 @@ class ProducerLoop:
             task_status.started()
 
     async def _live(self, stop: trio.Event, life: _Life) -> None:
-        """One process. "Started" is said when a successor may take over; this one then only finishes."""
+        """Run one process. "Started" is said when a successor may take over; this one then only finishes."""
         settings = self._settings
         about = {**asdict(settings.producer), "request_timeout_ms": settings.client.request_timeout_ms}
         about["producer"] = self._number

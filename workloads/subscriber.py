@@ -44,7 +44,7 @@ Moved = Callable[[Mapping[Place, int]], None]
 
 @dataclass(frozen=True, slots=True)
 class SubscriberSettings:
-    """Of all members of a load."""
+    """Configures all members of a load."""
 
     member: MemberSettings
     client: ClientSettings
@@ -59,7 +59,7 @@ class SubscriberSettings:
 
 
 class Subscriber(MembershipListener):
-    """One process. `run` keeps its connections; the application then calls `poll` until it is `out`."""
+    """Represents one process. `run` keeps its connections; the application then calls `poll` until it is `out`."""
 
     def __init__(
         self, env: Env, zone: Zone, recorder: Recorder, counters: Counters, settings: SubscriberSettings, moved: Moved

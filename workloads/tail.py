@@ -1,4 +1,4 @@
-"""One of a workload's readers beside the load: from the start of its partitions, and on, until it may end.
+"""Runs one of a workload's readers beside the load: it reads from the start of its partitions until it may end.
 
 Some begin again and again, as a fresh consumer does: at the start, in the middle and at the end of the log.
 """

@@ -42,7 +42,7 @@ async def make_topics(
 
 
 async def _create(client: Client, wanted: Sequence[NewTopic], trouble: list[str]) -> None:
-    """Until all exist. What went wrong goes into `trouble`."""
+    """Ask until all exist. What went wrong goes into `trouble`."""
     missing = {topic.name: topic for topic in wanted}
     failures = 0
     while missing:

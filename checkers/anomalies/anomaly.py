@@ -74,7 +74,7 @@ class HistoryNeed(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Anomaly:
-    """One kind of wrong."""
+    """Describes one kind of wrong."""
 
     name: str
     family: AnomalyFamily
@@ -128,5 +128,5 @@ class Check:
 
     @property
     def name(self) -> str:
-        """Of the module, of its Spark query, and of its tests."""
+        """Return the name of the module, of its Spark query, and of its tests."""
         return self.module.rpartition(".")[2]

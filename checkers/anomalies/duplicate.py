@@ -33,7 +33,7 @@ ANOMALIES = (
 
 
 def find(seen: HistoryViews) -> Iterator[Witness]:
-    """In each partition."""
+    """Yield the witnesses in each partition."""
     for log in seen.view(logs_of):
         yield from _of(log)
 

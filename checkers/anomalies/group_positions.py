@@ -43,7 +43,7 @@ class Place:
 
 @dataclass(slots=True)
 class GroupPositions:
-    """Of all groups."""
+    """Holds what decides the positions of all groups."""
 
     places: list[Place]
     txns: dict[int, Txn]

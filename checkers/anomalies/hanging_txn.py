@@ -33,8 +33,8 @@ ANOMALIES = (
 
 
 def find(seen: HistoryViews) -> Iterator[Witness]:
-    """By what brokers reported to anybody since the harness wrote to the healed cluster; without such writes, to final
-    reads.
+    """Yield the witnesses by what brokers reported to any client since the harness wrote to the healed cluster; without
+    such writes, by what they reported to final reads.
     """
     timeouts, healed = _timeouts_ns(seen.history), _healed_ns(seen.history)
     of_part: dict[int, list[ReportedBounds]] = {}

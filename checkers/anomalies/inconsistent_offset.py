@@ -25,13 +25,13 @@ ANOMALIES = (
 
 
 def find(seen: HistoryViews) -> Iterator[Witness]:
-    """In each partition."""
+    """Yield the witnesses in each partition."""
     for log in seen.view(logs_of):
         yield from _of(log)
 
 
 def _of(log: ObservedLog) -> Iterator[Witness]:
-    """One offset with two values: the one with the least evidence is the one that was displaced."""
+    """Yield each offset with two values: the one with the least evidence is the one that was displaced."""
     for off, there in log.at.items():
         if len(there) > 1:
             ranked = sorted((level, val, op) for val, (level, op) in there.items())

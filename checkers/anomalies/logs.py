@@ -64,7 +64,7 @@ class Value:
 
 @dataclass(slots=True)
 class ObservedLog:
-    """One partition as seen by everybody together."""
+    """Represents one partition as seen by all clients together."""
 
     partition: ObservedPartition
     values: dict[int, Value] = field(default_factory=dict)

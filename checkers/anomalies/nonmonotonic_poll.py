@@ -35,7 +35,7 @@ ANOMALIES = (
 
 
 def find(seen: HistoryViews) -> Iterator[Witness]:
-    """Each record against the one before it."""
+    """Compare each record with the one before it."""
     for before, after in seen.view(consecutive_reads):
         if after.off <= before.off:
             yield witness("nonmonotonic-poll", before, after)

@@ -11,7 +11,7 @@ from squall.checkers.history.tables import ABORT, COMMIT, POLL, History
 
 @dataclass(frozen=True, slots=True)
 class Made:
-    """One output."""
+    """Describes one output."""
 
     output: Output
     off: int
@@ -23,7 +23,7 @@ class Made:
 
 @dataclass(slots=True)
 class Outputs:
-    """Of all groups."""
+    """Holds the outputs of all groups."""
 
     made: dict[tuple[int, int], list[Made]] = field(default_factory=dict)
     """(group, value of the input) -> what was made of it, in the order of the sends."""
@@ -32,7 +32,7 @@ class Outputs:
 
 
 def outputs_of(history: History) -> Outputs:
-    """Every output of a history."""
+    """Return every output of a history."""
     found = Outputs()
     lowest: dict[int, int] = {}
     for record in history.records.rows():

@@ -23,7 +23,7 @@ def consecutive_reads(history: History) -> list[tuple[RecordRow, RecordRow]]:
 
 
 def passages(history: History) -> list[RecordRow]:
-    """Every stretch over which a poll moved its reader without a record: from `before` to `off`."""
+    """Return every stretch over which a poll moved its reader without a record: from `before` to `off`."""
     return [record for record in history.records.rows() if record.kind == EMPTY_POLL and record.before >= 0]
 
 

@@ -312,6 +312,6 @@ SHOWN_BY_RUN: tuple[str, ...] = tuple(
 
 
 def find_all(history: History) -> list[Witness]:
-    """Every witness in a history, sorted: what the reference finders say."""
+    """Return every witness in a history, sorted: what the reference finders say."""
     seen = HistoryViews(history)
     return sorted(witness for check in IN_HISTORY if check.find for witness in check.find(seen))

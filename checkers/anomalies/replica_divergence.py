@@ -48,7 +48,7 @@ Offsets = dict[tuple[str, int], int]
 
 
 class _Batch(NamedTuple):
-    """One batch of one replica; `sound` False where its bytes are not what was written."""
+    """Describes one batch of one replica; `sound` is False where its bytes are not what was written."""
 
     end: int
     epoch: int
@@ -316,7 +316,7 @@ def _in_range(folder: Path, low: int, high: int) -> tuple[dict[int, _Batch], int
 
 
 def _whole_batches(folder: Path) -> Iterator[tuple[BatchHeader | None, memoryview]]:
-    """Every batch of a log, segment after segment. A header of None: from here on, its bytes are no batches."""
+    """Yield every batch of a log, segment after segment. A header of None: from here on, its bytes are no batches."""
     for segment in sorted(folder.glob("*.log")):
         view = memoryview(segment.read_bytes())
         try:

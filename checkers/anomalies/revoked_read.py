@@ -24,9 +24,9 @@ ANOMALIES = (
 
 
 def find(seen: HistoryViews) -> Iterator[Witness]:
-    """Each record against what its reader held last. Both are the word of one process, so their order is certain.
+    """Compare each record with what its reader held last. Both are the word of one process, so their order is certain.
 
-    Of what a member lost in another way it may learn late, while it works on what it got before.
+    A member may learn late of what it lost in another way, while it works on what it got before.
     """
     holds: dict[tuple[int, int], list[Hold]] = {}
     for hold in seen.history.holds.rows():

@@ -51,7 +51,7 @@ def unplaced(measures: Iterable[Measure], processes: Iterable[ClientProcess]) ->
 
 
 def find(seen: HistoryViews) -> Iterator[Witness]:
-    """In each partition."""
+    """Yield the witnesses in each partition."""
     for log in seen.view(logs_of):
         yield from _of(log)
 

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 
 class MemberActivity(NamedTuple):
-    """Of one process that ever owned a partition."""
+    """Counts what one process did that ever owned a partition."""
 
     proc: int
     polls: int
@@ -20,7 +20,7 @@ class MemberActivity(NamedTuple):
 
 
 class Activity(NamedTuple):
-    """Of one group."""
+    """Counts what one group did."""
 
     owned: tuple[int, ...]
     """Partitions that a member ever owned, ascending."""

@@ -144,7 +144,9 @@ class Groups:
         self._sent[op] = held, self._told.setdefault((proc, group), {})
 
     def answered(self, f: str, op: int, line: Mapping[str, Any], invoked: Mapping[str, Any]) -> None:
-        """One of ANSWERED ended: `line` is its completion, with INFO and t = -1 where the history ended before it."""
+        """Take the end of one of ANSWERED: `line` is its completion, with INFO and t = -1 where the history ended
+        before it.
+        """
         if f == "admin":
             self._administered(op, line, invoked)
             return

@@ -92,7 +92,7 @@ class RetentionWatch:
             partition.cleanup += ",delete"
 
     def shortened(self, retention_ms: int) -> None:
-        """Somebody gave the topic another retention.ms; a higher one changes nothing."""
+        """Apply another retention.ms that the topic was given; a higher one changes nothing."""
         self.partition.retention_ms = _lower(self.partition.retention_ms, retention_ms)
 
     def finish(self, wall_ms: int) -> None:

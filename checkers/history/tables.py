@@ -40,8 +40,8 @@ With transactions V2 each transaction has an epoch of its own, so this never is 
 
 
 class RecordRow(NamedTuple):
-    """One record handed over or received; or a stretch of offsets of which a poll returned nothing (EMPTY_POLL): before
-    the first of its records, behind the last one, or all that it passed.
+    """Describes one record handed over or received; or a stretch of offsets of which a poll returned nothing
+    (EMPTY_POLL): before the first of its records, behind the last one, or all that it passed.
     """
 
     kind: int
@@ -106,7 +106,7 @@ class ReportedBounds(NamedTuple):
 
 
 class Txn(NamedTuple):
-    """One transaction, as its client saw it."""
+    """Describes one transaction, as its client saw it."""
 
     op: int
     proc: int
@@ -174,7 +174,7 @@ class Init(NamedTuple):
 
 
 class Op(NamedTuple):
-    """One operation."""
+    """Describes one operation."""
 
     op: int
     f: int
@@ -389,7 +389,9 @@ def whole_numbers(values: Iterable[Any]) -> None:
 
 @dataclass(frozen=True, slots=True)
 class PlayedFault:
-    """One fault as nemesis.jsonl last told of it. Times in ns on the run's clock, -1 where it never came to that."""
+    """Describes one fault as nemesis.jsonl last reported it. Times are in ns on the run's clock, -1 where it never came
+    to that.
+    """
 
     id: int
     action: str

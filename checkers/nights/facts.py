@@ -77,7 +77,7 @@ class RunOfNight:
 
 
 def facts_of_night(night: Night) -> list[RunOfNight]:
-    """Of every attempt, in the order in which they ended."""
+    """Return the facts of every attempt, in the order in which they ended."""
     last = night.last
     return [_facts(night, each, counts=each.attempt == last[each.item]) for each in night.attempts]
 

@@ -15,7 +15,7 @@ VERDICTS = (INVALID, UNKNOWN, NO_VERDICT, VALID)
 
 @dataclass(frozen=True, slots=True)
 class Attempt:
-    """One attempt at one item."""
+    """Describes one attempt at one item."""
 
     item: str
     attempt: int
@@ -49,7 +49,7 @@ class Attempt:
         return self.verdict == INVALID or bool(self.unexpected)
 
     def line(self) -> str:
-        """As a line of results.jsonl."""
+        """Return it as a line of results.jsonl."""
         return json.dumps(asdict(self), separators=(",", ":")) + "\n"
 
 

@@ -155,7 +155,7 @@ def fresh(store: Path, tag: str, now: datetime) -> Path:
 
 
 def write(folder: Path, table: str, rows: Sequence[Mapping[str, Any]]) -> None:
-    """One table of a collection. Columns that a row does not name are null."""
+    """Write one table of a collection. Columns that a row does not name are null."""
     content = pa.Table.from_pylist(list(rows), schema=_SCHEMAS[table])
     # Each page says what its bytes must be: without that, some damage reads as other values.
     pq.write_table(content, folder / f"{table}.parquet", compression="zstd", write_page_checksum=True)

@@ -19,7 +19,7 @@ PROVEN = (VALID, INVALID)
 
 @dataclass(frozen=True, slots=True)
 class NightOf:
-    """One night of a configuration on the brokers of one target in one runtime. None: not known."""
+    """Describes one night of a configuration on the brokers of one target in one runtime. None: not known."""
 
     night: str
     where: str

@@ -33,8 +33,9 @@ LEAST = 1e-5
 
 
 def glance(cells: Sequence[DurabilityCell]) -> str:
-    """Each configuration under each class of faults as a row: the share of records lost, and the longest
-    unavailability. Empty where no run has a verdict."""
+    """Draw each configuration under each class of faults as a row: the share of records lost, and the longest
+    unavailability. Empty where no run has a verdict.
+    """
     proven = [cell for cell in cells if cell.runs]
     rows = list(dict.fromkeys((cell.configuration, cell.class_words) for cell in proven))[:ROWS]
     if not rows:

@@ -95,7 +95,7 @@ def link_of(night: Path, row: table.Row) -> str:
 
 
 def night_link(night: Path, name: str) -> str:
-    """From the page to that of another night beside it; empty where there is none."""
+    """Return the link from the page to that of another night beside it; empty where there is none."""
     page = night.resolve().parent / name / FOLDER / FILE
     return quote(f"../../{name}/{FOLDER}/{FILE}") if page.exists() and name != night.resolve().name else ""
 

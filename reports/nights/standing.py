@@ -22,7 +22,7 @@ BROKEN = "This must always hold, and did not: "
 
 @dataclass(frozen=True, slots=True)
 class FindingStatus:
-    """One finding over the nights: what has the same fingerprint and breaks the same promise."""
+    """Describes one finding over the nights: what has the same fingerprint and breaks the same promise."""
 
     rows: tuple[Row, ...]
     """As the store has them, of this night; of a finding that is gone those of the last night that had it."""

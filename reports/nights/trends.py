@@ -61,7 +61,7 @@ class Flaky:
 
 @dataclass(frozen=True, slots=True)
 class Series:
-    """One measure of one configuration over the nights: the median of its runs in each."""
+    """Holds one measure of one configuration over the nights: the median of its runs in each."""
 
     configuration: str
     where: str
@@ -86,7 +86,7 @@ class Trends:
 
     @property
     def changed(self) -> list[tuple[Series, ChangePoint]]:
-        """Every change, the latest first."""
+        """Return every change, the latest first."""
         found = [(each, change) for each in self.series for change in each.changes]
         order = [each.night for each in self.nights]
         return sorted(found, key=lambda pair: (order.index(pair[0].nights[pair[1].at]), pair[0].name), reverse=True)

@@ -19,7 +19,7 @@ GRAVITY: tuple[Tone, ...] = ("good", "mark", "neutral", "bad")
 
 
 def drawn(section: Section, width: int) -> Iterator[RenderableType]:
-    """Its parts, from the top."""
+    """Yield the section's parts, from the top."""
     yield Text(section.title, style="bold")
     yield Text(section.sentence)
     if section.strip is not None:
@@ -42,7 +42,7 @@ def drawn(section: Section, width: int) -> Iterator[RenderableType]:
 
 
 def _line(strip: Strip, lane: Lane, cells: int, name: int) -> Text:
-    """One lane: in each cell the gravest thing that happened in its time."""
+    """Draw one lane: in each cell the gravest thing that happened in its time."""
     line = Text(f"{lane.name[: name - 2]:<{name}}", no_wrap=True)
     each_s = max(strip.end_s - strip.begin_s, 1e-9) / cells
     for cell in range(cells):

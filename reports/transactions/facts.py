@@ -95,7 +95,7 @@ class TakenOver:
 
 @dataclass(slots=True)
 class TxnRecord:
-    """One record of a transaction, and its partition."""
+    """Describes one record of a transaction, and its partition."""
 
     sent: SentRecord
     partition: str
@@ -103,7 +103,9 @@ class TxnRecord:
 
 @dataclass
 class ObservedTxn:
-    """One transaction. `done` None: its client was never told; `asked` None: it never asked for an end."""
+    """Describes one transaction. `done` None: its client never learned the outcome; `asked` None: it never asked for an
+    end.
+    """
 
     op: int
     process: int
@@ -129,7 +131,9 @@ class ObservedTxn:
 
     @property
     def decisions(self) -> list[CoordinatorDecision]:
-        """Its states Prepare..., in order: more than one where an EndTxn that was meant for another one ended it."""
+        """Return its states Prepare..., in order: more than one where an EndTxn that was meant for another one ended
+        it.
+        """
         return [each for each in self.states if each.state.startswith("Prepare")]
 
     @property

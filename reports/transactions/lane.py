@@ -1,6 +1,6 @@
-"""One transaction as lanes over time: its client, its coordinator, and each of its partitions.
+"""Draws one transaction as lanes over time: its client, its coordinator, and each of its partitions.
 
-Idle time is cut short, so that what lies milliseconds apart can be told apart in a transaction of seconds.
+Idle time is cut short, so that what lies milliseconds apart can be distinguished in a transaction of seconds.
 """
 
 from __future__ import annotations

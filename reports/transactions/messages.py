@@ -49,5 +49,5 @@ def _name(host: str) -> str:
 
 
 def messages_of(files: RunFiles) -> list[SimMessage]:
-    """In order of sending, as far as they carry transactions; none where messages were not recorded."""
+    """Return the messages that carry transactions, in order of sending; none where messages were not recorded."""
     return sorted((wire for wire in wires_of(files, 0.0) if wire.api in APIS), key=lambda wire: wire.sent)

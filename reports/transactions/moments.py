@@ -28,7 +28,7 @@ CLIENT, COORDINATOR, READERS, FAULTS = "client", "coordinator", "readers", "faul
 
 @dataclass(frozen=True, slots=True)
 class TxnMoment:
-    """One thing that happened, in the lane of the client, the coordinator or a partition."""
+    """Describes one thing that happened, in the lane of the client, the coordinator or a partition."""
 
     t: float
     lane: str
@@ -128,7 +128,7 @@ def unwanted(txn: ObservedTxn, t: float, commit: bool) -> str:
 
 
 def listing(names: Sequence[str]) -> str:
-    """One, two and three."""
+    """Join names as in "one, two and three"."""
     *most, last = names or ("",)
     return f"{', '.join(most)} and {last}" if most else last
 

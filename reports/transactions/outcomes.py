@@ -39,7 +39,7 @@ _ABOUT_TXN = ("G1a", "G1c", "dirty-read", "torn-txn", "lost-txn", "zombie-write"
 
 
 def outcome_of(txn: ObservedTxn) -> str:
-    """One of WORDS."""
+    """Return the transaction's outcome, one of WORDS."""
     decided = txn.decision
     if txn.state == ACKNOWLEDGED and txn.how in (COMMIT, ABORT):
         return COMMITTED if txn.how == COMMIT else BY_CHOICE

@@ -170,7 +170,9 @@ def _bar(txn: ObservedTxn, chosen: LookedAt | None, span: tuple[float, float]) -
 
 
 def _merged(bars: Sequence[_Bar], cell: float) -> list[_Bar]:
-    """One bar for each cell of so many px and each outcome, as wide as its bars reach; chosen ones by themselves."""
+    """Merge bars into one for each cell of so many px and each outcome, as wide as its bars reach; chosen ones stay by
+    themselves.
+    """
     cells: dict[tuple[int, str], list[_Bar]] = {}
     for bar in bars:
         if not bar.number:
@@ -206,7 +208,7 @@ def _drawn(bar: _Bar, middle: float, ident: str, labelled: bool) -> str:
 
 
 def _heights(bar: _Bar) -> tuple[float, float]:
-    """Above and below the line."""
+    """Return a bar's top and bottom, px from the line; negative: above it."""
     if bar.grave:
         return -12, 12
     return {COMMITTED: (-10, 0), BY_CHOICE: (0, 10), UNASKED: (0, 10)}.get(bar.outcome, (-6, 6))

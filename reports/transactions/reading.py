@@ -70,7 +70,7 @@ class _TransactionLines:
         """(wall ms, monotonic ns) of the header."""
 
     def take(self, line: Json) -> None:
-        """One line of the history."""
+        """Take one line of the history."""
         kind = line.get("e")
         if kind == "i":
             self._invoked(line)

@@ -30,7 +30,7 @@ ORDER = ("committed", "aborted", "aborted unasked", "left open", "unknown")
 
 @dataclass(frozen=True, slots=True)
 class TransactionRow:
-    """One transaction of the table, with its lanes."""
+    """Describes one transaction of the table, with its lanes."""
 
     number: int
     why: str
@@ -78,7 +78,7 @@ def _span(txns: Sequence[ObservedTxn]) -> tuple[float, float]:
 
 
 def fault_bands(files: RunFiles, end: float) -> list[LaneSpan]:
-    """Every fault that began, with its words."""
+    """Return a band for every fault that began, with its words."""
     bands = []
     for row in fault_rows(files):
         if row.began is not None:
@@ -141,7 +141,7 @@ def _line(moment: TxnMoment) -> tuple[str, str]:
 
 
 def _visible(txn: ObservedTxn, found: TransactionFacts) -> str:
-    """In how many of its partitions a read_committed reader got it, and when in the last of them."""
+    """Say in how many of its partitions a read_committed reader got it, and when in the last of them."""
     times = [visible_at(txn, found, partition, READ_COMMITTED) for partition in txn.partitions]
     seen = [at for at in times if at is not None]
     if not seen:

@@ -144,7 +144,7 @@ def subjects_of(found: TransactionFacts, problem: StorySubject) -> list[Observed
 
 
 def _neighbours(found: TransactionFacts, subjects: Sequence[ObservedTxn]) -> list[ObservedTxn]:
-    """Of each transactional id in question the transaction before, if something of it came shortly before, or later."""
+    """Return each transactional id's transaction before, if something of it came shortly before this one, or later."""
     chosen: dict[int, ObservedTxn] = {}
     for txn in subjects:
         earlier = [each for each in found.txns if each.id == txn.id and each.began < txn.began]
@@ -205,7 +205,7 @@ class _TxnTeller:
         return sorted(told, key=lambda moment: (moment.t, moment.kind != "taken over"))
 
     def _placed(self, txn: ObservedTxn, moments: Sequence[TxnMoment]) -> list[TxnMoment]:
-        """In this story's lanes: the client's is its process, and sends are what it does, several at once as one."""
+        """Place moments in lanes: the client's is its process, and sends are what it does, several at once as one."""
         lane = f"process {txn.process}"
         placed: list[TxnMoment] = []
         for moment in moments:
@@ -226,7 +226,7 @@ class _TxnTeller:
         return placed
 
     def _touches(self, moment: TxnMoment) -> bool:
-        """Of a neighbour: what its client and coordinator do, and what happens in partitions in question."""
+        """Return whether a neighbour's moment counts: of its client, its coordinator, or a partition in question."""
         return moment.lane in (CLIENT, COORDINATOR) or moment.lane in self.partitions
 
     @property

@@ -147,7 +147,7 @@ class Appends(Scenario):
         return Needs(self.producer_settings(), self.request_timeout_ms, largest, self.poll_pause_ms)
 
     def producer_settings(self) -> ProducerSettings:
-        """Of each producer."""
+        """Return the settings of each producer."""
         return ProducerSettings(
             acks=self.acks,
             idempotence=self.idempotence,
@@ -161,7 +161,7 @@ class Appends(Scenario):
         )
 
     def consumer_settings(self) -> ConsumerSettings:
-        """Of each reader."""
+        """Return the settings of each reader."""
         return ConsumerSettings(
             min_bytes=self.fetch_min_bytes, max_wait_ms=self.fetch_max_wait_ms, sessions=self.fetch_sessions
         )

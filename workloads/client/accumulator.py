@@ -121,7 +121,7 @@ class Settled(NamedTuple):
 
 
 class PartitionQueue:
-    """One partition's batches on their way out."""
+    """Holds one partition's batches on their way out."""
 
     __slots__ = (
         "confirmed",

@@ -21,7 +21,7 @@ class Condition:
             self._rung = None
 
     async def wait(self) -> None:
-        """Until the next ring."""
+        """Wait until the next ring."""
         if self._rung is None:
             self._rung = trio.Event()
         await self._rung.wait()

@@ -1,12 +1,12 @@
-"""One connection to a broker: pipelined requests, answered in the order they were sent.
+"""Implements one connection to a broker: requests are pipelined, and answered in the order they were sent.
 
 Answers are matched to the oldest outstanding request, and to nothing else: an answer with another correlation id ends
-the connection, so a reordered or repeated answer can never be taken for that of another request. When a request's
-time is up the connection is closed, for whatever was sent on it may still be done. When the connection ends, by
-whatever cause, everything outstanding is told so, once.
+the connection, so a reordered or repeated answer can never be taken for that of another request. When a request's time
+is up the connection is closed, for whatever was sent on it may still be done. When the connection ends, by whatever
+cause, each outstanding request is failed, once.
 
-Requests go straight to the link; only what does not fit waits, and starts a task to send it. Answers are handed out
-as views of the receive buffer, good for the duration of the call.
+Requests go straight to the link; only what does not fit waits, and starts a task to send it. Answers are handed out as
+views of the receive buffer, good for the duration of the call.
 """
 
 from __future__ import annotations

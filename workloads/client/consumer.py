@@ -92,7 +92,7 @@ class PollResult:
 
 @dataclass(slots=True)
 class _PartitionState:
-    """One assigned partition."""
+    """Holds the state of one assigned partition."""
 
     position: int
     returned: int

@@ -271,7 +271,7 @@ class Producer:
         return in_flight < self.settings.max_in_flight and not connection.congested
 
     def _send_some(self, connection: BrokerConnection, lanes: list[PartitionQueue], now_ms: int) -> bool:
-        """One request with a batch of each lane, as far as its size allows. False where no batch could go."""
+        """Send one request with a batch of each lane, as far as its size allows. False: no batch could go."""
         try:
             version = connection.version(ApiKey.PRODUCE, self._max_produce, PRODUCE_OLDEST)
         except UnsupportedApi:

@@ -48,7 +48,7 @@ class ClientSettings:
 
 @dataclass(frozen=True, slots=True)
 class ProducerSettings:
-    """One producer. The defaults are Kafka's, but for the time-outs: a chaos run has no two minutes to wait."""
+    """Configures one producer. The defaults are Kafka's, but for the time-outs: no chaos run waits for two minutes."""
 
     acks: int = -1
     """0: not answered at all. 1: the leader's log. -1: every in-sync replica's."""
@@ -94,7 +94,7 @@ class ProducerSettings:
 
 @dataclass(frozen=True, slots=True)
 class ConsumerSettings:
-    """One consumer."""
+    """Configures one consumer."""
 
     isolation: int = 0
     """0 read_uncommitted, 1 read_committed."""

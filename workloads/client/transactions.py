@@ -115,7 +115,7 @@ class EndTxnResult(NamedTuple):
 
 @dataclass(slots=True)
 class _CoordinatorResponse:
-    """One answer: its error code, and what else it said."""
+    """Holds one answer: its error code, and what else it said."""
 
     code: int
     identity: ProducerIdAndEpoch | None = None

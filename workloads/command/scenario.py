@@ -238,7 +238,7 @@ class CommandLoad(Scenario):
         return self.members
 
     def subscriber_settings(self) -> SubscriberSettings:
-        """Of each member."""
+        """Return the settings of each member."""
         from squall.workloads.client.groups.membership import MemberSettings
         from squall.workloads.client.settings import ConsumerSettings
         from squall.workloads.subscriber import SubscriberSettings

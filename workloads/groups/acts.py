@@ -63,7 +63,7 @@ class GroupActionMix:
     """How long the only recess is; 0: there is none."""
 
     def records(self, rng: Random, producer: int, begin_s: float, end_s: float) -> Iterator[GroupAction]:
-        """One producer's, a fixed time apart on average."""
+        """Yield one producer's records, a fixed time apart on average."""
         interval_s = self.producers / self.rate
         for number in range(math.ceil((end_s - begin_s) / interval_s) if end_s < math.inf else 1 << 40):
             at_s = round(begin_s + (number + rng.random()) * interval_s, 4)
@@ -72,7 +72,7 @@ class GroupActionMix:
             yield GroupAction(at_s, producer, SEND, int(rng.random() * self.partitions), self.record_bytes)
 
     def acts(self, rng: Random, member: int, begin_s: float, end_s: float) -> Iterator[GroupAction]:
-        """One member's."""
+        """Yield one member's acts."""
         if not self.churn:
             return
         mean_s, at_s = 60 * self.members / self.churn, begin_s + FIRST_S

@@ -67,7 +67,7 @@ async def delete_group(env: Env, around: Surroundings, settings: ClientSettings,
 
 
 async def _deleted(coordination: Coordination, around: Surroundings, process: int) -> bool:
-    """One attempt. Whether there is no such group any more."""
+    """Try once to delete the group. Return whether there is no such group any more."""
     recorder, group = around.recorder, coordination.group
     op = recorder.invoke(process, "admin", {"what": "delete_group", "group": group})
     recorder.flush()

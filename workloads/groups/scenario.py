@@ -218,7 +218,7 @@ class GroupsLoad(Scenario):
         return Needs(self.producer_settings(), self.request_timeout_ms, largest, self.poll_pause_ms)
 
     def producer_settings(self) -> ProducerSettings:
-        """Of each producer."""
+        """Return the settings of each producer."""
         return ProducerSettings(linger_ms=5, delivery_timeout_ms=self.delivery_timeout_ms)
 
     def instance(self, member: int) -> str:
@@ -226,7 +226,7 @@ class GroupsLoad(Scenario):
         return f"squall-{member}" if is_static(self.static_members, member) else ""
 
     def subscriber_settings(self) -> SubscriberSettings:
-        """Of each member, but for its instance id."""
+        """Return the settings of each member, but for its instance id."""
         from squall.workloads.client.groups.membership import MemberSettings
         from squall.workloads.client.settings import ConsumerSettings
         from squall.workloads.subscriber import SubscriberSettings

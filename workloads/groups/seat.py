@@ -1,6 +1,6 @@
-"""One member of the load: one recorded process after the other, each of which joins the group anew.
+"""Runs one member of the load: one recorded process after the other, each of which joins the group anew.
 
-A process polls, and commits what its polls returned. In between it does what is due: it stands still, goes or crashes.
+A process polls, and commits what its polls returned. In between it does what is due: it pauses, leaves or crashes.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ LAST_LIMIT_S = 3.0
 
 
 class MemberSlot:
-    """One member. `twins`: the clients of the second processes with its instance id."""
+    """Runs one member. `twins`: the clients of the second processes with its instance id."""
 
     def __init__(
         self,

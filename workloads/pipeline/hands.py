@@ -61,11 +61,11 @@ class ClientFactory(NamedTuple):
 
 
 class ProcessClients(Protocol):
-    """One process's. Whether there are transactions, its producer's settings say."""
+    """Represents one process's clients. Whether there are transactions, its producer's settings say."""
 
     @property
     def subscriber(self) -> Subscriber | LibrarySubscriber:
-        """Its membership."""
+        """Return its membership."""
 
     @property
     def retired(self) -> str:
@@ -87,13 +87,13 @@ class ProcessClients(Protocol):
         """While its connections live."""
 
     async def poll(self) -> Inputs:
-        """One poll."""
+        """Poll once."""
 
     async def rewind(self) -> None:
         """Go back to where the group stands."""
 
     async def commit(self, at: Mapping[Place, int], who: CommitIdentity) -> CommitEnd:
-        """As this member, recorded."""
+        """Commit as this member, recorded."""
 
     async def commit_in(self, txn: int, at: Mapping[Place, int], who: CommitIdentity) -> CommitEnd:
         """The same in a transaction that is under way, `txn` in the history. Raises NotDone."""

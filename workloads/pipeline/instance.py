@@ -40,7 +40,7 @@ class ProcessRunFactory(Protocol):
 
 
 class Instance:
-    """One instance. `handle`: the number of its handle among the load's producers."""
+    """Runs one instance. `handle`: the number of its handle among the load's producers."""
 
     def __init__(
         self,

@@ -1,7 +1,7 @@
-"""One process of an instance: what it reads as a member of its group, and what it writes for that.
+"""Runs one process of an instance: what it reads as a member of its group, and what it writes for that.
 
-When and how it commits where it stands is left to those that are made of this: they decide what becomes of an input
-when the process is gone in between.
+Subclasses decide when and how it commits its positions, and so what becomes of an input when the process is gone in
+between.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ class ProcessCrashed(Exception):
 
 @dataclass(frozen=True, slots=True)
 class InstanceSettings:
-    """Of all instances of an application."""
+    """Configures all instances of an application."""
 
     subscriber: SubscriberSettings
     producer: ProducerSettings
@@ -48,7 +48,7 @@ class InstanceSettings:
 
 
 class ProcessRun(ABC):
-    """One process. `commits`, as `squall.checkers.guarantees` names it: when it commits where it stands."""
+    """Runs one process. `commits`, as `squall.checkers.guarantees` names it: when it commits its positions."""
 
     commits: str
 
@@ -119,7 +119,7 @@ class ProcessRun(ABC):
         await self._hands.run(live)
 
     async def begin(self) -> bool:
-        """Before its first poll. False where it cannot begin."""
+        """Do what is due before its first poll. Return False where it cannot begin."""
         return True
 
     async def transform(self, due: InstanceStep | None) -> bool:

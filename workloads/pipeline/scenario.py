@@ -221,7 +221,7 @@ class InstancesLoad(Scenario):
         return Needs(self.producer_settings(), self.request_timeout_ms, largest, self.poll_pause_ms)
 
     def producer_settings(self) -> ProducerSettings:
-        """Of each producer, and of each instance but for a transactional id."""
+        """Return the settings of each producer, and of each instance but for a transactional id."""
         return ProducerSettings(linger_ms=0, delivery_timeout_ms=self.delivery_timeout_ms)
 
     def draw(self) -> InstanceMix:
@@ -279,7 +279,7 @@ class InstancesLoad(Scenario):
         """Return what makes the processes of its instances."""
 
     def instance_settings(self, application: Application) -> InstanceSettings:
-        """Of each of its instances."""
+        """Return the settings of each of its instances."""
         from squall.workloads.client.groups.membership import MemberSettings
         from squall.workloads.client.settings import ConsumerSettings
         from squall.workloads.pipeline.life import InstanceSettings

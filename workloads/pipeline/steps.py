@@ -21,7 +21,7 @@ FIRST_S = 1.5
 
 
 def transactional_id(instance: int) -> str:
-    """Of the instance of this number."""
+    """Return the transactional id of the instance of this number."""
     return f"squall-{instance}"
 
 
@@ -59,7 +59,7 @@ class InstanceMix:
     session_ms: int
 
     def records(self, rng: Random, producer: int, begin_s: float, end_s: float) -> Iterator[InstanceStep]:
-        """One producer's, a fixed time apart on average."""
+        """Yield one producer's records, a fixed time apart on average."""
         interval_s = self.producers / self.rate
         for number in range(math.ceil((end_s - begin_s) / interval_s)):
             at_s = round(begin_s + (number + rng.random()) * interval_s, 4)
@@ -67,7 +67,7 @@ class InstanceMix:
                 yield InstanceStep(at_s, producer, SEND, int(rng.random() * self.partitions), self.record_bytes)
 
     def steps(self, rng: Random, instance: int, begin_s: float, end_s: float) -> Iterator[InstanceStep]:
-        """One instance's."""
+        """Yield one instance's steps."""
         if not self.churn:
             return
         mean_s, at_s = 60 * self.instances / self.churn, begin_s + FIRST_S

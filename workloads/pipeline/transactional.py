@@ -28,7 +28,7 @@ from squall.workloads.subscriber import Subscriber
 
 
 class TransactionalLife(ProcessRun):
-    """One process. Its successors have the same transactional id."""
+    """Runs one process. Its successors have the same transactional id."""
 
     commits = "transaction"
 

@@ -34,7 +34,7 @@ TOPIC = "steady-0"
 
 
 class Tick(NamedTuple):
-    """One record of the producer."""
+    """Describes one record of the producer."""
 
     at_s: float
     bytes: int

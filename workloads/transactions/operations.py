@@ -56,7 +56,7 @@ def _step(text: str) -> MicroOp:
 
 
 class PlannedTransaction(NamedTuple):
-    """One transaction of one producer."""
+    """Describes one transaction of one producer."""
 
     at_s: float
     """When it begins at the earliest. In a plan: since the load with faults began, negative in the warm-up."""
@@ -116,7 +116,7 @@ class TransactionMix:
     """After which coordinators abort them."""
 
     def one(self, rng: Random, at_s: float, producer: int) -> PlannedTransaction:
-        """One transaction."""
+        """Draw one transaction."""
         steps = [self._step(rng) for _ in range(rng.randint(1, DRAWN_STEPS))]
         if rng.random() < PAUSED:
             steps.insert(rng.randint(0, len(steps)), MicroOp(PAUSE, rng.randint(1, PAUSE_MS)))
@@ -136,5 +136,5 @@ class TransactionMix:
         return [first, pause, *steps] if pause.number <= MAX_PAUSE_MS else steps
 
     def interval_s(self, rng: Random) -> float:
-        """From one transaction of a producer to its next one."""
+        """Return the seconds from one transaction of a producer to its next one."""
         return 0.0 if rng.random() < AT_ONCE else rng.uniform(1, 3) * self.producers / self.rate

@@ -23,7 +23,7 @@ LINGER_MS = 50
 
 
 def drawn(rng: Random, rate: int, size: int, begin_s: float, end_s: float) -> Iterator[PlannedTransaction]:
-    """Its records, as operations."""
+    """Yield the plain producer's records, as operations."""
     at_s = begin_s
     while (at_s := at_s + rng.uniform(0.2, 1.8) / rate) < end_s:
         yield PlannedTransaction(round(at_s, 4), PRODUCER, str(MicroOp(SEND, 0)), size, PLAIN)

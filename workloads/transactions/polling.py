@@ -43,7 +43,7 @@ class Polling:
         self._runs = False
 
     async def poll(self, txn: int) -> None:
-        """One poll inside this transaction. Never raises for what a cluster does."""
+        """Poll once inside this transaction. Never raises for what a cluster does."""
         if not self._runs:
             self._runs = True
             await self._nursery.start(self._client.run)

@@ -1,4 +1,4 @@
-"""One recorded process of a transactional producer: its transactional id, and the transactions that it does."""
+"""Runs one recorded process of a transactional producer: its transactional id, and the transactions that it does."""
 
 from __future__ import annotations
 
@@ -150,7 +150,7 @@ class TransactionalProcess:
             haunt.told.append(f"send {outcomes[-1].name.lower()}")
 
     async def _do_all(self, txn: int, drawn: PlannedTransaction) -> bool:
-        """Its steps. Whether all its records were acknowledged. Raises NotDone."""
+        """Do its steps. Return whether all its records were acknowledged. Raises NotDone."""
         outcomes: list[Status] = []
         for do, number in steps_of(drawn.steps):
             if do == PAUSE:

@@ -49,7 +49,7 @@ ISOLATIONS: Mapping[str, tuple[int, ...]] = {"read_committed": (1,), "read_uncom
 
 
 def transactional_id(producer: int) -> str:
-    """Of the producer of this number, and of its successors."""
+    """Return the transactional id of the producer of this number, and of its successors."""
     return f"squall-{producer}"
 
 
@@ -132,7 +132,7 @@ class TransactionsLoad(Scenario):
         return Needs(self.producer_settings(), self.request_timeout_ms, largest, self.poll_pause_ms)
 
     def producer_settings(self) -> ProducerSettings:
-        """Of each producer, but for its transactional id."""
+        """Return the settings of each producer, but for its transactional id."""
         return ProducerSettings(linger_ms=0, delivery_timeout_ms=self.delivery_timeout_ms)
 
     @override

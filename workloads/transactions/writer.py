@@ -1,4 +1,4 @@
-"""One of the workload's producers: a transaction after the other, by one recorded process after the other.
+"""Runs one of the workload's producers: a transaction after the other, by one recorded process after the other.
 
 A process whose transaction came to an unknown or an impossible end is never used again, and one that leaves a
 transaction open ends there. Its successor takes over its transactional id, which fences it.
@@ -39,7 +39,7 @@ LOOK_EVERY_S = 60.0
 
 @dataclass(frozen=True, slots=True)
 class WriterSettings:
-    """Of all writers of a load."""
+    """Configures all writers of a load."""
 
     producer: ProducerSettings
     client: ClientSettings
@@ -56,7 +56,7 @@ class WriterSettings:
 
 
 class TransactionalWriter:
-    """One transactional producer: one process after the other, all with the same transactional id."""
+    """Runs one transactional producer: one process after the other, all with the same transactional id."""
 
     def __init__(self, env: Env, around: Surroundings, settings: WriterSettings, number: int, began: float) -> None:
         self._env, self._number = env, number
@@ -72,7 +72,7 @@ class TransactionalWriter:
         self._stopped = env.signal()
 
     async def run(self) -> None:
-        """Until `stop`. What the last process left open is then taken over once, which ends it."""
+        """Run until `stop`. What the last process left open is then taken over once, which ends it."""
         pause_s = SUCCESSOR_PAUSE_S
         async with trio.open_nursery() as nursery:
             nursery.start_soon(self._tell_stopped)
@@ -119,7 +119,7 @@ class TransactionalWriter:
             await self._handle.may_follow(self._stop)
 
     async def _live(self, scope: trio.CancelScope, notes: ProcessNotes) -> None:
-        """One process, from its first connection to its last."""
+        """Run one process, from its first connection to its last."""
         settings, flush = self._settings, self._recorder.flush
         about = {**asdict(settings.producer), "request_timeout_ms": settings.client.request_timeout_ms}
         about |= {"producer": self._number, "generation": settings.generation}

@@ -152,7 +152,7 @@ def _places(counts: Counts) -> list[Place]:
 
 @dataclass(frozen=True, slots=True)
 class Assignor:
-    """One of them. `cooperative`: members keep what they have while a generation begins."""
+    """Describes one assignor. `cooperative`: members keep what they have while a generation begins."""
 
     name: str
     assign: Callable[[Sequence[Applicant], Counts], Assignment]

@@ -60,7 +60,7 @@ class ConsumerMember(Membered[ConsumerMembership]):
     # --------------------------------------------------------------------------------------- the application's task
 
     async def keep_up(self) -> None:
-        """Before each poll: take the next step towards what it is to own. A join goes on beside the polls."""
+        """Take the next step towards what it is to own, before each poll. A join continues beside the polls."""
         self._polled_at = self._env.mono()
         self.hear()
         if self.core.rejoin and not self.core.out:

@@ -40,7 +40,9 @@ class HeartbeatInFlight(NamedTuple):
 
 
 class ConsumerMembership:
-    """One member, from its process's first heartbeat to its last. `member_id`: its process made it (KIP-1082)."""
+    """Represents one member, from its process's first heartbeat to its last. `member_id`: its process made it
+    (KIP-1082).
+    """
 
     def __init__(self, settings: MemberSettings, member_id: str) -> None:
         self.settings, self.member_id = settings, member_id
@@ -84,7 +86,7 @@ class ConsumerMembership:
     # -------------------------------------------------------------------------------------------------- requests
 
     def asked(self) -> HeartbeatInFlight:
-        """To be remembered beside `beat_request`."""
+        """Return what is to be remembered beside `beat_request`."""
         return HeartbeatInFlight(self.life, self.owned, self._says_what_it_owns)
 
     def beat_request(self) -> ConsumerGroupHeartbeatRequest:

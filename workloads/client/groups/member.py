@@ -52,7 +52,7 @@ class GroupMember(Membered[ClassicMembership]):
     # --------------------------------------------------------------------------------------- the application's task
 
     async def keep_up(self) -> None:
-        """Before each poll: join if that is due. Then `owned` is what this member may read."""
+        """Join before a poll if that is due. Then `owned` is what this member may read."""
         self._polled_at = self._env.mono()
         self.core.recounted(self._counts())
         self.hear()
@@ -89,7 +89,7 @@ class GroupMember(Membered[ClassicMembership]):
         self.core.owned = tuple(place for place in self.core.owned if place not in places)
 
     async def _join(self) -> None:
-        """One attempt: a Join, and a Sync if that brings a generation."""
+        """Make one attempt: a Join, and a Sync if that brings a generation."""
         if not self.settings.cooperative:
             await self._give_up(self.core.owned)
             if self.core.has_lost or self.core.out:

@@ -57,7 +57,7 @@ class GroupConsumer(Protocol):
         """The whole process stands still, heartbeats included; or goes on."""
 
     async def keep_up(self) -> None:
-        """Before each poll. Then `owned` is what this member may read."""
+        """Do what is due before each poll. Then `owned` is what this member may read."""
 
     def heed(self, code: int) -> None:
         """An error that a commit or a question for offsets of this member came back with."""

@@ -29,7 +29,7 @@ START = "start"
 
 @dataclass(frozen=True, slots=True)
 class MemberSettings:
-    """One member. The time-outs are shorter than Kafka's defaults: a chaos run has no five minutes to wait."""
+    """Configures one member. The time-outs are shorter than Kafka's defaults: no chaos run waits for five minutes."""
 
     group: str
     topics: tuple[str, ...]
@@ -89,7 +89,7 @@ class AssignmentChange:
 
 
 class ClassicMembership:
-    """One member, from one process's first Join to its last heartbeat."""
+    """Represents one member, from one process's first Join to its last heartbeat."""
 
     def __init__(self, settings: MemberSettings) -> None:
         self.settings = settings
