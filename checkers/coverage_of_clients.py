@@ -45,7 +45,8 @@ def _id(process: ClientProcess) -> str:
 
 
 def _producers(case: Case, stood: set[int]) -> Iterator[str]:
-    processes = {each.proc: each for each in case.processes}
+    # All sends of a transaction fail together: a transactional producer is judged by its transactions alone.
+    processes = {each.proc: each for each in case.processes if not each.settings.get("transactional_id")}
     told = [each for each in case.metrics.get("producers", ()) if each["proc"] in processes]
     acked = sum(each["ok"] for each in told)
     for each in told:

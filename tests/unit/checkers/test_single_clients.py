@@ -27,14 +27,14 @@ def judged(h: HistoryBuilder, *faults: dict[str, Any], **workload: Any) -> Verdi
 
 
 def one_refused(
-    refused: int = 5, *, took_s: float = 0.0, acked: int = 0, client: str = "squall", number: int = 1
+    refused: int = 5, *, took_s: float = 0.0, acked: int = 0, client: str = "squall", number: int = 1, **more: Any
 ) -> HistoryBuilder:
     """A producer's sends are refused, so many by each of its two processes by turns, over `took_s`; the last `acked`
     are not. Another producer's are all acknowledged. `number`: of the second process.
     """
     h = HistoryBuilder()
     good = h.producer(producer=0)
-    bad = [h.process("producer", client, acks=-1, idempotence=True, producer=each) for each in (1, number)]
+    bad = [h.process("producer", client, acks=-1, idempotence=True, producer=each, **more) for each in (1, number)]
     pairs = [(0, h.sent(good, 0))]
     for each in range(refused):
         h.fail(h.send(bad[each % 2]))
@@ -93,8 +93,9 @@ REFUSED = "none of 5 sends of producer 1 outside of faults was acknowledged, and
         (one_refused(4), ()),
         (one_refused(acked=1), ()),
         (one_refused(number=2), ()),
+        (one_refused(transactional_id="a"), ()),
     ],
-    ids=["refused", "few", "one is acknowledged", "two producers, each with few"],
+    ids=["refused", "few", "one is acknowledged", "two producers, each with few", "of transactions"],
 )
 def test_a_producer_of_which_all_is_refused_makes_a_run_unknown(h: HistoryBuilder, why: tuple[str, ...]) -> None:
     assert judged(h).reasons == why
