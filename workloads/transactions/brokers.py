@@ -40,7 +40,7 @@ def drawn(rng: Random, workload: Mapping[str, Any]) -> dict[str, str]:
     if rng.random() < 0.3:
         found[SEGMENT_BYTES] = rng.choice(("400", "1500", "6000"))
     if rng.random() < 0.25:
-        found[EXPIRE_AFTER], found[EXPIRE_EVERY] = rng.choice(("1500", "4000")), rng.choice(("300", "1000"))
+        found[EXPIRE_AFTER], found[EXPIRE_EVERY] = rng.choice(("3000", "6000")), rng.choice(("300", "1000"))
     if rng.random() < 0.25:
         found[FIRST_EPOCH] = rng.choice(("32755", "32764", "32766"))
     if rng.random() < 0.2:
