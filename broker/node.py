@@ -15,24 +15,24 @@ import trio
 
 from squall.broker.apis.committed_offsets import CommittedOffsetApis
 from squall.broker.apis.consumer_groups import ConsumerGroupApis
+from squall.broker.apis.decompression import DecompressionPool
 from squall.broker.apis.delete_records import DeleteRecordsApi
 from squall.broker.apis.describe import AdminContext
 from squall.broker.apis.fetch import FetchApi
 from squall.broker.apis.fetch_session import FetchSessions
 from squall.broker.apis.find_coordinator import CoordinatorFinder
 from squall.broker.apis.groups import GroupApis
+from squall.broker.apis.large_responses import LargeResponseLane
 from squall.broker.apis.metadata import MetadataHandler
-from squall.broker.apis.much import LargeResponseLane
 from squall.broker.apis.offsets import OffsetApis
 from squall.broker.apis.produce import ProduceApi
-from squall.broker.apis.record_gate import RecordValidator
+from squall.broker.apis.record_validation import RecordValidator
 from squall.broker.apis.routes import admin_routes, check_served, coordinator_routes, data_routes, node_routes
 from squall.broker.apis.topic_creation import TopicCreator
 from squall.broker.apis.transactions import TransactionApis
-from squall.broker.apis.txn_gate import TxnVerification
 from squall.broker.apis.txn_markers import TxnMarkersApi
 from squall.broker.apis.txn_offsets import TxnOffsetApis
-from squall.broker.apis.unpacking import DecompressionPool
+from squall.broker.apis.txn_verification import TxnVerification
 from squall.broker.cluster.feed import ImageFeed
 from squall.broker.config.topic import topic_config
 from squall.broker.control.planes import control_plane, own_logs
@@ -44,15 +44,15 @@ from squall.broker.net.deadlines import Timers
 from squall.broker.net.peers import PeerClient
 from squall.broker.net.request_metrics import RequestMetrics
 from squall.broker.net.server import Server
-from squall.broker.replicas.coordinators.enrolment import AddPartitionsClient
+from squall.broker.replicas.coordinators.add_partitions_client import AddPartitionsClient
 from squall.broker.replicas.coordinators.group_coordinator import GroupCoordinator
 from squall.broker.replicas.coordinators.marker_sender import MarkerSender
 from squall.broker.replicas.coordinators.producer_ids import ProducerIds
 from squall.broker.replicas.coordinators.transaction_coordinator import TransactionCoordinator
 from squall.broker.replicas.fetcher import Fetchers
 from squall.broker.replicas.isr_proposals import IsrProposals
+from squall.broker.replicas.order_queue import SPENT_IN_A_TURN
 from squall.broker.replicas.replica_manager import ReplicaManager
-from squall.broker.replicas.turns import SPENT_IN_A_TURN
 from squall.broker.work import DONE
 
 if TYPE_CHECKING:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from squall.checkers.anomalies.registry import CATALOG, FOUND, LOOKED_FOR
 from squall.checkers.engines import REFERENCE, SPARK
 from squall.checkers.guarantees import SAFE_EXPECTED
-from squall.reports import meaning
+from squall.reports import summary
 from squall.reports.run_files import Json, RunFiles, integer, mapping, number, objects, texts
 
 VALID, INVALID, UNKNOWN = "valid", "invalid", "unknown"
@@ -77,13 +77,13 @@ def banner_of(files: RunFiles) -> str:
     """The verdict in capitals, whose it is if it is not the cluster's, and what a valid run lost with permission."""
     word, blames = word_of(files), files.verdict.get("blames")
     if is_lossy(files):
-        return f"{word.upper()}, {meaning.loss(files, permitted=True)}"
+        return f"{word.upper()}, {summary.loss(files, permitted=True)}"
     return f"{word.upper()}: {blames}" if word == INVALID and blames else word.upper()
 
 
 def is_lossy(files: RunFiles) -> bool:
     """Return whether a run is valid and lost acknowledged records, which its configuration permits."""
-    return word_of(files) == VALID and meaning.loss(files, permitted=True) is not None
+    return word_of(files) == VALID and summary.loss(files, permitted=True) is not None
 
 
 def reasons_of(files: RunFiles) -> list[str]:
@@ -165,7 +165,7 @@ def _found(entry: Json) -> CheckResult:
         witnesses=tuple(objects(entry.get("witnesses"))[:WITNESSES]),
         cell=_cell(state, mapping(entry.get("cell"))),
         blames=str(entry.get("blames") or ""),
-        partitions=tuple(meaning.partitions_of(entry)),
+        partitions=tuple(summary.partitions_of(entry)),
     )
 
 
@@ -199,7 +199,7 @@ def sentence(files: RunFiles) -> str:
     word, reasons = word_of(files), reasons_of(files)
     if word == VALID:
         return _valid_sentence(files)
-    lost = meaning.loss(files, permitted=True)
+    lost = summary.loss(files, permitted=True)
     if word == INVALID:
         return _broken_sentence(files, reasons) + (f" Beside that, {lost}." if lost else "")
     start = f"{lost}. Nothing is proven either way" if lost else "Nothing is proven either way"
@@ -219,22 +219,22 @@ def _valid_sentence(files: RunFiles) -> str:
     found = any(check.state == PERMITTED for check in checks_of(files))
     said = f"{ran} checks ran{', and what they found is permitted' if found else ' and found nothing'}."
     end = "After healing, every partition was read to its end."
-    return " ".join(filter(None, [said, *meaning.permitted(files), end]))
+    return " ".join(filter(None, [said, *summary.permitted(files), end]))
 
 
 def _broken_sentence(files: RunFiles, reasons: list[str]) -> str:
     """Say what it means, whose expectation it breaks, and where."""
-    said = meaning.broken(files)
+    said = summary.broken(files)
     if not said and files.violations:
         names = list(dict.fromkeys(str(each.get("name")) for each in files.violations))
         said = [f"The simulator saw {len(names)} broken invariant{'s'[: len(names) > 1]}: {', '.join(names)}."]
     if not said:
-        return f"{meaning.held_to(files)[:-1]}: {reasons[0] if reasons else 'verdict.json gives no reason'}."
+        return f"{summary.held_to(files)[:-1]}: {reasons[0] if reasons else 'verdict.json gives no reason'}."
     if files.verdict.get("blames"):
         return f"{' '.join(said)} Nothing was found against the cluster."
-    lost = meaning.loss(files, permitted=False)
-    where = meaning.lost_by_partition(lost) if lost else meaning.found_by_partition(files)
-    return " ".join(filter(None, [*said, meaning.held_to(files), where]))
+    lost = summary.loss(files, permitted=False)
+    where = summary.lost_by_partition(lost) if lost else summary.found_by_partition(files)
+    return " ".join(filter(None, [*said, summary.held_to(files), where]))
 
 
 @dataclass(frozen=True, slots=True)
@@ -299,8 +299,8 @@ def figures_of(files: RunFiles) -> Figures:
         planned=files.planned_faults(),
         unavailable_s=gaps.get(worst),
         unavailable_partition=worst,
-        stood_still=meaning.stood_still(files.verdict),
-        clients=meaning.unavailable_to(files.verdict),
+        stood_still=summary.stood_still(files.verdict),
+        clients=summary.unavailable_to(files.verdict),
         p50_ms=number(latency.get("p50")),
         p99_ms=number(latency.get("p99")),
         timed=integer(latency.get("count"), 0),

@@ -13,8 +13,8 @@ from squall.reports.cards import with_names
 from squall.reports.fault_words import fault_rows
 from squall.reports.page import environment
 from squall.reports.run_files import Json, RunFiles, mapping, objects, read_run
+from squall.reports.run_list import ShelvedRun, compared
 from squall.reports.samples import Samples
-from squall.reports.shelf import ShelvedRun, compared
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -88,7 +88,7 @@ def curves(files: Sequence[RunFiles]) -> str:
     from matplotlib.figure import Figure
 
     from squall.reports.figure import STYLE, WIDTH_IN, latency, throughput, time_span
-    from squall.reports.nights.figures import inline
+    from squall.reports.nightly.figures import inline
 
     spans = [span for each in files if (span := time_span(each)) is not None]
     if not spans:

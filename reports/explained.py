@@ -11,7 +11,7 @@ from squall.reports.causes import Group, groups_of
 from squall.reports.links import is_about
 from squall.reports.problems import problems_named
 from squall.reports.run_files import RunFiles, read_run
-from squall.reports.telling import Telling, tellings_about
+from squall.reports.story_index import RenderedStory, rendered_stories_about
 
 NAMES_OF_ONE = 3
 """Witnesses that are named of each cause; the first one's story is told."""
@@ -52,10 +52,10 @@ def found_as(every: Iterable[checks.CheckResult], name: str) -> list[checks.Chec
     return [each for each, own in names if not name or name in own]
 
 
-def stories_of(files: RunFiles, found: Sequence[checks.CheckResult]) -> list[Telling]:
+def stories_of(files: RunFiles, found: Sequence[checks.CheckResult]) -> list[RenderedStory]:
     """The stories of what these checks found."""
     names = {name for each in found for name in (each.name, each.name.partition(" ")[2])}
-    return tellings_about(files, problems_named(files, names, {each.evidence for each in found}))
+    return rendered_stories_about(files, problems_named(files, names, {each.evidence for each in found}))
 
 
 def findings_of(run_dir: Path) -> list[str]:
@@ -99,7 +99,7 @@ def _of(check: checks.CheckResult, groups: Sequence[Group]) -> Iterator[str]:
             yield "    Neither the history nor the brokers' traces say what happened when."
 
 
-def _about(telling: Telling, found: Sequence[checks.CheckResult], groups: Mapping[str, Sequence[Group]]) -> str:
+def _about(telling: RenderedStory, found: Sequence[checks.CheckResult], groups: Mapping[str, Sequence[Group]]) -> str:
     """A heading for what is told in detail: the witness that it is about, and its cause's number."""
     for check in found:
         for number, group in enumerate(groups[check.title], 1):

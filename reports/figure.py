@@ -20,7 +20,7 @@ from matplotlib.figure import Figure
 from matplotlib.patches import Patch, Rectangle
 from matplotlib.ticker import FuncFormatter, MaxNLocator
 
-from squall.reports import meaning
+from squall.reports import summary
 from squall.reports.fault_words import FaultRow
 from squall.reports.figure_values import LEFT, RIGHT, values_of
 from squall.reports.lanes import BrokerLane, PartitionLane, broker_lanes, partition_lanes
@@ -127,7 +127,7 @@ def draw(files: RunFiles, faults: Sequence[FaultRow], samples: Samples, span: tu
         out = io.StringIO()
         figure.savefig(out, format="svg", metadata={"Date": None})
         dots = _dots(figure, axes[3], samples)
-    description = describe(faults, every, span, meaning.unavailable_to(files.verdict))
+    description = describe(faults, every, span, summary.unavailable_to(files.verdict))
     svg = _inline(out.getvalue(), description, faults).replace(_LATENCY_PANE, _LATENCY_PANE + dots)
     values = values_of(files, faults, brokers, partitions, span)
     return Timeline(svg, description, len(every) - len(partitions), labels(svg), values)
@@ -376,10 +376,10 @@ def _marks(axis: Any, lanes: Sequence[PartitionLane], files: RunFiles, end: floa
 def marks_of(files: RunFiles) -> dict[str, tuple[str, str]]:
     """Partition -> (words, colour) of the mark at the end of its lane."""
     marks: dict[str, tuple[str, str]] = {}
-    if permitted := meaning.loss(files, permitted=True):
+    if permitted := summary.loss(files, permitted=True):
         marks |= {name: (f"{lost:,} lost, permitted", PERMITTED) for name, lost, _ in permitted.partitions}
-    marks |= {name: (f"{count:,} findings", FAULT) for name, count in meaning.by_partition(files)}
-    if wrong := meaning.loss(files, permitted=False):
+    marks |= {name: (f"{count:,} findings", FAULT) for name, count in summary.by_partition(files)}
+    if wrong := summary.loss(files, permitted=False):
         marks |= {name: (f"{lost:,} lost", FAULT) for name, lost, _ in wrong.partitions}
     return marks
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from xml.etree import ElementTree
 
-from squall.reports import checks, meaning
+from squall.reports import checks, summary
 from squall.reports.checks import CheckResult
 from squall.reports.run_files import RunFiles, number, read_run
 from squall.reports.stories import witness_text
@@ -127,7 +127,7 @@ def _check_case(suite: ElementTree.Element, check: CheckResult, word: str) -> No
 def _verdict_case(suite: ElementTree.Element, files: RunFiles, word: str, took: str) -> None:
     case = _case(suite, "verdict", took)
     reasons = checks.reasons_of(files)
-    lost = meaning.loss(files, permitted=True)
+    lost = summary.loss(files, permitted=True)
     told = {"permitted loss": lost, "engine": files.verdict.get("engine")}
     if any(told.values()):
         properties = ElementTree.SubElement(case, "properties")

@@ -23,14 +23,14 @@ from squall.reports.operations_section import OperationsSection, anchors_of
 from squall.reports.problems import StorySubject
 from squall.reports.raw_files import raw_files
 from squall.reports.run_files import PAGE, Json, RunFiles, mapping, number, objects, read_run, texts
+from squall.reports.run_list import forbidden_by_night
 from squall.reports.samples import Samples, read_samples
 from squall.reports.sections.of_run import section_of
 from squall.reports.sections.of_transactions import in_figures
 from squall.reports.sections.strip import strip_svg
 from squall.reports.sent_words import section_of_sent
-from squall.reports.shelf import forbidden_by_night
-from squall.reports.telling import tellings_of
-from squall.reports.transactions.facts import TransactionFacts
+from squall.reports.story_index import rendered_stories
+from squall.reports.transactions.observed import TransactionFacts
 from squall.reports.transactions.reading import transactions_of
 from squall.reports.transactions.section import TransactionsSection as TxnSection
 from squall.reports.transactions.section import section_of as txn_section_of
@@ -210,7 +210,7 @@ class _StoryOnPage:
 def _told(files: RunFiles, found: TransactionFacts | None) -> tuple[list[_StoryOnPage], list[StorySubject]]:
     """Write the story of each grave problem. A story that fails must not take the verdict's page with it."""
     try:
-        tellings = tellings_of(files, found)
+        tellings = rendered_stories(files, found)
         shown = [
             _StoryOnPage(
                 told.title,

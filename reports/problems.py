@@ -10,8 +10,8 @@ from typing import NamedTuple
 
 from squall.checkers.anomalies.anomaly import AnomalyFamily
 from squall.checkers.anomalies.registry import CATALOG, LOSS
-from squall.reports.meaning import partitions_of
 from squall.reports.run_files import Json, RunFiles, integer, mapping, objects
+from squall.reports.summary import partitions_of
 
 METADATA = "__cluster_metadata"
 

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from squall.reports.page import environment
-from squall.reports.shelf import NO_VERDICT, PAGE, ShelvedRun
+from squall.reports.run_list import NO_VERDICT, PAGE, ShelvedRun
 
 WORDS = ("invalid", "unknown", NO_VERDICT, "valid")
 

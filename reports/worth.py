@@ -10,7 +10,7 @@ from squall.reports import checks, members
 from squall.reports.answers import AnsweredQuestion
 from squall.reports.checks import CheckResult
 from squall.reports.fault_words import FaultRow
-from squall.reports.nights.table import CLASSES
+from squall.reports.nightly.table import CLASSES
 from squall.reports.run_files import RunFiles, integer, mapping, number, objects, texts
 
 LISTED = 4

@@ -11,7 +11,6 @@ from typing import NamedTuple, Protocol
 
 import trio
 
-from squall.workloads.beginnings import Beginning
 from squall.workloads.client.cluster import Address, Place
 from squall.workloads.client.groups.membership import MemberSettings
 from squall.workloads.client.groups.offsets import CommitEnd
@@ -21,6 +20,7 @@ from squall.workloads.counters import Counters
 from squall.workloads.group_notes import MemberIdentity as Member
 from squall.workloads.live_readers import LiveReaders
 from squall.workloads.recorder import Bad, PartitionPoll, ReadOutcome, Recorder
+from squall.workloads.start_positions import Beginning
 
 
 class Sending(Protocol):

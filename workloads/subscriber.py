@@ -13,6 +13,7 @@ import trio
 from squall.broker.env import Env
 from squall.broker.overriding import override
 from squall.broker.protocol.timestamps import EARLIEST
+from squall.workloads.background_reader import recover
 from squall.workloads.client.client import Client
 from squall.workloads.client.cluster import Place
 from squall.workloads.client.consumer import PollResult
@@ -28,7 +29,6 @@ from squall.workloads.group_notes import GroupNotes, HeartbeatTimes, MemberIdent
 from squall.workloads.libraries import Zone
 from squall.workloads.reader import RecordedReader
 from squall.workloads.recorder import Recorder
-from squall.workloads.tail import recover
 
 POLL_LIMIT_S, LIST_LIMIT_S = 0.5, 1.0
 FETCH_LIMIT_S = 2.0

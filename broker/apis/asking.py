@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import trio
 
-from squall.broker.net.later import DeferredResponse
-from squall.broker.net.turns import give_way
+from squall.broker.net.deferred_response import DeferredResponse
+from squall.broker.net.fair_scheduler import give_way
 from squall.broker.work import DONE
 
 if TYPE_CHECKING:

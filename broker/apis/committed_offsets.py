@@ -11,7 +11,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from squall.broker.apis.asking import ask, of_each
-from squall.broker.apis.much import CHARACTERS_OF_ONE, FEW, PIECE, made
+from squall.broker.apis.large_responses import CHARACTERS_OF_ONE, FEW, PIECE, made
 from squall.broker.coordinators.groups.values import (
     NO_TIME,
     Commit,
@@ -22,7 +22,7 @@ from squall.broker.coordinators.groups.values import (
     OffsetsFound,
     PartitionErrors,
 )
-from squall.broker.net.later import DeferredResponse
+from squall.broker.net.deferred_response import DeferredResponse
 from squall.broker.protocol.errors import ErrorCode
 from squall.broker.protocol.schema import offset_commit as commit_wire
 from squall.broker.protocol.schema import offset_delete as delete_wire
@@ -32,7 +32,7 @@ from squall.broker.work import DONE
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Sequence
 
-    from squall.broker.apis.much import LargeResponseLane, Making
+    from squall.broker.apis.large_responses import LargeResponseLane, Making
     from squall.broker.cluster.image import ClusterImage
     from squall.broker.config import BrokerConfig
     from squall.broker.coordinators.groups.values import TopicPartition

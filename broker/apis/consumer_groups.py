@@ -14,10 +14,10 @@ from squall.broker.apis.describe import GROUP_OPERATIONS, NOT_ASKED
 from squall.broker.cluster.image import GROUP_RESOURCE
 from squall.broker.config.group import group_number
 from squall.broker.coordinators.groups.consumer.answers import Beaten, ConsumerDescribed
-from squall.broker.coordinators.groups.consumer.facts import JOINS, ConsumerDescribe, ConsumerHeartbeat
 from squall.broker.coordinators.groups.consumer.group import by_topic
+from squall.broker.coordinators.groups.consumer.members import JOINS, ConsumerDescribe, ConsumerHeartbeat
 from squall.broker.coordinators.groups.values import GroupResponse
-from squall.broker.net.later import DeferredResponse
+from squall.broker.net.deferred_response import DeferredResponse
 from squall.broker.protocol.errors import ErrorCode, cut_short
 from squall.broker.protocol.schema import consumer_group_describe as describe_wire
 from squall.broker.protocol.schema import consumer_group_heartbeat as beat_wire
@@ -25,11 +25,11 @@ from squall.broker.protocol.schema import consumer_group_heartbeat as beat_wire
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from squall.broker.apis.much import LargeResponseLane, Making
+    from squall.broker.apis.large_responses import LargeResponseLane, Making
     from squall.broker.cluster.image import ClusterImage
     from squall.broker.config import BrokerConfig
     from squall.broker.coordinators.groups.consumer.answers import DescribedMember
-    from squall.broker.coordinators.groups.consumer.facts import Place
+    from squall.broker.coordinators.groups.consumer.members import Place
     from squall.broker.env import Env
     from squall.broker.net.connection import Slot
     from squall.broker.replicas.coordinators.group_coordinator import GroupCoordinator

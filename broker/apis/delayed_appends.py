@@ -5,14 +5,14 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Generic, Protocol, TypeVar
 
 from squall.broker.protocol.errors import ErrorCode
-from squall.broker.replicas.waiters import give_up
+from squall.broker.replicas.purgatory import give_up
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from squall.broker.net.connection import Slot
     from squall.broker.net.deadlines import Timers
-    from squall.broker.replicas.waiters import DelayedProduce
+    from squall.broker.replicas.purgatory import DelayedProduce
 
 _TIMED_OUT = int(ErrorCode.REQUEST_TIMED_OUT)
 R = TypeVar("R", contravariant=True)

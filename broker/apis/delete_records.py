@@ -11,20 +11,20 @@ from typing import TYPE_CHECKING
 
 import trio
 
-from squall.broker.net.later import DeferredResponse
+from squall.broker.net.deferred_response import DeferredResponse
 from squall.broker.protocol.errors import ErrorCode
 from squall.broker.protocol.schema.delete_records import (
     DeleteRecordsPartitionResult,
     DeleteRecordsResponse,
     DeleteRecordsTopicResult,
 )
-from squall.broker.replicas.waiters import DelayedDeleteRecords
+from squall.broker.replicas.purgatory import DelayedDeleteRecords
 
 if TYPE_CHECKING:
     from squall.broker.env import Env
     from squall.broker.net.connection import Slot
     from squall.broker.protocol.schema.delete_records import DeleteRecordsPartition, DeleteRecordsRequest
-    from squall.broker.replicas.hosted import Hosted
+    from squall.broker.replicas.hosted_partition import Hosted
     from squall.broker.replicas.replica_manager import ReplicaManager
 
 

@@ -23,9 +23,9 @@ from squall.broker.config import ConfigEntry, ConfigError, ConfigSource, describ
 from squall.broker.config.client_metrics import describe_subscription
 from squall.broker.config.group import describe_group
 from squall.broker.controller.features import FEATURES
-from squall.broker.net.later import DeferredResponse
+from squall.broker.net.deferred_response import DeferredResponse
+from squall.broker.net.fair_scheduler import give_way
 from squall.broker.net.served import SERVED
-from squall.broker.net.turns import give_way
 from squall.broker.protocol.apis import APIS, ApiKey
 from squall.broker.protocol.errors import ErrorCode, cut_short
 from squall.broker.protocol.schema import api_versions as versions_wire

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from squall.broker.cluster.names import name_fault
-from squall.broker.net.later import DeferredResponse
-from squall.broker.net.turns import give_way
+from squall.broker.net.deferred_response import DeferredResponse
+from squall.broker.net.fair_scheduler import give_way
 from squall.broker.protocol.errors import ErrorCode, cut_short
 from squall.broker.protocol.schema.describe_producers import (
     DescribeProducersResponse,

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from squall.broker.net.connection import Connection, Slot
     from squall.broker.net.deadlines import Timers
     from squall.broker.protocol.hot import FetchIn, FetchPart
-    from squall.broker.replicas.hosted import Hosted
+    from squall.broker.replicas.hosted_partition import Hosted
     from squall.broker.replicas.replica_manager import ReplicaManager
 
 _NOT_LEADER = int(ErrorCode.NOT_LEADER_OR_FOLLOWER)

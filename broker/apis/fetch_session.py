@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     from squall.broker.protocol.hot import FetchIn, FetchPart, FetchPartOut
-    from squall.broker.replicas.hosted import Hosted
+    from squall.broker.replicas.hosted_partition import Hosted
 
 _MAX_SESSION_ID = 2**31 - 1
 _EVICT_AFTER_MS = 120_000

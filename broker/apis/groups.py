@@ -13,7 +13,7 @@ from uuid import UUID
 
 from squall.broker.apis.asking import ask, of_each
 from squall.broker.apis.describe import GROUP_OPERATIONS, NOT_ASKED
-from squall.broker.apis.much import FEW, PIECE, made
+from squall.broker.apis.large_responses import FEW, PIECE, made
 from squall.broker.coordinators.groups.values import (
     NO_MEMBER,
     ClassicHeartbeat,
@@ -29,7 +29,7 @@ from squall.broker.coordinators.groups.values import (
     Sync,
     Synced,
 )
-from squall.broker.net.later import DeferredResponse
+from squall.broker.net.deferred_response import DeferredResponse
 from squall.broker.protocol.errors import ErrorCode, cut_short
 from squall.broker.protocol.schema import delete_groups as delete_wire
 from squall.broker.protocol.schema import describe_groups as describe_wire
@@ -44,7 +44,7 @@ from squall.broker.work import DONE
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from squall.broker.apis.much import LargeResponseLane, Making
+    from squall.broker.apis.large_responses import LargeResponseLane, Making
     from squall.broker.config import BrokerConfig
     from squall.broker.env import Env
     from squall.broker.net.connection import Slot

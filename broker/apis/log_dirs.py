@@ -13,7 +13,7 @@ from squall.broker.protocol.schema.describe_log_dirs import (
 )
 
 if TYPE_CHECKING:
-    from squall.broker.replicas.hosted import Hosted
+    from squall.broker.replicas.hosted_partition import Hosted
     from squall.broker.replicas.replica_manager import ReplicaManager
 
 

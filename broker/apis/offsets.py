@@ -7,8 +7,8 @@ from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
 from squall.broker.log.lookups import Pause, SearchBudget
-from squall.broker.net.later import DeferredResponse
-from squall.broker.net.turns import give_way
+from squall.broker.net.deferred_response import DeferredResponse
+from squall.broker.net.fair_scheduler import give_way
 from squall.broker.protocol.errors import ErrorCode
 from squall.broker.protocol.schema.list_offsets import (
     ListOffsetsPartitionResponse,
@@ -31,12 +31,12 @@ from squall.broker.protocol.timestamps import (
 from squall.broker.work import DONE
 
 if TYPE_CHECKING:
-    from squall.broker.apis.unpacking import DecompressionPool
+    from squall.broker.apis.decompression import DecompressionPool
     from squall.broker.log.lookups import Candidate, Lookup
     from squall.broker.net.connection import Slot
     from squall.broker.protocol.schema.list_offsets import ListOffsetsPartition, ListOffsetsRequest
     from squall.broker.protocol.schema.offset_for_leader_epoch import OffsetForLeaderEpochRequest
-    from squall.broker.replicas.hosted import Hosted
+    from squall.broker.replicas.hosted_partition import Hosted
     from squall.broker.replicas.replica_manager import ReplicaManager
 
     Step = Candidate | Pause

@@ -20,22 +20,22 @@ from squall.broker.protocol.errors import ErrorCode
 from squall.broker.protocol.hot import decode_produce, encode_produce_response
 from squall.broker.protocol.produce_counts import ProduceCounts
 from squall.broker.protocol.records import HEADER, TRANSACTIONAL_BIT, BatchHeader
-from squall.broker.replicas.turns import FEW_PARTITIONS, FIRST_COSTS, SPENT_IN_A_TURN
-from squall.broker.replicas.waiters import DelayedProduce, ProduceResult
+from squall.broker.replicas.order_queue import FEW_PARTITIONS, FIRST_COSTS, SPENT_IN_A_TURN
+from squall.broker.replicas.purgatory import DelayedProduce, ProduceResult
 from squall.broker.work import DONE
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from squall.broker.apis.record_gate import CheckedBatches, RecordValidator
-    from squall.broker.apis.txn_gate import Refused, TxnVerification
+    from squall.broker.apis.record_validation import CheckedBatches, RecordValidator
+    from squall.broker.apis.txn_verification import Refused, TxnVerification
     from squall.broker.env import Env
     from squall.broker.log.results import AppendResult
     from squall.broker.net.connection import Slot
     from squall.broker.net.deadlines import Timers
     from squall.broker.protocol.hot import ProduceIn, ProducePart, ProducePartOut
     from squall.broker.protocol.record_walk import Checked
-    from squall.broker.replicas.hosted import Hosted
+    from squall.broker.replicas.hosted_partition import Hosted
     from squall.broker.replicas.replica_manager import ReplicaManager
 
 _NONE = int(ErrorCode.NONE)

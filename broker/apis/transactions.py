@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import trio
 
 from squall.broker.apis.asking import ask, of_each
-from squall.broker.apis.unpacking import DecompressionPool
+from squall.broker.apis.decompression import DecompressionPool
 from squall.broker.coordinators.patterns import BadPattern, Pattern
 from squall.broker.coordinators.transactions.values import (
     PREPARED,
@@ -27,7 +27,7 @@ from squall.broker.coordinators.transactions.values import (
     TxnState,
     VerifyPartitions,
 )
-from squall.broker.net.later import DeferredResponse
+from squall.broker.net.deferred_response import DeferredResponse
 from squall.broker.protocol.errors import ErrorCode
 from squall.broker.protocol.schema import add_partitions_to_txn as add_wire
 from squall.broker.protocol.schema import describe_transactions as describe_wire

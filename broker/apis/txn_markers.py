@@ -24,8 +24,8 @@ from squall.broker.protocol.schema.write_txn_markers import (
     WritableTxnMarkerTopicResult,
     WriteTxnMarkersResponse,
 )
-from squall.broker.replicas.turns import FIRST_COSTS, SPENT_IN_A_TURN
-from squall.broker.replicas.waiters import DelayedProduce, ProduceResult
+from squall.broker.replicas.order_queue import FIRST_COSTS, SPENT_IN_A_TURN
+from squall.broker.replicas.purgatory import DelayedProduce, ProduceResult
 from squall.broker.work import DONE
 
 if TYPE_CHECKING:
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from squall.broker.net.connection import Slot
     from squall.broker.net.deadlines import Timers
     from squall.broker.protocol.schema.write_txn_markers import WritableTxnMarker, WriteTxnMarkersRequest
-    from squall.broker.replicas.hosted import Hosted
+    from squall.broker.replicas.hosted_partition import Hosted
     from squall.broker.replicas.replica_manager import ReplicaManager
 
 _NONE = int(ErrorCode.NONE)

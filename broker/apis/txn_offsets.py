@@ -11,18 +11,18 @@ from typing import TYPE_CHECKING, Any
 from squall.broker.apis.asking import ask
 from squall.broker.coordinators.groups.values import NO_TIME, GroupResponse, TxnCommit
 from squall.broker.coordinators.transactions.values import V1, AddPartitions, TxnResponse
-from squall.broker.net.later import DeferredResponse
+from squall.broker.net.deferred_response import DeferredResponse
 from squall.broker.protocol.errors import ErrorCode
 from squall.broker.protocol.schema import txn_offset_commit as wire
 from squall.broker.protocol.schema.add_offsets_to_txn import AddOffsetsToTxnResponse
-from squall.broker.replicas.coordinators.enrolment import Enrolled
+from squall.broker.replicas.coordinators.add_partitions_client import Enrolled
 from squall.broker.replicas.coordinators.group_coordinator import TOPIC
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from squall.broker.apis.committed_offsets import CommittedOffsetApis
-    from squall.broker.apis.txn_gate import Coordinators
+    from squall.broker.apis.txn_verification import Coordinators
     from squall.broker.env import Env
     from squall.broker.log.producer_rules import Verification
     from squall.broker.net.connection import Slot

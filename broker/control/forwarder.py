@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from squall.broker.control.port import NoController, NotController
 from squall.broker.control.refusals import refusal
+from squall.broker.net.deferred_response import DeferredResponse
 from squall.broker.net.large import LARGE
-from squall.broker.net.later import DeferredResponse
 from squall.broker.net.served import FORWARDED
 from squall.broker.protocol.apis import APIS, ApiKey, request_class, response_class
 from squall.broker.protocol.errors import ErrorCode, MalformedFrame

@@ -219,7 +219,7 @@ Answer = Callable[[list[Any]], None]
 FetchHandler = Callable[["FetchIn", int, Answer], None]
 """`(request, version, answer)`: answers a Fetch now or later, by giving `answer` the response body in chunks, once."""
 NodeHandler = Callable[[Any], Any]
-"""The answer to a request of another node, or a `squall.broker.net.later.DeferredResponse`."""
+"""The answer to a request of another node, or a `squall.broker.net.deferred_response.DeferredResponse`."""
 
 
 class ControlPlane(IsrAuthority, ProducerIdSource, Decider, Protocol):

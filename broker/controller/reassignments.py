@@ -13,7 +13,7 @@ from squall.broker.cluster.replay import Write
 from squall.broker.controller.decision import Decision, Refusal
 from squall.broker.controller.elections import PARTITION_CHANGE_VERSION, Election, election_for, partition_change
 from squall.broker.controller.placement import check_manual
-from squall.broker.controller.room import ReplicaQuota
+from squall.broker.controller.replica_quota import ReplicaQuota
 from squall.broker.protocol.errors import ErrorCode
 from squall.broker.protocol.schema import alter_partition_reassignments as wire
 from squall.broker.protocol.schema import list_partition_reassignments as list_wire

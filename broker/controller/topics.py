@@ -20,7 +20,7 @@ from squall.broker.config import (
 from squall.broker.controller.configs import MOST_CHARACTERS, long_characters, too_many_characters
 from squall.broker.controller.decision import Decision, Refusal, duplicates
 from squall.broker.controller.placement import check_manual, live_replicas, place
-from squall.broker.controller.room import ReplicaQuota
+from squall.broker.controller.replica_quota import ReplicaQuota
 from squall.broker.protocol.errors import ErrorCode
 from squall.broker.protocol.schema import create_partitions as partitions_wire
 from squall.broker.protocol.schema import create_topics as create_wire

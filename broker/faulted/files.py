@@ -12,9 +12,9 @@ import shutil
 from collections.abc import Iterator, Sequence
 
 from squall.broker.env import Buffer
+from squall.broker.faulted.fault_injector import TRUNCATION, FaultInjector, failure
 from squall.broker.faulted.journal import FileJournal
 from squall.broker.faulted.names import NameChange, NamesJournal
-from squall.broker.faulted.wrongs import TRUNCATION, FaultInjector, failure
 from squall.broker.overriding import override
 from squall.broker.real_files import RealFile, RealFs
 

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from squall.broker.replicas.coordinators.group_coordinator import GroupCoordinator
     from squall.broker.replicas.coordinators.transaction_coordinator import TransactionCoordinator
     from squall.broker.replicas.fetcher import Fetchers
-    from squall.broker.replicas.hosted import Hosted
+    from squall.broker.replicas.hosted_partition import Hosted
     from squall.broker.replicas.isr_proposals import IsrProposals
     from squall.broker.replicas.replica_manager import ReplicaManager
 

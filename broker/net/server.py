@@ -22,10 +22,10 @@ import trio
 
 from squall.broker.env import LinkClosed
 from squall.broker.net.connection import Connection, Slot
+from squall.broker.net.deferred_response import DeferredResponse
+from squall.broker.net.fair_scheduler import FairScheduler, ResponseTask
 from squall.broker.net.frames import FrameReader, ReceiveMemory
 from squall.broker.net.large import LARGE, LargeRequestCodec
-from squall.broker.net.later import DeferredResponse
-from squall.broker.net.turns import FairScheduler, ResponseTask
 from squall.broker.protocol.apis import APIS, ApiKey, request_class
 from squall.broker.protocol.errors import MalformedFrame
 from squall.broker.work import DONE

@@ -11,9 +11,9 @@ from squall.broker.quorum.messages import Fetch, FetchSnapshot, SnapshotId
 if TYPE_CHECKING:
     import random
 
+    from squall.broker.quorum.log_extent import LogExtent
     from squall.broker.quorum.messages import FetchSnapshotReply
     from squall.broker.quorum.settings import QuorumSettings
-    from squall.broker.quorum.shape import LogExtent
 
 
 class Download:

@@ -10,8 +10,8 @@ from squall.broker.quorum.messages import Diverging, Fetch, FetchReply, QuorumMe
 from squall.broker.quorum.outbox import NEVER
 
 if TYPE_CHECKING:
+    from squall.broker.quorum.log_extent import LogExtent
     from squall.broker.quorum.settings import QuorumSettings
-    from squall.broker.quorum.shape import LogExtent
 
 OBSERVER_FORGOTTEN_MS = 300_000
 

@@ -15,8 +15,8 @@ from squall.broker.quorum.effects import (
 )
 
 if TYPE_CHECKING:
+    from squall.broker.quorum.log_extent import LogExtent
     from squall.broker.quorum.messages import BatchSpan, Diverging, SnapshotId
-    from squall.broker.quorum.shape import LogExtent
 
 
 class LocalLog:

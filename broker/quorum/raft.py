@@ -22,6 +22,7 @@ from squall.broker.protocol.errors import ErrorCode
 from squall.broker.protocol.ids import NO_NODE
 from squall.broker.quorum.effects import Ready
 from squall.broker.quorum.election import Role, VoteTally
+from squall.broker.quorum.membership import QuorumMembership
 from squall.broker.quorum.messages import (
     BeginEpoch,
     BeginEpochReply,
@@ -39,15 +40,14 @@ from squall.broker.quorum.messages import (
     VoteReply,
 )
 from squall.broker.quorum.outbox import NEVER
-from squall.broker.quorum.seat import QuorumMembership
 from squall.broker.quorum.state import QuorumState
 
 if TYPE_CHECKING:
     import random
 
     from squall.broker.quorum.leadership import LeaderState
+    from squall.broker.quorum.log_extent import LogExtent
     from squall.broker.quorum.settings import QuorumSettings
-    from squall.broker.quorum.shape import LogExtent
 
 
 class Raft:

@@ -36,7 +36,7 @@ from squall.broker.protocol.hot import (
 from squall.broker.protocol.schema.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
 from squall.broker.protocol.timestamps import EARLIEST, LATEST
 from squall.broker.replicas.fetcher_session import LOST, FetcherSession, PartitionFetchState, PartKey
-from squall.broker.replicas.turns import FEW_PARTITIONS, FIRST_COSTS, SPENT_IN_A_TURN
+from squall.broker.replicas.order_queue import FEW_PARTITIONS, FIRST_COSTS, SPENT_IN_A_TURN
 from squall.broker.work import DONE
 
 if TYPE_CHECKING:
@@ -44,7 +44,7 @@ if TYPE_CHECKING:
     from squall.broker.env import Env, Transport
     from squall.broker.net.peers import PeerClient
     from squall.broker.replicas.flushes import HeldAppend
-    from squall.broker.replicas.hosted import Hosted
+    from squall.broker.replicas.hosted_partition import Hosted
     from squall.broker.replicas.replica_manager import ReplicaManager
 
 _VERSION = 17

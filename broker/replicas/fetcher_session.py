@@ -15,7 +15,7 @@ from squall.broker.protocol.hot import NO_HIGH_WATERMARK, FetchPart
 if TYPE_CHECKING:
     from collections.abc import Collection
 
-    from squall.broker.replicas.hosted import Hosted
+    from squall.broker.replicas.hosted_partition import Hosted
 
 PartKey = tuple[bytes, int]
 LOST = frozenset(

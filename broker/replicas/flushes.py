@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from squall.broker.env import Env
     from squall.broker.log.config import LogConfig
     from squall.broker.log.log import Log
-    from squall.broker.replicas.hosted import Hosted
+    from squall.broker.replicas.hosted_partition import Hosted
 
 
 class HeldAppend(NamedTuple):

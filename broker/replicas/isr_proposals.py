@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from squall.broker.control.port import IsrAnswer, IsrAuthority
     from squall.broker.env import Env
-    from squall.broker.replicas.hosted import Hosted
+    from squall.broker.replicas.hosted_partition import Hosted
     from squall.broker.replicas.replica_manager import ReplicaManager
     from squall.broker.replication.values import IsrChanged, ProposeIsr
 

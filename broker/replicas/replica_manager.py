@@ -16,8 +16,8 @@ from squall.broker.control.port import BecomeFollower, BecomeLeader, BrokersChan
 from squall.broker.log.config import LogConfig, of_broker
 from squall.broker.protocol.errors import ErrorCode
 from squall.broker.replicas.flushes import Flushes, HeldAppend
-from squall.broker.replicas.hosted import Hosted
-from squall.broker.replicas.turns import OrderQueue
+from squall.broker.replicas.hosted_partition import Hosted
+from squall.broker.replicas.order_queue import OrderQueue
 from squall.broker.replication.partition import Partition
 from squall.broker.replication.truncation import TRUNCATION_RULES
 from squall.broker.replication.values import (

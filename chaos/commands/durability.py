@@ -23,8 +23,8 @@ from squall.chaos.toolchain.extras import missing
 from squall.chaos.toolchain.java import java
 
 if TYPE_CHECKING:
-    from squall.checkers.nights.night import Night
-    from squall.reports.nights.report import Report
+    from squall.checkers.nightly.night import Night
+    from squall.reports.nightly.report import Report
 
 Say = Callable[[str], None]
 
@@ -56,10 +56,10 @@ def make_report(path: Path, wanted: NightSelection, say: Say) -> tuple[Path, Rep
     """
     if lacks := missing("spark"):
         raise Refused(lacks[0])
-    from squall.checkers.nights import store
-    from squall.checkers.nights.night import NoNight, read_night
-    from squall.reports.nights.page import render
-    from squall.reports.nights.report import report_of
+    from squall.checkers.nightly import store
+    from squall.checkers.nightly.night import NoNight, read_night
+    from squall.reports.nightly.page import render
+    from squall.reports.nightly.report import report_of
 
     try:
         night = read_night(path)
@@ -81,8 +81,8 @@ def _through_spark(
 ) -> tuple[list[dict[str, Any]], list[str]]:
     """The table's rows, and of which nights they are; this night is collected first if the store has it otherwise."""
     from squall.chaos.nightly.outcome import many
-    from squall.checkers.nights import store
-    from squall.spark_analysis.nights.cells import from_json
+    from squall.checkers.nightly import store
+    from squall.spark_analysis.nightly.cells import from_json
 
     began = {each.night: each.began for each in store.collections(place)[0]} | {night.name: night.began}
     chosen = chosen_nights(began, night.name, wanted)
@@ -104,8 +104,8 @@ def _through_spark(
 
 def _collect_nothing(night: Night, place: Path) -> None:
     """A night in which nothing ran needs no Spark."""
-    from squall.checkers.nights import store
-    from squall.spark_analysis.nights.collect import Collector
+    from squall.checkers.nightly import store
+    from squall.spark_analysis.nightly.collect import Collector
 
     with _with_findings(night, place) as folder:
         Collector(night).write(folder)
@@ -125,9 +125,9 @@ def chosen_nights(began: Mapping[str, str], night: str, wanted: NightSelection) 
 def _with_findings(night: Night, place: Path) -> Iterator[Path]:
     """A folder of the store with the findings of the night, to which the rest is added. Gone afterwards, unless it was
     committed: then it has another name."""
-    from squall.checkers.nights import store
-    from squall.checkers.nights.facts import facts_of_night
-    from squall.reports.nights.findings import findings_of
+    from squall.checkers.nightly import store
+    from squall.checkers.nightly.runs import facts_of_night
+    from squall.reports.nightly.findings import findings_of
 
     now = datetime.now(UTC)
     folder = store.fresh(place, f"{night.name}-{os.getpid()}-{now:%H%M%S%f}", now)
@@ -144,7 +144,7 @@ def _run(arguments: Sequence[str], say: Say) -> None:
     more = ["--class-archive", str(archive)] if archive else []
     # Tethered: a command that is killed leaves no Spark that goes on alone.
     tether = (sys.executable, "-I", "-S", str(TETHER), str(os.getpid()))
-    command = [*tether, sys.executable, "-P", "-m", "squall.spark_analysis.nights", *arguments]
+    command = [*tether, sys.executable, "-P", "-m", "squall.spark_analysis.nightly", *arguments]
     done = subprocess.run(
         [*command, "--java-home", str(there.home), *more], stdin=subprocess.DEVNULL, capture_output=True, text=True
     )

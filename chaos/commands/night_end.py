@@ -22,7 +22,7 @@ from squall.chaos.nightly.full_disk import is_full
 from squall.chaos.nightly.player import read_verdict
 from squall.chaos.screen import console
 from squall.chaos.typed import lasting, place, typed
-from squall.checkers.nights.night import SCHEMA
+from squall.checkers.nightly.night import SCHEMA
 from squall.reports.run_files import objects
 
 if TYPE_CHECKING:
@@ -34,9 +34,9 @@ if TYPE_CHECKING:
     from squall.chaos.nightly.outcome import NightResult
     from squall.chaos.nightly.player import Player
     from squall.chaos.nightly.scheduling import Opened
-    from squall.checkers.nights.results import Attempt
-    from squall.reports.nights.report import Report
-    from squall.reports.nights.standing import FindingStatus
+    from squall.checkers.nightly.results import Attempt
+    from squall.reports.nightly.report import Report
+    from squall.reports.nightly.standing import FindingStatus
 
 INTERRUPTED = 130
 ALLURE = "allure"

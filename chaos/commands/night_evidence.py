@@ -10,7 +10,7 @@ from pathlib import Path
 from squall.chaos.nightly.evidence import BAD, GOOD, SKIPPED, UNSURE, Evidence, EvidenceStep
 from squall.chaos.typed import here
 from squall.checkers.anomalies.registry import LOSS
-from squall.reports import checks, meaning
+from squall.reports import checks, summary
 from squall.reports.checks import CheckResult
 from squall.reports.explained import NotThere, explained
 from squall.reports.fault_words import FaultRow, fault_rows
@@ -37,7 +37,7 @@ def evidence_of(run: Path, unexpected: Sequence[str] = ()) -> Evidence:
     return Evidence(
         steps=(*_phases(files), *_checks(every)),
         facts=_facts(files),
-        sentence=" ".join([checks.sentence(files), *meaning.broken(files)]),
+        sentence=" ".join([checks.sentence(files), *summary.broken(files)]),
         lost=any(each.name in LOSS for each in broken),
         stories=_stories(run, broken),
         picture=standalone(page.read_text(errors="replace")) if page.exists() else "",
@@ -98,7 +98,7 @@ def _facts(files: RunFiles) -> dict[str, str]:
     facts["faults landed"] = f"{files.landed()} of {files.planned_faults()}"
     for name, value in (("acknowledged", figures.acked), ("p99, ms", figures.p99_ms)):
         facts[name] = "" if value is None else f"{value:,}"
-    facts["permitted loss"] = str(meaning.loss(files, permitted=True) or "")
+    facts["permitted loss"] = str(summary.loss(files, permitted=True) or "")
     to_all = figures.unavailable_s is not None and not figures.unavailable_to
     facts["longest unavailability, s"] = f"{figures.unavailable_s}" if to_all else ""
     return {name: value for name, value in facts.items() if value}

@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from squall.chaos.nightly.items import Item
     from squall.chaos.nightly.player import Player
     from squall.chaos.nightly.scheduling import Opened
-    from squall.checkers.nights.results import Attempt
+    from squall.checkers.nightly.results import Attempt
 
 _FLAGS = {r"runs\.\d+\.axes\.": "--vary ", r"runs\.\d+\.faults": "--faults", r"expect\.\d+\.never": "--never"}
 """Parts of a matrix, as expressions -> the flags that give them."""
@@ -417,7 +417,7 @@ def _play(
     from squall.chaos.nightly.leftovers import end_leftovers
     from squall.chaos.nightly.outcome import many
     from squall.chaos.nightly.player import NightLimits, Player
-    from squall.checkers.nights.results import by_item
+    from squall.checkers.nightly.results import by_item
 
     say.print(f"night {opened.id}: {place(directory.path)}", markup=False, soft_wrap=True)
 

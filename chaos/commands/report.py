@@ -68,7 +68,7 @@ def _of_night(path: Path, nights: int | None, since: object, where: tuple[str, .
     from datetime import datetime
 
     from squall.chaos.commands.durability import NightSelection, make_report
-    from squall.reports.nights.terminal import show
+    from squall.reports.nightly.terminal import show
 
     pairs = [each.partition("=") for each in where]
     if wrong := next(

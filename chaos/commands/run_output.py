@@ -9,10 +9,10 @@ from squall.chaos.commands.outputs import Finding, JudgedRun, Row
 from squall.chaos.typed import here
 from squall.reports import checks
 from squall.reports.run_files import PAGE, read_run
-from squall.reports.shelf import one
+from squall.reports.run_list import one
 
 if TYPE_CHECKING:
-    from squall.reports.shelf import ShelvedRun
+    from squall.reports.run_list import ShelvedRun
 
 
 def row_of(run: ShelvedRun) -> Row:

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from rich.text import Text
 
     from squall.chaos.commands.outputs import CommandOutput
-    from squall.reports.shelf import ShelvedRun
+    from squall.reports.run_list import ShelvedRun
 
 TABLE_COLUMNS = 170
 """What the table of runs needs: on a narrower terminal each run is a few lines."""
@@ -73,8 +73,8 @@ def command(
       squall runs runs/20260704T120000-seed7 runs/latest
       squall runs --prune --older-than 14 --keep-mib 2000 --dry-run
     """
+    from squall.reports.run_list import shelf, strangers, to_remove
     from squall.reports.runs_page import render
-    from squall.reports.shelf import shelf, strangers, to_remove
 
     if compare:
         return _compare(compare, runs)
@@ -117,7 +117,7 @@ def _output(
 
 def _compare(paths: Sequence[Path], runs: Path) -> int:
     from squall.reports.compared_page import differences, render
-    from squall.reports.shelf import compared, one, plan_of
+    from squall.reports.run_list import compared, one, plan_of
 
     if not 2 <= len(paths) <= MOST:
         told = [f"what is in that folder: {typed('runs', '--runs', each)}" for each in paths if len(paths) == 1]

@@ -167,9 +167,9 @@ def write_story(path: Path, wanted: str | None = None) -> str:
     Gives the text; empty where there is nothing to tell.
     """
     from squall.reports.run_files import read_run
-    from squall.reports.telling import tellings_of
+    from squall.reports.story_index import rendered_stories
 
-    stories = tellings_of(read_run(path))
+    stories = rendered_stories(read_run(path))
     if not stories:
         return ""
     story = next((each for each in stories if wanted in (each.problem.name, each.problem.also)), stories[0])

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from squall.broker.apis.produce import ProduceApi
 from squall.broker.log.results import AppendResult
 from squall.broker.protocol.record_walk import Checked
-from squall.broker.replicas.hosted import Hosted
-from squall.broker.replicas.waiters import DelayedProduce, ProduceResult
+from squall.broker.replicas.hosted_partition import Hosted
+from squall.broker.replicas.purgatory import DelayedProduce, ProduceResult
 from squall.chaos.mutants.mutant import Replaced
 
 Appended = tuple[ProduceResult, DelayedProduce | None]

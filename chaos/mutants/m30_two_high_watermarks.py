@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from squall.broker.replicas.hosted import Hosted
+from squall.broker.replicas.hosted_partition import Hosted
 from squall.chaos.mutants.hunt_plans import draw
 from squall.chaos.mutants.mutant import TRANSACTIONS, Mutant, Replaced
 from squall.chaos.mutants.txn_plans import series, txn_plan

@@ -16,7 +16,7 @@ from squall.chaos.mutants.mutant import GROUPS, Mutant, Replaced
 from squall.chaos.plans.plan import Plan
 
 if TYPE_CHECKING:
-    from squall.broker.replicas.hosted import Hosted
+    from squall.broker.replicas.hosted_partition import Hosted
 
 LATE_S = 3.0
 

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from squall.broker.replicas.coordinators.coordinator_log import L
-    from squall.broker.replicas.hosted import Hosted
+    from squall.broker.replicas.hosted_partition import Hosted
     from squall.broker.replicas.replica_manager import ReplicaManager
 
 

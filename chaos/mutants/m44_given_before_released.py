@@ -12,7 +12,7 @@ from squall.chaos.plans.plan import Plan
 from squall.workloads.group_brokers import sessions_of
 
 if TYPE_CHECKING:
-    from squall.broker.coordinators.groups.consumer.facts import Place
+    from squall.broker.coordinators.groups.consumer.members import Place
 
 SESSION_MS = 1500
 

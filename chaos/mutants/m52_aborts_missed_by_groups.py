@@ -14,7 +14,7 @@ from squall.chaos.mutants.mutant import GROUPS, Mutant, Replaced
 from squall.chaos.plans.plan import Plan
 
 if TYPE_CHECKING:
-    from squall.broker.replicas.hosted import Hosted
+    from squall.broker.replicas.hosted_partition import Hosted
 
 
 def transaction_ended(self: GroupCoordinator, h: Hosted, producer_id: int, commit: bool, at: int) -> None:

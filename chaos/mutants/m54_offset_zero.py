@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from squall.broker.apis import produce
 from squall.broker.protocol.hot import ProducePartOut
-from squall.broker.replicas.waiters import ProduceResult
+from squall.broker.replicas.purgatory import ProduceResult
 from squall.chaos.mutants.hunt_plans import hunt_plan, somewhat_late
 from squall.chaos.mutants.mutant import Mutant, Replaced
 from squall.chaos.plans.plan import Plan

@@ -6,7 +6,7 @@ from dataclasses import replace
 from weakref import WeakKeyDictionary
 
 from squall.broker.apis.produce import ProduceApi
-from squall.broker.replicas.hosted import Hosted
+from squall.broker.replicas.hosted_partition import Hosted
 from squall.chaos.mutants.appending import AppendCall, Appended, around_append
 from squall.chaos.mutants.hunt_plans import hunt_plan, somewhat_late
 from squall.chaos.mutants.mutant import Mutant

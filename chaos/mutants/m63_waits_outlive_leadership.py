@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from squall.broker.replicas.flushes import HeldAppend
-from squall.broker.replicas.hosted import Hosted
+from squall.broker.replicas.hosted_partition import Hosted
+from squall.broker.replicas.purgatory import ProducePurgatory
 from squall.broker.replicas.replica_manager import ReplicaManager
-from squall.broker.replicas.waiters import ProducePurgatory
 from squall.chaos.mutants.hunt_plans import REBALANCING, draw, hunt_plan, killings, slow_links
 from squall.chaos.mutants.mutant import Mutant, Replaced
 from squall.chaos.plans.plan import Plan

@@ -21,7 +21,7 @@ from allure_commons.types import AttachmentType
 
 from squall.chaos.nightly.evidence import Evidence, EvidenceStep
 from squall.chaos.nightly.items import Item
-from squall.checkers.nights.results import VALID, Attempt
+from squall.checkers.nightly.results import VALID, Attempt
 
 LISTENER = "allure_listener"
 CATEGORIES = [

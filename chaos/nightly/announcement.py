@@ -17,7 +17,7 @@ from typing import Any
 
 from squall.chaos.nightly.directory import write_whole
 from squall.chaos.nightly.findings import STATES
-from squall.checkers.nights.results import VERDICTS
+from squall.checkers.nightly.results import VERDICTS
 
 NOTIFY_S = 60.0
 """The command may take this long."""

@@ -15,7 +15,7 @@ from squall.chaos.errors import Refused
 from squall.chaos.mutants import find
 from squall.chaos.plans.parts import FAST_FAILOVER
 from squall.chaos.plans.plan import Plan, PlanError, make_plan
-from squall.checkers.nights.matrix import said as as_word
+from squall.checkers.nightly.matrix import said as as_word
 from squall.workloads.registry import DEFAULT, SCENARIOS
 
 Cell = Mapping[str, str]

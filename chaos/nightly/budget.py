@@ -9,7 +9,7 @@ from math import ceil
 from statistics import fmean
 
 from squall.chaos.nightly.items import Item
-from squall.checkers.nights.results import VALID, Attempt
+from squall.checkers.nightly.results import VALID, Attempt
 from squall.workloads.registry import SCENARIOS
 
 MIB = 1 << 20

@@ -14,8 +14,8 @@ from typing import Any
 from squall.chaos.errors import Refused
 from squall.chaos.nightly import full_disk
 from squall.chaos.nightly.items import Item, item_of
-from squall.checkers.nights.night import END, FILE, RESULTS, NoNight, read_head
-from squall.checkers.nights.results import Attempt, parse
+from squall.checkers.nightly.night import END, FILE, RESULTS, NoNight, read_head
+from squall.checkers.nightly.results import Attempt, parse
 
 NIGHTS = Path("nights")
 GOES = ("nodes", "spark.log", "clients.log")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 
 from squall.chaos.nightly.items import Item
-from squall.checkers.nights.results import VALID, Attempt
+from squall.checkers.nightly.results import VALID, Attempt
 
 NEVER, DOUBTFUL, WELL = 0, 1, 2
 """A configuration that never ran; one that had a finding or no verdict last time; one that was well."""

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from squall.chaos.nightly.findings import ANY, STATES, NightFinding, tolerated
 from squall.chaos.nightly.items import Item
 from squall.chaos.typed import place, typed
-from squall.checkers.nights.results import INVALID, UNKNOWN, VALID, Attempt, forbidden
+from squall.checkers.nightly.results import INVALID, UNKNOWN, VALID, Attempt, forbidden
 
 WELL, FOUND, TOO_LITTLE = 0, 1, 2
 """Exit codes: nothing that is not permitted; a finding; too much is unknown."""

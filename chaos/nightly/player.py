@@ -33,8 +33,8 @@ from squall.chaos.nightly.matrix import Matrix, plain
 from squall.chaos.runtimes.real.processes.child import TETHER
 from squall.chaos.toolchain.places import PACKAGES
 from squall.checkers.losses import permitted_loss
-from squall.checkers.nights.matrix import Expectation, expectations, forbidden
-from squall.checkers.nights.results import INVALID, NO_VERDICT, UNKNOWN, VALID, Attempt
+from squall.checkers.nightly.matrix import Expectation, expectations, forbidden
+from squall.checkers.nightly.results import INVALID, NO_VERDICT, UNKNOWN, VALID, Attempt
 
 POLL_S = 0.1
 ENDING_S = 90.0

@@ -25,7 +25,7 @@ from squall.chaos.nightly.items import Item
 from squall.chaos.nightly.outcome import found
 from squall.chaos.nightly.player import Player
 from squall.chaos.typed import place
-from squall.checkers.nights.results import Attempt
+from squall.checkers.nightly.results import Attempt
 
 Show = Callable[[Path, Sequence[str]], Evidence]
 """Reads a run directory; the anomalies that the night forbids, too, have their stories."""

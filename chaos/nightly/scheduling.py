@@ -23,9 +23,9 @@ from squall.chaos.nightly.order import history_of, in_order
 from squall.chaos.nightly.player import read_verdict
 from squall.chaos.toolchain.places import commit
 from squall.chaos.typed import typed
-from squall.checkers.nights.matrix import changes
-from squall.checkers.nights.night import SCHEMA, read_night
-from squall.checkers.nights.results import Attempt, by_item
+from squall.checkers.nightly.matrix import changes
+from squall.checkers.nightly.night import SCHEMA, read_night
+from squall.checkers.nightly.results import Attempt, by_item
 
 LOOKED_BACK = 30
 """Nights whose results decide the order and say what runs cost."""
@@ -164,7 +164,7 @@ def ended(directory: NightDirectory) -> list[Attempt]:
     """Return the attempts that have ended so far, with all findings that the night forbids: results.jsonl alone does
     not decide that.
     """
-    from squall.checkers.nights.facts import with_unexpected  # with pyarrow
+    from squall.checkers.nightly.runs import with_unexpected  # with pyarrow
 
     night = read_night(directory.path)
     verdicts = ((each, read_verdict(directory.path / each.run)[1] if each.run else {}) for each in night.attempts)

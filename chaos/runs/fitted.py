@@ -8,7 +8,7 @@ import trio
 
 from squall.chaos.faults.timeouts import PROBE_AT_MOST_S, longer_s, probe_timeout_s
 from squall.chaos.plans.plan import Plan, proven_here, write_plan
-from squall.chaos.runs.papers import Papers
+from squall.chaos.runs.run_store import RunStore
 from squall.chaos.runtimes.contract import Link, Runtime
 
 ROUNDS = 3
@@ -17,7 +17,7 @@ LEAST_MS = 0.1
 """A plan has no shorter probe."""
 
 
-async def fitted(plan: Plan, runtime: Runtime, papers: Papers, say: Callable[[str], None]) -> Plan:
+async def fitted(plan: Plan, runtime: Runtime, papers: RunStore, say: Callable[[str], None]) -> Plan:
     """The plan that this cluster, which has just started, is to play. Says how much longer it takes.
 
     plan.toml is written anew: a replay of it measures nothing. A plan without faults stays as it is, and so does one

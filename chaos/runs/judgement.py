@@ -20,10 +20,10 @@ from rich.console import Console
 
 from squall.chaos.errors import HarnessError, said_by, traceback_of
 from squall.chaos.faults.audit import audit
-from squall.chaos.runs.ahead import LOG, Ahead
+from squall.chaos.runs.background_calls import BackgroundCalls
 from squall.chaos.runs.directory import RunDirectory
 from squall.chaos.runs.figures import of_directory
-from squall.chaos.runs.meanwhile import Meanwhile
+from squall.chaos.runs.prestarted_spark import LOG, PrestartedSpark
 from squall.chaos.runs.progress import MakePhase, unseen
 from squall.chaos.runs.spark import HERE, Spark, command_of
 from squall.chaos.runs.staged import Show, follow, run_staged
@@ -59,7 +59,7 @@ class _Looking(NamedTuple):
 
     spark: Spark | None
     phase: MakePhase
-    ahead: Ahead | None
+    ahead: PrestartedSpark | None
 
 
 def judge(
@@ -69,7 +69,7 @@ def judge(
     expect: str | None = None,
     spark: Spark | None = HERE,
     phase: MakePhase = unseen,
-    ahead: Ahead | None = None,
+    ahead: PrestartedSpark | None = None,
     beside: Callable[[], None] | None = None,
 ) -> dict[str, Any]:
     """Judge a run directory, whatever state it is in, and write verdict.json. What was written.
@@ -117,12 +117,12 @@ def _judge(
             compare_replicas(directory, troubles, history)
     else:
         of_replicas: list[str] = []
-        meanwhile = Meanwhile(lambda: compare_replicas(directory, of_replicas), beside or (lambda: None))
-        trouble = analyse(directory, say, how.spark, how.phase, how.ahead, meanwhile)
+        background = BackgroundCalls(lambda: compare_replicas(directory, of_replicas), beside or (lambda: None))
+        trouble = analyse(directory, say, how.spark, how.phase, how.ahead, background)
         if trouble is not None:
             troubles.append(trouble)
         with how.phase(COMPARE):
-            meanwhile.finish()
+            background.finish()
         troubles += of_replicas
     troubles += [*_of_the_run(info), *shaken, *_of_the_faults(directory)]
     directory.release()
@@ -250,58 +250,60 @@ def analyse(
     say: Console,
     spark: Spark = HERE,
     phase: MakePhase = unseen,
-    ahead: Ahead | None = None,
-    meanwhile: Meanwhile | None = None,
+    ahead: PrestartedSpark | None = None,
+    background: BackgroundCalls | None = None,
 ) -> str | None:
     """Run Spark over the history. None where it did its work, else why not (its own words are in spark.log).
 
-    `meanwhile`: begins when the history is converted; nothing of it goes on while the history is converted again.
+    `background`: begins when the history is converted; nothing of it goes on while the history is converted again.
     """
-    meanwhile = meanwhile or Meanwhile()
-    if ahead is not None and _by(ahead, directory, spark, phase, meanwhile):
+    background = background or BackgroundCalls()
+    if ahead is not None and _by(ahead, directory, spark, phase, background):
         return None
-    meanwhile.settle()
+    background.settle()
     try:
         there = java(say.print)
     except HarnessError as missing:
         return str(missing)
     archive = class_archive_here(there)
-    trouble = _analyse(directory, command_of(directory.path, there, archive, spark), spark.limit_s, phase, meanwhile)
+    trouble = _analyse(directory, command_of(directory.path, there, archive, spark), spark.limit_s, phase, background)
     if trouble is None or archive is None or CRASH not in (directory.path / LOG).read_text(errors="replace"):
         return trouble
     # A JVM looks at an archive's head and believes the rest: of one that is damaged it may die.
     say.print("the JVM crashed; judging again without the archive of Spark's classes, which the next run makes anew")
     remove(archive.parent)
-    meanwhile.settle()
-    return _analyse(directory, command_of(directory.path, there, None, spark), spark.limit_s, phase, meanwhile)
+    background.settle()
+    return _analyse(directory, command_of(directory.path, there, None, spark), spark.limit_s, phase, background)
 
 
-def _by(ahead: Ahead, directory: RunDirectory, spark: Spark, phase: MakePhase, meanwhile: Meanwhile) -> bool:
+def _by(
+    ahead: PrestartedSpark, directory: RunDirectory, spark: Spark, phase: MakePhase, background: BackgroundCalls
+) -> bool:
     """Return whether the Spark that was started before has done it. If not, another one may."""
     try:
         program = ahead.begin()
-        return program is not None and not follow(program, ahead.log, spark.limit_s, _shown(phase, meanwhile))
+        return program is not None and not follow(program, ahead.log, spark.limit_s, _shown(phase, background))
     except subprocess.TimeoutExpired:
         return False
     finally:
         ahead.end()
 
 
-def _shown(phase: MakePhase, meanwhile: Meanwhile) -> Show:
+def _shown(phase: MakePhase, background: BackgroundCalls) -> Show:
     def show(stage: str) -> AbstractContextManager[None]:
         if stage == LOOK:
-            meanwhile.begin()
+            background.begin()
         return phase(f"{JUDGE}: {stage}")
 
     return show
 
 
 def _analyse(
-    directory: RunDirectory, command: Sequence[str], limit_s: float, phase: MakePhase, meanwhile: Meanwhile
+    directory: RunDirectory, command: Sequence[str], limit_s: float, phase: MakePhase, background: BackgroundCalls
 ) -> str | None:
     log = directory.path / LOG
     try:
-        code = run_staged(command, log, limit_s, _shown(phase, meanwhile))
+        code = run_staged(command, log, limit_s, _shown(phase, background))
     except subprocess.TimeoutExpired:
         return f"Spark did not finish within {limit_s:g} s"
     if code:

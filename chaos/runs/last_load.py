@@ -11,8 +11,8 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 
 from squall.broker.env import Env
-from squall.workloads.afterwards import PostHealWrites
 from squall.workloads.client.cluster import Place
+from squall.workloads.post_heal_writes import PostHealWrites
 
 LOOK_EVERY_S = 0.1
 UNSERVED = 1 / 3

@@ -19,7 +19,7 @@ from prometheus_client.openmetrics.exposition import CONTENT_TYPE_LATEST, genera
 from prometheus_client.registry import Collector
 
 from squall.chaos.faults.context import FaultExecution
-from squall.chaos.runs.sight import Phase, RunStatus
+from squall.chaos.runs.run_status import Phase, RunStatus
 from squall.workloads.counters import LATENCY_BOUNDS_S, Counters, Latencies
 
 CONTENT_TYPE = CONTENT_TYPE_LATEST

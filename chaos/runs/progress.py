@@ -21,7 +21,7 @@ from squall.broker.overriding import override
 from squall.chaos import screen
 from squall.chaos.faults.context import FaultExecution
 from squall.chaos.faults.nemesis import Coming
-from squall.chaos.runs.sight import RunStatus
+from squall.chaos.runs.run_status import RunStatus
 
 LINE_EVERY_S, SLOWER = 5.0, 6
 """In a pipe a line comes so often; while the history is judged, where nothing is counted, so many times less often."""

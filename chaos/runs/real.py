@@ -19,12 +19,12 @@ from squall.chaos.faults.kind import Trait
 from squall.chaos.faults.triggers import counts_calls
 from squall.chaos.interrupts import stoppable
 from squall.chaos.plans.plan import Plan, write_plan
-from squall.chaos.runs.ahead import start_ahead
 from squall.chaos.runs.directory import RunDirectory, writable
 from squall.chaos.runs.judgement import judge
-from squall.chaos.runs.papers import DirectoryPapers
+from squall.chaos.runs.prestarted_spark import start_ahead
 from squall.chaos.runs.progress import Progress
 from squall.chaos.runs.run import MakeDriver, Run
+from squall.chaos.runs.run_store import DirectoryRunStore
 from squall.chaos.runs.spark import HERE, spark_lacks
 from squall.chaos.runs.standstills import watching
 from squall.chaos.runs.target_facts import ForeignCluster
@@ -101,7 +101,7 @@ def run_and_judge(
             "runtime": plan.runtime,
             "workload": plan.workload.name,
         }
-        papers = DirectoryPapers(directory)
+        papers = DirectoryRunStore(directory)
         papers.plan(write_plan(plan))
         drivers = driver_maker(plan, directory.path, progress.say)
         run = Run(plan, papers, runtime, progress, command, stranger=stranger, drivers=drivers, drawn=drawn)

@@ -31,10 +31,10 @@ from squall.chaos.plans.plan import Plan
 from squall.chaos.runs.fitted import fitted
 from squall.chaos.runs.last_load import UNSERVED, outlast, write_beside
 from squall.chaos.runs.observer import ClusterObserver
-from squall.chaos.runs.papers import Papers
 from squall.chaos.runs.progress import Watching
 from squall.chaos.runs.readers_behind import described, led, name_of, with_records_left
-from squall.chaos.runs.sight import counts_of
+from squall.chaos.runs.run_status import counts_of
+from squall.chaos.runs.run_store import RunStore
 from squall.chaos.runs.target_facts import ForeignCluster, about, in_vain
 from squall.chaos.runs.topic_settings import asked, planned
 from squall.chaos.runtimes.contract import NodeExit, NodeState, Runtime
@@ -42,13 +42,13 @@ from squall.chaos.runtimes.layout import ZONE, addresses, zone_names
 from squall.checkers.anomalies.anomaly import OWN
 from squall.checkers.history import seal
 from squall.checkers.leaderships import EPOCHS
-from squall.workloads.afterwards import PostHealWrites, write_afterwards
 from squall.workloads.control import AdminLog, Controls
 from squall.workloads.counters import Counters
 from squall.workloads.final_reads import FinalReadResult
 from squall.workloads.libraries import Driver, Zone
 from squall.workloads.live_readers import LiveReaders
 from squall.workloads.needs import Needs
+from squall.workloads.post_heal_writes import PostHealWrites, write_afterwards
 from squall.workloads.recorder import Recorder
 from squall.workloads.scenario import Surroundings
 
@@ -98,7 +98,7 @@ class Run:
     def __init__(
         self,
         plan: Plan,
-        papers: Papers,
+        papers: RunStore,
         runtime: Runtime,
         progress: Watching,
         command: str,
@@ -138,7 +138,7 @@ class Run:
 
     @property
     def fs(self) -> Fs:
-        """The file system to which the history is written, under `Papers.history`."""
+        """The file system to which the history is written, under `RunStore.history`."""
         return self._env.fs
 
     def _save(self) -> None:

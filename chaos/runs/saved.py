@@ -12,8 +12,8 @@ from typing import Any
 
 from squall.chaos.runs.directory import RunDirectory
 from squall.chaos.runs.figures import says
-from squall.chaos.runs.papers import INFO, export
 from squall.chaos.runs.result import SimResult
+from squall.chaos.runs.run_store import INFO, export
 from squall.chaos.typed import lasting
 from squall.checkers import simulated
 from squall.checkers.anomalies.replica_divergence import compare_run

@@ -21,11 +21,12 @@ from squall.chaos.faults.kind import Trait
 from squall.chaos.plans.operations import concrete
 from squall.chaos.plans.plan import Plan, write_plan
 from squall.chaos.runs import rare_paths
-from squall.chaos.runs.papers import MemoryPapers
 from squall.chaos.runs.progress import NullProgress
 from squall.chaos.runs.result import VIOLATIONS, Failure, SimResult, violation_json
 from squall.chaos.runs.run import Run
+from squall.chaos.runs.run_store import MemoryRunStore
 from squall.chaos.runtimes.layout import zone_names
+from squall.chaos.runtimes.sim.coverage_probes import counted
 from squall.chaos.runtimes.sim.ground import MONO_S
 from squall.chaos.runtimes.sim.interruptions import interruption_of
 from squall.chaos.runtimes.sim.invariants.connections import Connections
@@ -35,7 +36,6 @@ from squall.chaos.runtimes.sim.kernel import Deadlock
 from squall.chaos.runtimes.sim.offsets import Offsets
 from squall.chaos.runtimes.sim.preload import load_what_comes_late
 from squall.chaos.runtimes.sim.runtime import SimRuntime
-from squall.chaos.runtimes.sim.uncounted import counted
 from squall.chaos.runtimes.sim.world import World
 from squall.checkers.case import Workload
 from squall.checkers.in_memory import Judgement, judge_bytes
@@ -181,7 +181,7 @@ class _Eyes:
         return {VIOLATIONS: seal_of([violation_json(each) for each in violations])} if violations else {}
 
 
-class _Papers(MemoryPapers):
+class _Papers(MemoryRunStore):
     """The run's papers, which also tell the watch whose disk a fault has damaged."""
 
     def __init__(self, run_id: str, plan: Plan, damaged: Callable[..., None]) -> None:
@@ -276,7 +276,7 @@ def _landed(sim: _Sim) -> list[Mapping[str, Any]]:
 
 
 def _papers(
-    plan: Plan, papers: MemoryPapers, nodes: Callable[[], Mapping[str, bytes]]
+    plan: Plan, papers: MemoryRunStore, nodes: Callable[[], Mapping[str, bytes]]
 ) -> Callable[[], Mapping[str, bytes]]:
     def files() -> Mapping[str, bytes]:
         papers.plan(write_plan(plan))

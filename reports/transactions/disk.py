@@ -16,7 +16,7 @@ from squall.broker.protocol.errors import MalformedFrame
 from squall.broker.protocol.records import BatchHeader, batches, decode_batch
 from squall.broker.protocol.schema.transaction_records import TransactionLogValue
 from squall.reports.run_files import RunFiles, integer
-from squall.reports.transactions.facts import CoordinatorDecision, TxnMarker
+from squall.reports.transactions.observed import CoordinatorDecision, TxnMarker
 
 STATE_LOG = "__transaction_state"
 STATES = (

@@ -6,8 +6,8 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from squall.reports.fault_words import FaultRow
 from squall.reports.run_files import Json, RunFiles, mapping, number, objects
-from squall.reports.transactions.facts import ObservedTxn
 from squall.reports.transactions.moments import FAULTS, TxnMoment, length_text
+from squall.reports.transactions.observed import ObservedTxn
 
 JUST_BEFORE_S = 1.0
 """An EndTxn that came so soon after its transaction's end was asked for is that transaction's."""

@@ -12,8 +12,8 @@ from html import escape
 from itertools import pairwise
 
 from squall.reports.lanes import LaneSpan
-from squall.reports.transactions.facts import ObservedTxn
 from squall.reports.transactions.moments import CLIENT, COORDINATOR, TxnMoment, length_text
+from squall.reports.transactions.observed import ObservedTxn
 from squall.reports.transactions.outcomes import COMMITTED, OPEN, UNCERTAIN, outcome_of
 from squall.reports.transactions.overview import COLOURS, FAULT
 

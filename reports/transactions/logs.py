@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from squall.reports.story_facts import FAILED
-from squall.reports.transactions.facts import ObservedTxn, TransactionFacts
+from squall.reports.transactions.observed import ObservedTxn, TransactionFacts
 
 OPEN, COMMITTED, ABORTED = "open", "committed", "aborted"
 COLUMNS_AT_MOST = 10

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from squall.broker.protocol.errors import ErrorCode
 from squall.checkers.metrics import ISOLATIONS
 from squall.reports.story_facts import ACKNOWLEDGED, FAILED
-from squall.reports.transactions.facts import (
+from squall.reports.transactions.observed import (
     ABORT,
     COMMIT,
     PREPARE_COMMIT,

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from squall.reports.run_files import RunFiles, integer, objects
 from squall.reports.story_facts import ACKNOWLEDGED, FAILED
-from squall.reports.transactions.facts import (
+from squall.reports.transactions.observed import (
     ABORT,
     COMMIT,
     NOT_ENDED,

@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from squall.reports.lanes import LaneSpan
 from squall.reports.sections.strip import STEPS_S, TICKS
-from squall.reports.transactions.facts import ObservedTxn
+from squall.reports.transactions.observed import ObservedTxn
 from squall.reports.transactions.outcomes import (
     BY_CHOICE,
     COMMITTED,

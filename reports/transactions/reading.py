@@ -8,7 +8,7 @@ from typing import Any
 from squall.reports.run_files import Json, RunFiles, integer, mapping
 from squall.reports.story_facts import ACKNOWLEDGED, FAILED, HISTORY_LIMIT, UNKNOWN, SentRecord, json_lines
 from squall.reports.transactions.disk import Clock, read_logs
-from squall.reports.transactions.facts import (
+from squall.reports.transactions.observed import (
     LOGS,
     PREPARE_COMMIT,
     READ_COMMITTED,

@@ -9,9 +9,9 @@ from dataclasses import dataclass
 from squall.reports.fault_words import fault_rows
 from squall.reports.lanes import LaneSpan
 from squall.reports.run_files import RunFiles
-from squall.reports.transactions.facts import READ_COMMITTED, ObservedTxn, TransactionFacts
 from squall.reports.transactions.lane import lane_svg
 from squall.reports.transactions.moments import TxnMoment, moments_of
+from squall.reports.transactions.observed import READ_COMMITTED, ObservedTxn, TransactionFacts
 from squall.reports.transactions.outcomes import (
     LookedAt,
     cause_in_short,

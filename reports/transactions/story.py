@@ -13,15 +13,6 @@ from squall.reports.fault_words import FaultRow, fault_rows
 from squall.reports.problems import StorySubject
 from squall.reports.run_files import RunFiles
 from squall.reports.story_facts import ACKNOWLEDGED
-from squall.reports.transactions.facts import (
-    READ_COMMITTED,
-    ObservedTxn,
-    ReportedMarks,
-    TakenOver,
-    TransactionFacts,
-    TxnMarker,
-    TxnRecord,
-)
 from squall.reports.transactions.faults import moments_of_fault, short_of
 from squall.reports.transactions.messages import asked_for, messages_of, moments_of_messages
 from squall.reports.transactions.moments import (
@@ -34,6 +25,15 @@ from squall.reports.transactions.moments import (
     listing,
     moments_of,
     read_text,
+)
+from squall.reports.transactions.observed import (
+    READ_COMMITTED,
+    ObservedTxn,
+    ReportedMarks,
+    TakenOver,
+    TransactionFacts,
+    TxnMarker,
+    TxnRecord,
 )
 from squall.reports.transactions.outcomes import (
     BY_CHOICE,

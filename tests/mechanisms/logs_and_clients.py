@@ -98,7 +98,7 @@ LOGS = (
             "tests/unit/protocol/test_record_walk.py": (
                 "test_a_record_at_the_front_costs_little_of_a_batch_that_unpacks_to_gigabytes",
             ),
-            "tests/unit/apis/test_record_gate.py": (
+            "tests/unit/apis/test_record_validation.py": (
                 "test_a_packed_batch_is_appended_once_it_has_been_read_and_nothing_behind_it_before",
             ),
             "tests/unit/workloads/test_producer.py": ("test_every_codec_arrives_as_it_was_sent",),
@@ -146,7 +146,7 @@ LOGS = (
             ),
             Removal(
                 "appends batches that were to be read before",
-                "broker/apis/record_gate.py",
+                "broker/apis/record_validation.py",
                 "RecordValidator.holds",
                 body="return False",
             ),

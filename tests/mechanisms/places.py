@@ -12,7 +12,7 @@ LOG, EPOCH_CACHE, RECOVERY = "broker/log/log.py", "broker/log/epochs.py", "broke
 
 PRODUCER_RULES, PRODUCERS = "broker/log/producer_rules.py", "broker/log/producers.py"
 VALIDATION = "broker/log/validation.py"
-MARKERS_API, TXN_GATE = "broker/apis/txn_markers.py", "broker/apis/txn_gate.py"
+MARKERS_API, TXN_GATE = "broker/apis/txn_markers.py", "broker/apis/txn_verification.py"
 
 ISR = "tests/unit/replication/test_isr.py"
 WATERMARK = "tests/unit/replication/test_high_watermark.py"
@@ -43,5 +43,5 @@ GROUP_COORDINATOR = "tests/unit/replicas/test_group_coordinator.py"
 COORDINATOR = "tests/unit/replicas/test_transaction_coordinator.py"
 MARKERS, READ_COMMITTED = "tests/unit/apis/test_txn_markers.py", "tests/unit/apis/test_read_committed.py"
 ONE_ORDER = "tests/sim/world/test_one_order.py"
-GATE = "tests/unit/apis/test_txn_gate.py"
+GATE = "tests/unit/apis/test_txn_verification.py"
 LOG_TRANSACTIONS = "tests/unit/log/test_transactions.py"

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from squall.chaos.errors import Refused, said_by
-from squall.checkers.nights import store
+from squall.checkers.nightly import store
 from tests.night.parts import EVERYTHING
 from tests.night.record import NOT_HERE, PASSED, UNKNOWN, Folder, ended
 from tests.night.report import verdict

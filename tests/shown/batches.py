@@ -15,7 +15,7 @@ from pathlib import Path
 
 from squall.chaos.mutants import table as mutants_table
 from squall.chaos.runtimes.real.processes.child import TETHER
-from squall.checkers.nights import store
+from squall.checkers.nightly import store
 from squall.workloads.registry import SCENARIOS
 from tests.night.collecting import read_tables
 from tests.night.player import BY_CTRL_C, run_to_end

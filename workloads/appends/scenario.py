@@ -194,8 +194,8 @@ class Appends(Scenario):
     async def run(self, around: Surroundings) -> None:
         import trio
 
+        from squall.workloads.background_reader import tail
         from squall.workloads.sender import ProducerLoop, SenderSettings
-        from squall.workloads.tail import tail
         from squall.workloads.topics import make_topics
 
         began = around.env.mono()

@@ -16,8 +16,8 @@ import trio
 from squall.broker.env import Env
 from squall.broker.protocol.schema.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse
 from squall.broker.protocol.wire import Message
-from squall.workloads.client.bell import Condition
 from squall.workloads.client.cluster import Address, ClusterMetadata, Leader, Place
+from squall.workloads.client.condition import Condition
 from squall.workloads.client.connection import BrokerConnection, RequestFailed, UnsupportedApi
 from squall.workloads.client.outcomes import CONNECTION_LOST, TIMED_OUT
 from squall.workloads.client.settings import ClientSettings

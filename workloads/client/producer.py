@@ -29,9 +29,9 @@ from squall.workloads.client.accumulator import (
     ProducerBatch,
     Settled,
 )
-from squall.workloads.client.bell import Condition
 from squall.workloads.client.client import Client
 from squall.workloads.client.cluster import Leader, Place
+from squall.workloads.client.condition import Condition
 from squall.workloads.client.connection import BrokerConnection, RequestFailed, UnsupportedApi
 from squall.workloads.client.outcomes import BAD_ANSWER, CLOSED, CONNECTION_LOST, STALE_METADATA, may_be_deposed
 from squall.workloads.client.settings import CODECS, ProducerSettings

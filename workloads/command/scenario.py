@@ -189,8 +189,8 @@ class CommandLoad(Scenario):
     async def run(self, around: Surroundings) -> None:
         import trio
 
+        from squall.workloads.background_reader import tail
         from squall.workloads.sender import ProducerLoop, SenderSettings
-        from squall.workloads.tail import tail
         from squall.workloads.topics import make_topics
 
         began = around.env.mono()
@@ -222,8 +222,8 @@ class CommandLoad(Scenario):
         from squall.workloads.group_progress import Agenda as Acts
         from squall.workloads.group_progress import GroupProgress
         from squall.workloads.groups.acts import GroupAction
-        from squall.workloads.groups.recess import EmptyGroupInterval
-        from squall.workloads.groups.seat import MemberSlot
+        from squall.workloads.groups.group_pause import EmptyGroupInterval
+        from squall.workloads.groups.member_slot import MemberSlot
 
         outputs = [place for place in self.places() if place[0] == OUTPUT]
         commits = COMMITTED.get(self.outputs, "")

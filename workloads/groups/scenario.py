@@ -324,11 +324,11 @@ class GroupsLoad(Scenario):
     async def run(self, around: Surroundings) -> None:
         import trio
 
+        from squall.workloads.background_reader import tail
         from squall.workloads.group_progress import GroupProgress
-        from squall.workloads.groups.recess import EmptyGroupInterval
-        from squall.workloads.groups.seat import MemberSlot, of_member
+        from squall.workloads.groups.group_pause import EmptyGroupInterval
+        from squall.workloads.groups.member_slot import MemberSlot, of_member
         from squall.workloads.sender import ProducerLoop, SenderSettings
-        from squall.workloads.tail import tail
         from squall.workloads.topics import make_topics
 
         began = around.env.mono()

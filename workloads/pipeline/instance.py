@@ -14,7 +14,7 @@ import trio
 from squall.broker.env import Env
 from squall.workloads.control import ZombieRun
 from squall.workloads.group_progress import Agenda, GroupProgress
-from squall.workloads.pipeline.life import InstanceSettings, ProcessCrashed, ProcessRun
+from squall.workloads.pipeline.process_run import InstanceSettings, ProcessCrashed, ProcessRun
 from squall.workloads.pipeline.steps import LEAVE, PAUSE, InstanceStep
 from squall.workloads.pipeline.transactional import TransactionalLife
 from squall.workloads.scenario import Surroundings

@@ -57,7 +57,7 @@ if TYPE_CHECKING:
     from squall.workloads.counters import Counters
     from squall.workloads.final_reads import FinalReadResult
     from squall.workloads.pipeline.instance import ProcessRunFactory
-    from squall.workloads.pipeline.life import InstanceSettings
+    from squall.workloads.pipeline.process_run import InstanceSettings
     from squall.workloads.recorder import Recorder
     from squall.workloads.section import Section
 
@@ -282,7 +282,7 @@ class InstancesLoad(Scenario):
         """Return the settings of each of its instances."""
         from squall.workloads.client.groups.membership import MemberSettings
         from squall.workloads.client.settings import ConsumerSettings
-        from squall.workloads.pipeline.life import InstanceSettings
+        from squall.workloads.pipeline.process_run import InstanceSettings
         from squall.workloads.subscriber import SubscriberSettings
 
         member = MemberSettings(
@@ -310,8 +310,8 @@ class InstancesLoad(Scenario):
     async def run(self, around: Surroundings) -> None:
         import trio
 
+        from squall.workloads.background_reader import tail
         from squall.workloads.sender import ProducerLoop, SenderSettings
-        from squall.workloads.tail import tail
         from squall.workloads.topics import make_topics
 
         began = around.env.mono()

@@ -20,8 +20,8 @@ from squall.workloads.client.transactions import NotDone, TransactionManager
 from squall.workloads.control import ZombieRun
 from squall.workloads.group_progress import GroupProgress
 from squall.workloads.libraries import Transacting
-from squall.workloads.pipeline.hands import OwnClients, values_of
-from squall.workloads.pipeline.life import LAST_WORD_S, InstanceSettings, ProcessCrashed, ProcessRun, is_crash
+from squall.workloads.pipeline.clients import OwnClients, values_of
+from squall.workloads.pipeline.process_run import LAST_WORD_S, InstanceSettings, ProcessCrashed, ProcessRun, is_crash
 from squall.workloads.pipeline.steps import ABORT, ENDED, ENDING, OFFSETS, SENT, InstanceStep, transactional_id
 from squall.workloads.scenario import Surroundings
 from squall.workloads.subscriber import Subscriber

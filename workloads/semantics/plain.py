@@ -13,7 +13,7 @@ from squall.broker.overriding import override
 from squall.workloads.client.cluster import Place
 from squall.workloads.client.groups.offsets import CommitEnd, CommitIdentity
 from squall.workloads.client.outcomes import Status
-from squall.workloads.pipeline.life import LAST_WORD_S, ProcessCrashed, ProcessRun, is_crash
+from squall.workloads.pipeline.process_run import LAST_WORD_S, ProcessCrashed, ProcessRun, is_crash
 from squall.workloads.pipeline.steps import ABORT, ENDED, ENDING, OFFSETS, SENT, InstanceStep
 
 Inputs = Sequence[tuple[Place, int]]

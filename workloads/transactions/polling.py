@@ -10,14 +10,14 @@ from collections.abc import Sequence
 
 import trio
 
-from squall.workloads.beginnings import Beginning, positions_at
+from squall.workloads.background_reader import recover
 from squall.workloads.client.client import Client
 from squall.workloads.client.cluster import Place
 from squall.workloads.counters import Counters
 from squall.workloads.libraries import PollingTransacting, record
 from squall.workloads.reader import RecordedReader
 from squall.workloads.recorder import Recorder
-from squall.workloads.tail import recover
+from squall.workloads.start_positions import Beginning, positions_at
 
 POLL_LIMIT_S = 0.2
 """A poll that brings nothing does not hold a transaction up for longer."""

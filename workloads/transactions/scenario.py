@@ -37,7 +37,7 @@ from squall.workloads.transactions.operations import (
 from squall.workloads.transactions.renumbered import by_one_producer, on_fewer_partitions
 
 if TYPE_CHECKING:
-    from squall.workloads.beginnings import Beginning
+    from squall.workloads.start_positions import Beginning
 
 TOPIC = "transactions-0"
 FOLLOWERS = 2
@@ -214,7 +214,7 @@ class TransactionsLoad(Scenario):
     async def run(self, around: Surroundings) -> None:
         import trio
 
-        from squall.workloads.tail import tail
+        from squall.workloads.background_reader import tail
         from squall.workloads.topics import make_topics
         from squall.workloads.transactions.writer import TransactionalWriter, WriterSettings
 

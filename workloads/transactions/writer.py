@@ -13,7 +13,6 @@ import trio
 
 from squall.broker.env import Env
 from squall.checkers.sent import client_id_of
-from squall.workloads.beginnings import BEGINNINGS
 from squall.workloads.client.client import Client
 from squall.workloads.client.cluster import Place
 from squall.workloads.client.connection import VERSION
@@ -24,6 +23,7 @@ from squall.workloads.control import ZombieRun
 from squall.workloads.libraries import Driver, Transacting, TransactorTask
 from squall.workloads.reader import RecordedReader
 from squall.workloads.scenario import Surroundings
+from squall.workloads.start_positions import BEGINNINGS
 from squall.workloads.transactions.agenda import Agenda
 from squall.workloads.transactions.operations import COMMIT, SEND, PlannedTransaction, TransactionMix
 from squall.workloads.transactions.own import OwnProducer

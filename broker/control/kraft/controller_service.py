@@ -19,7 +19,7 @@ from squall.broker.control.kraft.control_trace import trace_changes
 from squall.broker.control.port import NotController
 from squall.broker.control.refusals import refusal
 from squall.broker.controller.controller import COMMANDS, Controller
-from squall.broker.net.later import DeferredResponse
+from squall.broker.net.deferred_response import DeferredResponse
 from squall.broker.protocol.apis import ApiKey
 from squall.broker.protocol.errors import ErrorCode
 

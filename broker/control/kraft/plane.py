@@ -18,7 +18,7 @@ from squall.broker.control.own_requests import OwnRequests
 from squall.broker.control.port import NOT_REGISTERED
 from squall.broker.controller.features import check_supported
 from squall.broker.log.config import LogConfig
-from squall.broker.net.later import DeferredResponse
+from squall.broker.net.deferred_response import DeferredResponse
 from squall.broker.protocol.apis import ApiKey
 
 if TYPE_CHECKING:

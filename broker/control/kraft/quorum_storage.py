@@ -23,7 +23,7 @@ from squall.broker.quorum.effects import (
     Truncate,
     WriteSnapshot,
 )
-from squall.broker.quorum.shape import LogExtent, goes_on_from
+from squall.broker.quorum.log_extent import LogExtent, goes_on_from
 from squall.broker.quorum.state import DamagedQuorumState, QuorumState
 
 if TYPE_CHECKING:

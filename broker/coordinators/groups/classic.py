@@ -19,8 +19,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from squall.broker.coordinators.groups.held import OF_EACH, size_of_names
 from squall.broker.coordinators.groups.member import NEW_MEMBER_MS, ClassicGroupMember
+from squall.broker.coordinators.groups.memory_budget import OF_EACH, size_of_names
 from squall.broker.coordinators.groups.rules import GroupRules
 from squall.broker.coordinators.groups.values import (
     NO_MEMBER,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from squall.broker.coordinators.groups.held import size_of
+from squall.broker.coordinators.groups.memory_budget import size_of
 from squall.broker.coordinators.groups.values import Join, MemberRecord, Token
 
 OF_EACH_RECORDED = 40

@@ -1,9 +1,8 @@
-"""The groups of one partition of __consumer_offsets.
+"""Holds the groups of one partition of __consumer_offsets.
 
-Offsets, generations and consumer groups are what the log says: a request only decides on records, which change the
-shard once they are appended and replayed. Members of classic groups, everybody's sessions and who waits for whom are in
-memory alone; with the leadership of the partition they are gone, and come back with the requests of those who still
-live.
+Offsets, generations and consumer groups are in the log: a request only decides on records, which change the shard once
+they are appended and replayed. Members of classic groups, sessions and waiting requests are in memory alone: they are
+lost with the partition's leadership, and return with the next requests of members that are alive.
 """
 
 from __future__ import annotations
@@ -14,13 +13,13 @@ from squall.broker.coordinators.groups.classic import ClassicGroup
 from squall.broker.coordinators.groups.consumer import classic_members
 from squall.broker.coordinators.groups.consumer.answers import Beaten
 from squall.broker.coordinators.groups.consumer.coordination import ConsumerCoordination
-from squall.broker.coordinators.groups.consumer.facts import JOINS, ConsumerDescribe, ConsumerHeartbeat, GroupEpoch
+from squall.broker.coordinators.groups.consumer.members import JOINS, ConsumerDescribe, ConsumerHeartbeat, GroupEpoch
 from squall.broker.coordinators.groups.consumer.migration import upgraded
 from squall.broker.coordinators.groups.consumer.rules import EPOCHS_FROM
 from squall.broker.coordinators.groups.consumer.topics import TopicTable
 from squall.broker.coordinators.groups.deadlines import Deadlines
-from squall.broker.coordinators.groups.held import OF_EACH, MemoryBudget, size_of, size_of_names
 from squall.broker.coordinators.groups.ledger import Ledger
+from squall.broker.coordinators.groups.memory_budget import OF_EACH, MemoryBudget, size_of, size_of_names
 from squall.broker.coordinators.groups.rules import CONSUMER, is_expired
 from squall.broker.coordinators.groups.subscriptions import topics_of
 from squall.broker.coordinators.groups.values import (
@@ -86,9 +85,7 @@ class GroupCoordinatorShard:
         held: MemoryBudget | None = None,
         matching: Matching | None = None,
     ) -> None:
-        """topics: of the cluster. ledger: what has been replayed already. held, matching: of all shards of a
-        coordinator.
-        """
+        """topics: the cluster's. ledger: records replayed so far. held, matching: shared by a coordinator's shards."""
         self.settings = settings
         self._held = MemoryBudget(settings.max_held, lambda: self.groups.values()) if held is None else held
         self.ledger = Ledger() if ledger is None else ledger

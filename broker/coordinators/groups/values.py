@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any, Final, NamedTuple
 
-from squall.broker.coordinators.groups.consumer.facts import ConsumerDescribe, ConsumerHeartbeat, ConsumerWritten
+from squall.broker.coordinators.groups.consumer.members import ConsumerDescribe, ConsumerHeartbeat, ConsumerWritten
 from squall.broker.protocol.errors import ErrorCode
 from squall.broker.protocol.wire import ZERO_UUID
 

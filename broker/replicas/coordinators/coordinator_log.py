@@ -11,14 +11,14 @@ from typing import TYPE_CHECKING, Protocol, TypeVar
 
 from squall.broker.protocol.errors import ErrorCode
 from squall.broker.protocol.records import TRANSACTIONAL_BIT, BatchHeader, Record, encode_batch
-from squall.broker.replicas.waiters import DelayedProduce, ProduceResult
+from squall.broker.replicas.purgatory import DelayedProduce, ProduceResult
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from squall.broker.env import Env
     from squall.broker.log.producer_rules import Verification
-    from squall.broker.replicas.hosted import Hosted
+    from squall.broker.replicas.hosted_partition import Hosted
     from squall.broker.replicas.replica_manager import ReplicaManager
 
     OnCommitted = Callable[[ErrorCode], None]

@@ -18,7 +18,7 @@ from squall.broker.config.group import group_number
 from squall.broker.coordinators.groups import records
 from squall.broker.coordinators.groups.consumer.matching import Matching
 from squall.broker.coordinators.groups.consumer.topics import ImageTopics
-from squall.broker.coordinators.groups.held import MemoryBudget
+from squall.broker.coordinators.groups.memory_budget import MemoryBudget
 from squall.broker.coordinators.groups.shard import GroupCoordinatorShard
 from squall.broker.coordinators.groups.values import (
     NOTHING_WRITTEN,
@@ -47,7 +47,7 @@ if TYPE_CHECKING:
     from squall.broker.env import Env
     from squall.broker.log.producer_rules import Verification
     from squall.broker.protocol.records import BatchHeader
-    from squall.broker.replicas.hosted import Hosted
+    from squall.broker.replicas.hosted_partition import Hosted
     from squall.broker.replicas.replica_manager import ReplicaManager
 
     OnAnswer = Callable[[GroupResponse], None]

@@ -49,7 +49,7 @@ if TYPE_CHECKING:
     from squall.broker.protocol.records import Record
     from squall.broker.replicas.coordinators.marker_sender import MarkerSender
     from squall.broker.replicas.coordinators.producer_ids import ProducerIds
-    from squall.broker.replicas.hosted import Hosted
+    from squall.broker.replicas.hosted_partition import Hosted
     from squall.broker.replicas.replica_manager import ReplicaManager
 
     OnAnswer = Callable[[TxnResponse], None]

@@ -20,6 +20,8 @@ from squall.chaos.faults.context import FaultContext, FaultExecution
 from squall.chaos.faults.proofs import changed_topics
 from squall.chaos.faults.targets import Unresolved
 from squall.chaos.runtimes.contract import NodeState
+from squall.workloads.churn_records import SETTINGS as CLIENT_SETTINGS
+from squall.workloads.churn_records import write_to
 from squall.workloads.client import admin, topics
 from squall.workloads.client.client import Client
 from squall.workloads.client.cluster import Place
@@ -29,8 +31,6 @@ from squall.workloads.client.outcomes import Status
 from squall.workloads.client.settings import ConsumerSettings
 from squall.workloads.control import AdminLog, ClientHandle
 from squall.workloads.counters import Counters
-from squall.workloads.passing import SETTINGS as CLIENT_SETTINGS
-from squall.workloads.passing import write_to
 from squall.workloads.reader import RecordedReader
 
 AGAIN_S, PATIENCE_S = 0.5, 30.0

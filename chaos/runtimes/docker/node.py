@@ -17,8 +17,8 @@ from squall.chaos.runtimes.docker.watch import ContainerWatch
 from squall.chaos.runtimes.layout import Address, properties_text
 from squall.chaos.runtimes.real.brokers import BrokerNode
 from squall.chaos.runtimes.real.inquiry import probe
+from squall.chaos.runtimes.real.node_faults import NodeFaults
 from squall.chaos.runtimes.real.node_folder import NodeFolder
-from squall.chaos.runtimes.real.orders import NodeFaults
 from squall.chaos.runtimes.real.trace_tail import TraceTail
 
 BROKER = ("python", "-P", "-m", "squall.broker")

@@ -13,8 +13,8 @@ from squall.chaos.errors import HarnessError, Refused
 from squall.chaos.runtimes.contract import Evidence
 from squall.chaos.runtimes.layout import properties_text
 from squall.chaos.runtimes.process.program import Program, Words
+from squall.chaos.runtimes.real.node_faults import NodeFaults
 from squall.chaos.runtimes.real.node_folder import NodeFolder
-from squall.chaos.runtimes.real.orders import NodeFaults
 from squall.chaos.runtimes.real.processes.child import tail
 from squall.chaos.runtimes.real.trace_tail import ShutdownReport
 from squall.chaos.toolchain.cache import run

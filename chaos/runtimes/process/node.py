@@ -13,8 +13,8 @@ from squall.chaos.runtimes.contract import GONE, Evidence, NodeExit, NodeState
 from squall.chaos.runtimes.process.program import Program, Words
 from squall.chaos.runtimes.real.brokers import BrokerNode
 from squall.chaos.runtimes.real.inquiry import probe
+from squall.chaos.runtimes.real.node_faults import NodeFaults
 from squall.chaos.runtimes.real.node_folder import NodeFolder
-from squall.chaos.runtimes.real.orders import NodeFaults
 from squall.chaos.runtimes.real.proc import run_state
 from squall.chaos.runtimes.real.processes.child import Child, start, until
 from squall.chaos.runtimes.real.processes.ports import LOOPBACK

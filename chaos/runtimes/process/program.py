@@ -13,8 +13,8 @@ from squall.broker.overriding import override
 from squall.chaos.errors import Refused
 from squall.chaos.runtimes.contract import Evidence
 from squall.chaos.runtimes.layout import properties_text
+from squall.chaos.runtimes.real.node_faults import NodeFaults
 from squall.chaos.runtimes.real.node_folder import NodeFolder
-from squall.chaos.runtimes.real.orders import NodeFaults
 from squall.chaos.runtimes.real.proc import environment
 from squall.chaos.runtimes.real.trace_tail import ShutdownReport, TraceTail
 from squall.chaos.toolchain.places import PACKAGES

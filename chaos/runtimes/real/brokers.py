@@ -10,8 +10,8 @@ import trio
 
 from squall.chaos.errors import HarnessError
 from squall.chaos.runtimes.contract import Evidence, NodeExit, NodeState
+from squall.chaos.runtimes.real.node_faults import NodeFaults
 from squall.chaos.runtimes.real.node_folder import NodeFolder
-from squall.chaos.runtimes.real.orders import NodeFaults
 
 STOP_GRACE_S = 25.0
 

@@ -16,7 +16,7 @@ from squall.chaos.runtimes.contract import CrashOp, DiskFault, Evidence, NodeSta
 from squall.chaos.runtimes.damage import How, Where, damage
 from squall.chaos.runtimes.real.bit_rot import rot
 from squall.chaos.runtimes.real.brokers import BrokerNode, Brokers
-from squall.chaos.runtimes.real.orders import NodeFaults
+from squall.chaos.runtimes.real.node_faults import NodeFaults
 
 TAKEN_OVER_S = 2.0
 POLL_S = 0.005

@@ -23,7 +23,7 @@ from outcome import Value
 from squall.broker.overriding import override
 from squall.chaos.garbage import collect_what_was_left, garbage_waits
 from squall.chaos.runtimes.sim.interruptions import interruption_of
-from squall.chaos.runtimes.sim.passes import lean_trio
+from squall.chaos.runtimes.sim.run_loop import lean_trio
 
 FINAL_EVENTS = 100_000
 """Events that may happen at one instant before this counts as a loop without an end."""

@@ -12,7 +12,8 @@ from squall.broker.controller.controller import COMMANDS, command_for
 
 LATE = (
     *("squall.broker.config.relations", "squall.broker.log.recovery", "cramjam"),
-    *("squall.workloads.final_reads", "squall.workloads.sender", "squall.workloads.tail", "squall.workloads.topics"),
+    *("squall.workloads.background_reader", "squall.workloads.final_reads", "squall.workloads.sender"),
+    "squall.workloads.topics",
 )
 """Besides the controller's commands. `tests/sim/world/test_nothing_real.py` sees what is missing here."""
 

@@ -9,7 +9,7 @@ from typing import Any
 from squall.chaos.faults.kind import Fault
 from squall.chaos.faults.nemesis import Nemesis
 from squall.chaos.faults.targets import ClusterSnapshot
-from squall.chaos.runs.papers import MemoryPapers
+from squall.chaos.runs.run_store import MemoryRunStore
 from squall.checkers.fault_classes import not_landed
 from squall.checkers.nemesis_log import parse_faults
 from squall.workloads.control import Controls
@@ -36,7 +36,7 @@ async def play(
     runtime: Any, *faults: Fault, cluster: Any = None, clients: Controls | None = None
 ) -> list[dict[str, Any]]:
     """The last line of nemesis.jsonl of each. `cluster`: one broker where nothing else is said."""
-    papers = MemoryPapers("a run")
+    papers = MemoryRunStore("a run")
     seen = cluster or Seen()
     nemesis = Nemesis(runtime, faults, 1, env=runtime.env("harness"), cluster=seen, record=papers.fault)
     if clients is not None:

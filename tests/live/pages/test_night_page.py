@@ -6,11 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from squall.reports.nights.page import render
-from squall.reports.nights.report import report_of
+from squall.reports.nightly.page import render
+from squall.reports.nightly.report import report_of
 from tests.support.browser import Browser, Page
 from tests.support.looks import LIGHT, OUTSIDE
-from tests.support.nights.rows import cell, finding, losing, night, run, tables
+from tests.support.nightly.rows import cell, finding, losing, night, run, tables
 
 pytestmark = pytest.mark.night("looks at pages in a browser; the gate looks at one")
 

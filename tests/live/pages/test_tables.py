@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
+from squall.reports.run_list import shelf
 from squall.reports.runs_page import render
-from squall.reports.shelf import shelf
 from tests.support.browser import Browser, Page
-from tests.unit.reports.test_shelf import LOST, put
+from tests.unit.reports.test_run_list import LOST, put
 
 pytestmark = pytest.mark.night("looks at pages in a browser; the gate looks at one")
 

@@ -12,10 +12,10 @@ import trio
 from squall.chaos.interrupts import stoppable
 from squall.chaos.plans.plan import Plan, make_plan, write_plan
 from squall.chaos.runs.directory import RunDirectory
-from squall.chaos.runs.papers import DirectoryPapers
 from squall.chaos.runs.progress import Progress
 from squall.chaos.runs.real import runtime_maker
 from squall.chaos.runs.run import Run
+from squall.chaos.runs.run_store import DirectoryRunStore
 from squall.checkers.in_memory import Judgement, judge_bytes
 from squall.workloads.groups import GroupsLoad
 from tests.support.patience import scaled, scaled_ms
@@ -39,7 +39,7 @@ def played(plan: Plan, root: Path) -> RunDirectory:
     directory = RunDirectory.create(root, plan.seed)
     progress = Progress("test")
     make_runtime, _ = runtime_maker(plan, progress.say)
-    papers = DirectoryPapers(directory)
+    papers = DirectoryRunStore(directory)
     papers.plan(write_plan(plan))
     trio.run(stoppable, Run(plan, papers, make_runtime(directory.path), progress, "").go, progress.say)
     return directory

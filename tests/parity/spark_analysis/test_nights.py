@@ -10,17 +10,17 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from squall.checkers.nights import store
-from squall.checkers.nights.night import Night, read_night
-from squall.checkers.nights.statistics import percentile_of
-from squall.spark_analysis.nights.cells import cells, from_json, to_json
-from squall.spark_analysis.nights.collect import Collector
+from squall.checkers.nightly import store
+from squall.checkers.nightly.night import Night, read_night
+from squall.checkers.nightly.statistics import percentile_of
+from squall.spark_analysis.nightly.cells import cells, from_json, to_json
+from squall.spark_analysis.nightly.collect import Collector
 from tests.support.histories.anomaly_cases import PLANTS
 from tests.support.histories.builder import MS, HistoryBuilder, generate, merged
 from tests.support.histories.nemesis_lines import NEMESIS
 from tests.support.histories.tangle import tangle
-from tests.support.nights import oracle
-from tests.support.nights.files import NightFiles
+from tests.support.nightly import oracle
+from tests.support.nightly.files import NightFiles
 
 pytestmark = pytest.mark.night("starts Spark or plans every query anew; the gate has one session")
 

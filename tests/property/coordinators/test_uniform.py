@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from squall.broker.coordinators.groups.consumer.assignors import Targets, Wants, uniform
-from squall.broker.coordinators.groups.consumer.facts import Place
+from squall.broker.coordinators.groups.consumer.members import Place
 
 TOPICS = (b"a", b"b", b"c")
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
+from squall.broker.quorum.log_extent import LogExtent
 from squall.broker.quorum.messages import SnapshotId
-from squall.broker.quorum.shape import LogExtent
 
 logs = st.lists(st.integers(1, 6), max_size=12).map(sorted)
 

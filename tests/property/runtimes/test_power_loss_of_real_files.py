@@ -17,7 +17,7 @@ from squall.broker import real_files
 from squall.broker.env import File
 from squall.broker.faulted import files, journal, names
 from squall.broker.faulted.files import FaultedFs
-from squall.chaos.runtimes.real.orders import NodeFaults
+from squall.chaos.runtimes.real.node_faults import NodeFaults
 from tests.property.log import test_crashes
 from tests.support.disks.memory_fs import Crashed
 from tests.support.effort import examples

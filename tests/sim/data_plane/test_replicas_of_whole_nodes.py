@@ -15,13 +15,13 @@ import pytest
 import trio
 
 from squall.broker.apis.delete_records import DeleteRecordsApi
-from squall.broker.net.later import DeferredResponse
+from squall.broker.net.deferred_response import DeferredResponse
 from squall.broker.protocol.schema.delete_records import (
     DeleteRecordsPartition,
     DeleteRecordsRequest,
     DeleteRecordsTopic,
 )
-from squall.broker.replicas.hosted import Hosted
+from squall.broker.replicas.hosted_partition import Hosted
 from squall.workloads.client import admin
 from squall.workloads.client.client import Client
 from squall.workloads.client.outcomes import Outcome, Status

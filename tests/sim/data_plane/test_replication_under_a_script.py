@@ -11,7 +11,7 @@ import trio
 from squall.broker.control.orders import become
 from squall.broker.control.port import StopReplica
 from squall.broker.protocol.errors import ErrorCode
-from squall.broker.replicas.hosted import Hosted
+from squall.broker.replicas.hosted_partition import Hosted
 from squall.workloads.client.client import Client
 from squall.workloads.client.outcomes import Outcome, Status
 from squall.workloads.client.producer import Producer

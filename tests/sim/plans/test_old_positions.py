@@ -11,7 +11,7 @@ from squall.chaos.runs.recorded import save_at
 from squall.chaos.runs.saved import save
 from squall.chaos.runs.simulation import simulate
 from squall.reports.run_files import read_run
-from squall.reports.telling import tellings_of
+from squall.reports.story_index import rendered_stories
 from tests.sim.plans.test_plans import SEEDS, found, seeds, shown
 
 NAMES = [
@@ -27,7 +27,7 @@ def test_the_story_says_who_was_told_an_old_position_and_when_a_newer_one_was_co
     runs = (simulate(plan, stop_at_first=False) for plan in seeds(shown(name).plan, SEEDS))
     result = next(run for run in runs if "eos-duplicate" in found(run))
     files = read_run(save(result, tmp_path, "told", tables=False).path)
-    [text] = [each.text for each in tellings_of(files) if each.problem.name == "eos-duplicate"]
+    [text] = [each.text for each in rendered_stories(files) if each.problem.name == "eos-duplicate"]
     plain = re.sub(r"\s+", " ", text)
     again = re.search(r"At ([\d.]+) s process \d+ \(.*?\).*?, was told to go on from position (\d+), and so reads the "
                       r"input once more\. Position (\d+) was committed at ([\d.]+) s", plain)  # fmt: skip
@@ -50,7 +50,7 @@ def test_the_story_of_a_shrunk_run_names_the_broker_that_told_the_old_position(t
     runs = (simulate(plan, stop_at_first=False, messages=True) for plan in seeds(shown(NAMES[1]).plan, SEEDS))
     result = next(run for run in runs if "eos-duplicate" in found(run))
     files = read_run(save_at(result, tmp_path / "run", "told").path)
-    [text] = [each.text for each in tellings_of(files) if each.problem.name == "eos-duplicate"]
+    [text] = [each.text for each in rendered_stories(files) if each.problem.name == "eos-duplicate"]
     plain = re.sub(r"\s+", " ", text)
     hit = files.faults[0]["target"]["resolved"][0]
     assert re.search(rf"was told position \d+ of pipeline-in-0-0 by broker {hit} \(paused from [\d.]+ s to", plain)

@@ -18,6 +18,7 @@ from squall.broker.quorum.effects import (
     Truncate,
     WriteSnapshot,
 )
+from squall.broker.quorum.log_extent import LogExtent, goes_on_from
 from squall.broker.quorum.messages import (
     BatchSpan,
     Fetch,
@@ -28,7 +29,6 @@ from squall.broker.quorum.messages import (
     SnapshotId,
 )
 from squall.broker.quorum.raft import Raft
-from squall.broker.quorum.shape import LogExtent, goes_on_from
 from squall.broker.quorum.state import QuorumState
 
 if TYPE_CHECKING:

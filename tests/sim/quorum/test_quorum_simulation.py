@@ -10,9 +10,9 @@ from squall.broker.protocol.ids import NO_NODE
 from squall.broker.quorum.election import Role
 from squall.broker.quorum.leadership import LeaderState
 from squall.broker.quorum.local_log import LocalLog
+from squall.broker.quorum.log_extent import LogExtent
 from squall.broker.quorum.messages import Diverging, Vote
 from squall.broker.quorum.raft import Raft
-from squall.broker.quorum.shape import LogExtent
 from squall.broker.quorum.state import QuorumState
 from tests.sim.quorum.campaigns import campaign
 from tests.sim.quorum.nodes import Node

@@ -22,15 +22,15 @@ from squall.chaos.runtimes.sim.invariants.violation import Violation
 from squall.chaos.runtimes.sim.invariants.watch import InvariantChecker
 from squall.checkers import simulated
 from squall.checkers.history import conversion, seal
-from squall.checkers.nights.facts import facts_of_night
-from squall.checkers.nights.night import read_night
+from squall.checkers.nightly.night import read_night
+from squall.checkers.nightly.runs import facts_of_night
 from squall.checkers.verdict import give_up, judge_run
 from squall.reports import checks
 from squall.reports.junit import write_junit
 from squall.reports.run_files import read_run
-from squall.reports.shelf import one, to_remove
+from squall.reports.run_list import one, to_remove
 from tests.sim.runs.test_simulation import small
-from tests.support.nights.files import NightFiles
+from tests.support.nightly.files import NightFiles
 
 pytestmark = pytest.mark.gate
 

@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 from squall.chaos.plans.plan import make_plan
-from squall.chaos.runs.papers import MemoryPapers
 from squall.chaos.runs.progress import NullProgress
 from squall.chaos.runs.run import Run
+from squall.chaos.runs.run_store import MemoryRunStore
 from squall.chaos.runtimes.contract import NodeState
 from squall.chaos.runtimes.sim.runtime import SimRuntime
 from squall.chaos.runtimes.sim.world import World
@@ -20,8 +20,8 @@ pytestmark = pytest.mark.gate
 PHASES = ("start the cluster", "create topics", "warm-up", "load", "final reads", "stop the cluster")
 
 
-class Full(MemoryPapers):
-    """Papers on a disk that is full from the beginning (or the end) of a phase on."""
+class Full(MemoryRunStore):
+    """RunStore on a disk that is full from the beginning (or the end) of a phase on."""
 
     def __init__(self, phase: str, *, ended: bool) -> None:
         super().__init__("a run")

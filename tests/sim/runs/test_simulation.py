@@ -33,7 +33,7 @@ from squall.chaos.runtimes.sim.runtime import SimRuntime
 from squall.checkers.history.parser import parse
 from squall.checkers.history.tables import OK, SEND
 from squall.checkers.history.values import AFTER_HEALING, producer_of
-from squall.reports.shelf import shelf, to_remove
+from squall.reports.run_list import shelf, to_remove
 from squall.workloads import payload
 from squall.workloads.payload import Verified
 

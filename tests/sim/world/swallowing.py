@@ -21,7 +21,7 @@ from squall.chaos.runtimes.sim.slowness import Slowness
 from squall.chaos.runtimes.sim.wires import Carried, SimLink
 from squall.workloads.client import admin, topics
 from squall.workloads.control import ClientHandle, ZombieRun
-from squall.workloads.groups.seat import MemberSlot, of_member
+from squall.workloads.groups.member_slot import MemberSlot, of_member
 from squall.workloads.transactions.process import TransactionalProcess
 from squall.workloads.transactions.writer import TransactionalWriter
 

@@ -18,7 +18,7 @@ from squall.broker.apis.fetch import FetchApi
 from squall.broker.apis.produce import ProduceApi
 from squall.broker.coordinators.groups.classic import ClassicGroup
 from squall.broker.protocol.errors import ErrorCode
-from squall.broker.replicas.waiters import ProduceResult
+from squall.broker.replicas.purgatory import ProduceResult
 from squall.broker.replication import Partition
 from squall.broker.replication.rules import Rules
 from squall.chaos.plans.plan import Plan, make_plan

@@ -17,7 +17,7 @@ from squall.chaos.plans.plan import Plan
 from squall.chaos.runs import simulation
 from squall.chaos.runs.run import Run
 from squall.chaos.runs.simulation import simulate
-from squall.chaos.runtimes.sim import passes
+from squall.chaos.runtimes.sim import run_loop
 from squall.chaos.runtimes.sim.invariants.watch import InvariantChecker
 from squall.chaos.runtimes.sim.runtime import SimRuntime
 from squall.workloads.client.producer import Producer
@@ -37,7 +37,7 @@ def _sigterm_interrupts() -> Iterator[None]:
 def test_a_signal_between_two_tasks_ends_the_simulation_and_is_no_failure_of_its_loop(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    listen, heard = passes._listen, []
+    listen, heard = run_loop._listen, []
 
     def interrupted(*args: Any) -> None:
         heard.append(args)
@@ -45,7 +45,7 @@ def test_a_signal_between_two_tasks_ends_the_simulation_and_is_no_failure_of_its
             signal.raise_signal(signal.SIGTERM)
         listen(*args)
 
-    monkeypatch.setattr(passes, "_listen", interrupted)
+    monkeypatch.setattr(run_loop, "_listen", interrupted)
     with pytest.raises(KeyboardInterrupt, match="SIGTERM"):
         simulate(Plan(seed=1, time_s=2.0))
 

@@ -9,8 +9,8 @@ from squall.chaos.mutants import find
 from squall.chaos.runs.saved import save
 from squall.chaos.runs.simulation import simulate
 from squall.reports.run_files import read_run
-from squall.reports.shelf import one
-from squall.reports.telling import tellings_of
+from squall.reports.run_list import one
+from squall.reports.story_index import rendered_stories
 
 SAID = re.compile(
     r"group squall-group: committed offset of groups-0-\d is (\d+) \(record (\d+)\), "
@@ -26,7 +26,7 @@ def test_a_coordinator_that_is_not_its_log_is_told_by_its_group_its_partition_an
     assert said, result.violations[0].message
     known, replayed = int(said[2]), int(said[4])
     run = save(result, tmp_path, "again", latest=False).path
-    (telling,) = tellings_of(read_run(run))
+    (telling,) = rendered_stories(read_run(run))
     assert telling.summary == f"Group{said[0].removeprefix('group')}."
     written = next(answer.text for answer in telling.answers if answer.question == "When it was written")
     assert (

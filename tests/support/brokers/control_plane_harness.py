@@ -16,7 +16,7 @@ from squall.broker.cluster.feed import ImageFeed
 from squall.broker.control.forwarder import Forwarder, open_envelope
 from squall.broker.control.kraft.controller_service import ControllerService, NotQuorumLeader
 from squall.broker.control.lifecycle import BrokerLifecycle
-from squall.broker.net.later import DeferredResponse
+from squall.broker.net.deferred_response import DeferredResponse
 from squall.broker.protocol.apis import ApiKey, request_class, response_class
 from squall.broker.protocol.errors import ErrorCode
 from squall.broker.protocol.metadata_frame import decode_metadata_record, encode_metadata_record

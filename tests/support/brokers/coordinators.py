@@ -33,7 +33,7 @@ from squall.broker.replicas.coordinators.group_coordinator import GroupCoordinat
 from squall.broker.replicas.coordinators.marker_sender import MarkerSender
 from squall.broker.replicas.coordinators.producer_ids import ProducerIds
 from squall.broker.replicas.coordinators.transaction_coordinator import TransactionCoordinator
-from squall.broker.replicas.hosted import Hosted
+from squall.broker.replicas.hosted_partition import Hosted
 from tests.support.brokers.in_memory import IDS, MemoryBroker
 
 

@@ -14,14 +14,14 @@ from typing import Any
 
 import trio
 
+from squall.broker.apis.decompression import DecompressionPool
 from squall.broker.apis.fetch import FetchApi
 from squall.broker.apis.fetch_session import FetchSessions
 from squall.broker.apis.offsets import OffsetApis
 from squall.broker.apis.produce import ProduceApi
-from squall.broker.apis.record_gate import RecordValidator
-from squall.broker.apis.txn_gate import TxnVerification
+from squall.broker.apis.record_validation import RecordValidator
 from squall.broker.apis.txn_markers import TxnMarkersApi
-from squall.broker.apis.unpacking import DecompressionPool
+from squall.broker.apis.txn_verification import TxnVerification
 from squall.broker.cluster.image import Broker, ClusterImage, ImageDelta, PartitionImage, Topic
 from squall.broker.config import BrokerConfig
 from squall.broker.control.orders import orders_of
@@ -29,7 +29,7 @@ from squall.broker.log.config import LogConfig
 from squall.broker.log.manager import LogManager
 from squall.broker.net.connection import Connection, Slot
 from squall.broker.net.deadlines import TICK_MS, Timers
-from squall.broker.net.later import DeferredResponse
+from squall.broker.net.deferred_response import DeferredResponse
 from squall.broker.net.server import Server
 from squall.broker.protocol.apis import ApiKey, response_class, response_header_version
 from squall.broker.protocol.errors import ErrorCode
@@ -42,8 +42,8 @@ from squall.broker.protocol.schema.write_txn_markers import (
     WritableTxnMarkerTopic,
     WriteTxnMarkersRequest,
 )
-from squall.broker.replicas.coordinators.enrolment import Enrolled, Place
-from squall.broker.replicas.hosted import Hosted
+from squall.broker.replicas.coordinators.add_partitions_client import Enrolled, Place
+from squall.broker.replicas.hosted_partition import Hosted
 from squall.broker.replicas.replica_manager import ReplicaManager
 from tests.support.brokers.memory_env import MemoryNetwork, MemoryTransport, Pipe, SteppedEnv
 from tests.support.disks.batches import batch

@@ -14,7 +14,7 @@ from squall.broker.config import BrokerConfig
 from squall.broker.control.kraft.metadata_quorum import MetadataQuorum
 from squall.broker.log.config import LogConfig
 from squall.broker.log.recovery import load
-from squall.broker.net.later import DeferredResponse
+from squall.broker.net.deferred_response import DeferredResponse
 from squall.broker.net.peers import PeerClient
 from squall.broker.net.server import Route, Server
 from squall.broker.protocol.apis import ApiKey

@@ -16,7 +16,7 @@ from squall.broker.log.log import Log
 from squall.broker.log.manager import LogManager
 from squall.broker.quorum.election import Role
 from squall.broker.quorum.state import QuorumState
-from squall.broker.replicas.hosted import Hosted
+from squall.broker.replicas.hosted_partition import Hosted
 from squall.broker.replication import BrokerView, LeaderAndIsr, Partition, ReplicationSettings
 from squall.chaos.runtimes.sim.disk import SimDisk
 from squall.chaos.runtimes.sim.invariants import InvariantChecker, Violation

@@ -42,7 +42,7 @@ _LONGEST_TURNS_S: Mapping[str, float] = {
 }
 """`squall_longest_turn_seconds` of rows of `tests/live/broker`: the larger one of two measurements on 2026-11-28. It is
 CPU time, so although the two cores had a load of 10 to 16, most of these differed by less than a third."""
-_TURNS = "tests/live/broker/test_turns.py::test_a_turn_takes_no_longer_than_it_did"
+_TURNS = "tests/live/broker/test_event_loop_turns.py::test_a_turn_takes_no_longer_than_it_did"
 _CLIENTS = "tests/live/broker/test_many_clients.py"
 
 BOUNDS_S: Mapping[str, float] = {

@@ -11,8 +11,8 @@ from squall.broker.cluster.image import Broker, PartitionImage
 from squall.broker.replication import Partition
 from squall.chaos.runtimes.sim.invariants import Invariant, Promise, When
 from squall.chaos.runtimes.sim.invariants.batches import BatchIdentity, Copy
-from squall.chaos.runtimes.sim.invariants.books import Change, PartitionChecks
 from squall.chaos.runtimes.sim.invariants.known import FOLLOWER, IDLE, LEADER, PartitionModel, ReplicaSnapshot
+from squall.chaos.runtimes.sim.invariants.partition_checks import Change, PartitionChecks
 from tests.support.replication.replication_steps import Steps, _progress, _trouble
 from tests.support.replication.replication_world import Node, World
 

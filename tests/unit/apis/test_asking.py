@@ -10,8 +10,8 @@ import trio
 import trio.testing
 
 from squall.broker.apis.asking import MOST_AT_ONCE, ask, of_each
-from squall.broker.net.later import DeferredResponse
-from squall.broker.net.turns import BUDGET_S, FairScheduler, ResponseTask
+from squall.broker.net.deferred_response import DeferredResponse
+from squall.broker.net.fair_scheduler import BUDGET_S, FairScheduler, ResponseTask
 
 ENV: Any = None
 """Asked for the time only where there is a time-out."""

@@ -11,10 +11,10 @@ import trio.testing
 
 from squall.broker.apis.committed_offsets import CommittedOffsetApis
 from squall.broker.apis.groups import GroupApis
-from squall.broker.apis.much import CHARACTERS_OF_ONE, FEW, PIECE, LargeResponseLane
+from squall.broker.apis.large_responses import CHARACTERS_OF_ONE, FEW, PIECE, LargeResponseLane
 from squall.broker.coordinators.groups.values import Commit, Committed
 from squall.broker.net.connection import Slot
-from squall.broker.net.later import DeferredResponse
+from squall.broker.net.deferred_response import DeferredResponse
 from squall.broker.protocol.apis import ApiKey
 from squall.broker.protocol.errors import ErrorCode
 from squall.broker.protocol.schema import offset_commit, offset_fetch

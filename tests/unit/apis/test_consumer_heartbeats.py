@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 
 from squall.broker.apis.consumer_groups import ConsumerGroupApis
-from squall.broker.apis.much import LargeResponseLane
+from squall.broker.apis.large_responses import LargeResponseLane
 from squall.broker.coordinators.groups.consumer.answers import Beaten, DescribedMember
-from squall.broker.coordinators.groups.consumer.facts import LEAVES, LEAVES_FOR_NOW, Current, Subscription
+from squall.broker.coordinators.groups.consumer.members import LEAVES, LEAVES_FOR_NOW, Current, Subscription
 from tests.support.brokers.coordinators import GroupBroker
 
 

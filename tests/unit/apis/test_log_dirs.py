@@ -26,7 +26,7 @@ def test_every_replica_is_told_with_the_bytes_of_its_log() -> None:
     assert asked(broker, None) == {"t": [(0, 0, 0)]}
     broker.produce(broker.client(), acks=1)
     ((_, size, lag),) = asked(broker, None)["t"]
-    assert size == broker.replicas.hosted()[0].log.size > 0
+    assert size == broker.replicas.hosted_partition()[0].log.size > 0
     assert lag == 0
 
 

@@ -10,7 +10,7 @@ import trio
 from squall.broker.apis.offsets import EARLIEST, LATEST, MAX_TIMESTAMP, OffsetApis
 from squall.broker.log.lookups import HEADERS_A_TURN
 from squall.broker.net.connection import Slot
-from squall.broker.net.later import DeferredResponse
+from squall.broker.net.deferred_response import DeferredResponse
 from squall.broker.protocol.apis import ApiKey
 from squall.broker.protocol.errors import ErrorCode
 from squall.broker.protocol.records import Record, encode_batch

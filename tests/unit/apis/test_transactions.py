@@ -21,7 +21,7 @@ from squall.broker.coordinators.transactions.values import (
     VerifyPartitions,
 )
 from squall.broker.net.connection import Slot
-from squall.broker.net.later import DeferredResponse
+from squall.broker.net.deferred_response import DeferredResponse
 from squall.broker.protocol.errors import ErrorCode
 from squall.broker.protocol.schema.add_partitions_to_txn import (
     AddPartitionsToTxnRequest,

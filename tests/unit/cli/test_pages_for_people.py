@@ -17,7 +17,7 @@ import yaml
 from squall.chaos import cli
 from squall.chaos.nightly.directory import NIGHTS
 from squall.chaos.nightly.matrix import seconds
-from squall.checkers.nights import store
+from squall.checkers.nightly import store
 from squall.checkers.verdict import UNKNOWN
 from tests.night.__main__ import name_of as night_name
 from tests.night.__main__ import parser as night_parser

@@ -11,7 +11,7 @@ from trio.testing import MockClock
 
 from squall.broker.control.forwarder import open_envelope
 from squall.broker.control.port import NoController, RegistrationFailed
-from squall.broker.net.later import DeferredResponse
+from squall.broker.net.deferred_response import DeferredResponse
 from squall.broker.protocol.apis import ApiKey
 from squall.broker.protocol.errors import ErrorCode
 from squall.broker.protocol.header import encode_request

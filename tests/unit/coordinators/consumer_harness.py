@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from squall.broker.coordinators.groups.consumer.answers import Beaten, ConsumerDescribed
-from squall.broker.coordinators.groups.consumer.facts import ConsumerDescribe, ConsumerHeartbeat, Place
 from squall.broker.coordinators.groups.consumer.group import ConsumerGroup
+from squall.broker.coordinators.groups.consumer.members import ConsumerDescribe, ConsumerHeartbeat, Place
 from squall.broker.coordinators.groups.values import Commit, Committed, FetchOffsets, Settings
 from squall.broker.protocol.errors import ErrorCode
 from tests.unit.coordinators.group_harness import GroupHarness

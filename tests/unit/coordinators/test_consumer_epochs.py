@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from squall.broker.coordinators.groups.consumer.facts import LEAVES, LEAVES_FOR_NOW
+from squall.broker.coordinators.groups.consumer.members import LEAVES, LEAVES_FOR_NOW
 from squall.broker.coordinators.groups.values import GroupState
 from squall.broker.protocol.errors import ErrorCode
 from tests.unit.coordinators.consumer_harness import A, B, Consumer, ConsumerHarness, places

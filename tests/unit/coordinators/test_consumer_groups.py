@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from squall.broker.coordinators.groups import records
-from squall.broker.coordinators.groups.consumer.facts import LEAVES, LEAVES_FOR_NOW, ConsumerHeartbeat, MemberState
+from squall.broker.coordinators.groups.consumer.members import LEAVES, LEAVES_FOR_NOW, ConsumerHeartbeat, MemberState
 from squall.broker.coordinators.groups.values import (
     Commit,
     Committed,

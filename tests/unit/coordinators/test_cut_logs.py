@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from squall.broker.coordinators.groups.consumer.facts import Subscribed
+from squall.broker.coordinators.groups.consumer.members import Subscribed
 from squall.broker.coordinators.groups.values import DeleteGroup
 from squall.broker.protocol.errors import ErrorCode
 from tests.unit.coordinators.consumer_harness import Consumer, ConsumerHarness

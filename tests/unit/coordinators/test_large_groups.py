@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from squall.broker.coordinators.groups import records
-from squall.broker.coordinators.groups.consumer.facts import LEAVES, TargetAssignment
+from squall.broker.coordinators.groups.consumer.members import LEAVES, TargetAssignment
 from squall.broker.coordinators.groups.values import AppendRecords, LeaveGroup, Settings
 from squall.broker.protocol.errors import ErrorCode
 from squall.broker.replicas.coordinators.coordinator_log import OF_A_BATCH, OF_A_RECORD, batches

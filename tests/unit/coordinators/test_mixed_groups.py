@@ -8,8 +8,8 @@ import pytest
 
 from squall.broker.coordinators.groups import records
 from squall.broker.coordinators.groups.consumer import embedded
-from squall.broker.coordinators.groups.consumer.facts import LEAVES
 from squall.broker.coordinators.groups.consumer.group import by_topic
+from squall.broker.coordinators.groups.consumer.members import LEAVES
 from squall.broker.coordinators.groups.values import (
     ClassicHeartbeat,
     Commit,

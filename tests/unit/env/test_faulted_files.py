@@ -14,9 +14,9 @@ from random import Random
 
 import pytest
 
+from squall.broker.faulted.fault_commands import CrashPoint, FaultCommands, FaultCommandsError, FaultOrder, parse_orders
 from squall.broker.faulted.files import FaultedFs
 from squall.broker.faulted.losses import lose_power
-from squall.broker.faulted.orders import CrashPoint, FaultCommands, FaultCommandsError, FaultOrder, parse_orders
 from squall.broker.faulted.tally import count_of, head_of, read_tally
 from squall.broker.real_files import RealFs
 from tests.unit.log.test_file_systems import life

@@ -15,7 +15,7 @@ from squall.broker.real_env import RealEnv
 from squall.chaos.faults.nemesis import Nemesis
 from squall.chaos.faults.targets import ClusterSnapshot
 from squall.chaos.faults.vocabulary import make_fault
-from squall.chaos.runs.papers import MemoryPapers
+from squall.chaos.runs.run_store import MemoryRunStore
 from squall.chaos.runtimes.contract import (
     GONE,
     ClockWord,
@@ -189,7 +189,7 @@ async def played(
     asked: Asked | None = None,
 ) -> list[dict[str, Any]]:
     """The lines of nemesis.jsonl that one fault of two seconds leaves."""
-    papers, runtime = MemoryPapers("a run"), world
+    papers, runtime = MemoryRunStore("a run"), world
     fault = make_fault(0, 0.1, 2.0, action, target, params or {})
     any_runtime: Any = runtime
     nemesis = Nemesis(any_runtime, [fault], 1, env=VirtualEnv(), cluster=asked or Asked(), record=papers.fault)
@@ -253,7 +253,7 @@ class QuietAtFirst(World):
 async def test_a_fault_that_has_met_nothing_stays_once_more_as_long_and_has_not_ended_before_that(
     autojump_clock: trio.testing.MockClock,
 ) -> None:
-    world, papers = QuietAtFirst(), MemoryPapers("a run")
+    world, papers = QuietAtFirst(), MemoryRunStore("a run")
     faults = [
         make_fault(0, 0.1, 2.0, "protocol", "node:2", {"api": "Produce", "act": "delay"}),
         replace(make_fault(1, 0.2, 1.0, "kill", "node:3", {}), when="after fault 0 ended", within_s=60.0),

@@ -14,7 +14,7 @@ from squall.chaos.faults.kind import Fault
 from squall.chaos.faults.kinds import KINDS
 from squall.chaos.faults.nemesis import Nemesis
 from squall.chaos.faults.vocabulary import make_fault
-from squall.chaos.runs.papers import MemoryPapers
+from squall.chaos.runs.run_store import MemoryRunStore
 from squall.chaos.runtimes.contract import Link, NodeState, Probe
 from squall.workloads.client import admin
 from squall.workloads.client.connection import RequestFailed
@@ -23,7 +23,7 @@ from tests.unit.faults.test_acts import VIEW, Asked, Quorum, VirtualEnv, World, 
 
 async def second_of(runtime: Any, faults: list[Fault]) -> dict[str, Any]:
     """The last line of the second of two faults."""
-    papers = MemoryPapers("a run")
+    papers = MemoryRunStore("a run")
     await Nemesis(runtime, faults, 1, env=VirtualEnv(), cluster=Asked(), record=papers.fault).play()
     last: dict[str, Any] = {line["id"]: line for line in map(json.loads, papers.faults)}[1]
     return last

@@ -17,7 +17,7 @@ from squall.chaos.faults.kind import Fault
 from squall.chaos.faults.nemesis import Nemesis
 from squall.chaos.faults.targets import ClusterSnapshot
 from squall.chaos.faults.vocabulary import make_fault
-from squall.chaos.runs.papers import MemoryPapers
+from squall.chaos.runs.run_store import MemoryRunStore
 from squall.chaos.runtimes.contract import GONE, Link, NodeState, Probe
 from squall.workloads.client import admin
 from squall.workloads.client.connection import RequestFailed
@@ -112,7 +112,7 @@ class VirtualEnv(RealEnv):
 
 
 async def played(world: World, faults: list[Fault], cluster: Asked | None = None) -> list[dict[str, Any]]:
-    papers = MemoryPapers("a run")
+    papers = MemoryRunStore("a run")
     runtime: Any = world
     nemesis = Nemesis(runtime, faults, 1, env=VirtualEnv(), cluster=cluster or Asked(), record=papers.fault)
     await nemesis.play()

@@ -15,7 +15,7 @@ from squall.chaos.faults.nemesis import Nemesis
 from squall.chaos.faults.targets import ClusterSnapshot
 from squall.chaos.faults.timeouts import WHOLE_WITHIN_S
 from squall.chaos.faults.vocabulary import make_fault
-from squall.chaos.runs.papers import MemoryPapers
+from squall.chaos.runs.run_store import MemoryRunStore
 from squall.chaos.runtimes.contract import Link, NodeState, Probe
 from squall.workloads.client import admin
 from squall.workloads.client.connection import RequestFailed, UnsupportedApi
@@ -242,7 +242,7 @@ NOBODY = ClusterSnapshot((1, 2, 3), 1, {}, {}, {})
 
 
 async def _played(runtime: Any, asked: Any, *faults: Fault) -> list[FaultExecution]:
-    nemesis = Nemesis(runtime, faults, 1, env=VirtualEnv(), cluster=asked, record=MemoryPapers("a run").fault)
+    nemesis = Nemesis(runtime, faults, 1, env=VirtualEnv(), cluster=asked, record=MemoryRunStore("a run").fault)
     await nemesis.play()
     return nemesis.played
 

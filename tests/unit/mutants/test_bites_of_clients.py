@@ -15,7 +15,7 @@ from squall.broker.log.durability import Durability
 from squall.broker.log.producer_rules import BatchMetadata, ProducerRules, ProducerStateEntry
 from squall.broker.log.producers import ProducerStates
 from squall.broker.protocol.errors import ErrorCode
-from squall.broker.replicas.waiters import DelayedProduce, ProducePurgatory, ProduceResult
+from squall.broker.replicas.purgatory import DelayedProduce, ProducePurgatory, ProduceResult
 from squall.chaos.mutants import find
 from tests.support.disks.batches import batch
 from tests.support.disks.memory_fs import MemoryFs

@@ -11,7 +11,7 @@ import trio
 import trio.testing
 
 from squall.broker.net.connection import Connection, Slot
-from squall.broker.net.later import DeferredResponse
+from squall.broker.net.deferred_response import DeferredResponse
 from squall.broker.net.server import Route
 from squall.broker.protocol.apis import ApiKey
 from squall.broker.protocol.header import encode_request

@@ -8,10 +8,10 @@ from typing import TypeVar
 from squall.broker.protocol.errors import ErrorCode
 from squall.broker.quorum.effects import Ready
 from squall.broker.quorum.election import Role
+from squall.broker.quorum.log_extent import LogExtent
 from squall.broker.quorum.messages import BatchSpan, Fetch, FetchReply, QuorumMessage, Reply, Request, Vote, VoteReply
 from squall.broker.quorum.raft import Raft
 from squall.broker.quorum.settings import QuorumSettings
-from squall.broker.quorum.shape import LogExtent
 from squall.broker.quorum.state import QuorumState
 
 T = TypeVar("T")

@@ -8,6 +8,7 @@ import pytest
 
 from squall.broker.protocol.errors import ErrorCode
 from squall.broker.quorum.effects import InstallSnapshot, Ready, WriteSnapshot
+from squall.broker.quorum.log_extent import LogExtent
 from squall.broker.quorum.messages import (
     BeginEpoch,
     Fetch,
@@ -19,7 +20,6 @@ from squall.broker.quorum.messages import (
     VoteReply,
 )
 from squall.broker.quorum.raft import Raft
-from squall.broker.quorum.shape import LogExtent
 from tests.unit.quorum.cores import OK, core, fetch, lead, ready, said, tell
 
 TEN = SnapshotId(10, 3)

@@ -20,7 +20,7 @@ from squall.broker.protocol.schema.list_offsets import (
     ListOffsetsTopicResponse,
 )
 from squall.broker.replicas.fetcher import AGAIN_MS, SHORT_WAIT_MS, Fetcher, Fetchers
-from squall.broker.replicas.hosted import Hosted
+from squall.broker.replicas.hosted_partition import Hosted
 from tests.support.brokers.in_memory import IDS, MemoryBroker
 from tests.support.brokers.memory_env import FakeEnv, MemoryTransport, Pipe
 from tests.support.disks.batches import batch

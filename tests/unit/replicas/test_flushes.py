@@ -13,7 +13,7 @@ import trio.testing
 
 from squall.broker.apis.offsets import LATEST
 from squall.broker.protocol.errors import ErrorCode
-from squall.broker.replicas.hosted import Hosted
+from squall.broker.replicas.hosted_partition import Hosted
 from tests.support.brokers.in_memory import MemoryBroker, answers, fetched, listed, produced
 from tests.support.disks.batches import NEWEST, batch
 

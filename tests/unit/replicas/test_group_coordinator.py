@@ -10,7 +10,7 @@ import trio
 import trio.testing
 
 from squall.broker.cluster.image import GROUP_RESOURCE
-from squall.broker.coordinators.groups.consumer.facts import ConsumerHeartbeat
+from squall.broker.coordinators.groups.consumer.members import ConsumerHeartbeat
 from squall.broker.coordinators.groups.values import (
     Commit,
     Committed,

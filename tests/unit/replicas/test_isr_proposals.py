@@ -13,7 +13,7 @@ import trio.testing
 from squall.broker.control.port import IsrAnswer, IsrConfirmed, IsrProposal, IsrRejected, RequestRefused
 from squall.broker.protocol.errors import ErrorCode
 from squall.broker.replicas import isr_proposals
-from squall.broker.replicas.hosted import Hosted
+from squall.broker.replicas.hosted_partition import Hosted
 from squall.broker.replicas.isr_proposals import IsrProposals
 from tests.support.brokers.in_memory import IDS, MemoryBroker, answers
 from tests.support.brokers.memory_env import FakeEnv

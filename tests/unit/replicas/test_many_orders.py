@@ -7,7 +7,7 @@ from typing import Any
 import trio
 
 from squall.broker.cluster.image import ImageDelta, PartitionImage, Topic
-from squall.broker.replicas.turns import LONGEST_TURN_S, MADE_IN_A_TURN, OrderQueue
+from squall.broker.replicas.order_queue import LONGEST_TURN_S, MADE_IN_A_TURN, OrderQueue
 from tests.support.brokers.in_memory import IDS, MemoryBroker
 
 MANY = 3 * MADE_IN_A_TURN + 1
@@ -24,7 +24,7 @@ def wide(broker: MemoryBroker, count: int = MANY) -> bytes:
 
 
 def hosted(broker: MemoryBroker) -> int:
-    return len(broker.replicas.hosted())
+    return len(broker.replicas.hosted_partition())
 
 
 def test_others_have_their_turn_after_some() -> None:

@@ -13,7 +13,7 @@ from squall.reports.answers import AnsweredQuestion
 from squall.reports.explained import explained
 from squall.reports.page import render
 from squall.reports.run_files import read_run
-from squall.reports.telling import Telling, tellings_of
+from squall.reports.story_index import RenderedStory, rendered_stories
 from tests.support.histories import anomaly_runs
 from tests.support.histories.anomaly_runs import NAMES
 from tests.support.histories.kafka_lines import LOSS, write_logs
@@ -62,8 +62,8 @@ WITHOUT_RECORD = (
 )
 
 
-def telling_of(run: Path) -> Telling:
-    (telling,) = tellings_of(read_run(run))
+def telling_of(run: Path) -> RenderedStory:
+    (telling,) = rendered_stories(read_run(run))
     return telling
 
 
@@ -126,7 +126,7 @@ def test_without_traces_an_answer_says_which_file_is_missing(name: str, tmp_path
     run = anomaly_runs.write(tmp_path / "run", name)
     for trace in run.glob("nodes/*/trace.jsonl"):
         trace.unlink()
-    for telling in tellings_of(read_run(run)):
+    for telling in rendered_stories(read_run(run)):
         for question in INSIDE if name not in OF_MEMBERS else ():
             said = text_of(telling.answers, question)
             assert said == "Not known: the run directory has no trace of a broker (nodes/N/trace.jsonl).", (
@@ -181,7 +181,7 @@ def test_of_a_broken_invariant_only_what_came_before_it_is_told(lost_dir: Path) 
                  "partition": 0, "details": details}  # fmt: skip
     broke = [violation, {**violation, "t": 4.0, "partition": 1, "details": {}}]
     (lost_dir / "violations.json").write_text(json.dumps(broke))
-    telling, *_ = tellings_of(read_run(lost_dir))
+    telling, *_ = rendered_stories(read_run(lost_dir))
     said = {answer.question: answer.text for answer in telling.answers}
     assert said["Which fault"] == "kill of broker 1, 3.000 s to 6.000 s."
     assert "Broker 2 in epoch 1 at" in said["Who was elected"]
@@ -191,5 +191,5 @@ def test_of_a_broken_invariant_only_what_came_before_it_is_told(lost_dir: Path) 
     assert said["When it was written"].startswith(f"Record 58 of {TOPIC}-0: it says so.")
     assert "Record 58: it says so" in telling.text
     assert max(float(t.removesuffix(" s")) for t, _ in telling.lines) == 5.5
-    earlier = {answer.question: answer.text for answer in tellings_of(read_run(lost_dir))[-1].answers}
+    earlier = {answer.question: answer.text for answer in rendered_stories(read_run(lost_dir))[-1].answers}
     assert earlier["Which fault"] == "No fault had begun."

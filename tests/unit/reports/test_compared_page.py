@@ -8,7 +8,7 @@ import pytest
 
 from squall.chaos import cli
 from squall.reports.compared_page import differences
-from tests.unit.reports.test_shelf import put
+from tests.unit.reports.test_run_list import put
 
 
 def test_settings_that_differ_are_named_and_the_others_are_counted() -> None:

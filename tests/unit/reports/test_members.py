@@ -11,7 +11,7 @@ from squall.reports.raw_files import raw_files
 from squall.reports.run_files import RunFiles
 from squall.reports.spacetime import draw
 from squall.reports.story import Story, stories_of, text_of
-from squall.reports.telling import tellings_about
+from squall.reports.story_index import rendered_stories_about
 from tests.support.histories.group_history import GroupHistory
 
 
@@ -164,7 +164,7 @@ def answers_with_phases(folder: Path, h: GroupHistory, problem: StorySubject, ov
     files = files_of(h, folder)
     files.run = {"phases": [{"name": "final reads", "began": over_s * 1e9, "ended": over_s * 1e9 + 1e9}]}
     files.traces = {1: [{"e": "became_leader", "t": 0.001, "topic": "t", "partition": 0, "epoch": 0, "leo": 0}]}
-    (telling,) = tellings_about(files, [problem])
+    (telling,) = rendered_stories_about(files, [problem])
     return {each.question: each.text for each in telling.answers}
 
 

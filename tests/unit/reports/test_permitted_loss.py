@@ -22,9 +22,9 @@ from squall.reports.explained import listing
 from squall.reports.junit import write_junit
 from squall.reports.page import render
 from squall.reports.run_files import read_run
+from squall.reports.run_list import one, shelf
 from squall.reports.runs_page import render as render_runs
-from squall.reports.shelf import one, shelf
-from squall.reports.telling import tellings_of
+from squall.reports.story_index import rendered_stories
 from squall.reports.terminal import summary
 
 LINE = "28 of 90 acknowledged records lost (31 %): acks=1 permits it"
@@ -79,7 +79,7 @@ def test_what_is_permitted_and_no_loss_changes_no_banner(permitted: Path) -> Non
     page = render(permitted).read_text()
     assert '<section class="banner valid" aria-label="Verdict">\n<h1>VALID</h1>' in page
     assert "2 records stand at two offsets: sent again." in page
-    assert tellings_of(read_run(permitted)) == []
+    assert rendered_stories(read_run(permitted)) == []
 
 
 @pytest.mark.parametrize(
@@ -101,12 +101,12 @@ def test_a_graver_verdict_keeps_its_banner_and_still_tells_of_the_loss(permitted
 
 
 def test_a_permitted_loss_has_a_story_that_says_so_behind_what_is_not_permitted(permitted: Path) -> None:
-    (telling,) = tellings_of(read_run(permitted))
+    (telling,) = rendered_stories(read_run(permitted))
     assert telling.title == "lost-write in appends-0-0, permitted"
     anomalies = json.loads((permitted / "verdict.json").read_text())["anomalies"]
     unseen = {**anomalies[0], "name": "unseen", "permitted": False}
     write(permitted, anomalies=[*anomalies, unseen])
-    assert [each.title for each in tellings_of(read_run(permitted))] == ["unseen in appends-0-0"]
+    assert [each.title for each in rendered_stories(read_run(permitted))] == ["unseen in appends-0-0"]
 
 
 @pytest.mark.usefixtures("drawn")

@@ -106,7 +106,7 @@ def test_a_story_that_fails_is_named_and_the_page_stands(lost_dir: Path, monkeyp
     def fails(*_: object) -> None:
         raise ValueError("no <idea>")
 
-    monkeypatch.setattr(page_module, "tellings_of", fails)
+    monkeypatch.setattr(page_module, "rendered_stories", fails)
     text = render(lost_dir).read_text()
     assert "The story could not be told. ValueError: no &lt;idea&gt;" in text
     assert "INVALID" in text

@@ -10,14 +10,14 @@ import pytest
 
 from squall.checkers.anomalies import stuck
 from squall.reports.explained import explained
-from squall.reports.meaning import unavailable_to
 from squall.reports.page import render
 from squall.reports.problems import StorySubject
 from squall.reports.run_files import read_run
-from squall.reports.shelf import shelf
+from squall.reports.run_list import shelf
 from squall.reports.story import stories_of
 from squall.reports.story_client import lines_of, standstill_of
 from squall.reports.story_facts import PartitionFacts
+from squall.reports.summary import unavailable_to
 from tests.support.histories.story_script import facts_of_script
 from tests.unit.reports.conftest import LOSS, METRICS, TOPIC, VALID, at, write_json
 from tests.unit.reports.test_words import told

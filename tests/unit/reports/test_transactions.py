@@ -13,8 +13,8 @@ from squall.reports import page as page_module
 from squall.reports.page import render
 from squall.reports.run_files import read_run
 from squall.reports.transactions import overview, section
-from squall.reports.transactions.facts import ObservedTxn, TransactionFacts
 from squall.reports.transactions.moments import moments_of
+from squall.reports.transactions.observed import ObservedTxn, TransactionFacts
 from squall.reports.transactions.outcomes import looked_at, outcome_of, sentence_of, visible_at
 from squall.reports.transactions.reading import transactions_of
 from tests.support.histories.txn_run import TxnRun

@@ -13,7 +13,7 @@ import pytest
 from squall.checkers.history.tables import OK
 from squall.reports.page import render
 from squall.reports.run_files import read_run
-from squall.reports.telling import Telling, tellings_of
+from squall.reports.story_index import RenderedStory, rendered_stories
 from squall.reports.transactions.logs import PartitionLog
 from squall.reports.transactions.reading import transactions_of
 from tests.support.histories.builder import Other
@@ -179,8 +179,8 @@ SAID: dict[str, tuple[Callable[[], TxnRun], tuple[str, ...]]] = {
 }  # fmt: skip
 
 
-def _story(run: TxnRun, path: Path, name: str, **more: str) -> Telling:
-    told = tellings_of(read_run(run.write(path, **more)))
+def _story(run: TxnRun, path: Path, name: str, **more: str) -> RenderedStory:
+    told = rendered_stories(read_run(run.write(path, **more)))
     return next(each for each in told if name in (each.problem.name, each.problem.also))
 
 
@@ -385,7 +385,7 @@ def test_messages_tell_who_asked_for_a_marker_and_which_request_was_lost(tmp_pat
 
 def test_one_transaction_with_two_anomalies_has_one_story(tmp_path: Path) -> None:
     run = dirty()
-    told = tellings_of(read_run(run.write(tmp_path)))
+    told = rendered_stories(read_run(run.write(tmp_path)))
     about = [each.problem for each in told if each.problem.ops]
     assert len({each.ops for each in about}) == len(about)
 

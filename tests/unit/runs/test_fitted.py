@@ -13,7 +13,7 @@ from squall.chaos.faults.nemesis import Nemesis
 from squall.chaos.faults.timeouts import PROBE_AT_MOST_S, PROBE_TIMEOUT_S, longer_s
 from squall.chaos.plans.plan import Plan, make_plan, proven_here, read_plan, with_schedule
 from squall.chaos.runs.fitted import fitted
-from squall.chaos.runs.papers import PLAN, MemoryPapers
+from squall.chaos.runs.run_store import PLAN, MemoryRunStore
 from squall.chaos.runtimes.contract import Link, Probe
 from tests.unit.faults.test_nemesis import Asked, VirtualEnv, World
 
@@ -40,8 +40,8 @@ def drawn(**values: Any) -> Plan:
     return with_schedule({"seed": 7, **values}, LINKS)
 
 
-async def on(world: World, plan: Plan) -> tuple[Plan, MemoryPapers, list[str]]:
-    papers, said = MemoryPapers("a run"), list[str]()
+async def on(world: World, plan: Plan) -> tuple[Plan, MemoryRunStore, list[str]]:
+    papers, said = MemoryRunStore("a run"), list[str]()
     runtime: Any = world
     return await fitted(plan, runtime, papers, said.append), papers, said
 

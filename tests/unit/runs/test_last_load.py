@@ -15,8 +15,8 @@ from squall.checkers.anomalies.stuck import liveness
 from squall.checkers.measures import measure
 from squall.checkers.metrics import StuckLimits, context_of
 from squall.checkers.nemesis_log import parse_faults
-from squall.workloads.afterwards import PostHealWrites
 from squall.workloads.client.cluster import Place
+from squall.workloads.post_heal_writes import PostHealWrites
 from tests.support.brokers.memory_env import FakeEnv
 from tests.support.histories.builder import HistoryBuilder
 from tests.support.histories.nemesis_lines import fault_line

@@ -24,7 +24,7 @@ from squall.chaos.runs import exporter as module
 from squall.chaos.runs.exporter import HOST, Exporter, serving
 from squall.chaos.runs.metrics import CONTENT_TYPE, PHASES, exposition, state_of
 from squall.chaos.runs.progress import Progress
-from squall.chaos.runs.sight import Phase, RunStatus
+from squall.chaos.runs.run_status import Phase, RunStatus
 from squall.workloads.counters import Counters
 
 ROOT = Path(__file__).parents[3]

@@ -17,7 +17,7 @@ from squall.chaos.faults.nemesis import Coming
 from squall.chaos.runs import progress as module
 from squall.chaos.runs.metrics import PHASES
 from squall.chaos.runs.progress import Progress, next_words
-from squall.chaos.runs.sight import Phase
+from squall.chaos.runs.run_status import Phase
 from squall.workloads.counters import Counters
 
 

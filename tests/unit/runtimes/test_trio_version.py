@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from squall.chaos.errors import Refused
-from squall.chaos.runtimes.sim.passes import ANY_TRIO, TRIO, check_trio
+from squall.chaos.runtimes.sim.run_loop import ANY_TRIO, TRIO, check_trio
 
 ROOT = Path(__file__).resolve().parents[3]
 

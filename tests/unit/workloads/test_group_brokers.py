@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from squall.broker.coordinators.groups import records
-from squall.broker.coordinators.groups.consumer.facts import CurrentAssignment, Subscribed, TargetAssignment
+from squall.broker.coordinators.groups.consumer.members import CurrentAssignment, Subscribed, TargetAssignment
 from squall.broker.coordinators.groups.values import GroupRecord, GroupWritten, MemberRecord
 from squall.broker.protocol.records import Record, encode_batch
 from squall.workloads.group_brokers import SEGMENTS

@@ -9,7 +9,7 @@ from squall.broker.coordinators.groups.values import NO_MEMBER, GroupResponse, G
 from squall.broker.protocol.errors import ErrorCode
 
 if TYPE_CHECKING:
-    from squall.broker.coordinators.groups.consumer.facts import Current, Place, Subscription
+    from squall.broker.coordinators.groups.consumer.members import Current, Place, Subscription
     from squall.broker.coordinators.groups.values import Join
 
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from heapq import heapify, heapreplace
 from typing import TYPE_CHECKING
 
-from squall.broker.coordinators.groups.consumer.facts import Place
+from squall.broker.coordinators.groups.consumer.members import Place
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping

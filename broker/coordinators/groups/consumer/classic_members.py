@@ -15,7 +15,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from squall.broker.coordinators.groups.consumer import embedded
-from squall.broker.coordinators.groups.consumer.facts import JOINS, Classic, ConsumerHeartbeat, GroupEpoch, MemberState
+from squall.broker.coordinators.groups.consumer.members import (
+    JOINS,
+    Classic,
+    ConsumerHeartbeat,
+    GroupEpoch,
+    MemberState,
+)
 from squall.broker.coordinators.groups.consumer.migration import common_protocols
 from squall.broker.coordinators.groups.rules import CONSUMER, refusal
 from squall.broker.coordinators.groups.values import (

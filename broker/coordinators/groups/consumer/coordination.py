@@ -11,7 +11,9 @@ from typing import TYPE_CHECKING, Final
 
 from squall.broker.coordinators.groups.consumer.answers import Beaten, ConsumerDescribed, DescribedMember, generation_of
 from squall.broker.coordinators.groups.consumer.assignors import ASSIGNORS, Wants
-from squall.broker.coordinators.groups.consumer.facts import (
+from squall.broker.coordinators.groups.consumer.group import ConsumerGroup
+from squall.broker.coordinators.groups.consumer.matching import Matching
+from squall.broker.coordinators.groups.consumer.members import (
     JOINS,
     LEAVES_FOR_NOW,
     ConsumerHeartbeat,
@@ -25,8 +27,6 @@ from squall.broker.coordinators.groups.consumer.facts import (
     TargetAssignment,
     TargetEpoch,
 )
-from squall.broker.coordinators.groups.consumer.group import ConsumerGroup
-from squall.broker.coordinators.groups.consumer.matching import Matching
 from squall.broker.coordinators.groups.consumer.migration import (
     DISABLED,
     DOWNWARDS,
@@ -58,7 +58,7 @@ from squall.broker.protocol.errors import ErrorCode
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from squall.broker.coordinators.groups.consumer.facts import Classic, ConsumerDescribe, Place
+    from squall.broker.coordinators.groups.consumer.members import Classic, ConsumerDescribe, Place
     from squall.broker.coordinators.groups.consumer.topics import Topics
     from squall.broker.coordinators.groups.ledger import Ledger
     from squall.broker.coordinators.groups.values import Join

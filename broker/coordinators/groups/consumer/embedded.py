@@ -13,7 +13,7 @@ from squall.broker.protocol.schema.consumer_protocol import (
 )
 
 if TYPE_CHECKING:
-    from squall.broker.coordinators.groups.consumer.facts import Place
+    from squall.broker.coordinators.groups.consumer.members import Place
     from squall.broker.coordinators.groups.consumer.topics import Topics
 
 

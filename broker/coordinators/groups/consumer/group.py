@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, TypeVar
 
-from squall.broker.coordinators.groups.consumer.facts import (
+from squall.broker.coordinators.groups.consumer.members import (
     FIRST_EPOCH,
     ConsumerWritten,
     Current,

@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from squall.broker.coordinators.groups.consumer import embedded
-from squall.broker.coordinators.groups.consumer.facts import (
+from squall.broker.coordinators.groups.consumer.members import (
     Classic,
     ConsumerWritten,
     Current,
@@ -30,8 +30,8 @@ from squall.broker.protocol.errors import MalformedFrame
 
 if TYPE_CHECKING:
     from squall.broker.coordinators.groups.classic import ClassicGroup
-    from squall.broker.coordinators.groups.consumer.facts import Place
     from squall.broker.coordinators.groups.consumer.group import ConsumerGroup
+    from squall.broker.coordinators.groups.consumer.members import Place
     from squall.broker.coordinators.groups.consumer.topics import Topics
 
 UPWARDS, DOWNWARDS = ("bidirectional", "upgrade"), ("bidirectional", "downgrade")

@@ -15,7 +15,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from squall.broker.coordinators.groups.consumer.facts import Current, MemberState, Place
+from squall.broker.coordinators.groups.consumer.members import Current, MemberState, Place
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping

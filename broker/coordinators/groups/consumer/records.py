@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from squall.broker.coordinators.groups.consumer.facts import (
+from squall.broker.coordinators.groups.consumer.group import by_topic
+from squall.broker.coordinators.groups.consumer.members import (
     Classic,
     ConsumerWritten,
     Current,
@@ -20,7 +21,6 @@ from squall.broker.coordinators.groups.consumer.facts import (
     TargetAssignment,
     TargetEpoch,
 )
-from squall.broker.coordinators.groups.consumer.group import by_topic
 from squall.broker.protocol.coordinator_frame import encode_key, encode_versioned
 from squall.broker.protocol.schema import group_records as wire
 

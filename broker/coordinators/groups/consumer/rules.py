@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from squall.broker.coordinators.groups.consumer.facts import JOINS, LEAVES, LEAVES_FOR_NOW, ConsumerHeartbeat, Place
+from squall.broker.coordinators.groups.consumer.members import JOINS, LEAVES, LEAVES_FOR_NOW, ConsumerHeartbeat, Place
 from squall.broker.coordinators.groups.values import NO_MEMBER, Commit, GroupState, TxnCommit
 from squall.broker.protocol.errors import ErrorCode
 

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from squall.broker.coordinators.groups.consumer.facts import MemberState
+from squall.broker.coordinators.groups.consumer.members import MemberState
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

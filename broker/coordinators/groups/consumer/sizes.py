@@ -10,8 +10,8 @@ from squall.broker.coordinators.groups.consumer.migration import common_protocol
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from squall.broker.coordinators.groups.consumer.facts import Subscription
     from squall.broker.coordinators.groups.consumer.group import ConsumerGroup
+    from squall.broker.coordinators.groups.consumer.members import Subscription
     from squall.broker.coordinators.groups.consumer.topics import Topics
 
 OF_A_BATCH: Final = 200

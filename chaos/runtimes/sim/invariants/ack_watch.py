@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any, Protocol
 
-from squall.chaos.runtimes.sim.invariants import sight
+from squall.chaos.runtimes.sim.invariants import inspection
 from squall.chaos.runtimes.sim.invariants.acks import Ack
 from squall.chaos.runtimes.sim.invariants.durable import durable_end
 
@@ -48,7 +48,7 @@ def _found(nodes: Iterable[ReplicaHost], known: PartitionModel, offset: int, val
     for seen in nodes:
         replica = seen.places.get((known.topic_id, known.partition))
         if replica is not None and known.holds(seen.id, offset + 1):
-            found = sight.record_at(replica.log, seen.sim.disk, offset)
+            found = inspection.record_at(replica.log, seen.sim.disk, offset)
             return found if found is None else found[: len(value)]
     return None
 
@@ -62,7 +62,7 @@ def _epoch_of(nodes: Iterable[ReplicaHost], known: PartitionModel, offset: int, 
         replica = seen.places.get((known.topic_id, known.partition))
         batch = None if replica is None else replica.copy.at(offset)
         if replica is not None and batch is not None and batch.epoch > newest:
-            found = sight.record_at(replica.log, seen.sim.disk, offset)
+            found = inspection.record_at(replica.log, seen.sim.disk, offset)
             if found is not None and found.startswith(value):
                 newest = batch.epoch
     return newest

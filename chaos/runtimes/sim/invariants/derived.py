@@ -10,7 +10,7 @@ from squall.broker.log.checkpoints import LOG_STARTS
 from squall.broker.log.segment import INDEX, LOG, TIME_INDEX, file_name
 from squall.broker.protocol.records import HEADER, HEADER_SIZE, LENGTH_OVERHEAD
 from squall.chaos.runtimes.sim.invariants.durable import offsets_in
-from squall.chaos.runtimes.sim.invariants.sight import entries_of, peek
+from squall.chaos.runtimes.sim.invariants.inspection import entries_of, peek
 from squall.chaos.runtimes.sim.invariants.table import When, invariant
 
 if TYPE_CHECKING:

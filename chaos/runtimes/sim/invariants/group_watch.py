@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
-from squall.chaos.runtimes.sim.invariants import sight
+from squall.chaos.runtimes.sim.invariants import inspection
 from squall.chaos.runtimes.sim.invariants.group_words import records_of
 from squall.chaos.runtimes.sim.invariants.table import When, entered
 
 if TYPE_CHECKING:
-    from squall.chaos.runtimes.sim.invariants.books import Report
     from squall.chaos.runtimes.sim.invariants.group_journal import GroupJournal
     from squall.chaos.runtimes.sim.invariants.known import PartitionModel
+    from squall.chaos.runtimes.sim.invariants.partition_checks import Report
 
 GROUPS_LOG: Final = "__consumer_offsets"
 
@@ -29,7 +29,7 @@ class GroupWatch:
     ) -> None:
         """A coordinator serves, and was loaded just now (`whole`), or its log has more records or markers."""
         steps, journal.news = journal.news, []
-        names = dict.fromkeys((*journal.groups(), *sight.groups_of(machine.ledger))) if whole else journal.touched
+        names = dict.fromkeys((*journal.groups(), *inspection.groups_of(machine.ledger))) if whole else journal.touched
         journal.touched = {}
         if node in known.cluster.rotten:
             return
@@ -39,7 +39,7 @@ class GroupWatch:
                     self._report(each, f"group {step.group}: {wrong}", node, known, {})
         if not names:
             return
-        found = sight.group_books(machine.ledger, names)
+        found = inspection.group_books(machine.ledger, names)
         offsets = {name: books.offsets for name, books in found.items()}
         replayed = journal.books(names)
         for each in self._of_groups:

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from squall.broker.protocol.errors import MalformedFrame
-from squall.chaos.runtimes.sim.invariants import sight
+from squall.chaos.runtimes.sim.invariants import inspection
 from squall.chaos.runtimes.sim.invariants.contents import Leveled
 from squall.chaos.runtimes.sim.invariants.decision_log import DecisionLog, PartitionDecision
 from squall.chaos.runtimes.sim.invariants.durable import snapshot_ends
@@ -18,9 +18,9 @@ from squall.chaos.runtimes.sim.invariants.table import When, entered
 if TYPE_CHECKING:
     from squall.broker.cluster.image import ClusterImage
     from squall.broker.log.log import Log
-    from squall.chaos.runtimes.sim.invariants.books import Report
     from squall.chaos.runtimes.sim.invariants.contents import Contents
     from squall.chaos.runtimes.sim.invariants.known import ClusterModel
+    from squall.chaos.runtimes.sim.invariants.partition_checks import Report
 
 MOST_IMAGES = 4096
 """Offsets for which the cluster is kept as its records had it, to compare images with."""
@@ -46,7 +46,7 @@ class ImageWatch:
         is_news = image.offset > self.log.offset
         if is_news:
             self._read_on(node if alive else None, image, log, disk)
-        value = sight.canonical(image)
+        value = inspection.canonical(image)
         replayed = self._values.get(image.offset)
         if replayed is None:
             replayed = self._values[image.offset] = value.without_registrations()
@@ -72,7 +72,7 @@ class ImageWatch:
         decisions, why = self.log, ""
         is_whole = log.log_start_offset <= decisions.end
         try:
-            for batch, records in sight.metadata_records(log, disk, decisions.end, image.offset + 1):
+            for batch, records in inspection.metadata_records(log, disk, decisions.end, image.offset + 1):
                 if batch.base > decisions.end:
                     break
                 news = decisions.take(batch.end, batch.epoch, records)
@@ -80,7 +80,7 @@ class ImageWatch:
                 for decided in news:
                     self._decided(decided)
                 if records:
-                    self._values[decisions.offset] = sight.canonical(decisions)
+                    self._values[decisions.offset] = inspection.canonical(decisions)
         except (MalformedFrame, KeyError) as problem:
             # Bits rot here, or a record contradicts those before it: then nobody can say what they come to.
             why = f": {problem!r}"

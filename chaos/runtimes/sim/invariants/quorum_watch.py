@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from squall.broker.control.kraft.quorum_storage import STATE_FILE
 from squall.broker.protocol.ids import NO_NODE
-from squall.chaos.runtimes.sim.invariants import sight
+from squall.chaos.runtimes.sim.invariants import inspection
 from squall.chaos.runtimes.sim.invariants.batches import Copy
 from squall.chaos.runtimes.sim.invariants.derived import epochs_of, indexed, wrong_in
 from squall.chaos.runtimes.sim.invariants.durable import durable_end, newest_snapshot_end, snapshot_ends
@@ -16,8 +16,8 @@ from squall.chaos.runtimes.sim.invariants.table import INVARIANTS, When, entered
 if TYPE_CHECKING:
     from squall.broker.log.log import Log
     from squall.chaos.runtimes.sim.invariants.batches import BatchInLog
-    from squall.chaos.runtimes.sim.invariants.books import Report
     from squall.chaos.runtimes.sim.invariants.metadata import NodeQuorumView
+    from squall.chaos.runtimes.sim.invariants.partition_checks import Report
 
 FORGOTTEN = (0, NO_NODE, NO_NODE)
 """What a node without a quorum-state file starts with."""
@@ -50,7 +50,7 @@ class QuorumWatch:
 
     def take_in(self, node: int, incarnation: int, broker: Any, disk: Any) -> None:
         """One node's seat, or its log, has changed."""
-        quorum, log = broker.control.quorum, sight.metadata_log(broker)
+        quorum, log = broker.control.quorum, inspection.metadata_log(broker)
         seen = quorum.inspect()
         known = self.known
         if not known.voters:
@@ -62,7 +62,7 @@ class QuorumWatch:
         self._start_went_back(node, copy, log)
         anew, moved = copy.generation != log.generation or copy.segment < 0, copy.low != log.log_start_offset
         if anew or copy.end != log.log_end_offset:
-            for written in copy.newest(len(sight.follow(copy, log, disk))):
+            for written in copy.newest(len(inspection.follow(copy, log, disk))):
                 first = self._written.setdefault((written.batch.base, written.batch.epoch), written)
                 wrong = self._matching.check(written, first, None, None)
                 if wrong is not None:
@@ -73,7 +73,7 @@ class QuorumWatch:
         self._logs[node] = log, disk
         self._left.pop(node, None)
         self._recovery_point(node, log, disk)
-        now = sight.seat_of(node, incarnation, quorum, seen)
+        now = inspection.seat_of(node, incarnation, quorum, seen)
         led = before is not None and before.leads and before.incarnation == incarnation
         if now.leads or led:  # One that has just resigned may have committed something in the same moment.
             self._commit(now, copy)
@@ -81,7 +81,7 @@ class QuorumWatch:
             return  # What it may not forget is being made durable: no message has carried it yet.
         if seen.state != self._durable.get(node):
             self._durable[node] = seen.state
-            now = now._replace(durable=sight.durable_state(disk, f"{log.directory}/{STATE_FILE}") or FORGOTTEN)
+            now = now._replace(durable=inspection.durable_state(disk, f"{log.directory}/{STATE_FILE}") or FORGOTTEN)
         self._seats[node] = now
         known.ledger.compare(known.copies.values())
         if now.leads and (before is None or before.hw != now.hw or before.believed != now.believed):
@@ -143,13 +143,13 @@ class QuorumWatch:
 
     def died(self, node: int, broker: Any, disk: Any) -> None:
         """Take in the metadata log that a dead node's disk has."""
-        log = sight.metadata_log(broker)
+        log = inspection.metadata_log(broker)
         before = self.known.copies.get(node)
         if before is not None and node in self._logs:
             self._start_went_back(node, before, log)
         self._logs.pop(node, None)
         self._left[node] = durable_end(log, disk)
-        left = sight.copy_on_disk(disk, log.directory)
+        left = inspection.copy_on_disk(disk, log.directory)
         snapshot = newest_snapshot_end(disk, log.directory)
         if left.end < snapshot:  # It died as it installed this one: it will begin behind it.
             left, self._left[node] = Copy(snapshot), snapshot

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any, Final
 
-from squall.chaos.runtimes.sim.invariants import sight
+from squall.chaos.runtimes.sim.invariants import inspection
 from squall.chaos.runtimes.sim.invariants.group_journal import GroupJournal
 from squall.chaos.runtimes.sim.invariants.group_watch import GROUPS_LOG
 from squall.chaos.runtimes.sim.invariants.journal import COMPLETED, PREPARED, Journal
@@ -15,10 +15,10 @@ from squall.chaos.runtimes.sim.invariants.transactions import Owner, Prepared, R
 
 if TYPE_CHECKING:
     from squall.chaos.runtimes.sim.invariants.batches import AnyJournal, BatchIdentity, Copy
-    from squall.chaos.runtimes.sim.invariants.books import Report
     from squall.chaos.runtimes.sim.invariants.journal import Place, TransactionChange, TransactionRecord
     from squall.chaos.runtimes.sim.invariants.known import PartitionModel
     from squall.chaos.runtimes.sim.invariants.log_replay import LogReplay
+    from squall.chaos.runtimes.sim.invariants.partition_checks import Report
 
 COORDINATORS_LOG: Final = "__transaction_state"
 NEVER_FORGOTTEN_MS: Final = 86_400_000
@@ -80,7 +80,7 @@ class TransactionWatch:
         if node in known.cluster.rotten:
             return
         index = anew or bool(replay.news)
-        found = sight.memory_of(log, ids, disk, aborted=index)
+        found = inspection.memory_of(log, ids, disk, aborted=index)
         # What retention or a request deleted has no index any more.
         base = log.segments[0].base_offset if log.segments else 0
         if log.config.producer_id_expiration_ms < NEVER_FORGOTTEN_MS:
@@ -102,7 +102,7 @@ class TransactionWatch:
         """A coordinator serves, and was loaded just now (`whole`), or its log has more records."""
         names = dict.fromkeys((*journal.entries, *machine.inspect())) if whole else journal.touched
         if names:
-            found = sight.shard_entries(machine, names)
+            found = inspection.shard_entries(machine, names)
             replayed = {name: journal.entries.get(name) for name in names}
             for each in self._of_coordinator:
                 wrong = each.check(found, replayed)

@@ -12,10 +12,9 @@ from dataclasses import asdict
 from math import inf
 from typing import TYPE_CHECKING, Any, Protocol
 
-from squall.chaos.runtimes.sim.invariants import sight
+from squall.chaos.runtimes.sim.invariants import inspection
 from squall.chaos.runtimes.sim.invariants.ack_watch import ack_of
 from squall.chaos.runtimes.sim.invariants.batches import Copy
-from squall.chaos.runtimes.sim.invariants.books import Change, PartitionChecks
 from squall.chaos.runtimes.sim.invariants.derived import kept_start
 from squall.chaos.runtimes.sim.invariants.durable import durable_end, recovery_points
 from squall.chaos.runtimes.sim.invariants.group_journal import GroupJournal
@@ -23,6 +22,7 @@ from squall.chaos.runtimes.sim.invariants.group_watch import GroupWatch
 from squall.chaos.runtimes.sim.invariants.image_watch import ImageWatch
 from squall.chaos.runtimes.sim.invariants.journal import Journal
 from squall.chaos.runtimes.sim.invariants.known import ClusterModel, PartitionModel
+from squall.chaos.runtimes.sim.invariants.partition_checks import Change, PartitionChecks
 from squall.chaos.runtimes.sim.invariants.promises import Promises
 from squall.chaos.runtimes.sim.invariants.quorum_watch import QuorumWatch
 from squall.chaos.runtimes.sim.invariants.stuck import what_lacks
@@ -161,7 +161,8 @@ class InvariantChecker:
         touched: dict[PartitionModel, list[Change]] = {}
         for replica in changed:
             known, seen = replica.known, replica.node
-            before, now = replica.view, sight.view_of(seen.id, seen.incarnation, replica.hosted, seen.broker.fetchers)
+            now = inspection.view_of(seen.id, seen.incarnation, replica.hosted, seen.broker.fetchers)
+            before = replica.view
             replica.view = now
             known.views[seen.id] = now
             self._read(seen, replica, now)
@@ -222,14 +223,14 @@ class InvariantChecker:
                     self._judge.derived(known, seen.id, log, seen.sim.disk, anew=False)
                 return
         held, truncated = copy.matched if copy.same else 0, copy.generation != log.generation
-        found = sight.follow(copy, log, seen.sim.disk)
+        found = inspection.follow(copy, log, seen.sim.disk)
         self._judge.wrote(known, view, copy.newest(len(found)))
         if truncated or copy.replay.touched or copy.journal is not None:
             self._txns.log_changed(seen.id, known, copy, log, seen.sim.disk, anew=truncated)
         if found and not truncated and len(found) < len(copy.batches):
             epoch = found[-1].epoch
             if epoch != copy.batches[-len(found) - 1].epoch:
-                self._judge.began(known, seen.id, epoch, sight.durable_epochs(seen.sim.disk, log.directory))
+                self._judge.began(known, seen.id, epoch, inspection.durable_epochs(seen.sim.disk, log.directory))
         if truncated:
             self._judge.derived(known, seen.id, log, seen.sim.disk, anew=True)
             self._judge.shortened(When.TRUNCATED, known, seen.id, held)
@@ -248,7 +249,7 @@ class InvariantChecker:
         if offset < 0:
             return
         self._config = seen.broker.config
-        log, alive = sight.metadata_log(seen.broker), seen.sim.node is seen.broker
+        log, alive = inspection.metadata_log(seen.broker), seen.sim.node is seen.broker
         if not self.images.moved(seen.id, image, log, seen.sim.disk, alive=alive):
             return
         self.cluster.offset = offset
@@ -301,7 +302,7 @@ class InvariantChecker:
         """A node has started: what it made of its files must be what was there."""
         before = known.copies.get(seen.id)
         copy = known.copies[seen.id] = Copy(log.segments[0].base_offset, journal=journal_of(known))
-        sight.follow(copy, log, seen.sim.disk, checked=True)
+        inspection.follow(copy, log, seen.sim.disk, checked=True)
         self._txns.log_changed(seen.id, known, copy, log, seen.sim.disk, anew=True)
         self._judge.loaded(known, seen.id, copy.end, log.log_end_offset)
         self._judge.derived(known, seen.id, log, seen.sim.disk, anew=True)
@@ -318,8 +319,8 @@ class InvariantChecker:
             if replica.copy.generation == replica.log.generation and replica.copy.low < replica.log.log_start_offset:
                 replica.known.ledger.deleted(min(replica.log.log_start_offset, replica.copy.matched))
             if replica.state.is_leader and replica.state.high_watermark > replica.known.ledger.end:
-                sight.follow(replica.copy, replica.log, seen.sim.disk)
-                self._judge.commit(replica.known, sight.view_of(seen.id, seen.incarnation, replica.hosted))
+                inspection.follow(replica.copy, replica.log, seen.sim.disk)
+                self._judge.commit(replica.known, inspection.view_of(seen.id, seen.incarnation, replica.hosted))
                 if replica.known.topic == COORDINATORS_LOG:
                     self._txns.take_decisions(replica.known)
         seen.places = {}
@@ -329,7 +330,7 @@ class InvariantChecker:
         for log in seen.broker.logs.logs.values():
             known = self.partitions.get((log.topic_id, log.partition))
             if known is not None:
-                left = sight.copy_on_disk(disk, log.directory, journal_of(known))
+                left = inspection.copy_on_disk(disk, log.directory, journal_of(known))
                 self._judge.died(known, seen.id, left)
                 self._judge.flushed(known, seen.id, points.get((log.topic, log.partition), 0), left.end)
         self.quorum.died(seen.id, seen.broker, disk)

@@ -6,14 +6,14 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from math import inf
 from typing import TYPE_CHECKING, Any
 
-from squall.chaos.runtimes.sim.invariants import sight
+from squall.chaos.runtimes.sim.invariants import inspection
 from squall.chaos.runtimes.sim.invariants.batches import Copy
 from squall.chaos.runtimes.sim.invariants.group_journal import GroupJournal
 from squall.chaos.runtimes.sim.invariants.journal import Journal
 from squall.chaos.runtimes.sim.invariants.known import PartitionModel
 
 if TYPE_CHECKING:
-    from squall.broker.replicas.hosted import Hosted
+    from squall.broker.replicas.hosted_partition import Hosted
     from squall.chaos.runtimes.sim.invariants.known import ReplicaSnapshot
 
 Place = tuple[bytes, int]
@@ -105,7 +105,7 @@ class WatchedNode:
         "sim",
     )
 
-    def __init__(self, sim: sight.InspectedNode, rank: int) -> None:
+    def __init__(self, sim: inspection.InspectedNode, rank: int) -> None:
         """`rank`: its place among the nodes."""
         self.sim, self.id, self.rank = sim, sim.id, rank
         self.broker: Any = None

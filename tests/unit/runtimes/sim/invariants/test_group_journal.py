@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from squall.broker.coordinators.groups import records
-from squall.broker.coordinators.groups.consumer.facts import Current, CurrentAssignment
+from squall.broker.coordinators.groups.consumer.members import Current, CurrentAssignment
 from squall.broker.coordinators.groups.ledger import Ledger
 from squall.broker.coordinators.groups.values import (
     Committed,
@@ -16,7 +16,7 @@ from squall.broker.coordinators.groups.values import (
 from squall.broker.protocol.records import Record, encode_batch
 from squall.chaos.runtimes.sim.invariants.group_journal import GroupJournal, Owned
 from squall.chaos.runtimes.sim.invariants.headers import TxnMarker
-from squall.chaos.runtimes.sim.invariants.sight import group_books, groups_of
+from squall.chaos.runtimes.sim.invariants.inspection import group_books, groups_of
 from squall.workloads.client.groups.assignors import assignment
 from tests.support.clusters.known_partitions import one
 

@@ -7,8 +7,8 @@ import pytest
 from squall.chaos.runtimes.sim.invariants import Promise
 from squall.chaos.runtimes.sim.invariants.acks import Ack
 from squall.chaos.runtimes.sim.invariants.batches import Copy
-from squall.chaos.runtimes.sim.invariants.books import PartitionChecks
 from squall.chaos.runtimes.sim.invariants.known import FOLLOWER, PartitionModel, ReplicaSnapshot
+from squall.chaos.runtimes.sim.invariants.partition_checks import PartitionChecks
 from squall.chaos.runtimes.sim.invariants.table import When
 from tests.support.clusters.known_partitions import decision, known, run, view
 

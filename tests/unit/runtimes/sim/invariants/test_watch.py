@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from squall.chaos.runtimes.sim.invariants import InvariantChecker, Promise, sight
+from squall.chaos.runtimes.sim.invariants import InvariantChecker, Promise, inspection
 from tests.support.clusters.watched_world import TOPIC_ID, WatchedWorld
 from tests.support.disks.batches import NEWEST, batch
 
@@ -257,7 +257,7 @@ def test_after_a_permitted_loss_acknowledgements_of_later_leaders_count_again() 
     world.nodes[2].write(b"newer")
     world.look()
     assert committed(world) == 6, "node 3 is in the ISR, and does not have the newest"
-    newer = sight.record_at(world.nodes[2].hosted.log, world.nodes[2].disk, 6)
+    newer = inspection.record_at(world.nodes[2].hosted.log, world.nodes[2].disk, 6)
     assert newer is not None
     world.watch.acknowledged("t", 0, 6, b"sent to node 1", -1, 1)
     world.watch.acknowledged("t", 0, 7, newer, -1, 1)

@@ -11,7 +11,7 @@ from squall.broker.cluster.image import ClusterImage
 from squall.broker.cluster.kept import KEEP
 from squall.broker.log.segment import INDEX, TIME_INDEX
 from squall.broker.protocol.schema import metadata_records as records
-from squall.chaos.runtimes.sim.invariants import sight
+from squall.chaos.runtimes.sim.invariants import inspection
 from squall.chaos.runtimes.sim.invariants.decision_log import SAYS, DecisionLog
 from tests.support.clusters.watched_world import WatchedWorld
 
@@ -60,7 +60,7 @@ def test_a_log_that_starts_earlier_again_in_the_moment_that_its_node_dies_is_see
 def test_a_metadata_log_that_starts_earlier_again_is_seen(dies: bool) -> None:
     world = replicated()
     node = world.nodes[3]
-    sight.metadata_log(node.node).log_start_offset -= 1
+    inspection.metadata_log(node.node).log_start_offset -= 1
     if dies:
         node.kill()
     else:
@@ -111,7 +111,7 @@ def test_an_image_that_comes_from_no_records_is_seen_but_where_bits_rot(rotten: 
     world = replicated()
     if rotten:
         world.watch.damaged(1, rotten=True)
-    sight.metadata_log(world.nodes[1].node).truncate_fully_and_start_at(0)
+    inspection.metadata_log(world.nodes[1].node).truncate_fully_and_start_at(0)
     world.decide(isr=(1, 2))
     world.nodes[1].learn()
     world.look()
@@ -174,7 +174,7 @@ def test_what_an_image_keeps_is_compared_with_the_records(
     for offset, record in enumerate(UNSERVED):
         replay.replay(image, record, offset, 1)
         log.take(offset + 1, 1, [(offset, record)])
-    alike = sight.canonical(image) == sight.canonical(log)
+    alike = inspection.canonical(image) == inspection.canonical(log)
     assert alike is (mistaken is None)
 
 

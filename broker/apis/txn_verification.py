@@ -1,0 +1,164 @@
+"""Verifies transactions: before the first batch of one is appended to a partition, its coordinator is asked (P3,
+KIP-890).
+
+While the coordinator is asked, no further request is taken from the connection: requests of one connection take effect
+in order.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple, Protocol
+
+from squall.broker.protocol.errors import ErrorCode
+from squall.broker.protocol.records import HEADER_SIZE, read_header
+from squall.broker.replicas.coordinators.add_partitions_client import Enrolled
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+    from squall.broker.env import Env
+    from squall.broker.log.producer_rules import Verification
+    from squall.broker.net.connection import Slot
+    from squall.broker.protocol.hot import ProduceIn
+    from squall.broker.replicas.coordinators.add_partitions_client import Place
+    from squall.broker.replicas.hosted_partition import Hosted
+    from squall.broker.replicas.replica_manager import ReplicaManager
+
+GENERIC_ERROR_FROM = 11
+"""First version of Produce whose clients know TRANSACTION_ABORTABLE."""
+ADDS_FROM = 12
+"""First version of Produce of transactions V2: the leader adds the partition to the transaction."""
+
+_UNREACHED = (
+    ErrorCode.NETWORK_EXCEPTION,
+    ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
+    ErrorCode.COORDINATOR_NOT_AVAILABLE,
+    ErrorCode.NOT_COORDINATOR,
+    # Another partition of the request is unknown to the coordinator yet.
+    ErrorCode.OPERATION_NOT_ATTEMPTED,
+)
+
+Refused = dict[tuple[bytes, int], int]
+"""Topic as the request names it and partition, to the error of a batch that must not be appended."""
+
+
+class Coordinators(Protocol):
+    """Asks the coordinators of transactions."""
+
+    async def ask(self, transaction: Enrolled, places: Sequence[Place], *, add: bool) -> Mapping[Place, ErrorCode]:
+        """The coordinator's error for each partition."""
+
+
+class Question(NamedTuple):
+    """One partition in which the transaction would begin."""
+
+    key: bytes
+    partition: int
+    hosted: Hosted
+    verification: Verification
+
+    @property
+    def place(self) -> Place:
+        """As the coordinator knows it."""
+        return self.hosted.log.topic, self.partition
+
+
+def error_for_producer(error: ErrorCode, version: int) -> ErrorCode:
+    """Return the error that a Produce version's client gets for a coordinator's error. Every client retries
+    NOT_ENOUGH_REPLICAS without asking for metadata.
+    """
+    if error in _UNREACHED:
+        return ErrorCode.NOT_ENOUGH_REPLICAS
+    if error == ErrorCode.CONCURRENT_TRANSACTIONS and version < ADDS_FROM:
+        return ErrorCode.NOT_ENOUGH_REPLICAS
+    if error == ErrorCode.PRODUCER_FENCED:
+        return ErrorCode.INVALID_PRODUCER_EPOCH
+    if error == ErrorCode.TRANSACTION_ABORTABLE and version < GENERIC_ERROR_FROM:
+        return ErrorCode.INVALID_TXN_STATE
+    return error
+
+
+class TxnVerification:
+    """Holds Produce requests back whose transaction begins in a partition led here."""
+
+    def __init__(
+        self,
+        env: Env,
+        replicas: ReplicaManager,
+        coordinators: Coordinators,
+        start_soon: Callable[..., None],
+    ) -> None:
+        self._env, self._replicas, self._coordinators, self._start_soon = env, replicas, coordinators, start_soon
+
+    def holds(self, slot: Slot, request: ProduceIn, by_ids: bool, append: Callable[[Refused], None]) -> bool:
+        """Return whether a coordinator has to be asked first. If so, `append` is called once, when it has answered."""
+        questions, refused = self._questions(slot.version, request, by_ids)
+        if not questions:
+            if refused:
+                append(refused)
+            return bool(refused)
+        transaction, asked = questions
+        slot.conn.hold()
+        self._start_soon(self._ask, slot, transaction, asked, refused, append)
+        return True
+
+    def _questions(
+        self, version: int, request: ProduceIn, by_ids: bool
+    ) -> tuple[tuple[Enrolled, list[Question]] | None, Refused]:
+        """Return the questions for the coordinator, and the refused batches of all producers but the first: a
+        transaction has only one producer.
+        """
+        adds, wall_ms = version >= ADDS_FROM, self._env.wall_ms()
+        find = self._replicas.by_id.get if by_ids else self._replicas.by_name.get
+        asked: list[Question] = []
+        refused: Refused = {}
+        transaction: Enrolled | None = None
+        for key, parts in request.topics:
+            hosted = find(key)
+            for index, records in parts:
+                h = hosted.get(index) if hosted else None
+                if h is None or not h.state.is_leader or records is None or len(records) < HEADER_SIZE:
+                    continue
+                header = read_header(records, 0)
+                if not header.is_transactional or header.producer_id < 0 or not self._must_agree(h, adds):
+                    continue
+                one = Enrolled(request.transactional_id or "", header.producer_id, header.producer_epoch)
+                transaction = transaction or one
+                if one != transaction:
+                    refused[key, index] = int(ErrorCode.INVALID_PRODUCER_ID_MAPPING)
+                    continue
+                found = h.log.producers.begin_verification(header, wall_ms, raises_epoch=adds)
+                if found is not None:
+                    asked.append(Question(key, index, h, found))
+        return (transaction, asked) if transaction is not None and asked else None, refused
+
+    def _must_agree(self, h: Hosted, adds: bool) -> bool:
+        """Return whether the coordinator has to agree: always with generation V2, because it learns of the partition by
+        this question.
+        """
+        return adds or h.log.config.transaction_partition_verification_enable
+
+    async def _ask(
+        self,
+        slot: Slot,
+        transaction: Enrolled,
+        asked: list[Question],
+        refused: Refused,
+        append: Callable[[Refused], None],
+    ) -> None:
+        try:
+            places = [question.place for question in asked]
+            verdicts = await self._coordinators.ask(transaction, places, add=slot.version >= ADDS_FROM)
+        finally:
+            slot.conn.release()
+        if slot.conn.closed:
+            return
+        for question in asked:
+            error = verdicts[question.place]
+            if error:
+                refused[question.key, question.partition] = int(error_for_producer(error, slot.version))
+            else:
+                # Of no use if a marker has come since: then the log asks another question.
+                question.verification.agreed = True
+        append(refused)  # may hold the connection again: nothing was taken from it in between
+        self._replicas.settle()

@@ -1,0 +1,164 @@
+"""Injects the faults of a broker's disk: calls that fail or take long, no space, and the point of a crash."""
+
+from __future__ import annotations
+
+import errno
+import json
+import os
+import signal
+import sys
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import replace
+from fnmatch import fnmatchcase
+
+from squall.broker.faulted.fault_commands import FaultCommands, FaultCommandsError, FaultOrder, parse_orders
+from squall.broker.faulted.tally import FaultTally, Head
+
+LOOK_INTERVAL_S = 0.01
+TRUNCATION = -1
+"""As `growth`: no write, but a truncation, which needs no space."""
+
+
+def failure(code: int, path: str) -> OSError:
+    """The error as the operating system words it."""
+    return OSError(code, os.strerror(code), path)
+
+
+class FaultInjector:
+    """The faults that the control file asks for, their counters, and the crash point.
+
+    Called from the event loop and from the threads of `Env.cpu`: `lock` is held where something is counted.
+    """
+
+    def __init__(self, folder: str, incarnation: int, used: Callable[[], int]) -> None:
+        self.lock = threading.RLock()
+        self.orders = FaultCommands()
+        self._folder, self._incarnation, self._used = folder, incarnation, used
+        self._tally = FaultTally(f"{folder}/tally")
+        self._stamp: tuple[int, int] | None = None
+        self._crash_left = 0
+        self.look()
+
+    def watch(self) -> None:
+        """Look at the control file from now on, in a thread that ends with the process."""
+        threading.Thread(target=self._watch, name="faults", daemon=True).start()
+
+    def _watch(self) -> None:
+        while True:
+            time.sleep(LOOK_INTERVAL_S)
+            try:
+                self.look()
+            except (FaultCommandsError, OSError) as error:
+                sys.stderr.write(f"broker: {self._folder}/control: {error}\n")
+                return
+
+    def look(self) -> None:
+        """Take over a control file that is new. OrdersError for one that cannot be followed."""
+        path = f"{self._folder}/control"
+        try:
+            stat = os.stat(path)
+            stamp = (stat.st_mtime_ns, stat.st_ino)
+            if stamp == self._stamp:
+                return
+            with open(path, encoding="utf-8") as file:
+                orders = parse_orders(file.read())
+        except FileNotFoundError:
+            stamp, orders = (0, 0), FaultCommands()
+            if stamp == self._stamp:
+                return
+        with self.lock:
+            self._stamp = stamp
+            self._take_over(orders)
+
+    def _take_over(self, orders: FaultCommands) -> None:
+        for fault in orders.faults:
+            count = self._tally.count(fault.number)
+            if fault.kind == "quota" and not count.limit:
+                count.limit = self._used() + fault.free_bytes
+            self._tally.put(fault.number, count)
+        if orders.crash is not None and orders.crash != self.orders.crash:
+            self._crash_left = 0 if self._has_crashed(orders.crash.number) else orders.crash.nth
+        self.orders = orders
+        self._tally.note(Head(orders.serial, self._incarnation, self._tally.head.through_bytes))
+
+    def _has_crashed(self, number: int) -> bool:
+        try:
+            with open(f"{self._folder}/crashed", encoding="utf-8") as file:
+                return bool(json.load(file)["number"] == number)
+        except (FileNotFoundError, ValueError):
+            return False
+
+    def went_through(self, size: int) -> None:
+        """So many pending bytes count as written back."""
+        head = self._tally.head
+        self._tally.note(replace(head, through_bytes=head.through_bytes + size))
+
+    # ---------------------------------------------------------------------------------------------------- the calls
+
+    def gate(self, op: str, what: str) -> None:
+        """Before an effect, which is counted: the process ends here where this is the one that it was to crash at."""
+        with self.lock:
+            self._tally.call(op)
+            crash = self.orders.crash
+            if crash is None or crash.op != op or not self._crash_left:
+                return
+            self._crash_left -= 1
+            if self._crash_left:
+                return
+            with open(f"{self._folder}/crashed.new", "w", encoding="utf-8") as file:
+                json.dump({"number": crash.number, "op": op, "at": what}, file)
+            os.replace(f"{self._folder}/crashed.new", f"{self._folder}/crashed")
+            os.kill(os.getpid(), signal.SIGKILL)
+            time.sleep(60)  # the signal ends all threads, but not before this one is told
+
+    def delayed(self, op: str) -> None:
+        """Take as much longer as the faults say: whoever calls waits, as for a slow device."""
+        delay_s = 0.0
+        with self.lock:
+            for fault in self.orders.faults:
+                if fault.kind == "slow" and fault.op == op:
+                    self._hit(fault)
+                    delay_s += fault.delay_ms / 1000
+        if delay_s:
+            time.sleep(delay_s)
+
+    def syncing(self, path: str) -> None:
+        """An fsync begins. OSError where it is to fail. Every fault that matches counts it."""
+        with self.lock:
+            codes = [self._strike(fault, "fsync", path) for fault in self.orders.faults]
+        if code := next(filter(None, codes), 0):
+            raise failure(code, path)
+
+    def writing(self, path: str, growth: int) -> None:
+        """A write begins that makes its file `growth` bytes longer, or TRUNCATION. OSError where it is to fail."""
+        code = 0
+        with self.lock:
+            for fault in self.orders.faults:
+                if fault.kind == "quota":
+                    space = self._tally.count(fault.number).limit - self._used() if growth > 0 else 0
+                    if growth > max(0, space):
+                        self._hit(fault)
+                        code = code or errno.ENOSPC
+                elif growth != TRUNCATION or fault.errno != "ENOSPC":
+                    struck = self._strike(fault, "write", path)
+                    code = code or struck
+        if code:
+            raise failure(code, path)
+
+    def _strike(self, fault: FaultOrder, op: str, path: str) -> int:
+        """The errno where the fault fails this call, else 0. Counts the call."""
+        if fault.kind != "fail" or fault.op != op or not fnmatchcase(path, fault.path_glob):
+            return 0
+        count = self._tally.count(fault.number)
+        count.calls += 1
+        struck = count.calls >= fault.nth
+        count.hits += struck
+        self._tally.put(fault.number, count)
+        return int(getattr(errno, fault.errno)) if struck else 0
+
+    def _hit(self, fault: FaultOrder) -> None:
+        count = self._tally.count(fault.number)
+        count.hits += 1
+        self._tally.put(fault.number, count)

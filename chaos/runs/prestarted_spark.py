@@ -1,0 +1,174 @@
+"""Spark that is started while a run goes on, and judges its history when there is one.
+
+Starting and compiling costs more than judging a small run. During the run it has only the CPU that nobody else wants
+(SCHED_IDLE): brokers and clients are measured then. If anything is wrong with it, Spark starts as for any other
+directory: it saves time, and decides nothing.
+"""
+
+# Judging takes half of the CPU once the history is there (10.5 instead of 20.4 s). Rejected: nice 19, which still
+# takes a share from brokers; a start at the final reads, which take 1 to 3 s while 15 s of CPU are to be hidden.
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import subprocess
+import time
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
+
+from squall.chaos.errors import HarnessError
+from squall.chaos.runs.directory import RunDirectory
+from squall.chaos.runs.spark import command_of
+from squall.chaos.toolchain.cache import Say
+from squall.chaos.toolchain.class_archive import class_archive_here
+from squall.chaos.toolchain.java import java
+from squall.checkers.stages import READY, stage_of
+
+LOG, FOLDER = "spark.log", "spark-ahead"
+ROOM_MIB = 3 * 1024
+"""What must be free beside a cluster: Java's heap and its other memory."""
+PATIENCE_S, POLL_S = 2.0, 0.02
+"""How long one that is not needed may take to leave by itself, and how often it is looked at."""
+
+
+class PrestartedSpark:
+    """A Spark that waits for the history of a run, or still starts. `end` it in any case."""
+
+    def __init__(self, directory: RunDirectory, command: list[str]) -> None:
+        """Call it on the main thread: the process ends with the thread that starts it. OSError."""
+        self.log, self._folder = directory.path / LOG, directory.path / FOLDER
+        # A harness that is killed takes it along: its files are in the run directory, and nowhere else.
+        self._folder.mkdir()
+        self._ended = False
+        with self.log.open("wb") as out:
+            # In a session of its own: the terminal's Ctrl-C is the harness's to answer.
+            self._program = subprocess.Popen(
+                [*command, "--ahead"],
+                env={**os.environ, "TMPDIR": str(self._folder.absolute())},
+                stdin=subprocess.PIPE,
+                stdout=out,
+                stderr=out,
+                start_new_session=True,
+            )
+        _yield_to_all(self._program.pid)
+
+    def begin(self) -> subprocess.Popen[bytes] | None:
+        """Tell it that the history is whole. None where it had better be ended: it died, or it will not get on."""
+        hurried = _hurry(self._program.pid)
+        # Whoever was given no CPU so far will be given none now.
+        if self._program.poll() is not None or not (hurried or self._ready()):
+            return None
+        assert self._program.stdin is not None
+        try:
+            self._program.stdin.write(b"\n")
+            self._program.stdin.close()
+        except OSError:
+            return None
+        return self._program
+
+    def _ready(self) -> bool:
+        return any(stage_of(line) == READY for line in self.log.read_text(errors="replace").splitlines())
+
+    def end(self) -> None:
+        """End it and what it started, if anything runs. Idempotent."""
+        if self._ended:
+            return
+        running = self._program.poll() is None
+        if running:
+            _hurry(self._program.pid)
+        assert self._program.stdin is not None
+        with suppress(OSError):
+            self._program.stdin.close()
+        if running:
+            self._wait_until_gone(PATIENCE_S)
+        # Java ends after the program that started it, and lives on where that one was killed.
+        with suppress(ProcessLookupError):
+            os.killpg(self._program.pid, signal.SIGKILL)
+            self._wait_until_gone(PATIENCE_S)
+        self._program.wait()
+        shutil.rmtree(self._folder, ignore_errors=True)
+        self._ended = True
+
+    def _wait_until_gone(self, limit_s: float) -> None:
+        """Wait until nothing of its session is left, but no longer than that."""
+        until = time.monotonic() + limit_s
+        while self._alive() and time.monotonic() < until:
+            time.sleep(POLL_S)
+
+    def _alive(self) -> bool:
+        """Return whether any process of its session is left."""
+        self._program.poll()
+        try:
+            os.killpg(self._program.pid, 0)
+        except ProcessLookupError:
+            return False
+        return True
+
+
+def start_ahead(directory: RunDirectory, say: Say) -> PrestartedSpark | None:
+    """Start Spark for a run that begins now. None where there is no Java, or too little memory beside the run."""
+    if _room_mib() < ROOM_MIB:
+        return None
+    try:
+        there = java(say)
+        return PrestartedSpark(directory, command_of(directory.path, there, class_archive_here(there)))
+    except (HarnessError, OSError):
+        return None  # judging will say so
+
+
+# ---------------------------------------------------------------------------------------------------------- its share
+
+
+def _yield_to_all(pid: int) -> None:
+    """Give a process, and all that it starts, only the CPU that nobody else wants."""
+    with suppress(OSError):
+        os.sched_setscheduler(pid, os.SCHED_IDLE, os.sched_param(0))
+    # Sessions may be scheduled as groups: then the process's own class counts only inside of its session.
+    with suppress(OSError):
+        Path(f"/proc/{pid}/autogroup").write_text("19")
+
+
+def _hurry(pid: int) -> bool:
+    """Give it its share again. False where that is not allowed: then it goes on with what nobody else wants."""
+    with suppress(OSError):
+        Path(f"/proc/{pid}/autogroup").write_text("0")
+    try:
+        # Twice: a thread that is started meanwhile has the class of the one that starts it.
+        for _ in range(2):
+            for thread in _threads(pid):
+                with suppress(ProcessLookupError):
+                    os.sched_setscheduler(thread, os.SCHED_OTHER, os.sched_param(0))
+    except PermissionError:
+        return False
+    except OSError:
+        pass  # it has ended
+    return True
+
+
+def _threads(pid: int) -> Iterator[int]:
+    """All threads of a process, and of those that it started."""
+    for task in Path(f"/proc/{pid}/task").iterdir():
+        yield int(task.name)
+        with suppress(OSError):
+            for child in (task / "children").read_text().split():
+                yield from _threads(int(child))
+
+
+# --------------------------------------------------------------------------------------------------------- its memory
+
+
+def _room_mib() -> float:
+    """Memory that is free on this machine, and in the container that this may be."""
+    told = dict(line.split(":") for line in Path("/proc/meminfo").read_text().splitlines())
+    free = int(told["MemAvailable"].split()[0]) / 1024
+    group = Path("/sys/fs/cgroup")
+    try:
+        limit = int((group / "memory.max").read_text())
+        used = int((group / "memory.current").read_text())
+        cached = dict(line.split() for line in (group / "memory.stat").read_text().splitlines())["inactive_file"]
+    except (OSError, ValueError, KeyError):
+        return free  # no limit
+    return min(free, (limit - used + int(cached)) / (1 << 20))

@@ -1,0 +1,152 @@
+"""The harness's side of `squall.broker.faulted`: orders to a broker's disk, and their results, through files in a
+folder.
+
+This works for every runtime that starts its brokers with `--faults FOLDER` and can reach that folder. Orders outlive
+the broker's restarts; a broker that is down reads them when it starts.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import asdict
+from pathlib import Path
+from random import Random
+from typing import Any
+
+from squall.broker.faulted.fault_commands import (
+    LIMIT_BYTES,
+    CrashPoint,
+    FaultCommands,
+    FaultCommandsError,
+    FaultOrder,
+    parse_orders,
+)
+from squall.broker.faulted.losses import lose_power
+from squall.broker.faulted.tally import calls_of, count_of, head_of, read_tally
+from squall.chaos.errors import HarnessError
+from squall.chaos.runtimes.contract import CrashOp, DiskFault, Evidence, FailWrites, Quota, SlowDisk
+from squall.chaos.runtimes.lost_records import LostRecords
+
+
+class NodeFaults:
+    """The orders to one node. `limit_bytes`: how many bytes may be pending before the oldest count as written back."""
+
+    def __init__(self, folder: Path, *, limit_bytes: int = LIMIT_BYTES) -> None:
+        self.folder = folder
+        self._limit_bytes = limit_bytes
+        self._named: dict[str, FaultOrder] = {}
+        self._crash: CrashPoint | None = None
+        self._has_ordered = False
+        """What stands in the control file is this run's."""
+        try:
+            self._serial = parse_orders((folder / "control").read_text()).serial
+        except (FileNotFoundError, FaultCommandsError):
+            self._serial = 0
+
+    # ------------------------------------------------------------------------------------------------------- orders
+
+    def add(self, name: str, fault: DiskFault) -> None:
+        """Order a fault under a name unused on this node. HarnessError if the name is in use."""
+        if name in self._named:
+            raise HarnessError(f"there is a fault {name!r} on this disk already")
+        self._named[name] = _as_ordered(self._serial + 1, fault)
+        self._write()
+
+    def remove(self, name: str) -> int | None:
+        """Order a fault's end. Returns the fault's number, for `hits`; None if no fault has that name."""
+        fault = self._named.pop(name, None)
+        if fault is None:
+            return None
+        self._write()
+        return fault.number
+
+    def arm(self, op: CrashOp, nth: int) -> int:
+        """Order a crash. Returns its number, for `crashed`."""
+        if self._crash is not None:
+            raise HarnessError(f"this node is going to crash at a {self._crash.op} already")
+        self._crash = CrashPoint(self._serial + 1, op, nth)
+        self._write()
+        return self._crash.number
+
+    def disarm(self) -> None:
+        """Call the crash off."""
+        if self._crash is not None:
+            self._crash = None
+            self._write()
+
+    def clear(self) -> None:
+        """Call every order off."""
+        if self._named or self._crash is not None or not self._has_ordered:
+            self._named.clear()
+            self._crash = None
+            self._write()
+
+    def _write(self) -> None:
+        self._serial += 1
+        faults = tuple(self._named.values())
+        orders = FaultCommands(self._serial, self._limit_bytes, faults, self._crash)
+        self.folder.mkdir(parents=True, exist_ok=True)
+        fresh = self.folder / "control.new"
+        fresh.write_text(json.dumps(asdict(orders)))
+        fresh.replace(self.folder / "control")
+        self._has_ordered = True
+
+    # ----------------------------------------------------------------------------------------------------- what came
+
+    def taken_over(self, incarnation: int) -> bool:
+        """Return whether this incarnation of the broker applies the latest order."""
+        head = head_of(self._tally())
+        return head is not None and head.incarnation == incarnation and head.serial == self._serial
+
+    def ran(self, incarnation: int) -> bool:
+        """Return whether this incarnation of the broker ran on the files below this folder."""
+        head = head_of(self._tally())
+        return head is not None and head.incarnation == incarnation
+
+    def hits(self, number: int) -> int:
+        """Return how many calls a fault failed or slowed."""
+        return count_of(self._tally(), number).hits
+
+    def forget(self, inode: int) -> None:
+        """Forget what is pending for this file, whose broker is down: what is left of the file is on the disk."""
+        (self.folder / "files" / str(inode)).unlink(missing_ok=True)
+
+    def calls(self, op: CrashOp) -> int:
+        """Return how many calls of this kind the broker has made since its first start."""
+        return calls_of(self._tally(), op)
+
+    def through_bytes(self) -> int:
+        """Bytes that count as written back because too many were pending, since the node's first start."""
+        head = head_of(self._tally())
+        return 0 if head is None else head.through_bytes
+
+    def crashed(self, number: int) -> str | None:
+        """The path or peer of the call at which the broker crashed; None if it did not crash."""
+        try:
+            said: dict[str, Any] = json.loads((self.folder / "crashed").read_text())
+        except FileNotFoundError:
+            return None
+        return str(said["at"]) if said["number"] == number else None
+
+    def lose_power(self, roots: Sequence[Path], rng: Random) -> Evidence:
+        """Remove from a dead broker's files what it had not synced. Evidence: `Loss`, logs, through_bytes."""
+        records = LostRecords()
+        lost = lose_power(str(self.folder), [str(root) for root in roots], rng, records.changed)
+        for name in records.partitions:
+            for path in sorted(path for root in roots for path in root.glob(f"{name}/*.log")):
+                records.left(str(path), path.read_bytes())
+        return {**lost, "logs": records.evidence(), "through_bytes": self.through_bytes()}
+
+    def _tally(self) -> bytes:
+        return read_tally(str(self.folder / "tally"))
+
+
+def _as_ordered(number: int, fault: DiskFault) -> FaultOrder:
+    match fault:
+        case FailWrites():
+            return FaultOrder(number, "fail", fault.op, fault.errno, fault.nth, fault.path_glob)
+        case SlowDisk():
+            return FaultOrder(number, "slow", fault.op, delay_ms=fault.delay_ms)
+        case Quota():
+            return FaultOrder(number, "quota", free_bytes=fault.free_bytes)

@@ -1,0 +1,123 @@
+"""The same for rare paths of group coordinators: wrappers of their functions, for
+`squall.chaos.runtimes.sim.coverage_probes`.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable
+from functools import wraps
+from typing import Any
+
+from squall.broker.coordinators.groups.consumer.members import JOINS, ConsumerHeartbeat, GroupEpoch
+from squall.broker.coordinators.groups.shard import GroupCoordinatorShard
+from squall.broker.coordinators.groups.values import (
+    AppendRecords,
+    Commit,
+    DeleteGroup,
+    Effect,
+    GroupState,
+    GroupWritten,
+    Join,
+    Reply,
+    Sync,
+    TxnCommit,
+)
+from squall.broker.protocol.errors import ErrorCode
+from squall.broker.replicas.coordinators.group_coordinator import GroupCoordinator
+
+FENCES = (ErrorCode.FENCED_INSTANCE_ID, ErrorCode.FENCED_MEMBER_EPOCH)
+FORMER = (ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.ILLEGAL_GENERATION, ErrorCode.STALE_MEMBER_EPOCH)
+IN_REBALANCE = (GroupState.PREPARING, GroupState.COMPLETING, GroupState.ASSIGNING, GroupState.RECONCILING)
+
+
+def _asked(rule: Callable[..., Any], counts: Counter[str]) -> Callable[..., Any]:
+    @wraps(rule)
+    def heard(coordinator: GroupCoordinator, request: Any, *args: Any) -> Any:
+        shard = coordinator.shards.get(coordinator.partition_of(request.group_id))
+        if shard is not None and not shard.serves and _joins(request):
+            counts["rebalance while its coordinator loads"] += 1
+        return rule(coordinator, request, *args)
+
+    return heard
+
+
+def _joins(request: Any) -> bool:
+    return isinstance(request, Join | Sync) or (isinstance(request, ConsumerHeartbeat) and request.epoch == JOINS)
+
+
+def _decided(rule: Callable[..., Any], counts: Counter[str]) -> Callable[..., Any]:
+    @wraps(rule)
+    def heard(shard: GroupCoordinatorShard, request: Any, *args: Any) -> Any:
+        group_id = request.group_id
+        of_consumers, classic = group_id in shard.ledger.consumers, group_id in shard.ledger.groups
+        members = of_consumers and bool(shard.ledger.consumers[group_id].members)
+        effects = rule(shard, request, *args)
+        written = any(isinstance(effect, AppendRecords) for effect in effects)
+        counts["group deleted"] += written and isinstance(request, DeleteGroup)
+        counts["group became a classic group"] += written and of_consumers and isinstance(request, Join) and not members
+        counts["classic member joined a consumer group"] += written and members and isinstance(request, Join)
+        counts["consumer group left to its classic members"] += of_consumers and _goes_down(effects)
+        counts["classic group taken over under its members"] += isinstance(request, ConsumerHeartbeat) and _goes_up(
+            effects
+        )
+        if classic and not of_consumers and isinstance(request, ConsumerHeartbeat) and not _goes_up(effects):
+            counts["group became a consumer group"] += _begins(effects)
+        for error in _refusals(effects):
+            counts["member fenced"] += error in FENCES
+            counts["commit of a former member refused"] += error in FORMER and isinstance(request, Commit | TxnCommit)
+        return effects
+
+    return heard
+
+
+def _begins(effects: Iterable[Effect]) -> bool:
+    """A consumer group that was none before."""
+    written = (record for effect in effects if isinstance(effect, AppendRecords) for record in effect.records)
+    return any(isinstance(record, GroupEpoch) and record.epoch is not None for record in written)
+
+
+def _goes_up(effects: Iterable[Effect]) -> bool:
+    """A classic group becomes a consumer group with the members that it has: the request is looked at after that."""
+    written = [effect for effect in effects if isinstance(effect, AppendRecords)]
+    return any(effect.settles.then is not None and _begins([effect]) for effect in written)
+
+
+def _goes_down(effects: Iterable[Effect]) -> bool:
+    """A consumer group becomes a classic group that has members."""
+    written = (record for effect in effects if isinstance(effect, AppendRecords) for record in effect.records)
+    return any(isinstance(record, GroupWritten) and record.group is not None for record in written)
+
+
+def _ticked(rule: Callable[..., Any], counts: Counter[str]) -> Callable[..., Any]:
+    @wraps(rule)
+    def heard(shard: GroupCoordinatorShard, *args: Any) -> Any:
+        effects = rule(shard, *args)
+        downs = [e for e in effects if isinstance(e, AppendRecords) and e.records[0].group_id in shard.ledger.consumers]
+        counts["consumer group left to its classic members"] += sum(_goes_down([each]) for each in downs)
+        return effects
+
+    return heard
+
+
+def _refusals(effects: Iterable[Effect]) -> list[ErrorCode]:
+    return [effect.answer.error for effect in effects if isinstance(effect, Reply) and effect.answer.error]
+
+
+def _dissolved(rule: Callable[..., Any], counts: Counter[str]) -> Callable[..., Any]:
+    @wraps(rule)
+    def heard(shard: GroupCoordinatorShard, *args: Any) -> Any:
+        names = (*shard.groups, *shard.ledger.consumers)
+        counts["coordinator lost in a rebalance"] += sum(shard.state_of(name) in IN_REBALANCE for name in names)
+        return rule(shard, *args)
+
+    return heard
+
+
+OF_GROUPS: tuple[tuple[type[Any], str, Callable[..., Any]], ...] = (
+    (GroupCoordinator, "submit", _asked),
+    (GroupCoordinatorShard, "submit", _decided),
+    (GroupCoordinatorShard, "tick", _ticked),
+    (GroupCoordinatorShard, "dissolve", _dissolved),
+)
+"""Whose function, its name, and what makes the wrapper of it."""

@@ -1,0 +1,245 @@
+"""Reads what a run of a night was, before anything is counted: configuration, fault classes, promise, verdict."""
+
+from __future__ import annotations
+
+import json
+import tomllib
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from squall.checkers import fault_classes, simulated
+from squall.checkers.guarantees import FaultClass, guarantee_for
+from squall.checkers.history import seal
+from squall.checkers.history.conversion import read_faults
+from squall.checkers.history.tables import PlayedFault
+from squall.checkers.nightly.matrix import forbidden
+from squall.checkers.nightly.night import Night
+from squall.checkers.nightly.results import INVALID, NO_VERDICT, UNKNOWN, VALID, VERDICTS, Attempt
+from squall.checkers.plan_facts import BadPlan, facts_of
+
+ASIDE = (
+    "target",
+    "runtime",
+    "workload",
+    "nodes",
+    "isolation",
+    "faults",
+    "seed",
+    "acks",
+    "min-isr",
+    "replication-factor",
+)
+"""Axes that are no part of a configuration's name, or that its first words say."""
+USUAL = {
+    "idempotence": ("on",),
+    "client": ("squall",),
+    "codec": ("none",),
+    "unclean": ("off",),
+    "flush": ("os",),
+    "generation": ("2",),
+    "group-protocol": ("classic",),
+    "static-members": ("off",),
+    "mutant": ("none", ""),
+}
+"""Values that a configuration's name leaves out."""
+NO_CLASS = "none"
+"""The class of a run without faults."""
+GONE = "its run directory is gone"
+NOT_KNOWN = "not known"
+"""The class of a run of which nobody can say which faults it had."""
+
+
+@dataclass(frozen=True, slots=True)
+class RunOfNight:
+    """One run of a night. Nothing in it needs the history's records."""
+
+    attempt: Attempt
+    counts: bool
+    """No later attempt of the same item: this one counts."""
+    path: Path | None
+    """Its directory; None where there is none."""
+    verdict: str
+    axes: Mapping[str, str]
+    configuration: str
+    """What the durability of its records depends on, in words."""
+    classes: str
+    """Of the faults that began, as "P N"; `NO_CLASS` where none did, `NOT_KNOWN` where nobody can say."""
+    promise: str
+    """The row of the guarantees that its configuration falls under; empty where nobody knows."""
+    permitted: tuple[str, ...]
+    """Anomalies that may happen all the same, under these faults."""
+    faults: tuple[PlayedFault, ...]
+    seed: int | None = None
+    trouble: str = ""
+    """Why it proves nothing, or why it cannot be read."""
+
+
+def facts_of_night(night: Night) -> list[RunOfNight]:
+    """Return the facts of every attempt, in the order in which they ended."""
+    last = night.last
+    return [_facts(night, each, counts=each.attempt == last[each.item]) for each in night.attempts]
+
+
+def with_unexpected(night: Night, attempt: Attempt, verdict: Mapping[str, Any]) -> tuple[Attempt, str]:
+    """(The attempt with all that the night forbids of what it found, why that is not what the night noted).
+
+    verdict: verdict.json, empty where there is none. What the night noted stays: of the two the graver one counts.
+    """
+    if night.expect is None or not verdict or attempt.verdict == NO_VERDICT:
+        return attempt, ""
+    cell = _cell(night.items.get(attempt.item, {}))
+    found = forbidden(night.expect, cell, verdict.get("anomalies"))
+    if set(found) == set(attempt.unexpected):
+        return attempt, ""
+    noted, told = ", ".join(attempt.unexpected) or "nothing", ", ".join(found) or "nothing"
+    doubt = f"the night noted that it forbids {noted} of what was found; its matrix and verdict.json say {told}"
+    return replace(attempt, unexpected=tuple(dict.fromkeys((*attempt.unexpected, *found)))), doubt
+
+
+def _facts(night: Night, attempt: Attempt, *, counts: bool) -> RunOfNight:
+    path = night.path / attempt.run if attempt.run else None
+    if path is not None and not path.is_dir():
+        path = None
+    plan = _toml(path / "plan.toml") if path else {}
+    verdict = _json(path / "verdict.json") if path else {}
+    faults = _faults(path)
+    planned = night.items.get(attempt.item, {})
+    axes = axes_of(plan, planned)
+    classes, promise, permitted = _promise(plan, faults, verdict) if path else (NOT_KNOWN, "", ())
+    seed = plan.get("seed", planned.get("seed"))
+    counted, doubt = _verdict(attempt, verdict)
+    other = (seal.not_judged(path, verdict) or simulated.overlooked(path, verdict)) if path else ""
+    if other and counted == VALID:
+        counted = UNKNOWN
+    attempt, noted = with_unexpected(night, attempt, verdict)
+    return RunOfNight(
+        attempt=attempt,
+        counts=counts,
+        path=path,
+        verdict=counted,
+        axes=axes,
+        configuration=configuration(axes),
+        classes=classes,
+        promise=promise,
+        permitted=permitted,
+        faults=faults,
+        seed=seed if isinstance(seed, int) else None,
+        trouble="; ".join(filter(None, (attempt.why or ("" if path else GONE), doubt, noted, other))),
+    )
+
+
+def _verdict(attempt: Attempt, told: Mapping[str, Any]) -> tuple[str, str]:
+    """(The verdict that counts, why it is not the night's). A run may be judged again after the night: of two verdicts
+    the graver one counts, because nobody knows which of the files was changed, and why."""
+    judged = told.get("verdict")
+    if judged == attempt.verdict or judged not in (VALID, INVALID, UNKNOWN) or attempt.verdict == NO_VERDICT:
+        return attempt.verdict, ""
+    graver = min(judged, attempt.verdict, key=VERDICTS.index)
+    return graver, f"the night noted {attempt.verdict}, and verdict.json says {judged}: judged again, or changed"
+
+
+def axes_of(plan: Mapping[str, Any], planned: Mapping[str, Any]) -> dict[str, str]:
+    """Axis -> value: as the plan has it, and as the night's matrix says where that says it. All are words."""
+    told = _cell(planned)
+    for name in ("target", "runtime", "workload", "faults"):
+        if planned.get(name):
+            told.setdefault(name, _word(planned[name]))
+    return {**_of_plan(plan), **told}
+
+
+def _cell(planned: Mapping[str, Any]) -> dict[str, str]:
+    """The configuration of an item, as the matrix has it."""
+    cell = planned.get("cell")
+    return {str(name): _word(value) for name, value in cell.items()} if isinstance(cell, dict) else {}
+
+
+def _of_plan(plan: Mapping[str, Any]) -> dict[str, str]:
+    load, cluster = _table(plan, "workload"), _table(plan, "cluster")
+    settings = {**_table(cluster, "settings"), **_table(load, "topic_settings")}
+    found = {
+        "target": plan.get("target"),
+        "runtime": plan.get("runtime"),
+        "workload": load.get("name"),
+        "acks": "all" if load.get("acks") == -1 else load.get("acks"),
+        "min-isr": load.get("min_isr"),
+        "replication-factor": load.get("replication_factor"),
+        **{name: load.get(name) for name in ("idempotence", "isolation", "generation", "codec", "client")},
+        "group-protocol": load.get("group_protocol"),
+        "static-members": load.get("static_members"),
+        "unclean": str(settings["unclean.leader.election.enable"]).lower() == "true"
+        if "unclean.leader.election.enable" in settings
+        else None,
+        "flush": settings.get("flush.messages"),
+        "mutant": plan.get("mutant"),
+    }
+    return {name: _word(value) for name, value in found.items() if value not in (None, "")}
+
+
+def _word(value: Any) -> str:
+    return ("on" if value else "off") if isinstance(value, bool) else str(value)
+
+
+def configuration(axes: Mapping[str, str]) -> str:
+    """The name of a configuration: acks and min ISR, then whatever is not as it usually is, as "axis=value"."""
+    told = [f"acks={axes['acks']}"] if "acks" in axes else ["acks=all"] if axes.get("workload") else []
+    if "min-isr" in axes:
+        of = f" of {axes['replication-factor']}" if "replication-factor" in axes else ""
+        told.append(f"min ISR {axes['min-isr']}{of}")
+    for name, value in axes.items():
+        # Without acks=all a producer cannot be idempotent: that its acks are not all says so.
+        implied = name == "idempotence" and axes.get("acks", "all") != "all" and value == "off"
+        if name not in ASIDE and value not in USUAL.get(name, ()) and not implied:
+            told.append(f"{name}={value}")
+    return ", ".join(told) or "not known"
+
+
+def _promise(
+    plan: Mapping[str, Any], faults: tuple[PlayedFault, ...], verdict: Mapping[str, Any]
+) -> tuple[str, str, tuple[str, ...]]:
+    """(fault classes, row of the guarantees, what is permitted): as it was judged, else by the plan."""
+    judged = verdict.get("guarantee")
+    try:
+        classes = fault_classes.classes_of(faults)
+    except fault_classes.UnknownFault:
+        return NOT_KNOWN, "", ()
+    words = " ".join(each.value for each in FaultClass if each in classes) or NO_CLASS
+    if isinstance(judged, dict) and verdict.get("verdict") in (VALID, INVALID):
+        permitted = judged.get("permitted")
+        return words, str(judged.get("row") or ""), tuple(permitted) if isinstance(permitted, dict) else ()
+    try:
+        facts = facts_of(plan)
+    except BadPlan:
+        return words, "", ()
+    found = guarantee_for(facts.configuration, classes, facts.expect)
+    return words, found.row, tuple(found.permitted)
+
+
+def _faults(path: Path | None) -> tuple[PlayedFault, ...]:
+    if path is None:
+        return ()
+    try:
+        return tuple(read_faults(path)[0])
+    except OSError:
+        return ()
+
+
+def _table(values: Mapping[str, Any], name: str) -> Mapping[str, Any]:
+    found = values.get(name)
+    return found if isinstance(found, dict) else {}
+
+
+def _toml(path: Path) -> dict[str, Any]:
+    try:
+        return tomllib.loads(path.read_text())
+    except (OSError, ValueError, RecursionError):
+        return {}
+
+
+def _json(path: Path) -> dict[str, Any]:
+    try:
+        found = json.loads(path.read_text())
+    except (OSError, ValueError, RecursionError):
+        return {}
+    return found if isinstance(found, dict) else {}

@@ -1,0 +1,62 @@
+"""Shares with their uncertainty, and latencies that can be added up. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from math import sqrt
+
+Z95 = 1.959963984540054
+"""The normal distribution has 95 % of its mass within so many standard deviations."""
+_LINEAR = 7
+"""Latencies of so many bits have a bucket each; longer ones share one with those of the same first bits."""
+_HALF = 1 << (_LINEAR - 1)
+
+
+def wilson(hits: int, trials: int, z: float = Z95) -> tuple[float, float]:
+    """The Wilson score interval of a share: (low, high), both in [0, 1]; (0, 1) where nothing was tried.
+
+    E. B. Wilson, Probable Inference, the Law of Succession, and Statistical Inference, 1927. Unlike the normal
+    approximation it says something where nothing was hit: 0 of 100 is (0, 0.037). ValueError for impossible counts.
+    """
+    if not 0 <= hits <= trials:
+        raise ValueError(f"{hits} of {trials} is no share")
+    if not trials:
+        return 0.0, 1.0
+    share, spread = hits / trials, z * z / trials
+    middle = (share + spread / 2) / (1 + spread)
+    half = z / (1 + spread) * sqrt(share * (1 - share) / trials + spread / (4 * trials))
+    # Exact at the ends, where rounding would leave 1e-19.
+    return (max(0.0, middle - half) if hits else 0.0), (min(1.0, middle + half) if hits < trials else 1.0)
+
+
+def bucket_of(took: int) -> int:
+    """The bucket of a latency in whole units, not negative. A bucket is at most 1/64 as wide as what is in it.
+
+    Histograms of several runs can be added, percentiles cannot. `squall.spark_analysis.nightly.measures` has the same
+    in SQL.
+    """
+    shift = max(took.bit_length() - _LINEAR, 0)
+    return shift * _HALF + (took >> shift)
+
+
+def middle_of(bucket: int) -> float:
+    """The middle of what a bucket holds, in units."""
+    if bucket < 2 * _HALF:
+        return float(bucket)
+    shift = bucket // _HALF - 1
+    low = (bucket - shift * _HALF) << shift
+    return low + ((1 << shift) - 1) / 2
+
+
+def percentile_of(histogram: Mapping[int, int], fraction: float) -> float | None:
+    """The latency in units that `fraction` of all are not above, by the middle of its bucket; None if there are none.
+
+    At most 1/128 beside the exact one.
+    """
+    total = sum(histogram.values())
+    wanted, seen = fraction * total, 0
+    for bucket in sorted(histogram):
+        seen += histogram[bucket]
+        if seen >= wanted and histogram[bucket]:
+            return middle_of(bucket)
+    return None

@@ -1,0 +1,143 @@
+"""The results of a configuration, night by night, for a page of its own. Pure."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from statistics import median
+from typing import Any
+from zlib import crc32
+
+from squall.checkers.nightly.results import INVALID, VALID
+from squall.reports.nightly.standing import wrong
+from squall.reports.nightly.trends import Series
+
+Row = dict[str, Any]
+PROVEN = (VALID, INVALID)
+
+
+@dataclass(frozen=True, slots=True)
+class NightOf:
+    """Describes one night of a configuration on the brokers of one target in one runtime. None: not known."""
+
+    night: str
+    where: str
+    runs: int
+    """Items that ran; of those tried again the last attempt."""
+    valid: int
+    invalid: int
+    acknowledged: int
+    lost: int
+    duplicated: int
+    unavailable_ms: float | None
+    """Of the worst run with a verdict, as are the next."""
+    recovery_ms: float | None
+    p99_ms: float | None
+    """The median of its runs, as is the next: as in the trends."""
+    p99_faulty_ms: float | None
+
+    @property
+    def unknown(self) -> int:
+        """Items without a verdict."""
+        return self.runs - self.valid - self.invalid
+
+
+@dataclass(frozen=True, slots=True)
+class FindingHistory:
+    """The findings of one cause in the runs of a configuration, over the nights."""
+
+    anomaly: str
+    cause: str
+    wrong: bool
+    """Not permitted, or not to be shown in a night that had it."""
+    nights: tuple[str, ...]
+    runs: tuple[Row, ...]
+    """Its rows, the latest first."""
+
+
+@dataclass(frozen=True, slots=True)
+class ConfigurationHistory:
+    """All that the nights know of a configuration."""
+
+    name: str
+    nights: tuple[NightOf, ...]
+    """The latest first."""
+    findings: tuple[FindingHistory, ...]
+    """Those that are wrong first, then the latest."""
+    series: tuple[Series, ...]
+    runs: tuple[Row, ...]
+    """Of all nights, the latest first."""
+
+    @property
+    def page(self) -> str:
+        """The file of its page."""
+        return page_of(self.name)
+
+
+def page_of(configuration: str) -> str:
+    """The file of a configuration's page. The digest tells names apart that have the same letters and digits."""
+    letters = re.sub(r"[^a-z0-9]+", "-", configuration.lower()).strip("-")[:60]
+    return f"configuration-{letters}-{crc32(configuration.encode()):08x}.html"
+
+
+def configurations_of(
+    nights: Sequence[Row], runs: Sequence[Row], findings: Sequence[Row], series: Iterable[Series]
+) -> list[ConfigurationHistory]:
+    """Every configuration of `nights`, which are in order, by name. runs, findings: of these nights."""
+    order = {row["night"]: place for place, row in enumerate(nights)}
+    every = list(series)
+    found = []
+    for name in sorted({run["configuration"] for run in runs if run["configuration"]}):
+        own = sorted((run for run in runs if run["configuration"] == name),
+                     key=lambda run: (-order[run["night"]], run["item"], run["attempt"]))  # fmt: skip
+        mine = [row for row in findings if row["configuration"] == name]
+        found.append(
+            ConfigurationHistory(
+                name,
+                tuple(_nights(own)),
+                tuple(_findings(mine, order)),
+                tuple(each for each in every if each.configuration == name),
+                tuple(own),
+            )
+        )
+    return found
+
+
+def _nights(runs: Sequence[Row]) -> Iterable[NightOf]:
+    groups: dict[tuple[str, str], list[Row]] = {}
+    for run in runs:
+        if run["counts"]:
+            groups.setdefault((run["night"], f"{run['target']}, {run['runtime']}"), []).append(run)
+    for (night, where), those in groups.items():
+        proven = [run for run in those if run["verdict"] in PROVEN]
+
+        def known(column: str, rows: Sequence[Row] = proven) -> list[float]:
+            return [run[column] for run in rows if run[column] is not None]
+
+        yield NightOf(
+            night=night,
+            where=where,
+            runs=len(those),
+            valid=sum(run["verdict"] == VALID for run in those),
+            invalid=sum(run["verdict"] == INVALID for run in those),
+            acknowledged=int(sum(known("acknowledged"))),
+            lost=int(sum(known("lost"))),
+            duplicated=int(sum(known("duplicated"))),
+            unavailable_ms=max(known("unavailable_ms"), default=None),
+            recovery_ms=max(known("recovery_ms"), default=None),
+            p99_ms=median(known("p99_ms")) if known("p99_ms") else None,
+            p99_faulty_ms=median(known("p99_faulty_ms")) if known("p99_faulty_ms") else None,
+        )
+
+
+def _findings(rows: Sequence[Row], order: dict[str, int]) -> list[FindingHistory]:
+    groups: dict[tuple[str, str, bool], list[Row]] = {}
+    for row in sorted(rows, key=lambda row: (-order[row["night"]], row["item"])):
+        name = f"{row['anomaly']} ({row['evidence']})" if row["evidence"] else row["anomaly"]
+        groups.setdefault((name, row["cause"], wrong(row)), []).append(row)
+    found = [
+        FindingHistory(*key, tuple(sorted({row["night"] for row in those}, key=order.__getitem__)), tuple(those))
+        for key, those in groups.items()
+    ]
+    return sorted(found, key=lambda each: (not each.wrong, -order[each.nights[-1]], each.anomaly))

@@ -1,0 +1,209 @@
+"""The findings of a night's runs as rows of the store, each with a fingerprint by which later nights know it again."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+from squall.checkers import simulated
+from squall.checkers.anomalies.registry import LOSS
+from squall.checkers.nightly.results import INVALID
+from squall.checkers.nightly.runs import RunOfNight
+from squall.reports import checks
+from squall.reports.causes import Group, groups_of
+from squall.reports.nightly.standing import BROKEN, NO_CAUSE
+from squall.reports.problems import problems_named
+from squall.reports.run_files import RunFiles, mapping, objects, read_run, texts
+from squall.reports.stories import NOT_READ, StoryLine
+from squall.reports.story_index import rendered_stories_about
+
+Row = dict[str, Any]
+STORY = 20
+"""Lines of a story that the store keeps."""
+NO_PHASE = "a phase that nobody knows"
+_NUMBERS = re.compile(r"\d+(?:\.\d+)?(?:,\d+)*")
+_COVERS = re.compile(r", which covers \d+")
+
+
+def findings_of(night: str, facts: Iterable[RunOfNight]) -> list[Row]:
+    """A row for each cause of each anomaly in each run. Rows of runs that nobody can read are left out."""
+    return [row for each in facts if each.path is not None and _shows(each.path) for row in _of(night, each, each.path)]
+
+
+def _shows(run_dir: Path) -> bool:
+    """Return whether anything was found: reading a whole run takes a while."""
+    if (run_dir / "violations.json").exists():
+        return True
+    try:
+        verdict = json.loads((run_dir / "verdict.json").read_text())
+        return bool(verdict.get("anomalies")) or verdict.get("verdict") == INVALID
+    except (OSError, ValueError, AttributeError, RecursionError):
+        return False
+
+
+def _of(night: str, facts: RunOfNight, run_dir: Path) -> Iterator[Row]:
+    files = read_run(run_dir)
+    found = [check for check in checks.checks_of(files) if check.count]
+    groups = groups_of(files, found)
+    # The first broken invariant ends a simulation: what else is seen and has no cause of its own came of it.
+    broken = next((check for check in found if check.invariant), None)
+    attempt = facts.attempt
+    head = {
+        "night": night,
+        "item": attempt.item,
+        "attempt": attempt.attempt,
+        "run": attempt.run,
+        "configuration": facts.configuration,
+        **{name: facts.axes.get(name, "") for name in ("target", "runtime", "workload")},
+        "classes": facts.classes,
+        "promise": facts.promise,
+    }
+    yield from _ended(files, found, head)
+    for check in found:
+        permitted = {checks.PERMITTED: True, checks.FAILED: False}.get(check.state)
+        same: dict[str, Row] = {}
+        for group in groups[check.title] or [Group("", [])]:
+            row = {
+                **head,
+                "anomaly": check.name,
+                "evidence": check.evidence,
+                "permitted": permitted,
+                "unexpected": permitted is True and check.name in attempt.unexpected,
+                "why": check.why,
+                "count": check.count,
+                **(_of_invariant(files, check) if check.invariant else _told(files, check, group, facts.classes)),
+            }
+            if broken is not None and row["cause"] in (NO_CAUSE, ""):
+                row["cause"] = f"{BROKEN}{broken.definition}"
+                row["fingerprint"] = fingerprint(check.name, check.evidence, check.invariant or broken.invariant, "")
+            known = same.setdefault(row["fingerprint"], row)
+            if known is not row:
+                known["witnesses"] += row["witnesses"]
+                known["first_s"], known["last_s"] = _earliest(known, row), _latest(known, row)
+        # The witnesses that are kept say which cause they have; of the others only the number is known.
+        yield from ({**row, "count": row["witnesses"]} if len(same) > 1 else row for row in same.values())
+
+
+def _ended(files: RunFiles, found: Sequence[checks.CheckResult], head: Row) -> Iterator[Row]:
+    """Yield what no check finds of a simulation that failed: a broker ended by itself, nothing could happen any more,
+    or the run did not come to its end.
+    """
+    told = mapping(files.run.get(simulated.KEY))
+    failure = mapping(told.get("failure"))
+    kind, name = str(failure.get("kind")), str(failure.get("name"))
+    if not failure or any(name in (check.name, check.invariant) for check in found):
+        return
+    yield {
+        **head,
+        "promise": "",
+        "anomaly": kind,
+        "evidence": "",
+        "permitted": False,
+        "unexpected": False,
+        "why": "no configuration permits it",
+        "count": 1,
+        "witnesses": 0,
+        "fingerprint": fingerprint(kind, "", name, ""),
+        "cause": name,
+        "place": "",
+        "first_s": None,
+        "last_s": None,
+        "story": list(texts(told.get("told"))[:STORY]),
+    }
+
+
+def _told(files: RunFiles, check: checks.CheckResult, group: Group, classes: str) -> Row:
+    """Return what the witnesses of one cause show, and their fingerprint."""
+    stories = [lines for _, lines, _ in group.witnesses]
+    first = stories[0] if stories else []
+    cause, (phase, fault) = cause_of(files, first), _moment(files, first)
+    times = [line.t for lines in stories for line in lines if not line.text.startswith(NOT_READ)]
+    return {
+        "witnesses": len(group.witnesses),
+        "fingerprint": fingerprint(check.name, check.evidence, cause, _known_by(cause, phase, fault, classes)),
+        "cause": cause,
+        "place": f"{phase}, {f'after {fault}' if fault else 'before any fault'}" if phase else "",
+        "first_s": min(times, default=None),
+        "last_s": max(times, default=None),
+        "story": [f"{line.t:.3f} s  {line.text}" for line in first[:STORY]] or list(check.moments[:STORY]),
+    }
+
+
+def _of_invariant(files: RunFiles, check: checks.CheckResult) -> Row:
+    """Return what the simulator saw. An invariant has no witnesses, and its name says what went wrong."""
+    problems = problems_named(files, {check.invariant})
+    told = [telling.lines for telling in rendered_stories_about(files, problems)[:1]]
+    upto = [_upto(lines, check.invariant) for lines in told]
+    return {
+        "witnesses": 0,
+        "fingerprint": "",
+        "cause": "",
+        "place": "",
+        "first_s": None,
+        "last_s": None,
+        "story": upto[0] if upto else list(check.moments[:STORY]),
+    }
+
+
+def _upto(lines: Sequence[tuple[str, str]], invariant: str) -> list[str]:
+    """Return the lines before the violation, and its own: nothing after it is part of the mistake."""
+    at = next((n for n, (_, text) in enumerate(lines) if f"{invariant} is broken" in text), len(lines) - 1)
+    return [f"{t}  {text}" for t, text in lines[max(0, at + 1 - STORY) : at + 1]]
+
+
+def fingerprint(anomaly: str, evidence: str, cause: str, place: str) -> str:
+    """By what a finding is known again in another night.
+
+    lost-write and unseen are one thing: which of them it is depends on where readers stood by chance.
+    """
+    what = "loss" if anomaly in LOSS else f"{anomaly}/{evidence}"
+    return hashlib.sha256("\0".join((what, cause, place)).encode()).hexdigest()[:12]
+
+
+def cause_of(files: RunFiles, story: Iterable[StoryLine]) -> str:
+    """Say what has happened to the record, in words that are the same for all runs in which the same happens."""
+    grave = [line.text for line in story if line.grave and not line.text.startswith(NOT_READ)]
+    return " ".join(sorted({general(text, files.part_names.values()) for text in grave})) or NO_CAUSE
+
+
+def general(text: str, partitions: Iterable[str]) -> str:
+    """A sentence without the brokers, offsets and partitions of its run."""
+    for name in sorted(partitions, key=len, reverse=True):
+        text = text.replace(name, "the partition")
+    return _NUMBERS.sub("\u2026", _COVERS.sub("", text)).replace("Broker \u2026", "A broker")
+
+
+def _known_by(cause: str, phase: str, fault: str, classes: str) -> str:
+    """The place in the story by which a finding is known again.
+
+    Which fault began last before it, and whether the run was healing already, depends on the seed: the same mistake
+    shows after any of them. That it needed a fault does not. If nobody knows the cause, there is nothing but the phase
+    and the faults of the run (classes) to tell two mistakes apart.
+    """
+    if cause == NO_CAUSE:
+        return f"{phase}, {classes}"
+    return "after a fault" if fault else "before any fault"
+
+
+def _moment(files: RunFiles, story: Iterable[StoryLine]) -> tuple[str, str]:
+    """Return the phase in which it happened, and the kind of fault that had begun last; empty for neither."""
+    lines = [line for line in story if not line.text.startswith(NOT_READ)]
+    if not lines:
+        return "", ""
+    at = min((line.t for line in lines if line.grave), default=min(line.t for line in lines))
+    phase = next((name for name, begin, end in reversed(files.phases) if begin is not None and begin <= at), NO_PHASE)
+    begun = [(files.seconds(each.get("began")), str(each.get("action"))) for each in objects(files.faults)]
+    before = [(began, action) for began, action in begun if began is not None and began <= at]
+    return phase, max(before)[1] if before else ""
+
+
+def _earliest(one: Row, other: Row) -> float | None:
+    return min((row["first_s"] for row in (one, other) if row["first_s"] is not None), default=None)
+
+
+def _latest(one: Row, other: Row) -> float | None:
+    return max((row["last_s"] for row in (one, other) if row["last_s"] is not None), default=None)

@@ -1,0 +1,377 @@
+"""Collects what the page of a night shows, from the store's rows. Pure."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from squall.checkers.anomalies.registry import LOSS
+from squall.checkers.history.seal import NOT_JUDGED
+from squall.checkers.losses import LossCount
+from squall.checkers.nightly.results import INVALID, NO_VERDICT, UNKNOWN, VALID, VERDICTS, forbidden
+from squall.reports.nightly.configurations import ConfigurationHistory, configurations_of
+from squall.reports.nightly.standing import (
+    ACCEPTED,
+    NEW,
+    Card,
+    FindingStatus,
+    cards,
+    places_tested,
+    ran_again,
+    standings,
+    with_accepted,
+    wrong,
+)
+from squall.reports.nightly.table import DurabilityCell, cells_of
+from squall.reports.nightly.trends import Trends, trends_of
+
+Row = dict[str, Any]
+WELL, FOUND, TOO_LITTLE = 0, 1, 2
+"""Exit codes of a night."""
+UNKNOWN_SHARE = 0.2
+"""Above this share of runs without a verdict, the page says that too little is proven."""
+
+SHOWN = 4
+"""Of what a sentence at the top lists."""
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """A night and the nights before it."""
+
+    night: Row
+    """Its row of the store."""
+    scope: str
+    """What the table is over, in words."""
+    runs: tuple[Row, ...]
+    """Of the night, what somebody has to look at first."""
+    cells: tuple[DurabilityCell, ...]
+    found: tuple[FindingStatus, ...]
+    gone: tuple[FindingStatus, ...]
+    permitted: tuple[Row, ...]
+    """Findings of the night that its configurations permit."""
+    nights: tuple[Row, ...]
+    """All nights that are compared, this one last."""
+    trends: Trends
+    problems: tuple[str, ...]
+    unread: tuple[str, ...] = ()
+    """Invalid runs of which no finding can be read, because their directories are gone, say."""
+    configurations: tuple[ConfigurationHistory, ...] = ()
+    """Of all these nights."""
+
+    @property
+    def counting(self) -> list[Row]:
+        """The last attempt of each item."""
+        return [run for run in self.runs if run["counts"]]
+
+    @property
+    def verdicts(self) -> Counter[str]:
+        """Count the items of each verdict."""
+        return Counter(run["verdict"] for run in self.counting)
+
+    @property
+    def cards(self) -> list[Card]:
+        """The findings of the night by what caused them, those with new ones first."""
+        return cards(self.found, (row["night"] for row in self.nights))
+
+    @property
+    def new(self) -> list[Card]:
+        """Cards with a finding that no earlier night has."""
+        return [card for card in self.cards if card.state == NEW]
+
+    @property
+    def known(self) -> list[Card]:
+        """Cards whose findings an earlier night had already, or whose acceptance has expired."""
+        return [card for card in self.cards if card.state not in (NEW, ACCEPTED)]
+
+    @property
+    def accepted(self) -> list[Card]:
+        """Cards whose findings are all accepted: they fail no night."""
+        return [card for card in self.cards if card.state == ACCEPTED]
+
+    @property
+    def invalid(self) -> int:
+        """Invalid runs that no accepted finding explains."""
+        rows = (row for each in self.found if each.state == ACCEPTED for row in each.rows)
+        explained = {(row["item"], row["attempt"]) for row in rows}
+        invalid = [run for run in self.counting if run["verdict"] == INVALID]
+        return sum((run["item"], run["attempt"]) not in explained for run in invalid)
+
+    @property
+    def beside(self) -> list[tuple[str, str, dict[str, DurabilityCell]]]:
+        """(configuration, faults, where -> cell) of what ran in several places; empty where nothing did."""
+        rows: dict[tuple[str, str], dict[str, DurabilityCell]] = {}
+        for cell in self.cells:
+            if cell.runs:
+                rows.setdefault((cell.configuration, cell.class_words), {})[cell.where] = cell
+        return [(*key, found) for key, found in rows.items() if len(found) > 1]
+
+    @property
+    def places(self) -> list[str]:
+        """Return the places where something of `beside` ran."""
+        return sorted({where for _, _, found in self.beside for where in found})
+
+    @property
+    def vanished(self) -> list[tuple[FindingStatus, str]]:
+        """Findings that the night does not have although it tried, and what that means."""
+        return [(each, why) for each in self.gone if (why := self._why_gone(each))]
+
+    @property
+    def not_tested(self) -> list[FindingStatus]:
+        """Findings of earlier nights whose configuration has no run with a verdict in this one."""
+        return [each for each in self.gone if not self._why_gone(each)]
+
+    def _why_gone(self, each: FindingStatus) -> str:
+        same = {(row["anomaly"], row["configuration"], row["target"]) for row in each.rows}
+        if any((row["anomaly"], row["configuration"], row["target"]) in same for row in self.permitted):
+            return "It was found tonight as well: the configuration permits it, and this night does not forbid it."
+        return "The configuration ran tonight without it." if ran_again(each, places_tested(self.runs)) else ""
+
+    @property
+    def acknowledged(self) -> int:
+        """Records of the table."""
+        return sum(cell.acknowledged for cell in self.cells)
+
+    @property
+    def lost_against(self) -> int:
+        """Records of the table that were lost although that is not permitted."""
+        return sum(cell.lost for cell in self.cells if not cell.may_lose)
+
+    @property
+    def lost_permitted(self) -> int:
+        """Records of the table that were lost, as their configuration permits."""
+        return sum(cell.lost for cell in self.cells if cell.may_lose)
+
+    @property
+    def losing(self) -> list[Row]:
+        """The valid runs of the night that lost acknowledged records, as their configuration permits."""
+        return [run for run in self.counting if run["verdict"] == VALID and run["lost"] and _may_lose(run)]
+
+    @property
+    def loss(self) -> str:
+        """Say what they lost, in a sentence; empty if there are none."""
+        if not self.losing:
+            return ""
+        lost, acked = (sum(run[name] or 0 for run in self.losing) for name in ("lost", "acknowledged"))
+        loss = LossCount(lost, acked if acked >= lost else None)
+        its = "its" if len(self.losing) == 1 else "their"
+        return f"{_many(len(self.losing), 'valid run')} lost {loss.amount}{loss.share}: {its} configuration permits it."
+
+    @property
+    def unproven(self) -> int:
+        """Items that ran and have no verdict."""
+        return self.verdicts[UNKNOWN] + self.verdicts[NO_VERDICT]
+
+    @property
+    def retried(self) -> int:
+        """Attempts that were made again."""
+        return len(self.runs) - len(self.counting)
+
+    @property
+    def contradicted(self) -> list[str]:
+        """Runs of the night that are judged valid though their history, as Spark measured it, lost or doubled what is
+        not permitted, and those whose history is another one now than was judged: a sentence each."""
+        measured = [f"{run['item']} is judged valid, but its history shows {told}."
+                    for run in self.runs if (told := _against(run))]  # fmt: skip
+        changed = [f"{run['item']}: {run['why']}." for run in self.runs if NOT_JUDGED in (run["why"] or "")]
+        return measured + changed
+
+    @property
+    def untouched(self) -> list[str]:
+        """Configurations of the plan without any run, by the names that items have."""
+        ran = {_configuration_of(run["item"]) for run in self.runs}
+        return [name for name in dict.fromkeys(map(_configuration_of, self.night["not_run"])) if name not in ran]
+
+    @property
+    def word(self) -> str:
+        """valid, invalid or unknown, of the whole night."""
+        if self.new or self.known or self.invalid or self.forgotten:
+            return INVALID
+        proven = self.verdicts[VALID] + self.verdicts[INVALID]
+        return UNKNOWN if not proven or self.too_little or self.contradicted else VALID
+
+    @property
+    def forgotten(self) -> bool:
+        """Return whether the night ended because of a finding of which no line can be read any more."""
+        return self.night["exit"] == FOUND and not self.found and not self.verdicts[INVALID]
+
+    @property
+    def too_little(self) -> bool:
+        """Return whether too many runs ended without a verdict: as the night itself says by its exit code, which knows
+        its matrix, else by UNKNOWN_SHARE.
+        """
+        if self.night["exit"] in (WELL, TOO_LITTLE):
+            return bool(self.night["exit"] == TOO_LITTLE)
+        return self.unproven > UNKNOWN_SHARE * len(self.counting)
+
+    @property
+    def headline(self) -> str:
+        """Is something wrong, in a few words."""
+        if self.new or self.known:
+            causes, new = len(self.new) + len(self.known), len(self.new)
+            if causes == 1:
+                (one,) = (*self.new, *self.known)
+                return f"One finding, in {_many(len(one.runs), 'run')}; it is {'new' if new else 'known'}"
+            return f"{causes} findings, {'all' if new == causes else new or 'none'} of them new"
+        if self.invalid:
+            return _many(self.invalid, "invalid run")
+        if self.forgotten:
+            return "Something went wrong, and what it was is gone"
+        if not self.runs:
+            return "Nothing ran"
+        if self.contradicted:
+            return "A verdict is in doubt"
+        if self.word == UNKNOWN:
+            return "Too little is proven"
+        if self.found:
+            return f"Nothing is wrong except {_many(len(self.found), 'accepted finding')}"
+        return "Nothing is wrong, and records were lost as permitted" if self.losing else "Nothing is wrong"
+
+    @property
+    def sentences(self) -> list[str]:
+        """Say what that means, and what to do."""
+        told = []
+        if self.forgotten:
+            told.append(
+                "The night ended with exit code 1: a run found what is not permitted. results.jsonl no longer has it."
+            )
+        elif not self.runs:
+            told.append("No run of this night has ended. " + _of_night(self.night))
+        elif self.new or self.known:
+            told.append("Start with the first finding below; it has the story and the command for more.")
+        elif self.invalid:
+            told.append("What they found cannot be read any more: begin with the red runs below.")
+        elif not self.verdicts[VALID] + self.verdicts[INVALID]:
+            told.append(
+                "Every run ended without a verdict, so nothing is known of the cluster. Each run below says why."
+            )
+        elif self.contradicted:
+            told.append("The verdict of a run and its history contradict each other. One of them is wrong.")
+        elif self.unproven and self.too_little:
+            told.append(
+                f"{self.unproven} of {len(self.counting)} runs ended without a verdict. Each of them below says why."
+            )
+        elif self.too_little:
+            told.append("No run found anything that is not permitted, but too little of the plan was played.")
+        elif self.found:
+            told.append("Accepted findings fail no night. Each below has its owner, the last day, and the reason.")
+        else:
+            told.append("No run found anything that its configuration does not permit.")
+        if self.found and self.unread:
+            told.append(f"Of {_many(len(self.unread), 'more invalid run')} nobody can read any more what was found.")
+        if self.unproven and self.word == VALID:
+            one = self.unproven == 1
+            told.append(f"{_many(self.unproven, 'run')} ended without a verdict and prove{'s' * one} nothing.")
+        told += [self.loss] if self.loss else []
+        told += self.contradicted[:SHOWN]
+        if len(self.contradicted) > SHOWN:
+            told.append(f"And {len(self.contradicted) - SHOWN} more.")
+        return told + (self._not_played() if self.runs else [])
+
+    def _not_played(self) -> list[str]:
+        missing, planned = len(self.night["not_run"]), self.night["planned"]
+        if not missing:
+            return []
+        told = [f"{missing} of {planned} planned runs ({missing / planned:.0%}) did not run. {_of_night(self.night)}"]
+        if out := self.untouched:
+            more = f" and {len(out) - SHOWN} more" if len(out) > SHOWN else ""
+            told.append(f"Without any run: {_many(len(out), 'configuration')}, {', '.join(out[:SHOWN])}{more}.")
+        return [each.strip() for each in told]
+
+
+def report_of(
+    tables: Mapping[str, Sequence[Row]],
+    night: str,
+    cells: Sequence[Row],
+    scope: str,
+    problems: Sequence[str] = (),
+    accepted: Sequence[Mapping[str, str]] = (),
+) -> Report:
+    """The report of the night of that name. tables: rows of the store, of it and of the nights to compare it with, by
+    name; cells: as `squall.spark_analysis.nightly.cells` gives them; accepted: entries of `accepted.toml`."""
+    nights = sorted(tables["nights"], key=lambda row: (row["began"] or "", row["night"]))
+    here = next(row for row in nights if row["night"] == night)
+    before = nights[: nights.index(here) + 1]
+    tables = {**tables, "runs": [_as_the_night_has_it(row) for row in tables["runs"]]}
+    runs = [row for row in tables["runs"] if row["night"] == night]
+    told_of = {(row["item"], row["attempt"]) for row in tables["findings"] if row["night"] == night}
+    found, gone = standings(tables["findings"], [row["night"] for row in before])
+    order = {word: place for place, word in enumerate(VERDICTS)}
+    names = {row["night"] for row in before}
+    upto = {name: [row for row in tables[name] if row["night"] in names] for name in ("runs", "findings")}
+    trends = trends_of(before, upto["runs"], upto["findings"])
+    return Report(
+        night=here,
+        scope=scope,
+        runs=tuple(sorted(runs, key=lambda run: (order[run["verdict"]], run["item"], run["attempt"]))),
+        cells=tuple(cells_of([_with_verdicts(cell, tables["runs"]) for cell in cells])),
+        found=tuple(with_accepted(found, accepted, (here["ended"] or "")[:10])),
+        gone=tuple(gone),
+        permitted=tuple(row for row in tables["findings"] if row["night"] == night and not wrong(row)),
+        nights=tuple(before),
+        trends=trends,
+        problems=(*here["problems"], *problems),
+        unread=tuple(
+            run["item"]
+            for run in runs
+            if run["counts"] and run["verdict"] == INVALID and (run["item"], run["attempt"]) not in told_of
+        ),
+        configurations=tuple(configurations_of(before, upto["runs"], upto["findings"], trends.series)),
+    )
+
+
+def _as_the_night_has_it(run: Row) -> Row:
+    """A run as its night counts it: by what the night's matrix forbids as well, as its exit code and summary do."""
+    if not run["unexpected"] or run["verdict"] == INVALID:
+        against = _against(run)
+        return {**run, "why": f"in doubt: its history shows {against}"} if against else run
+    return {**run, "verdict": INVALID, "why": "; ".join(filter(None, (forbidden(run["unexpected"]), run["why"])))}
+
+
+def _with_verdicts(cell: Row, runs: Sequence[Row]) -> Row:
+    """A cell whose runs have the verdicts that their nights count."""
+    verdicts = {(run["night"], run["item"], run["attempt"]): run["verdict"] for run in runs}
+    behind = [
+        {**each, "verdict": verdicts.get((each["night"], each["item"], each["attempt"]), each["verdict"])}
+        for each in cell["behind"]
+    ]
+    invalid = sum(each["verdict"] == INVALID for each in behind)
+    return {**cell, "behind": behind, "invalid": max(invalid, cell["invalid"])}
+
+
+def _of_night(night: Row) -> str:
+    if night["interrupted"]:
+        return "The night was interrupted: `squall nightly --resume` goes on with it."
+    if not night["ended"]:
+        return "The night goes on still, or was killed: `squall nightly --resume` goes on with it."
+    reasons = Counter(each.partition(": ")[2] or "no reason is given" for each in night["left_out"])
+    return (
+        "Left out: " + "; ".join(f"{count} x {why}" for why, count in reasons.most_common(4)) + "." if reasons else ""
+    )
+
+
+def _against(run: Row) -> str:
+    """Say what a valid run lost or duplicated that its configuration does not permit; empty for nothing."""
+    if run["verdict"] != VALID or not run["measured"]:
+        return ""
+    told = []
+    if run["lost"] and not _may_lose(run):
+        told.append(_many(run["lost"], "lost record"))
+    if run["duplicated"] and "duplicate" not in (run["permitted"] or ()):
+        told.append(_many(run["duplicated"], "duplicated record"))
+    return f"{' and '.join(told)}, which is not permitted" if told else ""
+
+
+def _may_lose(run: Row) -> bool:
+    return any(name in (run["permitted"] or ()) for name in LOSS)
+
+
+def _configuration_of(item: str) -> str:
+    """An item is named by its configuration, its faults and its seed, with dots between them."""
+    return item.rsplit(".", 2)[0]
+
+
+def _many(count: int, noun: str) -> str:
+    return f"{count} {noun}{'s' if count != 1 else ''}"

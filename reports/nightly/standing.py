@@ -1,0 +1,196 @@
+"""Compares the findings of a night with those of the nights before it: new, known and gone. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from squall.checkers.anomalies.registry import LOSS
+from squall.checkers.nightly.results import INVALID, VALID
+from squall.reports.checks import INVARIANT
+
+Row = dict[str, Any]
+NEW, KNOWN, ACCEPTED, EXPIRED = "new", "known", "accepted", "expired"
+GRAVITY = (NEW, EXPIRED, KNOWN, ACCEPTED)
+"""States, the gravest first."""
+NO_CAUSE = "nothing that the brokers' traces tell"
+"""Of a finding of which nobody knows what caused it."""
+BROKEN = "This must always hold, and did not: "
+"""Before the rule of an invariant of the simulator, as the cause of what was found."""
+
+
+@dataclass(frozen=True, slots=True)
+class FindingStatus:
+    """Describes one finding over the nights: what has the same fingerprint and breaks the same promise."""
+
+    rows: tuple[Row, ...]
+    """As the store has them, of this night; of a finding that is gone those of the last night that had it."""
+    state: str
+    nights: tuple[str, ...]
+    """Nights that had it, in order, this one included."""
+    accepted: Mapping[str, str] | None = None
+    """Its entry of `accepted.toml`, if it has one."""
+
+    @property
+    def first(self) -> Row:
+        """The one whose story is told."""
+        return self.rows[0]
+
+    @property
+    def runs(self) -> int:
+        """Return how many runs show it."""
+        return len({(row["item"], row["attempt"]) for row in self.rows})
+
+    @property
+    def anomalies(self) -> tuple[str, ...]:
+        """Names, with their evidence."""
+        names = (f"{row['anomaly']} ({row['evidence']})" if row["evidence"] else row["anomaly"] for row in self.rows)
+        return tuple(dict.fromkeys(names))
+
+    @property
+    def most(self) -> int:
+        """Found in one run, at most. Of what has several causes in a run the first witnesses alone are told apart."""
+        return max(row["count"] or 0 for row in self.rows)
+
+    @property
+    def configurations(self) -> tuple[str, ...]:
+        """All that show it."""
+        return tuple(dict.fromkeys(row["configuration"] for row in self.rows))
+
+
+@dataclass(frozen=True, slots=True)
+class Card:
+    """Findings that one thing has caused, and that break the same promise: one story tells all of them."""
+
+    findings: tuple[FindingStatus, ...]
+    """The gravest first."""
+    nights: tuple[str, ...]
+    """Nights that had one of them, in order."""
+
+    @property
+    def first(self) -> Row:
+        """The one whose story is told."""
+        return self.findings[0].first
+
+    @property
+    def state(self) -> str:
+        """The gravest state of its findings."""
+        return min((each.state for each in self.findings), key=GRAVITY.index)
+
+    @property
+    def accepted(self) -> tuple[Mapping[str, str], ...]:
+        """Entries of `accepted.toml`, one for each finding that has one."""
+        entries = {each.accepted["fingerprint"]: each.accepted for each in self.findings if each.accepted}
+        return tuple(entries.values())
+
+    @property
+    def anomalies(self) -> tuple[str, ...]:
+        """Names, with their evidence."""
+        return tuple(dict.fromkeys(name for each in self.findings for name in each.anomalies))
+
+    @property
+    def fingerprints(self) -> tuple[str, ...]:
+        """By which later nights, and `accepted.toml`, know its findings."""
+        return tuple(dict.fromkeys(each.first["fingerprint"] for each in self.findings))
+
+    @property
+    def runs(self) -> tuple[Row, ...]:
+        """A row for each run that shows one of them."""
+        rows = {(row["night"], row["item"], row["attempt"]): row for each in self.findings for row in each.rows}
+        return tuple(rows.values())
+
+    @property
+    def where(self) -> tuple[str, ...]:
+        """Configurations, each with its target and runtime."""
+        rows = (row for each in self.findings for row in each.rows)
+        return tuple(dict.fromkeys(f"{row['configuration']} ({row['target']}, {row['runtime']})" for row in rows))
+
+
+def cards(found: Iterable[FindingStatus], nights: Iterable[str]) -> list[Card]:
+    """Group the findings by what caused them: new ones first, then losses, then those whose cause is known.
+
+    nights: all nights that are compared, in order. Their names need not sort in that order.
+    """
+    order = tuple(nights)
+    groups: dict[tuple[object, ...], list[FindingStatus]] = {}
+    for each in sorted(found, key=_gravity):
+        row = each.first
+        # Without a cause, nothing but the place says that two anomalies are of one thing.
+        place = row["place"] if row["cause"] == NO_CAUSE else ""
+        key = row["cause"], place, _promise(row), bool(row["unexpected"])
+        groups.setdefault(key, []).append(each)
+    had = {key: {night for each in group for night in each.nights} for key, group in groups.items()}
+    return [Card(tuple(group), tuple(filter(had[key].__contains__, order))) for key, group in groups.items()]
+
+
+def _gravity(each: FindingStatus) -> tuple[bool, bool, bool, bool, int]:
+    name, cause = each.first["anomaly"], each.first["cause"]
+    return each.state != NEW, name not in LOSS, cause == NO_CAUSE, not name.startswith(INVARIANT), -each.most
+
+
+def wrong(row: Row) -> bool:
+    """Return whether it needs a look: it is not permitted, or the night was not to show it."""
+    return row["permitted"] is False or bool(row["unexpected"])
+
+
+def identity(row: Row) -> tuple[str, ...]:
+    """Return what makes two findings one: their fingerprint, whose they are, and the promise that they break."""
+    return row["fingerprint"], row["target"], _promise(row), "never" if row["unexpected"] else ""
+
+
+def _promise(row: Row) -> str:
+    """The promise that it breaks. Every configuration promises the simulator's invariants."""
+    return "" if row["cause"].startswith(BROKEN) else row["promise"]
+
+
+def standings(findings: Iterable[Row], nights: Sequence[str]) -> tuple[list[FindingStatus], list[FindingStatus]]:
+    """(findings of the last of `nights` that are wrong, new ones first; those of earlier nights that it does not have).
+
+    `findings`: of all these nights. What is permitted is neither.
+    """
+    by_identity: dict[tuple[str, ...], dict[str, list[Row]]] = {}
+    for row in filter(wrong, findings):
+        by_identity.setdefault(identity(row), {}).setdefault(row["night"], []).append(row)
+    now: list[FindingStatus] = []
+    gone: list[FindingStatus] = []
+    for by_night in by_identity.values():
+        had = tuple(night for night in nights if night in by_night)
+        if not had:
+            continue
+        rows = tuple(sorted(by_night[had[-1]], key=lambda row: (-(row["count"] or 0), row["item"])))
+        state = NEW if had == (nights[-1],) else KNOWN
+        (now if had[-1] == nights[-1] else gone).append(FindingStatus(rows, state, had))
+    now.sort(key=lambda each: (each.state != NEW, -each.most))
+    gone.sort(key=lambda each: (nights.index(each.nights[-1]), each.most), reverse=True)
+    return now, gone
+
+
+def with_accepted(
+    found: Iterable[FindingStatus], accepted: Iterable[Mapping[str, str]], today: str
+) -> list[FindingStatus]:
+    """Give findings their entries of `accepted.toml`, and the states that follow. today: an ISO date."""
+    entries = {each["fingerprint"]: each for each in accepted}
+    told = []
+    for each in found:
+        entry = entries.get(each.first["fingerprint"])
+        state = each.state if entry is None else EXPIRED if entry["until"] < today else ACCEPTED
+        told.append(replace(each, state=state, accepted=entry))
+    return told
+
+
+Place = tuple[str, str, str]
+"""Configuration, target and runtime."""
+
+
+def places_tested(runs: Iterable[Row]) -> frozenset[Place]:
+    """Return the places at which runs have a verdict."""
+    proven = (run for run in runs if run["verdict"] in (VALID, INVALID))
+    return frozenset((run["configuration"], run["target"], run["runtime"]) for run in proven)
+
+
+def ran_again(gone: FindingStatus, where: Collection[Place]) -> bool:
+    """Return whether a night tested a configuration of a finding that it no longer shows. where: of its
+    `places_tested`.
+    """
+    return any((row["configuration"], row["target"], row["runtime"]) in where for row in gone.rows)

@@ -1,0 +1,303 @@
+"""Lists a folder of runs: a row for each run, read from the few files that say how it went."""
+
+from __future__ import annotations
+
+import json
+import stat
+import tomllib
+from collections.abc import Collection, Iterable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from squall.checkers import simulated
+from squall.checkers.anomalies.registry import LOSS
+from squall.checkers.losses import permitted_loss
+from squall.checkers.nightly.night import RESULTS, Night, NoNight, read_night
+from squall.checkers.nightly.results import Attempt, parse
+from squall.checkers.nightly.runs import with_unexpected
+from squall.reports.run_files import Json, integer, mapping, number, objects, texts
+from squall.reports.summary import unavailable_to
+
+NO_VERDICT = "no verdict"
+REASONS = 2
+"""Reasons that a row names; the run's own page has all."""
+REASON_LETTERS = 200
+"""Of one reason."""
+PAGE, PLAN = "index.html", "plan.toml"
+KEPT = ("valid",)
+"""Only runs of these verdicts are ever removed by age or size."""
+
+
+@dataclass(frozen=True, slots=True)
+class ShelvedRun:
+    """One run as a row. None: its files do not say."""
+
+    name: str
+    path: Path
+    verdict: str
+    """valid, invalid, unknown, or `NO_VERDICT`."""
+    began: datetime | None
+    workload: str
+    where: str
+    """Target and runtime: "squall, process"."""
+    configuration: str
+    """What the durability of a record depends on."""
+    seed: int | None
+    faults: tuple[str, ...]
+    """The kinds that were planned, each once."""
+    landed: int | None
+    planned: int | None
+    acked: int | None
+    """After healing, too, where the history was analysed."""
+    p99_ms: float | None
+    unavailable_s: float | None
+    findings: tuple[str, ...]
+    """What was found and not permitted; else why nothing is proven."""
+    permitted: tuple[str, ...]
+    """What was found and is permitted, losses left out."""
+    loss: str
+    """The loss of acknowledged records that is permitted, in a line; empty where there is none."""
+    bytes: int
+    """Of all files on disk."""
+
+    @property
+    def landed_of(self) -> str:
+        """Faults landed, of those planned."""
+        return "" if self.planned is None else f"{self.landed if self.landed is not None else '?'}/{self.planned}"
+
+    @property
+    def page(self) -> str:
+        """Its own page, from the folder of runs; empty where there is none."""
+        return f"{self.name}/report.html" if (self.path / "report.html").exists() else ""
+
+
+def shelf(root: Path) -> list[ShelvedRun]:
+    """Every run directory in `root`, the newest first. A file that cannot be read leaves its cells empty."""
+    night = _Night(root)
+    found = [_row(each, night) for each in _folders(root) if (each / PLAN).exists()]
+    return sorted(found, key=lambda row: (row.began.timestamp() if row.began else 0.0, row.name), reverse=True)
+
+
+def strangers(root: Path) -> list[Path]:
+    """Folders in `root` that are no run: what is left of one that somebody removed by half, say."""
+    return [each for each in _folders(root) if not (each / PLAN).exists()]
+
+
+def _folders(root: Path) -> list[Path]:
+    return [each for each in sorted(root.iterdir())
+            if each.is_dir() and not each.is_symlink() and not each.name.startswith(".")]  # fmt: skip
+
+
+def one(path: Path) -> ShelvedRun:
+    """The row of one run directory."""
+    return _row(path, _Night(path.parent))
+
+
+def forbidden_by_night(run: Path, verdict: Json) -> tuple[str, ...]:
+    """The anomalies of a run that its configuration permits and its night forbids; empty for a run of no night."""
+    return _Night(run.parent).forbids(run.name, verdict)
+
+
+def plan_of(path: Path) -> Json:
+    """The plan of a run directory; empty if it cannot be read."""
+    return _toml(path / PLAN)
+
+
+class _Night:
+    """The night whose runs are in a folder, if they are one's."""
+
+    def __init__(self, root: Path) -> None:
+        folder = root.resolve().parent
+        self._night: Night | None = None
+        try:
+            self._night = read_night(folder)
+            attempts: Iterable[Attempt] = self._night.attempts
+        except NoNight:
+            try:
+                attempts = parse((folder / RESULTS).read_text(errors="replace"))[0]
+            except OSError:
+                attempts = ()
+        self._attempts = {Path(each.run).name: each for each in attempts if each.run}
+
+    def forbids(self, run: str, verdict: Json) -> tuple[str, ...]:
+        """The anomalies that a run may show by its configuration, but not in this night."""
+        attempt = self._attempts.get(run)
+        if attempt is None or self._night is None:
+            return attempt.unexpected if attempt else ()
+        return with_unexpected(self._night, attempt, verdict)[0].unexpected
+
+
+def _row(path: Path, night: _Night) -> ShelvedRun:
+    plan, info, verdict = plan_of(path), _json(path / "run.json"), _json(path / "verdict.json")
+    forbidden = night.forbids(path.name, verdict)
+    metrics, faults = mapping(verdict.get("metrics")), mapping(info.get("faults"))
+    wall_ms = number(info.get("began_wall_ms"))
+    seed, planned, landed = plan.get("seed"), faults.get("planned"), faults.get("landed")
+    sends = mapping(mapping(metrics.get("outcomes")).get("send"))
+    acked = sends.get("ok", 0) if sends else mapping(info.get("counters")).get("acked")
+    if overlooked := simulated.overlooked(path, verdict):
+        verdict = {**verdict, "verdict": "unknown", "reasons": [overlooked]}
+    word = "invalid" if forbidden else verdict.get("verdict")
+    return ShelvedRun(
+        path.name,
+        path,
+        word if word in ("valid", "invalid", "unknown") else NO_VERDICT,
+        None if wall_ms is None else _moment(wall_ms),
+        str(mapping(plan.get("workload")).get("name", "?")),
+        f"{plan.get('target', '?')}, {plan.get('runtime', '?')}",
+        _configuration(plan),
+        seed if isinstance(seed, int) else None,
+        tuple(dict.fromkeys(str(each.get("action")) for each in objects(plan.get("faults")))),
+        landed if isinstance(landed, int) else None,
+        planned if isinstance(planned, int) else None,
+        acked if isinstance(acked, int) else None,
+        number(mapping(mapping(metrics.get("latency_ms")).get("all")).get("p99")),
+        _unavailable(mapping(metrics.get("unavailable")), unavailable_to(verdict)),
+        (*(f"{each}, which this night forbids" for each in forbidden), *_findings(verdict, info)),
+        tuple(_told(each) for each in objects(verdict.get("anomalies")) if _is_permitted_beside_loss(each)),
+        str(permitted_loss(verdict) or ""),
+        _bytes_of(path),
+    )
+
+
+def _moment(wall_ms: float) -> datetime | None:
+    try:
+        return datetime.fromtimestamp(wall_ms / 1000, UTC)
+    except (OverflowError, ValueError, OSError):  # no moment that there ever was
+        return None
+
+
+def _bytes_of(path: Path) -> int:
+    """Return the bytes of all files in it. Those of a run in progress may vanish meanwhile."""
+    total = 0
+    for each in path.rglob("*"):
+        with suppress(OSError):
+            told = each.lstat()
+            total += told.st_size if stat.S_ISREG(told.st_mode) else 0
+    return total
+
+
+def _unavailable(told: Json, clients: Collection[str]) -> float | None:
+    """The longest time in which some partition took no write, as on the run's own page; those of `clients` left out, in
+    which only the client stood still.
+    """
+    partitions = {name: each for name, each in mapping(told.get("partitions")).items() if name not in clients}
+    known = [gap for each in partitions.values() if (gap := number(mapping(each).get("s"))) is not None]
+    return max(known, default=None if clients else number(mapping(told.get("overall")).get("s")))
+
+
+def _configuration(plan: Json) -> str:
+    load = mapping(plan.get("workload"))
+    told = []
+    if "acks" in load:
+        acks = integer(load["acks"])
+        told.append(f"acks={'all' if acks == -1 else acks}")
+    if "min_isr" in load:
+        told.append(f"min ISR {load['min_isr']} of {load.get('replication_factor', '?')}")
+    if load.get("idempotence") is False:
+        told.append("not idempotent")
+    if load.get("client", "squall") != "squall":
+        told.append(str(load["client"]))
+    if load.get("command"):
+        told.append(f"{load.get('role', 'producer')} `{load['command']}`")
+    settings = {**mapping(mapping(plan.get("cluster")).get("settings")), **mapping(load.get("topic_settings"))}
+    if str(settings.get("unclean.leader.election.enable", "")).lower() == "true":
+        told.append("unclean elections")
+    return ", ".join(told)
+
+
+def _findings(verdict: Json, info: Json) -> Iterable[str]:
+    found = [_told(each) for each in objects(verdict.get("anomalies")) if not each.get("permitted")]
+    # A simulation is invalid by its invariants too: they are reasons, and no anomalies.
+    reasons = texts(verdict.get("reasons")) if verdict.get("verdict") != "invalid" or not found else []
+    told, more = reasons[:REASONS], len(reasons) - REASONS
+    yield from (each for each in found if not any(reason.startswith(f"{each}, ") for reason in told))
+    yield from map(_short, told)
+    if more > 0:
+        yield f"and {more} more reason{'s'[: more > 1]}"
+    if not verdict:
+        yield str(info.get("trouble") or "it was not judged: `squall verify` does that")
+
+
+def _is_permitted_beside_loss(anomaly: Json) -> bool:
+    return anomaly.get("permitted") is True and anomaly.get("name") not in LOSS
+
+
+def _told(anomaly: Json) -> str:
+    evidence = f" ({anomaly['evidence']})" if anomaly.get("evidence") else ""
+    return f"{anomaly.get('name', '?')}{evidence}: {anomaly.get('count', '?')}"
+
+
+def _short(reason: str) -> str:
+    reason = " ".join(reason.split())
+    return reason if len(reason) <= REASON_LETTERS else f"{reason[: REASON_LETTERS - 1]}…"
+
+
+def _toml(path: Path) -> Json:
+    try:
+        return tomllib.loads(path.read_text())
+    except (OSError, ValueError):
+        return {}
+
+
+def _json(path: Path) -> Json:
+    try:
+        found: Any = json.loads(path.read_text())
+    except (OSError, ValueError, RecursionError):
+        return {}
+    return mapping(found)
+
+
+def to_remove(
+    rows: Sequence[ShelvedRun], now: datetime, days: float | None, limit_bytes: int | None
+) -> list[ShelvedRun]:
+    """The valid runs that go: those older than `days`, then the oldest until all runs together are below `limit_bytes`.
+
+    What is not valid stays, whatever its age and size: somebody has to look at it.
+    """
+    going = []
+    left = sum(row.bytes for row in rows)
+    for row in reversed(rows):
+        if row.verdict not in KEPT:
+            continue
+        old = days is not None and row.began is not None and (now - row.began).total_seconds() > days * 86_400
+        if old or (limit_bytes is not None and left > limit_bytes):
+            going.append(row)
+            left -= row.bytes
+    return going
+
+
+def compared(rows: Sequence[ShelvedRun]) -> list[tuple[str, tuple[str, ...]]]:
+    """(what, of each run) for all that a row says."""
+
+    def cells(row: ShelvedRun) -> dict[str, str]:
+        return {
+            "run": row.name,
+            "verdict": row.verdict,
+            "workload": row.workload,
+            "where": row.where,
+            "configuration": row.configuration,
+            "seed": "" if row.seed is None else str(row.seed),
+            "faults": ", ".join(row.faults),
+            "landed": row.landed_of,
+            "acknowledged": _or_none(row.acked),
+            "p99, ms": _tenths(row.p99_ms),
+            "longest unavailability, s": _tenths(row.unavailable_s),
+            "findings": "; ".join(row.findings),
+            "permitted loss": row.loss,
+            "permitted": "; ".join(row.permitted),
+        }
+
+    told = [cells(row) for row in rows]
+    return [(what, tuple(each[what] for each in told)) for what in told[0]]
+
+
+def _tenths(value: float | None) -> str:
+    return "" if value is None else f"{value:,.1f}"
+
+
+def _or_none(value: float | None) -> str:
+    return "" if value is None else f"{value:,}"

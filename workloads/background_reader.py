@@ -1,0 +1,165 @@
+"""Runs one of a workload's readers beside the load: it reads from the start of its partitions until it may end.
+
+Some begin again and again, as a fresh consumer does: at the start, in the middle and at the end of the log.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from itertools import cycle
+from math import inf
+
+import trio
+
+from squall.broker.env import Env
+from squall.broker.protocol.timestamps import EARLIEST, LATEST
+from squall.workloads.client.client import Client
+from squall.workloads.client.cluster import Place
+from squall.workloads.client.consumer import LOG_TRUNCATED, ReadEvent
+from squall.workloads.client.settings import ClientSettings, ConsumerSettings
+from squall.workloads.libraries import ReaderTask, read_by
+from squall.workloads.live_readers import LiveReaders
+from squall.workloads.read_times import ReadTimes
+from squall.workloads.reader import RecordedReader
+from squall.workloads.scenario import Surroundings
+from squall.workloads.start_positions import Beginning, positions_at
+
+POLL_LIMIT_S = 1.0
+LIST_LIMIT_S, AGAIN_LIMIT_S = 10.0, 1.0
+FROM_THE_START: tuple[Beginning, ...] = ("start",)
+LOOK_BACK_MS = 10_000
+"""How far back in time a reader looks for an offset, at most."""
+LAG_EVERY_S, LAG_LIMIT_S, LAG_PAUSES = 1.0, 0.25, 10
+"""A reader asks so often where its partitions end, to know its lag, but at most once in so many of its pauses between
+polls; who does not answer in time is not waited for."""
+
+
+async def tail(
+    around: Surroundings,
+    client_settings: ClientSettings,
+    number: int,
+    places: Sequence[Place],
+    isolation: int,
+    poll_pause_ms: int,
+    beginnings: Sequence[Beginning] = FROM_THE_START,
+    again_s: float = inf,
+    consumer: ConsumerSettings | None = None,
+    *,
+    lookups: bool = False,
+) -> None:
+    """The reader of this number, of our own client or of its zone's library, until it may end, and its last poll.
+
+    Our own begins at each of `beginnings` by turns, every `again_s` while the load lasts, with the settings `consumer`
+    but for their isolation; a library's begins at the start, with its own. `lookups`: ours also asks which offsets
+    belong to times.
+    """
+    zone, readers = around.zone(number), around.readers
+    if zone.driver is not None:
+        task = ReaderTask(number, places, isolation, zone.name)
+        await read_by(zone.driver, around.recorder, around.counters, task, readers)
+        return
+    env = around.own(f"reader-{number}")
+    with around.controls.readers[number].living():
+        while not readers.may_end.is_set():
+            async with trio.open_nursery() as nursery:
+                client = Client(env, zone.bootstrap, client_settings, cluster_id=zone.cluster_id)
+                await nursery.start(client.run)
+                reader = RecordedReader(
+                    env,
+                    client,
+                    around.recorder,
+                    around.counters,
+                    role="reader",
+                    consumer=replace(consumer or ConsumerSettings(), isolation=isolation),
+                    zone=zone.name,
+                    extra={"reader": number},
+                    times=ReadTimes() if lookups else None,
+                )
+                readers.begins(reader.process, "squall", places)
+                turns = _Turns(env, reader, readers, beginnings, again_s)
+                await _read(env, around, number, reader, turns, places, poll_pause_ms / 1000, lookups=lookups)
+                client.close()
+                if not readers.may_end.is_set():
+                    readers.ends(reader.process)
+
+
+async def _read(
+    env: Env,
+    around: Surroundings,
+    number: int,
+    reader: RecordedReader,
+    turns: _Turns,
+    places: Sequence[Place],
+    pause_s: float,
+    *,
+    lookups: bool,
+) -> None:
+    """One process, until it may end, or until one of its topics was made again: the next one begins there."""
+    readers, handle = around.readers, around.controls.readers[number]
+    parts = [around.recorder.partitions[place] for place in places]
+    await turns.first(places)
+    look_at_s = 0.0
+    while not readers.may_end.is_set():
+        await turns.next(places)
+        if env.mono() >= look_at_s:
+            await reader.list_offsets(places, LATEST, LAG_LIMIT_S)
+            if lookups:
+                when_ms = env.wall_ms() - int(env.rng.random() * LOOK_BACK_MS)
+                await reader.list_offsets(places, when_ms, LAG_LIMIT_S)
+            look_at_s = env.mono() + max(LAG_EVERY_S, LAG_PAUSES * pause_s)
+        await handle.going(readers.may_end)
+        if parts != [around.recorder.partitions[place] for place in places]:
+            return
+        handle.done += 1
+        polled = await reader.poll("poll", POLL_LIMIT_S)
+        readers.moved(reader.process, {each.place: each.position for each in polled.fetched})
+        for event in polled.events:
+            await recover(reader, event)
+            readers.moved(reader.process, {event.place: reader.consumer.positions[event.place]})
+        await env.sleep(pause_s)
+
+
+class _Turns:
+    """Decides where a reader begins, and when it begins again."""
+
+    def __init__(
+        self, env: Env, reader: RecordedReader, readers: LiveReaders, beginnings: Sequence[Beginning], again_s: float
+    ) -> None:
+        self._env, self._reader, self._readers = env, reader, readers
+        self._coming = cycle(beginnings)
+        self._again_s, self._again_at = again_s, inf
+
+    async def first(self, places: Sequence[Place]) -> None:
+        """Begin, once every partition has told where; with some of them if the reader may end before."""
+        beginning, found = next(self._coming), dict[Place, int]()
+        while len(found) < len(places) and not self._readers.may_end.is_set():
+            left = [place for place in places if place not in found]
+            found |= await positions_at(self._reader, left, beginning, LIST_LIMIT_S)
+        self._assign(found)
+
+    async def next(self, places: Sequence[Place]) -> None:
+        """Begin again where it is time. Partitions that do not tell where are read on."""
+        if self._env.mono() < self._again_at or self._readers.settled.is_set():
+            return
+        found = await positions_at(self._reader, places, next(self._coming), AGAIN_LIMIT_S)
+        self._assign({**self._reader.consumer.positions, **found})
+
+    def _assign(self, positions: dict[Place, int]) -> None:
+        self._reader.assign(positions)
+        self._readers.moved(self._reader.process, positions)
+        self._again_at = self._env.mono() + self._again_s
+
+
+async def recover(reader: RecordedReader, event: ReadEvent) -> None:
+    """Give a position that became impossible the nearest one that is possible."""
+    if event.kind == LOG_TRUNCATED and event.end_offset >= 0:
+        reader.seek(event.place, min(event.end_offset, event.position))
+        return
+    first = (await reader.list_offsets([event.place], EARLIEST, LIST_LIMIT_S))[event.place]
+    last = (await reader.list_offsets([event.place], LATEST, LIST_LIMIT_S))[event.place]
+    if first.error or last.error:
+        # As it was: the next poll finds the position impossible again.
+        reader.seek(event.place, event.position)
+    else:
+        reader.seek(event.place, max(first.offset, min(event.position, last.offset)))

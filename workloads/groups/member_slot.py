@@ -1,0 +1,249 @@
+"""Runs one member of the load: one recorded process after the other, each of which joins the group anew.
+
+A process polls, and commits what its polls returned. In between it does what is due: it pauses, leaves or crashes.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Awaitable, Callable
+from dataclasses import replace
+
+import trio
+
+from squall.broker.env import Env
+from squall.workloads.control import DuplicateMember
+from squall.workloads.group_progress import Agenda, GroupProgress
+from squall.workloads.groups.acts import CONVERT, CRASH, DELETE, HALT, LEAVE, OF_ALL, PAUSE, TWIN, GroupAction
+from squall.workloads.groups.group_pause import EmptyGroupInterval, delete_group
+from squall.workloads.library_abilities import CLASSIC, CONSUMER, MIXED
+from squall.workloads.library_subscriber import LibrarySubscriber
+from squall.workloads.scenario import Surroundings, WorkloadFailed
+from squall.workloads.subscriber import ON_CLOSE, Subscriber, SubscriberSettings
+
+SUCCESSOR_PAUSE_S = 0.1
+IMPOSSIBLE = (
+    "INVALID_SESSION_TIMEOUT",
+    "INVALID_GROUP_ID",
+    "GROUP_AUTHORIZATION_FAILED",
+    "UNSUPPORTED_VERSION",
+    "UNSUPPORTED_ASSIGNOR",
+)
+"""Errors that every other member would get, too: the settings do not fit."""
+TAKEN, RELEASED_LATER_S = "UNRELEASED_INSTANCE_ID", 0.5
+"""Of consumer groups: who has its instance id keeps it, even after a crash, until its session is over."""
+LAST_LIMIT_S = 3.0
+"""At the end of the load a member may take so long to commit and to go."""
+
+
+class MemberSlot:
+    """Runs one member. `twins`: the clients of the second processes with its instance id."""
+
+    def __init__(
+        self,
+        env: Env,
+        around: Surroundings,
+        settings: SubscriberSettings,
+        number: int,
+        agenda: Agenda[GroupAction],
+        progress: GroupProgress,
+        recess: EmptyGroupInterval,
+        poll_pause_ms: int,
+        foreign: Callable[..., LibrarySubscriber] = LibrarySubscriber,
+    ) -> None:
+        """foreign: what its processes are where they are not our own client's."""
+        self._foreign = foreign
+        self._env, self._around, self._settings, self._number = env, around, settings, number
+        self._agenda, self._progress, self._pause_s = agenda, progress, poll_pause_ms / 1000
+        self._recess = recess
+        self._handle = around.controls.readers[number]
+        self._end = around.readers.may_end
+        self._absent_s = 0.0
+        self._doubles: list[DuplicateMember] = []
+        """Second processes that were begun beside the present one from outside."""
+        self._was_member = False
+        """A process of its has been a member: then the settings fit."""
+
+    async def run(self) -> None:
+        """Until readers may end."""
+        async with trio.open_nursery() as twins:
+            while not self._end.is_set():
+                self._absent_s = SUCCESSOR_PAUSE_S
+                await self._mortal(twins)
+                await self._rest(max(self._absent_s, self._recess.until - self._env.mono()))
+
+    async def _mortal(self, twins: trio.Nursery) -> None:
+        """One process, which may be made to crash from outside."""
+        scope = trio.CancelScope()
+        subscriber = self._subscriber(self._settings)
+        process = subscriber.declare("reader", {"member": self._number})
+        self._progress.begins(process)
+        self._handle.began(process, scope, lambda: subscriber.known_as)
+        self._doubles = []
+        with self._handle.living():
+            with scope:
+                await self._within(subscriber, lambda: self._live(subscriber, twins, process))
+            self._handle.over(scope)
+            if scope.cancelled_caught:
+                subscriber.crashed()
+        for double in self._doubles:
+            double.told_first = subscriber.out
+        self._was_member |= subscriber.was_member
+        if subscriber.out in IMPOSSIBLE and not self._was_member:
+            raise WorkloadFailed(f"no member can join the group: {subscriber.out}")
+        if subscriber.out == TAKEN:
+            self._absent_s = RELEASED_LATER_S
+        if scope.cancelled_caught:
+            await self._handle.may_follow(self._end)
+
+    def _subscriber(self, settings: SubscriberSettings) -> Subscriber | LibrarySubscriber:
+        around, zone = self._around, self._around.zone(self._number)
+        settings = replace(settings, member=replace(settings.member, protocol=self._spoken()))
+        if zone.driver is not None:
+            return self._foreign(
+                self._env, zone, zone.driver, around.recorder, around.counters, settings, self._progress.moved
+            )
+        return Subscriber(self._env, zone, around.recorder, around.counters, settings, self._progress.moved)
+
+    def _spoken(self) -> str:
+        """The protocol of the next process. Of mixed members, neighbours begin with different ones."""
+        spoken = self._recess.protocol
+        if spoken != MIXED:
+            return spoken
+        if not self._handle.processes:
+            return (CLASSIC, CONSUMER)[self._number % 2]
+        return self._env.rng.choice((CLASSIC, CONSUMER))
+
+    async def _within(self, subscriber: Subscriber | LibrarySubscriber, do: Callable[[], Awaitable[None]]) -> None:
+        """While its connections live."""
+        async with trio.open_nursery() as nursery:
+            await nursery.start(subscriber.run)
+            await do()
+            nursery.cancel_scope.cancel()
+
+    async def _live(self, subscriber: Subscriber | LibrarySubscriber, twins: trio.Nursery, process: int) -> None:
+        """Poll and commit, until it goes, crashes or is out. Once readers may end, nothing is waited for any more."""
+        stays, born = True, self._recess.number
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(self._cancel_at_end, nursery.cancel_scope)
+            while stays and not subscriber.out:
+                await self._going(subscriber)
+                if self._recess.number != born:
+                    stays = await self._go(subscriber, SUCCESSOR_PAUSE_S)
+                    continue
+                self._agenda.skip(self._env.mono())
+                # After the load, what is still to be done would keep the group from coming to rest.
+                if self._agenda.due_at <= self._env.mono() and not self._around.stop.is_set():
+                    stays = await self._act(self._agenda.take(), subscriber, twins)
+                    continue
+                self._handle.done += 1
+                await subscriber.poll()
+                await subscriber.commit_if_due()
+                self._double(subscriber, twins, process)
+                await self._env.sleep(self._pause_s)
+            nursery.cancel_scope.cancel()
+        if subscriber.out:
+            subscriber.hear()
+        elif self._end.is_set() and stays:
+            with self._env.timeout(LAST_LIMIT_S):
+                await subscriber.commit(ON_CLOSE)
+                await subscriber.leave()
+
+    async def _going(self, subscriber: Subscriber | LibrarySubscriber) -> None:
+        """Until nobody holds it. A process that reads by itself is stopped meanwhile."""
+        stopped = self._handle.is_held and isinstance(subscriber, LibrarySubscriber) and subscriber.POLLS_BY_ITSELF
+        if stopped:
+            subscriber.halt(still=True)
+        await self._handle.going(self._end)
+        if stopped:
+            subscriber.halt(still=False)
+
+    async def _cancel_at_end(self, scope: trio.CancelScope) -> None:
+        await self._end.wait()
+        scope.cancel()
+
+    async def _act(self, act: GroupAction, subscriber: Subscriber | LibrarySubscriber, twins: trio.Nursery) -> bool:
+        """Do what is due. Whether the process lives on."""
+        for_s = act.number / 1000
+        if act.do in (PAUSE, HALT):
+            subscriber.stands_still(act.do, act.number)
+            subscriber.halt(still=act.do == HALT)
+            await self._rest(for_s)
+            subscriber.halt(still=False)
+        elif act.do == TWIN:
+            twins.start_soon(self._twin, for_s)
+        elif act.do in OF_ALL:
+            self._call(act, twins)
+        elif act.do == LEAVE:
+            return await self._go(subscriber, for_s)
+        else:
+            assert act.do == CRASH, act
+            subscriber.crashed()
+            self._absent_s = for_s
+            return False
+        return True
+
+    async def _go(self, subscriber: Subscriber | LibrarySubscriber, for_s: float) -> bool:
+        """In good order, and not to come again before so long. False: the process does not live on."""
+        with self._env.timeout(LAST_LIMIT_S):
+            await subscriber.leave()
+        self._absent_s = for_s
+        return False
+
+    def _call(self, act: GroupAction, others: trio.Nursery) -> None:
+        """Have all members go, this one among them."""
+        until = self._env.mono() + act.number / 1000
+        self._recess.begins(until)
+        if act.do == CONVERT:
+            self._recess.converts()
+        elif act.do == DELETE:
+            group, client = self._settings.member.group, self._settings.client
+            others.start_soon(delete_group, self._env, self._around, client, group, until)
+
+    def _double(self, subscriber: Subscriber | LibrarySubscriber, twins: trio.Nursery, process: int) -> None:
+        """Begin a second process if one is wanted from outside, and this one has something to lose."""
+        if subscriber.is_member and subscriber.known_as.member_id:
+            double = self._handle.doubled(process)
+            if double is not None:
+                double.fencings_first = subscriber.fencings
+                self._doubles.append(double)
+                twins.start_soon(self._twin, math.inf, double)
+
+    async def _twin(self, for_s: float, double: DuplicateMember | None = None) -> None:
+        """A second process with the same instance id, for a while: it takes over, and whoever has it then is fenced.
+
+        double: what is to become of it is asked from outside, and that it is to go is said there.
+        """
+        subscriber = self._subscriber(self._settings)
+        double = double or DuplicateMember()
+        double.second = subscriber.declare("reader", {"member": self._number, "twin": True})
+        double.fencings_second = subscriber.fencings
+        until, born = self._env.mono() + for_s, self._recess.number
+
+        async def live() -> None:
+            while self._env.mono() < until and not self._end.is_set() and not subscriber.out:
+                if self._recess.number != born or double.parted.is_set():
+                    break
+                await subscriber.poll()
+                await subscriber.commit_if_due()
+                await self._env.sleep(self._pause_s)
+
+        with self._handle.living():
+            with trio.CancelScope() as scope:
+                async with trio.open_nursery() as nursery:
+                    nursery.start_soon(self._cancel_at_end, scope)
+                    await self._within(subscriber, live)
+                    nursery.cancel_scope.cancel()
+            double.told_second, double.over = subscriber.out, True
+            subscriber.hear()
+            subscriber.crashed()
+
+    async def _rest(self, for_s: float) -> None:
+        """For so long, or until readers may end."""
+        with self._env.timeout(for_s):
+            await self._end.wait()
+
+
+def of_member(settings: SubscriberSettings, instance: str) -> SubscriberSettings:
+    """The settings of one member, which has this instance id, or none."""
+    return replace(settings, member=replace(settings.member, instance=instance))

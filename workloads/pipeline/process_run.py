@@ -1,0 +1,202 @@
+"""Runs one process of an instance: what it reads as a member of its group, and what it writes for that.
+
+Subclasses decide when and how it commits its positions, and so what becomes of an input when the process is gone in
+between.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from functools import partial
+
+from squall.broker.env import Env
+from squall.workloads import payload
+from squall.workloads.client.cluster import Place
+from squall.workloads.client.connection import VERSION
+from squall.workloads.client.groups.offsets import CommitIdentity
+from squall.workloads.client.outcomes import Outcome, Status
+from squall.workloads.client.settings import ProducerSettings
+from squall.workloads.group_progress import GroupProgress
+from squall.workloads.pipeline.clients import ClientFactory, LibraryClients, OwnClients, ProcessClients
+from squall.workloads.pipeline.steps import HALT, POLLED, InstanceStep
+from squall.workloads.scenario import Surroundings
+from squall.workloads.subscriber import SubscriberSettings, about_member
+
+KEYS = 64
+LAST_WORD_S = 0.0005
+"""Who is gone while a request is on its way has so long to hand it over."""
+
+
+class ProcessCrashed(Exception):
+    """The process is gone."""
+
+
+@dataclass(frozen=True, slots=True)
+class InstanceSettings:
+    """Configures all instances of an application."""
+
+    subscriber: SubscriberSettings
+    producer: ProducerSettings
+    outputs: Sequence[Place]
+    """Where they write: an input's partition says where."""
+    transaction_timeout_ms: int
+    generation: int
+    """The newest generation of transactions that they speak, 1 or 2."""
+    record_bytes: int
+
+
+class ProcessRun(ABC):
+    """Runs one process. `commits`, as `squall.checkers.guarantees` names it: when it commits its positions."""
+
+    commits: str
+
+    def __init__(
+        self,
+        env: Env,
+        around: Surroundings,
+        settings: InstanceSettings,
+        number: int,
+        progress: GroupProgress,
+        *,
+        zombie: bool,
+        **about: object,
+    ) -> None:
+        """about: what the history says of it beyond its client's settings. zombie: it is to become one."""
+        self._env, self._settings = env, settings
+        self._recorder, self._counters, self._acknowledged = around.recorder, around.counters, around.acknowledged
+        zone, client_settings = around.zone(number), settings.subscriber.client
+        told = {
+            **asdict(settings.producer),
+            **about_member(settings.subscriber),
+            "request_timeout_ms": client_settings.request_timeout_ms,
+            "commits": self.commits,
+            "member": number,
+            **about,
+            **({"zombie": True} if zombie else {}),
+        }
+        self._progress = progress
+        driver = zone.driver
+        of_client = {} if driver is None else {"client": driver.client}
+        version, about_driver = (VERSION, {}) if driver is None else (driver.version, driver.about())
+        self.process = self._recorder.process(
+            "producer", version, {**told, **about_driver}, zone=zone.name, **of_client
+        )
+        tools = ClientFactory(
+            env,
+            zone,
+            self._recorder,
+            self._counters,
+            settings.subscriber,
+            settings.producer,
+            sorted({topic for topic, _ in settings.outputs}),
+            settings.transaction_timeout_ms,
+            settings.generation,
+            progress.moved,
+        )
+        self._hands: ProcessClients = (
+            OwnClients(tools, self.process) if driver is None else LibraryClients(tools, driver, self.process)
+        )
+        self.subscriber = self._hands.subscriber
+        progress.begins(self.process)
+        self._sequence = 0
+        self.open = 0
+        """Outputs without an outcome yet."""
+        self.committed = 0
+        """Polls whose records are dealt with."""
+        self.ended = 0
+        """Transactions that came to the end that it asked for."""
+        self.crashed = self.over = self._finished = False
+
+    @property
+    def is_over(self) -> bool:
+        """It cannot go on, or shall not."""
+        return self._finished or bool(self.subscriber.out)
+
+    async def run(self, live: Callable[[], Awaitable[None]]) -> None:
+        """While its connections live."""
+        await self._hands.run(live)
+
+    async def begin(self) -> bool:
+        """Do what is due before its first poll. Return False where it cannot begin."""
+        return True
+
+    async def transform(self, due: InstanceStep | None) -> bool:
+        """One poll, and what is made of it if it brought something: whether it did. Raises Crash where that is due."""
+        inputs, at, who = await self._hands.poll()
+        if not at or who.generation < 0:
+            return False
+        self._falls(due, POLLED)
+        await self._deal_with(inputs, at, who, due)
+        return True
+
+    @abstractmethod
+    async def _deal_with(
+        self,
+        inputs: Sequence[tuple[Place, int]],
+        at: Mapping[Place, int],
+        who: CommitIdentity,
+        due: InstanceStep | None,
+    ) -> None:
+        """An output for each input, and the commit of the positions `at` behind them, as `who`."""
+
+    # ---------------------------------------------------------------------------------------------------- parts
+
+    def _dealt_with(self, at: Mapping[Place, int]) -> None:
+        """Nothing below these positions is left to be done."""
+        self.committed += 1
+        self._progress.moved(at)
+
+    def _falls(self, due: InstanceStep | None, step: str) -> None:
+        if is_crash(due, step):
+            raise ProcessCrashed
+
+    async def _halts(self, due: InstanceStep | None) -> None:
+        """Stands still where that is due, heartbeats included. Its outputs are written by now."""
+        if due is not None and due.do == HALT:
+            self.subscriber.stands_still(HALT, due.number)
+            self.subscriber.halt(still=True)
+            await self._env.sleep(due.number / 1000)
+            self.subscriber.halt(still=False)
+
+    def _output(self, place: Place) -> Place:
+        """Return the output partition of an input partition."""
+        return self._settings.outputs[place[1] % len(self._settings.outputs)]
+
+    def _send(self, place: Place, source: int, outcomes: list[Status], txn: int = -1) -> None:
+        part, sequence = self._recorder.partitions[place], self._sequence
+        self._sequence += 1
+        key = f"{self.process}-{sequence % KEYS}"
+        encoded, value = key.encode(), payload.value_of(self.process, sequence)
+        size, sent_ms = self._settings.record_bytes, self._env.wall_ms()
+        content, digest = payload.make(value, encoded, (), size, sent_ms)
+        op = self._recorder.invoke_send(self.process, part, value, key, digest, size, txn=txn, source=source)
+        self._counters.sent += 1
+        self.open += 1
+        ended = partial(self._ended, outcomes, op, part, value, self._env.mono())
+        self._hands.send(place, encoded, content, sent_ms, ended)
+
+    def _ended(
+        self, outcomes: list[Status], op: int, part: int, value: int, handed_over: float, outcome: Outcome
+    ) -> None:
+        if self.over or self.crashed:
+            return  # nobody is there any more who could be told
+        outcomes.append(outcome.status)
+        self.open -= 1
+        if outcome.status is Status.OK:
+            self._recorder.send_ok(op, outcome.offset, outcome.timestamp_ms, outcome.tries)
+            self._counters.acknowledge(part, handed_over, self._env.mono())
+            if self._acknowledged is not None:
+                self._acknowledged(*self._recorder.place(part), outcome.offset, value)
+            return
+        self._recorder.send_not_ok(op, outcome.status, outcome.error)
+        if outcome.status is Status.INFO:
+            self._counters.info += 1
+        else:
+            self._counters.failed += 1
+
+
+def is_crash(due: InstanceStep | None, step: str) -> bool:
+    """Return whether a crash is due after this step."""
+    return due is not None and due.do == f"crash {step}"
