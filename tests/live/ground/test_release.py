@@ -93,6 +93,8 @@ def released(folder: Path, *words: str, code: int = 0) -> str:
 
 @pytest.fixture
 def checkout(tmp_path: Path) -> Checkout:
+    if shutil.which("git") is None:
+        skip_without("git", "as root: apt-get install -y git")
     return Checkout(tmp_path / "checkout")
 
 
