@@ -16,7 +16,7 @@ from rich.table import Table
 from squall.chaos.commands import completions
 from squall.chaos.garbage import garbage_waits
 from squall.chaos.mutants import find, select
-from squall.chaos.mutants.hunt import FEW_STEPS, FailureKind, Hunted, Run, Shrink, alarms, hunt
+from squall.chaos.mutants.hunt import FEW_STEPS, FailureKind, MutantHuntResult, Run, Shrink, alarms, hunt
 from squall.chaos.mutants.mutant import ON_DISKS
 from squall.chaos.mutants.swarm import drawn_plan
 from squall.chaos.mutants.table import HISTORY, OWN, SWARM, planted, write_docs
@@ -141,7 +141,7 @@ def command(
     return 0 if all(hunted.is_well for hunted in found) else 1
 
 
-def _carried_out(orders: list[HuntTask], jobs: int) -> Iterator[Hunted]:
+def _carried_out(orders: list[HuntTask], jobs: int) -> Iterator[MutantHuntResult]:
     if jobs == 1 or len(orders) == 1:
         yield from map(carry_out, orders)
         return
@@ -151,7 +151,7 @@ def _carried_out(orders: list[HuntTask], jobs: int) -> Iterator[Hunted]:
 
 
 @garbage_waits()
-def carry_out(order: HuntTask) -> Hunted:
+def carry_out(order: HuntTask) -> MutantHuntResult:
     """Carry out one hunt in this process, and return its result."""
 
     def say(words: str) -> None:
@@ -203,12 +203,12 @@ def seen_by_clients(result: SimResult, expected: Sequence[str]) -> FailureKind |
     """Return the failure that clients can see: an anomaly in the history, an expected one first, else how the cluster
     ended. Broken invariants and differing replicas do not count, because no client can ask for either.
     """
-    from squall.chaos.runs.result import Failure
+    from squall.chaos.runs.result import FailureSignature
 
     anomalies = [name for name in result.anomalies if name not in ON_DISKS]
     seen = [*(name for name in expected if name in anomalies), *anomalies]
     if seen:
-        return Failure("anomaly", seen[0])
+        return FailureSignature("anomaly", seen[0])
     ended = result.failure
     return None if ended is None or ended.kind == "invariant" or ended.name in ON_DISKS else ended
 
@@ -228,7 +228,7 @@ def shrinker(budget_s: float) -> Shrink:
     return shortest
 
 
-def _line(hunted: Hunted) -> str:
+def _line(hunted: MutantHuntResult) -> str:
     """One line as soon as one hunt is over."""
     if hunted.seed is not None:
         other = "" if hunted.is_expected else f", which is none of {', '.join(find(hunted.mutant).expected)},"
@@ -241,7 +241,7 @@ def _line(hunted: Hunted) -> str:
     return f"{hunted.mutant:>3} {find(hunted.mutant).name}: {end} ({hunted.seconds:.1f} s){steps}{alarm}{trouble}"
 
 
-def _table(found: list[Hunted]) -> Table:
+def _table(found: list[MutantHuntResult]) -> Table:
     table = Table("mutant", "", "found by", "seed", "plans", "CPU s", "steps")
     for h in found:
         table.add_row(

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from rich.console import Console
 
     from squall.chaos.plans.plan import Plan
-    from squall.chaos.runs.recorded import Recorded
+    from squall.chaos.runs.recorded import RecordedRun
     from squall.chaos.runs.result import SimResult
 
 ATTEMPTS = "replays.json"
@@ -72,7 +72,7 @@ def command(run: Path, world: str | None, tries: int, root: Path) -> int:
     return same_again(what, say) if what.simulated else until_it_shows(what, tries, say)
 
 
-def _live(what: Recorded, root: Path, world: str) -> int:
+def _live(what: RecordedRun, root: Path, world: str) -> int:
     from squall.chaos.commands.conclusion import conclude
     from squall.chaos.errors import Refused
     from squall.chaos.plans.plan import PlanError, make_plan
@@ -89,7 +89,7 @@ def _live(what: Recorded, root: Path, world: str) -> int:
 # ----------------------------------------------------------------------------------------------------- the same again
 
 
-def same_again(what: Recorded, say: Console) -> int:
+def same_again(what: RecordedRun, say: Console) -> int:
     """Simulate the very same run, and compare. Whether the first broken invariant ended it is not recorded: both."""
     from squall.chaos.runs.simulation import simulate
 
@@ -141,7 +141,7 @@ def _traced(text: str) -> list[str]:
 
 
 @garbage_waits()
-def until_it_shows(what: Recorded, tries: int, say: Console) -> int:
+def until_it_shows(what: RecordedRun, tries: int, say: Console) -> int:
     """A run of processes, in the simulator, seed by seed."""
     from squall.chaos.errors import Refused
     from squall.chaos.runs.recorded import save_at
@@ -171,7 +171,7 @@ def until_it_shows(what: Recorded, tries: int, say: Console) -> int:
 
 
 def search(
-    what: Recorded, tries: int, run: Callable[[Plan], SimResult], attempts: list[dict[str, Any]]
+    what: RecordedRun, tries: int, run: Callable[[Plan], SimResult], attempts: list[dict[str, Any]]
 ) -> SimResult | None:
     """The first simulated run that shows one of the wanted anomalies. Each attempt is added to `attempts`."""
     for number in range(tries):

@@ -20,8 +20,8 @@ if TYPE_CHECKING:
 
     from squall.chaos.plans.plan import Plan
     from squall.chaos.runs.directory import RunDirectory
-    from squall.chaos.runs.recorded import Recorded
-    from squall.chaos.shrinking.shrinker import Shrunk
+    from squall.chaos.runs.recorded import RecordedRun
+    from squall.chaos.shrinking.shrinker import ShrinkResult
 
 SHRUNK = "shrunk"
 INTERRUPTED = 130
@@ -72,7 +72,7 @@ def command(run: Path, budget_s: float, wanted: str | None, mutant: str | None) 
 
 
 @garbage_waits()
-def shrink_run(what: Recorded, mutant: str | None, wanted: str | None, budget_s: float, say: Console) -> int:
+def shrink_run(what: RecordedRun, mutant: str | None, wanted: str | None, budget_s: float, say: Console) -> int:
     """Shrink, save, tell. Refused for a run that was not simulated; HarnessError for one that fails no more."""
     from squall.chaos.errors import HarnessError, Refused
     from squall.chaos.plans.operations import concrete
@@ -142,7 +142,7 @@ def _save(plan: Plan, mutant: str | None, path: Path, *, whole: bool) -> RunDire
     return save_at(result, path, again)
 
 
-def _tell(directory: RunDirectory, done: Shrunk, took_s: float, wanted: str | None) -> None:
+def _tell(directory: RunDirectory, done: ShrinkResult, took_s: float, wanted: str | None) -> None:
     from squall.chaos.shrinking.shrinker import many
     from squall.reports.junit import write_junit
     from squall.reports.page import render

@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     from rich.console import Console
 
     from squall.chaos.commands.outputs import CommandOutput
-    from squall.chaos.runs.batch import SeedBatch, Seeded
+    from squall.chaos.runs.batch import SeedBatch, SeedResult
     from squall.chaos.runs.result import SimResult
 
 EXIT_VALID, EXIT_INVALID, EXIT_UNKNOWN, INTERRUPTED = 0, 1, 2, 130
@@ -287,12 +287,12 @@ class _Tally:
         self.signatures: Counter[str] = Counter()
         self.counts: Counter[str] = Counter()
         self.faults = self.landed = 0
-        self.failed: list[Seeded] = []
-        self.unknown: list[Seeded] = []
-        self.lossy: list[Seeded] = []
+        self.failed: list[SeedResult] = []
+        self.unknown: list[SeedResult] = []
+        self.lossy: list[SeedResult] = []
         """Those that are valid although they lost records."""
 
-    def take(self, each: Seeded) -> None:
+    def take(self, each: SeedResult) -> None:
         """One more seed is done."""
         self.done += 1
         self.sim_s, self.cpu_s = self.sim_s + each.sim_s, self.cpu_s + each.cpu_s
@@ -365,7 +365,7 @@ def _batch(order: SeedBatch, seeds: range, jobs: int, spark: bool, most_unknown:
 def _output_of_batch(tally: _Tally, order: SeedBatch, seeds: range) -> CommandOutput:
     from squall.chaos.commands.outputs import Batch, FailedSeed, SimOutput
 
-    def listed(found: list[Seeded]) -> tuple[FailedSeed, ...]:
+    def listed(found: list[SeedResult]) -> tuple[FailedSeed, ...]:
         return tuple(
             FailedSeed(
                 seed=each.seed,
@@ -396,7 +396,7 @@ def _output_of_batch(tally: _Tally, order: SeedBatch, seeds: range) -> CommandOu
     return SimOutput(batch=batch)
 
 
-def _say_failed(say: Console, order: SeedBatch, each: Seeded, tally: _Tally) -> None:
+def _say_failed(say: Console, order: SeedBatch, each: SeedResult, tally: _Tally) -> None:
     """A failure, and the command that repeats it, at once."""
     say.print(f"[bold red]seed {each.seed}: {each.failure or 'the harness failed'}[/]")
     trouble = (each.trouble or "").strip().splitlines()[-1:]

@@ -11,7 +11,7 @@ import click
 from squall.chaos.commands import completions
 from squall.chaos.commands.engines import engine_flag
 from squall.chaos.errors import Refused
-from squall.chaos.runs.spark import HERE, Spark, spark_lacks
+from squall.chaos.runs.spark import HERE, SparkOptions, spark_lacks
 from squall.chaos.screen import console
 from squall.chaos.toolchain.lacks import refuse
 
@@ -70,7 +70,7 @@ def command(run: Path, expect: str | None, engine: str, **flags: Any) -> int:
     from squall.checkers.engines import SPARK, too_large
     from squall.checkers.history import seal
 
-    spark: Spark | None = spark_of(flags)
+    spark: SparkOptions | None = spark_of(flags)
     if engine != SPARK and spark != HERE:
         raise click.UsageError(f"--engine {engine}: it ignores the options of Spark: leave them out")
     directory = RunDirectory.open(run)
@@ -91,7 +91,7 @@ def command(run: Path, expect: str | None, engine: str, **flags: Any) -> int:
     return conclude(directory, keep_data=True, progress=progress)
 
 
-def spark_of(flags: Mapping[str, Any]) -> Spark:
+def spark_of(flags: Mapping[str, Any]) -> SparkOptions:
     """Return where and how Spark runs, according to the flags. click.UsageError for a setting without a value."""
     conf = {name: str(flags[flag]) for flag, name in SETTINGS.items() if flags.get(flag) is not None}
     for setting in flags["spark_set"]:
@@ -99,4 +99,4 @@ def spark_of(flags: Mapping[str, Any]) -> Spark:
         if not name or not equals:
             raise click.UsageError(f"--spark-set {setting}: it is NAME=VALUE")
         conf[name] = value
-    return Spark(flags["master"], conf, flags["limit"])
+    return SparkOptions(flags["master"], conf, flags["limit"])

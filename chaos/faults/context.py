@@ -16,9 +16,9 @@ from squall.broker.env import Env
 from squall.chaos.draws import rng_for
 from squall.chaos.errors import HarnessError, trouble_of
 from squall.chaos.faults.deadline import ExtendableDeadline
-from squall.chaos.faults.kind import Fault, Trait
+from squall.chaos.faults.kind import Fault, FaultTrait
 from squall.chaos.faults.shapes import Hit
-from squall.chaos.faults.targets import ClusterSnapshot, Unresolved
+from squall.chaos.faults.targets import ClusterSnapshot, UnresolvedTargetError
 from squall.chaos.faults.timeouts import HEALED_WITHIN_S, MIDDLE, POLL_S
 from squall.chaos.runtimes.contract import Evidence, Link, LinkFault, NodeState, Probe, Runtime
 from squall.chaos.runtimes.layout import choose_controllers
@@ -162,20 +162,21 @@ class FaultContext:
     def begun(self, p: FaultExecution) -> None:
         """The fault begins now."""
         p.began = self.now_ns()
-        if Trait.FORGETS_SYNCS in p.fault.traits:
+        if FaultTrait.FORGETS_SYNCS in p.fault.traits:
             self._forgetful.update(p.resolved)
         self.note(p)
 
     async def begin_on_running_nodes(
         self, p: FaultExecution, *, joins: NodeState = NodeState.RUNNING
     ) -> tuple[int, ...]:
-        """Begin the fault on its nodes, which must run. Raises Unresolved if one is down or paused already: hitting it
-        again would prove nothing.
+        """Begin the fault on its nodes, which must run. Raise UnresolvedTargetError if a node is down or paused
+        already: hitting that node again would prove nothing.
 
-        If an earlier fault is starting a node, this one waits: the start is part of the earlier fault's evidence.
+        If an earlier fault is starting a node, wait for the end of the start, which is part of the earlier fault's
+        evidence.
 
-        joins: PAUSED or DOWN. A node that other faults hold in this state is accepted, and is held for longer; these
-        nodes are returned. With DOWN, a node that is going down is waited for, too.
+        joins: PAUSED or DOWN. A node that other faults hold in this state is accepted, and is held for longer. With
+        DOWN, a node that is going down is waited for, too. Returns the accepted nodes.
         """
         turning = (self._starting, self._leaving) if joins is NodeState.DOWN else (self._starting,)
         while busy := [each[node] for each in turning for node in p.resolved if node in each]:
@@ -189,7 +190,7 @@ class FaultContext:
                 continue
             if state is not joins or not self.holders(p, node, state):
                 by = ", ".join(f"fault {number} ({action})" for number, action in self.others(p, node).items())
-                raise Unresolved(f"node {node} is {state.value} already" + (f", by {by}" if by else ""))
+                raise UnresolvedTargetError(f"node {node} is {state.value} already" + (f", by {by}" if by else ""))
             joined.append(node)
         self.claim(p)
         for node in joined if joins is NodeState.DOWN else ():
@@ -198,14 +199,17 @@ class FaultContext:
         return tuple(joined)
 
     def check_metadata_survives(self, nodes: Sequence[int]) -> None:
-        """Raise Unresolved where these nodes' loss of power could take committed metadata: a majority of the quorum's
-        voters would lose what their disks may have forgotten. No cluster survives that, and no verdict could tell.
+        """Raise UnresolvedTargetError if a power loss of these nodes could destroy committed metadata, because a
+        majority of the quorum's voters would lose what their disks may have forgotten. No cluster survives that, and no
+        verdict could tell.
         """
         voters = choose_controllers(self.runtime.nodes)
         lost = self._forgetful.intersection(nodes, voters)
         if len(lost) > len(voters) // 2:
             which = ", ".join(map(str, sorted(lost)))
-            raise Unresolved(f"an fsync of node {which} has failed: of the metadata there may be no other durable copy")
+            raise UnresolvedTargetError(
+                f"an fsync of node {which} has failed: of the metadata there may be no other durable copy"
+            )
 
     def is_turning(self, node: int) -> bool:
         """Return whether a fault is starting the node or taking it down at this moment."""
@@ -218,10 +222,10 @@ class FaultContext:
         yet; if no other fault claims the node, it is that one.
         """
         if state is NodeState.PAUSED:
-            return self.others(p, node, Trait.PAUSES)
+            return self.others(p, node, FaultTrait.PAUSES)
         known = self._down.get(node, set()) - {p.fault.id}
         return {n: action for n, action in self.others(p, node).items() if n in known} or (
-            self.others(p, node, Trait.ENDS_BY_ITSELF)
+            self.others(p, node, FaultTrait.ENDS_BY_ITSELF)
         )
 
     def claim(self, p: FaultExecution, nodes: Sequence[int] | None = None) -> None:
@@ -229,7 +233,7 @@ class FaultContext:
         for node in p.resolved if nodes is None else nodes:
             self._claims.setdefault(node, {})[p.fault.id] = p.fault
 
-    def others(self, p: FaultExecution, node: int, trait: Trait | None = None) -> dict[int, str]:
+    def others(self, p: FaultExecution, node: int, trait: FaultTrait | None = None) -> dict[int, str]:
         """Fault id -> action of the other faults that are on at the node. trait: only faults with this trait.
 
         The end of one fault must not end another one.

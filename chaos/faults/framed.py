@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from squall.chaos.faults.kind import Fault, Trait
+from squall.chaos.faults.kind import Fault, FaultTrait
 from squall.chaos.faults.shapes import asked_over
 from squall.chaos.faults.targets import LINK_TARGET, check_target, link_ends, zone_of
 from squall.chaos.runtimes.contract import Link
@@ -16,13 +16,13 @@ def framed_links(faults: Iterable[Fault], nodes: Sequence[int], links: Sequence[
     """
     found: set[Link] = set()
     for fault in faults:
-        if Trait.NEEDS_FRAMES in fault.traits:
+        if FaultTrait.NEEDS_FRAMES in fault.traits:
             if fault.target.startswith(f"{LINK_TARGET}:"):
                 sources, targets = (_may_be(end, nodes) for end in link_ends("target", fault.target))
                 found |= {link for link in links if link.source in sources and link.target in targets}
-                if Trait.CUTS_LINKS in fault.traits:  # one way, the answers of the opposite link are cut as well
+                if FaultTrait.CUTS_LINKS in fault.traits:  # one way, the answers of the opposite link are cut as well
                     found |= {link for link in links if link.target in sources and link.source in targets}
-            elif Trait.CUTS_LINKS in fault.traits:  # its shape decides between which brokers
+            elif FaultTrait.CUTS_LINKS in fault.traits:  # its shape decides between which brokers
                 found |= {link for link in links if isinstance(link.source, int)}
             else:
                 found |= {*asked_over(fault.params, _may_be(fault.target, nodes), links)}

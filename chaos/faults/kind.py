@@ -49,7 +49,7 @@ class FaultError(ValueError):
 
 
 @dataclass(frozen=True, slots=True)
-class Number:
+class NumericParameter:
     """A numeric parameter: bounds (inclusive) and default, in the unit that its name carries."""
 
     low: float
@@ -64,7 +64,7 @@ class Number:
 
 
 @dataclass(frozen=True, slots=True)
-class Choice:
+class ChoiceParameter:
     """A parameter with a fixed set of values."""
 
     values: tuple[str, ...]
@@ -77,7 +77,7 @@ class Choice:
         return str(value)
 
 
-class Trait(StrEnum):
+class FaultTrait(StrEnum):
     """A trait of a kind of fault. nemesis.jsonl holds those that the checkers and reports ask about."""
 
     # What it does to its nodes.
@@ -146,7 +146,7 @@ class Trait(StrEnum):
     """It removes or alters synced data."""
 
 
-HOLDING = frozenset({Trait.TAKES_DOWN, Trait.PAUSES, Trait.ENDS_BY_ITSELF})
+HOLDING = frozenset({FaultTrait.TAKES_DOWN, FaultTrait.PAUSES, FaultTrait.ENDS_BY_ITSELF})
 """Any of these traits: the fault holds its nodes down, or may do so. A rolling restart leaves out nodes that others
 hold.
 """
@@ -212,7 +212,7 @@ class Fault:
         return self.kind.name
 
     @property
-    def traits(self) -> frozenset[Trait]:
+    def traits(self) -> frozenset[FaultTrait]:
         """The traits of its kind, and those that follow from its parameters."""
         return self.kind.traits | self.kind.more_traits(self.params)
 
@@ -254,12 +254,14 @@ def as_drawn(fault: Fault, site: FaultPlacement) -> Fault:
     return fault
 
 
-def no_traits(params: Params) -> frozenset[Trait]:
+def no_traits(params: Params) -> frozenset[FaultTrait]:
     """The parameters add no traits."""
     return frozenset()
 
 
-ELSEWHERE = frozenset({Trait.MOVES_LEADERS, Trait.NEEDS_FILES, Trait.DAMAGES_FILES, Trait.ENDS_BY_ITSELF})
+ELSEWHERE = frozenset(
+    {FaultTrait.MOVES_LEADERS, FaultTrait.NEEDS_FILES, FaultTrait.DAMAGES_FILES, FaultTrait.ENDS_BY_ITSELF}
+)
 """Any of these traits: a fault that lands only where the workload's own partitions are, or are written."""
 
 
@@ -331,10 +333,10 @@ class FaultKind:
     """P process, N network, C clock, W1 power loss, D damaged disk (the classes of `squall.checkers.guarantees`)."""
     worse_class: str = ""
     """What it is where it hit all who were in sync; empty: the same."""
-    duration_s: Number
-    params: Mapping[str, Number | Choice] = field(default_factory=dict)
-    traits: frozenset[Trait] = frozenset()
-    more_traits: Callable[[Params], frozenset[Trait]] = no_traits
+    duration_s: NumericParameter
+    params: Mapping[str, NumericParameter | ChoiceParameter] = field(default_factory=dict)
+    traits: frozenset[FaultTrait] = frozenset()
+    more_traits: Callable[[Params], frozenset[FaultTrait]] = no_traits
     """Traits that follow from its parameters."""
     worlds: frozenset[str] = OUR_WORLDS
     """Runtimes that can play it."""
@@ -360,9 +362,10 @@ class FaultKind:
     of_strangers: Callable[[Params, bool], dict[str, Any]] = lambda params, external: dict(params)
     """Its parameters on brokers that are not Squall's. The flag says whether somebody else runs the whole cluster."""
     play: Callable[[Any, Any], Awaitable[None]]
-    """Plays the fault in a `squall.chaos.faults.context.FaultContext`, as a `FaultExecution`: does it, waits until its
-    end, undoes it, and fills in evidence, `landed` and `error`. Unresolved and HarnessError mean that it did not land.
-    It imports trio only when it is played: a reader of plans should not wait for that import.
+    """Plays the fault in a `squall.chaos.faults.context.FaultContext`, as a `FaultExecution`: begins the fault, waits
+    until its end, undoes it, and fills in evidence, `landed` and `error`. UnresolvedTargetError and HarnessError mean
+    that the fault did not land. The function imports trio only when it is called, because a reader of plans should not
+    wait for that import.
     """
     evidence: str
     """What proves that it landed."""

@@ -7,10 +7,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from squall.chaos.faults.kind import SIDES, TRAFFIC, Choice, Number, Params, PlanTraits, listed
+from squall.chaos.faults.kind import SIDES, TRAFFIC, ChoiceParameter, NumericParameter, Params, PlanTraits, listed
 
-ON_S = Number(0.2, 600, 4)
-PEERS = Choice(SIDES, "peers")
+ON_S = NumericParameter(0.2, 600, 4)
+PEERS = ChoiceParameter(SIDES, "peers")
 BETWEEN_BROKERS = ("peers", *TRAFFIC)
 """Sides that are connections between brokers, and nothing else."""
 MEASURED_BYTES = 30_000

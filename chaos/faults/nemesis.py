@@ -22,7 +22,7 @@ from squall.chaos.faults import triggers
 from squall.chaos.faults.context import ClusterMonitor, FaultContext, FaultExecution
 from squall.chaos.faults.deadline import ExtendableDeadline
 from squall.chaos.faults.kind import Fault
-from squall.chaos.faults.targets import ClusterSnapshot, Unresolved, link_of, of_clients, resolve, zone_of
+from squall.chaos.faults.targets import ClusterSnapshot, UnresolvedTargetError, link_of, of_clients, resolve, zone_of
 from squall.chaos.faults.timeouts import HEALED_WITHIN_S, POLL_S, probe_timeout_s
 from squall.chaos.runtimes.capabilities import counts_calls
 from squall.chaos.runtimes.contract import Runtime
@@ -35,7 +35,7 @@ def in_short(words: str) -> str:
     return words.strip() if len(lines) < 3 else f"{lines[0]} ... {lines[-1].strip()}"
 
 
-class Coming(NamedTuple):
+class UpcomingFault(NamedTuple):
     """A fault that has not begun. `in_s`: until it is due; 0 or less once it begins or waits for its condition."""
 
     fault: Fault
@@ -71,13 +71,13 @@ class Nemesis:
     def clients(self, controls: Controls) -> None:
         self._context.clients = controls
 
-    def coming(self) -> list[Coming]:
+    def coming(self) -> list[UpcomingFault]:
         """Faults that have not begun, the next one first; nothing before playing began. May be asked at any time."""
         if self._since_ns is None:
             return []
         past_s = (self._context.now_ns() - self._since_ns) / 1e9
         waiting = [p for p in self.played if p.began is None and p.ended is None]
-        return sorted((Coming(p.fault, p.fault.at_s - past_s) for p in waiting), key=lambda each: each.in_s)
+        return sorted((UpcomingFault(p.fault, p.fault.at_s - past_s) for p in waiting), key=lambda each: each.in_s)
 
     async def play(self) -> None:
         """Play all faults at their times, counted from now. Returns when the last one has ended."""
@@ -98,7 +98,7 @@ class Nemesis:
             else:
                 await self._resolve(p, context.cluster.view)
             await p.fault.kind.play(context, p)
-        except (Unresolved, HarnessError, trio.TooSlowError) as trouble:
+        except (UnresolvedTargetError, HarnessError, trio.TooSlowError) as trouble:
             why = in_short(str(trouble)) or f"the cluster did not say within {HEALED_WITHIN_S:g} s who leads what"
             p.error = why
             p.landed = False
@@ -120,8 +120,8 @@ class Nemesis:
             await self._resolve(p, newest)
 
     async def _resolve(self, p: FaultExecution, view: Callable[[], Awaitable[ClusterSnapshot]]) -> None:
-        """Find the target's nodes; wait a while for them, longer as other faults are on. Raises Unresolved if no node
-        fits the target's name.
+        """Find the target's nodes. Retry for a while, and longer if other faults are active. Raise
+        UnresolvedTargetError if no node fits the target's name.
         """
         context, patience = self._context, ExtendableDeadline(lambda: self._context.any_on(p))
         p.zone = zone_of(p.fault.target)
@@ -136,7 +136,7 @@ class Nemesis:
                     return
                 p.resolved = resolve(p.fault.target, p.view, context.rng(p, "target"))
                 return
-            except Unresolved:
+            except UnresolvedTargetError:
                 if patience.is_over():
                     raise
             await trio.sleep(POLL_S)
@@ -160,11 +160,11 @@ class Nemesis:
 
     def _look(self, part: triggers.Condition, view: ClusterSnapshot | None) -> tuple[int | str | None, bool]:
         """Return what is seen of one part of a condition, and whether that part is true."""
-        if isinstance(part, triggers.After):
+        if isinstance(part, triggers.AfterFaultCondition):
             other = next(each for each in self.played if each.fault.id == part.fault)
             at = other.ended if part.ended else other.began
             return at, at is not None
-        if isinstance(part, triggers.InState):
+        if isinstance(part, triggers.StateCondition):
             assert view is not None, "the cluster is looked at for states"
             state = view.states.get(part.id)
             return state, part.holds(state)

@@ -58,7 +58,7 @@ class ClusterSnapshot:
     writes. Empty: all are meant."""
 
 
-class Clients(NamedTuple):
+class WorkloadClients(NamedTuple):
     """Counts a workload's clients, and numbers those that only some faults can hit."""
 
     producers: int
@@ -70,7 +70,7 @@ class Clients(NamedTuple):
     """Numbers of the members that have an instance id."""
 
 
-class Coordinated(NamedTuple):
+class CoordinatedNames(NamedTuple):
     """Names what brokers coordinate for a workload: transactional ids and groups."""
 
     ids: Sequence[str] = ()
@@ -90,7 +90,7 @@ class Coordinated(NamedTuple):
         return f"there is no {what} {wanted}: the workload has {', '.join(names)}"
 
 
-class Unresolved(Exception):
+class UnresolvedTargetError(Exception):
     """No node fits the target's name now (no leader, no known controller), so the fault cannot land."""
 
 
@@ -166,7 +166,7 @@ def link_ends(here: str, target: str) -> tuple[str, str]:
 
 
 def check_feasible(
-    target: str, nodes: Sequence[int], zones: int, places: Sequence[str], here: str, names: Coordinated
+    target: str, nodes: Sequence[int], zones: int, places: Sequence[str], here: str, names: CoordinatedNames
 ) -> None:
     """Refuse, when a plan is made, a target that its cluster or its workload can never have.
 
@@ -199,7 +199,9 @@ def check_feasible(
         raise FaultError(f"{here}: a cluster of {len(nodes)} has no minority")
 
 
-def check_clients(target: str, clients: Clients, here: str, *, transactional: bool, named: bool = False) -> None:
+def check_clients(
+    target: str, clients: WorkloadClients, here: str, *, transactional: bool, named: bool = False
+) -> None:
     """Refuse, when a plan is made, a client that its workload does not have. `transactional`: one of which a zombie can
     be made is meant; `named`: one that has an instance id.
     """
@@ -217,12 +219,12 @@ def check_clients(target: str, clients: Clients, here: str, *, transactional: bo
 
 def no_such_id(wanted: str, ids: Sequence[str]) -> str:
     """Why a workload with these transactional ids has none of that name. Empty: it has. wanted: empty for any."""
-    return Coordinated(ids=ids).lacks(wanted) if ids else "the workload has no transactional producers"
+    return CoordinatedNames(ids=ids).lacks(wanted) if ids else "the workload has no transactional producers"
 
 
 def no_such_group(wanted: str, groups: Sequence[str]) -> str:
     """Why a workload with these groups has none of that name. Empty: it has. wanted: empty for any."""
-    return Coordinated(groups=groups).lacks(wanted) if groups else "the workload has no consumer group"
+    return CoordinatedNames(groups=groups).lacks(wanted) if groups else "the workload has no consumer group"
 
 
 def coordinated_names(targets: Iterable[str], names: Sequence[str]) -> tuple[str, ...]:
@@ -249,19 +251,19 @@ def zone_of(target: str) -> str:
 
 
 def link_of(target: str, view: ClusterSnapshot, rng: Random) -> Link | None:
-    """The link that `target` names now. None if it names none. Raises Unresolved."""
+    """The link that `target` names now. None if it names none. Raises UnresolvedTargetError."""
     if not target.startswith(f"{LINK_TARGET}:"):
         return None
     source, end = link_ends("target", target)
     named: list[int | str] = [zone_of(source)] if zone_of(source) else [*resolve(source, view, rng)]
     (hit,) = resolve(end, view, rng)
     if named[0] == hit:
-        raise Unresolved(f"{target}: both ends are broker {hit} now")
+        raise UnresolvedTargetError(f"{target}: both ends are broker {hit} now")
     return Link(named[0], hit)
 
 
 def resolve(target: str, view: ClusterSnapshot, rng: Random) -> tuple[int, ...]:
-    """Broker ids that `target` names now, sorted. Raises Unresolved."""
+    """Broker ids that `target` names now, sorted. Raises UnresolvedTargetError."""
     kind, argument = check_target("target", target)
     but = _split(target)[1]
     avoided = resolve(but, view, rng) if but else ()
@@ -273,14 +275,14 @@ def resolve(target: str, view: ClusterSnapshot, rng: Random) -> tuple[int, ...]:
     if kind in ("minority", "majority"):
         size = minority_size(len(view.nodes)) if kind == "minority" else len(view.nodes) // 2 + 1
         if size > len(nodes):
-            raise Unresolved(f"{target}: {len(nodes)} brokers are left, too few")
+            raise UnresolvedTargetError(f"{target}: {len(nodes)} brokers are left, too few")
         return tuple(sorted(rng.sample(nodes, size)))
     if kind in ("node", "controller"):
         found = int(argument) if kind == "node" else view.controller
         if kind == "controller" and found not in view.nodes:
-            raise Unresolved("no active controller is known")
+            raise UnresolvedTargetError("no active controller is known")
         if found in avoided:
-            raise Unresolved(f"{target}: that is broker {found} now")
+            raise UnresolvedTargetError(f"{target}: that is broker {found} now")
         return (found,)
     if kind == COORDINATOR:
         return (_coordinator(argument, view, avoided, rng),)
@@ -293,7 +295,7 @@ def _coordinator(wanted: str, view: ClusterSnapshot, avoided: Sequence[int], rng
     if not free:
         avoidable = any(node in avoided for node in known.values())
         why = f"that is broker {', '.join(map(str, avoided))} now" if avoidable else "nobody coordinates it now"
-        raise Unresolved(f"{COORDINATOR}:{wanted}: {why}" if wanted else f"{COORDINATOR}: {why}")
+        raise UnresolvedTargetError(f"{COORDINATOR}:{wanted}: {why}" if wanted else f"{COORDINATOR}: {why}")
     return free[rng.choice(list(free))]
 
 
@@ -301,29 +303,31 @@ def _replicas(kind: str, argument: str, view: ClusterSnapshot, avoided: Sequence
     meant = (argument,) if argument else view.places or view.leaders
     partitions = sorted(each for each in view.leaders if each in meant)
     if not partitions:
-        raise Unresolved(f"no partition {argument!r}" if argument else "no partition exists")
+        raise UnresolvedTargetError(f"no partition {argument!r}" if argument else "no partition exists")
     if kind == "last_isr":
         partitions = [each for each in partitions if len(view.isr.get(each, ())) == 1]
         if not partitions:
-            raise Unresolved(f"{argument or 'every partition'} has more replicas in sync than one, or none")
+            raise UnresolvedTargetError(f"{argument or 'every partition'} has more replicas in sync than one, or none")
     if avoided:
         partitions = [each for each in partitions if not set(_named(kind, each, view)) <= set(avoided)]
         if not partitions:
             where = argument or "every partition"
-            raise Unresolved(f"every {kind.removesuffix('s')} of {where} is broker {', '.join(map(str, avoided))} now")
+            raise UnresolvedTargetError(
+                f"every {kind.removesuffix('s')} of {where} is broker {', '.join(map(str, avoided))} now"
+            )
     # Others are as good while some have no leader: what the target is called says nothing of a partition.
     partition = rng.choice([each for each in partitions if view.leaders[each] >= 0] or partitions)
     named = [node for node in _named(kind, partition, view) if node not in avoided]
     if kind in ("isr", "last_isr"):
         if not named:
-            raise Unresolved(f"{partition} has nobody in sync")
+            raise UnresolvedTargetError(f"{partition} has nobody in sync")
         return (rng.choice(sorted(named)),)
     if view.leaders[partition] < 0:
-        raise Unresolved(f"{partition} has no leader")
+        raise UnresolvedTargetError(f"{partition} has no leader")
     if kind == "leader":
         return (named[0],)
     if not named:
-        raise Unresolved(f"{partition} has no follower")
+        raise UnresolvedTargetError(f"{partition} has no follower")
     return tuple(sorted(named)) if kind == "followers" else (rng.choice(named),)
 
 

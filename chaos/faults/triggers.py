@@ -22,7 +22,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from squall.chaos.faults.kind import FaultError
-from squall.chaos.faults.targets import Coordinated, no_such_group, no_such_id
+from squall.chaos.faults.targets import CoordinatedNames, no_such_group, no_such_id
 from squall.chaos.runtimes.contract import CrashOp
 
 POLL_S, SOON_S = 0.05, 0.02
@@ -52,7 +52,7 @@ _AND = re.compile(r"\s+and\s+")
 
 
 @dataclass(frozen=True, slots=True)
-class Compared:
+class NumericCondition:
     """A number that is looked at."""
 
     subject: str
@@ -67,7 +67,7 @@ class Compared:
 
 
 @dataclass(frozen=True, slots=True)
-class After:
+class AfterFaultCondition:
     """Another fault has begun, or ended."""
 
     fault: int
@@ -75,7 +75,7 @@ class After:
 
 
 @dataclass(frozen=True, slots=True)
-class InState:
+class StateCondition:
     """The transaction of a transactional id, or a group, is in a state, or is not."""
 
     id: str
@@ -95,7 +95,7 @@ class InState:
         return seen is not None and (seen == self.state) != self.is_not
 
 
-Condition = Compared | After | InState
+Condition = NumericCondition | AfterFaultCondition | StateCondition
 
 
 def parse(here: str, when: str) -> tuple[Condition, ...]:
@@ -108,12 +108,12 @@ def parse(here: str, when: str) -> tuple[Condition, ...]:
 
 def _part(here: str, when: str, text: str) -> Condition:
     if after := _AFTER.fullmatch(text):
-        return After(int(after[1]), after[2] == "ended")
+        return AfterFaultCondition(int(after[1]), after[2] == "ended")
     if state := _STATE.fullmatch(text):
         of, named, op, wanted = state.groups()
         if wanted not in STATES[of]:
             raise FaultError(f"{here}: when = {when!r}: there is no state {wanted}: one of {', '.join(STATES[of])}")
-        return InState(named, wanted, op == "!=", of)
+        return StateCondition(named, wanted, op == "!=", of)
     found = _COMPARED.fullmatch(text)
     if found is None:
         if example := EXAMPLES.get(text.partition(":")[0]):
@@ -130,11 +130,11 @@ def _part(here: str, when: str, text: str) -> Condition:
         raise FaultError(f"{here}: when = {when!r}: {subject} needs a broker, as in {subject}:2")
     if subject not in (*OF_PARTITIONS, *OF_CALLS, "controller") or (subject == "controller" and of):
         raise FaultError(f"{here}: when = {when!r}: of isr, leader, controller, fsync, write, send, txn or group")
-    return Compared(subject, of, op, number)
+    return NumericCondition(subject, of, op, number)
 
 
 @dataclass(frozen=True, slots=True)
-class PlanScope:
+class ConditionScope:
     """Describes a plan, as far as its conditions may name parts of it."""
 
     faults: int
@@ -143,7 +143,7 @@ class PlanScope:
     nodes: Sequence[int]
     uncounted: str = ""
     """Why the brokers' calls are not counted in this plan's runtime; empty if they are counted."""
-    names: Coordinated = field(default_factory=Coordinated)
+    names: CoordinatedNames = field(default_factory=CoordinatedNames)
     """What is coordinated of the workload."""
 
 
@@ -161,10 +161,10 @@ def counts_calls(when: str) -> bool:
     fault waits for nothing.
     """
     parts = parse("when", when) if when else ()
-    return any(isinstance(part, Compared) and part.subject in OF_CALLS for part in parts)
+    return any(isinstance(part, NumericCondition) and part.subject in OF_CALLS for part in parts)
 
 
-def check(here: str, when: str, itself: int, scope: PlanScope) -> None:
+def check(here: str, when: str, itself: int, scope: ConditionScope) -> None:
     """Raise FaultError for a condition that can never be true in this plan, with all that is wrong, a line each.
     itself: the number of the waiting fault.
     """
@@ -181,12 +181,12 @@ def check(here: str, when: str, itself: int, scope: PlanScope) -> None:
         raise FaultError("\n".join(dict.fromkeys([*wrong, *(f"{here}: when = {when!r}: {each}" for each in never)])))
 
 
-def _impossible(condition: Condition, itself: int, scope: PlanScope) -> str:
+def _impossible(condition: Condition, itself: int, scope: ConditionScope) -> str:
     """Why one part can never come true. Empty: it can."""
-    if isinstance(condition, After):
+    if isinstance(condition, AfterFaultCondition):
         missing = condition.fault >= scope.faults or condition.fault == itself
         return f"there is no other fault {condition.fault}" if missing else ""
-    if isinstance(condition, InState):
+    if isinstance(condition, StateCondition):
         if condition.of == OF_GROUPS:
             return no_such_group(condition.id, scope.names.groups)
         return no_such_id(condition.id, scope.names.ids)
@@ -199,7 +199,9 @@ def _impossible(condition: Condition, itself: int, scope: PlanScope) -> str:
 
 def looks_at_cluster(condition: Condition) -> bool:
     """Return whether brokers must be asked for a leader, an ISR or the controller."""
-    return isinstance(condition, InState) or (isinstance(condition, Compared) and condition.subject not in OF_CALLS)
+    return isinstance(condition, StateCondition) or (
+        isinstance(condition, NumericCondition) and condition.subject not in OF_CALLS
+    )
 
 
 def described_names(whens: Iterable[str]) -> tuple[str, ...]:
@@ -207,32 +209,32 @@ def described_names(whens: Iterable[str]) -> tuple[str, ...]:
     nothing.
     """
     parts = [part for when in whens if when for part in parse("when", when)]
-    return tuple(dict.fromkeys(part.id for part in parts if isinstance(part, InState)))
+    return tuple(dict.fromkeys(part.id for part in parts if isinstance(part, StateCondition)))
 
 
 def poll_s(parts: Sequence[Condition]) -> float:
     """Return the seconds between one look and the next."""
-    return SOON_S if any(isinstance(part, InState) for part in parts) else POLL_S
+    return SOON_S if any(isinstance(part, StateCondition) for part in parts) else POLL_S
 
 
 def _never(parts: Sequence[Condition]) -> str:
     """Why no number can make all parts true. Empty: one can."""
-    compared = [part for part in parts if isinstance(part, Compared)]
+    compared = [part for part in parts if isinstance(part, NumericCondition)]
     for subject in dict.fromkeys((part.subject, part.of) for part in compared):
         alike = [part for part in compared if (part.subject, part.of) == subject]
         tried = {part.number + step for part in alike for step in (-1, 0, 1)}
         if not any(all(part.holds(number) for part in alike) for number in sorted(tried)):
             return f"no number of {':'.join(filter(None, subject))} makes this true"
-    of_states = [part for part in parts if isinstance(part, InState)]
+    of_states = [part for part in parts if isinstance(part, StateCondition)]
     for of, name in dict.fromkeys((part.of, part.name) for part in of_states):
         if not any(all(part.holds(state) for part in of_states if part.name == name) for state in STATES[of]):
             return f"no state of {name} makes this true"
     return ""
 
 
-def _beyond(parts: Sequence[Condition], scope: PlanScope) -> list[str]:
+def _beyond(parts: Sequence[Condition], scope: ConditionScope) -> list[str]:
     """Why no number that a cluster of this plan can show makes all parts true; of each subject, what it can be."""
-    compared = [part for part in parts if isinstance(part, Compared)]
+    compared = [part for part in parts if isinstance(part, NumericCondition)]
     found = []
     for subject in dict.fromkeys((part.subject, part.of) for part in compared):
         alike = [part for part in compared if (part.subject, part.of) == subject]
@@ -249,7 +251,7 @@ def _beyond(parts: Sequence[Condition], scope: PlanScope) -> list[str]:
     return found
 
 
-def seen_of(condition: Compared, view: Any, calls: Callable[[int, CrashOp], int] | None) -> int:
+def seen_of(condition: NumericCondition, view: Any, calls: Callable[[int, CrashOp], int] | None) -> int:
     """The number to compare: read from a `squall.chaos.faults.targets.ClusterSnapshot`, or the count of a broker's
     calls.
     """

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
-from squall.chaos.faults.kind import TRAFFIC, Fault, FaultError, FaultKind, Trait
+from squall.chaos.faults.kind import TRAFFIC, Fault, FaultError, FaultKind, FaultTrait
 from squall.chaos.faults.kinds import KINDS
 from squall.chaos.faults.targets import (
     CLIENT_TARGETS,
@@ -107,8 +107,8 @@ def _params(here: str, kind: FaultKind, given: Mapping[str, Any], wrong: list[st
 
 def _mismatched(here: str, kind: FaultKind, target: str) -> list[str]:
     """Faults of clients hit clients, all others nodes."""
-    of_client = Trait.OF_CLIENTS in kind.traits
-    of_member = Trait.NEEDS_MEMBERS in kind.traits
+    of_client = FaultTrait.OF_CLIENTS in kind.traits
+    of_member = FaultTrait.NEEDS_MEMBERS in kind.traits
     if of_clients(target) == of_client and (target.partition(":")[0] == MEMBER) == of_member:
         return []
     others = tuple(each for each in CLIENT_TARGETS if (each == MEMBER) == of_member)
@@ -120,7 +120,7 @@ def _of_zone_or_link(here: str, kind: FaultKind, target: str, params: Mapping[st
     other fault.
     """
     of_link = target.startswith(f"{LINK_TARGET}:")
-    if Trait.OF_LINKS not in kind.traits:
+    if FaultTrait.OF_LINKS not in kind.traits:
         what = "a link is no broker" if of_link else "a zone has nothing but links"
         raise FaultError(f"{here}: target {target!r}: {what}: of faults that take a side")
     if "side" not in kind.params:

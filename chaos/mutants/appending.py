@@ -10,7 +10,7 @@ from squall.broker.log.results import AppendResult
 from squall.broker.protocol.record_walk import Checked
 from squall.broker.replicas.hosted_partition import Hosted
 from squall.broker.replicas.purgatory import DelayedProduce, ProduceResult
-from squall.chaos.mutants.mutant import Replaced
+from squall.chaos.mutants.mutant import ReplacedFunction
 
 Appended = tuple[ProduceResult, DelayedProduce | None]
 _SOUND = ProduceApi._append
@@ -37,11 +37,11 @@ class AppendCall:
         )
 
 
-def around_append(rule: Callable[[AppendCall], Appended]) -> Replaced:
+def around_append(rule: Callable[[AppendCall], Appended]) -> ReplacedFunction:
     """Put `rule` in the place of the broker's append."""
 
     # The parameters stand on one line, because they have to be those of the rule, and are nothing of this one's own.
     def _append(self, h, index, records, version, acks, now_ms, wall_ms, checked):  # type: ignore[no-untyped-def]
         return rule(AppendCall(self, h, index, records, version, acks, now_ms, wall_ms, checked))
 
-    return Replaced(ProduceApi, "_append", _append)
+    return ReplacedFunction(ProduceApi, "_append", _append)

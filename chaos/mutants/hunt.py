@@ -21,7 +21,9 @@ from squall.chaos.plans.plan import Plan, write_plan
 
 
 class FailureKind(Protocol):
-    """The way in which a plan fails (`squall.chaos.runs.simulation.Failure`). Two equal values are the same failure."""
+    """Describes how a plan fails, as `squall.chaos.runs.result.FailureSignature` does. Two equal values are the same
+    failure.
+    """
 
     @property
     def kind(self) -> str:
@@ -43,7 +45,7 @@ every bug that is planted here shows with fewer.
 
 
 @dataclass(frozen=True, slots=True)
-class Hunted:
+class MutantHuntResult:
     """The result of a hunt for one mutant."""
 
     mutant: str
@@ -96,7 +98,7 @@ def sound(mutant: Mutant, plan: Plan) -> Plan:
 
 
 @dataclass(frozen=True, slots=True)
-class Find:
+class FailingPlan:
     """A plan that fails with the mutant planted, and passes with a sound broker."""
 
     seed: int
@@ -117,11 +119,11 @@ class MutantSearch:
     """A seed into the plan that is tried."""
     tried: int = 0
     spent_s: float = 0.0
-    """Inside `next_find`: what is done between two finds does not count."""
+    """Inside `next_failing_plan`: what is done between two finds does not count."""
     alarms: list[tuple[int, str]] = field(default_factory=list)
     troubles: list[tuple[int, str]] = field(default_factory=list)
 
-    def next_find(self) -> Find | None:
+    def next_failing_plan(self) -> FailingPlan | None:
         """The next find. None if seeds or budget run out first."""
         began, spent_s = self.clock(), self.spent_s
         found = None
@@ -135,7 +137,7 @@ class MutantSearch:
         self.spent_s = spent_s + self.clock() - began
         return found
 
-    def _try(self, seed: int) -> Find | None:
+    def _try(self, seed: int) -> FailingPlan | None:
         plan = self.plan(seed)
         try:
             failure = self.run(plan, self.mutant.id)
@@ -148,18 +150,18 @@ class MutantSearch:
         if alarm is not None:
             self.alarms.append((seed, told(alarm)))
             return None
-        return Find(seed, plan, failure)
+        return FailingPlan(seed, plan, failure)
 
-    def finds_as_expected(self) -> Iterator[Find]:
+    def finds_as_expected(self) -> Iterator[FailingPlan]:
         """Further finds by the mutant's own checks only: another check may show another problem."""
-        while (found := self.next_find()) is not None:
+        while (found := self.next_failing_plan()) is not None:
             if found.failure.name in self.mutant.expected:
                 yield found
 
-    def first_as_named(self) -> Find | None:
+    def first_as_named(self) -> FailingPlan | None:
         """The first find by one of the mutant's own checks; where there is none, the first find of all."""
-        other: Find | None = None
-        while (found := self.next_find()) is not None:
+        other: FailingPlan | None = None
+        while (found := self.next_failing_plan()) is not None:
             if found.failure.name in self.mutant.expected:
                 return found
             other = other or found
@@ -194,7 +196,7 @@ def hunt(
     more: int = 0,
     say: Callable[[str], None] = lambda _: None,
     clock: Callable[[], float] = time.process_time,
-) -> Hunted:
+) -> MutantHuntResult:
     """Try plans until one finds the mutant, or `budget_s` of CPU time is spent. `plan`: a seed into a plan, in place
     of the mutant's own. `named`: go on until one of the mutant's own checks finds it; what another check found before
     is kept only where none of them does.
@@ -203,8 +205,8 @@ def hunt(
     rest of the budget. It keeps the plan with the fewest steps. `say` reports each plan that has too many.
     """
     search = MutantSearch(mutant, iter(seeds), run, budget_s, clock, plan or mutant.plan)
-    first = search.first_as_named() if named else search.next_find()
-    hunted = Hunted(mutant.id, search.tried, search.spent_s)
+    first = search.first_as_named() if named else search.next_failing_plan()
+    hunted = MutantHuntResult(mutant.id, search.tried, search.spent_s)
     if first is not None:
         hunted = replace(hunted, seed=first.seed, check=told(first.failure), plan=write_plan(first.plan))
         if shrink is not None:
@@ -214,8 +216,12 @@ def hunt(
 
 
 def _fewest_steps(
-    hunted: Hunted, finds: Iterable[Find], search: MutantSearch, shrink: Shrink, say: Callable[[str], None]
-) -> Hunted:
+    hunted: MutantHuntResult,
+    finds: Iterable[FailingPlan],
+    search: MutantSearch,
+    shrink: Shrink,
+    say: Callable[[str], None],
+) -> MutantHuntResult:
     """Shrink one find after the other until one has few steps. The next find is searched only when needed."""
     best = hunted
     for found in finds:

@@ -13,7 +13,7 @@ from squall.broker.replication import Partition
 from squall.broker.replication.rules import Rules
 from squall.chaos.mutants import seen_plans as seen
 from squall.chaos.mutants.hunt_plans import REBALANCING, draw, fault, hunt_plan
-from squall.chaos.mutants.mutant import Mutant, Replaced
+from squall.chaos.mutants.mutant import Mutant, ReplacedFunction
 from squall.chaos.plans.plan import Plan
 
 
@@ -69,8 +69,8 @@ MUTANT = Mutant(
     title="serves fetches of every leader epoch",
     source="KAFKA-7395, KIP-320",
     replaces=(
-        Replaced(Rules, "check_leader_epoch", check_leader_epoch),
-        Replaced(Log, "append_as_follower", append_as_follower),
+        ReplacedFunction(Rules, "check_leader_epoch", check_leader_epoch),
+        ReplacedFunction(Log, "append_as_follower", append_as_follower),
     ),
     expected=(
         "epoch-cache",

@@ -7,7 +7,7 @@ from operator import itemgetter
 
 from squall.broker.log.epochs import UNDEFINED, EpochCache
 from squall.chaos.mutants.hunt_plans import draw, fault, hunt_plan
-from squall.chaos.mutants.mutant import Mutant, Replaced
+from squall.chaos.mutants.mutant import Mutant, ReplacedFunction
 from squall.chaos.plans.plan import Plan
 
 
@@ -37,7 +37,7 @@ MUTANT = Mutant(
     name="undefined-epoch-as-log-end",
     title="answers for an epoch that it does not know with its log's end",
     source="KAFKA-6857",
-    replaces=(Replaced(EpochCache, "end_offset_for", end_offset_for),),
+    replaces=(ReplacedFunction(EpochCache, "end_offset_for", end_offset_for),),
     expected=(
         "committed-prefix",
         "strong-isr",

@@ -6,7 +6,7 @@ from squall.broker.log import recovery
 from squall.broker.protocol.records import BatchHeader
 from squall.chaos.mutants import seen_plans as seen
 from squall.chaos.mutants.hunt_plans import draw, fault, hunt_plan, killings
-from squall.chaos.mutants.mutant import Mutant, Replaced
+from squall.chaos.mutants.mutant import Mutant, ReplacedFunction
 from squall.chaos.plans.plan import Plan
 
 
@@ -46,7 +46,7 @@ MUTANT = Mutant(
     name="epoch-zero-skipped",
     title="forgets epoch 0 when it recovers a log",
     source="KAFKA-10432",
-    replaces=(Replaced(recovery, "has_epoch", has_epoch),),
+    replaces=(ReplacedFunction(recovery, "has_epoch", has_epoch),),
     expected=(
         "truncation-keeps-committed",
         "epoch-cache",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from squall.broker.log.epochs import EpochCache
 from squall.chaos.mutants.hunt_plans import draw, hunt_plan, killings
-from squall.chaos.mutants.mutant import Mutant, Replaced
+from squall.chaos.mutants.mutant import Mutant, ReplacedFunction
 from squall.chaos.mutants.unsynced import replace_unsynced
 from squall.chaos.plans.plan import Plan
 
@@ -29,7 +29,7 @@ MUTANT = Mutant(
     name="unsynced-epochs",
     title="does not sync the leader epochs' file",
     source="KAFKA-16541",
-    replaces=(Replaced(EpochCache, "flush", flush),),
+    replaces=(ReplacedFunction(EpochCache, "flush", flush),),
     expected=(
         "epoch-durable-before-append",
         "epoch-cache",

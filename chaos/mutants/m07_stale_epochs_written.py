@@ -6,7 +6,7 @@ from squall.broker.log import checkpoints
 from squall.broker.log.epochs import EpochCache
 from squall.chaos.mutants import seen_plans as seen
 from squall.chaos.mutants.hunt_plans import REBALANCING, draw, fault, hunt_plan, killings
-from squall.chaos.mutants.mutant import Mutant, Replaced
+from squall.chaos.mutants.mutant import Mutant, ReplacedFunction
 from squall.chaos.plans.plan import Plan
 
 
@@ -46,7 +46,7 @@ MUTANT = Mutant(
     name="stale-epochs-written",
     title="lets an older snapshot of the leader epochs overwrite a newer one",
     source="KAFKA-17142",
-    replaces=(Replaced(EpochCache, "flush", flush),),
+    replaces=(ReplacedFunction(EpochCache, "flush", flush),),
     expected=(
         "epoch-durable-before-append",
         "epoch-cache",

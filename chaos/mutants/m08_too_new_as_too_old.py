@@ -5,7 +5,7 @@ from __future__ import annotations
 from squall.broker.replication import Effects, EpochCachePort, Partition, RestartAt
 from squall.chaos.mutants import seen_plans as seen
 from squall.chaos.mutants.hunt_plans import draw, fault, hunt_plan, killings_behind
-from squall.chaos.mutants.mutant import Mutant, Replaced
+from squall.chaos.mutants.mutant import Mutant, ReplacedFunction
 from squall.chaos.plans.plan import Plan
 
 
@@ -43,7 +43,10 @@ MUTANT = Mutant(
     name="too-new-as-too-old",
     title="wipes a log that is longer than the leader's",
     source="KAFKA-2143",
-    replaces=(Replaced(Partition, "diverged", diverged), Replaced(Partition, "out_of_range", out_of_range)),
+    replaces=(
+        ReplacedFunction(Partition, "diverged", diverged),
+        ReplacedFunction(Partition, "out_of_range", out_of_range),
+    ),
     expected=("truncation-keeps-committed", "strong-isr", "lost-write", "unseen"),
     faults=("kill", "latency"),
     plan=plan,

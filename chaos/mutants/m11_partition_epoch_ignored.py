@@ -6,7 +6,7 @@ from squall.broker.cluster.image import PartitionImage
 from squall.broker.controller import isr
 from squall.chaos.mutants import seen_plans as seen
 from squall.chaos.mutants.hunt_plans import draw, fault, hunt_plan
-from squall.chaos.mutants.mutant import Mutant, Replaced
+from squall.chaos.mutants.mutant import Mutant, ReplacedFunction
 from squall.chaos.plans.plan import Plan
 
 
@@ -55,7 +55,7 @@ MUTANT = Mutant(
     name="partition-epoch-ignored",
     title="applies ISR changes made from an older state of the partition",
     source="KIP-497",
-    replaces=(Replaced(isr, "check_partition_epoch", check_partition_epoch),),
+    replaces=(ReplacedFunction(isr, "check_partition_epoch", check_partition_epoch),),
     expected=(
         "strong-isr",
         "valid-high-watermark",

@@ -8,7 +8,7 @@ from squall.broker.replication import Partition
 from squall.broker.replication.rules import Rules
 from squall.chaos.mutants import seen_plans as seen
 from squall.chaos.mutants.hunt_plans import draw, fault, hunt_plan, killings
-from squall.chaos.mutants.mutant import Mutant, Replaced
+from squall.chaos.mutants.mutant import Mutant, ReplacedFunction
 from squall.chaos.plans.plan import Plan
 
 
@@ -49,7 +49,10 @@ MUTANT = Mutant(
     name="fenced-admitted",
     title="lets fenced and stopping brokers into the ISR",
     source="KAFKA-13916, KIP-841",
-    replaces=(Replaced(isr, "is_available", is_available), Replaced(Rules, "is_in_service", is_in_service)),
+    replaces=(
+        ReplacedFunction(isr, "is_available", is_available),
+        ReplacedFunction(Rules, "is_in_service", is_in_service),
+    ),
     expected=("isr-joins-in-service", "valid-decision", "strong-isr", "lost-write", "unseen"),
     faults=("stop", "latency"),
     plan=plan,

@@ -10,7 +10,7 @@ from squall.broker.replication.replica import Replica
 from squall.broker.replication.rules import Rules
 from squall.chaos.mutants import seen_plans as seen
 from squall.chaos.mutants.hunt_plans import draw, fault, hunt_plan
-from squall.chaos.mutants.mutant import Mutant, Replaced
+from squall.chaos.mutants.mutant import Mutant, ReplacedFunction
 from squall.chaos.plans.plan import Plan
 
 
@@ -78,9 +78,9 @@ MUTANT = Mutant(
     title="lets a broker into the ISR by what an earlier incarnation of it held",
     source="KAFKA-14617, KIP-903",
     replaces=(
-        Replaced(isr, "is_same_incarnation", controller_is_same_incarnation),
-        Replaced(Rules, "is_same_incarnation", leader_is_same_incarnation),
-        Replaced(Rules, "is_stale_fetch", is_stale_fetch),
+        ReplacedFunction(isr, "is_same_incarnation", controller_is_same_incarnation),
+        ReplacedFunction(Rules, "is_same_incarnation", leader_is_same_incarnation),
+        ReplacedFunction(Rules, "is_stale_fetch", is_stale_fetch),
     ),
     expected=("strong-isr", "valid-high-watermark", "leader-completeness", "lost-write", "unseen"),
     faults=("power_loss", "protocol", "latency"),

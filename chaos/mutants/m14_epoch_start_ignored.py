@@ -7,7 +7,7 @@ from squall.broker.replication.replica import Replica
 from squall.broker.replication.rules import Rules
 from squall.chaos.mutants import seen_plans as seen
 from squall.chaos.mutants.hunt_plans import draw, fault, hunt_plan
-from squall.chaos.mutants.mutant import Mutant, Replaced
+from squall.chaos.mutants.mutant import Mutant, ReplacedFunction
 from squall.chaos.plans.plan import Plan
 
 PARTITIONS = 10
@@ -71,7 +71,7 @@ MUTANT = Mutant(
     name="epoch-start-ignored",
     title="lets followers into the ISR that have not reached the start of the leader's epoch",
     source="KAFKA-7128",
-    replaces=(Replaced(Rules, "has_reached_isr", has_reached_isr),),
+    replaces=(ReplacedFunction(Rules, "has_reached_isr", has_reached_isr),),
     expected=(
         "strong-isr",
         "valid-high-watermark",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from squall.broker.log.manager import LogManager
 from squall.chaos.mutants.hunt_plans import draw, hunt_plan, killings
-from squall.chaos.mutants.mutant import Mutant, Replaced
+from squall.chaos.mutants.mutant import Mutant, ReplacedFunction
 from squall.chaos.plans.plan import Plan
 
 
@@ -27,7 +27,7 @@ MUTANT = Mutant(
     name="unclean-stop-as-clean",
     title="takes an unclean stop for a clean one",
     source="KAFKA-10471, KAFKA-15375",
-    replaces=(Replaced(LogManager, "_ended_cleanly", _ended_cleanly),),
+    replaces=(ReplacedFunction(LogManager, "_ended_cleanly", _ended_cleanly),),
     expected=(
         "loaded-log-is-whole",
         "committed-prefix",

@@ -5,7 +5,7 @@ from __future__ import annotations
 from squall.broker.cluster.image import Broker
 from squall.broker.controller import brokers
 from squall.chaos.mutants.hunt_plans import ELIGIBLE, draw, fault, hunt_plan
-from squall.chaos.mutants.mutant import Mutant, Replaced
+from squall.chaos.mutants.mutant import Mutant, ReplacedFunction
 from squall.chaos.plans.plan import Plan
 
 
@@ -55,7 +55,7 @@ MUTANT = Mutant(
     name="unclean-stop-stays-eligible",
     title="lets a broker that did not stop cleanly stay an eligible leader",
     source="KIP-966",
-    replaces=(Replaced(brokers, "stopped_cleanly", stopped_cleanly),),
+    replaces=(ReplacedFunction(brokers, "stopped_cleanly", stopped_cleanly),),
     expected=("strong-isr", "leader-completeness", "lost-write", "unseen"),
     faults=("pause", "power_loss"),
     plan=plan,

@@ -7,7 +7,7 @@ from squall.broker.controller.decision import Command
 from squall.broker.controller.elections import Election
 from squall.chaos.mutants.hunt_plans import hunt_plan
 from squall.chaos.mutants.m17_unclean_election import plan as followers_out_then_leader_dies
-from squall.chaos.mutants.mutant import Mutant, Replaced
+from squall.chaos.mutants.mutant import Mutant, ReplacedFunction
 from squall.chaos.plans.plan import Plan
 
 
@@ -27,7 +27,10 @@ MUTANT = Mutant(
     name="elects-anybody",
     title="elects a leader that is not in sync although unclean elections are off",
     source="KIP-106, KAFKA-1028",
-    replaces=(Replaced(elections, "election_for", election_for), Replaced(leaders, "election_for", election_for)),
+    replaces=(
+        ReplacedFunction(elections, "election_for", election_for),
+        ReplacedFunction(leaders, "election_for", election_for),
+    ),
     expected=("clean-election", "leader-completeness", "strong-isr", "lost-write", "unseen"),
     faults=("pause", "kill"),
     plan=plan,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from squall.broker.control.kraft.quorum_storage import QuorumStorage
 from squall.broker.quorum.state import QuorumState
 from squall.chaos.mutants.hunt_plans import draw, fault, hunt_plan
-from squall.chaos.mutants.mutant import Mutant, Replaced
+from squall.chaos.mutants.mutant import Mutant, ReplacedFunction
 from squall.chaos.mutants.unsynced import replace_unsynced
 from squall.chaos.plans.plan import Plan
 
@@ -43,7 +43,7 @@ MUTANT = Mutant(
     name="unsynced-vote",
     title="does not sync its vote before it answers",
     source="Raft; KIP-595",
-    replaces=(Replaced(QuorumStorage, "persist", persist),),
+    replaces=(ReplacedFunction(QuorumStorage, "persist", persist),),
     expected=(
         "vote-durable-before-told",
         "one-vote-per-epoch",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from squall.broker.quorum.leadership import LeaderState
 from squall.chaos.mutants.hunt_plans import draw, fault, hunt_plan
-from squall.chaos.mutants.mutant import Mutant, Replaced
+from squall.chaos.mutants.mutant import Mutant, ReplacedFunction
 from squall.chaos.plans.plan import Plan
 
 
@@ -37,7 +37,7 @@ MUTANT = Mutant(
     name="commit-of-earlier-epochs",
     title="commits metadata without a record of the leader's own epoch",
     source="Raft, section 5.4.2; KIP-595",
-    replaces=(Replaced(LeaderState, "committed_offset", committed_offset),),
+    replaces=(ReplacedFunction(LeaderState, "committed_offset", committed_offset),),
     expected=(
         "metadata-commits-own-epoch",
         "metadata-leader-completeness",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from squall.broker.quorum.raft import Raft
 from squall.chaos.mutants.hunt_plans import draw, fault, hunt_plan
-from squall.chaos.mutants.mutant import Mutant, Replaced
+from squall.chaos.mutants.mutant import Mutant, ReplacedFunction
 from squall.chaos.plans.plan import Plan
 
 
@@ -30,7 +30,7 @@ MUTANT = Mutant(
     name="no-check-quorum",
     title="leads the metadata quorum on when a majority no longer fetches",
     source="KAFKA-15489",
-    replaces=(Replaced(Raft, "_check_quorum", _check_quorum),),
+    replaces=(ReplacedFunction(Raft, "_check_quorum", _check_quorum),),
     expected=("metadata-leader-is-followed",),
     unseen="such a leader commits nothing: what clients are told is late, and never wrong",
     faults=("partition",),

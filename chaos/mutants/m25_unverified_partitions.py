@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from squall.broker.log.producer_rules import ProducerRules, Verification
 from squall.chaos.mutants.hunt_plans import draw, fault
-from squall.chaos.mutants.mutant import TRANSACTIONS, Mutant, Replaced
+from squall.chaos.mutants.mutant import TRANSACTIONS, Mutant, ReplacedFunction
 from squall.chaos.mutants.txn_plans import TOPIC, txn, txn_plan
 from squall.chaos.plans.plan import Plan
 
@@ -38,7 +38,7 @@ MUTANT = Mutant(
     name="unverified-partitions",
     title="takes late records of a transaction that has ended, without asking its coordinator",
     source="KAFKA-14402, KIP-890 part 1",
-    replaces=(Replaced(ProducerRules, "is_verified", is_verified),),
+    replaces=(ReplacedFunction(ProducerRules, "is_verified", is_verified),),
     expected=("hanging-txn", "stuck-consumer", "G1a"),
     faults=("protocol",),
     plan=plan,

@@ -13,7 +13,7 @@ from squall.broker.coordinators.transactions import ending
 from squall.broker.coordinators.transactions.rules import TransactionRules
 from squall.broker.coordinators.transactions.values import V1, V2, EndTransaction, TransactionMetadata, TxnDecision
 from squall.chaos.mutants.hunt_plans import draw, fault
-from squall.chaos.mutants.mutant import TRANSACTIONS, Mutant, Replaced
+from squall.chaos.mutants.mutant import TRANSACTIONS, Mutant, ReplacedFunction
 from squall.chaos.mutants.txn_plans import ABORT, COMMIT, COORDINATOR, txn, txn_plan
 from squall.chaos.plans.plan import Plan
 
@@ -51,7 +51,7 @@ MUTANT = Mutant(
     name="end-without-new-epoch",
     title="ends transactions of V2 without a new epoch, so that a late end is taken for that of the next transaction",
     source="KAFKA-17754, Jepsen 2024 (Bufstream)",
-    replaces=(Replaced(ending, "decide", decide),),
+    replaces=(ReplacedFunction(ending, "decide", decide),),
     expected=("dirty-read", "G1a", "torn-txn", "lost-txn"),
     faults=("protocol",),
     plan=plan,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from squall.broker.log.producer_rules import ProducerRules, ProducerStateEntry
 from squall.chaos.mutants.hunt_plans import draw, fault
-from squall.chaos.mutants.mutant import TRANSACTIONS, Mutant, Replaced
+from squall.chaos.mutants.mutant import TRANSACTIONS, Mutant, ReplacedFunction
 from squall.chaos.mutants.txn_plans import ABORT, COMMIT, txn, txn_plan
 from squall.chaos.plans.plan import Plan
 
@@ -36,7 +36,7 @@ MUTANT = Mutant(
     name="marker-of-current-epoch",
     title="takes a late marker of the transaction before for the end of the open one",
     source="KAFKA-19446, KIP-1228",
-    replaces=(Replaced(ProducerRules, "is_marker_late", is_marker_late),),
+    replaces=(ReplacedFunction(ProducerRules, "is_marker_late", is_marker_late),),
     expected=("dirty-read", "G1a", "torn-txn", "lost-txn"),
     faults=("protocol",),
     plan=plan,

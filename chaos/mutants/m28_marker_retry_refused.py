@@ -5,7 +5,7 @@ from __future__ import annotations
 from squall.broker.log.markers import TxnMarker
 from squall.broker.log.producer_rules import ProducerRules, ProducerStateEntry
 from squall.chaos.mutants.hunt_plans import draw, fault
-from squall.chaos.mutants.mutant import TRANSACTIONS, Mutant, Replaced
+from squall.chaos.mutants.mutant import TRANSACTIONS, Mutant, ReplacedFunction
 from squall.chaos.mutants.txn_plans import COORDINATOR, txn, txn_plan
 from squall.chaos.plans.plan import Plan
 
@@ -37,7 +37,7 @@ MUTANT = Mutant(
     name="marker-retry-refused",
     title="refuses a marker that is in its log already, and the coordinator gives up",
     source="KAFKA-19999",
-    replaces=(Replaced(ProducerRules, "is_marker_repeated", is_marker_repeated),),
+    replaces=(ReplacedFunction(ProducerRules, "is_marker_repeated", is_marker_repeated),),
     expected=("hanging-txn", "stuck-consumer", "lost-txn", "torn-txn"),
     faults=("protocol",),
     plan=plan,

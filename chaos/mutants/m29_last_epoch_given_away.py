@@ -10,7 +10,7 @@ from squall.broker.coordinators.transactions.rules import TransactionRules
 from squall.broker.coordinators.transactions.shard import TransactionCoordinatorShard
 from squall.broker.coordinators.transactions.values import MAX_EPOCH, V2, TransactionMetadata
 from squall.chaos.mutants.hunt_plans import draw
-from squall.chaos.mutants.mutant import TRANSACTIONS, Mutant, Replaced
+from squall.chaos.mutants.mutant import TRANSACTIONS, Mutant, ReplacedFunction
 from squall.chaos.mutants.txn_plans import series, txn_plan
 from squall.chaos.plans.plan import Plan
 
@@ -47,10 +47,10 @@ MUTANT = Mutant(
     title="gives the last epoch of a producer id to a client",
     source="KAFKA-20090, KAFKA-19367",
     replaces=(
-        Replaced(TransactionRules, "first_epoch", first_epoch),
-        Replaced(TransactionRules, "is_nobodys", is_nobodys),
-        Replaced(TransactionRules, "is_exhausted", is_exhausted),
-        Replaced(TransactionRules, "epoch_of_end", epoch_of_end),
+        ReplacedFunction(TransactionRules, "first_epoch", first_epoch),
+        ReplacedFunction(TransactionRules, "is_nobodys", is_nobodys),
+        ReplacedFunction(TransactionRules, "is_exhausted", is_exhausted),
+        ReplacedFunction(TransactionRules, "epoch_of_end", epoch_of_end),
     ),
     expected=("hanging-txn", "stuck-consumer", "lost-txn", "torn-txn"),
     faults=(),

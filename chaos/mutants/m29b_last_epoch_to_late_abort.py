@@ -9,7 +9,7 @@ from squall.broker.coordinators.transactions.rules import TransactionRules
 from squall.broker.coordinators.transactions.shard import TransactionCoordinatorShard
 from squall.broker.coordinators.transactions.values import MAX_EPOCH, EndTransaction, TransactionMetadata, TxnState
 from squall.chaos.mutants.hunt_plans import draw
-from squall.chaos.mutants.mutant import TRANSACTIONS, Mutant, Replaced
+from squall.chaos.mutants.mutant import TRANSACTIONS, Mutant, ReplacedFunction
 from squall.chaos.mutants.txn_plans import ABORT, txn, txn_plan
 from squall.chaos.plans.plan import Plan
 
@@ -46,9 +46,9 @@ MUTANT = Mutant(
     title="takes a late abort for a retry of its time-out, and gives the client the last epoch",
     source="KAFKA-20090",
     replaces=(
-        Replaced(TransactionRules, "first_epoch", first_epoch),
-        Replaced(TransactionRules, "is_nobodys", is_nobodys),
-        Replaced(TransactionRules, "may_end", may_end),
+        ReplacedFunction(TransactionRules, "first_epoch", first_epoch),
+        ReplacedFunction(TransactionRules, "is_nobodys", is_nobodys),
+        ReplacedFunction(TransactionRules, "may_end", may_end),
     ),
     expected=("stuck-producer", "stuck-consumer", "hanging-txn", "lost-txn", "torn-txn"),
     faults=(),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from squall.broker.replicas.hosted_partition import Hosted
 from squall.chaos.mutants.hunt_plans import draw
-from squall.chaos.mutants.mutant import TRANSACTIONS, Mutant, Replaced
+from squall.chaos.mutants.mutant import TRANSACTIONS, Mutant, ReplacedFunction
 from squall.chaos.mutants.txn_plans import series, txn_plan
 from squall.chaos.plans.plan import Plan
 
@@ -32,7 +32,7 @@ MUTANT = Mutant(
     name="two-high-watermarks",
     title="compares open transactions with the high watermark before it moved, and reads up to where it is now",
     source="KAFKA-9807",
-    replaces=(Replaced(Hosted, "first_unstable_offset", first_unstable_offset),),
+    replaces=(ReplacedFunction(Hosted, "first_unstable_offset", first_unstable_offset),),
     expected=("G1a", "dirty-read", "offset-regression"),
     faults=(),
     plan=plan,

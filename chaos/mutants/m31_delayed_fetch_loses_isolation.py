@@ -8,7 +8,7 @@ from squall.broker.apis.fetch import DelayedFetch, FetchApi
 from squall.broker.apis.fetch_session import PartitionRequest
 from squall.broker.protocol.hot import FetchPartOut
 from squall.chaos.mutants.hunt_plans import draw
-from squall.chaos.mutants.mutant import TRANSACTIONS, Mutant, Replaced
+from squall.chaos.mutants.mutant import TRANSACTIONS, Mutant, ReplacedFunction
 from squall.chaos.mutants.txn_plans import series, txn_plan
 from squall.chaos.plans.plan import Plan
 
@@ -39,7 +39,7 @@ MUTANT = Mutant(
     name="delayed-fetch-loses-isolation",
     title="answers a fetch that has waited as if it were read_uncommitted",
     source="KAFKA-5355",
-    replaces=(Replaced(DelayedFetch, "wake", wake),),
+    replaces=(ReplacedFunction(DelayedFetch, "wake", wake),),
     expected=("dirty-read", "G1a", "lso-violation"),
     faults=(),
     plan=plan,
@@ -50,7 +50,7 @@ WITHOUT_ABORTED = Mutant(
     name="delayed-fetch-loses-aborted",
     title="leaves the aborted transactions out of the answer to a fetch that has waited",
     source="KAFKA-5376",
-    replaces=(Replaced(FetchApi, "_read", _read),),
+    replaces=(ReplacedFunction(FetchApi, "_read", _read),),
     expected=("G1a",),
     faults=(),
     plan=partial(plan, mutant="31b"),

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from squall.broker.log.producer_rules import EndedTxn, ProducerRules
 from squall.chaos.mutants.hunt_plans import draw, fault
-from squall.chaos.mutants.mutant import TRANSACTIONS, Mutant, Replaced
+from squall.chaos.mutants.mutant import TRANSACTIONS, Mutant, ReplacedFunction
 from squall.chaos.mutants.txn_plans import txn, txn_plan
 from squall.chaos.plans.plan import Plan
 
@@ -39,7 +39,7 @@ MUTANT = Mutant(
     name="unreplicated-markers-ignored",
     title="moves the last stable offset past a transaction whose marker is not replicated yet",
     source="Kafka, ProducerStateManager.unreplicatedTxns",
-    replaces=(Replaced(ProducerRules, "is_undecided", is_undecided),),
+    replaces=(ReplacedFunction(ProducerRules, "is_undecided", is_undecided),),
     expected=("offset-regression",),
     faults=("protocol", "partition", "kill"),
     plan=plan,

@@ -11,7 +11,7 @@ from squall.broker.log.markers import TxnMarker
 from squall.broker.log.producers import ProducerStates
 from squall.broker.protocol.records import BatchHeader
 from squall.chaos.mutants.hunt_plans import draw, fault
-from squall.chaos.mutants.mutant import TRANSACTIONS, Mutant, Replaced
+from squall.chaos.mutants.mutant import TRANSACTIONS, Mutant, ReplacedFunction
 from squall.chaos.mutants.txn_plans import TOPIC, txn, txn_plan
 from squall.chaos.plans.plan import Plan
 
@@ -53,7 +53,7 @@ MUTANT = Mutant(
     name="marker-age-ignored",
     title="forgets a producer by the age of its last records, and with it the epoch of a marker that came since",
     source="KAFKA-9144",
-    replaces=(Replaced(ProducerStates, "ended", ended),),
+    replaces=(ReplacedFunction(ProducerStates, "ended", ended),),
     expected=("G1a", "hanging-txn", "stuck-consumer", "duplicate"),
     faults=("protocol",),
     plan=plan,

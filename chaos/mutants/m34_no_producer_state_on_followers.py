@@ -6,7 +6,7 @@ from squall.broker.log.log import Log
 from squall.broker.log.producers import ProducerStates
 from squall.broker.log.results import FollowerAppend
 from squall.chaos.mutants.hunt_plans import hunt_plan, killings_behind
-from squall.chaos.mutants.mutant import Mutant, Replaced
+from squall.chaos.mutants.mutant import Mutant, ReplacedFunction
 from squall.chaos.plans.plan import Plan
 
 _SOUND = Log.append_as_follower
@@ -31,7 +31,7 @@ MUTANT = Mutant(
     name="no-producer-state-on-followers",
     title="forgets on followers which batches of a producer it has",
     source="KAFKA-5435",
-    replaces=(Replaced(Log, "append_as_follower", append_as_follower),),
+    replaces=(ReplacedFunction(Log, "append_as_follower", append_as_follower),),
     expected=("appended-once", "producer-state-is-a-replay", "duplicate"),
     faults=("kill", "latency"),
     plan=plan,

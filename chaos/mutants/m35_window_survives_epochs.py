@@ -5,7 +5,7 @@ from __future__ import annotations
 from squall.broker.log.producer_rules import BatchMetadata, ProducerRules, ProducerStateEntry
 from squall.broker.protocol.records import SEQUENCE_MASK, BatchHeader
 from squall.chaos.mutants.hunt_plans import draw
-from squall.chaos.mutants.mutant import TRANSACTIONS, Mutant, Replaced
+from squall.chaos.mutants.mutant import TRANSACTIONS, Mutant, ReplacedFunction
 from squall.chaos.mutants.txn_plans import series, txn_plan
 from squall.chaos.plans.plan import Plan
 
@@ -38,8 +38,8 @@ MUTANT = Mutant(
     title="takes the first batch of a new producer epoch for a repetition of one of an earlier epoch",
     source="Redpanda #5026",
     replaces=(
-        Replaced(ProducerRules, "known_batch", known_batch),
-        Replaced(ProducerStateEntry, "restart", restart),
+        ReplacedFunction(ProducerRules, "known_batch", known_batch),
+        ReplacedFunction(ProducerStateEntry, "restart", restart),
     ),
     expected=("lost-write", "unseen", "torn-txn", "lost-txn", "stale-ack", "wrong-offset"),
     faults=(),

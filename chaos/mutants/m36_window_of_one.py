@@ -5,7 +5,7 @@ from __future__ import annotations
 from squall.broker.log.producer_rules import BatchMetadata, ProducerRules, ProducerStateEntry
 from squall.broker.protocol.records import SEQUENCE_MASK, BatchHeader
 from squall.chaos.mutants.hunt_plans import hunt_plan, killings_behind
-from squall.chaos.mutants.mutant import Mutant, Replaced
+from squall.chaos.mutants.mutant import Mutant, ReplacedFunction
 from squall.chaos.plans.plan import Plan
 
 
@@ -27,7 +27,7 @@ MUTANT = Mutant(
     name="window-of-one",
     title="knows only the newest batch of a producer again, where five may be in flight",
     source="Redpanda #3038, #3077",
-    replaces=(Replaced(ProducerRules, "known_batch", known_batch),),
+    replaces=(ReplacedFunction(ProducerRules, "known_batch", known_batch),),
     expected=("duplicate",),
     faults=("kill", "latency"),
     plan=plan,

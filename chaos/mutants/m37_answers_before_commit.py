@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from squall.broker.protocol.errors import ErrorCode
 from squall.broker.replicas.coordinators.coordinator_log import CoordinatorLog
 from squall.chaos.mutants.hunt_plans import draw, fault
-from squall.chaos.mutants.mutant import TRANSACTIONS, Mutant, Replaced
+from squall.chaos.mutants.mutant import TRANSACTIONS, Mutant, ReplacedFunction
 from squall.chaos.mutants.txn_plans import txn, txn_plan
 from squall.chaos.plans.plan import Plan
 
@@ -45,7 +45,7 @@ MUTANT = Mutant(
     name="answers-before-commit",
     title="acknowledges the end of a transaction, and writes its markers, before the decision is replicated",
     source="Redpanda #3003, #3039, Jepsen 2022",
-    replaces=(Replaced(CoordinatorLog, "when_committed", when_committed),),
+    replaces=(ReplacedFunction(CoordinatorLog, "when_committed", when_committed),),
     expected=("torn-txn", "lost-txn", "G1a", "hanging-txn"),
     faults=("kill", "pause"),
     plan=plan,

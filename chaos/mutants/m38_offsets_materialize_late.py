@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from squall.broker.replicas.coordinators.group_coordinator import GroupCoordinator
 from squall.chaos.mutants.group_plans import ABORT, PIPELINE_LOAD, act, group_plan
 from squall.chaos.mutants.hunt_plans import draw
-from squall.chaos.mutants.mutant import GROUPS, Mutant, Replaced
+from squall.chaos.mutants.mutant import GROUPS, Mutant, ReplacedFunction
 from squall.chaos.plans.plan import Plan
 
 if TYPE_CHECKING:
@@ -46,7 +46,7 @@ MUTANT = Mutant(
     name="offsets-materialize-late",
     title="answers a marker before the offsets of its transaction count, and then counts what is pending by then",
     source="KAFKA-17507",
-    replaces=(Replaced(GroupCoordinator, "transaction_ended", transaction_ended),),
+    replaces=(ReplacedFunction(GroupCoordinator, "transaction_ended", transaction_ended),),
     expected=("uncommitted-offset", "eos-loss", "lost-position"),
     faults=(),
     plan=plan,

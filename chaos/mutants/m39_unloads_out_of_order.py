@@ -12,7 +12,7 @@ from squall.broker.coordinators.groups.shard import GroupCoordinatorShard
 from squall.broker.replicas.coordinators.group_coordinator import GroupCoordinator
 from squall.chaos.mutants.group_plans import GROUP, group_plan
 from squall.chaos.mutants.hunt_plans import REBALANCING, draw, fault
-from squall.chaos.mutants.mutant import GROUPS, Mutant, Replaced
+from squall.chaos.mutants.mutant import GROUPS, Mutant, ReplacedFunction
 from squall.chaos.plans.plan import Plan
 
 if TYPE_CHECKING:
@@ -55,7 +55,7 @@ MUTANT = Mutant(
     name="unloads-out-of-order",
     title="removes the groups of a partition that it lost and leads again, after it has loaded them",
     source="KAFKA-10614, KAFKA-18137",
-    replaces=(Replaced(GroupCoordinator, "role_changed", role_changed),),
+    replaces=(ReplacedFunction(GroupCoordinator, "role_changed", role_changed),),
     expected=("lost-position", "dual-ownership", "commit-ahead"),
     faults=("kill",),
     plan=plan,

@@ -11,7 +11,7 @@ from squall.broker.replicas.coordinators import group_coordinator
 from squall.broker.replicas.coordinators.coordinator_log import is_led_anew as _sound
 from squall.chaos.mutants.group_plans import BYTES, GROUP, SEND, group_plan
 from squall.chaos.mutants.hunt_plans import REBALANCING, draw, fault
-from squall.chaos.mutants.mutant import GROUPS, Mutant, Replaced
+from squall.chaos.mutants.mutant import GROUPS, Mutant, ReplacedFunction
 from squall.chaos.plans.plan import Plan
 
 if TYPE_CHECKING:
@@ -42,7 +42,7 @@ MUTANT = Mutant(
     name="not-unloaded",
     title="goes on as the coordinator of groups whose partition another broker leads",
     source="KAFKA-4362",
-    replaces=(Replaced(group_coordinator, "is_led_anew", is_led_anew),),
+    replaces=(ReplacedFunction(group_coordinator, "is_led_anew", is_led_anew),),
     expected=("dual-ownership",),
     faults=("kill",),
     plan=plan,

@@ -10,7 +10,7 @@ from squall.broker.coordinators.groups import shard
 from squall.broker.coordinators.groups.values import Committed, GroupRecord
 from squall.chaos.mutants.group_plans import LEAVE, act, group_plan
 from squall.chaos.mutants.hunt_plans import draw
-from squall.chaos.mutants.mutant import GROUPS, Mutant, Replaced
+from squall.chaos.mutants.mutant import GROUPS, Mutant, ReplacedFunction
 from squall.chaos.plans.plan import Plan
 
 
@@ -35,7 +35,7 @@ MUTANT = Mutant(
     name="offsets-expire-at-once",
     title="removes the offsets of a group without members as soon as it looks for expired ones",
     source="KAFKA-8069",
-    replaces=(Replaced(shard, "is_expired", is_expired),),
+    replaces=(ReplacedFunction(shard, "is_expired", is_expired),),
     expected=("lost-position",),
     faults=(),
     plan=plan,

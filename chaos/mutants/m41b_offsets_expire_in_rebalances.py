@@ -10,7 +10,7 @@ from squall.broker.coordinators.groups.shard import GroupCoordinatorShard
 from squall.broker.coordinators.groups.values import ExpireOffsets, GroupState, OffsetWritten, Written
 from squall.chaos.mutants.group_plans import GROUP, HALT, LEAVE, act, group_plan
 from squall.chaos.mutants.hunt_plans import draw, fault
-from squall.chaos.mutants.mutant import GROUPS, Mutant, Replaced
+from squall.chaos.mutants.mutant import GROUPS, Mutant, ReplacedFunction
 from squall.chaos.plans.plan import Plan
 
 
@@ -46,7 +46,7 @@ MUTANT = Mutant(
     name="offsets-expire-in-rebalances",
     title="removes the old offsets of a group that is rebalancing",
     source="KAFKA-13636",
-    replaces=(Replaced(GroupCoordinatorShard, "_expired", _expired),),
+    replaces=(ReplacedFunction(GroupCoordinatorShard, "_expired", _expired),),
     expected=("lost-position",),
     faults=("clock",),
     plan=plan,

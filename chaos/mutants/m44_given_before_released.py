@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from squall.broker.coordinators.groups.consumer.reconciliation import Reconciliation
 from squall.chaos.mutants.group_plans import LEAVE, act, group_plan
 from squall.chaos.mutants.hunt_plans import draw
-from squall.chaos.mutants.mutant import GROUPS, Mutant, Replaced
+from squall.chaos.mutants.mutant import GROUPS, Mutant, ReplacedFunction
 from squall.chaos.plans.plan import Plan
 from squall.workloads.group_brokers import sessions_of
 
@@ -35,7 +35,7 @@ MUTANT = Mutant(
     name="given-before-released",
     title="gives a partition of a consumer group to a member before the one that has it has released it",
     source="KIP-848, KAFKA-16147",
-    replaces=(Replaced(Reconciliation, "may_have", may_have),),
+    replaces=(ReplacedFunction(Reconciliation, "may_have", may_have),),
     expected=("dual-ownership",),
     faults=(),
     plan=plan,

@@ -10,7 +10,7 @@ from squall.broker.coordinators.groups.values import Commit, GroupState, TxnComm
 from squall.broker.protocol.errors import ErrorCode
 from squall.chaos.mutants.group_plans import TWIN, act, group_plan
 from squall.chaos.mutants.hunt_plans import draw
-from squall.chaos.mutants.mutant import GROUPS, Mutant, Replaced
+from squall.chaos.mutants.mutant import GROUPS, Mutant, ReplacedFunction
 from squall.chaos.plans.plan import Plan
 
 
@@ -41,7 +41,7 @@ MUTANT = Mutant(
     name="duplicate-instance-unfenced",
     title="takes commits of a member whose instance id another process has taken over",
     source="KIP-345",
-    replaces=(Replaced(GroupRules, "refusal_of_commit", refusal_of_commit),),
+    replaces=(ReplacedFunction(GroupRules, "refusal_of_commit", refusal_of_commit),),
     expected=("dual-ownership",),
     faults=(),
     plan=plan,

@@ -9,7 +9,7 @@ from collections.abc import Collection
 
 from squall.chaos.mutants.group_plans import LEAVE, act, group_plan
 from squall.chaos.mutants.hunt_plans import draw
-from squall.chaos.mutants.mutant import GROUPS, Mutant, Replaced
+from squall.chaos.mutants.mutant import GROUPS, Mutant, ReplacedFunction
 from squall.chaos.plans.plan import Plan
 from squall.workloads.client.cluster import Place
 from squall.workloads.client.groups.offsets import CommitEnd
@@ -39,7 +39,7 @@ MUTANT = Mutant(
     name="commits-what-it-prefetched",
     title="is sound; its client commits what it has fetched before the application gets it",
     source="KAFKA-2942",
-    replaces=(Replaced(Subscriber, "commit", commit),),
+    replaces=(ReplacedFunction(Subscriber, "commit", commit),),
     expected=("commit-ahead",),
     faults=(),
     plan=plan,

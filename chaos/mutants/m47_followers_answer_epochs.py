@@ -12,7 +12,7 @@ from squall.broker.protocol.schema.offset_for_leader_epoch import (
     OffsetForLeaderTopicResult,
 )
 from squall.chaos.mutants.hunt_plans import REBALANCING, hunt_plan, killings_behind
-from squall.chaos.mutants.mutant import Mutant, Replaced
+from squall.chaos.mutants.mutant import Mutant, ReplacedFunction
 from squall.chaos.plans.plan import Plan
 
 
@@ -47,7 +47,7 @@ MUTANT = Mutant(
     name="followers-answer-epochs",
     title="answers where an epoch ends though it does not lead, or not in that epoch",
     source="Redpanda PR 6400",
-    replaces=(Replaced(OffsetApis, "offset_for_leader_epoch", offset_for_leader_epoch),),
+    replaces=(ReplacedFunction(OffsetApis, "offset_for_leader_epoch", offset_for_leader_epoch),),
     expected=("thrown-back", "nonmonotonic-poll", "poll-skip"),
     faults=("kill", "latency"),
     plan=plan,

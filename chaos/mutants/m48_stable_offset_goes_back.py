@@ -5,7 +5,7 @@ from __future__ import annotations
 from squall.broker.replication import Partition
 from squall.broker.replication.rules import READ_COMMITTED, Rules
 from squall.chaos.mutants.hunt_plans import draw, killings
-from squall.chaos.mutants.mutant import TRANSACTIONS, Mutant, Replaced
+from squall.chaos.mutants.mutant import TRANSACTIONS, Mutant, ReplacedFunction
 from squall.chaos.mutants.txn_plans import series, txn_plan
 from squall.chaos.plans.plan import Plan
 
@@ -38,8 +38,8 @@ MUTANT = Mutant(
     title="tells a last stable offset right after an election that is below what the leader before had told",
     source="Redpanda PR 7544",
     replaces=(
-        Replaced(Rules, "last_stable_offset", last_stable_offset),
-        Replaced(Rules, "read_limit", read_limit),
+        ReplacedFunction(Rules, "last_stable_offset", last_stable_offset),
+        ReplacedFunction(Rules, "read_limit", read_limit),
     ),
     expected=("offset-regression",),
     faults=("kill",),

@@ -9,7 +9,7 @@ from squall.broker.coordinators.transactions.values import TxnState
 from squall.broker.protocol.records import Record
 from squall.broker.replicas.coordinators.transaction_coordinator import HostedShard, TransactionCoordinator
 from squall.chaos.mutants.hunt_plans import draw, killings
-from squall.chaos.mutants.mutant import TRANSACTIONS, Mutant, Replaced
+from squall.chaos.mutants.mutant import TRANSACTIONS, Mutant, ReplacedFunction
 from squall.chaos.mutants.txn_plans import series, txn_plan
 from squall.chaos.plans.plan import Plan
 
@@ -38,7 +38,7 @@ MUTANT = Mutant(
     name="partitions-in-memory",
     title="forgets the partitions of open transactions when another coordinator takes over",
     source="Redpanda #6018",
-    replaces=(Replaced(TransactionCoordinator, "_replay", _replay),),
+    replaces=(ReplacedFunction(TransactionCoordinator, "_replay", _replay),),
     expected=("lost-txn", "torn-txn", "hanging-txn", "lost-write", "G1a"),
     faults=("kill",),
     plan=plan,

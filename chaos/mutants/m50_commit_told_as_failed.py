@@ -5,7 +5,7 @@ from __future__ import annotations
 from squall.broker.protocol.errors import ErrorCode
 from squall.broker.replicas.coordinators import coordinator_log
 from squall.chaos.mutants.hunt_plans import draw, fault
-from squall.chaos.mutants.mutant import TRANSACTIONS, Mutant, Replaced
+from squall.chaos.mutants.mutant import TRANSACTIONS, Mutant, ReplacedFunction
 from squall.chaos.mutants.txn_plans import txn, txn_plan
 from squall.chaos.plans.plan import Plan
 
@@ -40,7 +40,7 @@ MUTANT = Mutant(
     name="commit-told-as-failed",
     title="refuses a commit that is in its log when it is replaced, and the next coordinator carries it out",
     source="Redpanda PR 3616",
-    replaces=(Replaced(coordinator_log, "error_for_clients", error_for_clients),),
+    replaces=(ReplacedFunction(coordinator_log, "error_for_clients", error_for_clients),),
     expected=("G1a",),
     faults=("partition", "stop"),
     plan=plan,

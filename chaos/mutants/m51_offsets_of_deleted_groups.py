@@ -12,7 +12,7 @@ from squall.broker.coordinators.groups.shard import GroupCoordinatorShard
 from squall.broker.coordinators.groups.values import AppendRecords, DeleteGroup, GroupResponse, Reply
 from squall.chaos.mutants.group_plans import DELETE, GROUP, act, group_plan
 from squall.chaos.mutants.hunt_plans import draw, fault
-from squall.chaos.mutants.mutant import GROUPS, Mutant, Replaced
+from squall.chaos.mutants.mutant import GROUPS, Mutant, ReplacedFunction
 from squall.chaos.plans.plan import Plan
 
 if TYPE_CHECKING:
@@ -46,7 +46,7 @@ MUTANT = Mutant(
     name="offsets-of-deleted-groups",
     title="leaves the offsets of a deleted group in the log",
     source="Redpanda #4900 (2022)",
-    replaces=(Replaced(GroupCoordinatorShard, "submit", submit),),
+    replaces=(ReplacedFunction(GroupCoordinatorShard, "submit", submit),),
     expected=("lost-position",),
     faults=("kill",),
     plan=plan,

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from squall.broker.replicas.coordinators.group_coordinator import GroupCoordinator
 from squall.chaos.mutants.group_plans import ABORT, PIPELINE_LOAD, act, group_plan
 from squall.chaos.mutants.hunt_plans import draw
-from squall.chaos.mutants.mutant import GROUPS, Mutant, Replaced
+from squall.chaos.mutants.mutant import GROUPS, Mutant, ReplacedFunction
 from squall.chaos.plans.plan import Plan
 
 if TYPE_CHECKING:
@@ -38,7 +38,7 @@ MUTANT = Mutant(
     name="aborts-missed-by-groups",
     title="leaves the offsets of an aborted transaction pending, and counts them with the next commit of its producer",
     source="Redpanda #10669, PR 10670 (2023)",
-    replaces=(Replaced(GroupCoordinator, "transaction_ended", transaction_ended),),
+    replaces=(ReplacedFunction(GroupCoordinator, "transaction_ended", transaction_ended),),
     expected=("uncommitted-offset", "eos-loss", "stuck-group", "stuck-consumer"),
     faults=(),
     plan=plan,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from squall.broker.log.log import Log
 from squall.chaos.mutants.hunt_plans import REBALANCING, draw, fault, hunt_plan
-from squall.chaos.mutants.mutant import Mutant, Replaced
+from squall.chaos.mutants.mutant import Mutant, ReplacedFunction
 from squall.chaos.plans.plan import Plan
 
 _SOUND = Log.truncate_to
@@ -36,7 +36,7 @@ MUTANT = Mutant(
     name="batches-outlive-truncation",
     title="acknowledges a resent batch as known after its own copy was truncated",
     source="Redpanda #5355, PR 5356; KAFKA-14034",
-    replaces=(Replaced(Log, "truncate_to", truncate_to),),
+    replaces=(ReplacedFunction(Log, "truncate_to", truncate_to),),
     expected=("producer-state-is-a-replay", "lost-write", "unseen", "wrong-offset", "stale-ack", "duplicate"),
     faults=("partition",),
     plan=plan,

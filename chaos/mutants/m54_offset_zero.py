@@ -6,7 +6,7 @@ from squall.broker.apis import produce
 from squall.broker.protocol.hot import ProducePartOut
 from squall.broker.replicas.purgatory import ProduceResult
 from squall.chaos.mutants.hunt_plans import hunt_plan, somewhat_late
-from squall.chaos.mutants.mutant import Mutant, Replaced
+from squall.chaos.mutants.mutant import Mutant, ReplacedFunction
 from squall.chaos.plans.plan import Plan
 
 
@@ -26,7 +26,7 @@ MUTANT = Mutant(
     name="offset-zero",
     title="acknowledges every batch with offset 0",
     source="Jepsen: Bufstream 0.1",
-    replaces=(Replaced(produce, "_on_the_wire", _on_the_wire),),
+    replaces=(ReplacedFunction(produce, "_on_the_wire", _on_the_wire),),
     expected=("acknowledged-offset", "wrong-offset", "stale-ack"),
     faults=("latency",),
     plan=plan,

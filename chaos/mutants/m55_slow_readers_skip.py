@@ -6,7 +6,7 @@ from squall.broker.apis.fetch import DelayedFetch, FetchApi
 from squall.broker.apis.fetch_session import PartitionRequest
 from squall.broker.protocol.hot import FetchPartOut
 from squall.chaos.mutants.hunt_plans import draw, hunt_plan, somewhat_late
-from squall.chaos.mutants.mutant import Mutant, Replaced
+from squall.chaos.mutants.mutant import Mutant, ReplacedFunction
 from squall.chaos.plans.plan import Plan
 
 _SOUND = FetchApi._read
@@ -34,7 +34,7 @@ MUTANT = Mutant(
     name="slow-readers-skip",
     title="leaves out what a slow reader has not read yet",
     source="Jepsen: Bufstream 0.1",
-    replaces=(Replaced(FetchApi, "_read", _read),),
+    replaces=(ReplacedFunction(FetchApi, "_read", _read),),
     expected=("poll-skip", "lost-write", "unseen"),
     faults=("latency",),
     plan=plan,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from squall.broker.log.durability import Durability
 from squall.chaos.mutants.hunt_plans import draw, fault, hunt_plan
-from squall.chaos.mutants.mutant import Mutant, Replaced
+from squall.chaos.mutants.mutant import Mutant, ReplacedFunction
 from squall.chaos.plans.plan import Plan
 
 
@@ -27,7 +27,7 @@ MUTANT = Mutant(
     name="acknowledged-before-fsync",
     title="acknowledges before the fsync that flush.messages=1 promises",
     source="Jepsen: NATS 2.12",
-    replaces=(Replaced(Durability, "is_promised", is_promised),),
+    replaces=(ReplacedFunction(Durability, "is_promised", is_promised),),
     expected=("acknowledged-is-durable", "leader-completeness", "strong-isr", "lost-write", "unseen"),
     faults=("disk", "power_loss"),
     plan=plan,

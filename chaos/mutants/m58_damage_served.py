@@ -5,7 +5,7 @@ from __future__ import annotations
 from squall.broker.log import scan
 from squall.broker.protocol.records import BatchHeader
 from squall.chaos.mutants.hunt_plans import draw, fault, hunt_plan
-from squall.chaos.mutants.mutant import Mutant, Replaced
+from squall.chaos.mutants.mutant import Mutant, ReplacedFunction
 from squall.chaos.plans.plan import Plan
 
 
@@ -33,7 +33,7 @@ MUTANT = Mutant(
     name="damage-served",
     title="does not look at the CRC of what it recovers, and serves it",
     source="Jepsen: NATS 2.12",
-    replaces=(Replaced(scan, "is_intact", is_intact),),
+    replaces=(ReplacedFunction(scan, "is_intact", is_intact),),
     expected=("producer-state-is-a-replay", "loaded-log-is-whole", "corrupt"),
     faults=(
         "disk",

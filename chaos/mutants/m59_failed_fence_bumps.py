@@ -12,7 +12,7 @@ from squall.broker.coordinators.transactions.rules import TransactionRules
 from squall.broker.coordinators.transactions.shard import TransactionCoordinatorShard
 from squall.broker.coordinators.transactions.values import MAX_EPOCH, TransactionMetadata, TxnState
 from squall.chaos.mutants.hunt_plans import draw, fault
-from squall.chaos.mutants.mutant import TRANSACTIONS, Mutant, Replaced
+from squall.chaos.mutants.mutant import TRANSACTIONS, Mutant, ReplacedFunction
 from squall.chaos.mutants.txn_plans import LEAVE, series, txn, txn_plan
 from squall.chaos.plans.plan import Plan
 
@@ -61,9 +61,9 @@ MUTANT = Mutant(
     title="raises the epoch in memory for each fence that it tries to write",
     source="KAFKA-9666",
     replaces=(
-        Replaced(TransactionRules, "first_epoch", first_epoch),
-        Replaced(TransactionRules, "fenced_epoch", fenced_epoch),
-        Replaced(TransactionRules, "is_timed_out", is_timed_out),
+        ReplacedFunction(TransactionRules, "first_epoch", first_epoch),
+        ReplacedFunction(TransactionRules, "fenced_epoch", fenced_epoch),
+        ReplacedFunction(TransactionRules, "is_timed_out", is_timed_out),
     ),
     expected=("hanging-txn", "stuck-consumer"),
     faults=("kill",),

@@ -6,7 +6,7 @@ from squall.broker.coordinators.transactions.rules import TransactionRules
 from squall.broker.coordinators.transactions.shard import TransactionCoordinatorShard
 from squall.broker.coordinators.transactions.values import TransactionMetadata
 from squall.chaos.mutants.hunt_plans import draw, fault
-from squall.chaos.mutants.mutant import TRANSACTIONS, Mutant, Replaced
+from squall.chaos.mutants.mutant import TRANSACTIONS, Mutant, ReplacedFunction
 from squall.chaos.mutants.txn_plans import ABORT, COMMIT, txn, txn_plan
 from squall.chaos.plans.plan import Plan
 
@@ -42,8 +42,8 @@ MUTANT = Mutant(
     title="lets a transaction begin while markers of the one before are being written",
     source="KAFKA-12671, ydb PR 52731",
     replaces=(
-        Replaced(TransactionRules, "may_begin", may_begin),
-        Replaced(TransactionCoordinatorShard, "_check", _check),
+        ReplacedFunction(TransactionRules, "may_begin", may_begin),
+        ReplacedFunction(TransactionCoordinatorShard, "_check", _check),
     ),
     expected=("lost-txn", "torn-txn", "G1a", "dirty-read", "lost-write"),
     faults=("protocol",),

@@ -6,7 +6,7 @@ from squall.broker.log import arrivals, log
 from squall.broker.log.config import LONG_MAX
 from squall.broker.log.scan import PlacedBatch
 from squall.chaos.mutants.hunt_plans import draw, fault, hunt_plan
-from squall.chaos.mutants.mutant import Mutant, Replaced
+from squall.chaos.mutants.mutant import Mutant, ReplacedFunction
 from squall.chaos.plans.plan import Plan
 
 _SOUND = arrivals.checked_batches
@@ -40,7 +40,7 @@ MUTANT = Mutant(
     name="batches-of-epochs-to-come",
     title="takes batches of a later epoch than its leader's from what it fetches",
     source="KAFKA-18723 (2025)",
-    replaces=(Replaced(log, "checked_batches", checked_batches),),
+    replaces=(ReplacedFunction(log, "checked_batches", checked_batches),),
     expected=("epoch-cache", "batches-in-epochs", "log-matching", "lost-write", "inconsistent-offset"),
     faults=("bit_rot", "kill"),
     plan=plan,

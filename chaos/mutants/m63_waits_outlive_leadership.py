@@ -7,7 +7,7 @@ from squall.broker.replicas.hosted_partition import Hosted
 from squall.broker.replicas.purgatory import ProducePurgatory
 from squall.broker.replicas.replica_manager import ReplicaManager
 from squall.chaos.mutants.hunt_plans import REBALANCING, draw, hunt_plan, killings, slow_links
-from squall.chaos.mutants.mutant import Mutant, Replaced
+from squall.chaos.mutants.mutant import Mutant, ReplacedFunction
 from squall.chaos.plans.plan import Plan
 
 _SOUND = ReplicaManager.followed
@@ -41,8 +41,8 @@ MUTANT = Mutant(
     title="acknowledges what it appended as a leader once the next leader's high watermark passes its offset",
     source="KAFKA-20634 (2026)",
     replaces=(
-        Replaced(ProducePurgatory, "answer_all", answer_all),
-        Replaced(ReplicaManager, "followed", followed),
+        ReplacedFunction(ProducePurgatory, "answer_all", answer_all),
+        ReplacedFunction(ReplicaManager, "followed", followed),
     ),
     expected=(
         "acknowledged-is-committed",

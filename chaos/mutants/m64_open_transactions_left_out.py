@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from squall.broker.log.producers import ProducerStates
 from squall.chaos.mutants.hunt_plans import REBALANCING, draw, fault
-from squall.chaos.mutants.mutant import TRANSACTIONS, Mutant, Replaced
+from squall.chaos.mutants.mutant import TRANSACTIONS, Mutant, ReplacedFunction
 from squall.chaos.mutants.txn_plans import series, txn, txn_plan
 from squall.chaos.plans.plan import Plan
 
@@ -37,7 +37,7 @@ MUTANT = Mutant(
     name="open-transactions-left-out",
     title="leaves producers with open transactions out of the snapshots that it starts from",
     source="Redpanda PR 30003 (2026)",
-    replaces=(Replaced(ProducerStates, "encode", encode),),
+    replaces=(ReplacedFunction(ProducerStates, "encode", encode),),
     expected=("dirty-read", "G1a", "hanging-txn", "lost-txn", "torn-txn", "offset-regression"),
     faults=("stop",),
     plan=plan,

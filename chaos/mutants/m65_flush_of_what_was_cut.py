@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from squall.broker.log.durability import Durability, FlushJob
 from squall.chaos.mutants.hunt_plans import REBALANCING, draw, fault, hunt_plan
-from squall.chaos.mutants.mutant import Mutant, Replaced
+from squall.chaos.mutants.mutant import Mutant, ReplacedFunction
 from squall.chaos.plans.plan import Plan
 
 _SOUND = Durability.done
@@ -35,7 +35,7 @@ MUTANT = Mutant(
     name="flush-of-what-was-cut",
     title="counts a flush for records that came after the truncation of what it synced",
     source="Redpanda #15201, PR 16105 (2024)",
-    replaces=(Replaced(Durability, "done", done),),
+    replaces=(ReplacedFunction(Durability, "done", done),),
     expected=("lost-write", "unseen", "corrupt"),
     faults=("disk", "partition", "power_loss"),
     plan=plan,

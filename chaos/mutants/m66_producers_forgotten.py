@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from squall.broker.log.producer_rules import ProducerRules, ProducerStateEntry
 from squall.chaos.mutants.hunt_plans import hunt_plan, killings_behind
-from squall.chaos.mutants.mutant import Mutant, Replaced
+from squall.chaos.mutants.mutant import Mutant, ReplacedFunction
 from squall.chaos.plans.plan import Plan
 
 FORGOTTEN_MS = 300
@@ -26,7 +26,7 @@ MUTANT = Mutant(
     name="producers-forgotten",
     title="forgets an idempotent producer long before producer.id.expiration.ms",
     source="Redpanda #22670 (2024)",
-    replaces=(Replaced(ProducerRules, "may_forget", may_forget),),
+    replaces=(ReplacedFunction(ProducerRules, "may_forget", may_forget),),
     expected=("appended-once", "producer-state-is-a-replay", "duplicate"),
     faults=("kill", "latency"),
     plan=plan,

@@ -6,7 +6,7 @@ from squall.broker.log.log import Log
 from squall.broker.log.results import AppendResult
 from squall.broker.protocol.record_walk import Checked
 from squall.chaos.mutants.hunt_plans import REBALANCING, draw, fault, hunt_plan
-from squall.chaos.mutants.mutant import Mutant, Replaced
+from squall.chaos.mutants.mutant import Mutant, ReplacedFunction
 from squall.chaos.plans.plan import Plan
 
 _SOUND = Log.append_as_leader
@@ -45,7 +45,7 @@ MUTANT = Mutant(
     name="offsets-shifted",
     title="tells offsets that are shifted by each truncation of its log",
     source="Redpanda PR 29849 (2026)",
-    replaces=(Replaced(Log, "append_as_leader", append_as_leader),),
+    replaces=(ReplacedFunction(Log, "append_as_leader", append_as_leader),),
     expected=("wrong-offset", "stale-ack", "acknowledged-offset", "acknowledged-is-committed"),
     faults=("partition",),
     plan=plan,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from squall.broker.replication import Partition
 from squall.broker.replication.rules import Rules
 from squall.chaos.mutants.hunt_plans import hunt_plan, somewhat_late
-from squall.chaos.mutants.mutant import Mutant, Replaced
+from squall.chaos.mutants.mutant import Mutant, ReplacedFunction
 from squall.chaos.plans.plan import Plan
 
 _SOUND = Rules.next_high_watermark
@@ -27,7 +27,7 @@ MUTANT = Mutant(
     name="lone-replica-stands-still",
     title="never moves the high watermark of a partition without followers",
     source="Redpanda PR 17823 (2024)",
-    replaces=(Replaced(Rules, "next_high_watermark", next_high_watermark),),
+    replaces=(ReplacedFunction(Rules, "next_high_watermark", next_high_watermark),),
     expected=("replicas-agree", "stuck-producer", "stuck-consumer", "not-converged", "lost-write", "unseen"),
     faults=("latency",),
     plan=plan,

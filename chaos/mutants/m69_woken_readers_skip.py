@@ -7,7 +7,7 @@ from bisect import bisect_right
 from squall.broker.apis.fetch import DelayedFetch
 from squall.broker.apis.fetch_session import PartitionRequest
 from squall.chaos.mutants.hunt_plans import draw, hunt_plan, slow_links
-from squall.chaos.mutants.mutant import Mutant, Replaced
+from squall.chaos.mutants.mutant import Mutant, ReplacedFunction
 from squall.chaos.plans.plan import Plan
 
 _SOUND = DelayedFetch.wake
@@ -41,7 +41,7 @@ MUTANT = Mutant(
     name="woken-readers-skip",
     title="gives a reader that waited only the newest of several batches",
     source="etcd #17529, PR 17555 (2024)",
-    replaces=(Replaced(DelayedFetch, "wake", wake),),
+    replaces=(ReplacedFunction(DelayedFetch, "wake", wake),),
     expected=("poll-skip",),
     faults=("latency",),
     plan=plan,

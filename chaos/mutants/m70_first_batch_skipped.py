@@ -6,7 +6,7 @@ from squall.broker.apis.fetch import DelayedFetch, FetchApi
 from squall.broker.apis.fetch_session import PartitionRequest
 from squall.broker.protocol.hot import FetchPartOut
 from squall.chaos.mutants.hunt_plans import draw, hunt_plan, somewhat_late
-from squall.chaos.mutants.mutant import Mutant, Replaced
+from squall.chaos.mutants.mutant import Mutant, ReplacedFunction
 from squall.chaos.plans.plan import Plan
 
 _SOUND = FetchApi._read
@@ -37,7 +37,7 @@ MUTANT = Mutant(
     name="first-batch-skipped",
     title="leaves out the first batch for who reads from the start of a log that retention has cut",
     source="etcd #18089 (2024), #19179 (2025)",
-    replaces=(Replaced(FetchApi, "_read", _read),),
+    replaces=(ReplacedFunction(FetchApi, "_read", _read),),
     expected=("lost-write", "unseen", "poll-skip"),
     faults=("latency",),
     plan=plan,

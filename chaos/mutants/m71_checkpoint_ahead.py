@@ -6,7 +6,7 @@ from squall.broker.log import checkpoints
 from squall.broker.log.checkpoints import RECOVERY_POINTS
 from squall.broker.log.manager import LogManager
 from squall.chaos.mutants.hunt_plans import draw, hunt_plan, killings
-from squall.chaos.mutants.mutant import Mutant, Replaced
+from squall.chaos.mutants.mutant import Mutant, ReplacedFunction
 from squall.chaos.plans.plan import Plan
 
 
@@ -32,7 +32,7 @@ MUTANT = Mutant(
     name="checkpoint-ahead",
     title="writes down recovery points that are ahead of what is durable",
     source="etcd #20426 (2025)",
-    replaces=(Replaced(LogManager, "checkpoint_recovery_points", checkpoint_recovery_points),),
+    replaces=(ReplacedFunction(LogManager, "checkpoint_recovery_points", checkpoint_recovery_points),),
     expected=("loaded-log-is-whole", "committed-prefix", "corrupt", "lost-write", "unseen"),
     faults=("power_loss",),
     plan=plan,

@@ -6,7 +6,7 @@ from squall.broker.log import reads
 from squall.broker.log.indexes import AbortedTxn
 from squall.broker.log.log import Log
 from squall.chaos.mutants.hunt_plans import draw
-from squall.chaos.mutants.mutant import TRANSACTIONS, Mutant, Replaced
+from squall.chaos.mutants.mutant import TRANSACTIONS, Mutant, ReplacedFunction
 from squall.chaos.mutants.txn_plans import series, txn_plan
 from squall.chaos.plans.plan import Plan
 
@@ -28,7 +28,7 @@ MUTANT = Mutant(
     name="aborted-of-old-segments",
     title="leaves out the aborted transactions of all segments but the newest",
     source="Redpanda PR 23008 (2024)",
-    replaces=(Replaced(Log, "aborted_transactions", aborted_transactions),),
+    replaces=(ReplacedFunction(Log, "aborted_transactions", aborted_transactions),),
     expected=("G1a",),
     faults=(),
     plan=plan,

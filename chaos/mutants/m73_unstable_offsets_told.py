@@ -13,7 +13,7 @@ from squall.broker.coordinators.groups.values import FetchOffsets
 from squall.broker.replicas.coordinators.group_coordinator import GroupCoordinator
 from squall.chaos.mutants.group_plans import LEAVE, PIPELINE_LOAD, act, group_plan
 from squall.chaos.mutants.hunt_plans import Values, draw, fault
-from squall.chaos.mutants.mutant import GROUPS, Mutant, Replaced
+from squall.chaos.mutants.mutant import GROUPS, Mutant, ReplacedFunction
 from squall.chaos.plans.plan import Plan
 
 if TYPE_CHECKING:
@@ -53,7 +53,7 @@ MUTANT = Mutant(
     name="unstable-offsets-told",
     title="tells the position of a group while a transaction is about to change it",
     source="Redpanda PR 28554 (2025)",
-    replaces=(Replaced(GroupCoordinator, "submit", submit),),
+    replaces=(ReplacedFunction(GroupCoordinator, "submit", submit),),
     expected=("eos-duplicate",),
     faults=("protocol",),
     plan=plan,

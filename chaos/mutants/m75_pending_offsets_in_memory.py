@@ -9,7 +9,7 @@ from __future__ import annotations
 from squall.broker.replicas.coordinators.group_coordinator import GroupCoordinator, HostedGroups
 from squall.chaos.mutants.group_plans import PIPELINE, PIPELINE_LOAD, act, group_plan
 from squall.chaos.mutants.hunt_plans import Values, draw, fault
-from squall.chaos.mutants.mutant import GROUPS, Mutant, Replaced
+from squall.chaos.mutants.mutant import GROUPS, Mutant, ReplacedFunction
 from squall.chaos.plans.plan import Plan
 
 
@@ -42,7 +42,7 @@ MUTANT = Mutant(
     name="pending-offsets-in-memory",
     title="forgets the offsets of open transactions when another coordinator takes over",
     source="Redpanda #6326, PR 6785 (2022)",
-    replaces=(Replaced(GroupCoordinator, "_serve", _serve),),
+    replaces=(ReplacedFunction(GroupCoordinator, "_serve", _serve),),
     expected=("lost-position", "eos-duplicate"),
     faults=("protocol", "kill"),
     plan=plan,

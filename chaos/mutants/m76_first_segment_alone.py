@@ -8,7 +8,7 @@ from __future__ import annotations
 from squall.broker.replicas.coordinators.group_coordinator import GroupCoordinator, HostedGroups
 from squall.chaos.mutants.group_plans import GROUP, LEAVE, act, group_plan
 from squall.chaos.mutants.hunt_plans import draw, fault
-from squall.chaos.mutants.mutant import GROUPS, Mutant, Replaced
+from squall.chaos.mutants.mutant import GROUPS, Mutant, ReplacedFunction
 from squall.chaos.plans.plan import Plan
 
 
@@ -36,7 +36,7 @@ MUTANT = Mutant(
     name="first-segment-alone",
     title="loads the groups of the first segment of its log alone",
     source="KAFKA-5600",
-    replaces=(Replaced(GroupCoordinator, "_load", _load),),
+    replaces=(ReplacedFunction(GroupCoordinator, "_load", _load),),
     expected=("lost-position",),
     faults=("kill",),
     plan=plan,

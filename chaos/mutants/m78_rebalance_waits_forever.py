@@ -8,7 +8,7 @@ from squall.broker.coordinators.groups.classic import ClassicGroup
 from squall.broker.coordinators.groups.values import GroupState
 from squall.chaos.mutants.group_plans import CRASH, LEAVE, act, group_plan
 from squall.chaos.mutants.hunt_plans import draw
-from squall.chaos.mutants.mutant import GROUPS, Mutant, Replaced
+from squall.chaos.mutants.mutant import GROUPS, Mutant, ReplacedFunction
 from squall.chaos.plans.plan import Plan
 
 if TYPE_CHECKING:
@@ -41,7 +41,7 @@ MUTANT = Mutant(
     name="rebalance-waits-forever",
     title="waits for ever for members that do not join in a rebalance",
     source="Redpanda #3300 (2021)",
-    replaces=(Replaced(ClassicGroup, "expire", expire),),
+    replaces=(ReplacedFunction(ClassicGroup, "expire", expire),),
     expected=("stuck-group", "stuck-consumer"),
     faults=(),
     plan=plan,

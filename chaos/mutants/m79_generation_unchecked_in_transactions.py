@@ -11,7 +11,7 @@ from squall.broker.coordinators.groups.values import Commit, TxnCommit
 from squall.broker.protocol.errors import ErrorCode
 from squall.chaos.mutants.group_plans import HALT, PIPELINE_LOAD, act, group_plan
 from squall.chaos.mutants.hunt_plans import draw
-from squall.chaos.mutants.mutant import GROUPS, Mutant, Replaced
+from squall.chaos.mutants.mutant import GROUPS, Mutant, ReplacedFunction
 from squall.chaos.plans.plan import Plan
 
 
@@ -36,7 +36,7 @@ MUTANT = Mutant(
     name="generation-unchecked-in-transactions",
     title="takes offsets inside a transaction from members that its group has gone on without",
     source="KAFKA-9365, Redpanda PR 5162 (2022)",
-    replaces=(Replaced(GroupRules, "refusal_of_commit", refusal_of_commit),),
+    replaces=(ReplacedFunction(GroupRules, "refusal_of_commit", refusal_of_commit),),
     expected=("eos-duplicate", "lost-position"),
     faults=(),
     plan=plan,

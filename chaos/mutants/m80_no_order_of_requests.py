@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from squall.broker.net.connection import Connection
 from squall.chaos.mutants.hunt_plans import draw, hunt_plan, somewhat_late
-from squall.chaos.mutants.mutant import Mutant, Replaced
+from squall.chaos.mutants.mutant import Mutant, ReplacedFunction
 from squall.chaos.plans.plan import Plan
 
 
@@ -35,7 +35,7 @@ MUTANT = Mutant(
     name="no-order-of-requests",
     title="takes a connection's next request while one before it waits to take effect",
     source="our own issue: four pipelined IncrementalAlterConfigs ended with a wrong value",
-    replaces=(Replaced(Connection, "hold", hold),),
+    replaces=(ReplacedFunction(Connection, "hold", hold),),
     expected=("one-order-per-connection", "send-reorder"),
     unseen="the sequence numbers of idempotent producers refuse what comes too early, other producers with several "
     "requests in flight are promised no order, and no client of a workload alters one setting twice at once",

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from squall.broker.coordinators.groups.shard import GroupCoordinatorShard
 from squall.chaos.mutants.group_plans import GROUPS_LOAD, PIPELINE_LOAD, group_plan
 from squall.chaos.mutants.hunt_plans import draw, fault
-from squall.chaos.mutants.mutant import GROUPS, Mutant, Replaced
+from squall.chaos.mutants.mutant import GROUPS, Mutant, ReplacedFunction
 from squall.chaos.plans.plan import Plan
 
 if TYPE_CHECKING:
@@ -35,7 +35,7 @@ MUTANT = Mutant(
     name="offsets-outlive-topics",
     title="keeps the committed offsets of a topic that is deleted",
     source="KAFKA-2000 (2015)",
-    replaces=(Replaced(GroupCoordinatorShard, "_is_orphan", _is_orphan),),
+    replaces=(ReplacedFunction(GroupCoordinatorShard, "_is_orphan", _is_orphan),),
     expected=("lost-position", "thrown-back"),
     faults=("topics",),
     plan=plan,

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from squall.broker.log.lookups import Candidate, Lookup, Pause
 from squall.broker.log.reads import segment_at
 from squall.chaos.mutants.hunt_plans import hunt_plan, somewhat_late
-from squall.chaos.mutants.mutant import Mutant, Replaced
+from squall.chaos.mutants.mutant import Mutant, ReplacedFunction
 from squall.chaos.plans.plan import Plan
 
 
@@ -32,7 +32,7 @@ MUTANT = Mutant(
     name="lookups-by-first-timestamp",
     title="leaves out batches that begin before the time that is looked up",
     source="Redpanda #6604, PR 6606 (2022)",
-    replaces=(Replaced(Lookup, "_not_before", _not_before),),
+    replaces=(ReplacedFunction(Lookup, "_not_before", _not_before),),
     expected=("wrong-lookup",),
     faults=("latency",),
     plan=plan,

@@ -28,7 +28,7 @@ _ABSENT = object()
 
 
 @dataclass(frozen=True, slots=True)
-class Replaced:
+class ReplacedFunction:
     """Names one rule of the broker, a method or a module's function, and what replaces it."""
 
     owner: type[Any] | ModuleType
@@ -55,7 +55,7 @@ class Mutant:
     """What the broker does wrong, as a sentence without a subject."""
     source: str
     """It is published there."""
-    replaces: tuple[Replaced, ...]
+    replaces: tuple[ReplacedFunction, ...]
     """The rule, in every place that it stands in. Empty for a setting that is claimed to be safe."""
     expected: tuple[str, ...]
     """Anomalies or invariants that show it: any of them."""

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from squall.chaos.mutants.registry import MUTANTS
 
 if TYPE_CHECKING:
-    from squall.chaos.mutants.hunt import Hunted
+    from squall.chaos.mutants.hunt import MutantHuntResult
     from squall.chaos.mutants.mutant import Mutant
 
 RESULTS_BEGIN, RESULTS_END = "<!-- results: made by squall hunt --docs -->", "<!-- end of results -->"
@@ -36,7 +36,7 @@ def planted(mutant: Mutant) -> Iterator[str]:
     yield f"  faults: {', '.join(mutant.faults) or 'none'}"
 
 
-def results_table(found: Sequence[Hunted], before: str = "", *, which: str = OWN) -> str:
+def results_table(found: Sequence[MutantHuntResult], before: str = "", *, which: str = OWN) -> str:
     """Return the table with the results of these hunts, in the columns of their kind. All other columns and rows stay.
     """
     rows = {row[0]: row for line in before.splitlines() if (row := _cells(line))[0] in MUTANTS}
@@ -59,7 +59,7 @@ def _row(mutant: Mutant, told: dict[str, Sequence[str]], before: Sequence[str]) 
     return row
 
 
-def _result(h: Hunted, mutant: Mutant, which: str) -> Sequence[str]:
+def _result(h: MutantHuntResult, mutant: Mutant, which: str) -> Sequence[str]:
     """The columns of one hunt."""
     why = {OWN: mutant.masked, HISTORY: mutant.unseen or mutant.masked}.get(which, "")
     check = h.check or (f"nothing: {why}" if why else "nothing")
@@ -68,7 +68,7 @@ def _result(h: Hunted, mutant: Mutant, which: str) -> Sequence[str]:
     return check, h.told_plans, f"{h.seconds:.1f}", *([h.told_steps] if which == OWN else [])
 
 
-def write_docs(page: Path, found: Sequence[Hunted], which: str = OWN) -> None:
+def write_docs(page: Path, found: Sequence[MutantHuntResult], which: str = OWN) -> None:
     """Put these results into the page's table, in place of those of the same mutants and kind of hunt."""
     text = page.read_text()
     before = text.partition(RESULTS_BEGIN)[2].partition(RESULTS_END)[0]

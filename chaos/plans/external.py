@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from squall.chaos.faults.kind import Fault, FaultError, FaultKind, Trait
+from squall.chaos.faults.kind import Fault, FaultError, FaultKind, FaultTrait
 from squall.chaos.faults.kinds import KINDS
 
 WORLD = "external"
@@ -19,14 +19,14 @@ def check_external(fault: Fault, *, compose: str, client: str) -> None:
     if WORLD not in fault.kind.worlds:
         can = ", ".join(sorted(name for name, kind in KINDS.items() if WORLD in kind.worlds))
         raise FaultError(f"{here}: clients and administrators cannot do that: they can {can}")
-    if Trait.BY_SIGNAL in traits and not compose:
+    if FaultTrait.BY_SIGNAL in traits and not compose:
         raise FaultError(f"{here}: whose process is it? --compose FILE names containers that may be hurt")
-    if Trait.OF_LINKS in traits:
+    if FaultTrait.OF_LINKS in traits:
         if fault.params.get("side", "clients") != "clients":
             raise FaultError(f"{here}: links between somebody else's brokers are out of reach: side = 'clients'")
         if client != "squall":
             raise FaultError(f"{here}: only our own client is led through Toxiproxy: client = 'squall'")
-    if Trait.NEEDS_OUR_BROKER in traits:
+    if FaultTrait.NEEDS_OUR_BROKER in traits:
         raise FaultError(f"{here}: only Squall's own broker can be made to: leave it out")
 
 
@@ -35,13 +35,13 @@ def drawn_kinds(compose: str, client: str) -> tuple[str, ...]:
     client, and with a compose file also faults on containers.
     """
     drawn = [kind for kind in KINDS.values() if kind.draw.on_strangers]
-    signalled = [kind.name for kind in drawn if Trait.BY_SIGNAL in kind.traits]
-    others = [kind.name for kind in drawn if Trait.BY_SIGNAL not in kind.traits and _reached(kind, client)]
+    signalled = [kind.name for kind in drawn if FaultTrait.BY_SIGNAL in kind.traits]
+    others = [kind.name for kind in drawn if FaultTrait.BY_SIGNAL not in kind.traits and _reached(kind, client)]
     return (*reversed(others), *(sorted(signalled) if compose else ()))
 
 
 def _reached(kind: FaultKind, client: str) -> bool:
-    return client == "squall" or Trait.OF_LINKS not in kind.traits
+    return client == "squall" or FaultTrait.OF_LINKS not in kind.traits
 
 
 def for_others(fault: Fault, *, external: bool) -> Fault:

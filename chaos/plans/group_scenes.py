@@ -9,9 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from random import Random
 from typing import Any
 
-from squall.chaos.faults.kind import Fault
-from squall.chaos.faults.vocabulary import make_fault
-from squall.chaos.plans.scenes import NODES, Scene
+from squall.chaos.plans.scenes import NODES, Scene, SceneBuilder
 
 CLASSIC = "classic"
 JOINS: Mapping[str, tuple[str, ...]] = {
@@ -30,92 +28,77 @@ def protocol_of(table: Mapping[str, Any]) -> str:
     return str(table.get("group_protocol", CLASSIC))
 
 
-class SceneBuilder:
-    """A scene that is being made: its faults, which may wait for a group."""
-
-    def __init__(self) -> None:
-        self.made: list[Fault] = []
-        self.when: dict[int, str] = {}
-
-    def add(self, at_s: float, duration_s: float, action: str, target: str, when: str = "", **params: Any) -> None:
-        """Add a fault. Its times are rounded to hundredths of a second."""
-        number = len(self.made)
-        self.made.append(make_fault(number, round(at_s, 2), round(duration_s, 2), action, target, params))
-        if when:
-            self.when[number] = when
-
-
 def of_scene(
-    staged: SceneBuilder, workload: Mapping[str, Any], settings: Mapping[str, str], time_s: float | None
+    builder: SceneBuilder, workload: Mapping[str, Any], settings: Mapping[str, str], time_s: float | None
 ) -> Scene:
     """The scene."""
-    return Scene(tuple(staged.made), workload, settings, time_s, when=staged.when)
+    return Scene(tuple(builder.made), workload, settings, time_s, when=builder.when)
 
 
 def coordinators_that_go(rng: Random, groups: Sequence[str], table: Mapping[str, Any]) -> Scene:
     """Kill or pause the coordinator in a rebalance."""
-    staged, at_s = SceneBuilder(), 2.0
+    builder, at_s = SceneBuilder(), 2.0
     for _ in range(2):
         group, down_s = rng.choice(groups), rng.uniform(2, 3)
         state = rng.choice(("!= Stable", "== PreparingRebalance" if protocol_of(table) == CLASSIC else "!= Stable"))
         action = "kill" if rng.random() < 0.5 else "pause"
-        staged.add(at_s, down_s, action, f"coordinator:{group}", f"group:{group} {state}")
+        builder.add_when(f"group:{group} {state}", at_s, down_s, action, f"coordinator:{group}")
         at_s += down_s + rng.uniform(6, 8)
-    return of_scene(staged, BUSY, {}, None)
+    return of_scene(builder, BUSY, {}, None)
 
 
 def slow_loads(rng: Random, groups: Sequence[str], table: Mapping[str, Any]) -> Scene:
     """The next coordinator has to wait until its log is committed, and followers are slow to fetch it. Members that
     came while there was no coordinator find it loading.
     """
-    staged, at_s = SceneBuilder(), 2.0
+    builder, at_s = SceneBuilder(), 2.0
     for _ in range(2):
         down_s, late_ms = rng.uniform(2, 3), rng.choice((400, 600, 800))
         late: dict[str, Any] = {"api": "Fetch", "act": "delay", "delay_ms": late_ms, "count": 0, "side": "replication"}
-        staged.add(at_s, down_s + 4, "protocol", "all", **late)
-        staged.add(at_s + rng.uniform(0.7, 1.5), down_s, "kill", f"coordinator:{rng.choice(groups)}")
+        builder.add(at_s, down_s + 4, "protocol", "all", **late)
+        builder.add(at_s + rng.uniform(0.7, 1.5), down_s, "kill", f"coordinator:{rng.choice(groups)}")
         at_s += down_s + rng.uniform(7, 8)
     # What followers have, and do not know to be committed, is what a load waits for: it must not run out.
     often = {"commit_every_ms": 0, "auto_commit": False} if "commit_every_ms" in table else {}
-    return of_scene(staged, {**BUSY, **often, "rate": 15}, {"replica.lag.time.max.ms": "6000"}, None)
+    return of_scene(builder, {**BUSY, **often, "rate": 15}, {"replica.lag.time.max.ms": "6000"}, None)
 
 
 def late_joins(rng: Random, groups: Sequence[str], table: Mapping[str, Any]) -> Scene:
     """Delay, duplicate or drop members' requests on their way during a rebalance."""
-    staged, at_s = SceneBuilder(), 2.0
+    builder, at_s = SceneBuilder(), 2.0
     for _ in range(3):
         act = rng.choice(({"act": "delay", "delay_ms": rng.randint(300, 1500)}, {"act": "drop"}, {"act": "duplicate"}))
         api, count = rng.choice(JOINS[protocol_of(table)]), rng.choice((1, 2, 4, 0))
-        staged.add(at_s, 6, "protocol", "all", api=api, count=count, side="clients", **act)
+        builder.add(at_s, 6, "protocol", "all", api=api, count=count, side="clients", **act)
         at_s += rng.uniform(6, 7)
-    return of_scene(staged, BUSY, {}, None)
+    return of_scene(builder, BUSY, {}, None)
 
 
 def expired_offsets(rng: Random, groups: Sequence[str], table: Mapping[str, Any]) -> Scene:
     """Leave groups without members for longer than offsets are kept; then the coordinator fails, and members come
     again.
     """
-    staged, away_s = SceneBuilder(), rng.randint(68, 72)
+    builder, away_s = SceneBuilder(), rng.randint(68, 72)
     for group in groups:
         if rng.random() < 0.7:
-            staged.add(rng.uniform(away_s - 4, away_s + 1), rng.uniform(2, 3), "kill", f"coordinator:{group}")
+            builder.add(rng.uniform(away_s - 4, away_s + 1), rng.uniform(2, 3), "kill", f"coordinator:{group}")
     load = {"rate": 1, "churn": 0, "away_s": away_s, "replication_factor": NODES, "min_isr": 2}
     settings = {"offsets.retention.minutes": "1", "offsets.retention.check.interval.ms": "1000"}
-    return of_scene(staged, load, settings, away_s + 20.0)
+    return of_scene(builder, load, settings, away_s + 20.0)
 
 
 def members_that_vanish(rng: Random, groups: Sequence[str], table: Mapping[str, Any]) -> Scene:
     """Members are gone without a word, or have doubles, also while their coordinator is away."""
-    staged, at_s = SceneBuilder(), 2.0
+    builder, at_s = SceneBuilder(), 2.0
     for _ in range(3):
         twin = table.get("static_members") and rng.random() < 0.5
-        staged.add(at_s, rng.uniform(1, 3), "member_twin" if twin else "member_crash", "member")
+        builder.add(at_s, rng.uniform(1, 3), "member_twin" if twin else "member_crash", "member")
         if rng.random() < 0.4:
             down = "kill" if rng.random() < 0.5 else "pause"
-            staged.add(at_s + rng.uniform(0.5, 2), rng.uniform(1, 2), down, f"coordinator:{rng.choice(groups)}")
+            builder.add(at_s + rng.uniform(0.5, 2), rng.uniform(1, 2), down, f"coordinator:{rng.choice(groups)}")
         at_s += rng.uniform(6, 8)
     # What members do by themselves would hide what is done to them.
-    return of_scene(staged, {**BUSY, "churn": 10}, {}, None)
+    return of_scene(builder, {**BUSY, "churn": 10}, {}, None)
 
 
 GroupScene = Callable[[Random, Sequence[str], Mapping[str, Any]], Scene]

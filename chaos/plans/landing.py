@@ -10,10 +10,10 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from squall.chaos.draws import rng_for
-from squall.chaos.faults.kind import HOLDING, ClusterTraits, Fault, FaultPlacement, Trait
+from squall.chaos.faults.kind import HOLDING, ClusterTraits, Fault, FaultPlacement, FaultTrait
 from squall.chaos.plans.schedule import of_one_broker
 
-NEEDING = HOLDING | {Trait.NEEDS_NODE}
+NEEDING = HOLDING | {FaultTrait.NEEDS_NODE}
 """Any of these traits: the fault's nodes must run from its begin until the proof that it landed."""
 COMES_BACK_S = 1.0
 """How much longer than planned a node may take to come back: its start waits for a quorum."""

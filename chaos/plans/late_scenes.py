@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from random import Random
 from typing import Any
 
-from squall.chaos.plans.scenes import NODES, Faults, Scene
+from squall.chaos.plans.scenes import NODES, Scene, SceneBuilder
 
 REQUEST_TIMEOUT_MS = 1000
 BEGIN_S, EVERY_S, TIMES = 3.0, 3.0, 7
@@ -40,7 +40,7 @@ def late_records(rng: Random) -> Scene:
     """Let a record arrive after its client has given it up and has aborted its transaction (KAFKA-14402). Transactions
     are few and partitions many: a later write to the partition would fence the record.
     """
-    faults = Faults()
+    faults = SceneBuilder()
     for number in range(4):
         late = {"act": "delay", "delay_ms": rng.randint(2600, 3000), "count": 0, "side": "clients"}
         faults.add(rng.uniform(2.0, 3.0) + 6.0 * number, 2.0, "protocol", "all", api="Produce", **late)
@@ -52,7 +52,7 @@ def lost_answers_to_markers(rng: Random) -> Scene:
     """Answers to markers get lost, so that these come again, while those for one broker do not get there (KAFKA-19999):
     the transaction completes only if whoever has its marker takes it twice.
     """
-    faults = Faults()
+    faults = SceneBuilder()
     for number in range(4):
         at_s, others = rng.uniform(2.0, 3.0) + 6.0 * number, "not coordinator:squall-0"
         asked = {"api": "WriteTxnMarkers", "act": "drop", "count": 0, "side": "peers"}
@@ -67,7 +67,7 @@ def unreplicated_markers(rng: Random) -> Scene:
     """A leader gets late markers while no follower can fetch from it. Readers ask it where the stable records end, and
     then it dies. Its successor gets the markers late as well.
     """
-    faults = Faults()
+    faults = SceneBuilder()
     for number, node in enumerate(rng.sample((1, 2, 3), 3)):
         at_s, target = 2.5 + 8.0 * number, f"node:{node}"
         late = {"act": "delay", "delay_ms": 1500, "count": 0, "side": "peers"}
@@ -79,8 +79,8 @@ def unreplicated_markers(rng: Random) -> Scene:
     return Scene(tuple(faults.made), {**_load(rng, (1, 2, 2)), **many}, settings)
 
 
-def _slow_clients(rng: Random) -> Faults:
-    faults = Faults()
+def _slow_clients(rng: Random) -> SceneBuilder:
+    faults = SceneBuilder()
     latency_ms = rng.randint(40, 100)
     faults.add(1.0, 23, "latency", "all", side="clients", latency_ms=latency_ms, jitter_ms=latency_ms // 4)
     return faults

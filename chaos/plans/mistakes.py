@@ -8,9 +8,9 @@ from dataclasses import replace
 from typing import Any
 
 from squall.chaos.faults import triggers
-from squall.chaos.faults.kind import OUR_WORLDS, Fault, FaultError, PlanTraits, Trait
+from squall.chaos.faults.kind import OUR_WORLDS, Fault, FaultError, FaultTrait, PlanTraits
 from squall.chaos.faults.kinds import KINDS
-from squall.chaos.faults.targets import Clients, Coordinated, check_clients, check_feasible, check_target
+from squall.chaos.faults.targets import CoordinatedNames, WorkloadClients, check_clients, check_feasible, check_target
 from squall.chaos.faults.vocabulary import make_fault
 from squall.chaos.plans.external import check_external
 from squall.chaos.plans.parts import FAILOVER, HOLDS, FaultPlan, PlanParts, least_limits
@@ -132,7 +132,7 @@ def _volumes(plan: PlanParts) -> Found:
     if plan.runtime != "docker":
         yield 'cluster.volume_mib is of runtime = "docker": elsewhere data has no volumes'
     kinds = (KINDS[fault.action] for fault in plan.faults if fault.action in KINDS)
-    if beyond := sorted({kind.name for kind in kinds if Trait.NEEDS_FILES in kind.traits}):
+    if beyond := sorted({kind.name for kind in kinds if FaultTrait.NEEDS_FILES in kind.traits}):
         yield f"cluster.volume_mib: {', '.join(beyond)} need brokers' data in folders of this machine"
 
 
@@ -225,7 +225,7 @@ def _of_fault(
         pass  # said already
     else:
         zones, traffic = plan.workload.zones, plan.workload.traffic()
-        names = Coordinated(traffic.ids, traffic.groups)
+        names = CoordinatedNames(traffic.ids, traffic.groups)
         wrong += _refused(check_feasible, planned.target, plan.nodes, zones, plan.partitions(), here, names)
         wrong += _of_clients(plan, here, planned)
     if others_known:
@@ -236,9 +236,9 @@ def _of_fault(
 def _of_clients(plan: PlanParts, here: str, planned: FaultPlan) -> list[str]:
     """Return what is wrong with a fault that hits a client."""
     traffic, kind = plan.workload.traffic(), KINDS.get(planned.action)
-    transactional = kind is not None and Trait.NEEDS_TRANSACTIONS in kind.traits and bool(traffic.zombies)
-    named = kind is not None and Trait.NEEDS_INSTANCE_IDS in kind.traits and bool(traffic.named)
-    clients = Clients(traffic.producers, traffic.readers, traffic.zombies, len(traffic.members), traffic.named)
+    transactional = kind is not None and FaultTrait.NEEDS_TRANSACTIONS in kind.traits and bool(traffic.zombies)
+    named = kind is not None and FaultTrait.NEEDS_INSTANCE_IDS in kind.traits and bool(traffic.named)
+    clients = WorkloadClients(traffic.producers, traffic.readers, traffic.zombies, len(traffic.members), traffic.named)
     return _refused(check_clients, planned.target, clients, here, transactional=transactional, named=named)
 
 
@@ -278,7 +278,7 @@ def _impossible(plan: PlanParts, fault: Fault) -> Iterable[str]:
     if nodes < needed:
         few = "a cluster of one has no links between brokers" if needed == 2 else f"it needs {needed} brokers"
         yield f"{here}: {few}"
-    if plan.target != "squall" and plan.runtime != "external" and Trait.NEEDS_OUR_BROKER in fault.traits:
+    if plan.target != "squall" and plan.runtime != "external" and FaultTrait.NEEDS_OUR_BROKER in fault.traits:
         yield f"{here}: only Squall's own broker can be made to: leave it out"
 
 
@@ -291,6 +291,6 @@ def _waiting(plan: PlanParts, number: int, planned: FaultPlan) -> list[str]:
         ]  # fmt: skip
     uncounted = triggers.uncounted(plan.runtime, plan.target)
     traffic = plan.workload.traffic()
-    names = Coordinated(traffic.ids, traffic.groups)
-    scope = triggers.PlanScope(len(plan.faults), plan.partitions(), plan.nodes, uncounted, names)
+    names = CoordinatedNames(traffic.ids, traffic.groups)
+    scope = triggers.ConditionScope(len(plan.faults), plan.partitions(), plan.nodes, uncounted, names)
     return _refused(triggers.check, here, planned.when, number, scope)

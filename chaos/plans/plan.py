@@ -15,9 +15,9 @@ from typing import Any, Self
 import tomli_w
 from pydantic import BaseModel, ValidationError, ValidationInfo, model_validator
 
-from squall.chaos.faults.kind import Fault, FaultError, Trait
+from squall.chaos.faults.kind import Fault, FaultError, FaultTrait
 from squall.chaos.faults.kinds import KINDS
-from squall.chaos.faults.targets import Coordinated, check_target
+from squall.chaos.faults.targets import CoordinatedNames, check_target
 from squall.chaos.faults.timeouts import longer_s
 from squall.chaos.faults.vocabulary import kind_of
 from squall.chaos.nearest import nearest
@@ -98,7 +98,7 @@ def with_schedule(values: dict[str, Any], kinds: tuple[str, ...] | None, count: 
     if bare.cluster.nodes == 1:
         faults = tuple(map(of_one_broker, faults))
     traffic = bare.workload.traffic()
-    names = Coordinated(traffic.ids, traffic.groups, traffic.asked)
+    names = CoordinatedNames(traffic.ids, traffic.groups, traffic.asked)
     faults = tuple(coordinated(bare.seed, fault, names) for fault in faults)
     faults = tuple(in_a_zone(bare.seed, fault, bare.workload.zones) for fault in faults)
     faults = tuple(likely(bare.seed, fault, bare.workload.traffic().in_flight) for fault in faults)
@@ -136,7 +136,7 @@ def not_drawn(plan: Plan, kinds: tuple[str, ...]) -> str:
 
 
 def _needs_second_version(name: str) -> bool:
-    return Trait.NEEDS_SECOND_VERSION in KINDS[name].traits
+    return FaultTrait.NEEDS_SECOND_VERSION in KINDS[name].traits
 
 
 def _possible(names: tuple[str, ...], plan: Plan) -> tuple[str, ...]:

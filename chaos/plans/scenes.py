@@ -32,20 +32,26 @@ class Scene(NamedTuple):
     """Number of a fault -> the condition that it waits for."""
 
 
-class Faults:
-    """Faults one by one."""
+class SceneBuilder:
+    """Collects the faults of a scene, and the conditions that some of these faults wait for."""
 
     def __init__(self) -> None:
         self.made: list[Fault] = []
+        self.when: dict[int, str] = {}
 
     def add(self, at_s: float, duration_s: float, action: str, target: str, **params: Any) -> None:
         """Add a fault. Its times are rounded to hundredths of a second."""
         self.made.append(make_fault(len(self.made), round(at_s, 2), round(duration_s, 2), action, target, params))
 
+    def add_when(self, when: str, at_s: float, duration_s: float, action: str, target: str) -> None:
+        """Add a fault that waits for the condition `when`, from `at_s` on."""
+        self.when[len(self.made)] = when
+        self.add(at_s, duration_s, action, target)
+
 
 def refused_proposals(rng: Random) -> Scene:
     """A broker dies and comes back, but no leader can report to the controller that it is in sync again."""
-    faults, at_s = Faults(), 3.0
+    faults, at_s = SceneBuilder(), 3.0
     for _ in range(2):
         down_s = rng.uniform(2, 3)
         faults.add(at_s, down_s, "kill", rng.choice(("follower", "leader")))
@@ -57,7 +63,7 @@ def refused_proposals(rng: Random) -> Scene:
 
 def lost_registrations(rng: Random) -> Scene:
     """Heartbeats are answered as if the controller knew no such registration."""
-    faults, at_s = Faults(), rng.uniform(3, 5)
+    faults, at_s = SceneBuilder(), rng.uniform(3, 5)
     for _ in range(rng.randint(2, 4)):
         params = {"act": "error", "error": "STALE_BROKER_EPOCH", "nth": rng.randint(1, 3), "count": rng.choice((1, 2))}
         faults.add(at_s, 3, "protocol", "controller", api="BrokerHeartbeat", side="peers", **params)
@@ -69,7 +75,7 @@ def stale_sessions(rng: Random) -> Scene:
     """Two of three brokers die one after the other. A dead incarnation then holds the third broker's only slot for
     fetch sessions, and the next one that wants it waits for two minutes.
     """
-    faults, at_s = Faults(), rng.uniform(3, 5)
+    faults, at_s = SceneBuilder(), rng.uniform(3, 5)
     for node in rng.sample((1, 2, 3), 2):
         faults.add(at_s, rng.uniform(2, 3), "kill", f"node:{node}")
         at_s += rng.uniform(7, 8)
@@ -84,7 +90,7 @@ def rotten_segments(rng: Random) -> Scene:
     The scene sets retention, which deletes these segments in the end, and acks=0, which promises nothing for them. With
     any other configuration such a seed could only show that damage is noticed.
     """
-    faults, at_s = Faults(), 5.0
+    faults, at_s = SceneBuilder(), 5.0
     for _ in range(2):
         faults.add(at_s, 3, "kill", "follower")
         for rot in range(4):
@@ -113,7 +119,7 @@ def slow_follower(rng: Random) -> Scene:
     """A burst of records, a follower that is slow and stays in sync, and then its leader dies. What the slow one lacks
     must not count as committed.
     """
-    faults, at_s = Faults(), 2.0
+    faults, at_s = SceneBuilder(), 2.0
     for _ in range(2):
         slow_s = rng.uniform(4, 6)
         if rng.random() < 0.5:
@@ -139,7 +145,7 @@ def lonely_voter(rng: Random) -> Scene:
     """While topics are made and changed, one voter is cut off from the others, or slow to hear them; then the
     controller dies, and the next one is elected with that voter.
     """
-    faults, at_s = Faults(), 2.0
+    faults, at_s = SceneBuilder(), 2.0
     for _ in range(2):
         away_s, voter = rng.uniform(3, 5), f"node:{rng.randint(1, NODES)}"
         if rng.random() < 0.5:
@@ -157,7 +163,7 @@ def flapping_leaders(rng: Random) -> Scene:
     """Leaders go every other second and lead again as soon as they are in sync; segments are so small that every epoch
     has its own.
     """
-    faults, at_s = Faults(), 2.0
+    faults, at_s = SceneBuilder(), 2.0
     for _ in range(8):
         down_s = rng.uniform(0.8, 1.3)
         faults.add(at_s, down_s, "kill" if rng.random() < 0.5 else "stop", "leader")
@@ -176,7 +182,7 @@ def flapping_leaders(rng: Random) -> Scene:
 
 def power_within_fsyncs(rng: Random) -> Scene:
     """Every record is flushed, fsyncs take long, and the power goes while one of them is under way."""
-    faults, at_s = Faults(), 2.0
+    faults, at_s = SceneBuilder(), 2.0
     for node in rng.sample((1, 2, 3), 2):
         delay_ms = rng.choice((100, 200, 400))
         faults.add(at_s, 3.5, "disk", f"node:{node}", how="slow", op="fsync", nth=1, delay_ms=delay_ms)

@@ -10,9 +10,9 @@ from itertools import islice
 from random import Random
 
 from squall.chaos.draws import rng_for
-from squall.chaos.faults.kind import Fault, FaultError, FaultKind, Trait
+from squall.chaos.faults.kind import Fault, FaultError, FaultKind, FaultTrait
 from squall.chaos.faults.kinds import KINDS
-from squall.chaos.faults.targets import Coordinated
+from squall.chaos.faults.targets import CoordinatedNames
 from squall.chaos.faults.vocabulary import make_fault, unknown_kind
 
 DEFAULT_KINDS = tuple(kind.name for kind in KINDS.values() if kind.draw.by_default)
@@ -28,7 +28,7 @@ QUIET_END_S = 3.0
 
 def of_transactions(zombies: Sequence[int]) -> tuple[str, ...]:
     """The kinds that are drawn without being asked for where zombies can be made of these producers of a workload."""
-    return tuple(kind.name for kind in KINDS.values() if zombies and Trait.NEEDS_TRANSACTIONS in kind.traits)
+    return tuple(kind.name for kind in KINDS.values() if zombies and FaultTrait.NEEDS_TRANSACTIONS in kind.traits)
 
 
 def parse_kinds(text: str) -> tuple[str, ...]:
@@ -109,7 +109,7 @@ def _without_end(seed: int, kinds: Sequence[str], restart_s: float) -> Iterator[
     order: list[str] = []
     for number in itertools.count():
         if not order:
-            order = [name for name in kinds if Trait.ONCE not in KINDS[name].traits or not number]
+            order = [name for name in kinds if FaultTrait.ONCE not in KINDS[name].traits or not number]
             if not order:
                 return
             rng.shuffle(order)
@@ -117,9 +117,9 @@ def _without_end(seed: int, kinds: Sequence[str], restart_s: float) -> Iterator[
         draw = rng_for(seed, "fault", number)
         # One after the other, three brokers need three times what one does, and a bit.
         duration_s = round(draw.uniform(*kind.draw.lasts_s), 2)
-        duration_s += 4 * restart_s if Trait.ONE_BY_ONE in kind.traits else 0.0
+        duration_s += 4 * restart_s if FaultTrait.ONE_BY_ONE in kind.traits else 0.0
         yield at_s, _draw(number, round(at_s, 2), duration_s, kind, draw)
-        at_s += duration_s + 1.5 + 2 * draw.random() + (restart_s if Trait.TAKES_DOWN in kind.traits else 0.0)
+        at_s += duration_s + 1.5 + 2 * draw.random() + (restart_s if FaultTrait.TAKES_DOWN in kind.traits else 0.0)
 
 
 def of_one_broker(fault: Fault) -> Fault:
@@ -134,7 +134,7 @@ def likely(seed: int, fault: Fault, in_flight: int) -> Fault:
     return replace(fault, params=fault.kind.draw.likely(seed, fault, in_flight))
 
 
-def coordinated(seed: int, fault: Fault, names: Coordinated) -> Fault:
+def coordinated(seed: int, fault: Fault, names: CoordinatedNames) -> Fault:
     """If there are transactional ids or groups, sometimes aim a fault at coordinators, or at what these are asked."""
     rng, draw = rng_for(seed, "coordinated", fault.id), fault.kind.draw
     if not any(names) or rng.random() >= COORDINATED_SHARE:
@@ -145,7 +145,12 @@ def coordinated(seed: int, fault: Fault, names: Coordinated) -> Fault:
 def in_a_zone(seed: int, fault: Fault, zones: int) -> Fault:
     """If there are several client zones, sometimes move a link fault to the links of one zone."""
     rng, traits = rng_for(seed, "zone", fault.id), fault.traits
-    if zones < 2 or Trait.OF_LINKS not in traits or Trait.NEEDS_TRAFFIC in traits or rng.random() >= ZONE_SHARE:
+    if (
+        zones < 2
+        or FaultTrait.OF_LINKS not in traits
+        or FaultTrait.NEEDS_TRAFFIC in traits
+        or rng.random() >= ZONE_SHARE
+    ):
         return fault
     return replace(fault, target=f"zone:{rng.randint(1, zones)}", params=fault.kind.of_clients(fault.params))
 

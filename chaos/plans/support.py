@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from functools import cache
 
 from squall.chaos.errors import HarnessError
-from squall.chaos.faults.kind import RUNTIMES, FaultKind, Trait
+from squall.chaos.faults.kind import RUNTIMES, FaultKind, FaultTrait
 from squall.chaos.faults.kinds import KINDS
 
 BEGIN, END = "<!-- made by ./squall faults --markdown -->", "<!-- end -->"
@@ -70,21 +70,21 @@ def possible(kind: FaultKind, runtime: str) -> str:
     """Return "yes" if the runtime can play the kind, a few words if it can do so only in part, or "" if it cannot."""
     if runtime not in kind.worlds:
         return ""
-    if runtime == "external" and Trait.BY_SIGNAL in kind.traits:
+    if runtime == "external" and FaultTrait.BY_SIGNAL in kind.traits:
         return "with a compose file"
-    return "clients' side" if runtime == "external" and Trait.OF_LINKS in kind.traits else "yes"
+    return "clients' side" if runtime == "external" and FaultTrait.OF_LINKS in kind.traits else "yes"
 
 
 def needs(kind: FaultKind, runtime: str) -> tuple[Requirement, ...]:
     """The needs of a kind that this runtime can play."""
-    proxies = (TOXIPROXY,) if Trait.OF_LINKS in kind.traits else ()
+    proxies = (TOXIPROXY,) if FaultTrait.OF_LINKS in kind.traits else ()
     match runtime:
         case "process":
             return (LINUX, *proxies)
         case "docker":
             return (LINUX, ENGINE)
         case "external":
-            return (BOOTSTRAP, COMPOSE, ENGINE) if Trait.BY_SIGNAL in kind.traits else (BOOTSTRAP, *proxies)
+            return (BOOTSTRAP, COMPOSE, ENGINE) if FaultTrait.BY_SIGNAL in kind.traits else (BOOTSTRAP, *proxies)
     return ()
 
 

@@ -13,9 +13,9 @@ from math import inf
 from typing import Any
 
 from squall.chaos.draws import rng_for
-from squall.chaos.faults.kind import HOLDING, ClusterTraits, Fault, FaultError, FaultKind, Params, Trait
+from squall.chaos.faults.kind import HOLDING, ClusterTraits, Fault, FaultError, FaultKind, FaultTrait, Params
 from squall.chaos.faults.kinds import KINDS as ALL
-from squall.chaos.faults.targets import Coordinated, minority_size
+from squall.chaos.faults.targets import CoordinatedNames, minority_size
 from squall.chaos.faults.vocabulary import make_fault
 from squall.chaos.plans.group_scenes import GROUP_SCENES, WAITS_S
 from squall.chaos.plans.landing import in_the_way, landing
@@ -82,7 +82,7 @@ def _drawn(seed: int, time_s: float | None, scenario: type[Scenario]) -> dict[st
     kinds = (*_kinds(seed, nodes), *_of_transactions(seed, scenario))
     traits = {trait for name in kinds for trait in ALL[name].traits}
     stream = partial(rng_for, seed, "swarm")
-    ground = SwarmGround(nodes, Trait.COUNTS_SYNCS in traits, Trait.DAMAGES_FILES in traits)
+    ground = SwarmGround(nodes, FaultTrait.COUNTS_SYNCS in traits, FaultTrait.DAMAGES_FILES in traits)
     table = scenario.drawn_settings(stream, ground)
     settings = {**_settings(seed, kinds), **scenario.drawn_brokers(stream, table)}
     if long and "rate" in scenario.model_fields:
@@ -91,7 +91,7 @@ def _drawn(seed: int, time_s: float | None, scenario: type[Scenario]) -> dict[st
     replicas, traffic = load.replication_factor, load.traffic()
     if not traffic.zombies:
         kinds = tuple(name for name in kinds if name not in of_transactions((0,)))
-    names = Coordinated(traffic.ids, traffic.groups, traffic.asked)
+    names = CoordinatedNames(traffic.ids, traffic.groups, traffic.asked)
     aimed = [coordinated(seed, _aimed(seed, fault, nodes, replicas), names) for fault in _faults(seed, kinds, time_s)]
     places = len(load.places())
     flushes = load.topic_settings.get("flush.messages") == "1"
@@ -100,7 +100,7 @@ def _drawn(seed: int, time_s: float | None, scenario: type[Scenario]) -> dict[st
         seed, aimed, ClusterTraits(nodes, replicas, flushes, traffic.rate, traffic.acks, places, closes_after)
     )
     # A zombie's successor that crashes with all others would prove nothing of the zombie.
-    grouped = bool(traffic.members) and Trait.NEEDS_TRANSACTIONS not in traits
+    grouped = bool(traffic.members) and FaultTrait.NEEDS_TRANSACTIONS not in traits
     faults = (*faults, *_beside(seed, len(aimed), time_s, grouped=grouped))
     return {
         "seed": seed,
@@ -237,7 +237,7 @@ def _has_links(kind: FaultKind, nodes: int) -> bool:
 
 
 def _of_whole_nodes(name: str) -> bool:
-    return bool(ALL[name].traits & (HOLDING | {Trait.ONE_BY_ONE}))
+    return bool(ALL[name].traits & (HOLDING | {FaultTrait.ONE_BY_ONE}))
 
 
 def _aimed(seed: int, fault: Fault, nodes: int, replicas: int) -> Fault:
@@ -258,7 +258,7 @@ def _target(seed: int, fault: Fault, nodes: int, replicas: int) -> str:
     if rng.random() < 0.75 or nodes == 1:
         return fault.target
     several = ["majority", "all", *(["minority"] if minority_size(nodes) else [])]
-    several = [] if Trait.OF_ONE_NODE in fault.traits else several
+    several = [] if FaultTrait.OF_ONE_NODE in fault.traits else several
     possible = [*several, *(["follower", "follower"] if replicas > 1 else [])]
     return rng.choice(possible) if possible else fault.target
 

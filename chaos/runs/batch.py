@@ -16,7 +16,7 @@ from squall.chaos.garbage import garbage_stays
 from squall.chaos.mutants.swarm import drawn_plan
 from squall.chaos.plans.plan import Plan, read_plan
 from squall.chaos.runs import rare_paths
-from squall.chaos.runs.result import Failure, SimResult
+from squall.chaos.runs.result import FailureSignature, SimResult
 from squall.chaos.runs.workers import forked
 from squall.chaos.typed import lasting
 from squall.checkers.anomalies.registry import LOSS
@@ -71,12 +71,12 @@ class SeedBatch:
 
 
 @dataclass(frozen=True, slots=True)
-class Seeded:
+class SeedResult:
     """The result of one seed, as far as a batch reports it."""
 
     seed: int
     verdict: str
-    failure: Failure | None
+    failure: FailureSignature | None
     told: tuple[str, ...]
     trouble: str | None
     sim_s: float
@@ -90,7 +90,7 @@ class Seeded:
     """Acknowledged records whose loss is permitted."""
 
 
-def run_batch(order: SeedBatch, seeds: Iterable[int], jobs: int) -> Iterator[Seeded]:
+def run_batch(order: SeedBatch, seeds: Iterable[int], jobs: int) -> Iterator[SeedResult]:
     """Results as they come, of `jobs` processes at a time. Each is forked with all imports done, simulates up to
     `workers.SHARE` seeds without collecting garbage, and ends.
     """
@@ -102,19 +102,19 @@ def run_batch(order: SeedBatch, seeds: Iterable[int], jobs: int) -> Iterator[See
         yield from forked(partial(_one, order), seeds, jobs, _lost)
 
 
-def _lost(seed: int, why: str) -> Seeded:
-    return Seeded(seed, "unknown", None, (), f"{why}, nobody knows of what", 0.0, 0.0, "")
+def _lost(seed: int, why: str) -> SeedResult:
+    return SeedResult(seed, "unknown", None, (), f"{why}, nobody knows of what", 0.0, 0.0, "")
 
 
-def _one(order: SeedBatch, seed: int) -> Seeded:
+def _one(order: SeedBatch, seed: int) -> SeedResult:
     try:
         result = limited(order.plan_of(seed), order)
         saved = _saved(order, seed, result) if result.failure or result.trouble else None
     except Exception as error:
-        return Seeded(seed, "unknown", None, (), traceback_of(error), 0.0, 0.0, "")
+        return SeedResult(seed, "unknown", None, (), traceback_of(error), 0.0, 0.0, "")
     faults = result.judgement.faults if result.judgement else ()
     found = result.judgement.verdict.anomalies if result.judgement else ()
-    return Seeded(
+    return SeedResult(
         seed=seed,
         verdict=result.verdict,
         failure=result.failure,
@@ -135,7 +135,7 @@ def limited(plan: Plan, order: SeedBatch, over: Callable[[], bool] = lambda: Fal
     """Simulate with a time limit; a signal enforces it. Raises RuntimeError if the simulation took too long, or if
     `over` became true meanwhile.
     """
-    from squall.chaos.runs.simulation import TimeLimit, simulate
+    from squall.chaos.runs.simulation import SimulationTimeout, simulate
 
     strikes: list[int] = []
 
@@ -143,7 +143,7 @@ def limited(plan: Plan, order: SeedBatch, over: Callable[[], bool] = lambda: Fal
         # Any code may catch this exception and take it for its own error. So the kernel learns of it first.
         strikes.append(signum)
         if len(strikes) > 1:
-            raise TimeLimit
+            raise SimulationTimeout
 
     def enough() -> bool:
         return bool(strikes) or over()
@@ -153,7 +153,7 @@ def limited(plan: Plan, order: SeedBatch, over: Callable[[], bool] = lambda: Fal
     signal.setitimer(signal.ITIMER_PROF, order.cpu_limit_s, STRIKE_AGAIN_S)
     try:
         return simulate(plan, mutant=order.mutant, stop_at_first=order.stop_at_first, enough=enough)
-    except TimeLimit:
+    except SimulationTimeout:
         now = resource.getrusage(resource.RUSAGE_SELF)
         took = now.ru_utime + now.ru_stime - used.ru_utime - used.ru_stime
         raise RuntimeError(f"seed {plan.seed} did not come to its end in {took:.0f} s of CPU") from None

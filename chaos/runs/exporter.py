@@ -26,7 +26,7 @@ SILENT_S = 5.0
 """A connection that says nothing for so long is closed."""
 
 
-class Exporter:
+class MetricsExporter:
     """The server. `text`: what it serves at this moment, and whether that is all there will ever be."""
 
     def __init__(self, port: int, text: Callable[[], tuple[str, bool]]) -> None:
@@ -35,7 +35,7 @@ class Exporter:
         self._told_all = threading.Event()
         exporter = self
 
-        class Answer(BaseHTTPRequestHandler):
+        class MetricsHandler(BaseHTTPRequestHandler):
             timeout = SILENT_S
 
             def do_GET(self) -> None:
@@ -58,7 +58,7 @@ class Exporter:
                 """Nobody needs a line for each scrape."""
 
         try:
-            self._server = ThreadingHTTPServer((HOST, port), Answer)
+            self._server = ThreadingHTTPServer((HOST, port), MetricsHandler)
         except OSError as error:
             raise Refused(f"--metrics {port}: {error.strerror}; --metrics 0 takes a free port and prints it") from None
         self._thread = threading.Thread(target=self._server.serve_forever, name="metrics", daemon=True)
@@ -98,7 +98,7 @@ def serving(progress: Progress, port: int | None) -> Iterator[None]:
         return
     progress.view_every_s = VIEW_EVERY_S
     sight = progress.sight
-    exporter = Exporter(port, lambda: (exposition(sight, time.monotonic()), sight.verdict is not None))
+    exporter = MetricsExporter(port, lambda: (exposition(sight, time.monotonic()), sight.verdict is not None))
     try:
         progress.say(f"metrics: {exporter.url}")
         yield

@@ -25,7 +25,7 @@ from squall.chaos.runs.directory import RunDirectory
 from squall.chaos.runs.figures import of_directory
 from squall.chaos.runs.prestarted_spark import LOG, PrestartedSpark
 from squall.chaos.runs.progress import MakePhase, unseen
-from squall.chaos.runs.spark import HERE, Spark, command_of
+from squall.chaos.runs.spark import HERE, SparkOptions, command_of
 from squall.chaos.runs.staged import Show, follow, run_staged
 from squall.chaos.toolchain.cache import remove
 from squall.chaos.toolchain.class_archive import class_archive_here
@@ -54,10 +54,10 @@ HAVE_FILES = ("process", "docker")
 """Runtimes whose brokers leave their data in the run directory."""
 
 
-class _Looking(NamedTuple):
+class _AnalysisOptions(NamedTuple):
     """Bundles how a history is analysed."""
 
-    spark: Spark | None
+    spark: SparkOptions | None
     phase: MakePhase
     ahead: PrestartedSpark | None
 
@@ -67,7 +67,7 @@ def judge(
     say: Console,
     *,
     expect: str | None = None,
-    spark: Spark | None = HERE,
+    spark: SparkOptions | None = HERE,
     phase: MakePhase = unseen,
     ahead: PrestartedSpark | None = None,
     beside: Callable[[], None] | None = None,
@@ -82,7 +82,7 @@ def judge(
     Spark looks for anomalies.
     """
     try:
-        _judge(directory, say, expect, _Looking(spark, phase, ahead), beside)
+        _judge(directory, say, expect, _AnalysisOptions(spark, phase, ahead), beside)
     except Exception as error:  # whatever it is, it is no word about the cluster, and the run gets its verdict
         (directory.path / TRACEBACK).write_text(traceback_of(error))
         _withdraw(directory)
@@ -92,7 +92,7 @@ def judge(
 
 
 def _judge(
-    directory: RunDirectory, say: Console, expect: str | None, how: _Looking, beside: Callable[[], None] | None
+    directory: RunDirectory, say: Console, expect: str | None, how: _AnalysisOptions, beside: Callable[[], None] | None
 ) -> None:
     info = run_facts.read(directory.path).info  # what is wrong with it, the verdict tells
     beyond = too_large(directory.history) if how.spark is None else ""
@@ -248,7 +248,7 @@ def _of_the_faults(directory: RunDirectory) -> list[str]:
 def analyse(
     directory: RunDirectory,
     say: Console,
-    spark: Spark = HERE,
+    spark: SparkOptions = HERE,
     phase: MakePhase = unseen,
     ahead: PrestartedSpark | None = None,
     background: BackgroundCalls | None = None,
@@ -277,7 +277,7 @@ def analyse(
 
 
 def _by(
-    ahead: PrestartedSpark, directory: RunDirectory, spark: Spark, phase: MakePhase, background: BackgroundCalls
+    ahead: PrestartedSpark, directory: RunDirectory, spark: SparkOptions, phase: MakePhase, background: BackgroundCalls
 ) -> bool:
     """Return whether the Spark that was started before has done it. If not, another one may."""
     try:

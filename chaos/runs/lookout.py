@@ -25,7 +25,7 @@ PATIENCE_S = 0.3
 """How long the first answers wait for those of a majority."""
 
 
-class BrokerMetadata(NamedTuple):
+class BrokerClusterView(NamedTuple):
     """Holds one broker's metadata. `epochs`: the leader epoch of each partition. `term`: the epoch of the controller,
     if it is known.
     """
@@ -35,7 +35,7 @@ class BrokerMetadata(NamedTuple):
     term: int = -1
 
 
-Ask = Callable[[], Awaitable[BrokerMetadata | None]]
+Ask = Callable[[], Awaitable[BrokerClusterView | None]]
 """Ask one broker. None: it has not answered."""
 
 
@@ -44,7 +44,7 @@ async def lookout(
     asks: Sequence[Ask], again_s: float = AGAIN_S
 ) -> AsyncIterator[Callable[[], Awaitable[ClusterSnapshot]]]:
     """Keep asking all brokers. Yields a call that returns what they say by now; it waits until one of them answers."""
-    answers: dict[int, tuple[float, BrokerMetadata]] = {}
+    answers: dict[int, tuple[float, BrokerClusterView]] = {}
     began = trio.current_time()
 
     async def keep_asking(number: int) -> None:
@@ -69,7 +69,7 @@ async def lookout(
         nursery.cancel_scope.cancel()
 
 
-def merged(answers: Sequence[BrokerMetadata]) -> ClusterSnapshot:
+def merged(answers: Sequence[BrokerClusterView]) -> ClusterSnapshot:
     """Merge several views into one: it has of each partition the answers with its newest leader epoch, of these the
     most frequent.
     """

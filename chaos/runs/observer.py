@@ -6,15 +6,15 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequen
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from functools import partial
-from typing import Any, NamedTuple, NoReturn, Self
+from typing import Any, NoReturn
 
 import trio
 
 from squall.broker.env import Env
 from squall.broker.protocol.errors import ErrorCode, name_of
 from squall.chaos.errors import HarnessError
-from squall.chaos.faults.targets import ClusterSnapshot
-from squall.chaos.runs.lookout import AGAIN_S, SOON_S, Ask, BrokerMetadata, lookout
+from squall.chaos.faults.targets import ClusterSnapshot, CoordinatedNames
+from squall.chaos.runs.lookout import AGAIN_S, SOON_S, Ask, BrokerClusterView, lookout
 from squall.chaos.runs.polled import Tell, keep_polled
 from squall.workloads.client import admin
 from squall.workloads.client.client import Client
@@ -47,16 +47,9 @@ cluster has fewer brokers: until one of them is unfenced, KRaft's controller ans
 """
 
 
-class _Names(NamedTuple):
-    """Holds the names of what brokers coordinate."""
-
-    ids: tuple[str, ...]
-    groups: tuple[str, ...]
-
-    @classmethod
-    def of(cls, names: Sequence[str], groups: Sequence[str]) -> Self:
-        """Transactional ids and groups apart."""
-        return cls(*(tuple(each for each in names if (each in groups) is apart) for apart in (False, True)))
+def _by_type(names: Sequence[str], groups: Sequence[str]) -> CoordinatedNames:
+    """Split names into transactional ids and groups."""
+    return CoordinatedNames(*(tuple(each for each in names if (each in groups) is apart) for apart in (False, True)))
 
 
 class ClusterObserver:
@@ -83,8 +76,8 @@ class ClusterObserver:
         self.client = Client(env, bootstrap, SETTINGS)
         self._nodes, self._places = tuple(nodes), tuple(places)
         self._ask_quorum = ask_quorum
-        self._coordinated = _Names.of((*coordinated, *(each for each in described if each not in coordinated)), groups)
-        self._described = _Names.of(described, groups)
+        self._coordinated = _by_type((*coordinated, *(each for each in described if each not in coordinated)), groups)
+        self._described = _by_type(described, groups)
         self.cluster_id = ""
         """As some broker last said; empty before, or where brokers do not tell it."""
 
@@ -201,7 +194,7 @@ class ClusterObserver:
             await nursery.start(client.run)
         return [partial(self._ask, client) for client in clients]
 
-    async def _ask(self, client: Client) -> BrokerMetadata | None:
+    async def _ask(self, client: Client) -> BrokerClusterView | None:
         """Return the metadata of a client's one broker. None if it does not answer."""
         try:
             told = await admin.metadata(client)
@@ -214,18 +207,18 @@ class ClusterObserver:
                 of_groups = await admin.group_states(client, self._described.groups)
                 seen = replace(seen, coordinators=found, states={**states, **of_groups})
             if not self._ask_quorum:
-                return BrokerMetadata(seen, epochs)
+                return BrokerClusterView(seen, epochs)
             try:
                 quorum = await admin.describe_quorum(client)
             except UnsupportedApi:  # a broker without KRaft: who the controller is stays unknown
-                return BrokerMetadata(replace(seen, controller=-1), epochs)
-            return BrokerMetadata(replace(seen, controller=quorum.leader_id), epochs, quorum.epoch)
+                return BrokerClusterView(replace(seen, controller=-1), epochs)
+            return BrokerClusterView(replace(seen, controller=quorum.leader_id), epochs, quorum.epoch)
         except (RequestFailed, UnsupportedApi):
             return None
 
     async def _coordinators(self, client: Client) -> dict[str, int]:
         """Whom a broker names as coordinators. Raises RequestFailed, UnsupportedApi."""
-        ids, groups = self._coordinated
+        ids, groups = self._coordinated.ids, self._coordinated.groups
         return {**await admin.coordinators(client, ids), **await admin.coordinators(client, groups, OF_GROUPS)}
 
     async def _controller(self) -> int:

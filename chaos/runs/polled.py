@@ -9,10 +9,10 @@ from typing import Any, NoReturn
 
 import trio
 
-from squall.chaos.runs.lookout import FRESH_S, BrokerMetadata, merged
+from squall.chaos.runs.lookout import FRESH_S, BrokerClusterView, merged
 
 EVERY_S = 0.2
-Ask = Callable[[], Awaitable[BrokerMetadata | None]]
+Ask = Callable[[], Awaitable[BrokerClusterView | None]]
 Tell = Callable[[dict[str, Any]], None]
 
 
@@ -23,7 +23,7 @@ class PolledMetadata:
         self._partitions: dict[str, tuple[int, int, tuple[int, ...]]] = {}
         self._controller = -1, -1
 
-    def changes(self, answers: Sequence[BrokerMetadata], at_s: float) -> list[dict[str, Any]]:
+    def changes(self, answers: Sequence[BrokerClusterView], at_s: float) -> list[dict[str, Any]]:
         """A line for each partition whose leader, epoch or ISR is another one now, and for a new active controller.
 
         What brokers disagree about is decided as in a lookout: the newest epoch, then the majority. A broker that is
@@ -51,7 +51,7 @@ class PolledMetadata:
 
 async def keep_polled(asks: Sequence[Ask], now_s: Callable[[], float], tell: Tell) -> NoReturn:
     """Ask each broker every EVERY_S, and tell of changes, until cancelled. One that does not answer delays nothing."""
-    answers: dict[int, tuple[float, BrokerMetadata]] = {}
+    answers: dict[int, tuple[float, BrokerClusterView]] = {}
     polled = PolledMetadata()
 
     async def keep_asking(number: int) -> NoReturn:

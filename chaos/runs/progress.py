@@ -20,7 +20,7 @@ from rich.text import Text
 from squall.broker.overriding import override
 from squall.chaos import screen
 from squall.chaos.faults.context import FaultExecution
-from squall.chaos.faults.nemesis import Coming
+from squall.chaos.faults.nemesis import UpcomingFault
 from squall.chaos.runs.run_status import RunStatus
 
 LINE_EVERY_S, SLOWER = 5.0, 6
@@ -41,7 +41,7 @@ def unseen(_: str) -> AbstractContextManager[None]:
     return nullcontext()
 
 
-class Watching(Protocol):
+class ProgressDisplay(Protocol):
     """Whoever watches a run."""
 
     sight: RunStatus
@@ -56,7 +56,7 @@ class Watching(Protocol):
         """Something to know of the run."""
 
 
-class NullProgress(Watching):
+class NullProgress(ProgressDisplay):
     """Nobody watches: a simulation is over before anybody could."""
 
     view_every_s: float | None = None
@@ -73,7 +73,7 @@ class NullProgress(Watching):
         pass
 
 
-class Progress(Watching):
+class Progress(ProgressDisplay):
     """Displays one run. `title`: what is running, and of which run. `then`: what follows the last known phase."""
 
     def __init__(self, title: str, console: Console | None = None, *, then: Sequence[str] = ()) -> None:
@@ -205,14 +205,14 @@ def describe(played: FaultExecution) -> str:
     return f"{played.fault.action} {','.join(map(str, played.hit))} {details}".strip()
 
 
-def next_words(coming: Sequence[Coming]) -> str:
+def next_words(coming: Sequence[UpcomingFault]) -> str:
     """The next faults: "kill in 3 s, then pause in 9 s"."""
     told = [_coming(each) for each in coming[:NEXT]]
     more = f", and {len(coming) - NEXT} more" if len(coming) > NEXT else ""
     return ", then ".join(told) + more
 
 
-def _coming(each: Coming) -> str:
+def _coming(each: UpcomingFault) -> str:
     if each.in_s <= 0:
         return f"{each.fault.action} when {each.fault.when}" if each.fault.when else f"{each.fault.action} now"
     return f"{each.fault.action} in {each.in_s:.0f} s"

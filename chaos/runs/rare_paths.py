@@ -10,7 +10,7 @@ from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
-from squall.chaos.faults.kind import Trait
+from squall.chaos.faults.kind import FaultTrait
 from squall.chaos.faults.kinds import KINDS
 
 if TYPE_CHECKING:
@@ -181,7 +181,7 @@ def impossible(load: Scenario, faults: Collection[FaultPlan] | None = None) -> f
         found.update(path for path, setting in OF_SETTINGS.items() if getattr(load, setting, None) is False)
         hows = {fault.params.get("how") for fault in faults}
         found.update(path for how, path in BY_REQUEST.items() if how not in hows)
-        damages = any(Trait.DAMAGES_FILES in KINDS[fault.action].traits for fault in faults)
+        damages = any(FaultTrait.DAMAGES_FILES in KINDS[fault.action].traits for fault in faults)
         found.update(() if damages else OF_ROT)
     return frozenset(found)
 

@@ -15,7 +15,7 @@ from squall.chaos.drivers.host import LibraryDriver, client_lacks
 from squall.chaos.drivers.program import ProgramDriver, ProgramRefused, program_of
 from squall.chaos.errors import HarnessError, Refused, said_by, traceback_of, trouble_of
 from squall.chaos.faults.framed import framed_links
-from squall.chaos.faults.kind import Trait
+from squall.chaos.faults.kind import FaultTrait
 from squall.chaos.faults.triggers import counts_calls
 from squall.chaos.interrupts import stoppable
 from squall.chaos.plans.plan import Plan, write_plan
@@ -190,16 +190,16 @@ def runtime_maker(plan: Plan, say: Say) -> tuple[Callable[[Path], Runtime], Fore
     settings = dict(plan.cluster.settings)
     faults = plan.timeline()
     # Others have the real files, at no cost.
-    hurt = any(Trait.NEEDS_HURT_FILES in fault.traits or counts_calls(fault.when) for fault in faults)
+    hurt = any(FaultTrait.NEEDS_HURT_FILES in fault.traits or counts_calls(fault.when) for fault in faults)
     zones = zone_names(plan.workload.zones)
     framed = framed_links(faults, plan.nodes, links(plan.nodes, zones))
     if plan.runtime == "external":
         return _external_maker(plan, say), ForeignCluster(STRANGERS[plan.target])
     if plan.runtime == "docker":
-        lossy = any(Trait.NEEDS_PACKET_FILTER in fault.traits for fault in faults)
+        lossy = any(FaultTrait.NEEDS_PACKET_FILTER in fault.traits for fault in faults)
         engine = find_engine()
         in_containers = partial(DockerRuntime, engine=engine, images=ensure_images(engine, say), nodes=plan.nodes)
-        faked = any(Trait.NEEDS_FAKE_TIME in fault.traits for fault in faults)
+        faked = any(FaultTrait.NEEDS_FAKE_TIME in fault.traits for fault in faults)
         as_planned = {
             "settings": settings,
             "lossy": lossy,

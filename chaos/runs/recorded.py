@@ -13,7 +13,7 @@ from squall.chaos.errors import Refused
 from squall.chaos.plans.plan import Plan, PlanError, read_plan
 from squall.chaos.runs.batch import SeedBatch, limited
 from squall.chaos.runs.directory import RunDirectory
-from squall.chaos.runs.result import Failure, SimResult
+from squall.chaos.runs.result import FailureSignature, SimResult
 from squall.chaos.runs.saved import save
 from squall.chaos.typed import typed
 from squall.checkers.engines import REFERENCE, SPARK
@@ -24,12 +24,12 @@ TRY_CPU_S = 60
 
 
 @dataclass(frozen=True)
-class Recorded:
+class RecordedRun:
     """Holds what a run directory records about its run."""
 
     directory: RunDirectory
     plan: Plan
-    failure: Failure | None
+    failure: FailureSignature | None
     """Of a simulated run; None where it did not fail, or was not simulated."""
     digest: str | None
     """Of a simulated run's trace."""
@@ -45,7 +45,7 @@ class Recorded:
         return self.digest is not None
 
 
-def recorded(path: Path) -> Recorded:
+def recorded(path: Path) -> RecordedRun:
     """Read the run in `path`. Refused if that is no run directory, if its plan cannot be read, or if run.json does not
     say how a simulation ended.
     """
@@ -62,10 +62,10 @@ def recorded(path: Path) -> Recorded:
         )
     simulated: dict[str, Any] = told if isinstance(told, dict) else {}
     failed = simulated.get("failure")
-    failure = Failure(failed["kind"], failed["name"]) if isinstance(failed, dict) else None
+    failure = FailureSignature(failed["kind"], failed["name"]) if isinstance(failed, dict) else None
     mutant, digest = simulated.get("mutant"), simulated.get("digest")
     anomalies, engine = _judged(directory)
-    return Recorded(directory, plan, failure, digest, mutant, anomalies, engine if digest is None else SPARK)
+    return RecordedRun(directory, plan, failure, digest, mutant, anomalies, engine if digest is None else SPARK)
 
 
 def _judged(directory: RunDirectory) -> tuple[tuple[str, ...], str]:
@@ -80,7 +80,7 @@ def _judged(directory: RunDirectory) -> tuple[tuple[str, ...], str]:
 
 def tried(
     mutant: str | None, wanted: str | None = None, over: Callable[[], bool] = lambda: False
-) -> Callable[[Plan], Failure | None]:
+) -> Callable[[Plan], FailureSignature | None]:
     """Return a function that simulates a plan and returns its failure. wanted: only this anomaly or broken invariant
     counts, and the run continues to its end; otherwise it stops at the first broken invariant.
 
@@ -89,7 +89,7 @@ def tried(
     """
     order = SeedBatch(None, mutant, Path(), stop_at_first=wanted is None, cpu_limit_s=TRY_CPU_S)
 
-    def run(plan: Plan) -> Failure | None:
+    def run(plan: Plan) -> FailureSignature | None:
         failure = _failure(plan, order, wanted, over)
         if failure is None or mutant is None:
             return failure
@@ -99,7 +99,7 @@ def tried(
     return run
 
 
-def _failure(plan: Plan, order: SeedBatch, wanted: str | None, over: Callable[[], bool]) -> Failure | None:
+def _failure(plan: Plan, order: SeedBatch, wanted: str | None, over: Callable[[], bool]) -> FailureSignature | None:
     try:
         result = limited(plan, order, over)
     except RuntimeError:
@@ -107,8 +107,8 @@ def _failure(plan: Plan, order: SeedBatch, wanted: str | None, over: Callable[[]
     if wanted is None:
         return result.failure
     if wanted in result.anomalies:
-        return Failure("anomaly", wanted)
-    return Failure("invariant", wanted) if any(each.name == wanted for each in result.violations) else None
+        return FailureSignature("anomaly", wanted)
+    return FailureSignature("invariant", wanted) if any(each.name == wanted for each in result.violations) else None
 
 
 def sound_plan(plan: Plan, mutant: str) -> Plan:

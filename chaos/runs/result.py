@@ -21,7 +21,7 @@ VIOLATIONS, TRACEBACK, COUNTS = simulated.FILE, "harness-traceback.txt", "counts
 
 
 @dataclass(frozen=True, slots=True)
-class Failure:
+class FailureSignature:
     """The signature of a failing run: what shrinking keeps."""
 
     kind: Kind
@@ -45,7 +45,7 @@ class SimResult:
     """Names of what the reference finders found and the guarantees do not permit."""
     verdict: str
     """valid, invalid or unknown."""
-    failure: Failure | None
+    failure: FailureSignature | None
     told: tuple[str, ...]
     """The failure in sentences, or why the verdict is unknown."""
     counts: Counter[str]

@@ -21,7 +21,7 @@ from squall.broker.env import Env, Fs
 from squall.chaos import __version__
 from squall.chaos.errors import HarnessError, said_by
 from squall.chaos.faults.context import FaultExecution, now_ns
-from squall.chaos.faults.kind import Trait
+from squall.chaos.faults.kind import FaultTrait
 from squall.chaos.faults.nemesis import Nemesis
 from squall.chaos.faults.targets import ClusterSnapshot, coordinated_names
 from squall.chaos.faults.triggers import described_names
@@ -31,7 +31,7 @@ from squall.chaos.plans.plan import Plan
 from squall.chaos.runs.fitted import fitted
 from squall.chaos.runs.last_load import UNSERVED, outlast, write_beside
 from squall.chaos.runs.observer import ClusterObserver
-from squall.chaos.runs.progress import Watching
+from squall.chaos.runs.progress import ProgressDisplay
 from squall.chaos.runs.readers_behind import described, led, name_of, with_records_left
 from squall.chaos.runs.run_status import counts_of
 from squall.chaos.runs.run_store import RunStore
@@ -100,7 +100,7 @@ class Run:
         plan: Plan,
         papers: RunStore,
         runtime: Runtime,
-        progress: Watching,
+        progress: ProgressDisplay,
         command: str,
         *,
         eyes: RunObserver | None = None,
@@ -460,7 +460,7 @@ class Run:
 
 def _ends(p: FaultExecution, gone: NodeExit) -> bool:
     """Return whether a fault was meant to end this broker: a broker whose disk fails stops."""
-    hit = Trait.STOPS_BROKER in p.fault.traits and gone.node in p.resolved
+    hit = FaultTrait.STOPS_BROKER in p.fault.traits and gone.node in p.resolved
     return hit and p.began is not None and p.began <= gone.t_ns and (p.ended is None or gone.t_ns <= p.ended)
 
 

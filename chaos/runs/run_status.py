@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from squall.chaos.faults.context import FaultExecution
-from squall.chaos.faults.nemesis import Coming
+from squall.chaos.faults.nemesis import UpcomingFault
 from squall.chaos.faults.targets import ClusterSnapshot
 from squall.workloads.counters import NAMES, Counters
 
@@ -61,7 +61,7 @@ class RunStatus:
     """Of the final readers."""
     faults: Sequence[FaultExecution] = ()
     """All that are planned."""
-    coming: Callable[[], Sequence[Coming]] = tuple
+    coming: Callable[[], Sequence[UpcomingFault]] = tuple
     """Faults that have not begun, the next one first."""
     nodes: Mapping[int, str] = field(default_factory=dict)
     """Broker -> running, paused or down. This and `view` only where somebody wants to see them."""

@@ -17,12 +17,12 @@ import trio
 from squall.broker.overriding import override
 from squall.chaos.errors import HarnessError, traceback_of, trouble_of
 from squall.chaos.faults.audit import audit
-from squall.chaos.faults.kind import Trait
+from squall.chaos.faults.kind import FaultTrait
 from squall.chaos.plans.operations import concrete
 from squall.chaos.plans.plan import Plan, write_plan
 from squall.chaos.runs import rare_paths
 from squall.chaos.runs.progress import NullProgress
-from squall.chaos.runs.result import VIOLATIONS, Failure, SimResult, violation_json
+from squall.chaos.runs.result import VIOLATIONS, FailureSignature, SimResult, violation_json
 from squall.chaos.runs.run import Run
 from squall.chaos.runs.run_store import MemoryRunStore
 from squall.chaos.runtimes.layout import zone_names
@@ -62,7 +62,7 @@ ENOUGH_EVERY = 16
 """Looks between two questions whether it has taken too long."""
 
 
-class _Sim:
+class _SimulatedRun:
     """Represents one simulation in progress."""
 
     def __init__(
@@ -79,14 +79,14 @@ class _Sim:
         self.acks = plan.workload.traffic().acks
         self.min_isr = facts_of(plan.model_dump(mode="json", exclude={"operations"})).configuration.min_isr
         self.world = World(plan.seed)
-        self.world.frames_matter = messages or any(Trait.NEEDS_FRAMES in fault.traits for fault in plan.timeline())
+        self.world.frames_matter = messages or any(FaultTrait.NEEDS_FRAMES in fault.traits for fault in plan.timeline())
         if messages:
             self.world.messages = []
             self.world.kernel.after_event.append(Offsets(self.world).look)
         zones = zone_names(plan.workload.zones)
         self.runtime = SimRuntime(self.world, nodes=plan.nodes, zones=zones, settings=dict(plan.cluster.settings))
         self.watch = InvariantChecker(self.world, written=written, connections=connections)
-        self.papers = _Papers(f"sim-seed{plan.seed}", plan, self.watch.damaged)
+        self.papers = _DamageReportingRunStore(f"sim-seed{plan.seed}", plan, self.watch.damaged)
         self.run: Run | None = None
         self.scope = trio.CancelScope()
         self.looks = 0
@@ -116,7 +116,7 @@ class _Sim:
         kernel.touched, kernel.stirred = False, set()
         self.looks += 1
         if not self.looks % ENOUGH_EVERY and self.enough():
-            raise TimeLimit
+            raise SimulationTimeout
         self.watch.look(stirred)
         if self.world.violations and self.stop_at_first:
             self.scope.cancel()
@@ -127,7 +127,7 @@ class _Sim:
         # A final reader, as the live ones together, has at least as long as counts as stuck.
         reads_s = 5 * (limits.final_read_s + limits.stuck_s)
         most_s = START_S + self.plan.warmup_s + self.plan.time_s + 3 * limits.converge_s + limits.stuck_s + reads_s
-        self.run = Run(self.plan, self.papers, self.runtime, NullProgress(), "", eyes=_Eyes(self))
+        self.run = Run(self.plan, self.papers, self.runtime, NullProgress(), "", eyes=_InvariantObserver(self))
         with self.scope:
             with trio.move_on_after(most_s + STOP_S) as whole:
                 await self.run.go()
@@ -162,10 +162,10 @@ class _Sim:
             self.trouble = traceback_of(error)
 
 
-class _Eyes:
+class _InvariantObserver:
     """Passes the run's reports to the simulation's invariants, as a `RunObserver`."""
 
-    def __init__(self, sim: _Sim) -> None:
+    def __init__(self, sim: _SimulatedRun) -> None:
         self.acknowledged, self.stuck = sim.acknowledged, sim.stuck_now
         self.served = sim.watch.served
         self._final = sim.watch.final
@@ -181,7 +181,7 @@ class _Eyes:
         return {VIOLATIONS: seal_of([violation_json(each) for each in violations])} if violations else {}
 
 
-class _Papers(MemoryRunStore):
+class _DamageReportingRunStore(MemoryRunStore):
     """The run's papers, which also tell the watch whose disk a fault has damaged."""
 
     def __init__(self, run_id: str, plan: Plan, damaged: Callable[..., None]) -> None:
@@ -193,12 +193,12 @@ class _Papers(MemoryRunStore):
     def fault(self, line: dict[str, Any]) -> None:
         super().fault(line)
         fault = self._faults[line["id"]]
-        if line["began"] is not None and fault.traits & {Trait.DAMAGES_FILES, Trait.FORGETS_SYNCS}:
+        if line["began"] is not None and fault.traits & {FaultTrait.DAMAGES_FILES, FaultTrait.FORGETS_SYNCS}:
             for node in line["target"]["resolved"]:
-                self._damaged(node, rotten=Trait.DAMAGES_FILES in fault.traits)
+                self._damaged(node, rotten=FaultTrait.DAMAGES_FILES in fault.traits)
 
 
-class TimeLimit(BaseException):
+class SimulationTimeout(BaseException):
     """A simulation took too long on the real clock. Raised from outside; never counted against the broker."""
 
 
@@ -214,7 +214,7 @@ def simulate(
 
     mutant: a known bug to plant (id or name). messages: collect what was sent over the network, for diagrams.
     stop_at_first: end at the first broken invariant; else all are collected, and the run goes on.
-    enough: asked now and then whether it has taken too long; then TimeLimit is raised.
+    enough: asked now and then whether it has taken too long; then SimulationTimeout is raised.
     Refused for a mutant that there is not. Interruptions are raised; whatever else happens is in the result.
     """
     plan = concrete(plan.model_copy(update={"runtime": "sim"}))
@@ -222,7 +222,7 @@ def simulate(
     began = time.process_time()
     connections = Connections()
     with planted(mutant), noted() as written, connections.heard():
-        sim = _Sim(plan, written, connections, messages=messages, stop_at_first=stop_at_first, enough=enough)
+        sim = _SimulatedRun(plan, written, connections, messages=messages, stop_at_first=stop_at_first, enough=enough)
         with counted(sim.world.counts):
             sim.simulate()
     simulated = time.process_time()
@@ -270,7 +270,7 @@ def planted(mutant: str | None) -> AbstractContextManager[None]:
     return find(mutant).planted()
 
 
-def _landed(sim: _Sim) -> list[Mapping[str, Any]]:
+def _landed(sim: _SimulatedRun) -> list[Mapping[str, Any]]:
     """The parameters of the faults that landed."""
     return [played.fault.params for played in sim.run.played if played.landed] if sim.run else []
 
@@ -285,7 +285,7 @@ def _papers(
     return files
 
 
-def _judge(sim: _Sim, troubles: list[str]) -> Judgement:
+def _judge(sim: _SimulatedRun, troubles: list[str]) -> Judgement:
     info = sim.run.info if sim.run else {}
     plan = sim.plan.model_dump(mode="python", exclude={"operations"})
     lines = [line.encode() for line in sim.papers.faults]
@@ -304,7 +304,7 @@ def _judge(sim: _Sim, troubles: list[str]) -> Judgement:
     )
 
 
-def _troubles(sim: _Sim) -> list[str]:
+def _troubles(sim: _SimulatedRun) -> list[str]:
     """Return what ended the run early."""
     info: dict[str, Any] = sim.run.info if sim.run else {}
     found = []
@@ -315,7 +315,7 @@ def _troubles(sim: _Sim) -> list[str]:
     return found
 
 
-def failure_of(sim: _Sim, judgement: Judgement | None) -> tuple[Failure | None, tuple[str, ...]]:
+def failure_of(sim: _SimulatedRun, judgement: Judgement | None) -> tuple[FailureSignature | None, tuple[str, ...]]:
     """Return the failure that says most of the broker's bug; None if nothing is known to be wrong.
 
     If an invariant broke and a broker ended by itself, the first of both is returned: the other may follow from it.
@@ -327,23 +327,23 @@ def failure_of(sim: _Sim, judgement: Judgement | None) -> tuple[Failure | None, 
             break
         if not any(each["expected"] and each["t"] == gone.t_ns for each in _exits(sim)):
             name, said = _crash(gone.last_words)
-            return Failure("crash", name), (f"broker {gone.node} ended by itself: {said}", *lines)
+            return FailureSignature("crash", name), (f"broker {gone.node} ended by itself: {said}", *lines)
     if broken:
-        return Failure("invariant", broken[0].name), lines
+        return FailureSignature("invariant", broken[0].name), lines
     if sim.deadlock is not None:
-        return Failure("deadlock", "nothing can happen any more"), (sim.deadlock, *sim.watch.stuck())
+        return FailureSignature("deadlock", "nothing can happen any more"), (sim.deadlock, *sim.watch.stuck())
     if sim.trouble is not None:
         return None, (sim.trouble.strip().splitlines()[-1],)
     if sim.endless:
-        return Failure("liveness", "the run does not end"), tuple(sim.watch.stuck())
+        return FailureSignature("liveness", "the run does not end"), tuple(sim.watch.stuck())
     if sim.cut is not None and _phase(sim) in MUST_SUCCEED:
-        return Failure("liveness", f"cannot {_phase(sim)}"), (sim.cut, *sim.stuck)
+        return FailureSignature("liveness", f"cannot {_phase(sim)}"), (sim.cut, *sim.stuck)
     wrong = [each for each in judgement.verdict.anomalies if each.permitted is False] if judgement else []
     if any(each.name == "not-converged" for each in wrong):
-        return Failure("liveness", "not-converged"), tuple(sim.stuck)
+        return FailureSignature("liveness", "not-converged"), tuple(sim.stuck)
     if wrong and judgement is not None:
         kind: Any = "liveness" if wrong[0].name.startswith("stuck-") else "anomaly"
-        return Failure(kind, wrong[0].name), judgement.verdict.reasons
+        return FailureSignature(kind, wrong[0].name), judgement.verdict.reasons
     return None, ()
 
 
@@ -357,7 +357,7 @@ def _crash(words: str) -> tuple[str, str]:
     return f"{found[-1][1]}{where}", words[found[-1].start(1) :].strip()
 
 
-def _load_began_s(sim: _Sim) -> float:
+def _load_began_s(sim: _SimulatedRun) -> float:
     """The virtual second in which the load with faults began, which is 0 in plans; 0 if it never began."""
     if sim.run is None:
         return 0.0
@@ -366,13 +366,13 @@ def _load_began_s(sim: _Sim) -> float:
     return (loads[0] - info["began_ns"]) / 1e9 if loads else 0.0
 
 
-def _phase(sim: _Sim) -> str:
+def _phase(sim: _SimulatedRun) -> str:
     """The phase in which the run was cut short."""
     names = [str(each["name"]) for each in sim.run.info["phases"]] if sim.run else []
     return next((name for name in reversed(names) if name != "stop the cluster"), "start the cluster")
 
 
-def _exits(sim: _Sim) -> list[dict[str, Any]]:
+def _exits(sim: _SimulatedRun) -> list[dict[str, Any]]:
     return list(sim.run.info.get("node_exits", ())) if sim.run else []
 
 
@@ -392,4 +392,4 @@ def _find(error: BaseException, kind: type[BaseException]) -> BaseException | No
     return None
 
 
-__all__ = ["Failure", "HarnessError", "SimResult", "TimeLimit", "simulate"]
+__all__ = ["FailureSignature", "HarnessError", "SimResult", "SimulationTimeout", "simulate"]

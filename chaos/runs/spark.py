@@ -16,7 +16,7 @@ from squall.checkers.engines import REFERENCE, SPARK
 
 
 @dataclass(frozen=True, slots=True)
-class Spark:
+class SparkOptions:
     """Holds the user's options for Spark."""
 
     master: str = "local[*]"
@@ -27,7 +27,7 @@ class Spark:
     """How long it may take."""
 
 
-HERE = Spark()
+HERE = SparkOptions()
 
 
 def spark_lacks() -> list[Lack]:
@@ -35,7 +35,7 @@ def spark_lacks() -> list[Lack]:
     return [Lack(f"{each}; --engine {REFERENCE} does without") for each in missing(SPARK)]
 
 
-def command_of(run_dir: Path, java: Java, archive: Path | None, spark: Spark = HERE) -> list[str]:
+def command_of(run_dir: Path, java: Java, archive: Path | None, spark: SparkOptions = HERE) -> list[str]:
     """The command that looks for a run's anomalies. Tethered: a harness that is killed leaves no Spark that goes on.
 
     `archive`: of Spark's classes, if there is one.

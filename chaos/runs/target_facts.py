@@ -47,7 +47,7 @@ class ForeignCluster:
 
 
 @dataclass(slots=True)
-class Target:
+class ClusterCapabilities:
     """Holds a cluster's answers about itself."""
 
     apis: dict[str, tuple[int, int]] = field(default_factory=dict)
@@ -85,7 +85,7 @@ class Target:
         return found
 
 
-def in_vain(target: Target, faults: Iterable[Fault]) -> list[str]:
+def in_vain(target: ClusterCapabilities, faults: Iterable[Fault]) -> list[str]:
     """Return sentences for people, before the load: which of a plan's faults cannot land there, for want of which APIs.
     They are played all the same, so that the run is `unknown` and says why.
     """
@@ -97,7 +97,9 @@ def in_vain(target: Target, faults: Iterable[Fault]) -> list[str]:
     return found
 
 
-async def about(bootstrap: Sequence[Address], settings: Mapping[str, str], left_out: Iterable[str] = ()) -> Target:
+async def about(
+    bootstrap: Sequence[Address], settings: Mapping[str, str], left_out: Iterable[str] = ()
+) -> ClusterCapabilities:
     """Ask the first of these that answers. HarnessError where none does.
 
     `settings` are what the plan wants of brokers; `left_out` those of them that nobody has even tried to give.
@@ -112,7 +114,7 @@ async def about(bootstrap: Sequence[Address], settings: Mapping[str, str], left_
     raise HarnessError(f"no broker answers ApiVersions: {why}")
 
 
-async def _ask(host: str, port: int, settings: Mapping[str, str], left_out: Iterable[str]) -> Target:
+async def _ask(host: str, port: int, settings: Mapping[str, str], left_out: Iterable[str]) -> ClusterCapabilities:
     request = ApiVersionsRequest(client_software_name="squall", client_software_version="1")
     answer = await ask(host, port, request, 3)
     if answer.error_code == ErrorCode.UNSUPPORTED_VERSION:
@@ -125,10 +127,10 @@ async def _ask(host: str, port: int, settings: Mapping[str, str], left_out: Iter
     return target
 
 
-def understood(answer: ApiVersionsResponse) -> Target:
+def understood(answer: ApiVersionsResponse) -> ClusterCapabilities:
     """Decode an answer to ApiVersions."""
     theirs = {api.api_key: (api.min_version, api.max_version) for api in answer.api_keys}
-    target = Target(features={each.name: each.max_version_level for each in answer.finalized_features})
+    target = ClusterCapabilities(features={each.name: each.max_version_level for each in answer.finalized_features})
     for key in sorted({*READING, *ASKING, *ASKED, ApiKey.INIT_PRODUCER_ID}):
         ours = request_class(key)
         low, high = theirs.get(int(key), (0, -1))
@@ -140,7 +142,7 @@ def understood(answer: ApiVersionsResponse) -> Target:
     return target
 
 
-def compare(target: Target, settings: Mapping[str, str], known: Mapping[str, str | None]) -> None:
+def compare(target: ClusterCapabilities, settings: Mapping[str, str], known: Mapping[str, str | None]) -> None:
     """The plan's settings that the brokers lack or have with another value. Empty if they described none."""
     if not known:
         return

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from squall.chaos.shrinking.search import Search, Values
+from squall.chaos.shrinking.search import ShrinkSearch, Values
 from squall.chaos.shrinking.structure import operations_of, scenario_of
 from squall.workloads.scenario import AT
 
@@ -34,7 +34,7 @@ def plainer(value: float) -> list[float]:
 # ------------------------------------------------------------------------------------------------------------- times
 
 
-def less_idle_time(search: Search[Any]) -> None:
+def less_idle_time(search: ShrinkSearch[Any]) -> None:
     """Shorten the time between two moments at which something begins or ends, the latest first."""
     for index in range(len(_moments(search.values())) - 1, -1, -1):
         values = search.values()
@@ -73,7 +73,7 @@ def _warped(values: Values, after: float, cut: float) -> Values:
     return copy
 
 
-def round_numbers(search: Search[Any]) -> None:
+def round_numbers(search: ShrinkSearch[Any]) -> None:
     """Times, durations and the parameters of faults, each by itself, as round as they may be."""
     for index in range(len(search.values()["faults"])):
         for name in ("at_s", "duration_s"):
@@ -85,7 +85,7 @@ def round_numbers(search: Search[Any]) -> None:
         _each(search, "operations", index, AT)
 
 
-def _each(search: Search[Any], *path: str | int) -> None:
+def _each(search: ShrinkSearch[Any], *path: str | int) -> None:
     """The plainest value of one number for which the plan still fails."""
     place, key = _place(_listed(search.values()), path)
     for wanted in plainer(float(place[key])):
@@ -113,7 +113,7 @@ def _listed(values: Values) -> Values:
 # ------------------------------------------------------------------------------------------------------------ targets
 
 
-def plain_targets(search: Search[Any]) -> None:
+def plain_targets(search: ShrinkSearch[Any]) -> None:
     """Whom a fault hits, by name, and each parameter as it is by default."""
     for index, fault in enumerate(search.values()["faults"]):
         for name in fault["params"]:
@@ -124,7 +124,7 @@ def plain_targets(search: Search[Any]) -> None:
             _first(search, index, (f"node:{n}" for n in range(1, search.values()["cluster"]["nodes"] + 1)))
 
 
-def _first(search: Search[Any], index: int, targets: Iterable[str]) -> None:
+def _first(search: ShrinkSearch[Any], index: int, targets: Iterable[str]) -> None:
     for target in targets:
         values = search.values()
         values["faults"][index]["target"] = target
@@ -135,7 +135,7 @@ def _first(search: Search[Any], index: int, targets: Iterable[str]) -> None:
 # -------------------------------------------------------------------------------------------------------- operations
 
 
-def plain_operations(search: Search[Any]) -> None:
+def plain_operations(search: ShrinkSearch[Any]) -> None:
     """Every operation as plain as its workload knows them, field by field: all at once, else one by one."""
     listed = operations_of(search.values())
     for place, wanted in scenario_of(search.values()).PLAIN.items():
@@ -151,7 +151,7 @@ def plain_operations(search: Search[Any]) -> None:
             search.attempt(values)
 
 
-def smaller_operations(search: Search[Any]) -> None:
+def smaller_operations(search: ShrinkSearch[Any]) -> None:
     """Nothing in an operation that the failure does not need: one thing less, again and again."""
     lesser = scenario_of(search.values()).lesser
     for index in range(len(operations_of(search.values()))):
@@ -159,13 +159,13 @@ def smaller_operations(search: Search[Any]) -> None:
             pass
 
 
-def _with_operation(search: Search[Any], index: int, operation: list[Any]) -> bool:
+def _with_operation(search: ShrinkSearch[Any], index: int, operation: list[Any]) -> bool:
     values = _listed(search.values())
     values["operations"][index] = operation
     return search.attempt(values)
 
 
-def plain_seed(search: Search[Any]) -> None:
+def plain_seed(search: ShrinkSearch[Any]) -> None:
     """The smallest of a few seeds."""
     for seed in range(min(3, search.values()["seed"])):
         if search.attempt({**search.values(), "seed": seed}):

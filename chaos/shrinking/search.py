@@ -21,7 +21,7 @@ class OutOfBudget(Exception):
     """The time for shrinking is over. What was found so far stands."""
 
 
-class Search(Generic[F]):
+class ShrinkSearch(Generic[F]):
     """`run` gives how a plan fails, or None; `best` is the smallest plan known that fails as `failure` says.
 
     Every plan is run once: what was tried is remembered, and what cannot be a plan is not tried at all.

@@ -17,7 +17,7 @@ from squall.chaos.shrinking.plain_numbers import (
     round_numbers,
     smaller_operations,
 )
-from squall.chaos.shrinking.search import OutOfBudget, Search, steps_of
+from squall.chaos.shrinking.search import OutOfBudget, ShrinkSearch, steps_of
 from squall.chaos.shrinking.structure import (
     defaults_again,
     fewer_faults,
@@ -32,7 +32,7 @@ from squall.chaos.shrinking.structure import (
 from squall.chaos.shrinking.trades import fewer_operations_for_more
 
 F = TypeVar("F")
-Pass = Callable[[Search[Any]], None]
+Pass = Callable[[ShrinkSearch[Any]], None]
 
 # A thinner and a shorter load make every later try cheaper. Then faults: there are few, and without them most of the
 # operations turn out to be needless.
@@ -66,7 +66,7 @@ ROUNDS = 6
 
 
 @dataclass(frozen=True, slots=True)
-class Shrunk:
+class ShrinkResult:
     """The smallest plan that was found. `finished`: no pass could make it smaller; False if the search ended early."""
 
     plan: Plan
@@ -87,7 +87,7 @@ def shrink(
     budget_s: float,
     say: Callable[[str], None] = lambda _: None,
     clock: Callable[[], float] = time.monotonic,
-) -> Shrunk:
+) -> ShrinkResult:
     """The smallest plan found within `budget_s` for which `run` gives `failure`, as it must for `plan` itself.
 
     A simulated load by rate is written out as operations first. `run` is called once for each plan that is tried.
@@ -97,7 +97,7 @@ def shrink(
     began = clock()
     if plan.runtime == "sim":
         plan = concrete(plan)
-    search = Search(plan, failure, run, budget_s=budget_s, clock=clock)
+    search = ShrinkSearch(plan, failure, run, budget_s=budget_s, clock=clock)
     finished = interrupted = False
     try:
         _to_the_end(search, say)
@@ -106,10 +106,10 @@ def shrink(
         pass
     except KeyboardInterrupt:
         interrupted = True
-    return Shrunk(search.best, search.tries, steps_of(search.best), clock() - began, finished, interrupted)
+    return ShrinkResult(search.best, search.tries, steps_of(search.best), clock() - began, finished, interrupted)
 
 
-def _to_the_end(search: Search[Any], say: Callable[[str], None]) -> None:
+def _to_the_end(search: ShrinkSearch[Any], say: Callable[[str], None]) -> None:
     _repeat(search, STRUCTURE, say)
     for _ in range(ROUNDS):
         before = search.best
@@ -121,7 +121,7 @@ def _to_the_end(search: Search[Any], say: Callable[[str], None]) -> None:
             return
 
 
-def _repeat(search: Search[Any], passes: tuple[tuple[str, Pass], ...], say: Callable[[str], None]) -> None:
+def _repeat(search: ShrinkSearch[Any], passes: tuple[tuple[str, Pass], ...], say: Callable[[str], None]) -> None:
     for name, each in passes:
         before = search.best
         each(search)

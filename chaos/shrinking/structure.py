@@ -13,7 +13,7 @@ from squall.chaos.faults.triggers import kept
 from squall.chaos.plans.plan import make_plan
 from squall.chaos.runtimes.broker_settings import INTERNAL
 from squall.chaos.shrinking.ddmin import ddmin
-from squall.chaos.shrinking.search import Search, Values
+from squall.chaos.shrinking.search import ShrinkSearch, Values
 from squall.workloads.client.cluster import Place
 from squall.workloads.registry import SCENARIOS
 from squall.workloads.scenario import AT, Scenario
@@ -41,14 +41,14 @@ def scenario_of(values: Values) -> type[Scenario]:
     return SCENARIOS[values["workload"]["name"]]
 
 
-def fewer_faults(search: Search[Any]) -> None:
+def fewer_faults(search: ShrinkSearch[Any]) -> None:
     """Only the faults that are needed."""
     values = search.values()
     faults = values["faults"]
     ddmin(range(len(faults)), lambda which: search.still_fails({**values, "faults": kept(faults, which)}))
 
 
-def fewer_operations(search: Search[Any]) -> None:
+def fewer_operations(search: ShrinkSearch[Any]) -> None:
     """Only the operations that are needed. A load by rate is thinned out instead."""
     values = search.values()
     if values.get("operations") is not None:
@@ -59,7 +59,7 @@ def fewer_operations(search: Search[Any]) -> None:
         _smallest(search, ("workload", RATE), (1, 2, 5, 10, 20, 50, 100, 200, 500, 1000))
 
 
-def thinner_load(search: Search[Any]) -> None:
+def thinner_load(search: ShrinkSearch[Any]) -> None:
     """Keep one operation in many of a large load: whatever comes after is tried that much sooner."""
     listed = operations_of(search.values())
     for one_in in _ONE_IN:
@@ -68,7 +68,7 @@ def thinner_load(search: Search[Any]) -> None:
             return
 
 
-def thinner_load_under_another_seed(search: Search[Any]) -> None:
+def thinner_load_under_another_seed(search: ShrinkSearch[Any]) -> None:
     """Keep one operation in a few, with one of the next seeds: whatever is left out shifts what links and disks draw
     later, and a failure that takes some luck is gone with that, though the operations are not needed.
     """
@@ -82,7 +82,7 @@ def thinner_load_under_another_seed(search: Search[Any]) -> None:
                 return
 
 
-def shorter_load(search: Search[Any]) -> None:
+def shorter_load(search: ShrinkSearch[Any]) -> None:
     """A load that ends sooner; faults and operations that would come later are left out."""
     for part in _PARTS_OF_TIME:
         values = search.values()
@@ -109,7 +109,7 @@ def _cut(values: Values, end_s: float) -> Values:
     return cut
 
 
-def no_warm_up(search: Search[Any]) -> None:
+def no_warm_up(search: ShrinkSearch[Any]) -> None:
     """Make the time before the load part of it: everything happens later by the length of the warm-up."""
     values = search.values()
     later = values["warmup_s"]
@@ -128,7 +128,7 @@ def no_warm_up(search: Search[Any]) -> None:
 # ---------------------------------------------------------------------------------------------------------- settings
 
 
-def defaults_again(search: Search[Any]) -> None:
+def defaults_again(search: ShrinkSearch[Any]) -> None:
     """Every setting as it is by default, but for those that the failure needs."""
     values = search.values()
     plain = make_plan({"workload": {"name": values["workload"]["name"]}}).model_dump(mode="json")
@@ -187,7 +187,7 @@ def _with(values: Values, path: Sequence[str], value: Any) -> Values:
 # ------------------------------------------------------------------------------------------------------------- sizes
 
 
-def fewer_nodes(search: Search[Any]) -> None:
+def fewer_nodes(search: ShrinkSearch[Any]) -> None:
     """The smallest cluster; replicas and min ISR with it, and by themselves."""
     values = search.values()
     for nodes in range(1, values["cluster"]["nodes"]):
@@ -207,7 +207,7 @@ def fewer_nodes(search: Search[Any]) -> None:
         _smallest(search, path, range(1, 9))
 
 
-def fewer_of_each(search: Search[Any]) -> None:
+def fewer_of_each(search: ShrinkSearch[Any]) -> None:
     """The fewest topics, partitions and clients that do; what is used is numbered from 0 first."""
     scenario = scenario_of(search.values())
     for renumber in scenario.RENUMBERINGS:
@@ -221,7 +221,7 @@ def fewer_of_each(search: Search[Any]) -> None:
         _smallest(search, ("workload", name), (0, 1, 2, 3, 4, 6, 8, 12))
 
 
-def _smallest(search: Search[Any], path: tuple[str, ...], candidates: Iterable[int]) -> None:
+def _smallest(search: ShrinkSearch[Any], path: tuple[str, ...], candidates: Iterable[int]) -> None:
     values = search.values()
     now = _at(values, path)
     for wanted in candidates:

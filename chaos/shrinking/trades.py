@@ -9,19 +9,19 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from squall.chaos.shrinking.search import Search, Values
+from squall.chaos.shrinking.search import ShrinkSearch, Values
 from squall.chaos.shrinking.structure import Operation, fewer_operations, operations_of
 
 _TIMES = (2, 4, 8)
 
 
-def fewer_operations_for_more(search: Search[Any]) -> None:
+def fewer_operations_for_more(search: ShrinkSearch[Any]) -> None:
     """Half of the operations, where one parameter of a fault, so many times as large, makes up for the others."""
     while _traded(search):
         fewer_operations(search)
 
 
-def _traded(search: Search[Any]) -> bool:
+def _traded(search: ShrinkSearch[Any]) -> bool:
     values = search.values()
     listed = operations_of(values)
     return any(search.attempt({**dearer, "operations": rest}) for dearer in _dearer(values) for rest in _halves(listed))

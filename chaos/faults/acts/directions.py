@@ -38,20 +38,20 @@ PEEK_S = 0.3
 _SIZE = Struct(">i")
 
 
-class ConnectingOver(Protocol):
+class LinkDialer(Protocol):
     """A runtime whose links can be dialled."""
 
     async def connect(self, link: Link) -> Transport:
         """Open a connection over a link, through its faults. OSError where it is refused."""
 
 
-def connects_over(runtime: object) -> TypeGuard[ConnectingOver]:
+def can_dial_links(runtime: object) -> TypeGuard[LinkDialer]:
     """Return whether a runtime is one. Why not by `isinstance`: see `counts_calls`."""
     return hasattr(runtime, "connect")
 
 
 @dataclass(slots=True)
-class Way:
+class DirectionProbe:
     """One link that is going to be cut in `stream`, its connection, and the session of its target."""
 
     link: Link
@@ -67,7 +67,7 @@ class Way:
         return {"link": str(self.link), "stream": self.stream.value, "reached": self.reached}
 
 
-class Ways:
+class DirectionProbes:
     """The connections and sessions for one look during a cut. Links of refused connections are left out: a refusal
     knows no direction.
     """
@@ -75,15 +75,15 @@ class Ways:
     def __init__(
         self, context: FaultContext, p: FaultExecution, cuts: Sequence[tuple[Link, Cut]], whole: Sequence[Link]
     ) -> None:
-        self._context, self.found = context, list[Way]()
+        self._context, self.found = context, list[DirectionProbe]()
         runtime = context.runtime
-        if not connects_over(context.runtime):
+        if not can_dial_links(context.runtime):
             return
         self._env: Env = runtime.env(f"directions-{p.fault.id}")
         direct = dict(zip(runtime.nodes, addresses(runtime.bootstrap(INTERNAL)), strict=True))
         for link, cut in cuts:
             if link in whole and cut.manner is not Manner.REFUSE:
-                self.found.append(Way(link, cut.stream, direct[link.target]))
+                self.found.append(DirectionProbe(link, cut.stream, direct[link.target]))
 
     async def open(self) -> None:
         """Open connections and sessions. Those that do not answer in time are left out: of them nothing is known."""
@@ -105,16 +105,16 @@ class Ways:
             for way in self.found:
                 nursery.start_soon(act, way)
 
-    async def _open(self, way: Way) -> None:
+    async def _open(self, way: DirectionProbe) -> None:
         runtime = self._context.runtime
-        assert connects_over(runtime), "there are ways"
+        assert can_dial_links(runtime), "there are ways"
         with suppress(OSError, MalformedFrame), trio.move_on_after(self._context.probe_timeout_s):
             way.connection = await runtime.connect(way.link)
             way.session = (await self._ask(way.target, 0, 0)).session_id
         if way.connection is not None and not way.session:
             way.connection.close()
 
-    async def _look(self, way: Way) -> None:
+    async def _look(self, way: DirectionProbe) -> None:
         """A request that must not pass has all of the time to do so. One that must is waited for that long."""
         assert way.connection is not None, "it was opened"
         try:
@@ -130,7 +130,7 @@ class Ways:
                 await self._peek(way)
                 await trio.sleep(POLL_S)
 
-    async def _peek(self, way: Way) -> None:
+    async def _peek(self, way: DirectionProbe) -> None:
         """Ask for the session's second epoch: it is refused, and nothing changes, as long as the session is in its
         first one.
         """

@@ -13,7 +13,7 @@ import trio
 from squall.chaos.errors import HarnessError
 from squall.chaos.faults.context import FaultContext, FaultExecution
 from squall.chaos.faults.deadline import ExtendableDeadline
-from squall.chaos.faults.targets import ClusterSnapshot, Unresolved, resolve
+from squall.chaos.faults.targets import ClusterSnapshot, UnresolvedTargetError, resolve
 from squall.chaos.faults.timeouts import POLL_S
 from squall.chaos.runtimes.layout import INTERNAL, addresses
 from squall.workloads.client import admin
@@ -78,7 +78,7 @@ async def _follow(context: FaultContext, p: FaultExecution, moved: list[Place]) 
 
 async def _accepted(context: FaultContext, p: FaultExecution, how: str) -> tuple[ClusterSnapshot, dict[Place, str]]:
     """Ask until the controller accepts at least one part, or it is too late. Returns the view before the request,
-    and the last answers. Raises Unresolved or HarnessError if the last request could not be made at all.
+    and the last answers. Raises UnresolvedTargetError or HarnessError if the last request could not be made at all.
     """
     waiting = ExtendableDeadline(lambda: context.any_on(p))
     ask: Ask = _rearrange if how in ("drain", "fill") else _move if how == "move" else partial(_elect, how=how)
@@ -90,7 +90,7 @@ async def _accepted(context: FaultContext, p: FaultExecution, how: str) -> tuple
             if any(error in ("", NOT_NEEDED) for error in answers.values()) or _is_over(context, p, waiting):
                 return before, answers
             before = None
-        except Unresolved:
+        except UnresolvedTargetError:
             if _is_over(context, p, waiting):
                 raise
             before = None
@@ -116,7 +116,7 @@ async def _elect(context: FaultContext, p: FaultExecution, view: ClusterSnapshot
     if unclean:
         held = [name for name in held if view.leaders[name] < 0] or held
     if not held:
-        raise Unresolved("the targets hold no partition")
+        raise UnresolvedTargetError("the targets hold no partition")
     return await admin.elect_leaders(
         context.cluster.client, [_place(name) for name in held], unclean=unclean, timeout_ms=ASK_MS
     )
@@ -126,14 +126,14 @@ async def _move(context: FaultContext, p: FaultExecution, view: ClusterSnapshot)
     """Move one drawn partition of the targets: to other brokers if there are any, always in another order."""
     held = [name for name, replicas in sorted(view.replicas.items()) if set(replicas) & set(p.resolved)]
     if not held:
-        raise Unresolved("the targets hold no partition")
+        raise UnresolvedTargetError("the targets hold no partition")
     rng = context.rng(p, "move")
     place = _place(rng.choice(held))
     replicas = list(view.replicas[_name(place)])
     others = sorted(set(view.nodes) - set(replicas))
     wanted = replicas[1:] + [rng.choice(others) if others else replicas[0]]
     if wanted == replicas:
-        raise Unresolved(f"{_name(place)} has its only replica on the only broker: it cannot be moved")
+        raise UnresolvedTargetError(f"{_name(place)} has its only replica on the only broker: it cannot be moved")
     return await admin.alter_partition_reassignments(context.cluster.client, {place: wanted}, timeout_ms=ASK_MS)
 
 
@@ -154,7 +154,7 @@ async def _rearrange(context: FaultContext, p: FaultExecution, view: ClusterSnap
             continue
         moves[_place(name)] = [comes if each == leaves else each for each in replicas]
     if not moves:
-        raise Unresolved(f"no partition can be moved off node {node}, or to it")
+        raise UnresolvedTargetError(f"no partition can be moved off node {node}, or to it")
     return await admin.alter_partition_reassignments(context.cluster.client, moves, timeout_ms=ASK_MS)
 
 
@@ -194,7 +194,10 @@ async def resign(context: FaultContext, p: FaultExecution) -> None:
         await nursery.start(inside.run)
         try:
             await _unseat(context, p, inside)
-        except (HarnessError, Unresolved) as problem:  # Keep the bare error: a nursery would wrap it in a group.
+        except (
+            HarnessError,
+            UnresolvedTargetError,
+        ) as problem:  # Keep the bare error: a nursery would wrap it in a group.
             trouble = problem
         inside.close()
     if trouble is not None:
@@ -216,7 +219,7 @@ async def _unseat(context: FaultContext, p: FaultExecution, inside: Client) -> N
         if asked:
             break
         if _is_over(context, p, waiting):
-            raise Unresolved("another epoch began before it could be asked")
+            raise UnresolvedTargetError("another epoch began before it could be asked")
     p.evidence |= {"asked": asked, "after": _quorum(after)}
     if context.left_s(p) <= 0:
         p.on = context.now_ns()
@@ -226,17 +229,17 @@ async def _controller(
     context: FaultContext, p: FaultExecution, inside: Client, waiting: ExtendableDeadline
 ) -> QuorumView:
     """The quorum under a controller that is among the targets. Another one may have followed since they were found:
-    then they are found anew. Raises Unresolved or HarnessError if that takes too long.
+    then they are found anew. Raises UnresolvedTargetError or HarnessError if that takes too long.
     """
     while True:
         seen = await _answer(context, p, partial(admin.describe_quorum, inside), waiting)
         if seen.leader_id in p.resolved:
             return seen
         if _is_over(context, p, waiting):
-            raise Unresolved(f"node {seen.leader_id} is the active controller")
+            raise UnresolvedTargetError(f"node {seen.leader_id} is the active controller")
         await trio.sleep(POLL_S)
         p.view = await context.cluster.view()
-        with suppress(Unresolved):  # There may be no controller for a moment.
+        with suppress(UnresolvedTargetError):  # There may be no controller for a moment.
             p.resolved = resolve(p.fault.target, p.view, context.rng(p, "target"))
 
 

@@ -11,13 +11,13 @@ import trio
 
 from squall.broker.protocol.apis import ApiKey
 from squall.broker.protocol.errors import ErrorCode
-from squall.chaos.faults.acts.directions import Ways
+from squall.chaos.faults.acts.directions import DirectionProbes
 from squall.chaos.faults.acts.worse_links import answering
 from squall.chaos.faults.context import FaultContext, FaultExecution
 from squall.chaos.faults.deadline import ExtendableDeadline
 from squall.chaos.faults.proofs import wrong_way
 from squall.chaos.faults.shapes import links_of
-from squall.chaos.faults.targets import Unresolved
+from squall.chaos.faults.targets import UnresolvedTargetError
 from squall.chaos.faults.timeouts import LONGER_S, POLL_S, WHOLE_WITHIN_S
 from squall.chaos.runtimes.contract import Cut, Evidence, FrameAct, Frames, Link, LinkFault, Probe, Stream
 from squall.chaos.runtimes.wire.frames import FETCH, METADATA_FETCH, Traffic
@@ -34,12 +34,17 @@ async def cut(context: FaultContext, p: FaultExecution, cuts: Sequence[tuple[Lin
     """
     links = [link for link, _ in cuts]
     if not links:
-        raise Unresolved(f"{p.fault.target} has no such links")
+        raise UnresolvedTargetError(f"{p.fault.target} has no such links")
     whole = await answering(context, p, links)
     if not whole:
-        raise Unresolved("no link answered before it was cut: what is silent already cannot be seen to be cut")
+        raise UnresolvedTargetError(
+            "no link answered before it was cut: what is silent already cannot be seen to be cut"
+        )
     company = {link: context.company(p, link) for link in whole}
-    with closing(Ways(context, p, cuts, whole)) as first, closing(Ways(context, p, cuts, whole)) as second:
+    with (
+        closing(DirectionProbes(context, p, cuts, whole)) as first,
+        closing(DirectionProbes(context, p, cuts, whole)) as second,
+    ):
         with context.proving(links):
             await first.open()
             await second.open()
@@ -53,8 +58,8 @@ async def _cut(
     cuts: Mapping[Link, Cut],
     whole: Sequence[Link],
     company: Mapping[Link, frozenset[int]],
-    first: Ways,
-    second: Ways,
+    first: DirectionProbes,
+    second: DirectionProbes,
 ) -> None:
     """Cut links of which those of `whole` answer, in the `company` that each has. first, second: for the looks at the
     begin and in the middle.
@@ -98,7 +103,9 @@ async def _cut(
     p.landed = not p.error
 
 
-async def _both_looks(context: FaultContext, links: Sequence[Link], ways: Ways, limit_s: float) -> list[Probe]:
+async def _both_looks(
+    context: FaultContext, links: Sequence[Link], ways: DirectionProbes, limit_s: float
+) -> list[Probe]:
     """Probe the links, and see whether requests pass over them. Returns the probes."""
     found = list[Probe]()
 
@@ -111,7 +118,9 @@ async def _both_looks(context: FaultContext, links: Sequence[Link], ways: Ways, 
     return found
 
 
-async def _in_the_middle(context: FaultContext, p: FaultExecution, links: Sequence[Link], ways: Ways) -> list[Probe]:
+async def _in_the_middle(
+    context: FaultContext, p: FaultExecution, links: Sequence[Link], ways: DirectionProbes
+) -> list[Probe]:
     """Probe the links at a drawn moment between the first look and the last one; not if that leaves no time for it."""
     free_s = context.left_s(p) - LAST_LOOK_S - max(LOOK_S, 2 * context.probe_timeout_s if ways.found else 0.0)
     if free_s <= 0:
@@ -144,7 +153,7 @@ async def count(context: FaultContext, p: FaultExecution, links: Sequence[Link],
     """
     name = f"fault-{p.fault.id}"
     if not links:
-        raise Unresolved(f"{p.fault.target} has no such links")
+        raise UnresolvedTargetError(f"{p.fault.target} has no such links")
     context.begun(p)
     for wait in (partial(context.rest, p), partial(trio.sleep, min(p.fault.duration_s, LONGER_S))):
         try:
@@ -182,7 +191,7 @@ async def reset_connections(context: FaultContext, p: FaultExecution) -> None:
     every_s = float(p.fault.params["every_ms"]) / 1000
     links = links_of(p.fault.params, p.hit, context.runtime.links())
     if not links:
-        raise Unresolved(f"{p.fault.target} has no such links")
+        raise UnresolvedTargetError(f"{p.fault.target} has no such links")
     waiting, patience_s, told = ExtendableDeadline(lambda: context.any_on(p)), context.probe_timeout_s, list[Evidence]()
     while not told:
         async with _watched(context, links, patience_s) as (opened, ended):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import trio
 
 from squall.chaos.faults.context import FaultContext, FaultExecution
-from squall.chaos.faults.targets import Unresolved, check_target
+from squall.chaos.faults.targets import UnresolvedTargetError, check_target
 from squall.chaos.faults.timeouts import POLL_S
 from squall.workloads.client import admin
 from squall.workloads.client.connection import RequestFailed, UnsupportedApi
@@ -19,14 +19,14 @@ MEMBER_WITHIN_S = 15.0
 
 def member_of(context: FaultContext, p: FaultExecution, *, named: bool) -> ClientHandle:
     """The member that the fault's target names, or a drawn one: one that has partitions, if any member has some now.
-    `named`: one that has an instance id. Raises Unresolved if there is none.
+    `named`: one that has an instance id. Raises UnresolvedTargetError if there is none.
     """
     _, number = check_target("target", p.fault.target)
     if context.clients is None:
-        raise Unresolved("there is no workload")
+        raise UnresolvedTargetError("there is no workload")
     numbers = context.clients.named if named else range(len(context.clients.members))
     if not numbers or (number and int(number) not in numbers):
-        raise Unresolved(f"there is no member {number}{' with an instance id' if named else ''}")
+        raise UnresolvedTargetError(f"there is no member {number}{' with an instance id' if named else ''}")
     members, random = context.clients.members, context.rng(p, "target")
     if number:
         return members[int(number)]
@@ -58,7 +58,7 @@ async def listed(context: FaultContext, group: str, member_id: str) -> bool | No
 
 async def settled(context: FaultContext, handle: ClientHandle, *, at_work: bool = False) -> InGroup:
     """Return the client's member id, once its coordinator agrees. at_work: and once it has begun a poll since, which
-    shows that it is not stopped. Raises Unresolved if that takes too long.
+    shows that it is not stopped. Raises UnresolvedTargetError if that takes too long.
     """
     with context.within(MEMBER_WITHIN_S):
         while True:
@@ -70,4 +70,6 @@ async def settled(context: FaultContext, handle: ClientHandle, *, at_work: bool 
                 if handle.alive and handle.known_as() == known:
                     return known
             await context.sleep(POLL_S)
-    raise Unresolved(f"{name_of(context, handle)} is not {'at work ' if at_work else ''}in its group just now")
+    raise UnresolvedTargetError(
+        f"{name_of(context, handle)} is not {'at work ' if at_work else ''}in its group just now"
+    )

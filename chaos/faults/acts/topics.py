@@ -18,7 +18,7 @@ from squall.broker.protocol.wire import ZERO_UUID
 from squall.chaos.errors import HarnessError
 from squall.chaos.faults.context import FaultContext, FaultExecution
 from squall.chaos.faults.proofs import changed_topics
-from squall.chaos.faults.targets import Unresolved
+from squall.chaos.faults.targets import UnresolvedTargetError
 from squall.chaos.runtimes.contract import NodeState
 from squall.workloads.churn_records import SETTINGS as CLIENT_SETTINGS
 from squall.workloads.churn_records import write_to
@@ -54,7 +54,7 @@ async def change(context: FaultContext, p: FaultExecution) -> None:
     context.begun(p)
     desk = None if context.clients is None else context.clients.desk
     if desk is None:
-        raise Unresolved("there is no workload")
+        raise UnresolvedTargetError("there is no workload")
     how = str(p.fault.params["how"])
     if how == "churn":
         await _churn(context, p, desk)

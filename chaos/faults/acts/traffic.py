@@ -12,20 +12,20 @@ from typing import Protocol, TypeGuard
 
 from squall.chaos.errors import HarnessError
 from squall.chaos.faults.context import FaultContext, FaultExecution
-from squall.chaos.faults.targets import Unresolved
+from squall.chaos.faults.targets import UnresolvedTargetError
 from squall.chaos.faults.timeouts import POLL_S, whole_within_s
 from squall.chaos.runtimes.contract import Cut, FrameAct, Frames, Link, LinkFault, Manner, Probe, Stream
 from squall.chaos.runtimes.wire.frames import TRAFFIC, Traffic
 
 
-class TellingTraffic(Protocol):
+class TrafficProber(Protocol):
     """A world whose brokers' links can be asked about one kind of traffic."""
 
     async def probe_traffic(self, link: Link, traffic: Traffic, *, timeout_s: float = 1.0) -> Probe:
         """Probe a link as `Runtime.probe` does, with a request that counts as this traffic and changes nothing."""
 
 
-def tells_traffic(runtime: object) -> TypeGuard[TellingTraffic]:
+def can_probe_traffic(runtime: object) -> TypeGuard[TrafficProber]:
     """Return whether a runtime can be asked so. `counts_calls` says why this is no `isinstance`."""
     return hasattr(runtime, "probe_traffic")
 
@@ -42,11 +42,11 @@ async def cut_traffic(
     context: FaultContext, p: FaultExecution, cuts: Sequence[tuple[Link, Cut]], traffic: Traffic
 ) -> None:
     """Cut one kind of traffic on links between brokers."""
-    if not tells_traffic(context.runtime):
+    if not can_probe_traffic(context.runtime):
         raise HarnessError(f"runtime {context.runtime.name} cannot be asked for {traffic.value} alone")
     links = [link for link, _ in cuts]
     if not links:
-        raise Unresolved(f"{p.fault.target} has no such links")
+        raise UnresolvedTargetError(f"{p.fault.target} has no such links")
     ask = partial(context.runtime.probe_traffic, traffic=traffic, timeout_s=context.probe_timeout_s)
     name, whole = f"fault-{p.fault.id}", list[Link]()
     with context.within(whole_within_s(context.probe_timeout_s)):
@@ -54,7 +54,9 @@ async def cut_traffic(
             whole = [link for link, probe in zip(links, await context.each(links, ask), strict=True) if probe.ok]
             await context.sleep(0 if whole else POLL_S)
     if not whole:
-        raise Unresolved("no link answered before it was cut: what is silent already cannot be seen to be cut")
+        raise UnresolvedTargetError(
+            "no link answered before it was cut: what is silent already cannot be seen to be cut"
+        )
     company = {link: context.company(p, link) for link in whole}
     faults: dict[Link, LinkFault] = {link: frames_of(how, traffic) for link, how in cuts}
     context.begun(p)

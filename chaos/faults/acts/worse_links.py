@@ -26,7 +26,7 @@ from squall.chaos.errors import HarnessError
 from squall.chaos.faults.context import FaultContext, FaultExecution
 from squall.chaos.faults.deadline import ExtendableDeadline
 from squall.chaos.faults.shapes import links_of
-from squall.chaos.faults.targets import Unresolved
+from squall.chaos.faults.targets import UnresolvedTargetError
 from squall.chaos.faults.timeouts import POLL_S, whole_within_s
 from squall.chaos.runtimes.contract import Cut, Link, LinkFault, Manner, NodeState, Probe
 
@@ -309,7 +309,7 @@ async def cut_in_turns(context: FaultContext, p: FaultExecution) -> None:
     links, cut = _links(context, p), Cut(Manner(params["manner"]))
     whole = await answering(context, p, links)
     if not whole:
-        raise Unresolved("no link answered before it began")
+        raise UnresolvedTargetError("no link answered before it began")
     turns: list[dict[str, Any]] = []
     context.begun(p)
     try:
@@ -369,5 +369,5 @@ def _answers(probes: Sequence[Probe]) -> int:
 def _links(context: FaultContext, p: FaultExecution) -> list[Link]:
     links = links_of(p.fault.params, p.hit, context.runtime.links())
     if not links:
-        raise Unresolved(f"{p.fault.target} has no such links")
+        raise UnresolvedTargetError(f"{p.fault.target} has no such links")
     return links

@@ -6,7 +6,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from squall.chaos.faults import proofs
-from squall.chaos.faults.kind import EVERYWHERE, SIDES, DrawRules, FaultKind, Number, Trait
+from squall.chaos.faults.kind import EVERYWHERE, SIDES, DrawRules, FaultKind, FaultTrait, NumericParameter
 from squall.chaos.faults.link_faults import MEASURED_BYTES, ON_S, PEERS, both_ends, hit_by, on_clients_side
 from squall.chaos.faults.words import round_trips
 from squall.chaos.runtimes.contract import Bandwidth
@@ -32,8 +32,16 @@ KIND = FaultKind(
     title="limits the kilobytes per second of each connection and direction",
     fault_class="N",
     duration_s=ON_S,
-    params={"kb_per_s": Number(1, 1000, 64), "side": PEERS},
-    traits=frozenset({Trait.OF_LINKS, Trait.SLOWS_LINKS, Trait.MEASURES_LINKS, Trait.OUT_OF_SYNC, Trait.EITHER_END}),
+    params={"kb_per_s": NumericParameter(1, 1000, 64), "side": PEERS},
+    traits=frozenset(
+        {
+            FaultTrait.OF_LINKS,
+            FaultTrait.SLOWS_LINKS,
+            FaultTrait.MEASURES_LINKS,
+            FaultTrait.OUT_OF_SYNC,
+            FaultTrait.EITHER_END,
+        }
+    ),
     worlds=EVERYWHERE,
     needs_nodes=both_ends,
     draw=DrawRules(params=lambda rng: {"kb_per_s": rng.choice((8, 32, 128)), "side": rng.choice(SIDES)}, swarm="newer"),

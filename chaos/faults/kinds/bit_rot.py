@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, cast
 
 from squall.chaos.faults import proofs
-from squall.chaos.faults.kind import Choice, DrawRules, FaultKind, Number, Trait
-from squall.chaos.faults.targets import Unresolved
+from squall.chaos.faults.kind import ChoiceParameter, DrawRules, FaultKind, FaultTrait, NumericParameter
+from squall.chaos.faults.targets import UnresolvedTargetError
 from squall.chaos.faults.words import Json, objects
 from squall.chaos.runtimes.damage import Where
 
@@ -22,7 +22,7 @@ async def play(context: FaultContext, p: FaultExecution) -> None:
     bits, where = int(p.fault.params["bits"]), cast(Where, p.fault.params["where"])
     rotten = [await context.runtime.rot(node, bits=bits, where=where) for node in p.resolved]
     if not any(each.get("path") for each in rotten):
-        raise Unresolved("there is no closed segment to rot")
+        raise UnresolvedTargetError("there is no closed segment to rot")
     await context.rest(p)
     p.ended = context.now_ns()
     p.evidence = {"rotten": rotten}
@@ -43,9 +43,9 @@ KIND = FaultKind(
     place=20,
     title="bits flip in a closed segment of a partition",
     fault_class="D",
-    duration_s=Number(0.1, 600, 1),
-    params={"bits": Number(1, 1000, 1), "where": Choice(("checked", "epoch"), "checked")},
-    traits=frozenset({Trait.DAMAGES_FILES, Trait.NEEDS_FILES}),
+    duration_s=NumericParameter(0.1, 600, 1),
+    params={"bits": NumericParameter(1, 1000, 1), "where": ChoiceParameter(("checked", "epoch"), "checked")},
+    traits=frozenset({FaultTrait.DAMAGES_FILES, FaultTrait.NEEDS_FILES}),
     draw=DrawRules(params=lambda rng: {"bits": rng.choice((1, 8))}),
     play=play,
     verify=proofs.rotten,

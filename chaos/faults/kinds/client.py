@@ -6,9 +6,17 @@ from random import Random
 from typing import TYPE_CHECKING
 
 from squall.chaos.faults import proofs
-from squall.chaos.faults.kind import EVERYWHERE, Choice, DrawRules, FaultKind, Number, Params, Trait
+from squall.chaos.faults.kind import (
+    EVERYWHERE,
+    ChoiceParameter,
+    DrawRules,
+    FaultKind,
+    FaultTrait,
+    NumericParameter,
+    Params,
+)
 from squall.chaos.faults.link_faults import hit_by
-from squall.chaos.faults.targets import Unresolved
+from squall.chaos.faults.targets import UnresolvedTargetError
 from squall.chaos.faults.timeouts import POLL_S
 from squall.chaos.faults.words import Json
 
@@ -40,7 +48,7 @@ async def _crash(context: FaultContext, p: FaultExecution, handle: ClientHandle)
     context.begun(p)
     gone = handle.crash(me)
     if gone is None:
-        raise Unresolved(f"{handle.name} has no process just now")
+        raise UnresolvedTargetError(f"{handle.name} has no process just now")
     try:
         await context.rest(p)
     finally:
@@ -105,9 +113,9 @@ KIND = FaultKind(
     place=24,
     title="a producer crashes without a close and is replaced at the end; a producer or reader pauses",
     fault_class="P",
-    duration_s=Number(0.1, 600, 2),
-    params={"how": Choice(("crash", "pause"), "crash")},
-    traits=frozenset({Trait.OF_CLIENTS}),
+    duration_s=NumericParameter(0.1, 600, 2),
+    params={"how": ChoiceParameter(("crash", "pause"), "crash")},
+    traits=frozenset({FaultTrait.OF_CLIENTS}),
     worlds=EVERYWHERE,
     check_target=check_target,
     draw=DrawRules(params=lambda rng: {"how": rng.choice(("crash", "pause"))}, target=aimed, swarm="newer"),

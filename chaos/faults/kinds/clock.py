@@ -7,8 +7,17 @@ from typing import TYPE_CHECKING, Any
 
 from squall.chaos.errors import HarnessError
 from squall.chaos.faults import proofs
-from squall.chaos.faults.kind import Choice, DrawRules, FaultKind, Number, Params, PlanTraits, Trait, listed
-from squall.chaos.faults.targets import Unresolved
+from squall.chaos.faults.kind import (
+    ChoiceParameter,
+    DrawRules,
+    FaultKind,
+    FaultTrait,
+    NumericParameter,
+    Params,
+    PlanTraits,
+    listed,
+)
+from squall.chaos.faults.targets import UnresolvedTargetError
 from squall.chaos.faults.words import Json, mapping, number
 from squall.chaos.runtimes.capabilities import fakes_time
 from squall.chaos.runtimes.contract import ClockWord, Evidence
@@ -35,7 +44,7 @@ async def play(context: FaultContext, p: FaultExecution) -> None:
     before = {node: len(runtime.clock_words(node)) for node in p.resolved}
     for node in p.resolved:
         if context.others_alike(p, node):
-            raise Unresolved(f"the clock of node {node} is bent already")
+            raise UnresolvedTargetError(f"the clock of node {node} is bent already")
     context.claim(p)
     context.begun(p)
     bent: list[Any] = []
@@ -136,15 +145,15 @@ KIND = FaultKind(
     place=7,
     title="the wall clock jumps, runs faster or slower, or jumps back and forth",
     fault_class="C",
-    duration_s=Number(0.2, 600, 4),
+    duration_s=NumericParameter(0.2, 600, 4),
     params={
-        "offset_ms": Number(-86_400_000, 86_400_000, 1000),
-        "rate": Number(0.5, 2, 1),
-        "strobe_ms": Number(0, 60_000, 0),
-        "how": Choice(("offset", FROM_BELOW), "offset"),
+        "offset_ms": NumericParameter(-86_400_000, 86_400_000, 1000),
+        "rate": NumericParameter(0.5, 2, 1),
+        "strobe_ms": NumericParameter(0, 60_000, 0),
+        "how": ChoiceParameter(("offset", FROM_BELOW), "offset"),
     },
-    traits=frozenset({Trait.NEEDS_NODE, Trait.NEEDS_OUR_BROKER}),
-    more_traits=lambda params: frozenset({Trait.NEEDS_FAKE_TIME} if params.get("how") == FROM_BELOW else ()),
+    traits=frozenset({FaultTrait.NEEDS_NODE, FaultTrait.NEEDS_OUR_BROKER}),
+    more_traits=lambda params: frozenset({FaultTrait.NEEDS_FAKE_TIME} if params.get("how") == FROM_BELOW else ()),
     check=check,
     refuse=refuse,
     draw=DrawRules(

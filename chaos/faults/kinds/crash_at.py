@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, cast
 from squall.chaos.errors import HarnessError
 from squall.chaos.faults import proofs
 from squall.chaos.faults.calls import hit_by_calls, on_writes
-from squall.chaos.faults.kind import Choice, DrawRules, FaultKind, Number, Trait
+from squall.chaos.faults.kind import ChoiceParameter, DrawRules, FaultKind, FaultTrait, NumericParameter
 from squall.chaos.faults.timeouts import LONGER_S
 from squall.chaos.faults.words import Json, came_back, mapping, nth
 from squall.chaos.runtimes.contract import CrashOp
@@ -68,12 +68,12 @@ KIND = FaultKind(
     place=5,
     title="kills the broker just before its n-th fsync, write or send; restart at the end",
     fault_class="P",
-    duration_s=Number(0.2, 600, 3),
-    params={"op": Choice(("fsync", "write", "send"), "fsync"), "nth": Number(1, 1_000_000, 1)},
+    duration_s=NumericParameter(0.2, 600, 3),
+    params={"op": ChoiceParameter(("fsync", "write", "send"), "fsync"), "nth": NumericParameter(1, 1_000_000, 1)},
     traits=frozenset(
         {
-            *(Trait.ENDS_BY_ITSELF, Trait.OF_ONE_NODE, Trait.COUNTS_SYNCS, Trait.OUT_OF_SYNC),
-            *(Trait.NEEDS_OUR_BROKER, Trait.NEEDS_FILES, Trait.NEEDS_HURT_FILES),
+            *(FaultTrait.ENDS_BY_ITSELF, FaultTrait.OF_ONE_NODE, FaultTrait.COUNTS_SYNCS, FaultTrait.OUT_OF_SYNC),
+            *(FaultTrait.NEEDS_OUR_BROKER, FaultTrait.NEEDS_FILES, FaultTrait.NEEDS_HURT_FILES),
         }
     ),
     draw=DrawRules(params=drawn, swarm="first", likely=on_writes),

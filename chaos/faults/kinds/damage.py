@@ -8,8 +8,16 @@ from typing import TYPE_CHECKING, cast
 
 from squall.chaos.errors import HarnessError
 from squall.chaos.faults import proofs
-from squall.chaos.faults.kind import Choice, DrawRules, Fault, FaultKind, FaultPlacement, Number, Trait
-from squall.chaos.faults.targets import Unresolved
+from squall.chaos.faults.kind import (
+    ChoiceParameter,
+    DrawRules,
+    Fault,
+    FaultKind,
+    FaultPlacement,
+    FaultTrait,
+    NumericParameter,
+)
+from squall.chaos.faults.targets import UnresolvedTargetError
 from squall.chaos.faults.timeouts import POLL_S
 from squall.chaos.faults.words import Json, mapping
 from squall.chaos.runtimes.damage import How
@@ -37,7 +45,7 @@ async def play(context: FaultContext, p: FaultExecution) -> None:
     await _in_sync(context, p, node)
     await context.begin_on_running_nodes(p)
     if lacking := _lacking(p, node):
-        raise Unresolved(f"{', '.join(lacking)} not in sync: what is damaged now may be the only copy")
+        raise UnresolvedTargetError(f"{', '.join(lacking)} not in sync: what is damaged now may be the only copy")
     with context.taking_down(p, [node]):
         down = await context.runtime.kill(node)
         damaged = await context.runtime.damage(node, how, size=size)
@@ -100,12 +108,12 @@ KIND = FaultKind(
     title="kills the broker; while it is down, a segment loses its end or a closed file is lost; restart at the end",
     fault_class="D",
     worse_class="DM",
-    duration_s=Number(0.2, 600, 3),
-    params={"how": Choice(("tail", "file"), "tail"), "bytes": Number(1, 10_000_000, 1000)},
+    duration_s=NumericParameter(0.2, 600, 3),
+    params={"how": ChoiceParameter(("tail", "file"), "tail"), "bytes": NumericParameter(1, 10_000_000, 1000)},
     traits=frozenset(
         {
-            *(Trait.TAKES_DOWN, Trait.OF_ONE_NODE, Trait.DAMAGES_FILES, Trait.OUT_OF_SYNC),
-            *(Trait.NEEDS_OUR_BROKER, Trait.NEEDS_FILES),
+            *(FaultTrait.TAKES_DOWN, FaultTrait.OF_ONE_NODE, FaultTrait.DAMAGES_FILES, FaultTrait.OUT_OF_SYNC),
+            *(FaultTrait.NEEDS_OUR_BROKER, FaultTrait.NEEDS_FILES),
         }
     ),
     draw=DrawRules(

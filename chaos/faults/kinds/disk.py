@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from squall.chaos.faults import proofs
 from squall.chaos.faults.calls import hit_by_calls, on_writes
-from squall.chaos.faults.kind import Choice, DrawRules, FaultKind, Number, Params, Trait
+from squall.chaos.faults.kind import ChoiceParameter, DrawRules, FaultKind, FaultTrait, NumericParameter, Params
 from squall.chaos.faults.timeouts import LONGER_S
 from squall.chaos.faults.words import Json, came_back, objects
 from squall.chaos.runtimes.contract import DiskFault, FailWrites, NodeState, SlowDisk
@@ -50,7 +50,7 @@ async def play(context: FaultContext, p: FaultExecution) -> None:
 
 def _at_its_crash_point(context: FaultContext, p: FaultExecution, node: int) -> bool:
     """Return whether a `crash_at`, which also makes a node end by itself, may have ended this node."""
-    return bool(context.others(p, node, Trait.ENDS_BY_ITSELF).keys() - context.others_alike(p, node).keys())
+    return bool(context.others(p, node, FaultTrait.ENDS_BY_ITSELF).keys() - context.others_alike(p, node).keys())
 
 
 def disk_fault(params: Mapping[str, Any]) -> DiskFault:
@@ -61,10 +61,10 @@ def disk_fault(params: Mapping[str, Any]) -> DiskFault:
     return FailWrites(params["how"], int(params["nth"]), op)
 
 
-def more_traits(params: Params) -> frozenset[Trait]:
+def more_traits(params: Params) -> frozenset[FaultTrait]:
     """After a failed fsync the kernel counts its pages as clean."""
     failed = params.get("op") == "fsync" and params.get("how") != "slow"
-    return frozenset({Trait.FORGETS_SYNCS} if failed else ())
+    return frozenset({FaultTrait.FORGETS_SYNCS} if failed else ())
 
 
 def describe_evidence(seen: Json) -> str:
@@ -79,17 +79,17 @@ KIND = FaultKind(
     place=19,
     title="writes or fsyncs fail from the n-th on, or are slow; a broker that stops because of it restarts at the end",
     fault_class="P",
-    duration_s=Number(0.2, 600, 3),
+    duration_s=NumericParameter(0.2, 600, 3),
     params={
-        "how": Choice(("EIO", "ENOSPC", "slow"), "EIO"),
-        "op": Choice(("write", "fsync"), "write"),
-        "nth": Number(1, 1_000_000, 1),
-        "delay_ms": Number(1, 60_000, 100),
+        "how": ChoiceParameter(("EIO", "ENOSPC", "slow"), "EIO"),
+        "op": ChoiceParameter(("write", "fsync"), "write"),
+        "nth": NumericParameter(1, 1_000_000, 1),
+        "delay_ms": NumericParameter(1, 60_000, 100),
     },
     traits=frozenset(
         {
-            *(Trait.ENDS_BY_ITSELF, Trait.STOPS_BROKER, Trait.COUNTS_SYNCS, Trait.OUT_OF_SYNC),
-            *(Trait.NEEDS_OUR_BROKER, Trait.NEEDS_FILES, Trait.NEEDS_HURT_FILES),
+            *(FaultTrait.ENDS_BY_ITSELF, FaultTrait.STOPS_BROKER, FaultTrait.COUNTS_SYNCS, FaultTrait.OUT_OF_SYNC),
+            *(FaultTrait.NEEDS_OUR_BROKER, FaultTrait.NEEDS_FILES, FaultTrait.NEEDS_HURT_FILES),
         }
     ),
     more_traits=more_traits,

@@ -5,7 +5,16 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from squall.chaos.faults import proofs
-from squall.chaos.faults.kind import EVERYWHERE, MANNERS, SIDES, Choice, DrawRules, FaultKind, Number, Trait
+from squall.chaos.faults.kind import (
+    EVERYWHERE,
+    MANNERS,
+    SIDES,
+    ChoiceParameter,
+    DrawRules,
+    FaultKind,
+    FaultTrait,
+    NumericParameter,
+)
 from squall.chaos.faults.link_faults import PEERS, both_ends, hit_by, on_clients_side
 from squall.chaos.faults.words import Json, integer, objects
 
@@ -33,14 +42,14 @@ KIND = FaultKind(
     place=15,
     title="cuts all of the target's links and heals them, again and again",
     fault_class="N",
-    duration_s=Number(1, 600, 4),
+    duration_s=NumericParameter(1, 600, 4),
     params={
-        "manner": Choice(MANNERS, "refuse"),
-        "down_ms": Number(300, 60_000, 500),
-        "up_ms": Number(300, 60_000, 500),
+        "manner": ChoiceParameter(MANNERS, "refuse"),
+        "down_ms": NumericParameter(300, 60_000, 500),
+        "up_ms": NumericParameter(300, 60_000, 500),
         "side": PEERS,
     },
-    traits=frozenset({Trait.OF_LINKS, Trait.OUT_OF_SYNC, Trait.EITHER_END}),
+    traits=frozenset({FaultTrait.OF_LINKS, FaultTrait.OUT_OF_SYNC, FaultTrait.EITHER_END}),
     worlds=EVERYWHERE,
     needs_nodes=both_ends,
     draw=DrawRules(

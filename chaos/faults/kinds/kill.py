@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from squall.chaos.faults import proofs
-from squall.chaos.faults.kind import EVERYWHERE, DrawRules, FaultKind, Number, Trait
+from squall.chaos.faults.kind import EVERYWHERE, DrawRules, FaultKind, FaultTrait, NumericParameter
 from squall.chaos.faults.words import Json, after, came_back, capital, objects, process, was_down
 
 if TYPE_CHECKING:
@@ -36,8 +36,8 @@ KIND = FaultKind(
     place=1,
     title="SIGKILL, restart at the end",
     fault_class="P",
-    duration_s=Number(0.2, 600, 3),
-    traits=frozenset({Trait.TAKES_DOWN, Trait.BY_SIGNAL, Trait.OUT_OF_SYNC}),
+    duration_s=NumericParameter(0.2, 600, 3),
+    traits=frozenset({FaultTrait.TAKES_DOWN, FaultTrait.BY_SIGNAL, FaultTrait.OUT_OF_SYNC}),
     worlds=EVERYWHERE,
     draw=DrawRules(lasts_s=(1.0, 4.0), by_default=True, on_strangers=True, swarm="first"),
     play=play,

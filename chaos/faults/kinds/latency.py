@@ -6,7 +6,7 @@ from random import Random
 from typing import TYPE_CHECKING, Any
 
 from squall.chaos.faults import proofs
-from squall.chaos.faults.kind import EVERYWHERE, DrawRules, FaultKind, Number, Params, Trait
+from squall.chaos.faults.kind import EVERYWHERE, DrawRules, FaultKind, FaultTrait, NumericParameter, Params
 from squall.chaos.faults.link_faults import ON_S, PEERS, both_ends, on_clients_side
 from squall.chaos.faults.words import round_trips
 from squall.chaos.runtimes.contract import Latency
@@ -44,8 +44,16 @@ KIND = FaultKind(
     title="delays the bytes in both directions",
     fault_class="N",
     duration_s=ON_S,
-    params={"latency_ms": Number(1, 30_000, 50), "jitter_ms": Number(0, 30_000, 10), "side": PEERS},
-    traits=frozenset({Trait.OF_LINKS, Trait.SLOWS_LINKS, Trait.MEASURES_LINKS, Trait.OUT_OF_SYNC, Trait.EITHER_END}),
+    params={"latency_ms": NumericParameter(1, 30_000, 50), "jitter_ms": NumericParameter(0, 30_000, 10), "side": PEERS},
+    traits=frozenset(
+        {
+            FaultTrait.OF_LINKS,
+            FaultTrait.SLOWS_LINKS,
+            FaultTrait.MEASURES_LINKS,
+            FaultTrait.OUT_OF_SYNC,
+            FaultTrait.EITHER_END,
+        }
+    ),
     worlds=EVERYWHERE,
     needs_nodes=both_ends,
     draw=DrawRules(

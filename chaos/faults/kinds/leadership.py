@@ -10,15 +10,15 @@ from squall.chaos.draws import rng_for
 from squall.chaos.faults import proofs
 from squall.chaos.faults.kind import (
     EVERYWHERE,
-    Choice,
+    ChoiceParameter,
     DrawRules,
     Fault,
     FaultKind,
     FaultPlacement,
-    Number,
+    FaultTrait,
+    NumericParameter,
     Params,
     PlanTraits,
-    Trait,
 )
 from squall.chaos.faults.words import Json, mapping
 
@@ -112,10 +112,10 @@ KIND = FaultKind(
     place=25,
     title="by request: elections, moves of partitions, a broker emptied or filled, the controller's resignation",
     fault_class="P",
-    duration_s=Number(0.2, 600, 2),
-    params={"how": Choice(("preferred", "unclean", "move", "drain", "fill", "resign"), "preferred")},
-    traits=frozenset({Trait.MOVES_LEADERS}),
-    more_traits=lambda params: frozenset({Trait.NEEDS_OUR_BROKER} if params.get("how") == "resign" else ()),
+    duration_s=NumericParameter(0.2, 600, 2),
+    params={"how": ChoiceParameter(("preferred", "unclean", "move", "drain", "fill", "resign"), "preferred")},
+    traits=frozenset({FaultTrait.MOVES_LEADERS}),
+    more_traits=lambda params: frozenset({FaultTrait.NEEDS_OUR_BROKER} if params.get("how") == "resign" else ()),
     worlds=EVERYWHERE,
     asks=ASKS,
     refuse=refuse,

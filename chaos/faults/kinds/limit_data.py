@@ -6,7 +6,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from squall.chaos.faults import proofs
-from squall.chaos.faults.kind import EVERYWHERE, SIDES, DrawRules, FaultKind, Number, Trait
+from squall.chaos.faults.kind import EVERYWHERE, SIDES, DrawRules, FaultKind, FaultTrait, NumericParameter
 from squall.chaos.faults.link_faults import ON_S, PEERS, both_ends, hit_by, on_clients_side
 from squall.chaos.faults.words import how_they_ended
 from squall.chaos.runtimes.contract import LimitData
@@ -38,8 +38,8 @@ KIND = FaultKind(
     title="ends each connection after a number of bytes, usually in the middle of a frame",
     fault_class="N",
     duration_s=ON_S,
-    params={"limit_bytes": Number(1, 10_000_000, 65_536), "side": PEERS},
-    traits=frozenset({Trait.OF_LINKS, Trait.MEASURES_LINKS, Trait.OUT_OF_SYNC, Trait.EITHER_END}),
+    params={"limit_bytes": NumericParameter(1, 10_000_000, 65_536), "side": PEERS},
+    traits=frozenset({FaultTrait.OF_LINKS, FaultTrait.MEASURES_LINKS, FaultTrait.OUT_OF_SYNC, FaultTrait.EITHER_END}),
     worlds=EVERYWHERE,
     needs_nodes=both_ends,
     draw=DrawRules(

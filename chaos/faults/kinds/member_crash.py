@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from squall.chaos.errors import HarnessError
 from squall.chaos.faults import proofs
-from squall.chaos.faults.kind import EVERYWHERE, DrawRules, FaultKind, Number, Params, PlanTraits, Trait
+from squall.chaos.faults.kind import EVERYWHERE, DrawRules, FaultKind, FaultTrait, NumericParameter, Params, PlanTraits
 from squall.chaos.faults.link_faults import hit_by
 from squall.chaos.faults.timeouts import POLL_S
 from squall.chaos.faults.words import Json, integer
@@ -29,14 +29,14 @@ async def play(context: FaultContext, p: FaultExecution) -> None:
     import trio
 
     from squall.chaos.faults.acts.members import member_of, name_of, settled
-    from squall.chaos.faults.targets import Unresolved
+    from squall.chaos.faults.targets import UnresolvedTargetError
 
     handle, me = member_of(context, p, named=False), p.fault.id
     known = await settled(context, handle)
     context.begun(p)
     gone = handle.crash(me)
     if gone is None:
-        raise Unresolved(f"{name_of(context, handle)} has no process just now")
+        raise UnresolvedTargetError(f"{name_of(context, handle)} has no process just now")
     p.evidence = {"client": name_of(context, handle), **known._asdict(), "process": gone, "followed_by": -1}
     late: HarnessError | None = None
     async with trio.open_nursery() as watching:
@@ -138,8 +138,8 @@ KIND = FaultKind(
     place=29,
     title="a member's process ends without leaving its group, and is replaced at the end",
     fault_class="P",
-    duration_s=Number(0.5, 600, 2),
-    traits=frozenset({Trait.OF_CLIENTS, Trait.NEEDS_MEMBERS}),
+    duration_s=NumericParameter(0.5, 600, 2),
+    traits=frozenset({FaultTrait.OF_CLIENTS, FaultTrait.NEEDS_MEMBERS}),
     worlds=EVERYWHERE,
     refuse=refuse,
     draw=DrawRules(target=aimed, lasts_s=(1.0, 5.0)),

@@ -7,7 +7,7 @@ from random import Random
 from typing import TYPE_CHECKING
 
 from squall.chaos.faults import proofs
-from squall.chaos.faults.kind import EVERYWHERE, DrawRules, FaultKind, Number, Params, PlanTraits, Trait
+from squall.chaos.faults.kind import EVERYWHERE, DrawRules, FaultKind, FaultTrait, NumericParameter, Params, PlanTraits
 from squall.chaos.faults.link_faults import hit_by
 from squall.chaos.faults.timeouts import POLL_S
 from squall.chaos.faults.words import Json, objects
@@ -92,8 +92,8 @@ KIND = FaultKind(
     place=30,
     title="a second process joins a group with the instance id of a member",
     fault_class="P",
-    duration_s=Number(0.1, 600, 2),
-    traits=frozenset({Trait.OF_CLIENTS, Trait.NEEDS_MEMBERS, Trait.NEEDS_INSTANCE_IDS}),
+    duration_s=NumericParameter(0.1, 600, 2),
+    traits=frozenset({FaultTrait.OF_CLIENTS, FaultTrait.NEEDS_MEMBERS, FaultTrait.NEEDS_INSTANCE_IDS}),
     worlds=EVERYWHERE,
     refuse=refuse,
     draw=DrawRules(target=aimed, lasts_s=(1.0, 4.0)),

@@ -6,7 +6,16 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from squall.chaos.faults import proofs
-from squall.chaos.faults.kind import SIDES, Choice, DrawRules, Fault, FaultKind, FaultPlacement, Number, Trait
+from squall.chaos.faults.kind import (
+    SIDES,
+    ChoiceParameter,
+    DrawRules,
+    Fault,
+    FaultKind,
+    FaultPlacement,
+    FaultTrait,
+    NumericParameter,
+)
 from squall.chaos.faults.link_faults import off_peers, on_clients_side
 from squall.chaos.faults.shapes import links_of
 from squall.chaos.faults.words import counted
@@ -44,14 +53,20 @@ KIND = FaultKind(
     place=16,
     title="packets are lost and sent again, so their bytes arrive late",
     fault_class="N",
-    duration_s=Number(0.2, 600, 4),
+    duration_s=NumericParameter(0.2, 600, 4),
     params={
-        "probability": Number(0.001, 0.9, 0.05),
-        "rto_ms": Number(1, 10_000, 200),
-        "side": Choice(SIDES, "peers"),
+        "probability": NumericParameter(0.001, 0.9, 0.05),
+        "rto_ms": NumericParameter(1, 10_000, 200),
+        "side": ChoiceParameter(SIDES, "peers"),
     },
     traits=frozenset(
-        {Trait.OF_LINKS, Trait.NEEDS_TRAFFIC, Trait.NEEDS_PACKET_FILTER, Trait.OUT_OF_SYNC, Trait.EITHER_END}
+        {
+            FaultTrait.OF_LINKS,
+            FaultTrait.NEEDS_TRAFFIC,
+            FaultTrait.NEEDS_PACKET_FILTER,
+            FaultTrait.OUT_OF_SYNC,
+            FaultTrait.EITHER_END,
+        }
     ),
     worlds=frozenset({"docker", "sim"}),
     nowhere_else="processes of one machine have its one loopback",

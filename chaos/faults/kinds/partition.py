@@ -13,11 +13,11 @@ from squall.chaos.faults.kind import (
     SHAPES,
     SIDES,
     TRAFFIC,
-    Choice,
+    ChoiceParameter,
     DrawRules,
     FaultKind,
+    FaultTrait,
     Params,
-    Trait,
 )
 from squall.chaos.faults.link_faults import BETWEEN_BROKERS, ON_S, untold
 from squall.chaos.faults.shapes import partition_cuts
@@ -86,12 +86,12 @@ def varied(rng: Random, params: Params, nodes: int) -> dict[str, Any]:
     return dict(params)
 
 
-def more_traits(params: Params) -> frozenset[Trait]:
+def more_traits(params: Params) -> frozenset[FaultTrait]:
     """Return the traits of shapes that leave no broker with a majority, and of sides that need relays that know
     requests.
     """
-    of_shape = frozenset(() if params.get("shape") in OF_ITS_TARGET else {Trait.EITHER_END})
-    return of_shape | {Trait.NEEDS_FRAMES} if params.get("side") in TRAFFIC else of_shape
+    of_shape = frozenset(() if params.get("shape") in OF_ITS_TARGET else {FaultTrait.EITHER_END})
+    return of_shape | {FaultTrait.NEEDS_FRAMES} if params.get("side") in TRAFFIC else of_shape
 
 
 def describe_params(params: Params) -> str:
@@ -118,11 +118,11 @@ KIND = FaultKind(
     fault_class="N",
     duration_s=ON_S,
     params={
-        "shape": Choice(SHAPES, "isolate"),
-        "manner": Choice(MANNERS, "refuse"),
-        "side": Choice((*SIDES, *TRAFFIC), "peers"),
+        "shape": ChoiceParameter(SHAPES, "isolate"),
+        "manner": ChoiceParameter(MANNERS, "refuse"),
+        "side": ChoiceParameter((*SIDES, *TRAFFIC), "peers"),
     },
-    traits=frozenset({Trait.OF_LINKS, Trait.CUTS_LINKS, Trait.MOVES_LEADERS, Trait.OUT_OF_SYNC}),
+    traits=frozenset({FaultTrait.OF_LINKS, FaultTrait.CUTS_LINKS, FaultTrait.MOVES_LEADERS, FaultTrait.OUT_OF_SYNC}),
     more_traits=more_traits,
     refuse=untold,
     worlds=EVERYWHERE,

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from squall.chaos.errors import HarnessError
 from squall.chaos.faults import proofs
-from squall.chaos.faults.kind import EVERYWHERE, DrawRules, FaultKind, Number, Trait
+from squall.chaos.faults.kind import EVERYWHERE, DrawRules, FaultKind, FaultTrait, NumericParameter
 from squall.chaos.faults.words import Json, mapping, objects, process, texts
 from squall.chaos.runtimes.contract import NodeState
 
@@ -30,7 +30,7 @@ async def play(context: FaultContext, p: FaultExecution) -> None:
     resumed: list[Any] = []
     lost: list[str] = []
 
-    already = {node for node in p.resolved if context.others(p, node, Trait.PAUSES)}
+    already = {node for node in p.resolved if context.others(p, node, FaultTrait.PAUSES)}
     troubles: list[HarnessError] = []
 
     async def hold(node: int) -> Any:
@@ -51,7 +51,7 @@ async def play(context: FaultContext, p: FaultExecution) -> None:
     finally:
         with context.shielded():
             for node in p.resolved:
-                state, others = runtime.state(node), context.others(p, node, Trait.PAUSES)
+                state, others = runtime.state(node), context.others(p, node, FaultTrait.PAUSES)
                 context.release(p, [node])
                 if state is not NodeState.PAUSED:
                     lost.append(f"node {node} was {state.value} before it was let go")
@@ -112,8 +112,8 @@ KIND = FaultKind(
     place=3,
     title="SIGSTOP, SIGCONT at the end",
     fault_class="P",
-    duration_s=Number(0.1, 60, 3),
-    traits=frozenset({Trait.PAUSES, Trait.BY_SIGNAL, Trait.OUT_OF_SYNC}),
+    duration_s=NumericParameter(0.1, 60, 3),
+    traits=frozenset({FaultTrait.PAUSES, FaultTrait.BY_SIGNAL, FaultTrait.OUT_OF_SYNC}),
     worlds=EVERYWHERE,
     draw=DrawRules(lasts_s=(1.0, 5.0), by_default=True, on_strangers=True, swarm="first"),
     play=play,

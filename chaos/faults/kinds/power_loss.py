@@ -6,7 +6,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, cast
 
 from squall.chaos.faults import proofs
-from squall.chaos.faults.kind import DrawRules, FaultKind, Number, Trait
+from squall.chaos.faults.kind import DrawRules, FaultKind, FaultTrait, NumericParameter
 from squall.chaos.faults.words import Json, came_back, mapping
 from squall.chaos.runtimes.layout import choose_controllers
 
@@ -54,7 +54,7 @@ def retarget(fault: Fault, site: FaultPlacement) -> Fault:
     """Draw a kill where `FaultContext.check_metadata_survives` would refuse: after a failed fsync of the only voter."""
     from squall.chaos.faults.vocabulary import make_fault
 
-    forgot = any(Trait.FORGETS_SYNCS in other.traits and other.at_s < fault.at_s for other in site.faults)
+    forgot = any(FaultTrait.FORGETS_SYNCS in other.traits and other.at_s < fault.at_s for other in site.faults)
     if len(choose_controllers(tuple(range(site.ground.nodes)))) > 1 or not (forgot and site.ground.flushes):
         return fault
     return make_fault(fault.id, fault.at_s, fault.duration_s, "kill", fault.target, {})
@@ -77,11 +77,11 @@ KIND = FaultKind(
     title="the broker loses power: unsynced data may be lost or torn; restart at the end",
     fault_class="W1",
     worse_class="WM",
-    duration_s=Number(0.2, 600, 3),
+    duration_s=NumericParameter(0.2, 600, 3),
     traits=frozenset(
         {
-            *(Trait.TAKES_DOWN, Trait.OUT_OF_SYNC),
-            *(Trait.NEEDS_OUR_BROKER, Trait.NEEDS_FILES, Trait.NEEDS_HURT_FILES),
+            *(FaultTrait.TAKES_DOWN, FaultTrait.OUT_OF_SYNC),
+            *(FaultTrait.NEEDS_OUR_BROKER, FaultTrait.NEEDS_FILES, FaultTrait.NEEDS_HURT_FILES),
         }
     ),
     draw=DrawRules(swarm="first"),

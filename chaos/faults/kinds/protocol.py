@@ -14,15 +14,15 @@ from squall.chaos.faults.kind import (
     HOLDING,
     SIDES,
     TRAFFIC,
-    Choice,
+    ChoiceParameter,
     DrawRules,
     Fault,
     FaultKind,
     FaultPlacement,
-    Number,
+    FaultTrait,
+    NumericParameter,
     Params,
     PlanTraits,
-    Trait,
 )
 from squall.chaos.faults.link_faults import off_peers, on_clients_side, untold
 from squall.chaos.faults.shapes import asked_over
@@ -208,7 +208,7 @@ def retarget(fault: Fault, site: FaultPlacement) -> Fault:
     wait: then few requests are sent. A heartbeat that waits for the next controller is one of few as well.
     """
     params, target, api, ground = dict(fault.params), fault.target, fault.params["api"], site.ground
-    last_s, moving = fault.at_s + fault.duration_s - ASKS_S, HOLDING | {Trait.MOVES_LEADERS}
+    last_s, moving = fault.at_s + fault.duration_s - ASKS_S, HOLDING | {FaultTrait.MOVES_LEADERS}
     moves = any(other.traits & moving and fault.at_s <= other.at_s <= last_s for other in site.faults)
     if (api == "Metadata" and not moves) or (api == "BrokerHeartbeat" and ground.nodes == 1):
         params["api"], target = "Produce", "leader"
@@ -219,7 +219,7 @@ def retarget(fault: Fault, site: FaultPlacement) -> Fault:
     held = site.is_held(fault)
     # Slow links alone can cost a controller its followers.
     others = (other for other in site.faults if other.id != fault.id and fault.overlaps(other))
-    moves |= any(Trait.OF_LINKS in other.traits for other in others)
+    moves |= any(FaultTrait.OF_LINKS in other.traits for other in others)
     if (target == "leader" and held) or (target == "controller" and (held or moves)):
         target = "all"
     few = held or (moves if params["api"] == "BrokerHeartbeat" else not many_records(fault, site))
@@ -233,18 +233,26 @@ KIND = FaultKind(
     place=18,
     title="drop, delay, duplicate, reorder or answer with an error the n-th request of an API to the target",
     fault_class="N",
-    duration_s=Number(0.2, 600, 3),
+    duration_s=NumericParameter(0.2, 600, 3),
     params={
-        "api": Choice(APIS, "Fetch"),
-        "act": Choice(tuple(DONE), "drop"),
-        "nth": Number(1, 1_000_000, 1),
-        "count": Number(0, 1_000_000, 1),
-        "delay_ms": Number(0, 30_000, 500),
-        "error": Choice((*ERRORS, *OF_COORDINATORS, *OF_GROUPS_ONLY), "REQUEST_TIMED_OUT"),
-        "stream": Choice(("there", "back"), "there"),
-        "side": Choice((*SIDES, *TRAFFIC), "both"),
+        "api": ChoiceParameter(APIS, "Fetch"),
+        "act": ChoiceParameter(tuple(DONE), "drop"),
+        "nth": NumericParameter(1, 1_000_000, 1),
+        "count": NumericParameter(0, 1_000_000, 1),
+        "delay_ms": NumericParameter(0, 30_000, 500),
+        "error": ChoiceParameter((*ERRORS, *OF_COORDINATORS, *OF_GROUPS_ONLY), "REQUEST_TIMED_OUT"),
+        "stream": ChoiceParameter(("there", "back"), "there"),
+        "side": ChoiceParameter((*SIDES, *TRAFFIC), "both"),
     },
-    traits=frozenset({Trait.OF_LINKS, Trait.NEEDS_TRAFFIC, Trait.NEEDS_FRAMES, Trait.OUT_OF_SYNC, Trait.EITHER_END}),
+    traits=frozenset(
+        {
+            FaultTrait.OF_LINKS,
+            FaultTrait.NEEDS_TRAFFIC,
+            FaultTrait.NEEDS_FRAMES,
+            FaultTrait.OUT_OF_SYNC,
+            FaultTrait.EITHER_END,
+        }
+    ),
     check=check,
     refuse=refuse,
     draw=DrawRules(

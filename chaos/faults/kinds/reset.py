@@ -9,13 +9,13 @@ from squall.chaos.faults import proofs
 from squall.chaos.faults.kind import (
     EVERYWHERE,
     SIDES,
-    Choice,
+    ChoiceParameter,
     DrawRules,
     Fault,
     FaultKind,
     FaultPlacement,
-    Number,
-    Trait,
+    FaultTrait,
+    NumericParameter,
 )
 from squall.chaos.faults.link_faults import off_peers, on_clients_side
 from squall.chaos.faults.words import Json, objects
@@ -36,7 +36,7 @@ async def play(context: FaultContext, p: FaultExecution) -> None:
 
 def retarget(fault: Fault, site: FaultPlacement) -> Fault:
     """While another fault measures a link, resets leave enough time for a slow answer."""
-    measured = any(Trait.MEASURES_LINKS in other.traits and fault.overlaps(other) for other in site.faults)
+    measured = any(FaultTrait.MEASURES_LINKS in other.traits and fault.overlaps(other) for other in site.faults)
     if not fault.params["every_ms"] or not measured:
         return fault
     return replace(fault, params={**fault.params, "every_ms": max(ANSWERS_MS, fault.params["every_ms"])})
@@ -55,9 +55,9 @@ KIND = FaultKind(
     place=17,
     title="resets open connections, at the beginning and then at intervals",
     fault_class="N",
-    duration_s=Number(0.1, 600, 1),
-    params={"every_ms": Number(0, 60_000, 0), "side": Choice(SIDES, "both")},
-    traits=frozenset({Trait.OF_LINKS, Trait.OUT_OF_SYNC, Trait.EITHER_END}),
+    duration_s=NumericParameter(0.1, 600, 1),
+    params={"every_ms": NumericParameter(0, 60_000, 0), "side": ChoiceParameter(SIDES, "both")},
+    traits=frozenset({FaultTrait.OF_LINKS, FaultTrait.OUT_OF_SYNC, FaultTrait.EITHER_END}),
     worlds=EVERYWHERE,
     draw=DrawRules(
         params=lambda rng: {"every_ms": rng.choice((0, 200, 1000)), "side": rng.choice(SIDES)}, swarm="first"

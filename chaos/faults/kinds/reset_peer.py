@@ -6,7 +6,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from squall.chaos.faults import proofs
-from squall.chaos.faults.kind import EVERYWHERE, SIDES, DrawRules, FaultKind, Number, Trait
+from squall.chaos.faults.kind import EVERYWHERE, SIDES, DrawRules, FaultKind, FaultTrait, NumericParameter
 from squall.chaos.faults.link_faults import ON_S, PEERS, both_ends, hit_by, on_clients_side
 from squall.chaos.faults.words import how_they_ended
 from squall.chaos.runtimes.contract import ResetPeer
@@ -41,8 +41,8 @@ KIND = FaultKind(
     title="resets each connection, new ones too, some time after it was first used",
     fault_class="N",
     duration_s=ON_S,
-    params={"after_ms": Number(0, 60_000, 0), "side": PEERS},
-    traits=frozenset({Trait.OF_LINKS, Trait.MEASURES_LINKS, Trait.OUT_OF_SYNC, Trait.EITHER_END}),
+    params={"after_ms": NumericParameter(0, 60_000, 0), "side": PEERS},
+    traits=frozenset({FaultTrait.OF_LINKS, FaultTrait.MEASURES_LINKS, FaultTrait.OUT_OF_SYNC, FaultTrait.EITHER_END}),
     worlds=EVERYWHERE,
     needs_nodes=both_ends,
     draw=DrawRules(

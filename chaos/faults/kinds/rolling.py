@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from squall.chaos.faults import proofs
-from squall.chaos.faults.kind import Choice, DrawRules, FaultKind, Number, Trait
+from squall.chaos.faults.kind import ChoiceParameter, DrawRules, FaultKind, FaultTrait, NumericParameter
 from squall.chaos.faults.link_faults import hit_by
 from squall.chaos.faults.words import steps_in_turn
 
@@ -25,9 +25,9 @@ KIND = FaultKind(
     place=22,
     title="stops or kills each target in turn, starts it, and waits until all replicas are in sync again",
     fault_class="P",
-    duration_s=Number(1, 3600, 60),
-    params={"how": Choice(("stop", "kill"), "stop")},
-    traits=frozenset({Trait.ONE_BY_ONE, Trait.MOVES_LEADERS, Trait.OUT_OF_SYNC}),
+    duration_s=NumericParameter(1, 3600, 60),
+    params={"how": ChoiceParameter(("stop", "kill"), "stop")},
+    traits=frozenset({FaultTrait.ONE_BY_ONE, FaultTrait.MOVES_LEADERS, FaultTrait.OUT_OF_SYNC}),
     draw=DrawRules(
         params=lambda rng: {"how": rng.choice(("stop", "kill"))},
         target=lambda rng, params: "all",

@@ -6,7 +6,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from squall.chaos.faults import proofs
-from squall.chaos.faults.kind import EVERYWHERE, SIDES, DrawRules, FaultKind, Number, Params, Trait
+from squall.chaos.faults.kind import EVERYWHERE, SIDES, DrawRules, FaultKind, FaultTrait, NumericParameter, Params
 from squall.chaos.faults.link_faults import MEASURED_BYTES, ON_S, PEERS, both_ends, hit_by, on_clients_side
 from squall.chaos.faults.words import round_trips
 from squall.chaos.runtimes.contract import Slicer
@@ -60,12 +60,20 @@ KIND = FaultKind(
     fault_class="N",
     duration_s=ON_S,
     params={
-        "average_bytes": Number(1, 30_000, 64),
-        "variation_bytes": Number(0, 15_000, 0),
-        "delay_us": Number(100, 100_000, 1000),
+        "average_bytes": NumericParameter(1, 30_000, 64),
+        "variation_bytes": NumericParameter(0, 15_000, 0),
+        "delay_us": NumericParameter(100, 100_000, 1000),
         "side": PEERS,
     },
-    traits=frozenset({Trait.OF_LINKS, Trait.SLOWS_LINKS, Trait.MEASURES_LINKS, Trait.OUT_OF_SYNC, Trait.EITHER_END}),
+    traits=frozenset(
+        {
+            FaultTrait.OF_LINKS,
+            FaultTrait.SLOWS_LINKS,
+            FaultTrait.MEASURES_LINKS,
+            FaultTrait.OUT_OF_SYNC,
+            FaultTrait.EITHER_END,
+        }
+    ),
     worlds=EVERYWHERE,
     needs_nodes=both_ends,
     check=check,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from squall.chaos.faults import proofs
-from squall.chaos.faults.kind import DrawRules, FaultKind, Number, Trait, listed
+from squall.chaos.faults.kind import DrawRules, FaultKind, FaultTrait, NumericParameter, listed
 from squall.chaos.faults.words import Json, number, objects
 
 if TYPE_CHECKING:
@@ -52,9 +52,9 @@ KIND = FaultKind(
     place=4,
     title="gives the process a share of a CPU: it is stopped for a part of each tenth of a second",
     fault_class="P",
-    duration_s=Number(0.5, 600, 4),
-    params={"share": Number(0.01, 0.9, 0.2)},
-    traits=frozenset({Trait.NEEDS_NODE, Trait.OUT_OF_SYNC}),
+    duration_s=NumericParameter(0.5, 600, 4),
+    params={"share": NumericParameter(0.01, 0.9, 0.2)},
+    traits=frozenset({FaultTrait.NEEDS_NODE, FaultTrait.OUT_OF_SYNC}),
     draw=DrawRules(params=lambda rng: {"share": rng.choice((0.05, 0.1, 0.3))}, swarm="newer"),
     play=play,
     verify=proofs.slowed(SHARE_TOLERANCE),

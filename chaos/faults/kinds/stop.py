@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from squall.chaos.faults import proofs
-from squall.chaos.faults.kind import EVERYWHERE, DrawRules, FaultKind, Number, Trait
+from squall.chaos.faults.kind import EVERYWHERE, DrawRules, FaultKind, FaultTrait, NumericParameter
 from squall.chaos.faults.words import Json, after, came_back, capital, objects, process, was_down
 
 if TYPE_CHECKING:
@@ -39,9 +39,9 @@ KIND = FaultKind(
     place=2,
     title="SIGTERM (controlled shutdown), restart at the end",
     fault_class="P",
-    duration_s=Number(0.2, 600, 3),
+    duration_s=NumericParameter(0.2, 600, 3),
     # A controlled shutdown needs a quorum: most of its members cannot leave together.
-    traits=frozenset({Trait.TAKES_DOWN, Trait.BY_SIGNAL, Trait.OF_ONE_NODE, Trait.OUT_OF_SYNC}),
+    traits=frozenset({FaultTrait.TAKES_DOWN, FaultTrait.BY_SIGNAL, FaultTrait.OF_ONE_NODE, FaultTrait.OUT_OF_SYNC}),
     worlds=EVERYWHERE,
     draw=DrawRules(lasts_s=(2.0, 4.0), on_strangers=True, swarm="first"),
     play=play,

@@ -7,7 +7,15 @@ from random import Random
 from typing import TYPE_CHECKING, Any
 
 from squall.chaos.faults import proofs
-from squall.chaos.faults.kind import OUR_WORLDS, Choice, DrawRules, FaultKind, Number, Params, Trait
+from squall.chaos.faults.kind import (
+    OUR_WORLDS,
+    ChoiceParameter,
+    DrawRules,
+    FaultKind,
+    FaultTrait,
+    NumericParameter,
+    Params,
+)
 from squall.chaos.faults.words import Json, integer, mapping, texts
 
 if TYPE_CHECKING:
@@ -90,12 +98,14 @@ KIND = FaultKind(
     place=28,
     title="by request: create, delete and create a topic again; add partitions; delete records; alter settings",
     fault_class="P",
-    duration_s=Number(0.2, 600, 4),
+    duration_s=NumericParameter(0.2, 600, 4),
     params={
-        "how": Choice(("churn", "remake", "partitions", "delete_records", "min_isr", "retention", "segment"), "churn"),
-        "value": Number(0, 1_000_000_000, 0),
+        "how": ChoiceParameter(
+            ("churn", "remake", "partitions", "delete_records", "min_isr", "retention", "segment"), "churn"
+        ),
+        "value": NumericParameter(0, 1_000_000_000, 0),
     },
-    traits=frozenset({Trait.NEEDS_WORKLOAD}),
+    traits=frozenset({FaultTrait.NEEDS_WORKLOAD}),
     worlds=OUR_WORLDS,
     nowhere_else="it would change topics of somebody else's cluster",
     asks=ASKS,

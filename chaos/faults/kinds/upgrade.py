@@ -5,7 +5,15 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from squall.chaos.faults import proofs
-from squall.chaos.faults.kind import Choice, DrawRules, FaultKind, Number, Params, PlanTraits, Trait
+from squall.chaos.faults.kind import (
+    ChoiceParameter,
+    DrawRules,
+    FaultKind,
+    FaultTrait,
+    NumericParameter,
+    Params,
+    PlanTraits,
+)
 from squall.chaos.faults.link_faults import hit_by
 from squall.chaos.faults.words import Json, mapping, objects, steps_in_turn
 
@@ -60,9 +68,9 @@ KIND = FaultKind(
     place=23,
     title="as `rolling`, and each target starts as the version that --upgrade-to names",
     fault_class="P",
-    duration_s=Number(1, 3600, 90),
-    params={"how": Choice(("stop", "kill"), "stop")},
-    traits=frozenset({Trait.ONE_BY_ONE, Trait.ONCE, Trait.NEEDS_SECOND_VERSION, Trait.OUT_OF_SYNC}),
+    duration_s=NumericParameter(1, 3600, 90),
+    params={"how": ChoiceParameter(("stop", "kill"), "stop")},
+    traits=frozenset({FaultTrait.ONE_BY_ONE, FaultTrait.ONCE, FaultTrait.NEEDS_SECOND_VERSION, FaultTrait.OUT_OF_SYNC}),
     worlds=frozenset({"process", "docker"}),
     nowhere_else="in a simulation there is one version of the broker, the one that simulates",
     refuse=refuse,

@@ -8,7 +8,7 @@ from random import Random
 from typing import TYPE_CHECKING
 
 from squall.chaos.faults import proofs
-from squall.chaos.faults.kind import EVERYWHERE, DrawRules, FaultKind, Number, Params, PlanTraits, Trait
+from squall.chaos.faults.kind import EVERYWHERE, DrawRules, FaultKind, FaultTrait, NumericParameter, Params, PlanTraits
 from squall.chaos.faults.link_faults import hit_by
 from squall.chaos.faults.timeouts import POLL_S
 from squall.chaos.faults.words import Json, texts
@@ -97,8 +97,8 @@ KIND = FaultKind(
     place=27,
     title="a producer pauses inside a transaction, another takes over its id, and then the first one writes again",
     fault_class="P",
-    duration_s=Number(0.1, 600, 2),
-    traits=frozenset({Trait.OF_CLIENTS, Trait.NEEDS_TRANSACTIONS}),
+    duration_s=NumericParameter(0.1, 600, 2),
+    traits=frozenset({FaultTrait.OF_CLIENTS, FaultTrait.NEEDS_TRANSACTIONS}),
     worlds=EVERYWHERE,
     refuse=refuse,
     check_target=check_target,

@@ -6,9 +6,9 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from squall.chaos.faults import proofs
-from squall.chaos.faults.kind import MANNERS, OUR_WORLDS, Choice, DrawRules, FaultKind, Params, Trait
+from squall.chaos.faults.kind import MANNERS, OUR_WORLDS, ChoiceParameter, DrawRules, FaultKind, FaultTrait, Params
 from squall.chaos.faults.link_faults import ON_S
-from squall.chaos.faults.targets import Unresolved
+from squall.chaos.faults.targets import UnresolvedTargetError
 from squall.chaos.faults.words import Json, cut_and_healed
 from squall.chaos.runtimes.contract import Cut, Manner
 
@@ -30,19 +30,19 @@ async def play(context: FaultContext, p: FaultExecution) -> None:
 
 
 def _kept(context: FaultContext, p: FaultExecution) -> int:
-    """The broker that the zone still reaches. Raises Unresolved if no controller is known, or no partition has a
-    leader.
+    """Return the broker that the zone still reaches. Raise UnresolvedTargetError if no controller is known, or if no
+    partition has a leader.
     """
     assert p.view is not None, "the nemesis has looked"
     keeps, nodes = p.fault.params["keeps"], sorted(p.view.nodes)
     if keeps == "controller":
         if p.view.controller not in nodes:
-            raise Unresolved("no active controller is known")
+            raise UnresolvedTargetError("no active controller is known")
         return p.view.controller
     if keeps == "leader":
         leading = [node for node in p.view.leaders.values() if node in nodes]
         if not leading:
-            raise Unresolved("no partition has a leader")
+            raise UnresolvedTargetError("no partition has a leader")
         return max(sorted(leading), key=leading.count)
     return context.rng(p, "kept").choice(nodes)
 
@@ -69,8 +69,11 @@ KIND = FaultKind(
     title="cuts a client zone off from all brokers but one",
     fault_class="N",
     duration_s=ON_S,
-    params={"keeps": Choice(("any", "controller", "leader"), "any"), "manner": Choice(MANNERS, "drop")},
-    traits=frozenset({Trait.OF_LINKS, Trait.CUTS_LINKS}),
+    params={
+        "keeps": ChoiceParameter(("any", "controller", "leader"), "any"),
+        "manner": ChoiceParameter(MANNERS, "drop"),
+    },
+    traits=frozenset({FaultTrait.OF_LINKS, FaultTrait.CUTS_LINKS}),
     worlds=OUR_WORLDS,
     nowhere_else="somebody else's brokers have one zone, over which the harness asks as well",
     needs_nodes=lambda params: 2,

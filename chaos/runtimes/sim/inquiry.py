@@ -57,7 +57,7 @@ async def _send(link: Transport, frame: bytes) -> None:
 
 
 async def probe_traffic(env: Env, host: str, port: int, traffic: Traffic, *, timeout_s: float) -> Probe:
-    """Probe a link with a request of one kind of traffic, as `TellingTraffic.probe_traffic`."""
+    """Probe a link with a request of one kind of traffic, as `TrafficProber.probe_traffic`."""
     return await _probe(env, host, port, [traffic_frame(traffic)], timeout_s)
 
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import trio
 
-from squall.chaos.faults.kind import Trait
+from squall.chaos.faults.kind import FaultTrait
 from squall.chaos.faults.kinds import KINDS
 from squall.chaos.faults.targets import ClusterSnapshot
 from squall.chaos.faults.vocabulary import make_fault
@@ -42,7 +42,9 @@ BARRED = {"partition", "flapping", "limit_data", "reset_peer"}
 def test_every_action_on_links_is_played_here() -> None:
     """But for the one whose target is a zone: it is played where there are two of them, in test_zones.py."""
     assert {action for action, _ in FAULTS} >= {
-        name for name, kind in KINDS.items() if Trait.OF_LINKS in kind.traits and Trait.NEEDS_TRAFFIC not in kind.traits
+        name
+        for name, kind in KINDS.items()
+        if FaultTrait.OF_LINKS in kind.traits and FaultTrait.NEEDS_TRAFFIC not in kind.traits
     } - {"zone_isolation"}
 
 

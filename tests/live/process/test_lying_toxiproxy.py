@@ -9,7 +9,7 @@ import pytest
 from toxiproxy import Proxy
 from toxiproxy.toxic import Toxic
 
-from squall.chaos.faults.kind import Trait
+from squall.chaos.faults.kind import FaultTrait
 from squall.chaos.faults.kinds import KINDS
 from squall.chaos.faults.targets import ClusterSnapshot
 from squall.chaos.faults.vocabulary import make_fault
@@ -21,10 +21,10 @@ from tests.live.process.conftest import MakeRuntime
 pytestmark = pytest.mark.night("every fault of links on a real Toxiproxy; the gate has one of each kind")
 
 SEEN = Seen(ClusterSnapshot((1, 2, 3), 1, {"t-0": 2}, {"t-0": (1, 2, 3)}, {"t-0": (1, 2, 3)}))
-ELSEWHERE = {Trait.NEEDS_FRAMES, Trait.NEEDS_PACKET_FILTER}
+ELSEWHERE = {FaultTrait.NEEDS_FRAMES, FaultTrait.NEEDS_PACKET_FILTER}
 """What goes through something else than Toxiproxy."""
 OF_TOXIPROXY = sorted(
-    name for name, kind in KINDS.items() if Trait.OF_LINKS in kind.traits and not ELSEWHERE & kind.traits
+    name for name, kind in KINDS.items() if FaultTrait.OF_LINKS in kind.traits and not ELSEWHERE & kind.traits
 )
 PARAMS: dict[str, list[dict[str, Any]]] = {
     "latency": [{}, {"latency_ms": 5, "jitter_ms": 4}, {"latency_ms": 20, "jitter_ms": 10}],

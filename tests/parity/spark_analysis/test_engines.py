@@ -18,7 +18,7 @@ from squall.chaos.runs import judgement
 from squall.chaos.runs.directory import RunDirectory
 from squall.chaos.runs.saved import save
 from squall.chaos.runs.simulation import simulate
-from squall.chaos.runs.spark import HERE, Spark
+from squall.chaos.runs.spark import HERE, SparkOptions
 from squall.checkers.engines import REFERENCE, SPARK
 from squall.checkers.history import conversion
 from squall.spark_analysis.jobs import analyse_converted
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 SIMULATED = [name for name, scenario in SCENARIOS.items() if scenario.SIMULATED]
 PLAN = Path(__file__).parents[3] / "plans/delayed-end-txn.toml"
 WRITTEN = ("verdict.json", "findings.json", "metrics.json", "series.json")
-Judge = Callable[[Path, Spark | None], Mapping[str, Any]]
+Judge = Callable[[Path, SparkOptions | None], Mapping[str, Any]]
 
 
 @pytest.fixture
@@ -42,7 +42,7 @@ def judge(spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> Judge:
     def in_session(directory: RunDirectory, *_: object) -> None:
         analyse_converted(spark, directory.path, directory.path, conversion.convert(directory.path))
 
-    def by(run: Path, engine: Spark | None) -> Mapping[str, Any]:
+    def by(run: Path, engine: SparkOptions | None) -> Mapping[str, Any]:
         judgement.judge(RunDirectory(run), Console(quiet=True), spark=engine)
         return {name: json.loads((run / name).read_text(), parse_float=_rounded) for name in WRITTEN}
 

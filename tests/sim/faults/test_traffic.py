@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from squall.chaos.faults.acts.traffic import frames_of, tells_traffic
+from squall.chaos.faults.acts.traffic import can_probe_traffic, frames_of
 from squall.chaos.plans.plan import make_plan
 from squall.chaos.runs.simulation import simulate
 from squall.chaos.runtimes.capabilities import counts_calls, fakes_time
@@ -67,6 +67,6 @@ def test_a_world_that_cuts_the_whole_link_proves_nothing(monkeypatch: pytest.Mon
 @pytest.mark.gate
 def test_a_runtime_that_another_one_wraps_can_be_asked_for_one_traffic() -> None:
     wrapped = Pretending(SimRuntime(World(7)))
-    assert tells_traffic(wrapped)
+    assert can_probe_traffic(wrapped)
     assert counts_calls(wrapped)
     assert not fakes_time(wrapped)

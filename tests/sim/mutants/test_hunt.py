@@ -13,7 +13,7 @@ import pytest
 
 from squall.chaos.commands.hunt import HuntTask, carry_out
 from squall.chaos.mutants import MUTANTS, find
-from squall.chaos.mutants.hunt import Hunted
+from squall.chaos.mutants.hunt import MutantHuntResult
 from squall.chaos.runs.simulation import simulate
 from squall.checkers.anomalies.registry import CATALOG
 
@@ -51,7 +51,7 @@ FEW_EPOCHS = "first_epoch"
 NIGHT = pytest.mark.night("hunts planted bugs; the gate hunts ten")
 
 
-def hunted(mutant: str, *, history: bool) -> Hunted:
+def hunted(mutant: str, *, history: bool) -> MutantHuntResult:
     """Return the result of `squall hunt` with a mutant, without a limit of time."""
     order = HuntTask(mutant, 0, SEEDS, math.inf, shrink_s=0.0, more=0, controls=0, swarm=False, history=history)
     found = carry_out(order)

@@ -15,7 +15,7 @@ from squall.broker.log.results import AppendResult
 from squall.broker.protocol.errors import ErrorCode
 from squall.broker.protocol.hot import FetchPartOut
 from squall.chaos.plans.plan import Plan, make_plan
-from squall.chaos.runs.result import Failure, SimResult
+from squall.chaos.runs.result import FailureSignature, SimResult
 from squall.chaos.runs.saved import save
 from squall.chaos.runs.simulation import simulate
 from squall.chaos.runtimes.sim.runtime import SimRuntime
@@ -154,7 +154,7 @@ def test_a_broker_that_refuses_writes_once_a_fault_has_ended_is_a_stuck_producer
     refuse_writes(monkeypatch, healed)
     result = simulate(small())
     assert result.verdict == "invalid"
-    assert result.failure == Failure("liveness", "stuck-producer"), result.told
+    assert result.failure == FailureSignature("liveness", "stuck-producer"), result.told
     assert result.anomalies == ("stuck-producer",)
     written = info_of(result)["writes_after_healing"]
     assert list(written["lacking"]) == ["appends-0-1"]
@@ -174,7 +174,7 @@ def test_a_broker_whose_fetch_hangs_after_healing_is_a_stuck_consumer(
     hang_fetches(monkeypatch, healed)
     result = simulate(small())
     assert result.verdict == "invalid"
-    assert result.failure == Failure("liveness", "stuck-consumer"), result.told
+    assert result.failure == FailureSignature("liveness", "stuck-consumer"), result.told
     assert info_of(result)["writes_after_healing"]["ok"]
     verdict = json.loads(save(result, tmp_path, "again").verdict.read_text())
     # Each of the four final readers, both partitions: two readers in each isolation level. The workload's own reader

@@ -23,7 +23,7 @@ from squall.chaos.plans.plan import Plan, make_plan
 from squall.chaos.runs import batch, simulation
 from squall.chaos.runs.batch import SeedBatch, limited, run_batch
 from squall.chaos.runs.observer import ClusterObserver
-from squall.chaos.runs.result import Failure, SimResult
+from squall.chaos.runs.result import FailureSignature, SimResult
 from squall.chaos.runs.saved import save
 from squall.chaos.runs.simulation import simulate
 from squall.chaos.runtimes.sim.invariants import writes
@@ -127,7 +127,7 @@ def test_a_broken_invariant_ends_the_run_and_names_the_failure(monkeypatch: pyte
 
     monkeypatch.setattr(InvariantChecker, "look", look)
     result = simulate(small())
-    assert result.failure == Failure("invariant", "made-up")
+    assert result.failure == FailureSignature("invariant", "made-up")
     assert result.verdict == "invalid"
     assert "it is broken" in result.told[0]
     assert result.sim_s < 10
@@ -137,7 +137,7 @@ def test_a_broken_invariant_ends_the_run_and_names_the_failure(monkeypatch: pyte
     assert verdict["verdict"] == "invalid"
     assert "it is broken" in verdict["reasons"][0]
     going_on = simulate(small(), stop_at_first=False)
-    assert going_on.failure == Failure("invariant", "made-up")
+    assert going_on.failure == FailureSignature("invariant", "made-up")
     assert json.loads(going_on.files["run.json"])["final_reads"]
 
 
@@ -156,7 +156,7 @@ def test_trouble_of_ours_behind_a_broken_invariant_is_told_where_the_run_was_to_
     monkeypatch.setattr(InvariantChecker, "look", look)
     assert simulate(small()).trouble is None
     going_on = simulate(small(), stop_at_first=False)
-    assert going_on.failure == Failure("invariant", "made-up")
+    assert going_on.failure == FailureSignature("invariant", "made-up")
     assert "a look failed" in (going_on.trouble or "")
 
 
@@ -180,7 +180,7 @@ def test_an_acknowledgement_of_another_place_than_the_record_has_breaks_an_invar
     for acks in (-1, 1):
         load = {"topics": 1, "partitions": 2, "producers": 1, "readers": 1, "acks": acks, "idempotence": acks == -1}
         result = simulate(small(workload=load))
-        assert result.failure == Failure("invariant", "acknowledged-offset"), acks
+        assert result.failure == FailureSignature("invariant", "acknowledged-offset"), acks
         assert "offset 0 holds b'SQ1" in result.told[0]
         assert result.violations[0].details["offset"] == 0
 
@@ -198,13 +198,13 @@ def test_a_record_that_is_another_one_when_it_is_read_again_breaks_an_invariant(
 
     monkeypatch.setattr(payload, "verify", verify_again)
     result = simulate(small())
-    assert result.failure == Failure("invariant", "consistent-read")
+    assert result.failure == FailureSignature("invariant", "consistent-read")
     assert "was served as value" in result.told[0]
 
 
 def test_a_reader_that_is_served_what_is_not_committed_breaks_an_invariant() -> None:
     result = simulate(find("22").plan(0), mutant="22")
-    assert result.failure == Failure("invariant", "served-is-committed")
+    assert result.failure == FailureSignature("invariant", "served-is-committed")
 
 
 def test_a_controller_that_keeps_eligible_who_is_not_waited_for_is_found_before_anything_is_written(
@@ -272,7 +272,7 @@ def test_a_cluster_that_does_not_converge_says_what_is_stuck(monkeypatch: pytest
     monkeypatch.setattr(ClusterObserver, "converged", converged)
     monkeypatch.setattr(InvariantChecker, "stuck", lambda self: ["node 2 is fenced"])
     result = simulate(small())
-    assert result.failure == Failure("liveness", "not-converged")
+    assert result.failure == FailureSignature("liveness", "not-converged")
     assert result.told == ("node 2 is fenced",)
     assert json.loads(result.files["run.json"])["converged"]["stuck"] == ["node 2 is fenced"]
 
@@ -324,7 +324,7 @@ def test_a_cluster_that_cannot_be_healed_is_a_failure_of_the_cluster(monkeypatch
 
     monkeypatch.setattr(SimRuntime, "heal", heal)
     result = simulate(small())
-    assert result.failure == Failure("liveness", "cannot heal")
+    assert result.failure == FailureSignature("liveness", "cannot heal")
     assert result.told == ("broker 2 was not ready within 60 s",)
 
 

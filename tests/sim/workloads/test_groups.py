@@ -13,7 +13,7 @@ from squall.broker.coordinators.groups.classic import ClassicGroup
 from squall.broker.coordinators.groups.consumer.reconciliation import Reconciliation
 from squall.chaos.mutants.m78_rebalance_waits_forever import expire
 from squall.chaos.plans.plan import make_plan
-from squall.chaos.runs.result import Failure
+from squall.chaos.runs.result import FailureSignature
 from squall.chaos.runs.saved import save
 from squall.chaos.runs.simulation import SimResult, simulate
 from squall.workloads.groups import GroupsLoad
@@ -319,4 +319,4 @@ def test_a_group_that_waits_for_ever_is_found_whatever_its_sessions(monkeypatch:
     assert result.verdict == "invalid", result.told
     assert silences(result)
     assert min(silences(result)) >= 80
-    assert result.failure == Failure("liveness", "stuck-consumer")
+    assert result.failure == FailureSignature("liveness", "stuck-consumer")

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from squall.chaos.faults.audit import audit
-from squall.chaos.faults.kind import FaultKind, Trait
+from squall.chaos.faults.kind import FaultKind, FaultTrait
 from squall.chaos.faults.kinds import KINDS
 from squall.chaos.plans.plan import Plan, make_plan, read_plan, write_plan
 from squall.chaos.plans.schedule import make_schedule
@@ -53,9 +53,9 @@ def drawn(kind: FaultKind, seed: int) -> dict[str, Any]:
 def plan_of(kind: FaultKind, seed: int, runtime: str = "sim") -> Plan:
     """A run with one such fault."""
     fault = drawn(kind, seed)
-    more: dict[str, Any] = {"upgrade_to": "another"} if Trait.NEEDS_SECOND_VERSION in kind.traits else {}
-    load = TRANSACTIONS if Trait.NEEDS_TRANSACTIONS in kind.traits else LOAD
-    if Trait.NEEDS_MEMBERS in kind.traits:
+    more: dict[str, Any] = {"upgrade_to": "another"} if FaultTrait.NEEDS_SECOND_VERSION in kind.traits else {}
+    load = TRANSACTIONS if FaultTrait.NEEDS_TRANSACTIONS in kind.traits else LOAD
+    if FaultTrait.NEEDS_MEMBERS in kind.traits:
         load, more = MEMBERS, {**more, "cluster": {"nodes": 3, "settings": SCENARIOS["groups"].BROKERS}}
     workload = {**load, "topic_settings": OFTEN}
     values = {"seed": seed, "runtime": runtime, "time_s": fault["duration_s"] + SECONDS, "workload": workload}
@@ -105,7 +105,7 @@ def test_each_kind_is_played_proven_judged_and_told(kind: FaultKind, tmp_path: P
     assert row.what.startswith(kind.name)
     assert row.evidence.endswith(".") and "{" not in row.evidence and "None" not in row.evidence
     assert "kernel" not in row.evidence and "engine" not in row.evidence, "a simulation has neither"
-    assert Trait.OF_CLIENTS in kind.traits or not re.search(r"(?<!imulated )[Pp]rocess \d", row.evidence)
+    assert FaultTrait.OF_CLIENTS in kind.traits or not re.search(r"(?<!imulated )[Pp]rocess \d", row.evidence)
     page = render(directory.path).read_text()
     assert kind.name in page
     bars = facts_of(files, StorySubject("lost-write", "", "orders-0", 0)).faults

@@ -16,10 +16,10 @@ from squall.chaos import cli
 from squall.chaos.commands.run import plan_of
 from squall.chaos.plans.plan import Plan, make_plan, read_plan, write_plan
 from squall.chaos.runs.recorded import recorded
-from squall.chaos.runs.result import Failure, SimResult
+from squall.chaos.runs.result import FailureSignature, SimResult
 from squall.chaos.runs.saved import save
 
-LOST = Failure("anomaly", "lost-write")
+LOST = FailureSignature("anomaly", "lost-write")
 FAULTS = [
     {"at_s": 1.0, "duration_s": 2.0, "action": "kill", "target": "node:1"},
     {"at_s": 4.0, "duration_s": 2.0, "action": "pause", "target": "random"},
@@ -37,7 +37,7 @@ class Simulator:
     faults.
     """
 
-    def __init__(self, fails: Callable[[Plan], Failure | None]) -> None:
+    def __init__(self, fails: Callable[[Plan], FailureSignature | None]) -> None:
         self.fails = fails
         self.ran: list[tuple[Plan, str | None]] = []
         self.anomalies: Callable[[Plan], tuple[str, ...]] = lambda plan: ()
@@ -83,7 +83,7 @@ def simulator(monkeypatch: pytest.MonkeyPatch) -> Simulator:
     made = Simulator(lambda plan: LOST if any(f.action == "kill" for f in plan.faults) else None)
     module = ModuleType("squall.chaos.runs.simulation")
     module.simulate = made.simulate  # type: ignore[attr-defined]
-    module.TimeLimit = type("TimeLimit", (BaseException,), {})  # type: ignore[attr-defined]
+    module.SimulationTimeout = type("SimulationTimeout", (BaseException,), {})  # type: ignore[attr-defined]
     monkeypatch.setitem(sys.modules, "squall.chaos.runs.simulation", module)
     return made
 
@@ -123,7 +123,7 @@ def test_a_shorter_search_keeps_the_smaller_plan_of_an_earlier_one(
     assert cli.run(["shrink", str(run)]) == 0
     small, fails, tried = (run / "shrunk/plan.toml").read_text(), simulator.fails, []
 
-    def interrupted(plan: Plan) -> Failure | None:
+    def interrupted(plan: Plan) -> FailureSignature | None:
         tried.append(plan)
         if len(tried) == 3:
             raise KeyboardInterrupt
@@ -143,7 +143,7 @@ def test_who_interrupts_before_the_search_is_told_that_nothing_was_saved(
 ) -> None:
     run = saved(simulator, tmp_path, a_plan())
 
-    def interrupted(plan: Plan) -> Failure | None:
+    def interrupted(plan: Plan) -> FailureSignature | None:
         raise KeyboardInterrupt
 
     simulator.fails = interrupted
@@ -165,7 +165,7 @@ def test_an_interrupted_search_saves_the_smallest_plan_so_far_and_says_so(
     run = saved(simulator, tmp_path, a_plan())
     fails, tried = simulator.fails, []
 
-    def interrupted_once(plan: Plan) -> Failure | None:
+    def interrupted_once(plan: Plan) -> FailureSignature | None:
         tried.append(fails(plan))
         if tried.count(LOST) == 3 and tried[-1] == LOST:
             raise KeyboardInterrupt
@@ -195,7 +195,7 @@ def test_what_does_not_fail_any_more_is_no_finding(
     simulator.fails = lambda plan: None
     assert cli.run(["shrink", str(run)]) == 2
     assert "it was recorded as anomaly lost-write" in capsys.readouterr().err
-    simulator.fails = lambda plan: Failure("deadlock", "x")
+    simulator.fails = lambda plan: FailureSignature("deadlock", "x")
     assert cli.run(["shrink", str(run)]) == 2
 
 

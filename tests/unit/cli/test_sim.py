@@ -13,8 +13,8 @@ import pytest
 
 from squall.chaos import cli
 from squall.chaos.runs import batch
-from squall.chaos.runs.batch import SeedBatch, Seeded
-from squall.chaos.runs.result import Failure
+from squall.chaos.runs.batch import SeedBatch, SeedResult
+from squall.chaos.runs.result import FailureSignature
 from squall.chaos.typed import here
 
 
@@ -71,11 +71,11 @@ def test_a_batch_names_its_mutant_first(monkeypatch: pytest.MonkeyPatch, capsys:
     )
 
 
-def seeded(seed: int, failure: Failure | None = None, trouble: str | None = None) -> Seeded:
+def seeded(seed: int, failure: FailureSignature | None = None, trouble: str | None = None) -> SeedResult:
     counts = Counter({"log truncated": 2, "unclean election": 0})
     verdict = "invalid" if failure else "unknown" if trouble else "valid"
     told = ("records 3 and 4 are gone",) if failure else ()
-    return Seeded(seed, verdict, failure, told, trouble, 40.0, 0.5, "d", counts, 4, 3)
+    return SeedResult(seed, verdict, failure, told, trouble, 40.0, 0.5, "d", counts, 4, 3)
 
 
 def test_a_batch_says_what_its_valid_seeds_lost(
@@ -88,10 +88,10 @@ def test_a_batch_says_what_its_valid_seeds_lost(
     assert "lost" not in capsys.readouterr().out
 
 
-def run_batch_of(monkeypatch: pytest.MonkeyPatch, results: Iterable[Seeded], *arguments: str) -> int:
+def run_batch_of(monkeypatch: pytest.MonkeyPatch, results: Iterable[SeedResult], *arguments: str) -> int:
     made = list(results)
 
-    def faked(order: SeedBatch, seeds: Iterable[int], jobs: int) -> Iterator[Seeded]:
+    def faked(order: SeedBatch, seeds: Iterable[int], jobs: int) -> Iterator[SeedResult]:
         assert [each.seed for each in made] == list(seeds)
         return iter(made)
 
@@ -146,7 +146,7 @@ def test_every_failure_is_told_with_the_command_that_repeats_it(
 ) -> None:
     results = [
         seeded(0),
-        seeded(1, Failure("invariant", "committed-prefix")),
+        seeded(1, FailureSignature("invariant", "committed-prefix")),
         seeded(2, trouble="Traceback\nKeyError: 3"),
     ]
     assert run_batch_of(monkeypatch, results, "--mutant", "1") == 1
@@ -159,16 +159,16 @@ def test_every_failure_is_told_with_the_command_that_repeats_it(
     assert "1 x invariant committed-prefix, first by seed 1" in said.out
 
 
-def interrupted_after(*results: Seeded) -> Iterator[Seeded]:
+def interrupted_after(*results: SeedResult) -> Iterator[SeedResult]:
     yield from results
     raise KeyboardInterrupt
 
 
 @pytest.mark.parametrize(
-    ("results", "code"), [([seeded(0)], 130), ([seeded(0, Failure("invariant", "committed-prefix"))], 1)]
+    ("results", "code"), [([seeded(0)], 130), ([seeded(0, FailureSignature("invariant", "committed-prefix"))], 1)]
 )
 def test_an_interrupted_batch_says_so_at_its_end(
-    results: list[Seeded], code: int, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    results: list[SeedResult], code: int, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(batch, "run_batch", lambda order, seeds, jobs: interrupted_after(*results))
     assert cli.run(["sim", "--seeds", "0..3", "--jobs", "1"]) == code
@@ -187,9 +187,9 @@ def test_trouble_of_the_harness_alone_is_unknown(monkeypatch: pytest.MonkeyPatch
     assert run_batch_of(monkeypatch, [seeded(0), seeded(1, trouble="KeyError")]) == 2
 
 
-def unknown(seed: int) -> Seeded:
+def unknown(seed: int) -> SeedResult:
     told = (f"fault {seed} (kill of 2) did not land",)
-    return Seeded(seed, "unknown", None, told, None, 40.0, 0.5, "d", Counter(), 4, 3)
+    return SeedResult(seed, "unknown", None, told, None, 40.0, 0.5, "d", Counter(), 4, 3)
 
 
 @pytest.mark.parametrize(
@@ -203,7 +203,7 @@ def unknown(seed: int) -> Seeded:
     ],
 )
 def test_a_batch_with_too_many_unknown_seeds_is_unknown_and_says_why(
-    seeds: list[Seeded],
+    seeds: list[SeedResult],
     flags: list[str],
     code: int,
     monkeypatch: pytest.MonkeyPatch,

@@ -16,7 +16,7 @@ from squall.chaos.plans.plan import make_plan, write_plan
 from squall.chaos.runs import judgement
 from squall.chaos.runs.directory import RunDirectory
 from squall.chaos.runs.real import lacks
-from squall.chaos.runs.spark import HERE, Spark
+from squall.chaos.runs.spark import HERE, SparkOptions
 from squall.chaos.toolchain.java import Java
 from squall.checkers import engines
 
@@ -24,7 +24,7 @@ FLAGS = (
     "--master spark://h:7077 --executor-memory 8g --executor-cores 4 --cores 16 --driver-memory 3g "
     "--spark-set spark.driver.host=10.0.0.1 --spark-set spark.x=a=b --limit 60"
 ).split()
-ASKED = Spark(
+ASKED = SparkOptions(
     "spark://h:7077",
     {
         "spark.executor.memory": "8g",
@@ -38,7 +38,7 @@ ASKED = Spark(
 )
 
 
-def asked(*flags: str) -> Spark:
+def asked(*flags: str) -> SparkOptions:
     with command.make_context("verify", ["runs/latest", *flags]) as context:
         given: dict[str, Any] = context.params
         return spark_of(given)

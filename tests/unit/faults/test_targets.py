@@ -18,7 +18,7 @@ from squall.chaos.faults.targets import (
     NODE_TARGETS,
     ZONE_TARGET,
     ClusterSnapshot,
-    Unresolved,
+    UnresolvedTargetError,
     coordinated_names,
     link_of,
     resolve,
@@ -73,7 +73,7 @@ def test_a_leader_is_one_of_the_workloads_partitions() -> None:
 def test_a_leader_is_that_of_a_partition_that_has_one() -> None:
     view = replace(VIEW, leaders={"t-0": -1, "t-1": 2})
     assert resolved("leader", view) == {(2,)}
-    with pytest.raises(Unresolved, match="t-0 has no leader"):
+    with pytest.raises(UnresolvedTargetError, match="t-0 has no leader"):
         resolve("leader:t-0", view, Random(1))
 
 
@@ -99,7 +99,7 @@ def test_a_coordinator_is_whom_brokers_name(target: str, expected: set[tuple[int
     ],
 )
 def test_nobody_is_hit_where_nobody_coordinates(target: str, why: str) -> None:
-    with pytest.raises(Unresolved, match=why):
+    with pytest.raises(UnresolvedTargetError, match=why):
         resolve(target, COORDINATED, Random(1))
 
 
@@ -131,7 +131,7 @@ def test_nobody_is_left_just_now(target: str, why: str | None) -> None:
     if why is None:
         assert resolved(target) == {(2, 3)}
         return
-    with pytest.raises(Unresolved, match=why):
+    with pytest.raises(UnresolvedTargetError, match=why):
         assert link_of(target, VIEW, Random(1)) or resolve(target, VIEW, Random(1))
 
 

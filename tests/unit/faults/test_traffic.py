@@ -14,7 +14,7 @@ from squall.broker.protocol.schema.offset_for_leader_epoch import OffsetForLeade
 from squall.chaos.faults.acts.links import frames
 from squall.chaos.faults.acts.traffic import frames_of
 from squall.chaos.faults.framed import framed_links
-from squall.chaos.faults.kind import Choice
+from squall.chaos.faults.kind import ChoiceParameter
 from squall.chaos.faults.kinds import KINDS
 from squall.chaos.faults.kinds.protocol import OF_GROUPS
 from squall.chaos.faults.vocabulary import make_fault
@@ -155,6 +155,6 @@ def test_the_page_says_which_errors_members_may_be_told() -> None:
 
 def test_the_registry_knows_who_tells_traffic_apart() -> None:
     sides = {name: kind.params["side"] for name, kind in KINDS.items() if "side" in kind.params}
-    found = {name for name, side in sides.items() if isinstance(side, Choice) and "controller" in side.values}
+    found = {name for name, side in sides.items() if isinstance(side, ChoiceParameter) and "controller" in side.values}
     assert found == {"partition", "protocol"}
     assert frames_of(Cut(Manner.REFUSE), Traffic.CONTROLLER).act is FrameAct.RESET

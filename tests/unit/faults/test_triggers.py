@@ -8,13 +8,13 @@ from typing import Any
 import pytest
 
 from squall.chaos.faults.kind import FaultError
-from squall.chaos.faults.targets import ClusterSnapshot, Coordinated
+from squall.chaos.faults.targets import ClusterSnapshot, CoordinatedNames
 from squall.chaos.faults.triggers import (
     OF_GROUPS,
-    After,
-    Compared,
-    InState,
-    PlanScope,
+    AfterFaultCondition,
+    ConditionScope,
+    NumericCondition,
+    StateCondition,
     check,
     counts_calls,
     described_names,
@@ -30,23 +30,23 @@ VIEW = ClusterSnapshot((1, 2, 3), 3, {"t-0": 2}, {"t-0": (1, 2)}, {"t-0": (1, 2,
 @pytest.mark.parametrize(
     ("when", "condition"),
     [
-        ("isr:a-b-0 == 1", Compared("isr", "a-b-0", "==", 1)),
-        ("leader:t-0!=-1", Compared("leader", "t-0", "!=", -1)),
-        ("controller >= 2", Compared("controller", "", ">=", 2)),
-        ("fsync:2 >= 100", Compared("fsync", "2", ">=", 100)),
-        ("after fault 3 began", After(3, False)),
-        (" after fault 0 ended ", After(0, True)),
+        ("isr:a-b-0 == 1", NumericCondition("isr", "a-b-0", "==", 1)),
+        ("leader:t-0!=-1", NumericCondition("leader", "t-0", "!=", -1)),
+        ("controller >= 2", NumericCondition("controller", "", ">=", 2)),
+        ("fsync:2 >= 100", NumericCondition("fsync", "2", ">=", 100)),
+        ("after fault 3 began", AfterFaultCondition(3, False)),
+        (" after fault 0 ended ", AfterFaultCondition(0, True)),
     ],
 )
-def test_the_grammar(when: str, condition: Compared | After) -> None:
+def test_the_grammar(when: str, condition: NumericCondition | AfterFaultCondition) -> None:
     assert parse("here", when) == (condition,)
 
 
 def test_conditions_are_joined_by_and() -> None:
     assert parse("here", " isr:band-0 == 1  and after fault 2 ended and controller != 3") == (
-        Compared("isr", "band-0", "==", 1),
-        After(2, True),
-        Compared("controller", "", "!=", 3),
+        NumericCondition("isr", "band-0", "==", 1),
+        AfterFaultCondition(2, True),
+        NumericCondition("controller", "", "!=", 3),
     )
 
 
@@ -77,13 +77,13 @@ def test_what_is_not_of_the_grammar_is_refused_with_an_example(when: str) -> Non
         parse("here", when)
 
 
-SCOPE = PlanScope(2, ["t-0", "t-1"], (1, 2, 3), names=Coordinated(("a", "b"), ("g", "h")))
+SCOPE = ConditionScope(2, ["t-0", "t-1"], (1, 2, 3), names=CoordinatedNames(("a", "b"), ("g", "h")))
 
 
 def test_a_state_of_a_transaction_is_compared_and_an_unknown_one_is_not() -> None:
     (is_, is_not) = parse("here", "txn:a == PrepareCommit and txn:b != Empty")
-    assert (is_, is_not) == (InState("a", "PrepareCommit", False), InState("b", "Empty", True))
-    assert isinstance(is_, InState) and isinstance(is_not, InState)
+    assert (is_, is_not) == (StateCondition("a", "PrepareCommit", False), StateCondition("b", "Empty", True))
+    assert isinstance(is_, StateCondition) and isinstance(is_not, StateCondition)
     assert [is_.holds(seen) for seen in ("PrepareCommit", "Ongoing", None)] == [True, False, False]
     assert [is_not.holds(seen) for seen in ("Empty", "Ongoing", None)] == [False, True, False]
     check("here", "txn:a == PrepareCommit and txn:b != Empty", 0, SCOPE)
@@ -96,10 +96,10 @@ def test_a_state_of_a_transaction_is_compared_and_an_unknown_one_is_not() -> Non
 def test_a_state_of_a_group_is_compared_likewise() -> None:
     (is_, is_not) = parse("here", "group:g == PreparingRebalance and group:h != Stable")
     assert (is_, is_not) == (
-        InState("g", "PreparingRebalance", False, OF_GROUPS),
-        InState("h", "Stable", True, OF_GROUPS),
+        StateCondition("g", "PreparingRebalance", False, OF_GROUPS),
+        StateCondition("h", "Stable", True, OF_GROUPS),
     )
-    assert isinstance(is_, InState)
+    assert isinstance(is_, StateCondition)
     assert [is_.holds(seen) for seen in ("PreparingRebalance", "Stable", None)] == [True, False, False]
     check("here", "group:g == Assigning and txn:a == Ongoing and after fault 1 began", 0, SCOPE)
     assert described_names(["group:g == Empty and txn:a == Empty", "group:g != Empty"]) == ("g", "a")
@@ -165,10 +165,10 @@ def test_everything_that_is_wrong_with_a_condition_is_said_at_once() -> None:
 
 
 def test_what_is_seen_is_compared() -> None:
-    assert seen_of(Compared("isr", "t-0", "==", 1), VIEW, None) == 2
-    assert seen_of(Compared("leader", "t-9", "==", 1), VIEW, None) == -1
-    assert seen_of(Compared("controller", "", "==", 1), VIEW, None) == 3
-    assert seen_of(Compared("write", "2", "==", 1), None, lambda node, op: node * 10) == 20
+    assert seen_of(NumericCondition("isr", "t-0", "==", 1), VIEW, None) == 2
+    assert seen_of(NumericCondition("leader", "t-9", "==", 1), VIEW, None) == -1
+    assert seen_of(NumericCondition("controller", "", "==", 1), VIEW, None) == 3
+    assert seen_of(NumericCondition("write", "2", "==", 1), None, lambda node, op: node * 10) == 20
 
 
 def with_faults(*faults: dict[str, Any], **values: Any) -> Plan:

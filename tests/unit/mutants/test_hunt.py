@@ -12,7 +12,7 @@ from squall.chaos.commands.hunt import command as hunt_command
 from squall.chaos.commands.hunt import seen_by_clients
 from squall.chaos.errors import HarnessError
 from squall.chaos.mutants import MUTANTS, find
-from squall.chaos.mutants.hunt import FEW_STEPS, FailureKind, Hunted, Shrink, alarms, hunt
+from squall.chaos.mutants.hunt import FEW_STEPS, FailureKind, MutantHuntResult, Shrink, alarms, hunt
 from squall.chaos.mutants.table import (
     COLUMNS,
     HISTORY,
@@ -118,7 +118,9 @@ def shrinking_to(steps: dict[int, int], asked: list[int]) -> Shrink:
     return shrink
 
 
-def shrunk(steps: dict[int, int], with_it: dict[int, Failure], *, more: int) -> tuple[Hunted, list[int], list[str]]:
+def shrunk(
+    steps: dict[int, int], with_it: dict[int, Failure], *, more: int
+) -> tuple[MutantHuntResult, list[int], list[str]]:
     """Return the result of a hunt through nine seeds, the seeds whose plans were shrunk, and what was printed."""
     asked: list[int] = []
     said: list[str] = []
@@ -193,8 +195,8 @@ def test_controls_name_the_seeds_that_a_sound_broker_fails() -> None:
 
 
 def test_what_is_masked_need_not_be_found() -> None:
-    assert Hunted("20a", 10, 1.0).is_well
-    assert not Hunted("20", 10, 1.0).is_well
+    assert MutantHuntResult("20a", 10, 1.0).is_well
+    assert not MutantHuntResult("20", 10, 1.0).is_well
 
 
 def test_each_mutant_says_what_it_is() -> None:
@@ -261,7 +263,7 @@ def test_a_table_is_replaced_between_its_marks() -> None:
 
 @pytest.mark.parametrize("mutant", MUTANTS)
 def test_results_are_told_in_the_order_of_the_list(mutant: str) -> None:
-    found = Hunted(mutant, 3, 1.25, 2, "invariant strong-isr", steps=4, shrunk_seed=2)
+    found = MutantHuntResult(mutant, 3, 1.25, 2, "invariant strong-isr", steps=4, shrunk_seed=2)
     later = replace(found, mutant=list(MUTANTS)[-1])
     lines = results_table([later, found]).splitlines()
     assert lines[2].startswith(f"| {mutant} |")
@@ -269,10 +271,10 @@ def test_results_are_told_in_the_order_of_the_list(mutant: str) -> None:
 
 
 def test_rows_of_mutants_that_were_not_hunted_stay() -> None:
-    matched = Hunted("2", 5, 8.3, 4, "invariant log-matching", steps=12, shrunk_seed=6)
-    weak = Hunted("9", 2, 4.0, 1, "invariant weak-isr", steps=3, shrunk_seed=1)
-    before = results_table([matched, Hunted("9", 1, 3.0)])
-    now = results_table([weak, Hunted("20a", 9, 60.0)], before)
+    matched = MutantHuntResult("2", 5, 8.3, 4, "invariant log-matching", steps=12, shrunk_seed=6)
+    weak = MutantHuntResult("9", 2, 4.0, 1, "invariant weak-isr", steps=3, shrunk_seed=1)
+    before = results_table([matched, MutantHuntResult("9", 1, 3.0)])
+    now = results_table([weak, MutantHuntResult("20a", 9, 60.0)], before)
     assert [line.split(" | ")[0] for line in now.splitlines()[2:]] == ["| 2", "| 9", "| 20a"]
     assert before.splitlines()[2] in now
     assert "| 12 (seed 6) |" in before.splitlines()[2]
@@ -280,9 +282,9 @@ def test_rows_of_mutants_that_were_not_hunted_stay() -> None:
 
 
 def test_each_kind_of_hunt_has_columns_of_its_own_and_leaves_the_others() -> None:
-    own = results_table([Hunted("1", 1, 1.4, 0, "invariant strong-isr", steps=2, shrunk_seed=0)])
-    seen = results_table([Hunted("1", 3, 5.2, 2, "anomaly lost-write")], own, which=HISTORY)
-    swarm = results_table([Hunted("1", 1, 9.0, 107, "anomaly unseen")], seen, which=SWARM)
+    own = results_table([MutantHuntResult("1", 1, 1.4, 0, "invariant strong-isr", steps=2, shrunk_seed=0)])
+    seen = results_table([MutantHuntResult("1", 3, 5.2, 2, "anomaly lost-write")], own, which=HISTORY)
+    swarm = results_table([MutantHuntResult("1", 1, 9.0, 107, "anomaly unseen")], seen, which=SWARM)
     (row,) = swarm.splitlines()[2:]
     assert row.split(" | ")[3:] == [
         *("invariant strong-isr", "1", "1.4", "2"),
@@ -292,16 +294,16 @@ def test_each_kind_of_hunt_has_columns_of_its_own_and_leaves_the_others() -> Non
 
 
 def test_a_row_says_whether_clients_saw_what_the_mutant_must_cause_or_why_they_cannot() -> None:
-    other = results_table([Hunted("1", 3, 5.2, 2, "anomaly duplicate")], which=HISTORY)
+    other = results_table([MutantHuntResult("1", 3, 5.2, 2, "anomaly duplicate")], which=HISTORY)
     assert "| duplicate (not named) | 3 |" in other
-    missed = results_table([Hunted("23b", 3, 5.2)], which=HISTORY)
+    missed = results_table([MutantHuntResult("23b", 3, 5.2)], which=HISTORY)
     assert f"| nothing that clients see | - | - | - | - | nothing: {find('23b').unseen} | 3 |" in missed
-    assert "nothing |" in results_table([Hunted("1", 3, 5.2)], which=HISTORY)
+    assert "nothing |" in results_table([MutantHuntResult("1", 3, 5.2)], which=HISTORY)
 
 
 def test_a_bug_of_transactions_is_hunted_by_clients_eyes_whatever_is_asked_for() -> None:
     for which in (OWN, HISTORY):
-        (row,) = results_table([Hunted("26", 1, 0.7, 0, "anomaly G1a")], which=which).splitlines()[2:]
+        (row,) = results_table([MutantHuntResult("26", 1, 0.7, 0, "anomaly G1a")], which=which).splitlines()[2:]
         assert "| anomaly G1a | 1 | 0.7 | - | G1a | 1 | 0.7 |" in row
 
 

@@ -13,7 +13,7 @@ import pytest
 
 from squall.chaos.faults.kind import FaultError
 from squall.chaos.faults.kinds import KINDS
-from squall.chaos.faults.targets import ClusterSnapshot, Unresolved, resolve
+from squall.chaos.faults.targets import ClusterSnapshot, UnresolvedTargetError, resolve
 from squall.chaos.faults.vocabulary import make_fault
 from squall.chaos.plans.mistakes import beyond_limits
 from squall.chaos.plans.plan import PlanError, make_plan, read_plan, with_schedule, write_plan
@@ -133,14 +133,14 @@ def test_targets_resolve_to_whom_the_cluster_names() -> None:
 
 
 def test_a_target_that_nobody_answers_to_is_unresolved() -> None:
-    with pytest.raises(Unresolved, match="has no leader"):
+    with pytest.raises(UnresolvedTargetError, match="has no leader"):
         resolve("leader:t-1", VIEW, Random(1))
-    with pytest.raises(Unresolved, match="no partition"):
+    with pytest.raises(UnresolvedTargetError, match="no partition"):
         resolve("leader:x-9", VIEW, Random(1))
-    with pytest.raises(Unresolved, match="t-1 has nobody in sync"):
+    with pytest.raises(UnresolvedTargetError, match="t-1 has nobody in sync"):
         resolve("isr:t-1", VIEW, Random(1))
     for target in ("last_isr:t-0", "last_isr:t-1", "last_isr"):
-        with pytest.raises(Unresolved, match="more replicas in sync than one, or none"):
+        with pytest.raises(UnresolvedTargetError, match="more replicas in sync than one, or none"):
             resolve(target, VIEW, Random(1))
 
 

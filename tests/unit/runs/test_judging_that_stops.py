@@ -13,7 +13,7 @@ from squall.chaos import cli
 from squall.chaos.plans.plan import make_plan, write_plan
 from squall.chaos.runs import judgement, real
 from squall.chaos.runs.directory import RunDirectory
-from squall.chaos.runs.spark import HERE, Spark
+from squall.chaos.runs.spark import HERE, SparkOptions
 from squall.checkers import analysis
 from squall.checkers.history import conversion
 from squall.reports import page
@@ -63,7 +63,7 @@ def test_a_run_json_that_is_damaged_is_unknown(run: RunDirectory, text: str, why
 
 @pytest.mark.parametrize("engine", [None, HERE], ids=["reference", "spark"])
 def test_a_run_without_its_history_is_unknown_whatever_was_found_in_it_before(
-    run: RunDirectory, engine: Spark | None
+    run: RunDirectory, engine: SparkOptions | None
 ) -> None:
     run.info.write_text(json.dumps({"run": "r", "ended_ns": 1}))
     analysis.find_in_run(run.path)

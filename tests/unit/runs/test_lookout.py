@@ -9,27 +9,27 @@ import trio
 import trio.testing
 
 from squall.chaos.faults.targets import ClusterSnapshot
-from squall.chaos.runs.lookout import FRESH_S, PATIENCE_S, BrokerMetadata, lookout, merged
+from squall.chaos.runs.lookout import FRESH_S, PATIENCE_S, BrokerClusterView, lookout, merged
 
 SILENT_S = 1.5
 
 
-def answer(leader: int, isr: tuple[int, ...], epoch: int, controller: int = 1, term: int = -1) -> BrokerMetadata:
+def answer(leader: int, isr: tuple[int, ...], epoch: int, controller: int = 1, term: int = -1) -> BrokerClusterView:
     view = ClusterSnapshot((1, 2, 3), controller, {"t-0": leader}, {"t-0": isr}, {"t-0": (1, 2, 3)})
-    return BrokerMetadata(view, {"t-0": epoch}, term)
+    return BrokerClusterView(view, {"t-0": epoch}, term)
 
 
-def says(*answers: BrokerMetadata) -> Callable[[], Awaitable[BrokerMetadata | None]]:
+def says(*answers: BrokerClusterView) -> Callable[[], Awaitable[BrokerClusterView | None]]:
     """A broker that says one thing after the other, and then the last one for ever."""
     left = list(answers)
 
-    async def ask() -> BrokerMetadata | None:
+    async def ask() -> BrokerClusterView | None:
         return left.pop(0) if len(left) > 1 else left[0]
 
     return ask
 
 
-async def silent() -> BrokerMetadata | None:
+async def silent() -> BrokerClusterView | None:
     await trio.sleep(SILENT_S)
     return None
 
@@ -51,7 +51,7 @@ async def test_one_broker_that_answers_is_enough(autojump_clock: trio.testing.Mo
 
 
 async def test_an_old_answer_does_not_count(autojump_clock: trio.testing.MockClock) -> None:
-    async def once() -> BrokerMetadata | None:
+    async def once() -> BrokerClusterView | None:
         if asked:
             await trio.sleep_forever()
         asked.append(1)
@@ -78,7 +78,7 @@ def test_the_controller_of_the_newest_term_counts_and_then_the_majoritys() -> No
 
 
 def test_a_coordinator_is_whom_most_brokers_name_and_only_it_knows_the_state() -> None:
-    def coordinated(node: int, **states: str) -> BrokerMetadata:
+    def coordinated(node: int, **states: str) -> BrokerClusterView:
         seen = answer(1, (1, 2, 3), 1)
         return seen._replace(view=replace(seen.view, coordinators={"x": node, "y": -1}, states=states))
 

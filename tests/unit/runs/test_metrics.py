@@ -17,11 +17,11 @@ from rich.console import Console
 
 from squall.chaos.errors import Refused
 from squall.chaos.faults.context import FaultExecution
-from squall.chaos.faults.nemesis import Coming
+from squall.chaos.faults.nemesis import UpcomingFault
 from squall.chaos.faults.targets import ClusterSnapshot
 from squall.chaos.faults.vocabulary import make_fault
 from squall.chaos.runs import exporter as module
-from squall.chaos.runs.exporter import HOST, Exporter, serving
+from squall.chaos.runs.exporter import HOST, MetricsExporter, serving
 from squall.chaos.runs.metrics import CONTENT_TYPE, PHASES, exposition, state_of
 from squall.chaos.runs.progress import Progress
 from squall.chaos.runs.run_status import Phase, RunStatus
@@ -75,7 +75,7 @@ def whole() -> RunStatus:
         load=load,
         final=Counters(read=3),
         faults=(*played, FaultExecution(faults[3], ended=2)),
-        coming=lambda: [Coming(faults[0], 3.5)],
+        coming=lambda: [UpcomingFault(faults[0], 3.5)],
         nodes={1: "running", 2: "paused", 3: "down"},
         view=ClusterSnapshot((1, 2, 3), 1, {"appends-0": 1, "a-b-1": -1}, PLACES, dict.fromkeys(PLACES, (1, 2, 3))),
         verdict="invalid",
@@ -259,12 +259,12 @@ def test_a_port_that_is_taken_is_refused_with_what_to_do(progress: Progress) -> 
     with served(progress) as url:
         port = int(url.rpartition(":")[2].partition("/")[0])
         with pytest.raises(Refused, match=f"--metrics {port}: Address already in use; --metrics 0"):
-            Exporter(port, lambda: ("", False))
+            MetricsExporter(port, lambda: ("", False))
 
 
 def test_the_end_waits_for_whoever_scraped_to_come_for_the_verdict() -> None:
     calls = count()
-    exporter = Exporter(0, lambda: (f"{next(calls)}", next(calls) > 2))
+    exporter = MetricsExporter(0, lambda: (f"{next(calls)}", next(calls) > 2))
     try:
         assert not exporter.awaited, "nobody ever came"
         assert not exporter.wait_for_last(60), "so nobody is waited for"
@@ -278,10 +278,10 @@ def test_the_end_waits_for_whoever_scraped_to_come_for_the_verdict() -> None:
 
 
 def test_ctrl_c_ends_the_wait_for_the_last_scrape(progress: Progress, monkeypatch: pytest.MonkeyPatch) -> None:
-    def interrupted(self: Exporter, limit_s: float = 0) -> bool:
+    def interrupted(self: MetricsExporter, limit_s: float = 0) -> bool:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(module.Exporter, "wait_for_last", interrupted)
+    monkeypatch.setattr(module.MetricsExporter, "wait_for_last", interrupted)
     with served(progress) as url:
         fetched(url)
         progress.sight.verdict = "valid"

@@ -13,7 +13,7 @@ from rich.console import Console
 from squall.chaos.faults.context import FaultExecution
 from squall.chaos.faults.kind import Fault
 from squall.chaos.faults.kinds import KINDS
-from squall.chaos.faults.nemesis import Coming
+from squall.chaos.faults.nemesis import UpcomingFault
 from squall.chaos.runs import progress as module
 from squall.chaos.runs.metrics import PHASES
 from squall.chaos.runs.progress import Progress, next_words
@@ -50,14 +50,14 @@ def test_what_is_left_of_a_phase_never_is_less_than_nothing() -> None:
     ("coming", "words"),
     [
         ([], ""),
-        ([Coming(fault("kill"), 3.2)], "kill in 3 s"),
-        ([Coming(fault("kill"), 3.2), Coming(fault("pause"), 9.0)], "kill in 3 s, then pause in 9 s"),
-        ([Coming(fault("kill"), at) for at in (1, 2, 3, 4)], "kill in 1 s, then kill in 2 s, and 2 more"),
-        ([Coming(fault("kill", when="isr < 2"), -4.0)], "kill when isr < 2"),
-        ([Coming(fault("kill"), -0.1)], "kill now"),
+        ([UpcomingFault(fault("kill"), 3.2)], "kill in 3 s"),
+        ([UpcomingFault(fault("kill"), 3.2), UpcomingFault(fault("pause"), 9.0)], "kill in 3 s, then pause in 9 s"),
+        ([UpcomingFault(fault("kill"), at) for at in (1, 2, 3, 4)], "kill in 1 s, then kill in 2 s, and 2 more"),
+        ([UpcomingFault(fault("kill", when="isr < 2"), -4.0)], "kill when isr < 2"),
+        ([UpcomingFault(fault("kill"), -0.1)], "kill now"),
     ],
 )
-def test_the_next_faults_are_named_with_their_times(coming: Sequence[Coming], words: str) -> None:
+def test_the_next_faults_are_named_with_their_times(coming: Sequence[UpcomingFault], words: str) -> None:
     assert next_words(coming) == words
 
 
@@ -74,7 +74,7 @@ def test_a_line_of_a_pipe_says_how_far_how_much_what_hurts_and_what_comes() -> N
     hurt = FaultExecution(fault("pause"), resolved=(2,), began=1)
     over = FaultExecution(fault("kill"), resolved=(1,), began=1, ended=2)
     progress.sight.load, progress.sight.faults = counters, (hurt, over)
-    progress.sight.coming = lambda: [Coming(fault("stop"), 3.0)]
+    progress.sight.coming = lambda: [UpcomingFault(fault("stop"), 3.0)]
     with progress.phase("load with faults", 30.0):
         pass
     line = out.getvalue()
@@ -150,7 +150,7 @@ def test_the_block_of_a_whole_run_fits_a_small_terminal() -> None:
     progress, out = shown(terminal=True)
     progress.sight.load = Counters(acked=7)
     progress.sight.faults = [FaultExecution(fault("pause"), resolved=(2,), began=1)]
-    progress.sight.coming = lambda: [Coming(fault("stop"), 3.0)]
+    progress.sight.coming = lambda: [UpcomingFault(fault("stop"), 3.0)]
     for name in ("start the cluster", *PHASES):
         with progress.phase(name):
             pass

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from squall.chaos.mutants import table as mutants_table
-from squall.chaos.mutants.hunt import Hunted
+from squall.chaos.mutants.hunt import MutantHuntResult
 from tests.shown import __main__ as shown
 from tests.shown import batches, table
 from tests.shown.table import Sitting, Table, add, read
@@ -89,7 +89,7 @@ def test_seeds_of_a_workload_go_on_where_the_last_batch_of_it_ended(tmp_path: Pa
 
 def test_hunts_are_read_from_the_page_that_they_update() -> None:
     results = mutants_table.results_table(
-        [Hunted("9", 3, 1.25, seed=2, check="invariant weak-isr"), Hunted("2", 4, 9.0)]
+        [MutantHuntResult("9", 3, 1.25, seed=2, check="invariant weak-isr"), MutantHuntResult("2", 4, 9.0)]
     )
     page = f"{mutants_table.RESULTS_BEGIN}\n{results}{mutants_table.RESULTS_END}"
     assert batches.mutant_rows(page) == [

@@ -10,9 +10,9 @@ import pytest
 from squall.chaos.commands.hunt import shrinker
 from squall.chaos.commands.run import plan_of
 from squall.chaos.plans.plan import Plan, make_plan, write_plan
-from squall.chaos.runs.result import Failure
+from squall.chaos.runs.result import FailureSignature
 from squall.chaos.shrinking.plain_numbers import plainer, plainness
-from squall.chaos.shrinking.search import OutOfBudget, Search
+from squall.chaos.shrinking.search import OutOfBudget, ShrinkSearch
 from squall.chaos.shrinking.shrinker import shrink
 
 FAULTS = [
@@ -126,24 +126,24 @@ def test_an_interruption_keeps_the_smallest_plan_so_far() -> None:
 
 
 def test_an_interruption_of_a_hunt_ends_the_hunt() -> None:
-    def run(plan: Plan) -> Failure | None:
+    def run(plan: Plan) -> FailureSignature | None:
         raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        shrinker(60)(make_plan(LARGE), Failure("anomaly", "lost-write"), run)
+        shrinker(60)(make_plan(LARGE), FailureSignature("anomaly", "lost-write"), run)
 
 
 def test_what_cannot_be_a_plan_is_not_run() -> None:
     def run(plan: Plan) -> str | None:
         raise AssertionError("it was run")
 
-    search = Search(make_plan(LARGE), "lost", run, budget_s=10, clock=Clock())
+    search = ShrinkSearch(make_plan(LARGE), "lost", run, budget_s=10, clock=Clock())
     assert not search.attempt({**search.values(), "cluster": {"nodes": 1}})
     assert not search.attempt(search.values()), "the best plan is no step forward"
 
 
 def test_no_budget_no_run() -> None:
-    search = Search(make_plan(LARGE), "lost", lambda plan: "lost", budget_s=0, clock=Clock())
+    search = ShrinkSearch(make_plan(LARGE), "lost", lambda plan: "lost", budget_s=0, clock=Clock())
     with pytest.raises(OutOfBudget):
         search.attempt({**search.values(), "seed": 1})
 
