@@ -17,14 +17,14 @@ from squall.broker.log.manager import InconsistentMeta
 from squall.broker.node import broker_main
 from squall.broker.real_env import RealEnv
 from squall.broker.replicas.fetcher import StorageFailed
-from squall.broker.turn_meter import TurnMeter
+from squall.broker.turn_meter import TaskStepMeter
 
 REFUSALS = (OSError, RegistrationFailed, StorageFailed, UnsupportedFeature, InconsistentMeta)
 """What ends a node with one sentence: none of them is a bug."""
 USAGE, FAILED = 3, 1
 
 
-async def _run(env: RealEnv, config: BrokerConfig, meter: TurnMeter | None) -> None:
+async def _run(env: RealEnv, config: BrokerConfig, meter: TaskStepMeter | None) -> None:
     stop = trio.Event()
     async with trio.open_nursery() as nursery:
         nursery.start_soon(_stop_on_signal, stop)
@@ -37,7 +37,7 @@ async def _run(env: RealEnv, config: BrokerConfig, meter: TurnMeter | None) -> N
         meter.report()
 
 
-async def _report_on_signal(meter: TurnMeter, task_status: trio.TaskStatus[None]) -> None:
+async def _report_on_signal(meter: TaskStepMeter, task_status: trio.TaskStatus[None]) -> None:
     """SIGUSR1 asks for the longest turn since it was last asked for."""
     with trio.open_signal_receiver(signal.SIGUSR1) as signals:
         task_status.started()
@@ -77,7 +77,7 @@ def main() -> int:
     # What was imported stays: a full collection that walks over its 36,000 objects holds up all for tens of ms.
     gc.freeze()
     try:
-        meter = TurnMeter(env.trace) if config.squall_turn_measurement_enable else None
+        meter = TaskStepMeter(env.trace) if config.squall_turn_measurement_enable else None
         trio.run(_run, env, config, meter, instruments=[] if meter is None else [meter])
     except BaseExceptionGroup as group:
         ours, others = group.split(REFUSALS)

@@ -71,7 +71,7 @@ class File(Protocol):
         """Release the handle. Idempotent."""
 
 
-class Space(NamedTuple):
+class DiskSpace(NamedTuple):
     """Holds the size of a volume, in bytes."""
 
     total: int
@@ -106,7 +106,7 @@ class Fs(Protocol):
     def fsync_dir(self, path: str) -> None:
         """Make the names in a directory (creations, renames, removals) durable."""
 
-    def space(self, path: str) -> Space:
+    def space(self, path: str) -> DiskSpace:
         """Of the volume that a directory is on. OSError where that cannot be told."""
 
 
@@ -157,7 +157,7 @@ class Listener(Protocol):
         """Stop listening. Idempotent."""
 
 
-class Signal(Protocol):
+class WakeupSignal(Protocol):
     """Wakes the one task that waits for it, when it is set or at a time-out. Cheaper than a cancel scope around an
     event.
     """
@@ -194,7 +194,7 @@ class Env(Protocol):
     def timeout(self, seconds: float) -> trio.CancelScope:
         """A cancel scope that ends after `seconds` of this node's clock (as trio.move_on_after)."""
 
-    def signal(self) -> Signal:
+    def signal(self) -> WakeupSignal:
         """A new signal, for one task at a time."""
 
     async def listen(self, host: str, port: int) -> Listener:

@@ -196,7 +196,7 @@ class Node:
             self.fetchers.stop()
             await self.control.leave()
             await self.replicas.flushes.idle()
-            self._produce_counts.tell()
+            self._produce_counts.trace_changed()
             async with self._checkpointing:
                 self._flush_everything()
             env.trace("node_stopped", **said)

@@ -23,8 +23,8 @@ class RealClock:
 
     def __init__(self, path: str | None = None, say: Callable[..., None] = lambda **fields: None) -> None:
         self._path = path
-        self._say = say
-        self._said_at = 0.0
+        self._trace = say
+        self._last_traced_s = 0.0
         self._next_look = 0.0
         self._stamp: tuple[int, int] | None = None
         self._offset_ms = 0.0
@@ -61,8 +61,8 @@ class RealClock:
             return
         if (stamp := (stat.st_mtime_ns, stat.st_ino)) != self._stamp:
             self._read(now, stamp)
-        elif (self._offset_ms or self.rate != 1.0) and now >= self._said_at + SAY_INTERVAL_S:
-            self._tell(now)
+        elif (self._offset_ms or self.rate != 1.0) and now >= self._last_traced_s + SAY_INTERVAL_S:
+            self._trace_skew(now)
 
     def _read(self, now: float, stamp: tuple[int, int]) -> None:
         assert self._path is not None
@@ -81,8 +81,8 @@ class RealClock:
         self._anchor_real = now
         self._offset_ms = offset_ms
         self.rate = rate
-        self._tell(now)
+        self._trace_skew(now)
 
-    def _tell(self, now: float) -> None:
-        self._said_at = now
-        self._say(offset_ms=self._offset_ms, rate=self.rate)
+    def _trace_skew(self, now: float) -> None:
+        self._last_traced_s = now
+        self._trace(offset_ms=self._offset_ms, rate=self.rate)

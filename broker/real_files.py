@@ -8,7 +8,7 @@ import os
 from collections.abc import Callable
 from math import inf
 
-from squall.broker.env import Buffer, File, Fs, Space
+from squall.broker.env import Buffer, DiskSpace, File, Fs
 from squall.broker.overriding import override
 
 RESERVED_FROM = 4 << 20
@@ -180,9 +180,9 @@ class RealFs(Fs):
         os.rmdir(path)
 
     @override
-    def space(self, path: str) -> Space:
+    def space(self, path: str) -> DiskSpace:
         told = os.statvfs(path)
-        return Space(told.f_blocks * told.f_frsize, told.f_bavail * told.f_frsize)
+        return DiskSpace(told.f_blocks * told.f_frsize, told.f_bavail * told.f_frsize)
 
     @override
     def fsync_dir(self, path: str) -> None:

@@ -7,12 +7,12 @@ from math import inf
 
 import trio
 
-from squall.broker.env import Signal
+from squall.broker.env import WakeupSignal
 from squall.broker.overriding import override
 
 
-class EventSignal(Signal):
-    """Implements `squall.broker.env.Signal`. `timeout`: the Env's."""
+class EventSignal(WakeupSignal):
+    """Implements `squall.broker.env.WakeupSignal`. `timeout`: the Env's."""
 
     __slots__ = ("_event", "_set", "_timeout")
 

@@ -11,13 +11,13 @@ from typing import TYPE_CHECKING
 
 import trio
 
-from squall.broker.work import DONE, Work
+from squall.broker.work import DONE, WorkCounters
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
 
-class TurnMeter(trio.abc.Instrument):
+class TaskStepMeter(trio.abc.Instrument):
     """Keeps the longest turn since the last report, and traces each that is longer than all before it."""
 
     def __init__(self, trace: Callable[..., None], cpu_time: Callable[[], float] = thread_time) -> None:
@@ -32,8 +32,8 @@ class TurnMeter(trio.abc.Instrument):
 
     def _begin_anew(self) -> None:
         self._longest_s, self._task = 0.0, ""
-        self._most = Work()
-        for unit in Work.__slots__:
+        self._most = WorkCounters()
+        for unit in WorkCounters.__slots__:
             setattr(DONE, unit, 0)
 
     def before_task_step(self, task: trio.lowlevel.Task) -> None:
@@ -44,7 +44,7 @@ class TurnMeter(trio.abc.Instrument):
         """Keep the step's CPU time and its units of work if they are the most so far."""
         took_s = self._cpu_time() - self._began
         most = self._most
-        for unit in Work.__slots__:
+        for unit in WorkCounters.__slots__:
             done = getattr(DONE, unit)
             if done:
                 setattr(DONE, unit, 0)
@@ -56,7 +56,7 @@ class TurnMeter(trio.abc.Instrument):
 
     def report(self) -> None:
         """Trace what the longest turn has come to, and begin anew."""
-        most = {f"most_{unit}": getattr(self._most, unit) for unit in Work.__slots__}
+        most = {f"most_{unit}": getattr(self._most, unit) for unit in WorkCounters.__slots__}
         longest_s = round(self._longest_s, 6)
         self._trace("turns_measured", squall_longest_turn_seconds=longest_s, task=self._task, **most)
         self._begin_anew()

@@ -8,7 +8,7 @@ Only the event loop counts, so that a plain addition is enough. Nothing in the b
 from __future__ import annotations
 
 
-class Work:
+class WorkCounters:
     """Units since they were last taken."""
 
     __slots__ = ("bytes", "entries", "records", "steps")
@@ -26,5 +26,5 @@ class Work:
         """Of searches by a regular expression."""
 
 
-DONE = Work()
+DONE = WorkCounters()
 """Of this process. (In a simulation, that of all nodes.)"""

@@ -10,7 +10,7 @@ from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from squall.broker.apis.asking import ask, of_each
+from squall.broker.apis.coordinator_requests import answer_each, ask
 from squall.broker.apis.large_responses import CHARACTERS_OF_ONE, FEW, PIECE, made
 from squall.broker.coordinators.groups.values import (
     NO_TIME,
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from squall.broker.config import BrokerConfig
     from squall.broker.coordinators.groups.values import TopicPartition
     from squall.broker.env import Env
-    from squall.broker.net.connection import Slot
+    from squall.broker.net.connection import PendingResponse
     from squall.broker.replicas.coordinators.group_coordinator import GroupCoordinator
 
     Found = tuple[TopicPartition, Committed | None, ErrorCode]
@@ -71,13 +71,15 @@ class CommittedOffsetApis:
         config: BrokerConfig,
         much: LargeResponseLane,
     ) -> None:
-        self._env, self._image, self._coordinator, self._much = env, image, coordinator, much
+        self._env, self._image, self._coordinator, self._large = env, image, coordinator, much
         self._timeout_s = config.offsets_commit_timeout_ms / 1000
         self._metadata_bytes = config.offset_metadata_max_bytes
 
-    def _ask(self, requests: Sequence[Any], respond: Any, *, tells_much: bool = False) -> Any:
+    def _ask(self, requests: Sequence[Any], respond: Any, *, has_large_answers: bool = False) -> Any:
         submit = self._coordinator.submit
-        return ask(self._env, submit, requests, respond, TIMED_OUT, self._timeout_s, tells_much=tells_much)
+        return ask(
+            self._env, submit, requests, respond, TIMED_OUT, self._timeout_s, has_large_answers=has_large_answers
+        )
 
     def _named(self, name: str, topic_id: bytes, by_id: bool) -> tuple[str, ErrorCode]:
         """A topic's name, and why its offsets cannot be committed."""
@@ -88,7 +90,7 @@ class CommittedOffsetApis:
 
     # ----------------------------------------------------------------------------------------------------------- commit
 
-    def offset_commit(self, request: commit_wire.OffsetCommitRequest, slot: Slot) -> Any:
+    def offset_commit(self, request: commit_wire.OffsetCommitRequest, slot: PendingResponse) -> Any:
         """Commit offsets of a group. What can be refused without the group is refused for each partition alone."""
         kept_ms = request.retention_time_ms
         expires_ms = NO_TIME if kept_ms < 0 else min(self._env.wall_ms() + kept_ms, LONGEST_MS)
@@ -142,7 +144,7 @@ class CommittedOffsetApis:
 
     # ------------------------------------------------------------------------------------------------------------ fetch
 
-    def offset_fetch(self, request: fetch_wire.OffsetFetchRequest, slot: Slot) -> Any:
+    def offset_fetch(self, request: fetch_wire.OffsetFetchRequest, slot: PendingResponse) -> Any:
         """Answer OffsetFetch: the committed offsets of groups, for some partitions or for all."""
         stable = request.require_stable
         if slot.version < BATCHED_FROM:
@@ -162,27 +164,29 @@ class CommittedOffsetApis:
             )
 
         def making(answers: list[GroupResponse]) -> Making:
-            answers = of_each([group.group_id for group in request.groups], answers, AGAIN)
+            answers = answer_each([group.group_id for group in request.groups], answers, AGAIN)
             return self._groups(request, answers, by_id)
 
-        return self._tell(list(asked.values()), making, slot)
+        return self._respond_to_fetch(list(asked.values()), making, slot)
 
-    def _fetch_one(self, request: fetch_wire.OffsetFetchRequest, slot: Slot) -> Any:
+    def _fetch_one(self, request: fetch_wire.OffsetFetchRequest, slot: PendingResponse) -> Any:
         partitions = None
         if request.topics is not None:
             partitions = tuple((topic.name, index) for topic in request.topics for index in topic.partition_indexes)
 
         def making(answers: list[GroupResponse]) -> Making:
-            return _of_one(answers[0], partitions or (), slot.version)
+            return _response_of_one_group(answers[0], partitions or (), slot.version)
 
         asked = FetchOffsets(request.group_id, partitions, request.require_stable)
-        return self._tell([asked], making, slot)
+        return self._respond_to_fetch([asked], making, slot)
 
-    def _tell(self, asked: list[FetchOffsets], making: Callable[[list[GroupResponse]], Making], slot: Slot) -> Any:
+    def _respond_to_fetch(
+        self, asked: list[FetchOffsets], making: Callable[[list[GroupResponse]], Making], slot: PendingResponse
+    ) -> Any:
         """The answer, or a wait for it."""
         if sum(map(self._weight_of, asked)) > FEW:
-            return DeferredResponse(partial(self._tell_much, asked, making, slot), holds=True)
-        return self._ask(asked, lambda answers: made(making(answers)), tells_much=True)
+            return DeferredResponse(partial(self._offset_fetch_in_pieces, asked, making, slot), holds=True)
+        return self._ask(asked, lambda answers: made(making(answers)), has_large_answers=True)
 
     def _weight_of(self, asked: FetchOffsets) -> int:
         """Return how much the answer would hold now: each position counts as one, and so do each `CHARACTERS_OF_ONE`
@@ -194,8 +198,8 @@ class CommittedOffsetApis:
             return len(wanted)
         return len(wanted) + sum(len(known[where].metadata) for where in wanted if where in known) // CHARACTERS_OF_ONE
 
-    async def _tell_much(
-        self, asked: list[FetchOffsets], making: Callable[[list[GroupResponse]], Making], slot: Slot
+    async def _offset_fetch_in_pieces(
+        self, asked: list[FetchOffsets], making: Callable[[list[GroupResponse]], Making], slot: PendingResponse
     ) -> fetch_wire.OffsetFetchResponse | bytes | list[Any]:
         """A small request may ask for all that a hundred clients have committed."""
         # Whether anything may be told yet: all wait for that side by side, because it takes no memory. In the lane, one
@@ -210,10 +214,10 @@ class CommittedOffsetApis:
             answers = iter(await self._answers(going_on))
             return making([one if one.error else next(answers) for one in first])
 
-        return await self._much.tell(begin, slot)
+        return await self._large.build(begin, slot)
 
     async def _answers(self, asked: list[FetchOffsets]) -> list[GroupResponse]:
-        found = self._ask(asked, list, tells_much=True)
+        found = self._ask(asked, list, has_large_answers=True)
         answers: list[GroupResponse] = await found.wait() if isinstance(found, DeferredResponse) else found
         return answers
 
@@ -239,7 +243,7 @@ class CommittedOffsetApis:
                 if by_id and topic_id == bytes(16):
                     continue  # an offset of a topic that is deleted has no name in this version
                 topic = topics[name] = fetch_wire.OffsetFetchResponseTopics(name, topic_id, [])
-            told = _told(committed)
+            told = _or_no_commit(committed)
             topic.partitions.append(
                 fetch_wire.OffsetFetchResponsePartitions(
                     index, told.offset, told.leader_epoch, told.metadata, int(error)
@@ -259,7 +263,7 @@ class CommittedOffsetApis:
 
     # ----------------------------------------------------------------------------------------------------------- delete
 
-    def offset_delete(self, request: delete_wire.OffsetDeleteRequest, slot: Slot) -> Any:
+    def offset_delete(self, request: delete_wire.OffsetDeleteRequest, slot: PendingResponse) -> Any:
         """Forget offsets of a group."""
         known: list[TopicPartition] = []
         wrong: dict[TopicPartition, ErrorCode] = {}
@@ -294,11 +298,11 @@ class CommittedOffsetApis:
         return self._ask([DeleteOffsets(request.group_id, tuple(known))], respond)
 
 
-def _told(committed: Committed | None) -> Committed:
+def _or_no_commit(committed: Committed | None) -> Committed:
     return _NOTHING if committed is None else committed
 
 
-def _of_one(answer: GroupResponse, partitions: Sequence[TopicPartition], version: int) -> Making:
+def _response_of_one_group(answer: GroupResponse, partitions: Sequence[TopicPartition], version: int) -> Making:
     """About the one group that older versions ask for; `partitions` are those that were named."""
     if answer.error and version >= GROUP_ERROR_FROM:
         return fetch_wire.OffsetFetchResponse(error_code=int(answer.error))
@@ -310,7 +314,7 @@ def _of_one(answer: GroupResponse, partitions: Sequence[TopicPartition], version
         if number % PIECE == 0:
             yield
         DONE.entries += 1
-        told = _told(committed)
+        told = _or_no_commit(committed)
         part = fetch_wire.OffsetFetchResponsePartition(index, told.offset, told.leader_epoch, told.metadata, int(error))
         topics.setdefault(name, []).append(part)
     return fetch_wire.OffsetFetchResponse(

@@ -9,7 +9,7 @@ from __future__ import annotations
 from base64 import urlsafe_b64encode
 from typing import TYPE_CHECKING, Any
 
-from squall.broker.apis.asking import ask, of_each
+from squall.broker.apis.coordinator_requests import answer_each, ask
 from squall.broker.apis.describe import GROUP_OPERATIONS, NOT_ASKED
 from squall.broker.cluster.image import GROUP_RESOURCE
 from squall.broker.config.group import group_number
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from squall.broker.coordinators.groups.consumer.answers import DescribedMember
     from squall.broker.coordinators.groups.consumer.members import Place
     from squall.broker.env import Env
-    from squall.broker.net.connection import Slot
+    from squall.broker.net.connection import PendingResponse
     from squall.broker.replicas.coordinators.group_coordinator import GroupCoordinator
 
 FEATURE = "group.version"
@@ -58,7 +58,7 @@ class ConsumerGroupApis:
         config: BrokerConfig,
         much: LargeResponseLane,
     ) -> None:
-        self._env, self._image, self._coordinator, self._much = env, image, coordinator, much
+        self._env, self._image, self._coordinator, self._large = env, image, coordinator, much
         self._timeout_s = config.offsets_commit_timeout_ms / 1000
         self._config = config
         self._served = PROTOCOL in config.group_coordinator_rebalance_protocols
@@ -67,11 +67,13 @@ class ConsumerGroupApis:
         """Return whether the cluster has finalized the feature and this broker's settings permit the protocol."""
         return self._served and self._image.features.get(FEATURE, 0) >= 1
 
-    def _ask(self, requests: Sequence[Any], respond: Any, *, tells_much: bool = False) -> Any:
+    def _ask(self, requests: Sequence[Any], respond: Any, *, has_large_answers: bool = False) -> Any:
         submit = self._coordinator.submit
-        return ask(self._env, submit, requests, respond, TIMED_OUT, self._timeout_s, tells_much=tells_much)
+        return ask(
+            self._env, submit, requests, respond, TIMED_OUT, self._timeout_s, has_large_answers=has_large_answers
+        )
 
-    def heartbeat(self, request: beat_wire.ConsumerGroupHeartbeatRequest, slot: Slot) -> Any:
+    def heartbeat(self, request: beat_wire.ConsumerGroupHeartbeatRequest, slot: PendingResponse) -> Any:
         """A member joins, lives or leaves, and learns which partitions are its own."""
         if not self.is_enabled():
             return beat_wire.ConsumerGroupHeartbeatResponse(error_code=int(ErrorCode.UNSUPPORTED_VERSION))
@@ -94,7 +96,7 @@ class ConsumerGroupApis:
             slot.conn.client_id or "",
             "/" + slot.conn.link.peer.rpartition(":")[0],
         )
-        return self._ask([asked], lambda answers: self._beaten(request.group_id, answers[0]))
+        return self._ask([asked], lambda answers: self._heartbeat_response(request.group_id, answers[0]))
 
     def _interval_ms(self, group_id: str) -> int:
         """Return the ms between heartbeats of a group's members: the group's own setting, else the broker's."""
@@ -102,7 +104,7 @@ class ConsumerGroupApis:
         of_broker = self._config.group_consumer_heartbeat_interval_ms
         return group_number(self._config, "consumer.heartbeat.interval.ms", given, of_broker)
 
-    def _beaten(self, group_id: str, answer: GroupResponse) -> beat_wire.ConsumerGroupHeartbeatResponse:
+    def _heartbeat_response(self, group_id: str, answer: GroupResponse) -> beat_wire.ConsumerGroupHeartbeatResponse:
         if answer.error or not isinstance(answer, Beaten):
             message = cut_short(answer.message) if isinstance(answer, Beaten) and answer.message else None
             return beat_wire.ConsumerGroupHeartbeatResponse(error_code=int(answer.error), error_message=message)
@@ -120,7 +122,7 @@ class ConsumerGroupApis:
             assignment=assignment,
         )
 
-    def describe(self, request: describe_wire.ConsumerGroupDescribeRequest, slot: Slot) -> Any:
+    def describe(self, request: describe_wire.ConsumerGroupDescribeRequest, slot: PendingResponse) -> Any:
         """Groups, their members, and who has and is to have what."""
         names, version = list(request.group_ids), slot.version
         if not self.is_enabled():
@@ -130,14 +132,14 @@ class ConsumerGroupApis:
 
         async def wait() -> bytes | list[Any]:
             asked = [ConsumerDescribe(name) for name in dict.fromkeys(names)]
-            found = self._ask(asked, list, tells_much=True)
+            found = self._ask(asked, list, has_large_answers=True)
             answers = await found.wait() if isinstance(found, DeferredResponse) else found
 
             async def begin() -> Making:
                 operations = GROUP_OPERATIONS if request.include_authorized_operations else NOT_ASKED
-                return self._all_described(names, of_each(names, answers, AGAIN), version, operations)
+                return self._all_described(names, answer_each(names, answers, AGAIN), version, operations)
 
-            return await self._much.tell(begin, slot)
+            return await self._large.build(begin, slot)
 
         return DeferredResponse(wait, holds=True)
 

@@ -10,7 +10,7 @@ from squall.broker.replicas.purgatory import give_up
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from squall.broker.net.connection import Slot
+    from squall.broker.net.connection import PendingResponse
     from squall.broker.net.deadlines import Timers
     from squall.broker.replicas.purgatory import DelayedProduce
 
@@ -18,12 +18,12 @@ _TIMED_OUT = int(ErrorCode.REQUEST_TIMED_OUT)
 R = TypeVar("R", contravariant=True)
 
 
-class Answering(Protocol[R]):
+class ResponseWriter(Protocol[R]):
     """The handlers of the request's API."""
 
     timers: Timers
 
-    def reply(self, slot: Slot, results: R) -> None:
+    def reply(self, slot: PendingResponse, results: R) -> None:
         """Send the answer."""
 
 
@@ -32,7 +32,9 @@ class DelayedProduceResponse(Generic[R]):
 
     __slots__ = ("_api", "_owed", "_parked", "_results", "_slot", "bucket")
 
-    def __init__(self, api: Answering[R], slot: Slot, results: R, parked: Sequence[DelayedProduce]) -> None:
+    def __init__(
+        self, api: ResponseWriter[R], slot: PendingResponse, results: R, parked: Sequence[DelayedProduce]
+    ) -> None:
         self._api, self._slot, self._results, self._parked = api, slot, results, parked
         self._owed = len(parked)
         """How many partitions are still waited for."""
@@ -68,12 +70,12 @@ class DelayedProduceResponse(Generic[R]):
             give_up(self._parked)
 
 
-class StreamedProduce(DelayedProduceResponse[R]):
+class PiecewiseProduceResponse(DelayedProduceResponse[R]):
     """The answer of a request that appends in turns. `settled` is to be called once more after the last turn."""
 
     __slots__ = ("_growing",)
 
-    def __init__(self, api: Answering[R], slot: Slot, results: R) -> None:
+    def __init__(self, api: ResponseWriter[R], slot: PendingResponse, results: R) -> None:
         self._growing: list[DelayedProduce] = []
         super().__init__(api, slot, results, self._growing)
         self._owed = 1

@@ -22,13 +22,13 @@ from squall.broker.replicas.purgatory import DelayedDeleteRecords
 
 if TYPE_CHECKING:
     from squall.broker.env import Env
-    from squall.broker.net.connection import Slot
+    from squall.broker.net.connection import PendingResponse
     from squall.broker.protocol.schema.delete_records import DeleteRecordsPartition, DeleteRecordsRequest
     from squall.broker.replicas.hosted_partition import Hosted
     from squall.broker.replicas.replica_manager import ReplicaManager
 
 
-class DelayedDeletions:
+class DelayedDeleteRecordsResponse:
     """A request whose deletions are not yet done on every replica."""
 
     def __init__(self) -> None:
@@ -62,11 +62,13 @@ class DeleteRecordsApi:
     def __init__(self, env: Env, replicas: ReplicaManager) -> None:
         self._env, self._replicas = env, replicas
 
-    def delete_records(self, request: DeleteRecordsRequest, slot: Slot) -> DeleteRecordsResponse | DeferredResponse:
+    def delete_records(
+        self, request: DeleteRecordsRequest, slot: PendingResponse
+    ) -> DeleteRecordsResponse | DeferredResponse:
         """Move the starts of the logs, durably, and wait for the followers: for `timeout_ms` at most. What follows on
         the connection sees the new starts.
         """
-        delayed = DelayedDeletions()
+        delayed = DelayedDeleteRecordsResponse()
         asked: dict[str, dict[int, DeleteRecordsPartition]] = {}
         for topic in request.topics:  # What is named twice counts the last time, as in Kafka's map of partitions.
             asked.setdefault(topic.name, {}).update((part.partition_index, part) for part in topic.partitions)
@@ -91,7 +93,7 @@ class DeleteRecordsApi:
         return DeferredResponse(wait)
 
     def _delete(
-        self, name: str, asked: DeleteRecordsPartition, delayed: DelayedDeletions
+        self, name: str, asked: DeleteRecordsPartition, delayed: DelayedDeleteRecordsResponse
     ) -> DeleteRecordsPartitionResult:
         key, index = name.encode(), asked.partition_index
         result = DeleteRecordsPartitionResult(partition_index=index, low_watermark=-1)

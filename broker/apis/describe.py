@@ -257,7 +257,7 @@ def _entries(
         result.error_code = ErrorCode.INVALID_REQUEST
         result.error_message = f"Unexpected broker id, expected {node_id} or empty string, but received {name}"
     elif resource.resource_type == BROKER_LOGGER_RESOURCE:
-        result.error_message = context.loggers.wrong_with(name)
+        result.error_message = context.loggers.name_error(name)
         if not result.error_message:
             return context.loggers.describe()
         result.error_code = ErrorCode.INVALID_REQUEST

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from squall.broker.apis.fetch_session import FetchSession
     from squall.broker.env import Env
     from squall.broker.log.slices import FileSlice
-    from squall.broker.net.connection import Connection, Slot
+    from squall.broker.net.connection import Connection, PendingResponse
     from squall.broker.net.deadlines import Timers
     from squall.broker.protocol.hot import FetchIn, FetchPart
     from squall.broker.replicas.hosted_partition import Hosted
@@ -61,7 +61,7 @@ class DelayedFetch:
     def __init__(
         self,
         api: FetchApi,
-        slot: Slot,
+        slot: PendingResponse,
         request: FetchIn,
         wants: list[PartitionRequest],
         session: FetchSession | None,
@@ -80,7 +80,7 @@ class DelayedFetch:
         """Bytes that are there for it, as of the latest look at each partition. Counted if it wants more than one."""
         self.found: dict[int, int] | None = None
         """`available` by place in `wants`."""
-        self.watches: list[PartitionWatch] | None = None
+        self.watches: list[FetchPartitionWaiter] | None = None
         """One for each of `wants`, if each wakes it on its own."""
         self.done = False
         self.bucket = -1
@@ -110,7 +110,7 @@ class DelayedFetch:
         self.api.forget(self)
 
 
-class PartitionWatch:
+class FetchPartitionWaiter:
     """Wakes a parked Fetch of many partitions because of one of them, and has it look at that one only.
 
     Else each record of one partition would cost a look at all partitions of every Fetch that is parked there.
@@ -146,7 +146,7 @@ class FetchApi:
         timers: Timers,
         sessions: FetchSessions,
         max_bytes: int,
-        of_plane: Mapping[bytes, Callable[[Slot, FetchIn], None]],
+        of_plane: Mapping[bytes, Callable[[PendingResponse, FetchIn], None]],
         max_parked: int = 10_000,
     ) -> None:
         """`of_plane`: handlers, by topic id, for logs of the control plane, which other nodes fetch. `max_parked`:
@@ -160,7 +160,7 @@ class FetchApi:
         self.bytes_to_consumers = self.bytes_to_followers = 0
         """Of batches, since the start of the node."""
 
-    def handle(self, slot: Slot, view: memoryview, at: int) -> None:
+    def handle(self, slot: PendingResponse, view: memoryview, at: int) -> None:
         """Answer at once if there is data, an error or a max wait of 0; else park. May raise MalformedFrame.
 
         A request that names a replica is answered as a consumer's: here, too, clients may send any number, and a
@@ -171,7 +171,7 @@ class FetchApi:
             request = request._replace(replica_id=_CONSUMER)
         self._serve(slot, request)
 
-    def handle_between_nodes(self, slot: Slot, view: memoryview, at: int) -> None:
+    def handle_between_nodes(self, slot: PendingResponse, view: memoryview, at: int) -> None:
         """Handle Fetch on the listener between brokers. Only this listener serves the control plane's logs. A client
         that asks for one on another listener gets UNKNOWN_TOPIC_ID.
         """
@@ -183,7 +183,7 @@ class FetchApi:
                 return
         self._serve(slot, request)
 
-    def _serve(self, slot: Slot, request: FetchIn) -> None:
+    def _serve(self, slot: PendingResponse, request: FetchIn) -> None:
         by_ids = slot.version >= _TOPIC_IDS_FROM
         now_ms = int(self._env.mono() * 1000)
         try:
@@ -195,7 +195,7 @@ class FetchApi:
             return
         find = self._replicas.by_id.get if by_ids else self._replicas.by_name.get
         if session is not None and request.replica_id >= 0:
-            fetch = self._continued(slot, request, session, find, now_ms)
+            fetch = self._fetch_of_session(slot, request, session, find, now_ms)
         else:
             wants = [_want(find, key, part) for key, part in parts]
             fetch = DelayedFetch(self, slot, request, wants, session, list(enumerate(wants)))
@@ -206,12 +206,14 @@ class FetchApi:
         else:
             self._park(fetch, now_ms + request.max_wait_ms)
 
-    def _continued(self, slot: Slot, request: FetchIn, session: FetchSession, find: Find, now_ms: int) -> DelayedFetch:
+    def _fetch_of_session(
+        self, slot: PendingResponse, request: FetchIn, session: FetchSession, find: Find, now_ms: int
+    ) -> DelayedFetch:
         """A follower's fetch in a session. Most partitions that it does not name stand still. Those are looked at only
         every LOOK_EVERY_MS, or where somebody waits to hear of followers: each fetch also acknowledges them, so the
         follower must not seem to lag there.
         """
-        known, told = session.wants, session.told
+        known, sent = session.wants, session.sent
         called = request.replica_epoch, self._replicas.calls
         all_of_them = now_ms - session.looked_ms >= LOOK_EVERY_MS or called != session.called
         if all_of_them:
@@ -220,13 +222,13 @@ class FetchApi:
         look: list[tuple[int, PartitionRequest]] = []
         for place, part in session.parts.items():
             found = known.get(place)
-            if found is not None and found.part is part and _stands_still(found):
+            if found is not None and found.part is part and _is_unchanged(found):
                 want = found
                 if all_of_them:
                     look.append((len(wants), want))
             else:
                 want = known[place] = _want(find, place[0], part)
-                want.told = told.get(place)
+                want.sent = sent.get(place)
                 look.append((len(wants), want))
             wants.append(want)
         return DelayedFetch(self, slot, request, wants, session, look)
@@ -235,7 +237,11 @@ class FetchApi:
         """Count the follower's fetch offsets as acknowledgements: it has everything before each of them
         (`Partition.follower_fetched`).
         """
-        replicas, replica_id, told_s = self._replicas, fetch.replica_id, fetch.slot.conn.told_follower_s
+        replicas, replica_id, last_response_s = (
+            self._replicas,
+            fetch.replica_id,
+            fetch.slot.conn.last_follower_response_s,
+        )
         for place, want in fetch.look:
             part, h = want.part, want.hosted
             if h is None:
@@ -247,7 +253,7 @@ class FetchApi:
                 continue
             if state.divergence(log.epochs, part.last_fetched_epoch, offset) is not None:
                 continue
-            effects = state.follower_fetched(replica_id, offset, broker_epoch, now_ms, told_s)
+            effects = state.follower_fetched(replica_id, offset, broker_epoch, now_ms, last_response_s)
             if effects:
                 refused = replicas.apply_effects(h, effects)
                 if refused:
@@ -295,12 +301,12 @@ class FetchApi:
         return available >= fetch.min_bytes
 
     def _park(self, fetch: DelayedFetch, deadline_ms: int) -> None:
-        if len(fetch.wants) > FEW_WANTS and not self._holds(fetch):
+        if len(fetch.wants) > FEW_WANTS and not self._may_park(fetch):
             self.answer(fetch)
             return
         replica, wants = fetch.replica_id >= 0, fetch.wants
         if len(wants) > FEW_WANTS and not replica and (fetch.min_bytes > 1 or fetch.isolation == READ_COMMITTED):
-            fetch.watches = [PartitionWatch(fetch, place) for place in range(len(wants))]
+            fetch.watches = [FetchPartitionWaiter(fetch, place) for place in range(len(wants))]
             for watch, want in zip(fetch.watches, wants, strict=True):
                 assert want.hosted is not None
                 want.hosted.consumers[watch] = None
@@ -312,7 +318,7 @@ class FetchApi:
         fetch.slot.parked = fetch
         self._timers.add(fetch, deadline_ms)
 
-    def _holds(self, fetch: DelayedFetch) -> bool:
+    def _may_park(self, fetch: DelayedFetch) -> bool:
         """Return whether the connection may park that many more partitions. One fetch is always parked: it has at most
         as many partitions as this broker hosts, and a client with that many would otherwise ask again at once,
         without end.
@@ -324,7 +330,7 @@ class FetchApi:
         self._parked[conn] = held + len(fetch.wants)
         return True
 
-    def _let_go(self, fetch: DelayedFetch) -> None:
+    def _uncount_parked(self, fetch: DelayedFetch) -> None:
         conn = fetch.slot.conn
         left = self._parked[conn] - len(fetch.wants)
         if left:
@@ -338,7 +344,7 @@ class FetchApi:
         if fetch.bucket >= 0:
             self._timers.remove(fetch)
             if len(fetch.wants) > FEW_WANTS:
-                self._let_go(fetch)
+                self._uncount_parked(fetch)
             if fetch.watches:
                 for watch, want in zip(fetch.watches, fetch.wants, strict=True):
                     if want.hosted is not None:
@@ -359,7 +365,7 @@ class FetchApi:
         if conn.closed:
             return
         if fetch.replica_id >= 0:
-            conn.told_follower_s = self._env.mono()
+            conn.last_follower_response_s = self._env.mono()
         left = fetch.max_bytes
         first = True
         outs: list[tuple[bytes, FetchPartOut]] = []
@@ -367,7 +373,7 @@ class FetchApi:
         is_session = fetch.session is not None and fetch.replica_id >= 0
         for place, want in enumerate(fetch.wants):
             error = refused.get(place) if refused else None
-            if is_session and not error and _stands_still(want):
+            if is_session and not error and _is_unchanged(want):
                 continue
             out = _failed(want.part.index, error, None) if error else self._read(fetch, want, left, first)
             records = out.records
@@ -400,7 +406,7 @@ class FetchApi:
         if fetch.slot.timer is not None:
             fetch.slot.timer.count_errors(out.error for _, out in outs)
 
-    def _hints(self, leaders: Iterable[int], slot: Slot) -> list[tuple[int, str, int, str | None]]:
+    def _hints(self, leaders: Iterable[int], slot: PendingResponse) -> list[tuple[int, str, int, str | None]]:
         """Endpoints of the leaders that replies point to (KIP-951)."""
         if slot.version < _LEADER_HINTS_FROM:
             return []
@@ -452,22 +458,22 @@ def _want(find: Find, key: bytes, part: FetchPart) -> PartitionRequest:
     return PartitionRequest(key, part, hosted.get(part.index) if hosted else None)
 
 
-def _stands_still(want: PartitionRequest) -> bool:
+def _is_unchanged(want: PartitionRequest) -> bool:
     """Return whether a follower knows a partition's offsets and has all of its records. For an empty log the follower
     names no epoch; an empty log cannot diverge.
     """
     # Runs twice a fetch for every partition of a session, so it unpacks once and compares first what differs most.
-    h, told = want.hosted, want.told
-    if h is None or told is None:
+    h, sent = want.hosted, want.sent
+    if h is None or sent is None:
         return False
     _, leader_epoch, offset, last_fetched_epoch, _, _, _ = want.part
     state = h.state
     return (
         offset == state.log_end_offset
-        and told.high_watermark == state.high_watermark
+        and sent.high_watermark == state.high_watermark
         and leader_epoch == state.leader_epoch
         and last_fetched_epoch in (leader_epoch, NO_EPOCH)
-        and told.log_start_offset == h.log.log_start_offset
+        and sent.log_start_offset == h.log.log_start_offset
         and state.is_leader
         and not h.deletions
     )

@@ -33,14 +33,14 @@ class PartitionSentState(NamedTuple):
 class PartitionRequest:
     """Represents one partition of a fetch: the offset to read from, and the replica here, if any."""
 
-    __slots__ = ("hosted", "key", "part", "told")
+    __slots__ = ("hosted", "key", "part", "sent")
 
     def __init__(
-        self, key: bytes, part: FetchPart, hosted: Hosted | None, told: PartitionSentState | None = None
+        self, key: bytes, part: FetchPart, hosted: Hosted | None, sent: PartitionSentState | None = None
     ) -> None:
         self.key, self.part, self.hosted = key, part, hosted
-        self.told = told
-        """In a follower's session, what `FetchSession.told` has of it."""
+        self.sent = sent
+        """In a follower's session, what `FetchSession.sent` has of it."""
 
 
 class SessionError(Exception):
@@ -78,7 +78,7 @@ class FetchSession:
         self.epoch = FIRST_EPOCH
         self.full = True
         self.parts: dict[PartKey, FetchPart] = {}
-        self.told: dict[PartKey, PartitionSentState] = {}
+        self.sent: dict[PartKey, PartitionSentState] = {}
         self.wants: dict[PartKey, PartitionRequest] = {}
         """What `parts` came to at the last request: good as long as the part is the same one."""
         self.looked_ms, self.called = -LOOK_EVERY_MS, (-1, 0)
@@ -92,24 +92,24 @@ class FetchSession:
         for key, indexes in request.forgotten:
             for index in indexes:
                 self.parts.pop((key, index), None)
-                self.told.pop((key, index), None)
+                self.sent.pop((key, index), None)
                 self.wants.pop((key, index), None)
 
     def changed(self, outs: list[tuple[bytes, FetchPartOut]]) -> list[tuple[bytes, FetchPartOut]]:
         """The results that the fetcher must hear of. Partitions with data go to the back of the queue, so that the
         others get their turn.
         """
-        tell, told = [], self.told
+        tell, sent = [], self.sent
         for item in outs:
             key, out = item
             place, offsets, records = (key, out.index), (out.high_watermark, out.log_start_offset), out.records
             # Most partitions have not changed. A plain tuple equals a `PartitionSentState`, and is built faster.
-            if told.get(place) == offsets and not (records or self.full or out.error or out.diverging):
+            if sent.get(place) == offsets and not (records or self.full or out.error or out.diverging):
                 continue
-            told[place] = now = tuple.__new__(PartitionSentState, offsets)
+            sent[place] = now = tuple.__new__(PartitionSentState, offsets)
             want = self.wants.get(place)
             if want is not None:
-                want.told = now
+                want.sent = now
             tell.append(item)
             if records and place in self.parts:
                 self.parts[place] = self.parts.pop(place)

@@ -62,7 +62,7 @@ class CoordinatorFinder:
 
     def _find(self, key: str, key_type: int, listener: str) -> wire.Coordinator:
         if key_type not in (GROUP, TRANSACTION):
-            return _nobody(key, ErrorCode.INVALID_REQUEST, "Unknown type of coordinator.")
+            return _error_result(key, ErrorCode.INVALID_REQUEST, "Unknown type of coordinator.")
         log = _LOGS[key_type]
         topic = self._image.topic(log.name)
         if topic is None:
@@ -73,10 +73,10 @@ class CoordinatorFinder:
             if broker is not None and not broker.fenced and listener in broker.endpoints:
                 host, port = broker.endpoints[listener]
                 return wire.Coordinator(key=key, node_id=broker.id, host=host, port=port)
-        return _nobody(key, ErrorCode.COORDINATOR_NOT_AVAILABLE, "The coordinator is not available.")
+        return _error_result(key, ErrorCode.COORDINATOR_NOT_AVAILABLE, "The coordinator is not available.")
 
 
-def _nobody(key: str, error: ErrorCode, message: str) -> wire.Coordinator:
+def _error_result(key: str, error: ErrorCode, message: str) -> wire.Coordinator:
     return wire.Coordinator(key=key, node_id=-1, port=-1, error_code=int(error), error_message=message)
 
 
@@ -112,7 +112,7 @@ def offsets_log(config: BrokerConfig) -> CreatableTopic:
     )
 
 
-class _Log(NamedTuple):
+class _CoordinatorTopic(NamedTuple):
     """A coordinators' log, and how it is created."""
 
     name: str
@@ -120,6 +120,6 @@ class _Log(NamedTuple):
 
 
 _LOGS = {
-    GROUP: _Log(group_coordinator.TOPIC, offsets_log),
-    TRANSACTION: _Log(transaction_coordinator.TOPIC, transaction_log),
+    GROUP: _CoordinatorTopic(group_coordinator.TOPIC, offsets_log),
+    TRANSACTION: _CoordinatorTopic(transaction_coordinator.TOPIC, transaction_log),
 }

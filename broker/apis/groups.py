@@ -11,7 +11,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
-from squall.broker.apis.asking import ask, of_each
+from squall.broker.apis.coordinator_requests import answer_each, ask
 from squall.broker.apis.describe import GROUP_OPERATIONS, NOT_ASKED
 from squall.broker.apis.large_responses import FEW, PIECE, made
 from squall.broker.coordinators.groups.values import (
@@ -47,7 +47,7 @@ if TYPE_CHECKING:
     from squall.broker.apis.large_responses import LargeResponseLane, Making
     from squall.broker.config import BrokerConfig
     from squall.broker.env import Env
-    from squall.broker.net.connection import Slot
+    from squall.broker.net.connection import PendingResponse
     from squall.broker.protocol.schema.heartbeat import HeartbeatRequest
     from squall.broker.protocol.schema.sync_group import SyncGroupRequest
     from squall.broker.replicas.coordinators.group_coordinator import GroupCoordinator
@@ -81,20 +81,22 @@ class GroupApis:
     """Handlers of requests of members and their admins; none of them waits before the request has taken effect."""
 
     def __init__(self, env: Env, coordinator: GroupCoordinator, config: BrokerConfig, much: LargeResponseLane) -> None:
-        self._env, self._coordinator, self._much = env, coordinator, much
+        self._env, self._coordinator, self._large = env, coordinator, much
         self._timeout_s = config.offsets_commit_timeout_ms / 1000
 
     def _ask_one(self, request: Any, respond: Any) -> Any:
         """For as long as it takes."""
         return ask(self._env, self._coordinator.submit, [request], lambda answers: respond(answers[0]), TIMED_OUT)
 
-    def _ask(self, requests: Sequence[Any], respond: Any, *, tells_much: bool = False) -> Any:
+    def _ask(self, requests: Sequence[Any], respond: Any, *, has_large_answers: bool = False) -> Any:
         submit = self._coordinator.submit
-        return ask(self._env, submit, requests, respond, TIMED_OUT, self._timeout_s, tells_much=tells_much)
+        return ask(
+            self._env, submit, requests, respond, TIMED_OUT, self._timeout_s, has_large_answers=has_large_answers
+        )
 
     # ---------------------------------------------------------------------------------------------------------- members
 
-    def join_group(self, request: join_wire.JoinGroupRequest, slot: Slot) -> Any:
+    def join_group(self, request: join_wire.JoinGroupRequest, slot: PendingResponse) -> Any:
         """A consumer wants to be in the next generation."""
         version, client_id = slot.version, slot.conn.client_id or ""
         fresh_id = NO_MEMBER
@@ -135,7 +137,7 @@ class GroupApis:
 
         return self._ask_one(asked, respond)
 
-    def sync_group(self, request: SyncGroupRequest, slot: Slot) -> Any:
+    def sync_group(self, request: SyncGroupRequest, slot: PendingResponse) -> Any:
         """A member wants its assignment."""
         asked = Sync(
             request.group_id,
@@ -162,12 +164,12 @@ class GroupApis:
 
         return self._ask_one(asked, respond)
 
-    def heartbeat(self, request: HeartbeatRequest, slot: Slot) -> Any:
+    def heartbeat(self, request: HeartbeatRequest, slot: PendingResponse) -> Any:
         """A member is alive, and learns whether it has to join again."""
         asked = ClassicHeartbeat(request.group_id, request.generation_id, request.member_id, request.group_instance_id)
         return self._ask_one(asked, lambda answer: HeartbeatResponse(error_code=int(answer.error)))
 
-    def leave_group(self, request: leave_wire.LeaveGroupRequest, slot: Slot) -> Any:
+    def leave_group(self, request: leave_wire.LeaveGroupRequest, slot: PendingResponse) -> Any:
         """Members go."""
         several = slot.version >= SEVERAL_LEAVE_FROM
         who = tuple((m.member_id, m.group_instance_id) for m in request.members) if several else ()
@@ -184,23 +186,23 @@ class GroupApis:
 
     # ----------------------------------------------------------------------------------------------------------- admins
 
-    def describe_groups(self, request: describe_wire.DescribeGroupsRequest, slot: Slot) -> Any:
+    def describe_groups(self, request: describe_wire.DescribeGroupsRequest, slot: PendingResponse) -> Any:
         """Groups and their members."""
         names, version = list(request.groups), slot.version
 
         async def wait() -> bytes | list[Any]:
-            found = self._ask([DescribeGroup(name) for name in dict.fromkeys(names)], list, tells_much=True)
+            found = self._ask([DescribeGroup(name) for name in dict.fromkeys(names)], list, has_large_answers=True)
             answers = await found.wait() if isinstance(found, DeferredResponse) else found
 
             async def begin() -> Making:
                 operations = GROUP_OPERATIONS if request.include_authorized_operations else NOT_ASKED
-                return _all_described(names, of_each(names, answers, AGAIN), version, operations)
+                return _all_described(names, answer_each(names, answers, AGAIN), version, operations)
 
-            return await self._much.tell(begin, slot)
+            return await self._large.build(begin, slot)
 
         return DeferredResponse(wait, holds=True)
 
-    def list_groups(self, request: list_wire.ListGroupsRequest, slot: Slot) -> Any:
+    def list_groups(self, request: list_wire.ListGroupsRequest, slot: PendingResponse) -> Any:
         """The groups that are coordinated here, filtered by state and type."""
         if self._coordinator.count_groups() <= FEW:
             return made(self._listed(request))
@@ -208,7 +210,7 @@ class GroupApis:
         async def begin() -> Making:
             return self._listed(request)
 
-        return DeferredResponse(partial(self._much.tell, begin, slot), holds=True)
+        return DeferredResponse(partial(self._large.build, begin, slot), holds=True)
 
     def _listed(self, request: list_wire.ListGroupsRequest) -> Making:
         states = [name.lower() for name in request.states_filter]
@@ -224,7 +226,7 @@ class GroupApis:
                 groups.append(list_wire.ListedGroup(group.group_id, group.protocol_type, state, kind))
         return list_wire.ListGroupsResponse(error_code=int(error), groups=groups)
 
-    def delete_groups(self, request: delete_wire.DeleteGroupsRequest, slot: Slot) -> Any:
+    def delete_groups(self, request: delete_wire.DeleteGroupsRequest, slot: PendingResponse) -> Any:
         """Forget groups that have no members."""
         names = list(dict.fromkeys(request.groups_names))  # one result for each, as with Kafka
 

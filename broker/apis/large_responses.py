@@ -1,6 +1,7 @@
-"""Answers that tell much: positions, groups and members by the thousand. A few bytes ask for them, and they take memory
-and the event loop for as long as they are made. So they are made one at a time, in pieces between which others have a
-turn, and encoded off the loop; and none for a connection that has ended.
+"""Builds large responses (thousands of offsets, groups or members), which small requests ask for.
+
+Large responses take memory and the event loop while they are made. So they are made one at a time, in pieces between
+which other tasks run, and encoded off the loop; and none is made for a connection that has ended.
 """
 
 from __future__ import annotations
@@ -16,12 +17,13 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
     from squall.broker.env import Env
-    from squall.broker.net.connection import Slot
+    from squall.broker.net.connection import PendingResponse
 
 Making = Generator[None, None, Any]
 """Makes a response in pieces of work; others may have a turn between them."""
 FEW: Final = 200
-"""Things that an answer may tell at once. Each takes some µs, and a client may ask again and again."""
+"""Limits the entries of a response that is built at once. An entry takes some µs, and a client may repeat its request.
+"""
 CHARACTERS_OF_ONE: Final = 64
 """Of text: as many weigh as much as one thing."""
 PIECE: Final = 500
@@ -34,7 +36,7 @@ class LargeResponseLane:
     def __init__(self, env: Env) -> None:
         self._env, self._turn = env, trio.Lock()
 
-    async def tell(self, begin: Callable[[], Awaitable[Making]], slot: Slot) -> bytes | list[Any]:
+    async def build(self, begin: Callable[[], Awaitable[Making]], slot: PendingResponse) -> bytes | list[Any]:
         """The encoded response; nothing for a connection that has ended. `begin` gets what is to be told, once it is
         this one's turn. It is not to wait for logs or peers: others in the lane would wait with it.
         """

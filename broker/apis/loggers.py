@@ -30,7 +30,7 @@ class Loggers:
         self._node_id = node_id
         self._level = "INFO"
 
-    def wrong_with(self, name: str) -> str:
+    def name_error(self, name: str) -> str:
         """Why loggers of a broker of that name are not told here; "" if they are."""
         if not name:
             return "Broker id must not be empty"

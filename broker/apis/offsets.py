@@ -33,7 +33,7 @@ from squall.broker.work import DONE
 if TYPE_CHECKING:
     from squall.broker.apis.decompression import DecompressionPool
     from squall.broker.log.lookups import Candidate, Lookup
-    from squall.broker.net.connection import Slot
+    from squall.broker.net.connection import PendingResponse
     from squall.broker.protocol.schema.list_offsets import ListOffsetsPartition, ListOffsetsRequest
     from squall.broker.protocol.schema.offset_for_leader_epoch import OffsetForLeaderEpochRequest
     from squall.broker.replicas.hosted_partition import Hosted
@@ -51,7 +51,7 @@ _SINCE = {MAX_TIMESTAMP: 7, EARLIEST_LOCAL: 8, LATEST_TIERED: 9, EARLIEST_PENDIN
 Part = ListOffsetsPartitionResponse
 
 
-class _Search(NamedTuple):
+class _TimestampLookup(NamedTuple):
     """A partition's answer that depends on a look-up by time."""
 
     part: Part
@@ -76,7 +76,7 @@ class OffsetApis:
         return ErrorCode.NOT_LEADER_OR_FOLLOWER if known else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 
     def list_offsets_to_clients(
-        self, request: ListOffsetsRequest, slot: Slot
+        self, request: ListOffsetsRequest, slot: PendingResponse
     ) -> ListOffsetsResponse | DeferredResponse:
         """Answer as `list_offsets`, on a listener for clients. A request that names a replica is
         answered as a consumer's, because a follower's answer has what is not committed yet.
@@ -84,14 +84,16 @@ class OffsetApis:
         request.replica_id = min(request.replica_id, _CONSUMER)
         return self.list_offsets(request, slot)
 
-    def list_offsets(self, request: ListOffsetsRequest, slot: Slot) -> ListOffsetsResponse | DeferredResponse:
+    def list_offsets(
+        self, request: ListOffsetsRequest, slot: PendingResponse
+    ) -> ListOffsetsResponse | DeferredResponse:
         """Offsets by timestamp or by the special values -1 to -6; consumers see up to HW, or at read_committed up to
         LSO, followers up to LEO (KIP-207). As with Kafka, a partition that is named twice is refused, in one row, and
         there is one row for a topic.
         """
         named = Counter((topic.name, asked.partition_index) for topic in request.topics for asked in topic.partitions)
         rows: dict[tuple[str, int], Part] = {}
-        left: list[tuple[_Search, Step]] = []
+        left: list[tuple[_TimestampLookup, Step]] = []
         turn = SearchBudget()
         for topic in request.topics:
             for asked in topic.partitions:
@@ -100,7 +102,7 @@ class OffsetApis:
                     rows[place] = _refuse(Part(partition_index=asked.partition_index), ErrorCode.INVALID_REQUEST)
                     continue
                 found = self._list_one(topic.name, asked, request.replica_id, request.isolation_level, slot.version)
-                if isinstance(found, _Search):
+                if isinstance(found, _TimestampLookup):
                     step = _go_on(found, turn)
                     if step is not None:
                         left.append((found, step))
@@ -114,10 +116,10 @@ class OffsetApis:
         )
         if left:
             return DeferredResponse(partial(self._search, left, response, slot), holds=True)
-        return _in_words_of(response, slot.version)
+        return _downgraded_to(response, slot.version)
 
     async def _search(
-        self, left: list[tuple[_Search, Step]], response: ListOffsetsResponse, slot: Slot
+        self, left: list[tuple[_TimestampLookup, Step]], response: ListOffsetsResponse, slot: PendingResponse
     ) -> ListOffsetsResponse:
         conn, turn = slot.conn, SearchBudget()
         for search, first in left:
@@ -135,11 +137,11 @@ class OffsetApis:
                     _refuse(search.part, ErrorCode.NOT_LEADER_OR_FOLLOWER)
                     break
                 step = _go_on(search, turn)
-        return _in_words_of(response, slot.version)
+        return _downgraded_to(response, slot.version)
 
     def _list_one(
         self, name: str, asked: ListOffsetsPartition, replica_id: int, isolation: int, version: int
-    ) -> Part | _Search:
+    ) -> Part | _TimestampLookup:
         index = asked.partition_index
         part = Part(partition_index=index, error_code=0, timestamp=-1, offset=-1, leader_epoch=-1)
         h = self._find(name, index)
@@ -158,7 +160,7 @@ class OffsetApis:
         settled = replica_id != _CONSUMER or state.latest_offset_available()
         if wanted >= 0 or wanted == MAX_TIMESTAMP:
             lookup = log.offset_for_timestamp(None if wanted == MAX_TIMESTAMP else wanted, limit)
-            return _Search(part, h, state.leader_epoch, lookup, not settled)
+            return _TimestampLookup(part, h, state.leader_epoch, lookup, not settled)
         if wanted in (EARLIEST, EARLIEST_LOCAL):
             part.offset = log.log_start_offset
             found_epoch = log.epochs.epoch_for_offset(part.offset)
@@ -170,7 +172,9 @@ class OffsetApis:
         # What is in tiered storage, or on its way there, is nothing: -1.
         return part
 
-    def offset_for_leader_epoch(self, request: OffsetForLeaderEpochRequest, slot: Slot) -> OffsetForLeaderEpochResponse:
+    def offset_for_leader_epoch(
+        self, request: OffsetForLeaderEpochRequest, slot: PendingResponse
+    ) -> OffsetForLeaderEpochResponse:
         """Answer OffsetForLeaderEpoch: the end offset of an epoch in this log. A follower truncates to it, a consumer
         resumes from it (KIP-101, KIP-320). Only leaders answer.
         """
@@ -194,7 +198,7 @@ class OffsetApis:
         return OffsetForLeaderEpochResponse(topics=topics)
 
 
-def _go_on(search: _Search, turn: SearchBudget) -> Step | None:
+def _go_on(search: _TimestampLookup, turn: SearchBudget) -> Step | None:
     """Search until a batch comes that takes long, or the turn is over. None where the answer is known."""
     lookup, part = search.lookup, search.part
     while (step := Pause.TURN_IS_OVER if turn.is_over else lookup.next(turn)) is not None:
@@ -218,7 +222,7 @@ def _refuse(part: Part, error: ErrorCode) -> Part:
     return part
 
 
-def _in_words_of(response: ListOffsetsResponse, version: int) -> ListOffsetsResponse:
+def _downgraded_to(response: ListOffsetsResponse, version: int) -> ListOffsetsResponse:
     """The answer as clients of a version know it."""
     for topic in response.topics:
         for part in topic.partitions:

@@ -15,10 +15,10 @@ from typing import TYPE_CHECKING
 
 import trio
 
-from squall.broker.apis.delayed_appends import DelayedProduceResponse, StreamedProduce
+from squall.broker.apis.delayed_appends import DelayedProduceResponse, PiecewiseProduceResponse
 from squall.broker.protocol.errors import ErrorCode
 from squall.broker.protocol.hot import decode_produce, encode_produce_response
-from squall.broker.protocol.produce_counts import ProduceCounts
+from squall.broker.protocol.produce_counts import ProducerSettingsCounter
 from squall.broker.protocol.records import HEADER, TRANSACTIONAL_BIT, BatchHeader
 from squall.broker.replicas.order_queue import FEW_PARTITIONS, FIRST_COSTS, SPENT_IN_A_TURN
 from squall.broker.replicas.purgatory import DelayedProduce, ProduceResult
@@ -31,10 +31,10 @@ if TYPE_CHECKING:
     from squall.broker.apis.txn_verification import Refused, TxnVerification
     from squall.broker.env import Env
     from squall.broker.log.results import AppendResult
-    from squall.broker.net.connection import Slot
+    from squall.broker.net.connection import PendingResponse
     from squall.broker.net.deadlines import Timers
     from squall.broker.protocol.hot import ProduceIn, ProducePart, ProducePartOut
-    from squall.broker.protocol.record_walk import Checked
+    from squall.broker.protocol.record_walk import CheckedBatch
     from squall.broker.replicas.hosted_partition import Hosted
     from squall.broker.replicas.replica_manager import ReplicaManager
 
@@ -81,13 +81,13 @@ class ProduceApi:
         """`most_batches`: and topics, in one request."""
         self._env, self._replicas, self.timers, self._gate, self._records = env, replicas, timers, gate, records
         self._start_soon, self._most_batches = start_soon, most_batches
-        self.counts = ProduceCounts(env.trace)
+        self.counts = ProducerSettingsCounter(env.trace)
         self.messages_in = self.bytes_in = 0
         """Records, and bytes of their batches, that were appended since the start of the node."""
         self._turn = trio.Lock()
         """Of the requests that append in turns, one has a turn; then others are served, whatever they ask for."""
 
-    def handle(self, slot: Slot, view: memoryview, at: int) -> None:
+    def handle(self, slot: PendingResponse, view: memoryview, at: int) -> None:
         """Append every batch of the request, then answer or park. MalformedFrame closes the connection."""
         request = decode_produce(view, at, slot.version, self._most_batches)
         if request.size != _ONE_BATCH:
@@ -96,20 +96,22 @@ class ProduceApi:
         conn = slot.conn
         self.counts.count(conn.client_id, request, conn.unanswered_produces, len(conn.slots))
         by_ids = slot.version >= _TOPIC_IDS_FROM
-        if not self._records.holds(slot, request, by_ids, partial(self._checked, slot, request)):
+        if not self._records.defer(slot, request, by_ids, partial(self._checked, slot, request)):
             self._checked(slot, request, NOTHING_CHECKED)
 
-    def _checked(self, slot: Slot, request: ProduceIn, checked: CheckedBatches) -> None:
+    def _checked(self, slot: PendingResponse, request: ProduceIn, checked: CheckedBatches) -> None:
         """Every batch that has to be read has been."""
         if request.transactional_id is None:
             # Nobody can be asked whether the producer has a transaction: nothing of the request is appended.
             self._append_all(slot, request, checked, _all_refused(request) if _has_transactions(request) else None)
             return
         by_ids = slot.version >= _TOPIC_IDS_FROM
-        if not self._gate.holds(slot, request, by_ids, partial(self._append_all, slot, request, checked)):
+        if not self._gate.defer(slot, request, by_ids, partial(self._append_all, slot, request, checked)):
             self._append_all(slot, request, checked, None)
 
-    def _append_all(self, slot: Slot, request: ProduceIn, checked: CheckedBatches, refused: Refused | None) -> None:
+    def _append_all(
+        self, slot: PendingResponse, request: ProduceIn, checked: CheckedBatches, refused: Refused | None
+    ) -> None:
         """`refused`: batches that must not be appended, with the reason."""
         if request.size > FEW_PARTITIONS:
             turns = self._turns(slot, request, checked, refused)
@@ -126,7 +128,7 @@ class ProduceApi:
         else:
             self.reply(slot, results)
 
-    async def _go_on(self, slot: Slot, turns: Iterator[bool]) -> None:
+    async def _go_on(self, slot: PendingResponse, turns: Iterator[bool]) -> None:
         """The turns after the first. They come even if the connection ends: the whole request was received."""
         try:
             more = True
@@ -140,12 +142,12 @@ class ProduceApi:
             slot.conn.release()
 
     def _turns(
-        self, slot: Slot, request: ProduceIn, checked: CheckedBatches, refused: Refused | None
+        self, slot: PendingResponse, request: ProduceIn, checked: CheckedBatches, refused: Refused | None
     ) -> Iterator[bool]:
         """Append every batch, then answer or park. One item at each point where others may have their turn."""
         find = self._replicas.by_id.get if slot.version >= _TOPIC_IDS_FROM else self._replicas.by_name.get
         results: Results = []
-        delayed = StreamedProduce(self, slot, results)
+        delayed = PiecewiseProduceResponse(self, slot, results)
         slot.parked = delayed
 
         def append(topics: Topics) -> int:
@@ -227,7 +229,7 @@ class ProduceApi:
         acks: int,
         now_ms: int,
         wall_ms: int,
-        checked: Checked | AppendResult | None,
+        checked: CheckedBatch | AppendResult | None,
     ) -> tuple[ProduceResult, DelayedProduce | None]:
         """Append one partition's batch. Returns its result, and what must happen before the acknowledgement:
         replication, or a flush with acks=1. The second is None if the batch can be acknowledged at once.
@@ -276,7 +278,9 @@ class ProduceApi:
             epoch=h.state.leader_epoch,
         )
 
-    def _park(self, slot: Slot, results: Results, parked: list[DelayedProduce], acks: int, deadline_ms: int) -> None:
+    def _park(
+        self, slot: PendingResponse, results: Results, parked: list[DelayedProduce], acks: int, deadline_ms: int
+    ) -> None:
         delayed = DelayedProduceResponse(self, slot, results, parked)
         for append in parked:
             append.queue.add(append, delayed)
@@ -285,14 +289,14 @@ class ProduceApi:
         slot.parked = delayed
         self.timers.add(delayed, deadline_ms)
 
-    def _answer_nothing(self, slot: Slot, results: Results) -> None:
+    def _answer_nothing(self, slot: PendingResponse, results: Results) -> None:
         """acks=0 has no response; an error closes the connection, as with Kafka."""
         _count_errors(slot, results)
         slot.drop()
         if any(result.error for _, parts in results for result in parts):
             slot.conn.close()
 
-    def reply(self, slot: Slot, results: Results) -> None:
+    def reply(self, slot: PendingResponse, results: Results) -> None:
         """Encode and send; leader hints (KIP-951) where the version carries them."""
         _count_errors(slot, results)
         endpoints: list[tuple[int, str, int, str | None]] = []
@@ -305,7 +309,7 @@ class ProduceApi:
         slot.reply(body)
 
 
-def _count_errors(slot: Slot, results: Results) -> None:
+def _count_errors(slot: PendingResponse, results: Results) -> None:
     if slot.timer is not None:
         slot.timer.count_errors(result.error for _, parts in results for result in parts)
 

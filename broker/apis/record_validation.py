@@ -19,14 +19,14 @@ if TYPE_CHECKING:
     from squall.broker.apis.decompression import DecompressionPool
     from squall.broker.env import Env
     from squall.broker.log.config import LogConfig
-    from squall.broker.net.connection import Slot
+    from squall.broker.net.connection import PendingResponse
     from squall.broker.protocol.hot import ProduceIn
-    from squall.broker.protocol.record_walk import Checked
+    from squall.broker.protocol.record_walk import CheckedBatch
     from squall.broker.replicas.replica_manager import ReplicaManager
 
 SHORT_BYTES, SHORT_RECORDS = 64 << 10, 2_000
 """A packed batch that is read within some 0.1 s, also if it unpacks to squall.decompressed.batch.max.bytes."""
-CheckedBatches = dict[tuple[bytes, int], "Checked | AppendResult"]
+CheckedBatches = dict[tuple[bytes, int], "CheckedBatch | AppendResult"]
 """Topic as the request names it and partition, to what was found in the batch."""
 Waiting = list[tuple[tuple[bytes, int], memoryview, "LogConfig"]]
 
@@ -39,7 +39,9 @@ class RecordValidator:
     ) -> None:
         self._env, self._replicas, self._unpacking, self._start_soon = env, replicas, unpacking, start_soon
 
-    def holds(self, slot: Slot, request: ProduceIn, by_ids: bool, go_on: Callable[[CheckedBatches], None]) -> bool:
+    def defer(
+        self, slot: PendingResponse, request: ProduceIn, by_ids: bool, go_on: Callable[[CheckedBatches], None]
+    ) -> bool:
         """Return whether a batch has to be read first. If so, `go_on` is called once, when all such batches have been
         read.
         """
@@ -65,7 +67,7 @@ class RecordValidator:
                     waiting.append(((key, index), records, h.log.config))
         return waiting
 
-    async def _read(self, slot: Slot, waiting: Waiting, go_on: Callable[[CheckedBatches], None]) -> None:
+    async def _read(self, slot: PendingResponse, waiting: Waiting, go_on: Callable[[CheckedBatches], None]) -> None:
         found: CheckedBatches = {}
         try:
             for place, records, config in waiting:

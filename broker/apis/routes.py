@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from squall.broker.apis.txn_markers import TxnMarkersApi
     from squall.broker.apis.txn_offsets import TxnOffsetApis
     from squall.broker.control.port import Decider, NodeHandler
-    from squall.broker.net.connection import Slot
+    from squall.broker.net.connection import PendingResponse
     from squall.broker.replicas.replica_manager import ReplicaManager
 
 
@@ -70,7 +70,7 @@ def coordinator_routes(
 ) -> dict[int, Route]:
     """APIs answered by this broker's coordinators, and who coordinates what."""
 
-    def find(request: Any, slot: Slot) -> Any:
+    def find(request: Any, slot: PendingResponse) -> Any:
         return finder.find_coordinator(request, slot.version, slot.conn.listener)
 
     return _table(
@@ -100,11 +100,11 @@ def coordinator_routes(
 def admin_routes(context: AdminContext, metadata: MetadataHandler, decider: Decider) -> dict[int, Route]:
     """APIs answered from the image, and those that the active controller decides."""
 
-    def versions(request: Any, slot: Slot) -> Any:
+    def versions(request: Any, slot: PendingResponse) -> Any:
         return api_versions_unsupported() if request is None else api_versions(context, request, slot.version)
 
     def forward(key: ApiKey) -> Route:
-        async def ask(request: Any, slot: Slot) -> Any:
+        async def ask(request: Any, slot: PendingResponse) -> Any:
             timeout_ms = getattr(request, "timeout_ms", None)
             return await decider.forward(
                 key, slot.version, request, client_id=slot.conn.client_id, timeout_ms=timeout_ms
@@ -112,7 +112,7 @@ def admin_routes(context: AdminContext, metadata: MetadataHandler, decider: Deci
 
         return Route(key, waits=ask)
 
-    async def alter(request: Any, slot: Slot) -> Any:
+    async def alter(request: Any, slot: PendingResponse) -> Any:
         asked = forward(ApiKey.INCREMENTAL_ALTER_CONFIGS).waits
         assert asked is not None
         return await context.loggers.alter(request, lambda rest: asked(rest, slot))

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import trio
 
-from squall.broker.apis.asking import ask, of_each
+from squall.broker.apis.coordinator_requests import answer_each, ask
 from squall.broker.apis.decompression import DecompressionPool
 from squall.broker.coordinators.patterns import BadPattern, Pattern
 from squall.broker.coordinators.transactions.values import (
@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     from squall.broker.cluster.image import ClusterImage
     from squall.broker.coordinators.transactions.values import Request, TopicPartition, TransactionMetadata
     from squall.broker.env import Env
-    from squall.broker.net.connection import Slot
+    from squall.broker.net.connection import PendingResponse
     from squall.broker.protocol.schema.end_txn import EndTxnRequest
     from squall.broker.protocol.schema.init_producer_id import InitProducerIdRequest
     from squall.broker.replicas.coordinators.producer_ids import ProducerIds
@@ -86,7 +86,7 @@ class TransactionApis:
 
     # ---------------------------------------------------------------------------------------------------- producer ids
 
-    def init_producer_id(self, request: InitProducerIdRequest, slot: Slot) -> Any:
+    def init_producer_id(self, request: InitProducerIdRequest, slot: PendingResponse) -> Any:
         """Return a producer id and its epoch. Without a transactional id, the producer id is fresh and its epoch 0: an
         idempotent producer bumps its own epoch later, without a request. With one, the coordinator decides.
         """
@@ -123,7 +123,7 @@ class TransactionApis:
 
     # ---------------------------------------------------------------------------------------------- AddPartitionsToTxn
 
-    def add_partitions(self, request: add_wire.AddPartitionsToTxnRequest, slot: Slot) -> Any:
+    def add_partitions(self, request: add_wire.AddPartitionsToTxnRequest, slot: PendingResponse) -> Any:
         """Add partitions to transactions, or verify that they were added. A client sends one transaction (up to version
         3). A partition's leader sends several: to be verified, or added for a producer of generation V2.
         """
@@ -186,7 +186,7 @@ class TransactionApis:
 
     # ---------------------------------------------------------------------------------------------------------- EndTxn
 
-    def end_txn(self, request: EndTxnRequest, slot: Slot) -> Any:
+    def end_txn(self, request: EndTxnRequest, slot: PendingResponse) -> Any:
         """Commit or abort. The answer leaves once the decision is committed; markers are written after that."""
         version = slot.version
         generation = V2 if version >= V2_FROM else V1
@@ -205,18 +205,18 @@ class TransactionApis:
 
     # ------------------------------------------------------------------------------------------------------ describing
 
-    def describe_transactions(self, request: describe_wire.DescribeTransactionsRequest, slot: Slot) -> Any:
+    def describe_transactions(self, request: describe_wire.DescribeTransactionsRequest, slot: PendingResponse) -> Any:
         """The transactions of some transactional ids, each from its own coordinator."""
         names = list(request.transactional_ids)
 
         def respond(answers: list[TxnResponse]) -> describe_wire.DescribeTransactionsResponse:
-            answers = of_each(names, answers, AGAIN)
+            answers = answer_each(names, answers, AGAIN)
             states = [_described(name, answer) for name, answer in zip(names, answers, strict=True)]
             return describe_wire.DescribeTransactionsResponse(transaction_states=states)
 
         return self._ask([DescribeTransaction(name) for name in dict.fromkeys(names)], respond)
 
-    def list_transactions(self, request: list_wire.ListTransactionsRequest, slot: Slot) -> Any:
+    def list_transactions(self, request: list_wire.ListTransactionsRequest, slot: PendingResponse) -> Any:
         """The transactions that are coordinated here, filtered by state, producer, duration (KIP-994) and pattern
         (KIP-1152). Where a pattern has many characters to look at, it does so off the event loop.
         """
@@ -256,7 +256,7 @@ class TransactionApis:
 
         return DeferredResponse(wait)
 
-    async def _among(self, pattern: Pattern, names: list[str], slot: Slot) -> list[str]:
+    async def _among(self, pattern: Pattern, names: list[str], slot: PendingResponse) -> list[str]:
         """The names that the pattern describes: off the event loop, and some at a time, so that others have a turn."""
         matching: list[str] = []
         at = 0

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 import trio
 
-from squall.broker.apis.delayed_appends import StreamedProduce
+from squall.broker.apis.delayed_appends import PiecewiseProduceResponse
 from squall.broker.log.markers import TxnMarker
 from squall.broker.protocol.errors import ErrorCode
 from squall.broker.protocol.schema.write_txn_markers import (
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from squall.broker.env import Env
-    from squall.broker.net.connection import Slot
+    from squall.broker.net.connection import PendingResponse
     from squall.broker.net.deadlines import Timers
     from squall.broker.protocol.schema.write_txn_markers import WritableTxnMarker, WriteTxnMarkersRequest
     from squall.broker.replicas.hosted_partition import Hosted
@@ -63,10 +63,10 @@ class TxnMarkersApi:
         self._env, self._replicas, self.timers, self._timeout_ms = env, replicas, timers, timeout_ms
         self._start_soon = start_soon
 
-    def handle(self, request: WriteTxnMarkersRequest, slot: Slot) -> None:
+    def handle(self, request: WriteTxnMarkersRequest, slot: PendingResponse) -> None:
         """Append every marker of the request, then answer or park."""
         results: MarkerResults = {}
-        delayed = StreamedProduce(self, slot, results)
+        delayed = PiecewiseProduceResponse(self, slot, results)
         turns = self._turns(request, results, delayed)
         if next(turns, False):
             slot.conn.hold()
@@ -77,7 +77,9 @@ class TxnMarkersApi:
             slot.parked = delayed
             self.timers.add(delayed, int(self._env.mono() * 1000) + self._timeout_ms)
 
-    async def _go_on(self, slot: Slot, turns: Iterator[bool], delayed: StreamedProduce[MarkerResults]) -> None:
+    async def _go_on(
+        self, slot: PendingResponse, turns: Iterator[bool], delayed: PiecewiseProduceResponse[MarkerResults]
+    ) -> None:
         """The turns after the first. A coordinator that is gone, or tired of waiting, asks for the rest again."""
         try:
             more = True
@@ -93,7 +95,7 @@ class TxnMarkersApi:
             slot.conn.release()
 
     def _turns(
-        self, request: WriteTxnMarkersRequest, results: MarkerResults, delayed: StreamedProduce[MarkerResults]
+        self, request: WriteTxnMarkersRequest, results: MarkerResults, delayed: PiecewiseProduceResponse[MarkerResults]
     ) -> Iterator[bool]:
         """Append the markers. One item at each point where others may have their turn."""
         spent = 0
@@ -157,7 +159,7 @@ class TxnMarkersApi:
                         epoch=asked.producer_epoch, coordinator_epoch=asked.coordinator_epoch,
                         commit=asked.transaction_result, offset=offset, error=error)  # fmt: skip
 
-    def reply(self, slot: Slot, results: MarkerResults) -> None:
+    def reply(self, slot: PendingResponse, results: MarkerResults) -> None:
         """Encode and send."""
         markers = []
         for producer_id, topics in results.items():

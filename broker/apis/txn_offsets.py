@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from squall.broker.apis.asking import ask
+from squall.broker.apis.coordinator_requests import ask
 from squall.broker.coordinators.groups.values import NO_TIME, GroupResponse, TxnCommit
 from squall.broker.coordinators.transactions.values import V1, AddPartitions, TxnResponse
 from squall.broker.net.deferred_response import DeferredResponse
@@ -22,10 +22,10 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from squall.broker.apis.committed_offsets import CommittedOffsetApis
-    from squall.broker.apis.txn_verification import Coordinators
+    from squall.broker.apis.txn_verification import TxnCoordinatorClient
     from squall.broker.env import Env
     from squall.broker.log.producer_rules import Verification
-    from squall.broker.net.connection import Slot
+    from squall.broker.net.connection import PendingResponse
     from squall.broker.protocol.schema.add_offsets_to_txn import AddOffsetsToTxnRequest
     from squall.broker.replicas.coordinators.group_coordinator import GroupCoordinator
     from squall.broker.replicas.coordinators.transaction_coordinator import TransactionCoordinator
@@ -56,7 +56,7 @@ class TxnOffsetApis:
         env: Env,
         groups: GroupCoordinator,
         transactions: TransactionCoordinator,
-        coordinators: Coordinators,
+        coordinators: TxnCoordinatorClient,
         offsets: CommittedOffsetApis,
         create_log: Callable[[], bool],
         timeout_ms: int,
@@ -66,7 +66,7 @@ class TxnOffsetApis:
         self._coordinators, self._offsets, self._log_exists = coordinators, offsets, create_log
         self._timeout_s = timeout_ms / 1000
 
-    def add_offsets(self, request: AddOffsetsToTxnRequest, slot: Slot) -> Any:
+    def add_offsets(self, request: AddOffsetsToTxnRequest, slot: PendingResponse) -> Any:
         """The transaction will have offsets of a group: its partition of __consumer_offsets will get a marker.
 
         A partition that does not exist gets none, so it is not added before it does.
@@ -86,7 +86,7 @@ class TxnOffsetApis:
         late = TxnResponse(ErrorCode.COORDINATOR_NOT_AVAILABLE)
         return ask(self._env, self._transactions.submit, [asked], respond, late, self._timeout_s)
 
-    def txn_offset_commit(self, request: wire.TxnOffsetCommitRequest, slot: Slot) -> Any:
+    def txn_offset_commit(self, request: wire.TxnOffsetCommitRequest, slot: PendingResponse) -> Any:
         """Commit offsets in a transaction. They are pending until its marker comes."""
         if not request.group_id:  # Before its transaction is asked about, as with Kafka 4.3.1.
             return self._refused(request, ErrorCode.INVALID_GROUP_ID)
@@ -99,7 +99,7 @@ class TxnOffsetApis:
         return DeferredResponse(lambda: self._ask_and_commit(request, slot, question))
 
     async def _ask_and_commit(
-        self, request: wire.TxnOffsetCommitRequest, slot: Slot, question: Verification
+        self, request: wire.TxnOffsetCommitRequest, slot: PendingResponse, question: Verification
     ) -> wire.TxnOffsetCommitResponse:
         try:
             place = TOPIC, self._groups.partition_of(request.group_id)

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from squall.broker.env import Env
     from squall.broker.log.producer_rules import Verification
-    from squall.broker.net.connection import Slot
+    from squall.broker.net.connection import PendingResponse
     from squall.broker.protocol.hot import ProduceIn
     from squall.broker.replicas.coordinators.add_partitions_client import Place
     from squall.broker.replicas.hosted_partition import Hosted
@@ -42,14 +42,14 @@ Refused = dict[tuple[bytes, int], int]
 """Topic as the request names it and partition, to the error of a batch that must not be appended."""
 
 
-class Coordinators(Protocol):
+class TxnCoordinatorClient(Protocol):
     """Asks the coordinators of transactions."""
 
     async def ask(self, transaction: Enrolled, places: Sequence[Place], *, add: bool) -> Mapping[Place, ErrorCode]:
         """The coordinator's error for each partition."""
 
 
-class Question(NamedTuple):
+class PartitionToVerify(NamedTuple):
     """One partition in which the transaction would begin."""
 
     key: bytes
@@ -85,12 +85,12 @@ class TxnVerification:
         self,
         env: Env,
         replicas: ReplicaManager,
-        coordinators: Coordinators,
+        coordinators: TxnCoordinatorClient,
         start_soon: Callable[..., None],
     ) -> None:
         self._env, self._replicas, self._coordinators, self._start_soon = env, replicas, coordinators, start_soon
 
-    def holds(self, slot: Slot, request: ProduceIn, by_ids: bool, append: Callable[[Refused], None]) -> bool:
+    def defer(self, slot: PendingResponse, request: ProduceIn, by_ids: bool, append: Callable[[Refused], None]) -> bool:
         """Return whether a coordinator has to be asked first. If so, `append` is called once, when it has answered."""
         questions, refused = self._questions(slot.version, request, by_ids)
         if not questions:
@@ -104,13 +104,13 @@ class TxnVerification:
 
     def _questions(
         self, version: int, request: ProduceIn, by_ids: bool
-    ) -> tuple[tuple[Enrolled, list[Question]] | None, Refused]:
+    ) -> tuple[tuple[Enrolled, list[PartitionToVerify]] | None, Refused]:
         """Return the questions for the coordinator, and the refused batches of all producers but the first: a
         transaction has only one producer.
         """
         adds, wall_ms = version >= ADDS_FROM, self._env.wall_ms()
         find = self._replicas.by_id.get if by_ids else self._replicas.by_name.get
-        asked: list[Question] = []
+        asked: list[PartitionToVerify] = []
         refused: Refused = {}
         transaction: Enrolled | None = None
         for key, parts in request.topics:
@@ -129,7 +129,7 @@ class TxnVerification:
                     continue
                 found = h.log.producers.begin_verification(header, wall_ms, raises_epoch=adds)
                 if found is not None:
-                    asked.append(Question(key, index, h, found))
+                    asked.append(PartitionToVerify(key, index, h, found))
         return (transaction, asked) if transaction is not None and asked else None, refused
 
     def _must_agree(self, h: Hosted, adds: bool) -> bool:
@@ -140,9 +140,9 @@ class TxnVerification:
 
     async def _ask(
         self,
-        slot: Slot,
+        slot: PendingResponse,
         transaction: Enrolled,
-        asked: list[Question],
+        asked: list[PartitionToVerify],
         refused: Refused,
         append: Callable[[Refused], None],
     ) -> None:

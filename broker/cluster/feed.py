@@ -46,7 +46,7 @@ class ImageFeed:
         """Replay (offset, epoch, record) triples: the quorum's `on_committed`."""
         for offset, epoch, record in records:
             replay(self.image, record, offset, epoch)
-        self._tell()
+        self._notify_followers()
 
     def restored(self, records: Sequence[Any], offset: int, epoch: int) -> None:
         """Replace the image by a snapshot whose last record stood at `offset`: the quorum's `on_snapshot`.
@@ -59,9 +59,9 @@ class ImageFeed:
     def adopt(self, image: ClusterImage) -> None:
         """Take over the content of `image`, which must not be used any more. For planes that send whole states."""
         self.image.become(image, difference(self.image, image))
-        self._tell()
+        self._notify_followers()
 
-    def _tell(self) -> None:
+    def _notify_followers(self) -> None:
         delta = self.image.take_delta()
         for follower in self._followers:
             follower(delta)

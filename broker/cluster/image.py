@@ -156,7 +156,7 @@ class ClusterImage:
     """Offset of the last record that changed a level."""
     next_producer_id: int = 0
     kept: dict[tuple[Any, ...], Any] = field(default_factory=dict)
-    """Newest records of what is not served, by what they are of (`squall.broker.cluster.kept`)."""
+    """Newest records of what is not served, by what they are of (`squall.broker.cluster.unserved_records`)."""
     offset: int = -1
     """Offset of the last record in it."""
     epoch: int = -1

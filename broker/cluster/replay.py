@@ -10,7 +10,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from squall.broker.cluster.image import METADATA_VERSION, TOPIC_RESOURCE, Broker, ClusterImage, PartitionImage, Topic
-from squall.broker.cluster.kept import KEEP
+from squall.broker.cluster.unserved_records import KEEP
 from squall.broker.protocol.ids import NO_NODE
 from squall.broker.protocol.schema import metadata_records as records
 
@@ -27,7 +27,7 @@ RECOVERY_UNCHANGED = -1
 """`PartitionChangeRecord.leader_recovery_state` if it stays."""
 
 
-class Write(NamedTuple):
+class MetadataRecord(NamedTuple):
     """Holds one record to append to the metadata log."""
 
     record: Any

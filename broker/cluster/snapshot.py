@@ -9,7 +9,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from squall.broker.cluster.image import Broker, ClusterImage, ImageDelta, PartitionImage, Topic
-from squall.broker.cluster.replay import APPLY, PARTITION_VERSION, Write, register_broker_version
+from squall.broker.cluster.replay import APPLY, PARTITION_VERSION, MetadataRecord, register_broker_version
 from squall.broker.protocol.schema import metadata_records as records
 
 if TYPE_CHECKING:
@@ -19,15 +19,18 @@ LISTENER_PROTOCOL = 0
 """PLAINTEXT: the only one there is."""
 
 
-def records_of(image: ClusterImage) -> list[Write]:
+def records_of(image: ClusterImage) -> list[MetadataRecord]:
     """Return the records that lead to `image` when they are replayed in this order."""
     return [
-        *(Write(records.FeatureLevelRecord(name=name, feature_level=n), 0) for name, n in image.features.items()),
-        *(Write(_broker_record(broker), register_broker_version(image)) for broker in image.brokers.values()),
+        *(
+            MetadataRecord(records.FeatureLevelRecord(name=name, feature_level=n), 0)
+            for name, n in image.features.items()
+        ),
+        *(MetadataRecord(_broker_record(broker), register_broker_version(image)) for broker in image.brokers.values()),
         *(write for topic in image.topics_by_id.values() for write in _topic_records(topic)),
         *_config_records(image),
-        Write(records.ProducerIdsRecord(next_producer_id=image.next_producer_id), 0),
-        *(Write(record, 0) for record in image.kept.values()),
+        MetadataRecord(records.ProducerIdsRecord(next_producer_id=image.next_producer_id), 0),
+        *(MetadataRecord(record, 0) for record in image.kept.values()),
     ]
 
 
@@ -52,10 +55,10 @@ def _broker_record(broker: Broker) -> records.RegisterBrokerRecord:
     )
 
 
-def _topic_records(topic: Topic) -> Iterator[Write]:
-    yield Write(records.TopicRecord(name=topic.name, topic_id=topic.id), 0)
+def _topic_records(topic: Topic) -> Iterator[MetadataRecord]:
+    yield MetadataRecord(records.TopicRecord(name=topic.name, topic_id=topic.id), 0)
     for index, partition in topic.partitions.items():
-        yield Write(_partition_record(topic.id, index, partition), PARTITION_VERSION)
+        yield MetadataRecord(_partition_record(topic.id, index, partition), PARTITION_VERSION)
 
 
 def _partition_record(topic_id: bytes, index: int, partition: PartitionImage) -> records.PartitionRecord:
@@ -75,11 +78,11 @@ def _partition_record(topic_id: bytes, index: int, partition: PartitionImage) ->
     )
 
 
-def _config_records(image: ClusterImage) -> Iterator[Write]:
+def _config_records(image: ClusterImage) -> Iterator[MetadataRecord]:
     for (kind, resource), values in image.configs.items():
         for name, value in values.items():
             record = records.ConfigRecord(resource_type=kind, resource_name=resource, name=name, value=value)
-            yield Write(record, 0)
+            yield MetadataRecord(record, 0)
 
 
 def restored(found: Iterable[Any], offset: int, epoch: int) -> ClusterImage:

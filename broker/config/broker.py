@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, fields
 from types import MappingProxyType
 from typing import Any
 
-from squall.broker.config import lacking
+from squall.broker.config import unsupported_settings
 from squall.broker.config.relations import mistakes
 from squall.broker.config.settings import (
     INT_MAX,
@@ -301,7 +301,7 @@ class BrokerConfig:
             try:
                 if setting is not None:
                     known[name.replace(".", "_")] = setting.parse(value)
-                elif refused := lacking.refusal(name, value, BROKER_SETTINGS):
+                elif refused := unsupported_settings.refusal(name, value, BROKER_SETTINGS):
                     strange.append(refused)
             except ConfigError as error:
                 wrong.append(error)
@@ -340,7 +340,7 @@ class BrokerConfig:
     @property
     def ignored(self) -> list[str]:
         """A sentence for each reason why settings that were given have no effect, as Squall lacks what they are for."""
-        return lacking.ignored(self.given, [name for name in self.given if name not in BROKER_SETTINGS])
+        return unsupported_settings.ignored(self.given, [name for name in self.given if name not in BROKER_SETTINGS])
 
     def changed(self, properties: Mapping[str, str]) -> BrokerConfig:
         """This configuration with some properties replaced: for settings that are altered while the node runs."""

@@ -44,7 +44,7 @@ def read_selector(text: str) -> str:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class SubscriptionConfig:
+class ClientMetricsConfig:
     """The settings of one subscription."""
 
     interval_ms: int = integer(300_000)
@@ -52,16 +52,16 @@ class SubscriptionConfig:
     metrics: tuple[str, ...] = listing(())
 
 
-SUBSCRIPTION_SETTINGS = declared(fields(SubscriptionConfig))
+SUBSCRIPTION_SETTINGS = declared(fields(ClientMetricsConfig))
 """Every setting of a subscription by its name."""
 
 
-class UnfitSubscription(ConfigError):
+class InvalidClientMetricsConfig(ConfigError):
     """Kafka calls these the request's fault (INVALID_REQUEST): an unknown setting, an interval out of bounds."""
 
 
 def alter_subscription(before: Mapping[str, str], changes: Iterable[tuple[str, int, str | None]]) -> dict[str, str]:
-    """A subscription's settings after (name, operation, value) triples. ConfigError, UnfitSubscription."""
+    """A subscription's settings after (name, operation, value) triples. ConfigError, InvalidClientMetricsConfig."""
     altered, changed = dict(before), []
     for name, operation, value in changes:
         changed.append(name)
@@ -78,11 +78,11 @@ def alter_subscription(before: Mapping[str, str], changes: Iterable[tuple[str, i
         value = altered[name]
         setting = SUBSCRIPTION_SETTINGS.get(name)
         if setting is None:
-            raise UnfitSubscription(name, str(unknown("client metrics setting", name, SUBSCRIPTION_SETTINGS)))
+            raise InvalidClientMetricsConfig(name, str(unknown("client metrics setting", name, SUBSCRIPTION_SETTINGS)))
         read = setting.parse(value)
         if name == "interval.ms" and not INTERVAL_MS[0] <= read <= INTERVAL_MS[1]:
             low, high = INTERVAL_MS
-            raise UnfitSubscription(name, f"interval.ms={value}: should be from {low} to {high}")
+            raise InvalidClientMetricsConfig(name, f"interval.ms={value}: should be from {low} to {high}")
     return altered
 
 

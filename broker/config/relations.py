@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
 
-class Related(Protocol):
+class CrossCheckedConfig(Protocol):
     """Represents a configuration of which some settings are read by name; times and sizes are looked up by their
     settings' names.
     """
@@ -78,7 +78,7 @@ class Related(Protocol):
 Found = Iterator[ConfigError]
 
 
-def mistakes(config: Related) -> Found:
+def mistakes(config: CrossCheckedConfig) -> Found:
     """An error for each relation that does not hold."""
     for relations in (_roles, _quorum, _listeners, _protocols, _connections, _times, _sizes):
         yield from relations(config)
@@ -89,12 +89,12 @@ def _require(holds: bool, setting: str, message: str) -> Found:
         yield ConfigError(setting, message)
 
 
-def _at_most(config: Related, lesser: str, greater: str, why: str) -> Found:
+def _at_most(config: CrossCheckedConfig, lesser: str, greater: str, why: str) -> Found:
     low, high = getattr(config, lesser.replace(".", "_")), getattr(config, greater.replace(".", "_"))
     yield from _require(low <= high, lesser, f"{lesser}={low} should be at most {greater}={high}: {why}")
 
 
-def _roles(config: Related) -> Found:
+def _roles(config: CrossCheckedConfig) -> Found:
     yield from _require(
         "broker" in config.process_roles,
         "process.roles",
@@ -108,7 +108,7 @@ def _roles(config: Related) -> Found:
     yield from _require(len(set(peers)) == len(peers), "squall.peers", f"squall.peers names a node twice: {peers}")
 
 
-def _quorum(config: Related) -> Found:
+def _quorum(config: CrossCheckedConfig) -> Found:
     voters = config.voters
     ids = [address.node_id for address in config.controller_quorum_voters]
     yield from _require(
@@ -154,7 +154,7 @@ def _names(endpoints: Sequence[Endpoint]) -> list[str]:
     return [endpoint.name for endpoint in endpoints]
 
 
-def _listeners(config: Related) -> Found:
+def _listeners(config: CrossCheckedConfig) -> Found:
     names, advertised = _names(config.listeners), _names(config.advertised_listeners)
     yield from _require(bool(names), "listeners", "listeners should name at least one listener")
     if not names:
@@ -190,7 +190,7 @@ def _listeners(config: Related) -> Found:
         )
 
 
-def _protocols(config: Related) -> Found:
+def _protocols(config: CrossCheckedConfig) -> Found:
     """A listener that bears the name of a protocol speaks it, unless the map says otherwise, as with Kafka."""
     spoken = {name: name for name in ("SSL", "SASL_PLAINTEXT", "SASL_SSL")}
     spoken |= dict(pair.partition(":")[::2] for pair in config.listener_security_protocol_map)
@@ -201,7 +201,7 @@ def _protocols(config: Related) -> Found:
         yield from _require(protocol == "PLAINTEXT", given, f"{given}: {name}:{protocol}: only PLAINTEXT is spoken")
 
 
-def _connections(config: Related) -> Found:
+def _connections(config: CrossCheckedConfig) -> Found:
     # Kafka takes 0 for max.connections, and for max.connections.per.ip beside max.connections.per.ip.overrides.
     for name, allowed in (
         ("max.connections", config.max_connections),
@@ -210,7 +210,7 @@ def _connections(config: Related) -> Found:
         yield from _require(allowed != 0, name, f"{name}=0 would lock out every client, also the one that undoes it")
 
 
-def _times(config: Related) -> Found:
+def _times(config: CrossCheckedConfig) -> Found:
     yield from _require(
         config.broker_heartbeat_interval_ms < config.broker_session_timeout_ms,
         "broker.heartbeat.interval.ms",
@@ -246,7 +246,7 @@ def _times(config: Related) -> Found:
     )
 
 
-def _sizes(config: Related) -> Found:
+def _sizes(config: CrossCheckedConfig) -> Found:
     yield from _at_most(config, "message.max.bytes", "socket.request.max.bytes", "the largest batch could not be sent")
     if config.queued_max_request_bytes != -1:
         yield from _at_most(

@@ -303,7 +303,7 @@ class ConfigLayers(NamedTuple):
                 found.append(Synonym(each, default, ConfigSource.DEFAULT))
         return found
 
-    def told(self, name: str) -> tuple[Synonym, ...]:
+    def described_synonyms(self, name: str) -> tuple[Synonym, ...]:
         """Of these, what DescribeConfigs tells: as Kafka, none before the first that bears the setting's own name."""
         return tuple(dropwhile(lambda synonym: synonym.name != name, self.synonyms(name)))
 
@@ -320,7 +320,7 @@ def describe_topic(
     entries = []
     for setting in TOPIC_SETTINGS.values():
         below = BROKER_SYNONYMS.get(setting.name)
-        synonyms = () if below is None else layers.told(below[0])
+        synonyms = () if below is None else layers.described_synonyms(below[0])
         if setting.name in overrides:
             synonyms = (Synonym(setting.name, overrides[setting.name], ConfigSource.TOPIC), *synonyms)
         source = synonyms[0].source if synonyms else ConfigSource.DEFAULT
@@ -349,7 +349,7 @@ def describe_broker(broker: BrokerConfig, layers: ConfigLayers | None = None) ->
     layers = layers or ConfigLayers({}, {}, broker.given)
     entries = []
     for setting in BROKER_SETTINGS.values():
-        synonyms = layers.told(setting.name)
+        synonyms = layers.described_synonyms(setting.name)
         source = synonyms[0].source if synonyms else ConfigSource.DEFAULT
         value = setting.render(getattr(broker, setting.name.replace(".", "_")))
         entries.append(ConfigEntry(setting.name, value, source, setting.kind, True, synonyms))

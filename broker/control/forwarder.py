@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
     from squall.broker.config import BrokerConfig
-    from squall.broker.env import Env, Signal
+    from squall.broker.env import Env, WakeupSignal
     from squall.broker.net.peers import PeerClient
 
     Send = Callable[[int, float], Awaitable[Any]]
@@ -72,7 +72,7 @@ class Forwarder:
         self.controller = controller
         self.answered_at = env.mono()
         """When a controller last answered, by `env.mono()`."""
-        self._pausing: dict[Signal, None] = {}
+        self._pausing: dict[WakeupSignal, None] = {}
         """Requests between two tries."""
 
     async def ask(self, api_key: int, version: int, request: Any, timeout_ms: int) -> Any:

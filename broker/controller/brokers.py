@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from squall.broker.cluster.replay import Write, register_broker_version
+from squall.broker.cluster.replay import MetadataRecord, register_broker_version
 from squall.broker.controller.decision import Decision, Refusal, check_broker_epoch
 from squall.broker.controller.elections import PARTITION_CHANGE_VERSION, elr_enabled, partition_change
 from squall.broker.controller.sessions import SessionChange
@@ -50,7 +50,7 @@ def register(command: Command, request: BrokerRegistrationRequest) -> Registrati
     except Refusal as refused:
         return Decision(BrokerRegistrationResponse(error_code=refused.code))
     record = _registration_record(command, request)
-    writes = [Write(record, register_broker_version(command.image))]
+    writes = [MetadataRecord(record, register_broker_version(command.image))]
     if existing is not None and existing.incarnation_id == request.incarnation_id:
         record.broker_epoch = existing.epoch
         record.fenced = existing.fenced
@@ -116,7 +116,7 @@ def _registration_record(command: Command, request: BrokerRegistrationRequest) -
     )
 
 
-def _replace_incarnation(command: Command, existing: Broker, previous_broker_epoch: int) -> list[Write]:
+def _replace_incarnation(command: Command, existing: Broker, previous_broker_epoch: int) -> list[MetadataRecord]:
     """The old incarnation is gone: it leaves its ISRs and leaderships. If it lost data, it is no longer eligible."""
     if elr_enabled(command.image) and not stopped_cleanly(existing, previous_broker_epoch):
         return leadership_changes(command, unclean=existing.id)
@@ -198,33 +198,33 @@ def expire(command: Command) -> Decision[Broker | None]:
     return Decision(broker, tuple(fence(command, broker)))
 
 
-def fence(command: Command, broker: Broker) -> list[Write]:
+def fence(command: Command, broker: Broker) -> list[MetadataRecord]:
     """Records that take a broker out of its ISRs and leaderships, and fence it."""
     assert not broker.fenced
     # Last: no image may show a fenced broker in an ISR that has other members.
     return [*leadership_changes(command, remove=broker.id), _change(broker, fenced=FENCE)]
 
 
-def unfence(command: Command, broker: Broker) -> list[Write]:
+def unfence(command: Command, broker: Broker) -> list[MetadataRecord]:
     """Records that let a broker serve again, and lead what has no leader and needs it."""
     assert broker.fenced
     assert not broker.in_controlled_shutdown
     return [_change(broker, fenced=UNFENCE), *leadership_changes(command, add=broker.id)]
 
 
-def _change(broker: Broker, *, fenced: int = 0, in_controlled_shutdown: int = 0) -> Write:
+def _change(broker: Broker, *, fenced: int = 0, in_controlled_shutdown: int = 0) -> MetadataRecord:
     record = BrokerRegistrationChangeRecord(
         broker_id=broker.id,
         broker_epoch=broker.epoch,
         fenced=fenced,
         in_controlled_shutdown=in_controlled_shutdown,
     )
-    return Write(record, REGISTRATION_CHANGE_VERSION)
+    return MetadataRecord(record, REGISTRATION_CHANGE_VERSION)
 
 
 def leadership_changes(
     command: Command, *, remove: int = NO_NODE, add: int = NO_NODE, unclean: int = NO_NODE
-) -> list[Write]:
+) -> list[MetadataRecord]:
     """Records for every partition that changes when brokers do.
 
     `remove` leaves the ISRs and may not lead; `add` may lead although the image still shows it fenced; `unclean` lost
@@ -244,7 +244,7 @@ def leadership_changes(
         change.unclean_shutdown = () if unclean == NO_NODE else (unclean,)
         record = change.plan()
         if record is not None:
-            writes.append(Write(record, PARTITION_CHANGE_VERSION))
+            writes.append(MetadataRecord(record, PARTITION_CHANGE_VERSION))
     return writes
 
 

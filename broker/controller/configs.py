@@ -15,7 +15,7 @@ from squall.broker.cluster.image import (
     TOPIC_RESOURCE,
 )
 from squall.broker.cluster.names import name_fault
-from squall.broker.cluster.replay import Write
+from squall.broker.cluster.replay import MetadataRecord
 from squall.broker.cluster.settings import DYNAMIC_BROKER_SETTINGS
 from squall.broker.config import (
     BROKER_SETTINGS,
@@ -25,11 +25,11 @@ from squall.broker.config import (
     alter_topic_configs,
     validate_topic_configs,
 )
-from squall.broker.config.client_metrics import UnfitSubscription, alter_subscription
+from squall.broker.config.client_metrics import InvalidClientMetricsConfig, alter_subscription
 from squall.broker.config.group import alter_group_configs
 from squall.broker.config.kafka_settings import NODE
-from squall.broker.config.lacking import lacking, not_here
 from squall.broker.config.settings import unknown
+from squall.broker.config.unsupported_settings import unsupported_error, unsupported_row
 from squall.broker.controller.decision import Decision, Refusal, duplicates
 from squall.broker.controller.elections import elr_enabled
 from squall.broker.controller.features import EVERY_TOPIC, MIN_INSYNC_REPLICAS
@@ -68,7 +68,7 @@ def incremental_alter_configs(
     """Change some settings of some resources; the others keep theirs."""
     twice = duplicates([(resource.resource_type, resource.resource_name) for resource in request.resources])
     too_much = _too_much(command.image, request)
-    writes: list[Write] = []
+    writes: list[MetadataRecord] = []
     responses = []
     for asked in request.resources:
         resource = (asked.resource_type, asked.resource_name)
@@ -95,7 +95,7 @@ def alter_configs(
     """Replace all settings of some resources: what is not named goes back to its default."""
     twice = duplicates([(resource.resource_type, resource.resource_name) for resource in request.resources])
     too_much = _too_much(command.image, request)
-    writes: list[Write] = []
+    writes: list[MetadataRecord] = []
     responses = []
     for asked in request.resources:
         resource = (asked.resource_type, asked.resource_name)
@@ -157,7 +157,7 @@ def too_many_characters() -> Refusal:
     )
 
 
-def _incremental(command: Command, resource: tuple[int, str], changes: Sequence[Change]) -> list[Write]:
+def _incremental(command: Command, resource: tuple[int, str], changes: Sequence[Change]) -> list[MetadataRecord]:
     if duplicates([name for name, _, _ in changes]):
         raise Refusal(ErrorCode.INVALID_REQUEST, "Error due to duplicate config keys")
     for _, operation, _ in changes:
@@ -170,7 +170,7 @@ def _incremental(command: Command, resource: tuple[int, str], changes: Sequence[
     return _records(command, resource, before, after)
 
 
-def _replacing(command: Command, resource: tuple[int, str], changes: Sequence[Change]) -> list[Write]:
+def _replacing(command: Command, resource: tuple[int, str], changes: Sequence[Change]) -> list[MetadataRecord]:
     _check_nulls(changes)
     _check_resource(command.image, resource)
     after = _altered(command, resource, {}, changes)
@@ -219,7 +219,7 @@ def _altered(
         if resource[0] == CLIENT_METRICS_RESOURCE:
             return alter_subscription(before, changes)
         after = _alter_broker(before, changes)
-    except UnfitSubscription as error:
+    except InvalidClientMetricsConfig as error:
         raise Refusal(ErrorCode.INVALID_REQUEST, str(error)) from None
     except ConfigError as error:
         raise Refusal(ErrorCode.INVALID_CONFIG, str(error)) from None
@@ -249,18 +249,18 @@ def _alter_broker(before: Mapping[str, str], changes: Sequence[Change]) -> dict[
 def _unalterable(name: str) -> Refusal | ConfigError:
     if name in BROKER_SETTINGS or (name in NODE and not NODE[name].alterable):
         return Refusal(ErrorCode.INVALID_REQUEST, f"Cannot update these configs dynamically: [{name}]")
-    row = lacking(name)
-    return unknown("setting", name, DYNAMIC_BROKER_SETTINGS) if row is None else not_here(name, row)
+    row = unsupported_row(name)
+    return unknown("setting", name, DYNAMIC_BROKER_SETTINGS) if row is None else unsupported_error(name, row)
 
 
 def _records(
     command: Command, resource: tuple[int, str], before: Mapping[str, str], after: Mapping[str, str]
-) -> list[Write]:
+) -> list[MetadataRecord]:
     kind, resource_name = resource
     changed = [name for name in dict.fromkeys([*before, *after]) if before.get(name) != after.get(name)]
     _check_lengths(after.get(name) for name in changed)
     writes = [
-        Write(
+        MetadataRecord(
             ConfigRecord(resource_type=kind, resource_name=resource_name, name=name, value=after.get(name)),
             0,
         )
@@ -269,7 +269,7 @@ def _records(
     if MIN_INSYNC_REPLICAS in changed and elr_enabled(command.image):
         _check_min_isr(resource, after)
         topic = resource_name if kind == TOPIC_RESOURCE else EVERY_TOPIC
-        writes.append(Write(ClearElrRecord(topic_name=topic), 0))
+        writes.append(MetadataRecord(ClearElrRecord(topic_name=topic), 0))
     return writes
 
 

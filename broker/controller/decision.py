@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from squall.broker.cluster.image import ClusterImage
-    from squall.broker.cluster.replay import Write
+    from squall.broker.cluster.replay import MetadataRecord
     from squall.broker.cluster.settings import ControllerSettings
     from squall.broker.controller.sessions import BrokerSessions, SessionChange
 
@@ -28,7 +28,7 @@ class Decision(Generic[R]):
     """
 
     reply: R
-    records: tuple[Write, ...] = ()
+    records: tuple[MetadataRecord, ...] = ()
     session: SessionChange | None = None
     """What the command says about a broker's session; it holds even if the records never commit."""
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from squall.broker.cluster.feed import UnsupportedFeature
 from squall.broker.cluster.image import BROKER_RESOURCE, CLUSTER_DEFAULT, ELR_FEATURE, METADATA_VERSION
-from squall.broker.cluster.replay import Write
+from squall.broker.cluster.replay import MetadataRecord
 from squall.broker.controller.decision import Decision, Refusal
 from squall.broker.protocol.errors import ErrorCode
 from squall.broker.protocol.schema.metadata_records import ClearElrRecord, ConfigRecord, FeatureLevelRecord
@@ -85,7 +85,7 @@ def bootstrap(command: Command, formatted: Sequence[Any] = ()) -> Decision[None]
     if not levels:
         chosen = dict(command.settings.config.squall_bootstrap_features)
         levels = {feature.name: chosen.get(feature.name, feature.initial) for feature in FEATURES}
-    writes = [Write(record, 0) for record in formatted if not isinstance(record, FeatureLevelRecord)]
+    writes = [MetadataRecord(record, 0) for record in formatted if not isinstance(record, FeatureLevelRecord)]
     for name, level in levels.items():
         if level > 0:  # 0 is what a feature without a record has
             writes += _level_records(command, name, level)
@@ -105,7 +105,7 @@ def update_features(command: Command, request: wire.UpdateFeaturesRequest) -> De
     """
     from squall.broker.protocol.schema import update_features as wire  # nearly never asked for
 
-    writes: list[Write] = []
+    writes: list[MetadataRecord] = []
     code, message = ErrorCode.NONE, None
     try:
         names = [update.feature for update in request.feature_updates]
@@ -121,7 +121,7 @@ def update_features(command: Command, request: wire.UpdateFeaturesRequest) -> De
     return Decision(reply, () if request.validate_only else tuple(writes))
 
 
-def _update(command: Command, update: wire.FeatureUpdateKey) -> list[Write]:
+def _update(command: Command, update: wire.FeatureUpdateKey) -> list[MetadataRecord]:
     name, level = update.feature, update.max_version_level
     now = command.image.features.get(name, 0)
     kind = SAFE_DOWNGRADE if update.allow_downgrade else update.upgrade_type
@@ -157,17 +157,19 @@ def _refuse(name: str, level: int, why: str) -> Refusal:
     return Refusal(ErrorCode.INVALID_UPDATE_VERSION, f"Invalid update version {level} for feature {name}. {why}")
 
 
-def _level_records(command: Command, name: str, level: int) -> list[Write]:
+def _level_records(command: Command, name: str, level: int) -> list[MetadataRecord]:
     """The record of the level, and what has to be said with it."""
     assert level >= 0
-    writes = [Write(FeatureLevelRecord(name=name, feature_level=level), 0)]
+    writes = [MetadataRecord(FeatureLevelRecord(name=name, feature_level=level), 0)]
     if name == ELR_FEATURE:
         # Who is eligible depends on one min ISR that all nodes agree on: the cluster's, not what each node's file says.
-        return writes + (_one_min_isr(command) if level else [Write(ClearElrRecord(topic_name=EVERY_TOPIC), 0)])
+        return writes + (
+            _one_min_isr(command) if level else [MetadataRecord(ClearElrRecord(topic_name=EVERY_TOPIC), 0)]
+        )
     return writes
 
 
-def _one_min_isr(command: Command) -> list[Write]:
+def _one_min_isr(command: Command) -> list[MetadataRecord]:
     configs = command.image.configs
     writes = []
     if MIN_INSYNC_REPLICAS not in configs.get(CLUSTER_DEFAULT, {}):
@@ -179,6 +181,6 @@ def _one_min_isr(command: Command) -> list[Write]:
     return writes
 
 
-def _min_isr_record(resource: str, value: str | None) -> Write:
+def _min_isr_record(resource: str, value: str | None) -> MetadataRecord:
     record = ConfigRecord(resource_type=BROKER_RESOURCE, resource_name=resource, name=MIN_INSYNC_REPLICAS, value=value)
-    return Write(record, 0)
+    return MetadataRecord(record, 0)

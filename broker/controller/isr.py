@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from squall.broker.cluster.image import RECOVERED, RECOVERING
-from squall.broker.cluster.replay import LEADER_UNCHANGED, Write, changed
+from squall.broker.cluster.replay import LEADER_UNCHANGED, MetadataRecord, changed
 from squall.broker.controller.decision import Decision, Refusal, check_broker_epoch
 from squall.broker.controller.elections import PARTITION_CHANGE_VERSION, partition_change
 from squall.broker.protocol.errors import ErrorCode
@@ -49,7 +49,7 @@ class _Work:
 
     def __init__(self, command: Command, broker_id: int) -> None:
         self.command, self.broker_id = command, broker_id
-        self.writes: list[Write] = []
+        self.writes: list[MetadataRecord] = []
         self.decided: dict[tuple[bytes, int], PartitionImage] = {}
 
     def answer(self, topic_id: bytes, asked: Asked) -> wire.AlterPartitionResponsePartitionData:
@@ -92,7 +92,7 @@ class _Work:
         assert after.leader_epoch - before.leader_epoch in (0, 1)
         assert set(after.isr) <= set(after.replicas), f"ISR {after.isr} of {after.replicas}"
         self.decided[topic_id, index] = after
-        self.writes.append(Write(record, PARTITION_CHANGE_VERSION))
+        self.writes.append(MetadataRecord(record, PARTITION_CHANGE_VERSION))
         if record.leader not in (LEADER_UNCHANGED, self.broker_id):
             # The change completed a reassignment that takes the leadership from the sender.
             raise Refusal(ErrorCode.NEW_LEADER_ELECTED)

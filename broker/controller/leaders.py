@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from squall.broker.cluster.replay import Write
+from squall.broker.cluster.replay import MetadataRecord
 from squall.broker.controller.decision import Decision, Refusal
 from squall.broker.controller.elections import PARTITION_CHANGE_VERSION, Election, election_for, partition_change
 from squall.broker.protocol.errors import ErrorCode
@@ -28,7 +28,7 @@ def elect_leaders(command: Command, request: wire.ElectLeadersRequest) -> Decisi
     election = ELECTION_TYPES.get(request.election_type)
     if election is None:
         return Decision(wire.ElectLeadersResponse(error_code=ErrorCode.INVALID_REQUEST))
-    writes: list[Write] = []
+    writes: list[MetadataRecord] = []
     results: dict[str, wire.ReplicaElectionResult] = {}
     everything = request.topic_partitions is None
     for name, index in _asked(command.image, request):
@@ -54,7 +54,7 @@ def _asked(image: ClusterImage, request: wire.ElectLeadersRequest) -> Iterator[t
         yield from seen
 
 
-def _elect(command: Command, name: str, index: int, election: Election) -> Write:
+def _elect(command: Command, name: str, index: int, election: Election) -> MetadataRecord:
     topic = command.image.topic(name)
     if topic is None:
         raise Refusal(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"No such topic as {name}")
@@ -74,11 +74,11 @@ def _elect(command: Command, name: str, index: int, election: Election) -> Write
 
 def _election(
     command: Command, topic_id: bytes, index: int, partition: PartitionImage, election: Election
-) -> Write | None:
+) -> MetadataRecord | None:
     change = partition_change(command, topic_id, index, partition)
     change.election = election
     record = change.plan()
-    return None if record is None else Write(record, PARTITION_CHANGE_VERSION)
+    return None if record is None else MetadataRecord(record, PARTITION_CHANGE_VERSION)
 
 
 def elect_unclean(command: Command) -> Decision[None]:

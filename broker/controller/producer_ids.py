@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from squall.broker.cluster.replay import Write
+from squall.broker.cluster.replay import MetadataRecord
 from squall.broker.controller.decision import Decision, Refusal, check_broker_epoch
 from squall.broker.protocol.schema.allocate_producer_ids import AllocateProducerIdsRequest, AllocateProducerIdsResponse
 from squall.broker.protocol.schema.metadata_records import ProducerIdsRecord
@@ -29,4 +29,4 @@ def allocate_producer_ids(
         broker_id=request.broker_id, broker_epoch=request.broker_epoch, next_producer_id=start + BLOCK_SIZE
     )
     reply = AllocateProducerIdsResponse(producer_id_start=start, producer_id_len=BLOCK_SIZE)
-    return Decision(reply, (Write(record, 0),))
+    return Decision(reply, (MetadataRecord(record, 0),))

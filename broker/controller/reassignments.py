@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from squall.broker.cluster.image import RECOVERING
-from squall.broker.cluster.replay import Write
+from squall.broker.cluster.replay import MetadataRecord
 from squall.broker.controller.decision import Decision, Refusal
 from squall.broker.controller.elections import PARTITION_CHANGE_VERSION, Election, election_for, partition_change
 from squall.broker.controller.placement import check_manual
@@ -30,7 +30,7 @@ def alter_reassignments(
 ) -> Decision[wire.AlterPartitionReassignmentsResponse]:
     """Begin, change or (replicas null) cancel the reassignment of partitions, each decided for itself."""
     room = ReplicaQuota(command.image, command.settings.config)
-    writes: list[Write] = []
+    writes: list[MetadataRecord] = []
     responses = []
     named: set[tuple[str, int]] = set()
     for asked in request.topics:
@@ -54,7 +54,7 @@ def alter_reassignments(
 
 def _reassign(
     command: Command, name: str, target: wire.ReassignablePartition, room: ReplicaQuota, may_change_factor: bool
-) -> list[Write]:
+) -> list[MetadataRecord]:
     topic = command.image.topic(name)
     if topic is None:
         raise Refusal(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"Unable to find a topic named {name}.")
@@ -83,7 +83,7 @@ def _reassign(
     return _written(change.plan())
 
 
-def _cancel(command: Command, topic: Topic, index: int, partition: PartitionImage) -> list[Write]:
+def _cancel(command: Command, topic: Topic, index: int, partition: PartitionImage) -> list[MetadataRecord]:
     if not is_reassigning(partition):
         raise Refusal(ErrorCode.NO_REASSIGNMENT_IN_PROGRESS, "No partition reassignment is in progress.")
     change = partition_change(command, topic.id, index, partition)
@@ -103,8 +103,8 @@ def _cancel(command: Command, topic: Topic, index: int, partition: PartitionImag
     return _written(change.plan())
 
 
-def _written(record: object | None) -> list[Write]:
-    return [] if record is None else [Write(record, PARTITION_CHANGE_VERSION)]
+def _written(record: object | None) -> list[MetadataRecord]:
+    return [] if record is None else [MetadataRecord(record, PARTITION_CHANGE_VERSION)]
 
 
 def is_reassigning(partition: PartitionImage) -> bool:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from squall.broker.cluster.image import TOPIC_RESOURCE
 from squall.broker.cluster.names import MAX_DIRECTORY_LENGTH, METADATA_TOPIC, name_fault
-from squall.broker.cluster.replay import PARTITION_VERSION, Write
+from squall.broker.cluster.replay import PARTITION_VERSION, MetadataRecord
 from squall.broker.cluster.settings import layers_of
 from squall.broker.config import (
     TOPIC_SETTINGS,
@@ -52,7 +52,7 @@ def create_topics(
     values = (config.value for topic in request.topics for config in topic.configs)
     too_long = len(request.topics) > 1 and long_characters(values) > MOST_CHARACTERS
     shared = _Shared(command)
-    writes: list[Write] = []
+    writes: list[MetadataRecord] = []
     results: dict[str, create_wire.CreatableTopicResult] = {}
     for topic in request.topics:
         try:
@@ -147,16 +147,16 @@ def _overridden(
 
 def _create_topic(
     command: Command, topic: create_wire.CreatableTopic, shared: _Shared
-) -> tuple[create_wire.CreatableTopicResult, list[Write]]:
+) -> tuple[create_wire.CreatableTopicResult, list[MetadataRecord]]:
     shared.names.check(topic.name)
     overrides = shared.overrides(topic)
     placements = _placements(command, topic)
     assert placements
     shared.room.take(placements)
     topic_id = new_topic_id(command)
-    writes = [Write(TopicRecord(name=topic.name, topic_id=topic_id), 0)]
+    writes = [MetadataRecord(TopicRecord(name=topic.name, topic_id=topic_id), 0)]
     writes += [
-        Write(ConfigRecord(resource_type=TOPIC_RESOURCE, resource_name=topic.name, name=name, value=value), 0)
+        MetadataRecord(ConfigRecord(resource_type=TOPIC_RESOURCE, resource_name=topic.name, name=name, value=value), 0)
         for name, value in overrides.items()
     ]
     writes += _partition_records(command.image, topic_id, 0, placements)
@@ -249,7 +249,7 @@ def _check_live(image: ClusterImage, index: int, replicas: Sequence[int]) -> Non
 
 def _partition_records(
     image: ClusterImage, topic_id: bytes, first_index: int, placements: list[tuple[int, ...]]
-) -> list[Write]:
+) -> list[MetadataRecord]:
     writes = []
     for index, replicas in enumerate(placements, first_index):
         isr = live_replicas(image, replicas)
@@ -263,7 +263,7 @@ def _partition_records(
             leader_epoch=0,
             partition_epoch=0,
         )
-        writes.append(Write(record, PARTITION_VERSION))
+        writes.append(MetadataRecord(record, PARTITION_VERSION))
     return writes
 
 
@@ -288,7 +288,7 @@ def create_partitions(
     twice = duplicates([topic.name for topic in request.topics])
     added = sum(_partitions_added(command.image, topic) for topic in request.topics)
     room = ReplicaQuota(command.image, command.settings.config)
-    writes: list[Write] = []
+    writes: list[MetadataRecord] = []
     results: dict[str, partitions_wire.CreatePartitionsTopicResult] = {}
     for topic in request.topics:
         result = partitions_wire.CreatePartitionsTopicResult(name=topic.name, error_message=None)
@@ -310,7 +310,7 @@ def _partitions_added(image: ClusterImage, asked: partitions_wire.CreatePartitio
 
 def _more_partitions(
     command: Command, asked: partitions_wire.CreatePartitionsTopic, room: ReplicaQuota, *, too_many: bool
-) -> list[Write]:
+) -> list[MetadataRecord]:
     image = command.image
     topic = image.topic(asked.name)
     if topic is None:
@@ -368,7 +368,7 @@ def delete_topics(
     asked = Counter[tuple[str | None, bytes]]((name, ZERO_UUID) for name in request.topic_names)
     asked.update((topic.name, topic.topic_id) for topic in request.topics)
     results: list[delete_wire.DeletableTopicResult] = []
-    writes: list[Write] = []
+    writes: list[MetadataRecord] = []
     for (name, topic_id), times in asked.items():
         result = delete_wire.DeletableTopicResult(name=name, topic_id=topic_id, error_message=None)
         rows = times
@@ -385,7 +385,7 @@ def delete_topics(
             if name is not None and asked[None, topic.id]:
                 message = "The provided topic name maps to an ID that was already supplied."
                 raise Refusal(ErrorCode.INVALID_REQUEST, message)
-            writes.append(Write(RemoveTopicRecord(topic_id=topic.id), 0))
+            writes.append(MetadataRecord(RemoveTopicRecord(topic_id=topic.id), 0))
         except Refusal as refused:
             result.error_code, result.error_message = refused.code, refused.message
         results += [result] * rows

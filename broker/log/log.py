@@ -32,7 +32,7 @@ from squall.broker.log.slices import FileSlice
 from squall.broker.log.validation import ORDINARY, look_closer, stamped
 from squall.broker.protocol.compression import MOST_UNPACKED
 from squall.broker.protocol.errors import ErrorCode
-from squall.broker.protocol.record_walk import Checked
+from squall.broker.protocol.record_walk import CheckedBatch
 from squall.broker.protocol.records import (
     CODEC_MASK,
     CONTROL_BIT,
@@ -136,7 +136,7 @@ class Log:
         *,
         client: bool = True,
         zstd: bool = True,
-        checked: Checked | AppendResult | None = None,
+        checked: CheckedBatch | AppendResult | None = None,
     ) -> AppendResult:
         """Append one batch at the end, with its base offset and leader epoch written into `records` itself. One that
         may not be appended is answered with an error, a known one with its first offsets.

@@ -15,7 +15,7 @@ from squall.broker.log.config import LONG_MAX, LogConfig
 from squall.broker.log.results import AppendResult
 from squall.broker.protocol.compression import MOST_UNPACKED
 from squall.broker.protocol.errors import ErrorCode, MalformedFrame
-from squall.broker.protocol.record_walk import MOST_RECORDS, Checked, check_records
+from squall.broker.protocol.record_walk import MOST_RECORDS, CheckedBatch, check_records
 from squall.broker.protocol.records import (
     CODEC_MASK,
     CONTROL_BIT,
@@ -61,7 +61,7 @@ def holds_too_many(header: BatchHeader) -> bool:
     return header.record_count * SMALLEST_RECORD > packed * MOST_UNPACKED[header.attributes & CODEC_MASK]
 
 
-def check_batch(records: memoryview, config: LogConfig, wall_ms: int) -> Checked | AppendResult:
+def check_batch(records: memoryview, config: LogConfig, wall_ms: int) -> CheckedBatch | AppendResult:
     """Check the records of a client's batch with a valid header: return what they contain, or why not to append them.
     It may unpack squall.decompressed.batch.max.bytes: run it off the event loop if that is much.
     """
@@ -99,7 +99,7 @@ def look_closer(
     *,
     client: bool,
     zstd: bool,
-    checked: Checked | AppendResult | None,
+    checked: CheckedBatch | AppendResult | None,
 ) -> AppendResult | tuple[memoryview, int]:
     """Why not to append a batch; or the batch, and its largest timestamp. One that is below the records' own is set to
     that, as Kafka sets it; without a look at the records, the first one's is known.

@@ -1,9 +1,9 @@
-"""A connection belongs to one client or peer. Its replies leave in request order; the task that completes a reply sends
-it.
+"""Keeps the responses of each connection in the order of its requests, and lets a request hold the requests after it.
 
-Every request gets a `Slot` in its connection's queue on arrival. A slot may be filled in any order and by anyone (the
-producer's task answers a parked follower fetch, the follower's task answers the producer); replies leave in order. No
-task, channel, event or cancel scope exists per request; only a socket that is full starts a task.
+Every request gets a `PendingResponse` in the queue of its connection on arrival. The responses may be filled in any
+order and by any task (the producer's task answers a parked follower fetch, the follower's task answers the producer),
+and the task that fills the first one of the queue sends it. No task, channel, event or cancel scope exists per request;
+only a connection with a full socket starts a task.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from squall.broker.env import Transport
-    from squall.broker.net.request_metrics import RequestTimer
+    from squall.broker.net.request_metrics import RequestTiming
 
 _SIZE_CORRELATION = Struct(">ii").pack
 _SIZE_CORRELATION_TAGS = Struct(">iib").pack
@@ -48,7 +48,7 @@ class ParkedRequest(Protocol):
         """Its connection has ended: give up waiting. No error if it has been answered."""
 
 
-class Slot:
+class PendingResponse:
     """The place of one reply in its connection's order. `chunks` is None until the reply is known."""
 
     __slots__ = ("chunks", "conn", "correlation_id", "flexible", "is_produce", "parked", "timer", "version")
@@ -60,7 +60,7 @@ class Slot:
         """What is to be given up when the connection ends before the reply."""
         self.is_produce = False
         """It is the reply to a Produce request with acks."""
-        self.timer: RequestTimer | None = None
+        self.timer: RequestTiming | None = None
         """If the node has metrics."""
 
     def reply(self, body: list[Any] | bytes) -> None:
@@ -103,11 +103,11 @@ class Connection:
         self, link: Transport, listener: str, mark_dirty: Callable[[Connection], None], start_task: Callable[..., None]
     ) -> None:
         self.link, self.listener = link, listener
-        self.slots: deque[Slot] = deque()
+        self.slots: deque[PendingResponse] = deque()
         self.closed = False
         self.client_id: str | None = None
         self.last_active_ms = 0
-        self.told_follower_s = -inf
+        self.last_follower_response_s = -inf
         """When a Fetch of a follower was last answered here. It has one under way at a time."""
         self.round = -1
         """Of `Turns`: in which it served last."""

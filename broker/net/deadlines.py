@@ -10,7 +10,7 @@ from math import inf
 from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
-    from squall.broker.env import Env, Signal
+    from squall.broker.env import Env, WakeupSignal
 
 TICK_MS = 25
 _NEVER = 1 << 40
@@ -33,7 +33,7 @@ class Timers:
     def __init__(self) -> None:
         self._buckets: dict[int, dict[Expirable, None]] = {}
         self._awaited = 0
-        self._sooner: Signal | None = None
+        self._sooner: WakeupSignal | None = None
 
     def add(self, item: Expirable, deadline_ms: int) -> None:
         """Have `item.expire` called within a tick after `deadline_ms`, unless removed before."""

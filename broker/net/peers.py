@@ -20,7 +20,7 @@ from squall.broker.protocol.errors import MalformedFrame
 from squall.broker.protocol.header import decode_response_header, encode_request
 
 if TYPE_CHECKING:
-    from squall.broker.env import Env, Signal, Transport
+    from squall.broker.env import Env, Transport, WakeupSignal
 
 MAX_RESPONSE = 100 << 20
 Decode = Callable[[memoryview], Any]
@@ -39,13 +39,13 @@ class _PendingExchange:
 
     __slots__ = ("answer", "correlation_id", "decode", "done", "failure")
 
-    def __init__(self, correlation_id: int, decode: Decode, done: Signal) -> None:
+    def __init__(self, correlation_id: int, decode: Decode, done: WakeupSignal) -> None:
         self.correlation_id, self.decode, self.done = correlation_id, decode, done
         self.answer: Any = None
         self.failure: OSError | None = None
 
 
-class _Turn:
+class _FastLock:
     """A lock that costs no pass of the scheduler while it is free."""
 
     def __init__(self) -> None:
@@ -127,7 +127,7 @@ class _Channel:
         self._waiting.popleft()
         waiting.done.set()
 
-    def desert(self) -> None:
+    def abandon(self) -> None:
         """Fail all outstanding requests. The link goes on, and ignores their answers."""
         for waiting in self._waiting:
             if waiting.answer is None and waiting.failure is None:
@@ -151,7 +151,7 @@ class PeerClient:
     def __init__(self, env: Env, resolve: Callable[[int], tuple[str, int] | None], client_id: str) -> None:
         self._env, self._resolve, self._client_id = env, resolve, client_id
         self._channels: dict[tuple[int, str], _Channel] = {}
-        self._opening: dict[tuple[int, str], _Turn] = {}
+        self._opening: dict[tuple[int, str], _FastLock] = {}
         self._dialling: dict[trio.CancelScope, tuple[int, str]] = {}
         """Whoever waits for a link."""
         self._nursery: trio.Nursery | None = None
@@ -228,7 +228,7 @@ class PeerClient:
 
     async def _channel(self, node_id: int, lane: str) -> _Channel:
         place = (node_id, lane)
-        lock = self._opening.setdefault(place, _Turn())
+        lock = self._opening.setdefault(place, _FastLock())
         async with lock:
             channel = self._channels.get(place)
             if channel is not None and not channel.broken:
@@ -246,7 +246,7 @@ class PeerClient:
         """Requests to any other node on these lanes fail now: their answers are not wanted any more."""
         for (node, lane), channel in self._channels.items():
             if node != node_id and lane in lanes:
-                channel.desert()
+                channel.abandon()
         for scope, (node, lane) in self._dialling.items():
             if node != node_id and lane in lanes:
                 scope.cancel()

@@ -1,6 +1,6 @@
 """Requests of a broker by API: how many, how long their responses took, and which errors those had. For its metrics.
 
-The server measures only if it was given a `RequestMetrics`: each request then has a `RequestTimer` in its slot.
+The server measures only if it was given a `RequestMetrics`: each request then has a `RequestTiming` in its slot.
 """
 
 from __future__ import annotations
@@ -29,13 +29,13 @@ class RequestMetrics:
         self.errors: Counter[tuple[int, int]] = Counter()
         """By API key and error code: how often responses had it, once for each partition, topic or group."""
 
-    def begin(self, key: int) -> RequestTimer:
+    def begin(self, key: int) -> RequestTiming:
         """Count a request of an API."""
         self.requests[key] += 1
-        return RequestTimer(self, key)
+        return RequestTiming(self, key)
 
 
-class RequestTimer:
+class RequestTiming:
     """One request from when it was taken until its response is known."""
 
     __slots__ = ("_began_s", "_key", "_metrics")

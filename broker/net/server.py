@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any
 import trio
 
 from squall.broker.env import LinkClosed
-from squall.broker.net.connection import Connection, Slot
+from squall.broker.net.connection import Connection, PendingResponse
 from squall.broker.net.deferred_response import DeferredResponse
 from squall.broker.net.fair_scheduler import FairScheduler, ResponseTask
 from squall.broker.net.frames import FrameReader, ReceiveMemory
@@ -67,9 +67,9 @@ class Route:
         self,
         key: int,
         *,
-        hot: Callable[[Slot, memoryview, int], None] | None = None,
-        plain: Callable[[Any, Slot], Any] | None = None,
-        waits: Callable[[Any, Slot], Awaitable[Any]] | None = None,
+        hot: Callable[[PendingResponse, memoryview, int], None] | None = None,
+        plain: Callable[[Any, PendingResponse], Any] | None = None,
+        waits: Callable[[Any, PendingResponse], Awaitable[Any]] | None = None,
     ) -> None:
         api = APIS[key]
         # Produce 0 to 2 are listed for old clients' sake (KAFKA-18659), and refused like any version that is not
@@ -309,14 +309,14 @@ class Server:
         request, _ = request_class(key).decode(frame, at, version)
         self._handle(route, request, slot)
 
-    def _slot(self, conn: Connection, key: int, correlation_id: int, version: int, flexible: bool) -> Slot:
-        slot = Slot(conn, correlation_id, version, flexible)
+    def _slot(self, conn: Connection, key: int, correlation_id: int, version: int, flexible: bool) -> PendingResponse:
+        slot = PendingResponse(conn, correlation_id, version, flexible)
         conn.slots.append(slot)
         if self.requests is not None:
             slot.timer = self.requests.begin(key)
         return slot
 
-    async def _read_large(self, route: Route, frame: memoryview, at: int, slot: Slot) -> None:
+    async def _read_large(self, route: Route, frame: memoryview, at: int, slot: PendingResponse) -> None:
         """As the end of `_dispatch`, for a connection that is held until the request is read."""
         conn = slot.conn
         try:
@@ -330,7 +330,7 @@ class Server:
             self._handle(route, request, slot, is_large=True)
             self.settle()
 
-    def _handle(self, route: Route, request: Any, slot: Slot, *, is_large: bool = False) -> None:
+    def _handle(self, route: Route, request: Any, slot: PendingResponse, *, is_large: bool = False) -> None:
         """Let a request that is not hot take effect, now or on the way to its answer."""
         if route.plain is None:
             assert route.waits is not None
@@ -353,25 +353,27 @@ class Server:
         except OUR_BUGS as bug:
             self._handler_failed(slot, bug)
 
-    async def _write_large(self, answer: Any, slot: Slot) -> None:
+    async def _write_large(self, answer: Any, slot: PendingResponse) -> None:
         try:
             slot.reply(await self._write(answer, slot))
         except OUR_BUGS as bug:
             self._handler_failed(slot, bug)
         self.settle()
 
-    async def _write(self, answer: Any, slot: Slot) -> Any:
+    async def _write(self, answer: Any, slot: PendingResponse) -> Any:
         """A response to a large request, encoded off the event loop."""
         if slot.timer is not None:
             slot.timer.count_errors_of(answer)
         return await self._large.write(answer, slot.version)
 
-    def _begin(self, wait: Callable[[], Awaitable[Any]], slot: Slot, *, holds: bool, is_large: bool) -> None:
+    def _begin(self, wait: Callable[[], Awaitable[Any]], slot: PendingResponse, *, holds: bool, is_large: bool) -> None:
         if holds:
             slot.conn.hold()
         self._nursery.start_soon(self._answer_later, wait, slot, holds, is_large)
 
-    async def _answer_later(self, wait: Callable[[], Awaitable[Any]], slot: Slot, holds: bool, is_large: bool) -> None:
+    async def _answer_later(
+        self, wait: Callable[[], Awaitable[Any]], slot: PendingResponse, holds: bool, is_large: bool
+    ) -> None:
         turns = self._turns_of(slot.conn.listener)
         long = ResponseTask(turns, self._env.mono) if turns is not None else None
         try:
@@ -396,11 +398,11 @@ class Server:
                 slot.conn.release()
         self.settle()
 
-    def _malformed(self, slot: Slot, wrong: MalformedFrame) -> None:
+    def _malformed(self, slot: PendingResponse, wrong: MalformedFrame) -> None:
         self._env.trace("malformed_frame", peer=slot.conn.link.peer, why=str(wrong))
         slot.conn.close()
 
-    def _handler_failed(self, slot: Slot, bug: Exception) -> None:
+    def _handler_failed(self, slot: PendingResponse, bug: Exception) -> None:
         """A handler that only reads has failed by a bug: end the connection. (An AssertionError stops the node.)"""
         where = " > ".join(frame.f_code.co_qualname for frame, _ in walk_tb(bug.__traceback__))
         self._env.trace("handler_failed", peer=slot.conn.link.peer, version=slot.version, why=repr(bug), where=where)
@@ -408,12 +410,12 @@ class Server:
 
     def answer_later(
         self, handler: Callable[[Any, int, Callable[[list[Any]], None]], None]
-    ) -> Callable[[Slot, Any], None]:
+    ) -> Callable[[PendingResponse, Any], None]:
         """A hot route for a handler that waits without a task. The server calls `handler(request, version, answer)`;
         the handler, or whoever has the response body later, calls `answer` once.
         """
 
-        def ask(slot: Slot, request: Any) -> None:
+        def ask(slot: PendingResponse, request: Any) -> None:
             def answer(body: list[Any]) -> None:
                 slot.reply(body)
                 self.settle()
@@ -478,7 +480,7 @@ class Server:
             conn.close()
 
 
-def _encode(answer: Any, slot: Slot) -> bytes:
+def _encode(answer: Any, slot: PendingResponse) -> bytes:
     """A response, encoded on the event loop."""
     if slot.timer is not None:
         slot.timer.count_errors_of(answer)

@@ -30,24 +30,24 @@ Settings = tuple[str | None, int, bool, str | None, int]
 """Client id, acks, whether there is a producer id, transactional id, codec."""
 
 
-class ProduceCount:
+class ProducerSettingsCount:
     """Requests with the same settings."""
 
-    __slots__ = ("in_flight", "is_told", "requests", "requests_due")
+    __slots__ = ("in_flight", "is_traced", "requests", "requests_due")
 
     def __init__(self) -> None:
         self.requests = self.in_flight = 0
         self.requests_due = 1
-        self.is_told = False
+        self.is_traced = False
         """Whether the trace has these numbers."""
 
 
-class ProduceCounts:
+class ProducerSettingsCounter:
     """Counts per settings. `trace`: as `Env.trace`."""
 
     def __init__(self, trace: Callable[..., None]) -> None:
         self._trace = trace
-        self._counts: dict[Settings | None, ProduceCount] = {}
+        self._counts: dict[Settings | None, ProducerSettingsCount] = {}
 
     def count(self, client_id: str | None, request: ProduceIn, unanswered: Callable[[], int], most: int) -> None:
         """Count a request by its first batch; one without a batch that can be read is not counted.
@@ -66,24 +66,24 @@ class ProduceCounts:
         found = self._counts.get(settings)
         if found is None:
             settings = settings if len(self._counts) < MOST_SETTINGS else None
-            found = self._counts.setdefault(settings, ProduceCount())
+            found = self._counts.setdefault(settings, ProducerSettingsCount())
         found.requests += 1
-        found.is_told = False
+        found.is_traced = False
         is_due = found.requests >= found.requests_due
         if acks and most > found.in_flight and (count := unanswered()) > found.in_flight:
             is_due = is_due or 4 * count >= 5 * found.in_flight
             found.in_flight = count
         if is_due:
-            self._tell(settings, found)
+            self._trace_count(settings, found)
 
-    def tell(self) -> None:
+    def trace_changed(self) -> None:
         """Trace every count that has changed since it was last traced."""
         for settings, found in self._counts.items():
-            if not found.is_told:
-                self._tell(settings, found)
+            if not found.is_traced:
+                self._trace_count(settings, found)
 
-    def _tell(self, settings: Settings | None, found: ProduceCount) -> None:
-        found.is_told = True
+    def _trace_count(self, settings: Settings | None, found: ProducerSettingsCount) -> None:
+        found.is_traced = True
         found.requests_due = found.requests + max(_MANY, found.requests // 4)
         if settings is None:
             self._trace(EVENT, others=True, requests=found.requests, in_flight=found.in_flight)

@@ -85,7 +85,7 @@ class RecordFault(NamedTuple):
     message: str
 
 
-class Checked(NamedTuple):
+class CheckedBatch(NamedTuple):
     """Holds the contents of a batch as its records give them."""
 
     max_timestamp: int
@@ -95,7 +95,7 @@ class Checked(NamedTuple):
 
 def check_records(
     header: BatchHeader, batch: memoryview, max_bytes: int, *, earliest: int, latest: int, needs_keys: bool
-) -> Checked:
+) -> CheckedBatch:
     """Read every record of a batch. Raises MalformedFrame for bytes that are not as many records as the header says,
     with offsets that ascend one by one, or that unpack to more than `max_bytes`.
     """
@@ -118,7 +118,7 @@ def check_records(
         raise MalformedFrame(f"record {index} ends behind its batch") from problem
     if at != len(body):
         raise MalformedFrame(f"{len(body) - at} bytes behind the last record of a batch")
-    return Checked(newest, tuple(untimely), tuple(keyless))
+    return CheckedBatch(newest, tuple(untimely), tuple(keyless))
 
 
 def _check_record(body: Bytes, at: int, index: int) -> tuple[int, bool, int]:

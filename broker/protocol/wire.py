@@ -33,7 +33,7 @@ DECODE_ERRORS: Final = (error, IndexError, UnicodeDecodeError)
 """What reading behind the end, or text that is no UTF-8, raises inside a decoder."""
 
 
-class _Uvarints(dict[int, bytes]):
+class _UvarintTable(dict[int, bytes]):
     """Those of one byte are kept, as most lengths have one; longer ones are made when they are asked for."""
 
     def __missing__(self, n: int) -> bytes:
@@ -49,7 +49,7 @@ class _Uvarints(dict[int, bytes]):
         return bytes(out)
 
 
-UVARINT: Final = _Uvarints({n: bytes((n,)) for n in range(128)})
+UVARINT: Final = _UvarintTable({n: bytes((n,)) for n in range(128)})
 """Number, 0 or more -> unsigned varint. A mapping and no function, because a call costs more than most of them."""
 
 LONGEST_STRING: Final = 0x7FFF
@@ -58,7 +58,7 @@ in newer versions too.
 """
 
 
-class _StringLengths(dict[int, bytes]):
+class _StringLengthTable(dict[int, bytes]):
     """Encodes a string's length + 1 as `UVARINT` does. What cannot be read back is not written: it could be in the log
     of every node.
     """
@@ -69,7 +69,7 @@ class _StringLengths(dict[int, bytes]):
         return UVARINT[n]
 
 
-_STRING_LENGTH: Final = _StringLengths(UVARINT)
+_STRING_LENGTH: Final = _StringLengthTable(UVARINT)
 
 new = object.__new__
 

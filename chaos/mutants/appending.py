@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from squall.broker.apis.produce import ProduceApi
 from squall.broker.log.results import AppendResult
-from squall.broker.protocol.record_walk import Checked
+from squall.broker.protocol.record_walk import CheckedBatch
 from squall.broker.replicas.hosted_partition import Hosted
 from squall.broker.replicas.purgatory import DelayedProduce, ProduceResult
 from squall.chaos.mutants.mutant import ReplacedFunction
@@ -28,7 +28,7 @@ class AppendCall:
     acks: int
     now_ms: int
     wall_ms: int
-    checked: Checked | AppendResult | None
+    checked: CheckedBatch | AppendResult | None
 
     def go(self) -> Appended:
         """As a sound broker does it."""

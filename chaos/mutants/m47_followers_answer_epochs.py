@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from squall.broker.apis.offsets import OffsetApis
-from squall.broker.net.connection import Slot
+from squall.broker.net.connection import PendingResponse
 from squall.broker.protocol.errors import ErrorCode
 from squall.broker.protocol.schema.offset_for_leader_epoch import (
     EpochEndOffset,
@@ -17,7 +17,7 @@ from squall.chaos.plans.plan import Plan
 
 
 def offset_for_leader_epoch(
-    self: OffsetApis, request: OffsetForLeaderEpochRequest, slot: Slot
+    self: OffsetApis, request: OffsetForLeaderEpochRequest, slot: PendingResponse
 ) -> OffsetForLeaderEpochResponse:
     """Answer from the local log, whichever broker leads and in whatever epoch."""
     topics = []

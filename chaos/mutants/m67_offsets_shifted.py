@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from squall.broker.log.log import Log
 from squall.broker.log.results import AppendResult
-from squall.broker.protocol.record_walk import Checked
+from squall.broker.protocol.record_walk import CheckedBatch
 from squall.chaos.mutants.hunt_plans import REBALANCING, draw, fault, hunt_plan
 from squall.chaos.mutants.mutant import Mutant, ReplacedFunction
 from squall.chaos.plans.plan import Plan
@@ -20,7 +20,7 @@ def append_as_leader(
     *,
     client: bool = True,
     zstd: bool = True,
-    checked: Checked | AppendResult | None = None,
+    checked: CheckedBatch | AppendResult | None = None,
 ) -> AppendResult:
     """Return an offset that each truncation shifts by one."""
     done = _SOUND(self, records, leader_epoch, wall_ms, client=client, zstd=zstd, checked=checked)

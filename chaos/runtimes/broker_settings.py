@@ -39,7 +39,7 @@ def fitted(settings: Mapping[str, str], nodes: int, defaults: Mapping[str, int] 
 def notes(settings: Mapping[str, str], nodes: int, *, ours: bool) -> list[str]:
     """Return what to know of a cluster's settings before it starts, a sentence each. ours: Squall's brokers."""
     from squall.broker.config import BROKER_SETTINGS
-    from squall.broker.config.lacking import ignored
+    from squall.broker.config.unsupported_settings import ignored
 
     without_effect = ignored(settings, [name for name in settings if name not in BROKER_SETTINGS]) if ours else []
     return [*too_high(settings, nodes), *without_effect]

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from squall.broker.cluster.replay import PARTITION_VERSION, Write
+from squall.broker.cluster.replay import PARTITION_VERSION, MetadataRecord
 from squall.broker.cluster.snapshot import records_of
 from squall.broker.control.kraft.snapshot_store import encode_snapshot
 from squall.broker.controller.brokers import REGISTRATION_CHANGE_VERSION
@@ -140,7 +140,7 @@ def test_kafkas_dump_log_segments_decodes_the_metadata_log_and_its_snapshots(tmp
     harness = ControllerHarness(squall_bootstrap_features="metadata.version=30,eligible.leader.replicas.version=1")
     harness.topic("t", [1, 2, 3], [2, 3, 1], min_insync_replicas="3")
     harness.lose(3)
-    written = [Write(record, WRITTEN.get(type(record), 0)) for _, record in harness.log]
+    written = [MetadataRecord(record, WRITTEN.get(type(record), 0)) for _, record in harness.log]
     values = [encode_metadata_record(record, version) for record, version in written]
     entries = encode_batch([Record(number, 1_000, None, value) for number, value in enumerate(values)], leader_epoch=7)
     (tmp_path / f"{0:020}.log").write_bytes(entries)

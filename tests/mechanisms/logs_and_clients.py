@@ -147,7 +147,7 @@ LOGS = (
             Removal(
                 "appends batches that were to be read before",
                 "broker/apis/record_validation.py",
-                "RecordValidator.holds",
+                "RecordValidator.defer",
                 body="return False",
             ),
             Removal(

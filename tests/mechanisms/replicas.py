@@ -72,7 +72,7 @@ REPLICAS = (
             Removal(
                 "forgets the partitions that a fetch session does not name",
                 at.FETCH_API,
-                "FetchApi._continued",
+                "FetchApi._fetch_of_session",
                 piece="all_of_them = now_ms - session.looked_ms >= LOOK_EVERY_MS or called != session.called",
                 by="all_of_them = False",
             ),

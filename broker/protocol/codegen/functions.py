@@ -7,14 +7,14 @@ from collections.abc import Callable
 from typing import Protocol
 
 from squall.broker.protocol.codegen.model import FIXED, SIZES, FieldEncoding, FieldModel, MessageModel, StructModel
-from squall.broker.protocol.codegen.source import WIDTH, Source, is_made_anew
+from squall.broker.protocol.codegen.source import WIDTH, SourceWriter, is_made_anew
 
 
-class MessageSource(Protocol):
+class EmittedMessage(Protocol):
     """The source of a message as far as it is written, and what the functions of its structures ask of it."""
 
     message: MessageModel
-    out: Source
+    out: SourceWriter
 
     def use(self, name: str) -> str:
         """Import `name` from squall.broker.protocol.wire."""
@@ -32,16 +32,16 @@ class MessageSource(Protocol):
         """The least number of bytes that an element (or, if no array, the field) takes."""
 
     def literal(self, field: FieldModel) -> str:
-        """Source of a shared default, its name imported."""
+        """SourceWriter of a shared default, its name imported."""
 
     def fresh(self, field: FieldModel) -> str:
-        """Source of a default, new where objects cannot share it, its name imported."""
+        """SourceWriter of a default, new where objects cannot share it, its name imported."""
 
 
 class FunctionEmitter:
     """Emits what readers and writers of one shape have in common."""
 
-    def __init__(self, parent: MessageSource, struct: StructModel, version: int) -> None:
+    def __init__(self, parent: EmittedMessage, struct: StructModel, version: int) -> None:
         self.parent, self.struct, self.version = parent, struct, version
         self.out, self.use = parent.out, parent.use
         self.flexible = parent.flexible(version)

@@ -11,7 +11,7 @@ WIDTH = 120
 """Longest line, as everywhere in the project."""
 
 
-class Source:
+class SourceWriter:
     """Lines of code with an indentation."""
 
     def __init__(self) -> None:
@@ -40,7 +40,7 @@ def hint(field: FieldModel) -> str:
 
 
 def literal(value: object) -> str:
-    """Source of a default that is shared by all objects."""
+    """SourceWriter of a default that is shared by all objects."""
     if value == ZERO_UUID:
         return "ZERO_UUID"
     return '""' if value == "" else 'b""' if value == b"" else repr(value)
@@ -52,7 +52,7 @@ def is_made_anew(field: FieldModel) -> bool:
 
 
 def fresh(field: FieldModel) -> str:
-    """Source of the default of a field: for arrays and structures a new object."""
+    """SourceWriter of the default of a field: for arrays and structures a new object."""
     if field.default == ():
         return "[]"
     return f"{field.struct}()" if field.default is ... else literal(field.default)

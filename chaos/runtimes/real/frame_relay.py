@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any, TextIO
 
 from squall.broker.overriding import override
-from squall.broker.protocol.produce_counts import ProduceCounts
+from squall.broker.protocol.produce_counts import ProducerSettingsCounter
 from squall.chaos.runtimes.contract import FrameAct, Frames, Stream
 from squall.chaos.runtimes.real.relay_loop import MOST, End, Loop, connect
 from squall.chaos.runtimes.wire.conversation import Conversation, OnLink, Struck, strike
@@ -87,10 +87,11 @@ class RelayCommands:
 
 
 class Relayed(Conversation):
-    """Represents one connection through the relay. It ends when both ends have ended; if one is reset, so is the other.
-    """
+    """Represents one connection through the relay. It ends when both ends have ended. A reset of one resets both."""
 
-    def __init__(self, loop: Loop, faults: FrameFaults, counts: ProduceCounts | None, source: End, target: End) -> None:
+    def __init__(
+        self, loop: Loop, faults: FrameFaults, counts: ProducerSettingsCounter | None, source: End, target: End
+    ) -> None:
         super().__init__()
         self._loop, self._faults, self._counts = loop, faults, counts
         self._copied = Framer(REQUEST_HEAD, lambda head: None)
@@ -144,7 +145,7 @@ class Relayed(Conversation):
         if sink.held > MOST:
             origin.read(False)
 
-    def _count(self, counts: ProduceCounts, data: bytes) -> None:
+    def _count(self, counts: ProducerSettingsCounter, data: bytes) -> None:
         for frame in self._copied.cut(data)[1]:
             if (found := produce_in(frame)) is not None:
                 counts.count(*found, self.unanswered_produces, self.unanswered_produces())
@@ -163,11 +164,11 @@ class Relayed(Conversation):
         for end, _ in self._ends.values():
             end.close(reset=reset)
         if self._counts is not None:
-            self._counts.tell()
+            self._counts.trace_changed()
 
 
 def relay(
-    loop: Loop, faults: FrameFaults, counts: ProduceCounts | None, to: tuple[str, int], source: socket.socket
+    loop: Loop, faults: FrameFaults, counts: ProducerSettingsCounter | None, to: tuple[str, int], source: socket.socket
 ) -> None:
     """Relay one connection from its accept to its end. If the target does not answer, reset the connection."""
     near = End(loop, source)
@@ -207,10 +208,10 @@ def main(routes: dict[str, Any]) -> None:
     """Listen on every route and for orders. Never ends by itself."""
     loop, links = Loop(), dict[str, FrameFaults]()
     counted = Path(routes["produce"]).open("a", buffering=1) if "produce" in routes else None
-    counts: dict[str, ProduceCounts] = {}
+    counts: dict[str, ProducerSettingsCounter] = {}
     for route in routes["routes"]:
         if counted is not None and not route["link"][:1].isdigit():
-            counts.setdefault(route["link"], ProduceCounts(partial(_trace, counted, route["link"])))
+            counts.setdefault(route["link"], ProducerSettingsCounter(partial(_trace, counted, route["link"])))
         faults, to = links.setdefault(route["link"], FrameFaults()), (route["to"][0], int(route["to"][1]))
         host, port = route["listen"]
         loop.listen(host, port, partial(relay, loop, faults, counts.get(route["link"]), to))

@@ -9,7 +9,7 @@ from __future__ import annotations
 import errno
 from collections.abc import Callable
 
-from squall.broker.env import Buffer, Fs, NodeDead, Space
+from squall.broker.env import Buffer, DiskSpace, Fs, NodeDead
 from squall.broker.overriding import override
 from squall.chaos.runtimes.sim.disk_faults import TRUNCATION, DiskFaults, used
 from squall.chaos.runtimes.sim.disk_names import DirectoryTree, FileNode, Folder, Place, clean, failure, parts
@@ -21,7 +21,7 @@ def _gone(op: str, path: str) -> None:
     raise NodeDead
 
 
-SPACE = Space(1 << 40, 1 << 39)
+SPACE = DiskSpace(1 << 40, 1 << 39)
 """Of any simulated disk."""
 
 
@@ -201,7 +201,7 @@ class SimFs(Fs):
         self._names.remove(place)
 
     @override
-    def space(self, path: str) -> Space:
+    def space(self, path: str) -> DiskSpace:
         """Return always the same: a simulated disk is as large as it has to be."""
         if self.revoked:
             raise NodeDead

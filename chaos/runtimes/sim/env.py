@@ -297,7 +297,7 @@ class _Nap:
 
 class SimSignal:
     """Wakes one waiter by an event in the world's queue, instead of a cancel scope; otherwise as
-    `squall.broker.env.Signal`.
+    `squall.broker.env.WakeupSignal`.
     """
 
     __slots__ = ("_env", "_rest", "_set", "_task", "_timer", "_waits")

@@ -11,7 +11,7 @@ import pytest
 
 from squall.broker.protocol.apis import ApiKey
 from squall.broker.protocol.header import encode_request
-from squall.broker.protocol.produce_counts import ProduceCounts
+from squall.broker.protocol.produce_counts import ProducerSettingsCounter
 from squall.broker.protocol.schema.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from squall.chaos.runtimes.contract import FrameAct, Frames
 from squall.chaos.runtimes.real.frame_relay import FrameFaults, On, relay
@@ -33,7 +33,7 @@ class Relaying:
         self.listener = socket.create_server((HERE, 0))
         (port,) = _free(1)
         self.counted: list[dict[str, Any]] = []
-        counts = ProduceCounts(lambda event, **fields: self.counted.append(fields))
+        counts = ProducerSettingsCounter(lambda event, **fields: self.counted.append(fields))
         self.loop.listen(HERE, port, partial(relay, self.loop, self.faults, counts, self.listener.getsockname()))
         self.near = socket.create_connection((HERE, port))
         self.loop.turn()  # accepted

@@ -87,10 +87,10 @@ class Commands(RuleBasedStateMachine):
             self.beat(broker_id)
 
     def turn_on_elr(self) -> None:
-        from squall.broker.cluster.replay import Write
+        from squall.broker.cluster.replay import MetadataRecord
         from squall.broker.controller.decision import Decision
 
-        self.harness.commit(Decision(None, (Write(FeatureLevelRecord(name=ELR_FEATURE, feature_level=1), 0),)))
+        self.harness.commit(Decision(None, (MetadataRecord(FeatureLevelRecord(name=ELR_FEATURE, feature_level=1), 0),)))
 
     # ---------------------------------------------------------------------------------------------------- brokers
 

@@ -27,7 +27,7 @@ from squall.broker.config import BrokerConfig
 from squall.broker.control.orders import orders_of
 from squall.broker.log.config import LogConfig
 from squall.broker.log.manager import LogManager
-from squall.broker.net.connection import Connection, Slot
+from squall.broker.net.connection import Connection, PendingResponse
 from squall.broker.net.deadlines import TICK_MS, Timers
 from squall.broker.net.deferred_response import DeferredResponse
 from squall.broker.net.server import Server
@@ -252,11 +252,11 @@ class MemoryBroker:
         link: Any = MemoryTransport(peer, there, back)
         return there, back, partial(self.server._serve, link, listener, peer)
 
-    def slot(self, conn: Connection, key: int, version: int) -> Slot:
+    def slot(self, conn: Connection, key: int, version: int) -> PendingResponse:
         """The place of a new request's reply."""
         self._correlation_id += 1
         flexible = response_header_version(key, version) > 0
-        slot = Slot(conn, self._correlation_id, version, flexible)
+        slot = PendingResponse(conn, self._correlation_id, version, flexible)
         conn.slots.append(slot)
         return slot
 

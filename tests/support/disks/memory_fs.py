@@ -15,7 +15,7 @@ from __future__ import annotations
 import random
 from collections.abc import Callable
 
-from squall.broker.env import Space
+from squall.broker.env import DiskSpace
 
 Table = dict[str, "Inode | None"]
 """Path -> content; None for a directory."""
@@ -251,9 +251,9 @@ class MemoryFs:
         self.step("remove")
         self._change(_parent(path), [path], {})
 
-    def space(self, path: str) -> Space:
+    def space(self, path: str) -> DiskSpace:
         """As Fs.space."""
-        return Space(1 << 30, 1 << 29)
+        return DiskSpace(1 << 30, 1 << 29)
 
     def remove_dir(self, path: str) -> None:
         """As Fs.remove_dir."""

@@ -13,7 +13,7 @@ from squall.broker.apis.committed_offsets import CommittedOffsetApis
 from squall.broker.apis.groups import GroupApis
 from squall.broker.apis.large_responses import CHARACTERS_OF_ONE, FEW, PIECE, LargeResponseLane
 from squall.broker.coordinators.groups.values import Commit, Committed
-from squall.broker.net.connection import Slot
+from squall.broker.net.connection import PendingResponse
 from squall.broker.net.deferred_response import DeferredResponse
 from squall.broker.protocol.apis import ApiKey
 from squall.broker.protocol.errors import ErrorCode
@@ -42,7 +42,7 @@ class OffsetsBroker(GroupBroker):
         await trio.lowlevel.checkpoint()
         return function(*args)
 
-    def asks(self, version: int = 9) -> Slot:
+    def asks(self, version: int = 9) -> PendingResponse:
         return self.slot(self.client(), ApiKey.OFFSET_FETCH, version)
 
     def has(self, group_id: str, count: int) -> None:
@@ -170,7 +170,7 @@ async def test_answers_that_tell_of_many_are_made_one_at_a_time_and_none_for_nob
     slots = [broker.asks() for _ in range(4)]
     making = most = 0
 
-    async def one(slot: Slot) -> Any:
+    async def one(slot: PendingResponse) -> Any:
         return await broker.apis.offset_fetch(asked("g"), slot).wait()
 
     submit = broker.coordinator.submit

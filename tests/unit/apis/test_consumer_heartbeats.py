@@ -22,7 +22,8 @@ def apis_of(nursery: Any) -> ConsumerGroupApis:
 @pytest.mark.parametrize(("epoch", "interval_ms"), [(3, 5_000), (LEAVES, 0), (LEAVES_FOR_NOW, 0)])
 async def test_a_member_that_leaves_has_no_next_heartbeat(epoch: int, interval_ms: int, nursery: Any) -> None:
     assert (
-        apis_of(nursery)._beaten("g", Beaten(member_id="m", epoch=epoch)).heartbeat_interval_ms == interval_ms
+        apis_of(nursery)._heartbeat_response("g", Beaten(member_id="m", epoch=epoch)).heartbeat_interval_ms
+        == interval_ms
     )
 
 

@@ -54,7 +54,7 @@ async def test_a_lone_replica_deletes_at_once() -> None:
     broker = broker_with(4, isr=(1,), replicas=(1,))
     part = await delete(broker, 3, timeout_ms=0)
     assert (part.error_code, part.low_watermark) == (ErrorCode.NONE, 3)
-    [h] = broker.replicas.hosted_partition()
+    [h] = broker.replicas.hosted()
     assert h.log.log_start_offset == h.state.log_start_offset == 3
     assert not h.deletions
 
@@ -98,7 +98,7 @@ async def test_who_does_not_delete_in_time_is_told_as_a_time_out_and_the_records
     broker = broker_with(4)
     part = await delete(broker, -1)
     assert (part.error_code, part.low_watermark) == (ErrorCode.REQUEST_TIMED_OUT, -1)
-    [h] = broker.replicas.hosted_partition()
+    [h] = broker.replicas.hosted()
     assert h.log.log_start_offset == 4
     assert not h.deletions
 
@@ -139,7 +139,7 @@ async def test_nobody_waits_for_a_client_that_hung_up() -> None:
             nursery.start_soon(lambda: delete(broker, 3, timeout_ms=2**31 - 1, conn=conn))
             await trio.testing.wait_all_tasks_blocked()
             conn.close()
-    assert not broker.replicas.hosted_partition()[0].deletions
+    assert not broker.replicas.hosted()[0].deletions
 
 
 async def test_what_is_not_committed_cannot_be_deleted() -> None:
@@ -148,7 +148,7 @@ async def test_what_is_not_committed_cannot_be_deleted() -> None:
     broker.produce(broker.client(), acks=1)
     part = await delete(broker, 1)
     assert (part.error_code, part.low_watermark) == (ErrorCode.OFFSET_OUT_OF_RANGE, -1)
-    assert broker.replicas.hosted_partition()[0].log.log_start_offset == 0
+    assert broker.replicas.hosted()[0].log.log_start_offset == 0
 
 
 async def test_only_the_leader_deletes_and_only_what_exists() -> None:

@@ -65,14 +65,14 @@ def test_a_long_poll_ends_empty_when_its_time_is_over() -> None:
     broker.pass_ms(200)
     part = fetched(conn)
     assert (part.error, len(part.records)) == (0, 0)
-    [h] = broker.replicas.hosted_partition()
+    [h] = broker.replicas.hosted()
     assert not h.consumers
     assert not len(broker.timers)
 
 
 def test_a_parked_fetch_is_forgotten_when_its_connection_ends() -> None:
     broker = broker_with()
-    [h] = broker.replicas.hosted_partition()
+    [h] = broker.replicas.hosted()
     consumer = asked(broker, max_wait_ms=FOREVER_MS)
     follower = asked(broker, replica=2, epoch=5, max_wait_ms=FOREVER_MS)
     assert len(broker.timers) == 2
@@ -85,7 +85,7 @@ def test_a_parked_fetch_is_forgotten_when_its_connection_ends() -> None:
 
 def test_a_connection_that_has_read_is_remembered_only_until_it_ends() -> None:
     broker = broker_with(1)
-    [h] = broker.replicas.hosted_partition()
+    [h] = broker.replicas.hosted()
     conn = asked(broker, replica=2, epoch=5)
     broker.fetch(conn, ("t", 0), replica=2, epoch=5)
     assert list(h.readers) == [conn]
@@ -96,7 +96,7 @@ def test_a_connection_that_has_read_is_remembered_only_until_it_ends() -> None:
 
 def test_a_truncation_cuts_those_who_may_still_be_sent_the_old_bytes() -> None:
     broker = broker_with(2)
-    [h] = broker.replicas.hosted_partition()
+    [h] = broker.replicas.hosted()
     reader = asked(broker, replica=2, epoch=5)
     idle = asked(broker, offset=2, replica=3, epoch=5)
     h.cut_readers()
@@ -118,7 +118,7 @@ def test_epochs_are_fenced_both_ways_for_consumers_and_followers(replica: int, e
 
 def test_a_fenced_followers_fetch_acknowledges_nothing() -> None:
     broker = broker_with(1)
-    [h] = broker.replicas.hosted_partition()
+    [h] = broker.replicas.hosted()
     for replica in (2, 3):
         asked(broker, 1, replica=replica, epoch=4)
     assert h.state.high_watermark == 0
@@ -128,7 +128,7 @@ def test_a_diverging_fetch_is_told_where_and_acknowledges_nothing() -> None:
     broker = broker_with(1)
     broker.give(epoch=8, partition_epoch=11)
     broker.produce(broker.client(), acks=1)
-    [h] = broker.replicas.hosted_partition()
+    [h] = broker.replicas.hosted()
     part = fetched(asked(broker, 2, replica=2, epoch=8, last_epoch=7))
     assert part.error == 0
     assert tuple(part.diverging or ()) == (5, 1)
@@ -151,7 +151,7 @@ def test_an_epoch_that_the_leader_does_not_know_is_out_of_range() -> None:
 @pytest.mark.parametrize("replica", [-1, 2])
 def test_an_offset_beyond_the_log_is_out_of_range_at_once_and_acknowledges_nothing(replica: int) -> None:
     broker = broker_with(1)
-    [h] = broker.replicas.hosted_partition()
+    [h] = broker.replicas.hosted()
     part = fetched(asked(broker, 9, replica=replica, epoch=5))
     assert part.error == ErrorCode.OFFSET_OUT_OF_RANGE
     offsets = part.high_watermark, part.last_stable_offset, part.log_start_offset
@@ -163,7 +163,7 @@ def test_an_offset_before_the_log_is_out_of_range() -> None:
     broker = broker_with(2)
     for replica in (2, 3):
         broker.follower_has(replica, 2)
-    [h] = broker.replicas.hosted_partition()
+    [h] = broker.replicas.hosted()
     h.log.increment_log_start(1)
     assert fetched(asked(broker, 0)).error == ErrorCode.OFFSET_OUT_OF_RANGE
 
@@ -179,7 +179,7 @@ def test_an_earlier_incarnation_is_refused() -> None:
     broker.follower_has(2, 0)
     part = fetched(asked(broker, 1, replica=2, epoch=5, broker_epoch=50))
     assert part.error == ErrorCode.NOT_LEADER_OR_FOLLOWER
-    [h] = broker.replicas.hosted_partition()
+    [h] = broker.replicas.hosted()
     assert h.state.followers[2].log_end_offset == 0
 
 
@@ -220,7 +220,7 @@ def test_nobody_waits_for_more_bytes_than_may_be_sent() -> None:
 
 def test_the_end_of_an_older_segment_is_sent_though_it_is_less_than_min_bytes() -> None:
     broker = broker_with(1)
-    [h] = broker.replicas.hosted_partition()
+    [h] = broker.replicas.hosted()
     h.log.roll()
     broker.produce(broker.client(), acks=1)
     one = len(broker.batch())

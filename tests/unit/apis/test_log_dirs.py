@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from squall.broker.apis.log_dirs import describe_log_dirs
-from squall.broker.env import Space
+from squall.broker.env import DiskSpace
 from squall.broker.protocol.schema.describe_log_dirs import DescribableLogDirTopic, DescribeLogDirsRequest
 from tests.support.brokers.in_memory import MemoryBroker
 
@@ -26,7 +26,7 @@ def test_every_replica_is_told_with_the_bytes_of_its_log() -> None:
     assert asked(broker, None) == {"t": [(0, 0, 0)]}
     broker.produce(broker.client(), acks=1)
     ((_, size, lag),) = asked(broker, None)["t"]
-    assert size == broker.replicas.hosted_partition()[0].log.size > 0
+    assert size == broker.replicas.hosted()[0].log.size > 0
     assert lag == 0
 
 
@@ -49,7 +49,7 @@ def test_the_volumes_size_is_told_or_unknown(monkeypatch: pytest.MonkeyPatch) ->
 
     assert told() == broker.fs.space("/") != (-1, -1)
 
-    def unknown(path: str) -> Space:
+    def unknown(path: str) -> DiskSpace:
         raise OSError(path)
 
     monkeypatch.setattr(broker.fs, "space", unknown)

@@ -9,7 +9,7 @@ import trio
 
 from squall.broker.apis.offsets import EARLIEST, LATEST, MAX_TIMESTAMP, OffsetApis
 from squall.broker.log.lookups import HEADERS_A_TURN
-from squall.broker.net.connection import Slot
+from squall.broker.net.connection import PendingResponse
 from squall.broker.net.deferred_response import DeferredResponse
 from squall.broker.protocol.apis import ApiKey
 from squall.broker.protocol.errors import ErrorCode
@@ -28,9 +28,9 @@ from squall.broker.protocol.schema.offset_for_leader_epoch import (
 from tests.support.brokers.in_memory import MemoryBroker, listed
 
 
-def slot_of(version: int) -> Slot:
+def slot_of(version: int) -> PendingResponse:
     conn: Any = None
-    return Slot(conn, 1, version, False)
+    return PendingResponse(conn, 1, version, False)
 
 
 def epoch_end(broker: MemoryBroker, asked: int, *, current: int = -1) -> Any:

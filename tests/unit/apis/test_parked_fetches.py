@@ -54,7 +54,7 @@ def append(broker: MemoryBroker, index: int) -> int:
 
 
 def watchers(broker: MemoryBroker) -> int:
-    return sum(len(h.consumers) for h in broker.replicas.hosted_partition())
+    return sum(len(h.consumers) for h in broker.replicas.hosted())
 
 
 def test_a_partition_that_is_named_twice_is_served_once_as_it_was_named_last(broker: MemoryBroker) -> None:

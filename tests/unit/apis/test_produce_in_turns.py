@@ -43,11 +43,11 @@ def send(broker: MemoryBroker, conn: Connection, version: int = 11, **fields: An
 
 
 def ends(broker: MemoryBroker) -> list[int]:
-    return [h.log.log_end_offset for h in broker.replicas.hosted_partition()]
+    return [h.log.log_end_offset for h in broker.replicas.hosted()]
 
 
 def replicate_all(broker: MemoryBroker) -> None:
-    for h in (h for h in broker.replicas.hosted_partition() if h.state.is_leader):
+    for h in (h for h in broker.replicas.hosted() if h.state.is_leader):
         broker.replicas.apply_effects(h, h.state.follower_fetched(2, h.log.log_end_offset, 102, broker.env.now_ms))
     broker.server.settle()
 
@@ -192,7 +192,7 @@ def test_what_was_received_is_appended_though_its_connection_ends(acks: int) -> 
     assert ends(broker) == [1] * WIDE
     assert conn.held is None
     assert not len(broker.timers)
-    assert not any(h.uncommitted or h.unflushed for h in broker.replicas.hosted_partition())
+    assert not any(h.uncommitted or h.unflushed for h in broker.replicas.hosted())
 
 
 def test_two_such_requests_have_their_turns_one_after_the_other() -> None:

@@ -20,7 +20,7 @@ from squall.broker.coordinators.transactions.values import (
     TxnState,
     VerifyPartitions,
 )
-from squall.broker.net.connection import Slot
+from squall.broker.net.connection import PendingResponse
 from squall.broker.net.deferred_response import DeferredResponse
 from squall.broker.protocol.errors import ErrorCode
 from squall.broker.protocol.schema.add_partitions_to_txn import (
@@ -37,9 +37,9 @@ from tests.support.brokers.coordinators import Blocks
 from tests.support.brokers.memory_env import WALL_MS, SteppedEnv
 
 
-def slot_of(version: int) -> Slot:
+def slot_of(version: int) -> PendingResponse:
     conn: Any = None
-    return Slot(conn, 1, version, False)
+    return PendingResponse(conn, 1, version, False)
 
 
 async def answered(answer: Any) -> Any:

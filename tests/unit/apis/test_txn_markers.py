@@ -32,7 +32,7 @@ def replicate(broker: MemoryBroker, end: int) -> None:
 
 def in_the_log(broker: MemoryBroker) -> list[tuple[int, bool]]:
     """(producer epoch, is it a control batch) of every batch."""
-    [h] = broker.replicas.hosted_partition()
+    [h] = broker.replicas.hosted()
     return [(header.producer_epoch, header.is_control) for header, _ in h.log.read_batches(0, h.log.log_end_offset)]
 
 
@@ -50,7 +50,7 @@ def test_a_marker_is_answered_once_it_is_committed() -> None:
 def test_the_bytes_of_a_marker_are_kafkas() -> None:
     broker = broker_with_transaction()
     broker.end(broker.client(), PID, 3, commit=False, coordinator_epoch=0x0102)
-    [h] = broker.replicas.hosted_partition()
+    [h] = broker.replicas.hosted()
     header, data = list(h.log.read_batches(2, 3))[0]
     assert (header.attributes, header.base_sequence, header.record_count) == (0x30, -1, 1)
     [record] = decode_records(memoryview(data), with_control=True)
@@ -208,11 +208,11 @@ def wide_broker() -> tuple[MemoryBroker, list[tuple[str, int]]]:
 
 
 def ended(broker: MemoryBroker) -> int:
-    return sum(h.log.log_end_offset > 0 for h in broker.replicas.hosted_partition())
+    return sum(h.log.log_end_offset > 0 for h in broker.replicas.hosted())
 
 
 def replicate_all(broker: MemoryBroker) -> None:
-    for h in broker.replicas.hosted_partition():
+    for h in broker.replicas.hosted():
         broker.replicas.apply_effects(h, h.state.follower_fetched(2, h.log.log_end_offset, 102, broker.env.now_ms))
     broker.server.settle()
 
@@ -270,4 +270,4 @@ def test_markers_after_the_first_of_an_epoch_cost_less() -> None:
     broker.run_turns(lambda: None)
     broker.end(broker.client(), PID, 4, *places)
     assert not broker.started
-    assert all(h.log.log_end_offset == 2 for h in broker.replicas.hosted_partition())
+    assert all(h.log.log_end_offset == 2 for h in broker.replicas.hosted())

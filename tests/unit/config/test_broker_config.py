@@ -8,7 +8,7 @@ import pytest
 
 from squall.broker.config import BROKER_SETTINGS, BrokerConfig, ConfigError, Endpoint, NodeAddress, parse_properties
 from squall.broker.config.kafka_settings import NODE as NODE_OF_KAFKA
-from squall.broker.config.lacking import LACKING, ignored, lacking
+from squall.broker.config.unsupported_settings import UNSUPPORTED, ignored, unsupported_row
 
 NODE = {"node.id": "1"}
 
@@ -85,8 +85,8 @@ def test_setting_that_only_kafka_has_is_refused_where_somebody_relies_on_it(name
 
 def test_every_setting_that_kafka_declares_is_ours_or_has_a_row_that_the_page_has_too() -> None:
     page = (Path(__file__).parents[3] / "docs/broker.md").read_text()
-    assert [name for name in NODE_OF_KAFKA if name not in BROKER_SETTINGS and lacking(name) is None] == []
-    for row in LACKING:
+    assert [name for name in NODE_OF_KAFKA if name not in BROKER_SETTINGS and unsupported_row(name) is None] == []
+    for row in UNSUPPORTED:
         assert f"| {', '.join(f'`{name}`' for name in row.names)} | {row.why} |" in page
 
 

@@ -7,7 +7,7 @@ import time
 import pytest
 
 from squall.broker.config import ConfigError, ConfigOp
-from squall.broker.config.client_metrics import UnfitSubscription, alter_subscription
+from squall.broker.config.client_metrics import InvalidClientMetricsConfig, alter_subscription
 
 
 def altered(name: str, value: str) -> dict[str, str]:
@@ -44,5 +44,5 @@ def test_a_pattern_that_cannot_be_read_or_is_too_deep_is_told(pattern: str) -> N
 
 @pytest.mark.parametrize(("name", "value"), [("interval.ms", "99"), ("interval.ms", "3600001"), ("intervall.ms", "1")])
 def test_what_does_not_fit_is_the_requests_fault(name: str, value: str) -> None:
-    with pytest.raises(UnfitSubscription):
+    with pytest.raises(InvalidClientMetricsConfig):
         altered(name, value)

@@ -213,10 +213,10 @@ def test_an_isr_that_completes_a_reassignment_may_cost_the_sender_its_leadership
     moving = PartitionChangeRecord(
         topic_id=topic_id, partition_id=0, replicas=[1, 2, 3], adding_replicas=[3], removing_replicas=[1]
     )
-    from squall.broker.cluster.replay import Write
+    from squall.broker.cluster.replay import MetadataRecord
     from squall.broker.controller.decision import Decision
 
-    harness.commit(Decision(None, (Write(moving, 2),)))
+    harness.commit(Decision(None, (MetadataRecord(moving, 2),)))
     assert harness.alter("t", [1, 2, 3]).error_code == ErrorCode.NEW_LEADER_ELECTED
     partition = harness.partition("t")
     assert (partition.leader, partition.replicas, partition.isr) == (2, (2, 3), (2, 3))

@@ -9,12 +9,12 @@ import pytest
 import trio
 import trio.testing
 
-from squall.broker.env import NodeDead, Signal
+from squall.broker.env import NodeDead, WakeupSignal
 from squall.broker.signals import EventSignal
 from squall.chaos.runtimes.sim.env import SimEnv
 from squall.chaos.runtimes.sim.world import World
 
-Story = Callable[[Signal], Awaitable[None]]
+Story = Callable[[WakeupSignal], Awaitable[None]]
 
 
 class NoDisk:
@@ -43,7 +43,7 @@ both = pytest.mark.parametrize("run", [in_trio, in_simulation])
 
 @both
 def test_it_wakes_at_once_and_says_so(run: Callable[[Story], None]) -> None:
-    async def story(signal: Signal) -> None:
+    async def story(signal: WakeupSignal) -> None:
         began = trio.current_time()
         async with trio.open_nursery() as nursery:
             nursery.start_soon(set_after, signal, 2.0)
@@ -57,7 +57,7 @@ def test_it_wakes_at_once_and_says_so(run: Callable[[Story], None]) -> None:
 
 @both
 def test_what_was_set_before_is_not_waited_for(run: Callable[[Story], None]) -> None:
-    async def story(signal: Signal) -> None:
+    async def story(signal: WakeupSignal) -> None:
         began = trio.current_time()
         signal.set()
         signal.set()
@@ -70,7 +70,7 @@ def test_what_was_set_before_is_not_waited_for(run: Callable[[Story], None]) -> 
 
 @both
 def test_a_wait_that_is_cancelled_leaves_it_as_it_was(run: Callable[[Story], None]) -> None:
-    async def story(signal: Signal) -> None:
+    async def story(signal: WakeupSignal) -> None:
         with trio.move_on_after(1) as scope:
             await signal.wait(5.0)
         assert scope.cancelled_caught
@@ -81,7 +81,7 @@ def test_a_wait_that_is_cancelled_leaves_it_as_it_was(run: Callable[[Story], Non
     run(story)
 
 
-async def set_after(signal: Signal, seconds: float) -> None:
+async def set_after(signal: WakeupSignal, seconds: float) -> None:
     await trio.sleep(seconds)
     signal.set()
 
@@ -91,7 +91,7 @@ def test_a_paused_node_hears_of_neither_word_nor_time() -> None:
     env = env_of(world)
     woken: list[tuple[float, bool]] = []
 
-    async def wait(signal: Signal, seconds: float) -> None:
+    async def wait(signal: WakeupSignal, seconds: float) -> None:
         woken.append((world.kernel.now, await signal.wait(seconds)))
         woken[-1] = (world.kernel.now, woken[-1][1])
 
@@ -125,7 +125,7 @@ def test_after_its_end_a_node_waits_for_nothing() -> None:
         with pytest.raises(NodeDead):
             await signal.wait(1.0)
 
-    async def raises(signal: Signal) -> None:
+    async def raises(signal: WakeupSignal) -> None:
         with pytest.raises(NodeDead):
             await signal.wait(5.0)
 

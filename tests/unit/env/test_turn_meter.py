@@ -6,7 +6,7 @@ from typing import Any
 
 import trio
 
-from squall.broker.turn_meter import TurnMeter
+from squall.broker.turn_meter import TaskStepMeter
 from squall.broker.work import DONE
 
 
@@ -18,7 +18,7 @@ class Clock:
 
 async def test_units_of_two_turns_are_not_added_up() -> None:
     clock, traced = Clock(), list[dict[str, Any]]()
-    meter = TurnMeter(lambda event, **fields: traced.append({"e": event, **fields}), lambda: clock.now)
+    meter = TaskStepMeter(lambda event, **fields: traced.append({"e": event, **fields}), lambda: clock.now)
 
     async def work() -> None:
         for records, seconds in ((3, 0.5), (5, 0.25), (4, 1.0)):

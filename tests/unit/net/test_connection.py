@@ -8,7 +8,7 @@ import trio
 import trio.testing
 
 from squall.broker.log.slices import FileSlice
-from squall.broker.net.connection import Connection, Slot
+from squall.broker.net.connection import Connection, PendingResponse
 from tests.support.brokers.in_memory import answers
 from tests.support.brokers.memory_env import MemoryTransport, Pipe
 from tests.support.disks.memory_fs import MemoryFs
@@ -24,8 +24,8 @@ class Peer:
         link: Any = self.link
         self.conn = Connection(link, "PLAINTEXT", self.dirty.append, self.tasks.append)
 
-    def slots(self, count: int) -> list[Slot]:
-        made = [Slot(self.conn, number, 0, False) for number in range(count)]
+    def slots(self, count: int) -> list[PendingResponse]:
+        made = [PendingResponse(self.conn, number, 0, False) for number in range(count)]
         self.conn.slots.extend(made)
         return made
 

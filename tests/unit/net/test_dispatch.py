@@ -10,7 +10,7 @@ import pytest
 import trio
 import trio.testing
 
-from squall.broker.net.connection import Connection, Slot
+from squall.broker.net.connection import Connection, PendingResponse
 from squall.broker.net.deferred_response import DeferredResponse
 from squall.broker.net.server import Route
 from squall.broker.protocol.apis import ApiKey
@@ -71,7 +71,7 @@ async def test_a_plain_handler_may_answer_later_and_the_order_of_answers_stays()
     async def wait() -> bytes:
         return b"later"
 
-    def handler(request: object, slot: Slot) -> object:
+    def handler(request: object, slot: PendingResponse) -> object:
         asked.append(slot.correlation_id)
         return DeferredResponse(wait) if slot.correlation_id == 1 else b"now"
 
@@ -123,7 +123,7 @@ async def test_an_answer_as_one_piece_as_pieces_and_as_a_list_of_one_is_the_same
         there, back = Pipe(1 << 30), Pipe(1 << 30)
         transport = MemoryTransport("client:1", there, back)
         conn = Connection(transport, LISTENER, lambda conn: conn.flush(), lambda *_: None)
-        slot = Slot(conn, 7, 9, True)
+        slot = PendingResponse(conn, 7, 9, True)
         conn.slots.append(slot)
         slot.reply(body)
         sent.append(bytes(back.data))
@@ -139,7 +139,7 @@ async def test_a_bug_in_what_answers_through_a_callback_ends_its_connection_and_
     def fails(request: object, version: int, answer: object) -> None:
         raise LookupError("nothing there")
 
-    server.answer_later(fails)(Slot(conn, 7, 9, True), None)
+    server.answer_later(fails)(PendingResponse(conn, 7, 9, True), None)
     assert conn.closed
 
 
@@ -148,7 +148,7 @@ async def test_who_answers_through_a_callback_may_do_so_at_any_time_and_it_leave
     server: Any = broker.server
     there, back = Pipe(1 << 30), Pipe(1 << 30)
     conn = Connection(MemoryTransport("client:1", there, back), LISTENER, server._mark_dirty, lambda *_: None)
-    slot = Slot(conn, 7, 9, True)
+    slot = PendingResponse(conn, 7, 9, True)
     conn.slots.append(slot)
     waiting: list[Any] = []
     server.answer_later(lambda request, version, answer: waiting.append((request, version, answer)))(slot, "asked")
@@ -162,7 +162,7 @@ ANSWER = bytes(1000)
 
 
 async def plain_burst(
-    broker: MemoryBroker, count: int, answer: Callable[[Slot], bytes | DeferredResponse]
+    broker: MemoryBroker, count: int, answer: Callable[[PendingResponse], bytes | DeferredResponse]
 ) -> tuple[Pipe, Any]:
     """A burst of Metadata requests, numbered from 0, that `answer` answers. What comes back, and who serves it."""
     server: Any = broker.server
@@ -177,7 +177,7 @@ async def test_in_a_long_burst_others_have_a_turn_every_few_ms_and_get_to_see_wh
     broker = MemoryBroker()
     served: list[int] = []
 
-    def answer(slot: Slot) -> bytes:
+    def answer(slot: PendingResponse) -> bytes:
         broker.env.now_ms += 1
         served.append(slot.correlation_id)
         return ANSWER
@@ -209,7 +209,7 @@ async def test_a_burst_stops_while_more_is_parked_than_a_connection_may_have() -
         await known.wait()
         return ANSWER
 
-    def answer(slot: Slot) -> DeferredResponse:
+    def answer(slot: PendingResponse) -> DeferredResponse:
         asked.append(slot.correlation_id)
         return DeferredResponse(wait)
 
@@ -229,7 +229,7 @@ async def test_a_burst_stops_while_more_is_unsent_than_a_connection_may_have() -
     broker = MemoryBroker(squall_connection_parked_max_bytes="5000")
     served: list[int] = []
 
-    def answer(slot: Slot) -> bytes:
+    def answer(slot: PendingResponse) -> bytes:
         served.append(slot.correlation_id)
         return ANSWER
 
@@ -256,7 +256,7 @@ async def test_answers_behind_one_that_is_not_known_count_as_unsent() -> None:
         await known.wait()
         return b""
 
-    def answer(slot: Slot) -> bytes | DeferredResponse:
+    def answer(slot: PendingResponse) -> bytes | DeferredResponse:
         served.append(slot.correlation_id)
         return ANSWER if slot.correlation_id else DeferredResponse(wait)
 

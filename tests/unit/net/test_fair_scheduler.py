@@ -9,7 +9,7 @@ import pytest
 import trio
 import trio.testing
 
-from squall.broker.net.connection import Slot
+from squall.broker.net.connection import PendingResponse
 from squall.broker.net.deferred_response import DeferredResponse
 from squall.broker.net.fair_scheduler import BUDGET_S, give_way
 from squall.broker.net.server import Route
@@ -40,7 +40,7 @@ class Loop:
         """In how many a task works on each answer, of `cost_ms` each; 0: the answer is known at once."""
         self.links: dict[str, Pipe] = {}
 
-    def _answer(self, request: object, slot: Slot) -> object:
+    def _answer(self, request: object, slot: PendingResponse) -> object:
         if self.pieces:
             return DeferredResponse(partial(self._in_pieces, slot.conn.link.peer), holds=True)
         self.broker.env.now_ms += self.cost_ms

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from squall.broker.protocol.hot import ProduceIn
-from squall.broker.protocol.produce_counts import EVENT, LONGEST_NAME, MOST_SETTINGS, ProduceCounts
+from squall.broker.protocol.produce_counts import EVENT, LONGEST_NAME, MOST_SETTINGS, ProducerSettingsCounter
 from tests.support.brokers.in_memory import MemoryBroker
 from tests.support.disks.batches import batch
 
@@ -22,7 +22,7 @@ def request(*, acks: int = -1, transactional_id: str | None = None, **fields: An
     return ProduceIn(transactional_id, acks, 1000, [(b"t", [(0, batch(**fields))])], 2)
 
 
-def many(counts: ProduceCounts, n: int, client_id: str = "c", in_flight: int = 1, **fields: Any) -> None:
+def many(counts: ProducerSettingsCounter, n: int, client_id: str = "c", in_flight: int = 1, **fields: Any) -> None:
     asked = request(**fields)
     for _ in range(n):
         counts.count(client_id, asked, lambda: in_flight, in_flight)
@@ -30,7 +30,7 @@ def many(counts: ProduceCounts, n: int, client_id: str = "c", in_flight: int = 1
 
 def test_the_first_request_with_new_settings_is_traced_at_once() -> None:
     traced = Traced()
-    counts = ProduceCounts(traced)
+    counts = ProducerSettingsCounter(traced)
     many(counts, 1)
     many(counts, 1, acks=1)
     many(counts, 1, pid=7, seq=0)
@@ -51,19 +51,19 @@ def test_the_first_request_with_new_settings_is_traced_at_once() -> None:
 
 def test_lines_grow_with_the_logarithm_of_the_count_and_lack_at_most_a_fifth_of_it() -> None:
     traced = Traced()
-    counts = ProduceCounts(traced)
+    counts = ProducerSettingsCounter(traced)
     for n in range(1, 10_001):
         many(counts, 1)
         assert n - traced[-1]["requests"] <= max(16, n // 5)
     assert len(traced) < 40
-    counts.tell()
-    counts.tell()
+    counts.trace_changed()
+    counts.trace_changed()
     assert [line["requests"] for line in traced[-2:]] == [traced[-2]["requests"], 10_000]
 
 
 def test_more_requests_in_flight_are_traced_before_their_count_is_due() -> None:
     traced = Traced()
-    counts = ProduceCounts(traced)
+    counts = ProducerSettingsCounter(traced)
     for in_flight in (1, 2, 1, 5, 3):
         many(counts, 1, in_flight=in_flight)
     assert [(line["requests"], line["in_flight"]) for line in traced] == [(1, 1), (2, 2), (4, 5)]
@@ -71,10 +71,10 @@ def test_more_requests_in_flight_are_traced_before_their_count_is_due() -> None:
 
 def test_no_client_fills_the_trace_with_settings_or_names() -> None:
     traced = Traced()
-    counts = ProduceCounts(traced)
+    counts = ProducerSettingsCounter(traced)
     for n in range(MOST_SETTINGS + 40):
         many(counts, 1, client_id=f"{'x' * 5_000 if n == 0 else ''}{n}")
-    counts.tell()
+    counts.trace_changed()
     assert len(traced[0]["client_id"]) == LONGEST_NAME + 3
     assert len(traced) <= MOST_SETTINGS + 5
     assert traced[-1] == {"others": True, "requests": 40, "in_flight": 1}
@@ -82,7 +82,7 @@ def test_no_client_fills_the_trace_with_settings_or_names() -> None:
 
 def test_a_request_without_a_batch_that_can_be_read_is_not_counted() -> None:
     traced = Traced()
-    counts = ProduceCounts(traced)
+    counts = ProducerSettingsCounter(traced)
     for records in (None, memoryview(b""), batch()[:60]):
         counts.count("c", ProduceIn(None, 1, 0, [(b"t", [(0, records)])], 2), lambda: 1, 1)
     assert traced == []
@@ -99,7 +99,7 @@ def test_a_broker_counts_what_waits_for_replicas_as_in_flight() -> None:
     broker.follower_has(2, 3)
     broker.follower_has(3, 3)
     broker.produce(conn, transactional_id=None)
-    broker.produce_api.counts.tell()
+    broker.produce_api.counts.trace_changed()
     told = {(each["client_id"], each["acks"]): each for each in broker.env.events(EVENT)}
     assert (told["slow", -1]["requests"], told["slow", -1]["in_flight"]) == (4, 3)
     assert (told[None, 0]["requests"], told[None, 0]["in_flight"]) == (1, 0)

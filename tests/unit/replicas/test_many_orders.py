@@ -24,7 +24,7 @@ def wide(broker: MemoryBroker, count: int = MANY) -> bytes:
 
 
 def hosted(broker: MemoryBroker) -> int:
-    return len(broker.replicas.hosted_partition())
+    return len(broker.replicas.hosted())
 
 
 def test_others_have_their_turn_after_some() -> None:

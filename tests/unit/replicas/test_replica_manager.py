@@ -30,7 +30,7 @@ def test_a_partition_of_this_broker_is_taken_up_with_a_log_of_its_own() -> None:
 def test_a_partition_of_others_is_not_taken_up() -> None:
     broker = MemoryBroker()
     broker.give(leader=2, isr=(2, 3), replicas=(2, 3))
-    assert not broker.replicas.hosted_partition()
+    assert not broker.replicas.hosted()
 
 
 def test_a_follower_fetches_anew_in_each_leader_epoch_and_a_leader_not_at_all() -> None:
@@ -55,7 +55,7 @@ def test_a_deleted_topic_leaves_neither_replica_nor_log() -> None:
     broker = MemoryBroker()
     broker.give()
     broker.remove("t")
-    assert not broker.replicas.hosted_partition()
+    assert not broker.replicas.hosted()
     assert not broker.replicas.by_name
     assert not broker.fs.exists("data/t-0")
 
@@ -64,7 +64,7 @@ def test_a_replica_that_moved_away_is_dropped() -> None:
     broker = MemoryBroker()
     broker.give()
     broker.give(leader=2, epoch=6, partition_epoch=11, isr=(2, 3), replicas=(2, 3))
-    assert not broker.replicas.hosted_partition()
+    assert not broker.replicas.hosted()
     assert not broker.fs.exists("data/t-0")
 
 

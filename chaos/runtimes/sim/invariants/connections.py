@@ -15,7 +15,14 @@ from types import ModuleType
 from typing import TYPE_CHECKING, Any, Final
 from weakref import WeakKeyDictionary
 
-from squall.broker.apis import asking, committed_offsets, consumer_groups, groups, transactions, txn_offsets
+from squall.broker.apis import (
+    committed_offsets,
+    consumer_groups,
+    coordinator_requests,
+    groups,
+    transactions,
+    txn_offsets,
+)
 from squall.broker.apis.produce import ProduceApi
 from squall.broker.controller.controller import Controller
 from squall.broker.net.served import FORWARDED
@@ -75,7 +82,7 @@ class Connections:
             (Server, "_handle", self._handled(Server._handle)),
             (Server, "_begin", self._begun(Server._begin)),
             *((owner, name, self._effective(getattr(owner, name))) for owner, name in called),
-            *((module, "ask", self._effective(asking.ask)) for module in _ASKING),
+            *((module, "ask", self._effective(coordinator_requests.ask)) for module in _ASKING),
         ]
         before = [(owner, name, getattr(owner, name)) for owner, name, _ in hooks]
         for owner, name, hook in hooks:

@@ -8,7 +8,7 @@ import pytest
 
 from squall.broker.cluster import replay
 from squall.broker.cluster.image import ClusterImage
-from squall.broker.cluster.kept import KEEP
+from squall.broker.cluster.unserved_records import KEEP
 from squall.broker.log.segment import INDEX, TIME_INDEX
 from squall.broker.protocol.schema import metadata_records as records
 from squall.chaos.runtimes.sim.invariants import inspection

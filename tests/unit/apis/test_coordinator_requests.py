@@ -9,7 +9,7 @@ import pytest
 import trio
 import trio.testing
 
-from squall.broker.apis.asking import MOST_AT_ONCE, ask, of_each
+from squall.broker.apis.coordinator_requests import MOST_AT_ONCE, answer_each, ask
 from squall.broker.net.deferred_response import DeferredResponse
 from squall.broker.net.fair_scheduler import BUDGET_S, FairScheduler, ResponseTask
 
@@ -69,7 +69,7 @@ def test_requests_that_are_answered_together_make_their_answers_in_turns() -> No
         async with trio.open_nursery() as nursery:
             turns = FairScheduler(nursery.start_soon)
             for _ in range(20):
-                later = ask(ENV, lambda _, answer: waiting.append(answer), [1], respond, 0, tells_much=True)
+                later = ask(ENV, lambda _, answer: waiting.append(answer), [1], respond, 0, has_large_answers=True)
                 nursery.start_soon(answered, turns, later)
             await trio.testing.wait_all_tasks_blocked()
             for answer in waiting:
@@ -89,5 +89,5 @@ def test_few_are_answered_at_once() -> None:
 
 def test_each_name_has_one_answer() -> None:
     """However often it is named, and wherever."""
-    assert of_each(["a", "b", "a", "c", "a"], [1, 2, 3], again=0) == [1, 2, 0, 3, 0]
-    assert of_each([], [], again=0) == []
+    assert answer_each(["a", "b", "a", "c", "a"], [1, 2, 3], again=0) == [1, 2, 0, 3, 0]
+    assert answer_each([], [], again=0) == []

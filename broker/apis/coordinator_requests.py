@@ -21,7 +21,7 @@ A = TypeVar("A")
 
 MOST_AT_ONCE: Final = 500
 """Requests, of which each takes a coordinator 15 µs."""
-MOST_THAT_TELL_MUCH: Final = 50
+MOST_LARGE_AT_ONCE: Final = 50
 """Requests whose answers may tell of hundreds of things."""
 
 
@@ -33,16 +33,18 @@ def ask(
     timed_out: A,
     timeout_s: float = inf,
     *,
-    tells_much: bool = False,
+    has_large_answers: bool = False,
 ) -> Any:
-    """Submit all in their order, and respond once all are answered: at once, or with a `DeferredResponse`. What is not
-    answered within `timeout_s` counts as `timed_out`. All are submitted now, unless they are so many that others have
-    to have a turn meanwhile. `tells_much`: an answer may tell of thousands of things, and a coordinator may answer many
-    at once; so each is made in a turn.
+    """Submit all requests in their order, and call `respond` once all are answered: at once, or in a
+    `DeferredResponse`.
+
+    A request that is not answered within `timeout_s` counts as `timed_out`. If there are more requests than fit one
+    piece of work, other tasks run between the pieces. `has_large_answers` says that an answer may have thousands of
+    entries: then a piece is smaller, and the response is made in a piece of its own.
     """
     answers: list[A | None] = [None] * len(requests)
     owed, done = len(requests), trio.Event()
-    at_once = MOST_THAT_TELL_MUCH if tells_much else MOST_AT_ONCE
+    at_once = MOST_LARGE_AT_ONCE if has_large_answers else MOST_AT_ONCE
 
     def take(at: int, answer: A) -> None:
         nonlocal owed
@@ -70,14 +72,14 @@ def ask(
         else:
             with env.timeout(timeout_s):
                 await done.wait()
-        if tells_much:
+        if has_large_answers:
             await give_way()
         return respond([timed_out if answer is None else answer for answer in answers])
 
     return DeferredResponse(wait, holds=len(requests) > at_once)
 
 
-def of_each(names: Sequence[str], answers: Sequence[A], again: A) -> list[A]:
+def answer_each(names: Sequence[str], answers: Sequence[A], again: A) -> list[A]:
     """The answer about each of `names`, from those about each different one, in order. About a name that stands there
     again it is `again`: what is told of one thing may be a thousand times as long as its name, so a few kilobytes could
     ask for gigabytes.
