@@ -18,9 +18,9 @@ from squall.reports.raw_files import PROGRAMS, last_words
 from squall.reports.run_files import RunFiles, mapping
 from squall.reports.sent_words import sent_sentences
 from squall.reports.stories import value_text
-from squall.reports.story import Story
-from squall.reports.story_facts import ACKNOWLEDGED, FAILED, Event, PartitionFacts
-from squall.reports.story_moments import NamedRecord, ids
+from squall.reports.story import PartitionStory
+from squall.reports.story_facts import ACKNOWLEDGED, FAILED, BrokerTraceLine, PartitionFacts
+from squall.reports.story_moments import LabelledRecord, ids
 from squall.reports.story_reads import PolledRange
 from squall.reports.story_records import is_misplaced
 
@@ -38,7 +38,7 @@ class AnsweredQuestion(NamedTuple):
     text: str
 
 
-def answers_of(files: RunFiles, story: Story) -> tuple[AnsweredQuestion, ...]:
+def answers_of(files: RunFiles, story: PartitionStory) -> tuple[AnsweredQuestion, ...]:
     """All questions, each answered in at least one sentence."""
     facts = story.facts
     assert facts is not None
@@ -73,7 +73,7 @@ def answers_of(files: RunFiles, story: Story) -> tuple[AnsweredQuestion, ...]:
     )
 
 
-def _last_words(files: RunFiles, story: Story) -> list[AnsweredQuestion]:
+def _last_words(files: RunFiles, story: PartitionStory) -> list[AnsweredQuestion]:
     """Return what the program under test wrote last to standard error, if the finding is that it stopped, or it ended
     by itself.
     """
@@ -93,7 +93,7 @@ def _joined(sentences: Iterable[str]) -> str:
     return " ".join(each for each in sentences if each)
 
 
-def _span(facts: PartitionFacts, story: Story, about: Sequence[NamedRecord]) -> tuple[float, float]:
+def _span(facts: PartitionFacts, story: PartitionStory, about: Sequence[LabelledRecord]) -> tuple[float, float]:
     """From shortly before the record was written until no log held it any more, else to the last that is known. Of a
     broken invariant all that came before: what came later has no part in it.
     """
@@ -197,7 +197,7 @@ def _poll_text(poll: PolledRange) -> str:
 # ------------------------------------------------------------------------------------------------------------ written
 
 
-def _written(facts: PartitionFacts, about: Sequence[NamedRecord]) -> Iterator[str]:
+def _written(facts: PartitionFacts, about: Sequence[LabelledRecord]) -> Iterator[str]:
     if not about:
         yield from _nobody_wrote(facts)
     for record in about:
@@ -249,7 +249,7 @@ def _of_a_coordinator(facts: PartitionFacts) -> Iterator[str]:
 # -------------------------------------------------------------------------------------------------------- leader, ISR
 
 
-def _led(files: RunFiles, story: Story, about: Sequence[NamedRecord]) -> Iterator[str]:
+def _led(files: RunFiles, story: PartitionStory, about: Sequence[LabelledRecord]) -> Iterator[str]:
     told = [(record, story.told.at_ack.get(record.name)) for record in about]
     for record, state in told:
         if state is not None:
@@ -291,7 +291,7 @@ def _stood(problem: StorySubject) -> Iterator[str]:
         yield f"{rest[0][0].upper()}{'; '.join(rest)[1:]}."
 
 
-def _had(files: RunFiles, story: Story, about: Sequence[NamedRecord]) -> Iterator[str]:
+def _had(files: RunFiles, story: PartitionStory, about: Sequence[LabelledRecord]) -> Iterator[str]:
     if not any(files.traces.values()) or files.told_by_polls:
         yield unknown_why(files)
         return
@@ -301,7 +301,7 @@ def _had(files: RunFiles, story: Story, about: Sequence[NamedRecord]) -> Iterato
         yield "There is no one record to follow." + "".join(f" {end}" for end in story.ends)
 
 
-def _holders(story: Story, record: NamedRecord) -> Iterator[str]:
+def _holders(story: PartitionStory, record: LabelledRecord) -> Iterator[str]:
     state, name = story.told.at_ack.get(record.name), record.name
     if state is not None:
         how = "When it was acknowledged" if story.exact else "Inferred from its acknowledgement"
@@ -359,7 +359,7 @@ def _more(count: int, what: str) -> str:
 
 def _elected(files: RunFiles, facts: PartitionFacts, span: tuple[float, float]) -> str:
     """Every epoch that began in that time, by whoever says so first; the controller's word has its reasons."""
-    epochs: dict[int, Event] = {}
+    epochs: dict[int, BrokerTraceLine] = {}
     for event in facts.events:
         if event.name not in ("leader_elected", "became_leader", "polled") or not span[0] <= event.t <= span[1]:
             continue
@@ -376,7 +376,7 @@ def _elected(files: RunFiles, facts: PartitionFacts, span: tuple[float, float]) 
     return f"Nobody{when}: the partition kept its leader."
 
 
-def _election_text(event: Event) -> str:
+def _election_text(event: BrokerTraceLine) -> str:
     isr, epoch = ids(event.ids("isr")), event.int_of("epoch")
     if event.name == "polled":
         named = f"Broker {event.int_of('leader')}" if event.int_of("leader") >= 0 else "Nobody"
@@ -389,7 +389,7 @@ def _election_text(event: Event) -> str:
     return f"{chosen} in epoch {epoch} at {event.t:.3f} s{unclean}, by controller {event.node} (ISR {isr})."
 
 
-def _truncated(files: RunFiles, story: Story, span: tuple[float, float]) -> str:
+def _truncated(files: RunFiles, story: PartitionStory, span: tuple[float, float]) -> str:
     cuts = [m for m in story.told.moments if m.kind == "truncates" or (m.kind == "recovers" and "cut off" in m.text)]
     told = [f"{moment.t:.3f} s: {moment.text}" for moment in cuts if span[0] <= moment.t <= span[1]]
     if told:
@@ -410,7 +410,7 @@ def _ends_of(told: Sequence[str], what: str) -> str:
 # -------------------------------------------------------------------------------------------------------------- reads
 
 
-def _read(facts: PartitionFacts, about: Sequence[NamedRecord]) -> Iterator[str]:
+def _read(facts: PartitionFacts, about: Sequence[LabelledRecord]) -> Iterator[str]:
     wanted: Iterable[tuple[str, int]] = [(record.name, record.sent.value) for record in about]
     wanted = list(wanted) or [(value_text(value), value) for value in facts.problem.values]
     for name, value in wanted:

@@ -16,7 +16,7 @@ from squall.reports.story_client import lines_of, witness_problem
 
 
 @dataclass(frozen=True, slots=True)
-class Group:
+class WitnessGroup:
     """Witnesses of one check that one thing has caused. `cause`: empty where neither traces nor history tell it. Where
     acknowledgements show that offsets were given twice, it is that of the loss of the records that had them first.
     """
@@ -26,20 +26,20 @@ class Group:
     """Each in a line, its story, and as it stands in verdict.json."""
 
 
-def groups_of(files: RunFiles, found: list[checks.CheckResult]) -> dict[str, list[Group]]:
+def groups_of(files: RunFiles, found: list[checks.CheckResult]) -> dict[str, list[WitnessGroup]]:
     """Check's title -> its witnesses by cause, so that one truncation stands there once; the largest group first."""
     losses = [each for each in checks.checks_of(files) if each.name in LOSS and each.witnesses]
     told = _stories(files, [*found, *(each for each in losses if each not in found)])
     of_loss = {cause: each.name for each in losses for n in range(len(each.witnesses))
                for cause in causes_of(told[each.title, n][1])}  # fmt: skip
-    groups: dict[str, list[Group]] = {}
+    groups: dict[str, list[WitnessGroup]] = {}
     for check in found:
-        by_cause: dict[str, Group] = {}
+        by_cause: dict[str, WitnessGroup] = {}
         for index, witness in enumerate(check.witnesses):
             line, lines = told[check.title, index]
             follows = _that_of_a_loss(lines, of_loss) if check.evidence == ACKS else ""
             cause = follows or " ".join(causes_of(lines))
-            by_cause.setdefault(cause, Group(cause, [])).witnesses.append((line, lines, witness))
+            by_cause.setdefault(cause, WitnessGroup(cause, [])).witnesses.append((line, lines, witness))
         groups[check.title] = sorted(by_cause.values(), key=lambda group: (not group.cause, -len(group.witnesses)))
     return groups
 

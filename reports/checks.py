@@ -238,7 +238,7 @@ def _broken_sentence(files: RunFiles, reasons: list[str]) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class Figures:
+class KeyFigures:
     """Key numbers; None is not known."""
 
     sent: int | None
@@ -266,7 +266,7 @@ class Figures:
         return self.clients.get(self.unavailable_partition, "")
 
 
-def figures_of(files: RunFiles) -> Figures:
+def figures_of(files: RunFiles) -> KeyFigures:
     """The key numbers, of the history where it was analysed, else of the workload's own counters.
 
     The history has the writes after healing too: sent is always acknowledged, failed and unknown together.
@@ -288,7 +288,7 @@ def figures_of(files: RunFiles) -> Figures:
     read = counters.get("read")
     of_load = counters.get("sent")
     sent = sum(integer(sends.get(each), 0) for each in OUTCOMES) if sends else count("sent", "sent")
-    return Figures(
+    return KeyFigures(
         sent=sent,
         sent_after=max(0, sent - of_load) if sent is not None and isinstance(of_load, int) else 0,
         acked=count("ok", "acked"),

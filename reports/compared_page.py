@@ -13,8 +13,8 @@ from squall.reports.cards import with_names
 from squall.reports.fault_words import fault_rows
 from squall.reports.page import environment
 from squall.reports.run_files import Json, RunFiles, mapping, objects, read_run
-from squall.reports.run_list import ShelvedRun, compared
-from squall.reports.samples import Samples
+from squall.reports.run_list import RunListEntry, compared
+from squall.reports.samples import LatencySamples
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -24,7 +24,7 @@ LISTS = ("operations", "faults")
 """Lists of a plan: of the first only the length is compared, and faults have rows of their own."""
 
 
-def render(rows: Sequence[ShelvedRun]) -> Path:
+def render(rows: Sequence[RunListEntry]) -> Path:
     """Write compared.html beside the first run, and return its path."""
     files = [read_run(row.path) for row in rows]
     folder = rows[0].path.parent
@@ -48,7 +48,7 @@ def render(rows: Sequence[ShelvedRun]) -> Path:
     return path
 
 
-def _link(folder: Path, row: ShelvedRun) -> str:
+def _link(folder: Path, row: RunListEntry) -> str:
     return quote(Path(os.path.relpath(row.path / "report.html", folder)).as_posix()) if row.page else ""
 
 
@@ -101,7 +101,7 @@ def curves(files: Sequence[RunFiles]) -> str:
         figure.subplots_adjust(left=0.105, right=0.99, top=1 - 0.3 / height, bottom=0.5 / height)
         for place, (run, panes) in enumerate(zip(files, axes, strict=True), start=1):
             throughput(panes[0], run)
-            latency(panes[1], run, Samples())
+            latency(panes[1], run, LatencySamples())
             for pane in panes:
                 _finish(pane, run)
             panes[0].set_ylabel(f"run {place}", rotation=0, ha="right", va="center")

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 from squall.reports import checks
-from squall.reports.causes import Group, groups_of
+from squall.reports.causes import WitnessGroup, groups_of
 from squall.reports.links import is_about
 from squall.reports.problems import problems_named
 from squall.reports.run_files import RunFiles, read_run
@@ -17,12 +17,12 @@ NAMES_OF_ONE = 3
 """Witnesses that are named of each cause; the first one's story is told."""
 
 
-class NotThere(Exception):
+class FindingNotFound(Exception):
     """The run has no such finding; the message says what there is."""
 
 
 def explained(run_dir: Path, name: str, width: int = 100, here: Callable[[str], str] | None = None) -> str:
-    """The finding `name`, an anomaly or an invariant of the simulator. Raises NotThere.
+    """The finding `name`, an anomaly or an invariant of the simulator. Raises FindingNotFound.
 
     here: makes of the command that repeats the run what somebody in this folder types; it is the last line then.
     """
@@ -30,7 +30,7 @@ def explained(run_dir: Path, name: str, width: int = 100, here: Callable[[str], 
     every = checks.checks_of(files)
     found = found_as(every, name)
     if not found:
-        raise NotThere(_instead(files, every, name))
+        raise FindingNotFound(_instead(files, every, name))
     groups = groups_of(files, found)
     lines = [line for check in found for line in _of(check, groups[check.title])]
     told = stories_of(files, found)
@@ -75,7 +75,7 @@ def listing(run_dir: Path, width: int = 100) -> str:
     return "\n".join(part for line in lines for part in _wrapped(line, width)) + "\n"
 
 
-def _of(check: checks.CheckResult, groups: Sequence[Group]) -> Iterator[str]:
+def _of(check: checks.CheckResult, groups: Sequence[WitnessGroup]) -> Iterator[str]:
     yield f"{check.title}: {check.count} found, {check.state}"
     yield f"  What it is: {_sentence(check.definition)}"
     if check.why:
@@ -99,7 +99,9 @@ def _of(check: checks.CheckResult, groups: Sequence[Group]) -> Iterator[str]:
             yield "    Neither the history nor the brokers' traces say what happened when."
 
 
-def _about(telling: RenderedStory, found: Sequence[checks.CheckResult], groups: Mapping[str, Sequence[Group]]) -> str:
+def _about(
+    telling: RenderedStory, found: Sequence[checks.CheckResult], groups: Mapping[str, Sequence[WitnessGroup]]
+) -> str:
     """A heading for what is told in detail: the witness that it is about, and its cause's number."""
     for check in found:
         for number, group in enumerate(groups[check.title], 1):

@@ -25,7 +25,7 @@ from squall.reports.fault_words import FaultRow
 from squall.reports.figure_values import LEFT, RIGHT, values_of
 from squall.reports.lanes import BrokerLane, PartitionLane, broker_lanes, partition_lanes
 from squall.reports.run_files import RunFiles, integer, mapping
-from squall.reports.samples import Samples
+from squall.reports.samples import LatencySamples
 
 INK, MUTED, LINE, PAPER, PERMITTED = "#0a0b0c", "#6a6b6d", "#dadbdd", "#fafbfd", "#855301"
 VARIABLES = {
@@ -101,7 +101,7 @@ def _numbers(values: Any) -> list[float]:
     return [v for v in values if isinstance(v, (int, float))] if isinstance(values, list) else []
 
 
-def draw(files: RunFiles, faults: Sequence[FaultRow], samples: Samples, span: tuple[float, float]) -> Timeline:
+def draw(files: RunFiles, faults: Sequence[FaultRow], samples: LatencySamples, span: tuple[float, float]) -> Timeline:
     """The whole figure between the two times of `span`."""
     begin, end = span
     brokers = broker_lanes(files, begin, end)
@@ -133,7 +133,7 @@ def draw(files: RunFiles, faults: Sequence[FaultRow], samples: Samples, span: tu
     return Timeline(svg, description, len(every) - len(partitions), labels(svg), values)
 
 
-def _dots(figure: Any, axis: Any, samples: Samples) -> str:
+def _dots(figure: Any, axis: Any, samples: LatencySamples) -> str:
     """Single records as one path of dots, in the page's own colour: thousands of marks of their own would be large."""
     if samples.points is None or not samples.points.shape[1]:
         return ""
@@ -246,7 +246,7 @@ def _before_final_reads(files: RunFiles, key: str) -> list[float]:
     return [value for second, value in pairs if until is None or second + 1 <= until]
 
 
-def latency(axis: Any, files: RunFiles, samples: Samples) -> None:
+def latency(axis: Any, files: RunFiles, samples: LatencySamples) -> None:
     """Draw the latency of acknowledged writes by second, and of single ones if they are known."""
     seconds = _numbers(files.series.get("second"))
     if samples.points is not None and samples.points.shape[1]:

@@ -44,7 +44,7 @@ def write_junit(run_dir: Path) -> Path:
 
 
 @dataclass(frozen=True, slots=True)
-class NightCase:
+class NightlyTestCase:
     """A run of a night: its test case, how long it took, and where its own junit.xml is; None: it has none."""
 
     classname: str
@@ -53,7 +53,7 @@ class NightCase:
     run: Path | None
 
 
-def add_checks(path: Path, cases: Iterable[NightCase]) -> None:
+def add_checks(path: Path, cases: Iterable[NightlyTestCase]) -> None:
     """Give the test cases of a night's junit.xml the time that their runs took, and add the checks of each run: a suite
     of cases whose class is the run. Nothing of a file that cannot be read.
     """

@@ -53,7 +53,7 @@ class PartitionLane:
 
 
 @dataclass(frozen=True, slots=True)
-class Term:
+class LeaderEpochStart:
     """One leader epoch of a partition, as the new leader and the controller tell it."""
 
     epoch: int
@@ -168,9 +168,9 @@ def _controller_spans(files: RunFiles, node: int, lane: BrokerLane, end: float) 
     return spans
 
 
-def terms(files: RunFiles) -> dict[str, list[Term]]:
+def terms(files: RunFiles) -> dict[str, list[LeaderEpochStart]]:
     """Return every partition's leader epochs, ascending."""
-    found: dict[str, dict[int, Term]] = {}
+    found: dict[str, dict[int, LeaderEpochStart]] = {}
     events = [(event_s(files, e), node, e) for node, trace in files.traces.items() for e in trace]
     for t, node, event in sorted(events, key=lambda each: each[:2]):
         if event["e"] not in ("became_leader", "leader_elected", "polled") or not isinstance(event.get("epoch"), int):
@@ -179,7 +179,7 @@ def terms(files: RunFiles) -> dict[str, list[Term]]:
         before = known.get(event["epoch"])
         took_over = event["e"] == "became_leader"
         isr = event.get("isr")
-        known[event["epoch"]] = Term(
+        known[event["epoch"]] = LeaderEpochStart(
             epoch=event["epoch"],
             leader=before.leader if before else node if took_over else integer(event.get("leader")),
             t=before.t if before else t,

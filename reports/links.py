@@ -6,7 +6,7 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from squall.reports.causes import Group
+from squall.reports.causes import WitnessGroup
 from squall.reports.checks import CheckResult
 from squall.reports.problems import StorySubject
 from squall.reports.run_files import Json, integer
@@ -14,7 +14,7 @@ from squall.reports.stories import StoryLine, value_text
 
 
 @dataclass(frozen=True, slots=True)
-class ShownWitness:
+class LinkedWitness:
     """A witness as the page has it. `story`: the anchor of the story that is about it; empty for none."""
 
     anchor: str
@@ -37,11 +37,11 @@ COLUMNS = ("partition", ">offset", "record", ">operation", ">process")
 
 
 @dataclass(frozen=True, slots=True)
-class ShownGroup:
+class LinkedWitnessGroup:
     """Witnesses with one cause."""
 
     cause: str
-    witnesses: tuple[ShownWitness, ...]
+    witnesses: tuple[LinkedWitness, ...]
 
 
 def story_anchor(number: int) -> str:
@@ -50,10 +50,10 @@ def story_anchor(number: int) -> str:
 
 
 def shown_groups(
-    checks: Sequence[CheckResult], groups: Mapping[str, Sequence[Group]], problems: Sequence[StorySubject]
-) -> dict[str, list[ShownGroup]]:
+    checks: Sequence[CheckResult], groups: Mapping[str, Sequence[WitnessGroup]], problems: Sequence[StorySubject]
+) -> dict[str, list[LinkedWitnessGroup]]:
     """Check's title -> its groups, each witness with its anchor. `problems`: of the stories, in order."""
-    shown: dict[str, list[ShownGroup]] = {}
+    shown: dict[str, list[LinkedWitnessGroup]] = {}
     for check in checks:
         count = 0
         for group in groups.get(check.title, ()):
@@ -61,13 +61,13 @@ def shown_groups(
             for line, lines, witness in group.witnesses:
                 about = next((n for n, each in enumerate(problems) if is_about(each, check, witness)), None)
                 anchor = f"witness-{re.sub(r'[^a-z0-9]+', '-', check.title.lower()).strip('-')}-{count}"
-                own.append(ShownWitness(anchor, line, lines, witness, "" if about is None else story_anchor(about)))
+                own.append(LinkedWitness(anchor, line, lines, witness, "" if about is None else story_anchor(about)))
                 count += 1
-            shown.setdefault(check.title, []).append(ShownGroup(group.cause, tuple(own)))
+            shown.setdefault(check.title, []).append(LinkedWitnessGroup(group.cause, tuple(own)))
     return shown
 
 
-def witness_of(shown: Mapping[str, Sequence[ShownGroup]], number: int) -> ShownWitness | None:
+def witness_of(shown: Mapping[str, Sequence[LinkedWitnessGroup]], number: int) -> LinkedWitness | None:
     """The witness that a story is about; None where an invariant was broken, which has none."""
     every = (each for groups in shown.values() for group in groups for each in group.witnesses)
     return next((each for each in every if each.story == story_anchor(number)), None)

@@ -14,7 +14,7 @@ from squall.checkers.anomalies import commit_ahead, revoked_read, stuck
 from squall.checkers.anomalies.anomaly import PROGRAM
 from squall.checkers.history.tables import FAIL, OK
 from squall.reports.fault_words import fault_of
-from squall.reports.owners import CRASHED, Holds, OwnershipSpan
+from squall.reports.owners import CRASHED, OwnershipSpan, PartitionOwners
 from squall.reports.problems import StorySubject, load_begin
 from squall.reports.run_files import Json, RunFiles, integer, mapping
 from squall.reports.stories import StoryLine
@@ -25,7 +25,7 @@ ABOUT = (AHEAD, REVOKED, stuck.CONSUMER)
 """Anomalies of which this tells."""
 
 
-class Did(NamedTuple):
+class MemberEvent(NamedTuple):
     """Describes what a process did to the partition, at `t` in ns of the history. `grave`: it may be the cause."""
 
     t: int
@@ -55,19 +55,19 @@ class MemberRead(NamedTuple):
 
 
 @dataclass(slots=True)
-class _Partition:
+class _PartitionHistory:
     """Collects what the history says of one partition."""
 
-    holds: Holds
+    holds: PartitionOwners
     commits: list[CommittedPosition] = field(default_factory=list)
     reads: list[MemberRead] = field(default_factory=list)
 
 
 @dataclass(slots=True)
-class _MemberLines:
+class _MemberHistoryReader:
     """Follows the members of all groups in some partitions."""
 
-    parts: dict[int, _Partition]
+    parts: dict[int, _PartitionHistory]
     groups: dict[int, str] = field(default_factory=dict)
     """Member -> its group."""
     programs: set[int] = field(default_factory=set)
@@ -107,7 +107,7 @@ class _MemberLines:
 
 
 @dataclass(frozen=True, slots=True)
-class Members:
+class MembersOfFinding:
     """Shows what the members of one group did that led to a finding. Of `revoked-read`, `hold` is what its reader had
     given up, `next` the owner that came after it, and `read` the read in question. Of `stuck-consumer`, `hold` is
     what the last owner owned, and `processed` what the group processed last.
@@ -163,7 +163,7 @@ class Members:
         """Return the offset of the record in question; -1: none."""
         return self.problem.offsets[0] if self.problem.offsets else -1
 
-    def did(self) -> list[Did]:
+    def did(self) -> list[MemberEvent]:
         """All of it, in order of time."""
         if self.stands:
             return list(self._of_last())
@@ -193,54 +193,54 @@ class Members:
         fault = fault_of(self.files, hold.process, hold.ended) if hold.how == CRASHED else ""
         return f"{hold.how}{f' ({fault})' if fault else ''}"
 
-    def _of_commit(self) -> Iterator[Did]:
+    def _of_commit(self) -> Iterator[MemberEvent]:
         if self.commit is None:
             return
         op, process, t, offset = self.commit
         if self.processed is not None:
             last = max(self.processed.offsets)
             text = f"process {process} {self._got(process, f'offset {last}')}"
-            yield Did(self.processed.t, process, "read", text, self._label(process, last))
+            yield MemberEvent(self.processed.t, process, "read", text, self._label(process, last))
         asked = f"process {process} committed position {offset} of {self.problem.where} (operation {op})"
         text = f"{asked}, and had {self.had()}"
-        yield Did(t, process, "position", text, (f"commits position {offset}",), grave=True)
+        yield MemberEvent(t, process, "position", text, (f"commits position {offset}",), grave=True)
         if self.ended[1] == OK:
             text = f"the coordinator acknowledged position {offset} to process {process}"
-            yield Did(self.ended[0], process, "told", text, (f"position {offset}", "acknowledged"))
+            yield MemberEvent(self.ended[0], process, "told", text, (f"position {offset}", "acknowledged"))
 
-    def _of_last(self) -> Iterator[Did]:
+    def _of_last(self) -> Iterator[MemberEvent]:
         if self.processed is not None:
             _, process, t, offsets = self.processed
             text = f"process {process} {self._got(process, f'offset {max(offsets)}')}, the last that {self.group} did"
-            yield Did(t, process, "read", text, self._label(process, max(offsets)), grave=True)
+            yield MemberEvent(t, process, "read", text, self._label(process, max(offsets)), grave=True)
 
-    def _of_hold(self) -> Iterator[Did]:
+    def _of_hold(self) -> Iterator[MemberEvent]:
         if self.hold is None:
             return
         yield _begins(self.hold, self.problem.where)
         if not self.lasted(self.hold):
             text = f"process {self.hold.process} {self.how_ended(self.hold)}"
             label = ("crashes",) if self.hold.how == CRASHED else ("no longer owns", self.problem.where)
-            yield Did(self.hold.ended, self.hold.process, "ends", text, label, grave=True)
+            yield MemberEvent(self.hold.ended, self.hold.process, "ends", text, label, grave=True)
 
-    def _of_next(self) -> Iterator[Did]:
+    def _of_next(self) -> Iterator[MemberEvent]:
         if self.next is not None:
             yield _begins(self.next, self.problem.where)._replace(grave=self.problem.name == AHEAD)
 
-    def _of_reads(self) -> Iterator[Did]:
+    def _of_reads(self) -> Iterator[MemberEvent]:
         for read in (self.read,) if self.read is not None else self.got:
             text = f"process {read.process} {self._got(read.process, f'offset {self.offset}')} (operation {read.op})"
-            yield Did(
+            yield MemberEvent(
                 read.t, read.process, "read", text, self._label(read.process, self.offset), grave=self.read is not None
             )
 
 
-def _begins(hold: OwnershipSpan, where: str) -> Did:
+def _begins(hold: OwnershipSpan, where: str) -> MemberEvent:
     text = f"process {hold.process} began to read {where} at position {hold.position}"
-    return Did(hold.told, hold.process, "begins", text, ("begins at", f"position {hold.position}"))
+    return MemberEvent(hold.told, hold.process, "begins", text, ("begins at", f"position {hold.position}"))
 
 
-def members_of(files: RunFiles, problems: Sequence[StorySubject]) -> list[Members | None]:
+def members_of(files: RunFiles, problems: Sequence[StorySubject]) -> list[MembersOfFinding | None]:
     """Return what members did that led to each of these findings; None if the history does not show it, or if it is
     about something else. The history is read once for all of them.
     """
@@ -267,7 +267,7 @@ def processed_by_programs(files: RunFiles) -> int | None:
     return sum(len({offset for read in reads for offset in read.offsets}) for reads in by_part)
 
 
-def _read(files: RunFiles, parts: Collection[int]) -> _MemberLines | None:
+def _read(files: RunFiles, parts: Collection[int]) -> _MemberHistoryReader | None:
     """Return what the history has of these partitions; None without any, or without a history, or if it is too long."""
     path = files.path / "history.jsonl"
     try:
@@ -276,13 +276,15 @@ def _read(files: RunFiles, parts: Collection[int]) -> _MemberLines | None:
     except OSError:
         return None
     groups: dict[int, str] = {}
-    reader = _MemberLines({part: _Partition(Holds(groups, part)) for part in parts}, groups)
+    reader = _MemberHistoryReader({part: _PartitionHistory(PartitionOwners(groups, part)) for part in parts}, groups)
     for line in json_lines(path):
         reader.take(line)
     return reader
 
 
-def _passed_over(files: RunFiles, problem: StorySubject, reader: _MemberLines, at: _Partition) -> Members | None:
+def _passed_over(
+    files: RunFiles, problem: StorySubject, reader: _MemberHistoryReader, at: _PartitionHistory
+) -> MembersOfFinding | None:
     """Find the case as the finder does: the member resumed at `other`, beyond the record, and `other` had been
     committed.
     """
@@ -296,19 +298,21 @@ def _passed_over(files: RunFiles, problem: StorySubject, reader: _MemberLines, a
     got = tuple(each for each in at.reads if offset in each.offsets and reader.groups.get(each.process) == group)
     commit = max(known, key=lambda each: each.t, default=None)
     if commit is None:
-        return Members(files, problem, group, None, resumed, got=got, programs=frozenset(reader.programs))
+        return MembersOfFinding(files, problem, group, None, resumed, got=got, programs=frozenset(reader.programs))
     own = [hold for hold in at.holds.found if hold.process == commit.process and hold is not resumed]
     held = [hold for hold in own if hold.ended < 0 or hold.ended >= commit.t] or own
     hold = min((each for each in held if each.told <= resumed.told), key=lambda each: each.told, default=None)
     reads = [each for each in at.reads if each.process == commit.process and each.t <= commit.t]
     processed = max(reads, key=lambda each: each.t, default=None)
     ended = reader.ends[commit.op]
-    return Members(
+    return MembersOfFinding(
         files, problem, group, hold, resumed, commit, ended, processed, got, programs=frozenset(reader.programs)
     )
 
 
-def _given_up(files: RunFiles, problem: StorySubject, reader: _MemberLines, at: _Partition) -> Members | None:
+def _given_up(
+    files: RunFiles, problem: StorySubject, reader: _MemberHistoryReader, at: _PartitionHistory
+) -> MembersOfFinding | None:
     """Find the case as the finder does: the reader had owned it last until it gave it up."""
     read = next((each for each in at.reads if each.op == problem.op), None)
     if read is None:
@@ -320,10 +324,12 @@ def _given_up(files: RunFiles, problem: StorySubject, reader: _MemberLines, at: 
     after = (each for each in at.holds.found if each.told >= hold.ended and each.process != read.process)
     owner = min(after, key=lambda each: each.told, default=None)
     group = reader.groups.get(read.process, "")
-    return Members(files, problem, group, hold, owner, read=read, programs=frozenset(reader.programs))
+    return MembersOfFinding(files, problem, group, hold, owner, read=read, programs=frozenset(reader.programs))
 
 
-def _stands_still(files: RunFiles, problem: StorySubject, reader: _MemberLines, at: _Partition) -> Members | None:
+def _stands_still(
+    files: RunFiles, problem: StorySubject, reader: _MemberHistoryReader, at: _PartitionHistory
+) -> MembersOfFinding | None:
     """The group of a reader as a whole: the harness waits for all its members together."""
     if problem.process not in reader.groups:
         return None
@@ -331,7 +337,7 @@ def _stands_still(files: RunFiles, problem: StorySubject, reader: _MemberLines, 
     reads = [each for each in at.reads if reader.groups.get(each.process) == group]
     hold = max((each for each in at.holds.found if each.group == group), key=lambda each: each.told, default=None)
     processed = max(reads, key=lambda each: each.t, default=None)
-    return Members(files, problem, group, hold, None, processed=processed, programs=frozenset(reader.programs))
+    return MembersOfFinding(files, problem, group, hold, None, processed=processed, programs=frozenset(reader.programs))
 
 
 # --------------------------------------------------------------------------------------------------------------- words
@@ -354,7 +360,7 @@ def lines_of(files: RunFiles, problems: Sequence[StorySubject]) -> list[list[Sto
     ]
 
 
-def answers_of(found: Members) -> Iterator[tuple[str, str]]:
+def answers_of(found: MembersOfFinding) -> Iterator[tuple[str, str]]:
     """(question, answer) of what members did."""
     if found.stands:
         told = " ".join(map(sentence, found.did()))
@@ -380,7 +386,7 @@ def answers_of(found: Members) -> Iterator[tuple[str, str]]:
     yield "Which member got the record", told
 
 
-def _of_a_commit(found: Members, commit: CommittedPosition) -> Iterator[tuple[str, str]]:
+def _of_a_commit(found: MembersOfFinding, commit: CommittedPosition) -> Iterator[tuple[str, str]]:
     at, hold, who = _clock(found.files), found.hold, f"Process {commit.process}"
     answered = f"acknowledged at {at(found.ended[0])}" if found.ended[1] == OK else "its outcome is not known"
     told = f"{who} committed position {commit.offset} of {found.problem.where} at {at(commit.t)}"
@@ -393,7 +399,7 @@ def _of_a_commit(found: Members, commit: CommittedPosition) -> Iterator[tuple[st
     yield "How its ownership ended", f"{who} {how}."
 
 
-def _of_a_read(found: Members, read: MemberRead) -> Iterator[tuple[str, str]]:
+def _of_a_read(found: MembersOfFinding, read: MemberRead) -> Iterator[tuple[str, str]]:
     assert found.hold is not None
     at = _clock(found.files)
     yield "Who processed it", f"Process {read.process} did, at {at(read.t)} (operation {read.op})."
@@ -402,7 +408,7 @@ def _of_a_read(found: Members, read: MemberRead) -> Iterator[tuple[str, str]]:
     yield "Who owned it afterwards", after
 
 
-def _owned(found: Members, hold: OwnershipSpan) -> str:
+def _owned(found: MembersOfFinding, hold: OwnershipSpan) -> str:
     at = _clock(found.files)
     until = "to the end of the run" if found.lasted(hold) else f"until it {found.how_ended(hold)} at {at(hold.ended)}"
     return f"Process {hold.process} owned it from {at(hold.told)} (position {hold.position}) {until}."
@@ -413,6 +419,6 @@ def _clock(files: RunFiles) -> Callable[[int], str]:
     return lambda ns: f"{(files.seconds(ns) or 0.0) - begin:.3f} s"
 
 
-def sentence(did: Did) -> str:
+def sentence(did: MemberEvent) -> str:
     """Say what a process did."""
     return f"{did.text[:1].upper()}{did.text[1:]}."

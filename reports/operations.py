@@ -9,8 +9,8 @@ from dataclasses import dataclass, field
 from html import escape
 
 from squall.reports.fault_words import FaultRow
-from squall.reports.lanes import Term
-from squall.reports.operations_read import Operation
+from squall.reports.lanes import LeaderEpochStart
+from squall.reports.operations_read import ClientOperation
 
 WIDTH, GUTTER, RIGHT = 1180, 118, 12
 ROW_H, DEPTH, GAP, TOP, BOTTOM = 8, 5, 8, 34, 26
@@ -35,7 +35,7 @@ KEY = (
 
 
 @dataclass(frozen=True, slots=True)
-class PartitionWindow:
+class PartitionTimeWindow:
     """A stretch of one partition's life, in the page's seconds."""
 
     partition: str
@@ -48,8 +48,8 @@ class PartitionWindow:
 class OperationsWindow:
     """A window with its operations. `left_out`: how many had no room; `elsewhere`: where these are."""
 
-    window: PartitionWindow
-    operations: tuple[Operation, ...]
+    window: PartitionTimeWindow
+    operations: tuple[ClientOperation, ...]
     left_out: int
     svg: str
     text: str
@@ -57,18 +57,18 @@ class OperationsWindow:
 
 
 @dataclass
-class _Lane:
+class _ProcessLane:
     process: int
     role: str
-    rows: list[list[Operation]] = field(default_factory=list)
+    rows: list[list[ClientOperation]] = field(default_factory=list)
     y: float = 0.0
 
 
 def draw(
-    window: PartitionWindow,
-    operations: Sequence[Operation],
+    window: PartitionTimeWindow,
+    operations: Sequence[ClientOperation],
     faults: Sequence[FaultRow],
-    terms: Sequence[Term],
+    terms: Sequence[LeaderEpochStart],
     about: Mapping[int, str],
     ident: str,
     single: Collection[int] | None = None,
@@ -112,11 +112,11 @@ def draw(
     return "\n".join([*parts, "</svg>"])
 
 
-def _lanes(operations: Sequence[Operation]) -> list[_Lane]:
+def _lanes(operations: Sequence[ClientOperation]) -> list[_ProcessLane]:
     """Producers first, then readers; what overlaps stands below each other."""
-    lanes: dict[int, _Lane] = {}
+    lanes: dict[int, _ProcessLane] = {}
     for each in sorted(operations, key=lambda each: (each.role != "producer", each.process, each.t0)):
-        lane = lanes.setdefault(each.process, _Lane(each.process, each.role))
+        lane = lanes.setdefault(each.process, _ProcessLane(each.process, each.role))
         free = next((row for row in lane.rows if row[-1].t1 <= each.t0), None)
         if free is None and len(lane.rows) < DEPTH:
             free = []
@@ -125,7 +125,7 @@ def _lanes(operations: Sequence[Operation]) -> list[_Lane]:
     return list(lanes.values())
 
 
-def _box(each: Operation, x_of: _Place, y: float, about: Mapping[int, str], named: bool) -> str:
+def _box(each: ClientOperation, x_of: _Place, y: float, about: Mapping[int, str], named: bool) -> str:
     left = x_of(each.t0)
     width = max(x_of(each.t1) - left, 2.0)
     anchor = about.get(each.op) or next((about[v] for v in each.values if v in about), "")
@@ -138,7 +138,7 @@ def _box(each: Operation, x_of: _Place, y: float, about: Mapping[int, str], name
     return f'<a href="#{anchor}">{box}</a>' if anchor else box
 
 
-def _together(operations: Iterable[Operation], x_of: _Place, y: float) -> list[str]:
+def _together(operations: Iterable[ClientOperation], x_of: _Place, y: float) -> list[str]:
     """Boxes of one row without words, a path for each outcome."""
     paths: dict[str, list[str]] = {}
     for each in operations:
@@ -151,7 +151,7 @@ def _together(operations: Iterable[Operation], x_of: _Place, y: float) -> list[s
     ]
 
 
-def _bands(faults: Sequence[FaultRow], window: PartitionWindow, x_of: _Place, height: float) -> list[str]:
+def _bands(faults: Sequence[FaultRow], window: PartitionTimeWindow, x_of: _Place, height: float) -> list[str]:
     parts = []
     for row in faults:
         end = float("inf") if row.began is None or row.length is None else row.began + row.length
@@ -167,7 +167,7 @@ def _bands(faults: Sequence[FaultRow], window: PartitionWindow, x_of: _Place, he
     return parts
 
 
-def _axis(window: PartitionWindow, x_of: _Place, height: float) -> list[str]:
+def _axis(window: PartitionTimeWindow, x_of: _Place, height: float) -> list[str]:
     step = next(s for s in (0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 1e9)
                 if (window.end - window.begin) / s <= 12)  # fmt: skip
     digits = 3 if step < 0.01 else 2 if step < 0.1 else 1 if step < 1 else 0
@@ -180,7 +180,7 @@ def _axis(window: PartitionWindow, x_of: _Place, height: float) -> list[str]:
     return parts
 
 
-def _terms(terms: Sequence[Term], window: PartitionWindow, x_of: _Place, height: float) -> list[str]:
+def _terms(terms: Sequence[LeaderEpochStart], window: PartitionTimeWindow, x_of: _Place, height: float) -> list[str]:
     parts = []
     for term in terms:
         if window.begin < term.t < window.end:
@@ -196,6 +196,6 @@ def _terms(terms: Sequence[Term], window: PartitionWindow, x_of: _Place, height:
     return parts
 
 
-def text_of(operations: Collection[Operation]) -> str:
+def text_of(operations: Collection[ClientOperation]) -> str:
     """The same as plain text, a line each."""
     return "\n".join(each.text for each in operations)

@@ -16,7 +16,7 @@ _COLUMNS = ("kind", "st", "proc", "op", "off", "val", "t0", "t1", "final")
 
 
 @dataclass(frozen=True, slots=True)
-class Operation:
+class ClientOperation:
     """A send, or a poll with all that it returned of the partition. Times are the page's seconds."""
 
     op: int
@@ -30,7 +30,7 @@ class Operation:
     text: str
 
 
-def read_operations(files: RunFiles, part: int, begin: float, end: float) -> list[Operation]:
+def read_operations(files: RunFiles, part: int, begin: float, end: float) -> list[ClientOperation]:
     """Those that were under way at any time between; none without a converted history. In order of their begin."""
     path = files.path / "history" / "records.parquet"
     if files.origin_ns is None or not path.exists():
@@ -53,7 +53,7 @@ def read_operations(files: RunFiles, part: int, begin: float, end: float) -> lis
     return sorted(found, key=lambda each: (each.t0, each.op))
 
 
-def _operation(files: RunFiles, op: int, rows: list[Json]) -> Operation:
+def _operation(files: RunFiles, op: int, rows: list[Json]) -> ClientOperation:
     first = rows[0]
     t0, t1 = files.seconds(first["t0"]) or 0.0, files.seconds(first["t1"])
     done = t0 if t1 is None else t1
@@ -65,16 +65,16 @@ def _operation(files: RunFiles, op: int, rows: list[Json]) -> Operation:
     text = f"{t0:9.4f} to {done:9.4f} s  process {first['proc']:<3} {what}: {told}"
     role = "final" if first.get("final") else "reader"
     values = tuple(value for _, value in got)
-    return Operation(op, first["proc"], role, t0, done, "read" if got else "empty", values, text)
+    return ClientOperation(op, first["proc"], role, t0, done, "read" if got else "empty", values, text)
 
 
-def _send(op: int, row: Json, t0: float, t1: float, ended: bool) -> Operation:
+def _send(op: int, row: Json, t0: float, t1: float, ended: bool) -> ClientOperation:
     outcome = OUTCOMES[row["st"]] if row["st"] in (0, 1, 2) else "info"
     at = f" at offset {row['off']}" if row["off"] >= 0 else ""
     who = f"record {sequence_of(row['val'])} of process {producer_of(row['val'])}" if row["val"] >= 0 else "a record"
     word = WORDS[outcome] if ended else "never answered"
     text = f"{t0:9.4f} to {t1:9.4f} s  process {row['proc']:<3} send of {who} (operation {op}): {word}{at}"
-    return Operation(op, row["proc"], "producer", t0, t1, outcome, (row["val"],), text)
+    return ClientOperation(op, row["proc"], "producer", t0, t1, outcome, (row["val"],), text)
 
 
 def _offsets(got: list[tuple[Any, Any]]) -> str:

@@ -9,9 +9,9 @@ from squall.checkers.history.seal import FILE
 from squall.reports.checks import CheckResult
 from squall.reports.fault_words import FaultRow
 from squall.reports.lanes import terms
-from squall.reports.links import ShownGroup, ShownWitness
-from squall.reports.operations import OperationsWindow, PartitionWindow, draw, text_of
-from squall.reports.operations_read import Operation, read_operations
+from squall.reports.links import LinkedWitness, LinkedWitnessGroup
+from squall.reports.operations import OperationsWindow, PartitionTimeWindow, draw, text_of
+from squall.reports.operations_read import ClientOperation, read_operations
 from squall.reports.run_files import RunFiles, integer, mapping, number
 
 WINDOWS_AT_MOST = 12
@@ -39,15 +39,15 @@ def section_of(
     files: RunFiles,
     faults: Sequence[FaultRow],
     checks: Sequence[CheckResult],
-    groups: Mapping[str, Sequence[ShownGroup]],
+    groups: Mapping[str, Sequence[LinkedWitnessGroup]],
 ) -> OperationsSection:
     """Findings first, then faults, each in the partition that suffered most; none without a converted history.
 
     Around a fault every operation of the partition is shown, from before its begin to after its end. Where that has no
     room, its begin and its end are, with what is nearest to them.
     """
-    maker = _Maker(files, faults, _about(groups), {name: part for part, name in files.part_names.items()})
-    wanted: list[_WantedStretch] = []
+    maker = _WindowBuilder(files, faults, _about(groups), {name: part for part, name in files.part_names.items()})
+    wanted: list[_WindowCandidate] = []
     for each in _windows(files, faults, checks, groups):
         if not any(_is_part_of(each.window, other.window) for other in wanted):
             wanted.append(each)
@@ -60,14 +60,14 @@ def section_of(
 
 
 @dataclass(frozen=True, slots=True)
-class _WantedStretch:
+class _WindowCandidate:
     """A stretch to be shown, and the moments in it that matter most: a begin, and perhaps an end."""
 
-    window: PartitionWindow
+    window: PartitionTimeWindow
     middles: tuple[float, ...]
 
 
-class _Maker:
+class _WindowBuilder:
     """Draws windows, one after the other."""
 
     def __init__(
@@ -79,7 +79,7 @@ class _Maker:
         """Operations that a link can lead to."""
         self.shown: list[OperationsWindow] = []
 
-    def show(self, wanted: _WantedStretch, room: int) -> int:
+    def show(self, wanted: _WindowCandidate, room: int) -> int:
         """Add a window, or one around each of its middles where all of it takes more than `room` bytes. Bytes."""
         window, parts = wanted.window, [_around(wanted.window, middle) for middle in wanted.middles]
         first = self._read(parts[0])
@@ -90,10 +90,10 @@ class _Maker:
         used = self._add(parts[0], first, wanted.middles[0], room // 2)
         return used + self._add(parts[1], self._read(parts[1]), wanted.middles[1], room - used)
 
-    def _read(self, window: PartitionWindow) -> list[Operation]:
+    def _read(self, window: PartitionTimeWindow) -> list[ClientOperation]:
         return read_operations(self._files, self._part_of[window.partition], window.begin, window.end)
 
-    def _add(self, window: PartitionWindow, every: Sequence[Operation], middle: float, room: int) -> int:
+    def _add(self, window: PartitionTimeWindow, every: Sequence[ClientOperation], middle: float, room: int) -> int:
         kept, window = _nearest(every, window, middle, _number_in(room))
         if not kept:
             return 0
@@ -108,7 +108,7 @@ class _Maker:
         self.shown.append(OperationsWindow(window, tuple(kept), left_out, svg, words, elsewhere))
         return len(svg) + len(words)
 
-    def _in_question(self, each: Operation) -> bool:
+    def _in_question(self, each: ClientOperation) -> bool:
         return each.op in self._about or any(value in self._about for value in each.values)
 
 
@@ -124,12 +124,12 @@ def _number_in(room: int) -> int:
     return single + max(0, room - single * SINGLE_BYTES) // TOGETHER_BYTES
 
 
-def _around(window: PartitionWindow, middle: float) -> PartitionWindow:
+def _around(window: PartitionTimeWindow, middle: float) -> PartitionTimeWindow:
     """The part of a window around a moment."""
     return replace(window, begin=max(window.begin, middle - BEFORE_S), end=min(window.end, middle + AFTER_S))
 
 
-def _elsewhere(files: RunFiles, every: Sequence[Operation], window: PartitionWindow) -> str:
+def _elsewhere(files: RunFiles, every: Sequence[ClientOperation], window: PartitionTimeWindow) -> str:
     """Say where the operations are that did not fit."""
     outside = [each.t0 for each in every if not window.begin <= each.t0 <= window.end]
     if files.origin_ns is None or not outside:
@@ -143,7 +143,7 @@ def anchors_of(shown: Sequence[OperationsWindow]) -> frozenset[int]:
     return frozenset(each.op for one in shown for each in one.operations if f'id="op-{each.op}"' in one.svg)
 
 
-def _about(groups: Mapping[str, Sequence[ShownGroup]]) -> dict[int, str]:
+def _about(groups: Mapping[str, Sequence[LinkedWitnessGroup]]) -> dict[int, str]:
     """An operation or a value of a witness -> the first witness's anchor."""
     about: dict[int, str] = {}
     for witness in _witnesses(groups):
@@ -153,7 +153,7 @@ def _about(groups: Mapping[str, Sequence[ShownGroup]]) -> dict[int, str]:
     return about
 
 
-def _witnesses(groups: Mapping[str, Sequence[ShownGroup]]) -> Iterator[ShownWitness]:
+def _witnesses(groups: Mapping[str, Sequence[LinkedWitnessGroup]]) -> Iterator[LinkedWitness]:
     return (each for found in groups.values() for group in found for each in group.witnesses)
 
 
@@ -161,8 +161,8 @@ def _windows(
     files: RunFiles,
     faults: Sequence[FaultRow],
     checks: Sequence[CheckResult],
-    groups: Mapping[str, Sequence[ShownGroup]],
-) -> Iterator[_WantedStretch]:
+    groups: Mapping[str, Sequence[LinkedWitnessGroup]],
+) -> Iterator[_WindowCandidate]:
     """Around the first witness of each finding, then each fault from before its begin to after its end."""
     known = set(files.part_names.values())
     worst = ""
@@ -174,14 +174,14 @@ def _windows(
             worst = worst or where
             if at is not None:
                 why = f"around the record of {check.title}, {first.line}"
-                yield _WantedStretch(PartitionWindow(where, at - BEFORE_S, at + AFTER_S, why), (at,))
+                yield _WindowCandidate(PartitionTimeWindow(where, at - BEFORE_S, at + AFTER_S, why), (at,))
     worst = worst or _worst(files, known)
     for row in faults:
         if row.began is not None and worst:
             end = row.began + (row.length or 0.0)
             middles = (row.began, end) if row.length else (row.began,)
-            yield _WantedStretch(
-                PartitionWindow(worst, row.began - BEFORE_S, end + AFTER_S, f"around {row.label}"), middles
+            yield _WindowCandidate(
+                PartitionTimeWindow(worst, row.began - BEFORE_S, end + AFTER_S, f"around {row.label}"), middles
             )
 
 
@@ -192,14 +192,14 @@ def _worst(files: RunFiles, known: set[str]) -> str:
     return max(lengths, key=lambda name: lengths[name], default="")
 
 
-def _is_part_of(window: PartitionWindow, other: PartitionWindow) -> bool:
+def _is_part_of(window: PartitionTimeWindow, other: PartitionTimeWindow) -> bool:
     both = min(window.end, other.end) - max(window.begin, other.begin)
     return window.partition == other.partition and both > TOGETHER * (window.end - window.begin)
 
 
 def _nearest(
-    every: Sequence[Operation], window: PartitionWindow, middle: float, at_most: int
-) -> tuple[list[Operation], PartitionWindow]:
+    every: Sequence[ClientOperation], window: PartitionTimeWindow, middle: float, at_most: int
+) -> tuple[list[ClientOperation], PartitionTimeWindow]:
     """As many operations as there is room for, and the stretch that they cover."""
     if len(every) <= at_most:
         return list(every), window

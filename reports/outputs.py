@@ -13,7 +13,7 @@ from squall.checkers.anomalies.eos_loss import ANOMALIES as LOST
 from squall.reports.problems import StorySubject, load_begin
 from squall.reports.run_files import Json, RunFiles, integer, mapping
 from squall.reports.stories import value_text
-from squall.reports.story_facts import HISTORY_LIMIT, MemberPosition, json_lines, wires_of
+from squall.reports.story_facts import HISTORY_LIMIT, GroupPosition, json_lines, wires_of
 
 LOSSES = tuple(each.name for each in LOST)
 ABOUT = (*(each.name for each in DOUBLED), *LOSSES)
@@ -27,7 +27,7 @@ ANSWERED_WITHIN_S = 0.002
 
 
 @dataclass(slots=True)
-class _Owner:
+class _MembershipState:
     """Holds what the last events of a process say of its membership."""
 
     member: str = ""
@@ -39,7 +39,7 @@ class _Owner:
     """Partition -> when it gave it up, or learnt of its loss."""
 
 
-class _Who(NamedTuple):
+class _ProcessMembership(NamedTuple):
     """A process, as what it was in its group at some moment. `more`: what it owned then."""
 
     process: int
@@ -56,11 +56,11 @@ class _FetchedPosition(NamedTuple):
     t: int
     offset: int
     """-1: nothing is committed."""
-    owner: _Who
+    owner: _ProcessMembership
 
 
 @dataclass(slots=True)
-class _Trail:
+class _InputHistory:
     """Collects what the history says of one input."""
 
     files: RunFiles
@@ -76,7 +76,7 @@ class _Trail:
     ends: dict[int, Json] = field(default_factory=dict)
     """Operation -> its completion."""
     names: dict[int, str] = field(default_factory=dict)
-    owners: dict[int, _Owner] = field(default_factory=dict)
+    owners: dict[int, _MembershipState] = field(default_factory=dict)
     begun: dict[int, Json] = field(default_factory=dict)
     """Operations of transactions -> invocation."""
     settings: dict[int, Json] = field(default_factory=dict)
@@ -146,7 +146,7 @@ class _Trail:
             self.made[process] = integer(line.get("pid")), integer(line.get("pe"))
         if kind not in ("joined", "assigned", "revoked", "lost"):
             return
-        owner, at = self.owners.setdefault(process, _Owner()), self.files.seconds(line.get("t")) or 0.0
+        owner, at = self.owners.setdefault(process, _MembershipState()), self.files.seconds(line.get("t")) or 0.0
         owner.group = str(line.get("g"))
         if kind in ("joined", "assigned"):
             owner.member, owner.generation = str(line.get("m")), integer(line.get("gen"))
@@ -157,12 +157,12 @@ class _Trail:
             else:
                 owner.until[part] = at
 
-    def _owner(self, process: int, t: Any) -> _Who:
+    def _owner(self, process: int, t: Any) -> _ProcessMembership:
         """Return what the process was in its group then."""
         owner, at = self.owners.get(process), self.files.seconds(t) or 0.0
         if owner is None:
-            return _Who(process, more=", which was no member")
-        who = _Who(process, owner.member, owner.group, owner.generation)
+            return _ProcessMembership(process, more=", which was no member")
+        who = _ProcessMembership(process, owner.member, owner.group, owner.generation)
         if self.part not in owner.since:
             return who
         name = self.names.get(self.part, f"partition {self.part}")
@@ -171,7 +171,7 @@ class _Trail:
             return who._replace(more=f", which had given {name} up, or lost it, at {until}")
         return who._replace(more=f", the owner of {name} since {owner.since[self.part]:.3f} s")
 
-    def _said(self, who: _Who) -> str:
+    def _said(self, who: _ProcessMembership) -> str:
         """A process in words: its member's id, which is long, is told once."""
         if not who.group:
             return f"process {who.process}{who.more}"
@@ -243,7 +243,7 @@ class _Trail:
         ]  # fmt: skip
         return int(came[0]) if len(came) == 1 else -1
 
-    def positions(self, begin: float) -> Iterator[MemberPosition]:
+    def positions(self, begin: float) -> Iterator[GroupPosition]:
         """Yield what `again` yields, for the moments of a story, whose seconds count from `begin`."""
         name, commits = self.names.get(self.part, f"partition {self.part}"), set()
         for told, commit in self.again():
@@ -251,9 +251,9 @@ class _Trail:
             if integer(commit.get("op")) not in commits:
                 commits.add(integer(commit.get("op")))
                 at = (self.files.seconds(commit.get("t")) or 0.0) - begin
-                yield MemberPosition(at, integer(commit.get("p")), name, newer, told=False)
+                yield GroupPosition(at, integer(commit.get("p")), name, newer, told=False)
             at = (self.files.seconds(told.t) or 0.0) - begin
-            yield MemberPosition(at, told.owner.process, name, told.offset, True, self.answered(told), newer)
+            yield GroupPosition(at, told.owner.process, name, told.offset, True, self.answered(told), newer)
 
     def chosen(self, problem: StorySubject) -> list[Json]:
         """Outputs that count: those of the group in question, and unless outputs are missing, those that were read."""
@@ -301,7 +301,7 @@ def sentences_of(files: RunFiles, problem: StorySubject) -> list[str]:
     return [] if trail is None else list(_told(trail, problem))
 
 
-def parts_of(files: RunFiles, problem: StorySubject) -> tuple[tuple[int, ...], list[MemberPosition]]:
+def parts_of(files: RunFiles, problem: StorySubject) -> tuple[tuple[int, ...], list[GroupPosition]]:
     """Return what has a part in the story of an input with several outputs: these, and the old positions that members
     got. Nothing of any other problem.
     """
@@ -312,7 +312,7 @@ def parts_of(files: RunFiles, problem: StorySubject) -> tuple[tuple[int, ...], l
     return tuple(outputs), list(trail.positions(load_begin(files)))
 
 
-def _trail_of(files: RunFiles, problem: StorySubject) -> _Trail | None:
+def _trail_of(files: RunFiles, problem: StorySubject) -> _InputHistory | None:
     path = files.path / "history.jsonl"
     try:
         if problem.name not in ABOUT or not problem.values or path.stat().st_size > HISTORY_LIMIT:
@@ -322,13 +322,13 @@ def _trail_of(files: RunFiles, problem: StorySubject) -> _Trail | None:
     value = problem.values[0] if problem.name in LOSSES else _input_of(json_lines(path), problem.values[0])
     if value < 0:
         return None
-    trail = _Trail(files, value)
+    trail = _InputHistory(files, value)
     for line in json_lines(path):
         trail.take(line)
     return trail
 
 
-def _told(trail: _Trail, problem: StorySubject) -> Iterator[str]:
+def _told(trail: _InputHistory, problem: StorySubject) -> Iterator[str]:
     yield trail.input()
     lost, chosen = problem.name in LOSSES, trail.chosen(problem)
     for number, sent in enumerate(chosen[:TOLD_AT_MOST], 1):

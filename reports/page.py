@@ -17,14 +17,14 @@ from squall.reports.answers import AnsweredQuestion
 from squall.reports.cards import with_names
 from squall.reports.causes import groups_of
 from squall.reports.fault_words import FaultRow, fault_rows
-from squall.reports.links import COLUMNS, ShownGroup, shown_groups, story_anchor, witness_of
+from squall.reports.links import COLUMNS, LinkedWitnessGroup, shown_groups, story_anchor, witness_of
 from squall.reports.operations import COLOURS, KEY
 from squall.reports.operations_section import OperationsSection, anchors_of
 from squall.reports.problems import StorySubject
 from squall.reports.raw_files import raw_files
 from squall.reports.run_files import PAGE, Json, RunFiles, mapping, number, objects, read_run, texts
 from squall.reports.run_list import forbidden_by_night
-from squall.reports.samples import Samples, read_samples
+from squall.reports.samples import LatencySamples, read_samples
 from squall.reports.sections.of_run import section_of
 from squall.reports.sections.of_transactions import in_figures
 from squall.reports.sections.strip import strip_svg
@@ -64,7 +64,7 @@ def page_of(run_dir: Path, place: str = "") -> str:
     span = figure.time_span(files)
     rows = fault_rows(files)
     load = files.phase("warm-up", "load", "load with faults", "settle")
-    samples = read_samples(files, load[0] or span[0], load[1] or span[1]) if span else Samples()
+    samples = read_samples(files, load[0] or span[0], load[1] or span[1]) if span else LatencySamples()
     timeline, trouble = _timeline(files, rows, samples, span)
     found = checks.checks_of(files)
     own, own_trouble = section_of(files)
@@ -141,7 +141,10 @@ def environment() -> jinja2.Environment:
 
 
 def _operations(
-    files: RunFiles, rows: Sequence[FaultRow], found: Sequence[checks.CheckResult], groups: dict[str, list[ShownGroup]]
+    files: RunFiles,
+    rows: Sequence[FaultRow],
+    found: Sequence[checks.CheckResult],
+    groups: dict[str, list[LinkedWitnessGroup]],
 ) -> tuple[OperationsSection, str]:
     """Return the section of operations, and why there is none."""
     try:
@@ -151,7 +154,7 @@ def _operations(
 
 
 def _contents(
-    told: Sequence[_StoryOnPage], sections: Sequence[str], transactions: bool, operations: bool
+    told: Sequence[_RenderedPartitionStory], sections: Sequence[str], transactions: bool, operations: bool
 ) -> list[tuple[str, str]]:
     """(anchor, name) of what stands on the page, in its order."""
     own = [(title.lower().replace(" ", "-"), title) for title in sections]
@@ -166,7 +169,7 @@ def _contents(
 
 
 def _timeline(
-    files: RunFiles, rows: Any, samples: Samples, span: tuple[float, float] | None
+    files: RunFiles, rows: Any, samples: LatencySamples, span: tuple[float, float] | None
 ) -> tuple[Timeline | None, str]:
     """The figure, or why there is none. A figure that fails must not take the verdict's page with it."""
     from squall.reports import figure
@@ -192,7 +195,7 @@ def _transactions(files: RunFiles) -> tuple[TransactionFacts | None, TxnSection 
 
 
 @dataclass(frozen=True, slots=True)
-class _StoryOnPage:
+class _RenderedPartitionStory:
     """A story as the page shows it. `trouble`: why it is not told."""
 
     title: str
@@ -207,12 +210,12 @@ class _StoryOnPage:
     trouble: str = ""
 
 
-def _told(files: RunFiles, found: TransactionFacts | None) -> tuple[list[_StoryOnPage], list[StorySubject]]:
+def _told(files: RunFiles, found: TransactionFacts | None) -> tuple[list[_RenderedPartitionStory], list[StorySubject]]:
     """Write the story of each grave problem. A story that fails must not take the verdict's page with it."""
     try:
         tellings = rendered_stories(files, found)
         shown = [
-            _StoryOnPage(
+            _RenderedPartitionStory(
                 told.title,
                 told.summary,
                 tuple((*line, place) for line, place in zip(told.lines, told.places, strict=True)),
@@ -226,7 +229,7 @@ def _told(files: RunFiles, found: TransactionFacts | None) -> tuple[list[_StoryO
         ]
         return shown, [told.problem for told in tellings]
     except Exception as error:  # the page says so, and all the rest of it stands
-        return [_StoryOnPage("What happened", trouble=f"{type(error).__name__}: {error}")], []
+        return [_RenderedPartitionStory("What happened", trouble=f"{type(error).__name__}: {error}")], []
 
 
 def _latency_rows(files: RunFiles) -> list[tuple[str, Json]]:

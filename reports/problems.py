@@ -16,7 +16,7 @@ from squall.reports.summary import partitions_of
 METADATA = "__cluster_metadata"
 
 
-class ReplicaPosition(NamedTuple):
+class ReplicaOffsets(NamedTuple):
     """A replica at one moment."""
 
     node: int
@@ -56,7 +56,7 @@ class StorySubject:
     """Whose it is, in words, if it is not the cluster's."""
     records: tuple[tuple[int, str], ...] = ()
     """(offset, what it says) of records of a coordinator's log that a broken invariant is about."""
-    stood: tuple[ReplicaPosition, ...] = ()
+    stood: tuple[ReplicaOffsets, ...] = ()
     """The partition's replicas when an invariant broke, as its god saw them."""
 
     @property
@@ -199,13 +199,13 @@ def _broken(files: RunFiles) -> Iterable[StorySubject]:
         )
 
 
-def _stood(replicas: Json) -> Iterable[ReplicaPosition]:
+def _stood(replicas: Json) -> Iterable[ReplicaOffsets]:
     """The replicas in the details of a broken invariant, by broker."""
     for node in sorted((each for each in replicas if each.isdigit()), key=int):
         told = mapping(replicas[node])
         isr = tuple(sorted(each for each in told.get("isr") or () if isinstance(each, int)))
         epoch, leo, hw = (integer(told.get(name)) for name in ("leader_epoch", "leo", "hw"))
-        yield ReplicaPosition(int(node), told.get("leads") is True, epoch, leo, hw, isr)
+        yield ReplicaOffsets(int(node), told.get("leads") is True, epoch, leo, hw, isr)
 
 
 def load_begin(files: RunFiles) -> float:

@@ -32,7 +32,7 @@ class QueryError(ValueError):
 
 
 @dataclass(frozen=True, slots=True)
-class Result:
+class QueryResult:
     """The rows of a statement. types: DuckDB's names."""
 
     columns: tuple[str, ...]
@@ -40,7 +40,7 @@ class Result:
     rows: list[tuple[Any, ...]]
 
 
-def query(run_dir: Path, sql: str) -> Result:
+def query(run_dir: Path, sql: str) -> QueryResult:
     """Run one SELECT over the views of a run. Raises QueryError."""
     with opened(run_dir) as connection:
         try:
@@ -51,7 +51,9 @@ def query(run_dir: Path, sql: str) -> Result:
                 )
             done = connection.execute(statements[0])
             columns = done.description or []
-            return Result(tuple(each[0] for each in columns), tuple(str(each[1]) for each in columns), done.fetchall())
+            return QueryResult(
+                tuple(each[0] for each in columns), tuple(str(each[1]) for each in columns), done.fetchall()
+            )
         except duckdb.ParserException as error:
             raise QueryError(f"{error}\n{QUOTES}") from None
         except duckdb.Error as error:

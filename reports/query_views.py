@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 
 @dataclass(frozen=True, slots=True)
-class QueryView:
+class QueryViewDefinition:
     """Describes one view. columns: name, expression over `source`, meaning."""
 
     name: str
@@ -47,7 +47,7 @@ _ISOLATION = ("isolation", "isolation(iso)", "Of the reader; null of a producer.
 _GENERATION = ("generation", "known(gen)", "Generation, or member epoch.")
 
 VIEWS = (
-    QueryView(
+    QueryViewDefinition(
         "operations",
         "Every operation of a client.",
         "h_ops",
@@ -62,7 +62,7 @@ VIEWS = (
             _ENDED,
         ),
     ),
-    QueryView(
+    QueryViewDefinition(
         "records",
         "Every record that was sent or read; a record is known by its value.",
         "h_records WHERE kind < 2",
@@ -81,7 +81,7 @@ VIEWS = (
             ("tries", "known(tries)", "How often an acknowledged send was handed to a connection."),
         ),
     ),
-    QueryView(
+    QueryViewDefinition(
         "polls",
         "What each answer to a reader said of a partition.",
         "h_told",
@@ -109,7 +109,7 @@ VIEWS = (
             _ENDED,
         ),
     ),
-    QueryView(
+    QueryViewDefinition(
         "transactions",
         "Every transaction, as its client saw it.",
         "h_txns",
@@ -125,7 +125,7 @@ VIEWS = (
             _ENDED,
         ),
     ),
-    QueryView(
+    QueryViewDefinition(
         "commits",
         "Positions that were to be committed for a group.",
         "h_commits",
@@ -142,7 +142,7 @@ VIEWS = (
             _ENDED,
         ),
     ),
-    QueryView(
+    QueryViewDefinition(
         "fetched_offsets",
         "Committed positions, as coordinators reported them.",
         "h_fetches",
@@ -156,7 +156,7 @@ VIEWS = (
             _ENDED,
         ),
     ),
-    QueryView(
+    QueryViewDefinition(
         "holds",
         "When members of groups owned partitions.",
         "h_holds",
@@ -175,7 +175,7 @@ VIEWS = (
             ),
         ),
     ),
-    QueryView(
+    QueryViewDefinition(
         "outputs",
         "Records that members of groups made of others.",
         "h_outputs",
@@ -188,7 +188,7 @@ VIEWS = (
             ("input", "known(src)", "Value of the input."),
         ),
     ),
-    QueryView(
+    QueryViewDefinition(
         "final_reads",
         "How far each final reader came in a partition.",
         "h_finals",
@@ -205,7 +205,7 @@ VIEWS = (
             _ENDED,
         ),
     ),
-    QueryView(
+    QueryViewDefinition(
         "partitions",
         "Partitions of the run's topics.",
         "h_partitions",
@@ -218,7 +218,7 @@ VIEWS = (
             ("highest_read", "known(seen)", "Highest offset that a reader saw."),
         ),
     ),
-    QueryView(
+    QueryViewDefinition(
         "processes",
         "Clients: producers, readers, members, final readers.",
         "h_processes",
@@ -231,7 +231,7 @@ VIEWS = (
             ("settings", "settings", "Its settings, JSON."),
         ),
     ),
-    QueryView(
+    QueryViewDefinition(
         "faults",
         "Planned faults, and what became of them.",
         "h_faults",
@@ -249,7 +249,7 @@ VIEWS = (
             ("error", "nullif(error, '')", "What went wrong with it."),
         ),
     ),
-    QueryView(
+    QueryViewDefinition(
         "findings",
         "What the checks found.",
         "h_findings",
@@ -262,7 +262,7 @@ VIEWS = (
             ("blames", "nullif(blames, '')", "Whose it is, if not the cluster's."),
         ),
     ),
-    QueryView(
+    QueryViewDefinition(
         "witnesses",
         "Up to 20 witnesses of each finding.",
         "h_witnesses",
@@ -277,7 +277,7 @@ VIEWS = (
             ("fields", "fields", "Everything, JSON as in verdict.json."),
         ),
     ),
-    QueryView(
+    QueryViewDefinition(
         "phases",
         "Phases of the run.",
         "h_phases",
@@ -287,7 +287,7 @@ VIEWS = (
             ("ended_s", "round((ended - origin) / 1e9, 6)", "When it ended."),
         ),
     ),
-    QueryView(
+    QueryViewDefinition(
         "events",
         "Events of the brokers' traces (docs/run-directory.md).",
         "h_events",

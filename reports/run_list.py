@@ -32,7 +32,7 @@ KEPT = ("valid",)
 
 
 @dataclass(frozen=True, slots=True)
-class ShelvedRun:
+class RunListEntry:
     """One run as a row. None: its files do not say."""
 
     name: str
@@ -74,9 +74,9 @@ class ShelvedRun:
         return f"{self.name}/report.html" if (self.path / "report.html").exists() else ""
 
 
-def shelf(root: Path) -> list[ShelvedRun]:
+def shelf(root: Path) -> list[RunListEntry]:
     """Every run directory in `root`, the newest first. A file that cannot be read leaves its cells empty."""
-    night = _Night(root)
+    night = _NightOfFolder(root)
     found = [_row(each, night) for each in _folders(root) if (each / PLAN).exists()]
     return sorted(found, key=lambda row: (row.began.timestamp() if row.began else 0.0, row.name), reverse=True)
 
@@ -91,14 +91,14 @@ def _folders(root: Path) -> list[Path]:
             if each.is_dir() and not each.is_symlink() and not each.name.startswith(".")]  # fmt: skip
 
 
-def one(path: Path) -> ShelvedRun:
+def one(path: Path) -> RunListEntry:
     """The row of one run directory."""
-    return _row(path, _Night(path.parent))
+    return _row(path, _NightOfFolder(path.parent))
 
 
 def forbidden_by_night(run: Path, verdict: Json) -> tuple[str, ...]:
     """The anomalies of a run that its configuration permits and its night forbids; empty for a run of no night."""
-    return _Night(run.parent).forbids(run.name, verdict)
+    return _NightOfFolder(run.parent).forbids(run.name, verdict)
 
 
 def plan_of(path: Path) -> Json:
@@ -106,7 +106,7 @@ def plan_of(path: Path) -> Json:
     return _toml(path / PLAN)
 
 
-class _Night:
+class _NightOfFolder:
     """The night whose runs are in a folder, if they are one's."""
 
     def __init__(self, root: Path) -> None:
@@ -130,7 +130,7 @@ class _Night:
         return with_unexpected(self._night, attempt, verdict)[0].unexpected
 
 
-def _row(path: Path, night: _Night) -> ShelvedRun:
+def _row(path: Path, night: _NightOfFolder) -> RunListEntry:
     plan, info, verdict = plan_of(path), _json(path / "run.json"), _json(path / "verdict.json")
     forbidden = night.forbids(path.name, verdict)
     metrics, faults = mapping(verdict.get("metrics")), mapping(info.get("faults"))
@@ -141,7 +141,7 @@ def _row(path: Path, night: _Night) -> ShelvedRun:
     if overlooked := simulated.overlooked(path, verdict):
         verdict = {**verdict, "verdict": "unknown", "reasons": [overlooked]}
     word = "invalid" if forbidden else verdict.get("verdict")
-    return ShelvedRun(
+    return RunListEntry(
         path.name,
         path,
         word if word in ("valid", "invalid", "unknown") else NO_VERDICT,
@@ -252,8 +252,8 @@ def _json(path: Path) -> Json:
 
 
 def to_remove(
-    rows: Sequence[ShelvedRun], now: datetime, days: float | None, limit_bytes: int | None
-) -> list[ShelvedRun]:
+    rows: Sequence[RunListEntry], now: datetime, days: float | None, limit_bytes: int | None
+) -> list[RunListEntry]:
     """The valid runs that go: those older than `days`, then the oldest until all runs together are below `limit_bytes`.
 
     What is not valid stays, whatever its age and size: somebody has to look at it.
@@ -270,10 +270,10 @@ def to_remove(
     return going
 
 
-def compared(rows: Sequence[ShelvedRun]) -> list[tuple[str, tuple[str, ...]]]:
+def compared(rows: Sequence[RunListEntry]) -> list[tuple[str, tuple[str, ...]]]:
     """(what, of each run) for all that a row says."""
 
-    def cells(row: ShelvedRun) -> dict[str, str]:
+    def cells(row: RunListEntry) -> dict[str, str]:
         return {
             "run": row.name,
             "verdict": row.verdict,

@@ -7,12 +7,12 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from squall.reports.page import environment
-from squall.reports.run_list import NO_VERDICT, PAGE, ShelvedRun
+from squall.reports.run_list import NO_VERDICT, PAGE, RunListEntry
 
 WORDS = ("invalid", "unknown", NO_VERDICT, "valid")
 
 
-def render(root: Path, rows: Sequence[ShelvedRun]) -> Path:
+def render(root: Path, rows: Sequence[RunListEntry]) -> Path:
     """Write `root`/index.html, and return its path."""
     counts = Counter(row.verdict for row in rows)
     losing = sum(row.verdict == "valid" and bool(row.loss) for row in rows)

@@ -22,7 +22,7 @@ OK = 0
 
 
 @dataclass
-class Samples:
+class LatencySamples:
     """`points`: (2, n) seconds and milliseconds of acknowledged sends; empty where there is no converted history."""
 
     gaps: dict[str, list[LaneSpan]] = field(default_factory=dict)
@@ -32,14 +32,14 @@ class Samples:
     """False: only each partition's longest gap is known, from metrics.json."""
 
 
-def read_samples(files: RunFiles, begin: float, end: float) -> Samples:
+def read_samples(files: RunFiles, begin: float, end: float) -> LatencySamples:
     """Gaps and latencies between `begin` and `end` of the page's seconds; falls back to metrics.json."""
     import numpy as np
     import pyarrow as pa
     import pyarrow.parquet as pq
 
     path = files.path / "history" / "records.parquet"
-    fallback = Samples(gaps=gaps_of_metrics(files))
+    fallback = LatencySamples(gaps=gaps_of_metrics(files))
     if not path.exists() or files.origin_ns is None:
         return fallback
     try:
@@ -52,7 +52,7 @@ def read_samples(files: RunFiles, begin: float, end: float) -> Samples:
         return fallback
     part, t0, t1, st = (table[name].to_numpy() for name in columns)
     begun_s, done_s, acked = (t0 - files.origin_ns) / 1e9, (np.maximum(t1, t0) - files.origin_ns) / 1e9, st == OK
-    samples = Samples(exact_gaps=True)
+    samples = LatencySamples(exact_gaps=True)
     for dense, name in files.part_names.items():
         here = (part == dense) & (begun_s <= end) & (done_s >= begin)
         samples.gaps[name] = _gaps(begun_s[here], done_s[here], acked[here], begin, end)

@@ -43,7 +43,7 @@ def asked_of(*settings: Json) -> RequestedSettings:
 
 
 @dataclass(frozen=True, slots=True)
-class Difference:
+class UnrequestedSetting:
     """Something that was sent and not asked for."""
 
     brief: str
@@ -52,7 +52,7 @@ class Difference:
     """Why it is not known whether a record was sent so."""
 
 
-def differences(asked: RequestedSettings, sent: Sequence[SentSettings]) -> list[Difference]:
+def differences(asked: RequestedSettings, sent: Sequence[SentSettings]) -> list[UnrequestedSetting]:
     """List what differs from what was asked for; nothing if nothing was seen."""
     found = []
     wanted = f"acks={acks_text(asked.acks)}"
@@ -60,15 +60,15 @@ def differences(asked: RequestedSettings, sent: Sequence[SentSettings]) -> list[
         given = f"acks={acks_text(acks)}"
         count = _count(sent, lambda each, acks=acks: each.acks == acks)  # type: ignore[misc]
         brief, why = _mixed(sent, _acks) or (f"{given} sent, {wanted} asked", "")
-        found.append(Difference(brief, f"the flags asked for {wanted}; {count} had {given}", why))
+        found.append(UnrequestedSetting(brief, f"the flags asked for {wanted}; {count} had {given}", why))
     if asked.idempotence and not all(each.idempotent for each in sent):
         count = _count(sent, lambda each: not each.idempotent)
         brief, why = _mixed(sent, _producer_id) or ("no producer id sent, idempotence asked", "")
-        found.append(Difference(brief, f"the flags asked for idempotence; {count} had no producer id", why))
+        found.append(UnrequestedSetting(brief, f"the flags asked for idempotence; {count} had no producer id", why))
     most = max((each.in_flight for each in sent), default=0)
     if 0 < asked.in_flight < most:
         text = f"the flags asked for at most {asked.in_flight} requests in flight; {most} were seen on one connection"
-        found.append(Difference(f"{most} requests in flight, {asked.in_flight} asked", text))
+        found.append(UnrequestedSetting(f"{most} requests in flight, {asked.in_flight} asked", text))
     return found
 
 
@@ -147,7 +147,7 @@ def _not_seen(seen_by: str) -> str:
     return "No broker traced the Produce requests, and no frame relay was on the links."
 
 
-class SentSection(NamedTuple):
+class RequestSettingsSection(NamedTuple):
     """Holds what the page shows of all producers. `rows`: which, what was in the requests, how many."""
 
     asked: str
@@ -155,10 +155,12 @@ class SentSection(NamedTuple):
     rows: list[tuple[str, str, str]]
 
 
-def section_of_sent(requests: ProduceRequests, workload: Json) -> SentSection:
+def section_of_sent(requests: ProduceRequests, workload: Json) -> RequestSettingsSection:
     """Compare what the plan's workload asked for with all that was seen."""
     asked = asked_of(workload)
-    return SentSection(asked.text, [each.text for each in differences(asked, requests.settings)], list(_rows(requests)))
+    return RequestSettingsSection(
+        asked.text, [each.text for each in differences(asked, requests.settings)], list(_rows(requests))
+    )
 
 
 def _rows(requests: ProduceRequests) -> Iterable[tuple[str, str, str]]:

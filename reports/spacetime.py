@@ -23,7 +23,7 @@ from squall.reports.spacetime_layout import (
     lines_of,
     shows_log,
 )
-from squall.reports.story import Story, decimals, placed_sentences, sentences
+from squall.reports.story import PartitionStory, decimals, placed_sentences, sentences
 from squall.reports.story_facts import SimMessage
 from squall.reports.story_logs import ReplicaView
 from squall.reports.story_moments import StoryMoment, offsets_of
@@ -56,7 +56,7 @@ svg.spacetime .h { font-weight: 700; font-size: 13px; }
 """.strip()
 
 
-def draw(story: Story, ident: str = "spacetime", linked: bool = False) -> str:
+def draw(story: PartitionStory, ident: str = "spacetime", linked: bool = False) -> str:
     """The picture. `ident` makes its ids unique where several stand in one page. `linked`: each moment leads to its
     sentence, which the page has as IDENT-lN, and is found as IDENT-mN.
     """
@@ -112,7 +112,7 @@ def line_svg(x1: float, y1: float, x2: float, y2: float, colour: str, width: flo
 # --------------------------------------------------------------------------------------------------------------- head
 
 
-def _head(story: Story, layout: DiagramLayout) -> Iterable[str]:
+def _head(story: PartitionStory, layout: DiagramLayout) -> Iterable[str]:
     yield text_svg(12, 22, story.title, "h")
     yield from _legend(story, layout)
     yield text_svg(GUTTER - 14, _HEAD_H + 4, "seconds", "t")
@@ -122,7 +122,7 @@ def _head(story: Story, layout: DiagramLayout) -> Iterable[str]:
     yield line_svg(12, _HEAD_H + 11, layout.width - 12, _HEAD_H + 11, "var(--s-line)", 1)
 
 
-def _legend(story: Story, layout: DiagramLayout) -> Iterable[str]:
+def _legend(story: PartitionStory, layout: DiagramLayout) -> Iterable[str]:
     """Epochs with their leaders, and what boxes and bars mean."""
     leaders: dict[int, str] = {}
     for moment in story.told.moments:
@@ -151,7 +151,7 @@ def _legend(story: Story, layout: DiagramLayout) -> Iterable[str]:
             yield text_svg(12, 65 + LINE_H * number, line, "m")
 
 
-def _never_led(story: Story, epoch: int) -> str:
+def _never_led(story: PartitionStory, epoch: int) -> str:
     """An epoch whose leader took no notice of it in time."""
     meant = [m.replica.leader for m in story.told.moments if m.replica is not None and m.replica.epoch == epoch]
     known = [leader for leader in meant if leader >= 0]
@@ -161,7 +161,7 @@ def _never_led(story: Story, epoch: int) -> str:
 # -------------------------------------------------------------------------------------------------------------- lanes
 
 
-def _lines(story: Story, layout: DiagramLayout) -> Iterable[str]:
+def _lines(story: PartitionStory, layout: DiagramLayout) -> Iterable[str]:
     for lane, (x, _) in layout.lanes.items():
         if not lane.isdigit():
             yield line_svg(x, layout.top - 10, x, layout.bottom, "var(--s-muted)", 1.5)
@@ -199,7 +199,7 @@ def _stretch(x: float, begin: float, end: float, look: tuple[bool, bool, int]) -
         yield line_svg(x, begin, x, end, "var(--s-muted)", 2)
 
 
-def _faults(story: Story, layout: DiagramLayout) -> Iterable[str]:
+def _faults(story: PartitionStory, layout: DiagramLayout) -> Iterable[str]:
     """A bar beside the lane for each fault within the picture; several at once beside each other."""
     if story.facts is None or not layout.rows:
         return
@@ -233,14 +233,14 @@ def _losses(layout: DiagramLayout) -> Iterable[str]:
 # ------------------------------------------------------------------------------------------------------------- arrows
 
 
-class _Arrow(NamedTuple):
+class _MessageArrow(NamedTuple):
     """A message's way; its head stands above the words that its shaft goes below."""
 
     shaft: str
     head: str
 
 
-def _arrows(story: Story, layout: DiagramLayout) -> Iterable[_Arrow]:
+def _arrows(story: PartitionStory, layout: DiagramLayout) -> Iterable[_MessageArrow]:
     shown: list[StoryMoment] = []
     wires = story.facts.wires if story.facts is not None else []
     for row in layout.rows:
@@ -259,7 +259,7 @@ def _arrows(story: Story, layout: DiagramLayout) -> Iterable[_Arrow]:
     yield from _dropped(wires, layout)
 
 
-def _source_of(moment: StoryMoment, shown: list[StoryMoment], story: Story) -> StoryMoment | None:
+def _source_of(moment: StoryMoment, shown: list[StoryMoment], story: PartitionStory) -> StoryMoment | None:
     """The earlier moment in the picture that sent what arrived with this one."""
     if moment.came_from is None:
         return None
@@ -307,7 +307,7 @@ def _name(wire: SimMessage | None) -> str:
     return f"{wire.api} {wire.kind}, sent {wire.sent:.4f} s" if wire is not None else ""
 
 
-def _dropped(wires: list[SimMessage], layout: DiagramLayout) -> Iterable[_Arrow]:
+def _dropped(wires: list[SimMessage], layout: DiagramLayout) -> Iterable[_MessageArrow]:
     """Fetches that never arrived, a few of them."""
     if not layout.rows:
         return
@@ -319,7 +319,7 @@ def _dropped(wires: list[SimMessage], layout: DiagramLayout) -> Iterable[_Arrow]
             yield _arrow(x1, y, x1 + (x2 - x1) * 0.45, y + 6, f"{wire.api} {wire.kind}: lost", dropped=True)
 
 
-def _arrow(x1: float, y1: float, x2: float, y2: float, name: str, *, dropped: bool = False) -> _Arrow:
+def _arrow(x1: float, y1: float, x2: float, y2: float, name: str, *, dropped: bool = False) -> _MessageArrow:
     """Draw an arrow from line to line."""
     away = 7 if x2 > x1 else -7
     x1, x2 = x1 + away, x2 - (0 if dropped else away)
@@ -327,18 +327,20 @@ def _arrow(x1: float, y1: float, x2: float, y2: float, name: str, *, dropped: bo
     title = f"<title>{escape(name)}</title>" if name else ""
     shaft = f'<g opacity="0.75">{title}{line_svg(x1, y1, x2, y2, colour, 1.2)}</g>'
     if dropped:
-        return _Arrow(shaft, f'<path d="M{x2 - 4:.1f} {y2 - 4:.1f}l8 8m0 -8l-8 8" stroke="{colour}" stroke-width="2"/>')
+        return _MessageArrow(
+            shaft, f'<path d="M{x2 - 4:.1f} {y2 - 4:.1f}l8 8m0 -8l-8 8" stroke="{colour}" stroke-width="2"/>'
+        )
     angle = math.atan2(y2 - y1, x2 - x1)
     wings = " ".join(
         f"{x2 + 9 * math.cos(angle + turn):.1f},{y2 + 9 * math.sin(angle + turn):.1f}" for turn in (2.75, -2.75)
     )
-    return _Arrow(shaft, f'<polygon points="{x2:.1f},{y2:.1f} {wings}" fill="{colour}"/>')
+    return _MessageArrow(shaft, f'<polygon points="{x2:.1f},{y2:.1f} {wings}" fill="{colour}"/>')
 
 
 # ------------------------------------------------------------------------------------------------------------ moments
 
 
-def _moments(story: Story, layout: DiagramLayout, anchors: Mapping[int, tuple[str, str]]) -> Iterable[str]:
+def _moments(story: PartitionStory, layout: DiagramLayout, anchors: Mapping[int, tuple[str, str]]) -> Iterable[str]:
     digits = decimals(story.moments)
     for row in layout.rows:
         lost = [moment.lost for moment in row.moments if moment.lost]
@@ -366,7 +368,7 @@ def _length(seconds: float) -> str:
     return f"{seconds:.0f} s" if seconds >= 10 else f"{seconds:.1f} s"
 
 
-def _moment(story: Story, layout: DiagramLayout, row: DiagramRow, moment: StoryMoment) -> Iterable[str]:
+def _moment(story: PartitionStory, layout: DiagramLayout, row: DiagramRow, moment: StoryMoment) -> Iterable[str]:
     x, width = layout.lanes[moment.lane]
     yield from _dot(x, row.y, moment)
     y = row.y + 4
@@ -389,13 +391,13 @@ def _dot(x: float, y: float, moment: StoryMoment) -> Iterable[str]:
         yield f'<circle cx="{x:.1f}" cy="{y:.1f}" r="4" fill="var(--s-ink)" stroke="var(--s-card)" stroke-width="1.5"/>'
 
 
-def _has_end(story: Story, lane: str) -> bool:
+def _has_end(story: PartitionStory, lane: str) -> bool:
     """Return whether it is known how a lane's log ends, and worth a picture."""
     hosts = any(m.lane == lane and m.kind in ("leads", "follows") for m in story.told.moments)
     return story.exact and lane.isdigit() and hosts
 
 
-def _end(story: Story, layout: DiagramLayout, lane: str) -> Iterable[str]:
+def _end(story: PartitionStory, layout: DiagramLayout, lane: str) -> Iterable[str]:
     """A log in the end, below its lane."""
     x, replica = layout.lanes[lane][0], story.told.logs.of(int(lane))
     y = layout.bottom + 16
@@ -404,7 +406,7 @@ def _end(story: Story, layout: DiagramLayout, lane: str) -> Iterable[str]:
     yield from _log(story, layout, replica, x + TEXT_DX, y + LINE_H - 8)
 
 
-def _log(story: Story, layout: DiagramLayout, replica: ReplicaView, x: float, y: float) -> Iterable[str]:
+def _log(story: PartitionStory, layout: DiagramLayout, replica: ReplicaView, x: float, y: float) -> Iterable[str]:
     """The log's cells, and the high watermark as a bar between two of them."""
     low, high = layout.window
     if low >= high:

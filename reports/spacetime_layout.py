@@ -11,7 +11,7 @@ from bisect import bisect_right
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from squall.reports.story import Story
+from squall.reports.story import PartitionStory
 from squall.reports.story_logs import ReplicaView
 from squall.reports.story_moments import READERS, StoryMoment
 
@@ -73,7 +73,7 @@ class DiagramLayout:
         return next((row for row in self.rows if any(each is moment for each in row.moments)), None)
 
 
-def lay_out(story: Story, top: float) -> DiagramLayout:
+def lay_out(story: PartitionStory, top: float) -> DiagramLayout:
     """Positions of a story's lanes and moments, the first row below `top`."""
     window = window_of(story)
     lanes, width = _lanes(story, window)
@@ -91,7 +91,7 @@ def lay_out(story: Story, top: float) -> DiagramLayout:
     return DiagramLayout(lanes, rows, width, top, y + 6, window)
 
 
-def _lanes(story: Story, window: tuple[int, int]) -> tuple[dict[str, tuple[float, float]], float]:
+def _lanes(story: PartitionStory, window: tuple[int, int]) -> tuple[dict[str, tuple[float, float]], float]:
     brokers = sum(lane.isdigit() for lane in story.lanes)
     broker_w = BROKER_W if brokers <= 3 else NARROW_BROKER_W
     if GUTTER + sum(broker_w if lane.isdigit() else CLIENT_W for lane in story.lanes) > WIDE:
@@ -138,7 +138,7 @@ def shows_log(moment: StoryMoment, window: tuple[int, int]) -> bool:
     return moment.replica is not None and window[0] < window[1] and moment.kind in _SHOW_LOG
 
 
-def window_of(story: Story) -> tuple[int, int]:
+def window_of(story: PartitionStory) -> tuple[int, int]:
     """Offsets that are drawn: around the records in question, as many as there is room for; none without brokers."""
     offsets = [record.offset for record in story.records if record.offset >= 0]
     if not offsets or story.of_members:
@@ -151,7 +151,7 @@ def window_of(story: Story) -> tuple[int, int]:
     return low, high
 
 
-def cells_of(replica: ReplicaView, story: Story, window: tuple[int, int]) -> list[tuple[int, int, str]]:
+def cells_of(replica: ReplicaView, story: PartitionStory, window: tuple[int, int]) -> list[tuple[int, int, str]]:
     """(offset, epoch, letter) of what a log holds in the window."""
     names = {(record.offset, record.epoch): record.name for record in story.records}
     found = []

@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from squall.checkers.history.values import producer_of, sequence_of
 from squall.reports.fault_words import whom
-from squall.reports.lanes import Term, event_s, partition_of
+from squall.reports.lanes import LeaderEpochStart, event_s, partition_of
 from squall.reports.run_files import Json, RunFiles, integer, mapping, number, objects
 
 READS_TOLD = 4
@@ -44,7 +44,9 @@ def value_text(value: int) -> str:
     return f"record {sequence_of(value)} of process {producer_of(value)}"
 
 
-def story(files: RunFiles, witness: Json, partition_terms: Sequence[Term], rows: Sequence[Json]) -> list[StoryLine]:
+def story(
+    files: RunFiles, witness: Json, partition_terms: Sequence[LeaderEpochStart], rows: Sequence[Json]
+) -> list[StoryLine]:
     """Return what is known of a witness, in order of time; `rows` are its value's sends and reads."""
     name = str(witness.get("partition") or files.part_names.get(integer(witness.get("part")), ""))
     offset = integer(witness.get("off"))
@@ -144,7 +146,7 @@ def _taken_for_sent(files: RunFiles, name: str, offset: int, rows: Sequence[Json
 
 
 def _leaders(
-    found: Sequence[Term], offset: int, around: tuple[float, float] | None, *, missing: bool
+    found: Sequence[LeaderEpochStart], offset: int, around: tuple[float, float] | None, *, missing: bool
 ) -> Iterable[StoryLine]:
     """The epoch that the offset lies in, those that began below it, and those of the same time."""
     for index, term in enumerate(found):
@@ -158,7 +160,7 @@ def _leaders(
             yield StoryLine(term.t, text, term.unclean)
 
 
-def _leader_text(term: Term, offset: int) -> str:
+def _leader_text(term: LeaderEpochStart, offset: int) -> str:
     isr = ",".join(map(str, term.isr))
     if term.leader < 0:
         return f"Epoch {term.epoch}: no leader (in sync: {isr or 'none'})."

@@ -14,13 +14,13 @@ from squall.checkers.anomalies import stuck
 from squall.checkers.anomalies.registry import LOSS
 from squall.checkers.history.values import sequence_of
 from squall.reports import members, outputs
-from squall.reports.members import Members
+from squall.reports.members import MembersOfFinding
 from squall.reports.problems import StorySubject, is_of_transactions, load_begin, problems_of
 from squall.reports.run_files import RunFiles
-from squall.reports.sent_words import Difference, differences
+from squall.reports.sent_words import UnrequestedSetting, differences
 from squall.reports.story_client import sentences_of
-from squall.reports.story_facts import ACKNOWLEDGED, MemberPosition, PartitionFacts, all_facts
-from squall.reports.story_moments import MUST, NOISE, READERS, TURN, NamedRecord, StoryMoment, StoryMoments
+from squall.reports.story_facts import ACKNOWLEDGED, GroupPosition, PartitionFacts, all_facts
+from squall.reports.story_moments import MUST, NOISE, READERS, TURN, LabelledRecord, StoryMoment, StoryMoments
 from squall.reports.story_records import is_misplaced, named_records, with_names
 from squall.reports.story_teller import tell
 
@@ -35,12 +35,12 @@ STORIES_AT_MOST = 3
 
 
 @dataclass
-class Story:
+class PartitionStory:
     """A story ready to be told or drawn. Times are seconds since the load began."""
 
     problem: StorySubject
     summary: str
-    records: list[NamedRecord]
+    records: list[LabelledRecord]
     moments: list[StoryMoment]
     left_out: int
     ends: list[str]
@@ -49,7 +49,7 @@ class Story:
     """Producers, brokers by id as text, readers, in the order of the picture."""
     told: StoryMoments = field(default_factory=StoryMoments)
     facts: PartitionFacts | None = None
-    members: Members | None = None
+    members: MembersOfFinding | None = None
     """What members of a group did that led to the finding."""
 
     @property
@@ -73,7 +73,7 @@ class Story:
         return f"{self.problem.name}{also} in {self.problem.where}{blames}{permitted}{sent}"
 
 
-def stories_of(files: RunFiles, problems: Sequence[StorySubject] | None = None) -> list[Story]:
+def stories_of(files: RunFiles, problems: Sequence[StorySubject] | None = None) -> list[PartitionStory]:
     """A story of each of these problems of partitions, else of a run's gravest; none where no trace tells of it."""
     if problems is None:
         problems = [each for each in problems_of(files) if not is_of_transactions(each.name)][:STORIES_AT_MOST]
@@ -85,7 +85,7 @@ def stories_of(files: RunFiles, problems: Sequence[StorySubject] | None = None) 
     return [story for story in told if story.moments]
 
 
-def story_of(facts: PartitionFacts, acted: Members | None = None) -> Story:
+def story_of(facts: PartitionFacts, acted: MembersOfFinding | None = None) -> PartitionStory:
     """The story that these facts tell: of members of a group alone if they alone led to the finding."""
     if acted is not None and acted.alone:
         return _of_members(facts, acted)
@@ -101,7 +101,7 @@ def story_of(facts: PartitionFacts, acted: Members | None = None) -> Story:
     lanes += [str(node) for node in sorted(nodes) if str(node) in shown or _hosts(facts, node)]
     lanes += [READERS] if READERS in shown else []
     left_out = sum(moment.weight > NOISE for moment in told.moments) - len(moments)
-    return Story(
+    return PartitionStory(
         facts.problem,
         summary_of(facts, records, told),
         records,
@@ -115,7 +115,7 @@ def story_of(facts: PartitionFacts, acted: Members | None = None) -> Story:
     )
 
 
-def _of_members(facts: PartitionFacts, acted: Members) -> Story:
+def _of_members(facts: PartitionFacts, acted: MembersOfFinding) -> PartitionStory:
     """The story of what members did, beside who wrote and who read the record: brokers have no part in it."""
     producers, records = producers_of(facts), named_records(facts)
     told, begin = tell(facts, records, producers), load_begin(acted.files)
@@ -131,7 +131,7 @@ def _of_members(facts: PartitionFacts, acted: Members) -> Story:
     words = [f"At {moment.t:.3f} s {moment.text[:1].lower()}{moment.text[1:]}" for moment in did if moment.grave]
     text = facts.problem.text.rstrip(".")
     summary = " ".join([f"{text[:1].upper()}{text[1:]}.", *words])
-    return Story(facts.problem, summary, records, told.moments, 0, [], lanes, told, facts, acted)
+    return PartitionStory(facts.problem, summary, records, told.moments, 0, [], lanes, told, facts, acted)
 
 
 def _hosts(facts: PartitionFacts, node: int) -> bool:
@@ -199,7 +199,7 @@ def _with_both_ends(moments: Sequence[StoryMoment], kept: Sequence[StoryMoment],
 # --------------------------------------------------------------------------------------------------------------- text
 
 
-def text_of(story: Story, width: int = 100, beside: Iterable[str] = ()) -> str:
+def text_of(story: PartitionStory, width: int = 100, beside: Iterable[str] = ()) -> str:
     """The story as plain text: what it is about, numbered sentences with times, and how it ends. `beside`: paragraphs
     of what else is known.
     """
@@ -255,7 +255,7 @@ def _wrapped(text: str, width: int, head: str = "") -> list[str]:
     return textwrap.wrap(text, width, initial_indent=head, subsequent_indent=" " * len(head))
 
 
-def _legend(record: NamedRecord, facts: PartitionFacts | None) -> str:
+def _legend(record: LabelledRecord, facts: PartitionFacts | None) -> str:
     sent, slots = record.sent, facts.slots if facts is not None else {}
     sequence = sequence_of(sent.value)
     where = f", offset {record.offset}" if record.offset >= 0 else ""
@@ -266,7 +266,7 @@ def _legend(record: NamedRecord, facts: PartitionFacts | None) -> str:
     return f"{record.name}: record {sequence} of process {sent.process}{slot}{where}{epoch}, {sent.state}{told}"
 
 
-def summary_of(facts: PartitionFacts, records: Sequence[NamedRecord], told: StoryMoments) -> str:
+def summary_of(facts: PartitionFacts, records: Sequence[LabelledRecord], told: StoryMoments) -> str:
     """The story in two or three sentences."""
     text = with_names(facts.problem.text.rstrip("."), records)
     words = [f"{text[0].upper()}{text[1:]}."] if text else []
@@ -305,7 +305,7 @@ def summary_of(facts: PartitionFacts, records: Sequence[NamedRecord], told: Stor
     return " ".join(word for word in words if word)
 
 
-def _nowhere(facts: PartitionFacts, record: NamedRecord, records: Sequence[NamedRecord]) -> str:
+def _nowhere(facts: PartitionFacts, record: LabelledRecord, records: Sequence[LabelledRecord]) -> str:
     """Return what is known of a record whose place is not."""
     there = [each.name for each in records if each.offset == record.sent.offset >= 0]
     where = f"That is where {' and '.join(there)} was put; where" if there else "At which offset"
@@ -313,13 +313,13 @@ def _nowhere(facts: PartitionFacts, record: NamedRecord, records: Sequence[Named
     return f"{where} {record.name} was put is not known{', nor when and why it was lost' if lost else ''}."
 
 
-def _differs(facts: PartitionFacts, records: Sequence[NamedRecord]) -> list[Difference]:
+def _differs(facts: PartitionFacts, records: Sequence[LabelledRecord]) -> list[UnrequestedSetting]:
     """Return what the producers of the records in question sent that was not asked for; of no record: those of all."""
     processes = dict.fromkeys(each.sent.process for each in records if each.is_subject)
     return differences(facts.asked, facts.requests.of_processes(processes) if processes else facts.sent)
 
 
-def _old_position(facts: PartitionFacts, told: MemberPosition) -> str:
+def _old_position(facts: PartitionFacts, told: GroupPosition) -> str:
     """A member was told an old position: by whom, and which fault that broker had when the newer one was committed."""
     old = f"position {told.offset} of {told.where}" if told.offset >= 0 else f"no position of {told.where}"
     by = f" by broker {told.broker}" if told.broker >= 0 else ""
@@ -334,13 +334,13 @@ def _old_position(facts: PartitionFacts, told: MemberPosition) -> str:
     )
 
 
-def _causes(record: NamedRecord, told: StoryMoments) -> str:
+def _causes(record: LabelledRecord, told: StoryMoments) -> str:
     cuts = [m for m in told.moments if m.kind in ("truncates", "recovers") and record.name in m.about and m.grave]
     listed = [f"broker {m.lane}'s at {m.t:.3f} s" for m in cuts]
     return f"Copies that were cut off: {'; '.join(listed)}." if listed else ""
 
 
-def _ends(facts: PartitionFacts, records: Sequence[NamedRecord], told: StoryMoments) -> list[str]:
+def _ends(facts: PartitionFacts, records: Sequence[LabelledRecord], told: StoryMoments) -> list[str]:
     """Each log in the end, and where two of them differ."""
     found = []
     exact = told.exact
@@ -366,7 +366,7 @@ def _ends(facts: PartitionFacts, records: Sequence[NamedRecord], told: StoryMome
 _LOGS_DIFFER = ("replicas-agree", "replica-divergence")
 
 
-def _differences(told: StoryMoments, records: Sequence[NamedRecord]) -> Iterable[str]:
+def _differences(told: StoryMoments, records: Sequence[LabelledRecord]) -> Iterable[str]:
     """Yield the differences of two logs that hold records of different epochs below both high watermarks."""
     replicas = [told.logs.replicas[node] for node in sorted(told.logs.replicas)]
 

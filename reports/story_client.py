@@ -15,7 +15,7 @@ from squall.reports.story_facts import ACKNOWLEDGED, PartitionFacts, SeenRecord,
 
 
 @dataclass(frozen=True, slots=True)
-class Standstill:
+class ProducerStall:
     """A producer's. `since`, `until`: its longest time without an acknowledgement after a fresh client was served."""
 
     last: SentRecord | None
@@ -36,7 +36,7 @@ class Standstill:
         return tuple(each.value for each in (self.last, *self.unanswered[:1], self.fresh) if each is not None)
 
 
-def standstill_of(facts: PartitionFacts) -> Standstill | None:
+def standstill_of(facts: PartitionFacts) -> ProducerStall | None:
     """Find when the producer stood still; None if the problem does not blame one, or the history does not show it."""
     if facts.problem.name != stuck.PRODUCER or not facts.problem.blames:
         return None
@@ -55,7 +55,7 @@ def standstill_of(facts: PartitionFacts) -> Standstill | None:
     served = next((each for each in fresh if last is None or _done(each) > _done(last)), fresh[0])
     read = min((seen for seen in facts.seen if seen.value == served.value), key=lambda seen: seen.t, default=None)
     went_on = until in answers
-    return Standstill(last, tuple(sorted(waited, key=lambda s: s.sent)), served, read, since, until, went_on)
+    return ProducerStall(last, tuple(sorted(waited, key=lambda s: s.sent)), served, read, since, until, went_on)
 
 
 def _done(sent: SentRecord) -> float:
@@ -94,7 +94,7 @@ def _lines(facts: PartitionFacts, names: Mapping[int, str]) -> Iterator[StoryLin
         yield from _of_a_reader(facts)
 
 
-def _of_a_producer(still: Standstill, who: str, names: Mapping[int, str]) -> Iterator[StoryLine]:
+def _of_a_producer(still: ProducerStall, who: str, names: Mapping[int, str]) -> Iterator[StoryLine]:
     last, fresh = still.last, still.fresh
     until = f"{still.until:.3f} s" if still.went_on else f"its load ended at {still.until:.3f} s"
     if last is not None:

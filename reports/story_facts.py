@@ -55,7 +55,7 @@ class SeenRecord:
 
 
 @dataclass(frozen=True, slots=True)
-class Event:
+class BrokerTraceLine:
     """A line of a broker's trace."""
 
     t: float
@@ -101,7 +101,7 @@ class SimMessage:
 
 
 @dataclass(frozen=True, slots=True)
-class MemberPosition:
+class GroupPosition:
     """A member of a group committed a position of `where`, or was told one (-1: that there is none). `broker`: who told
     it, -1 where nobody can tell. `newer`: the one that had been committed by then.
     """
@@ -125,7 +125,7 @@ class PartitionFacts:
     seen: list[SeenRecord] = field(default_factory=list)
     polled: list[PolledRange] = field(default_factory=list)
     thrown: list[InvalidPosition] = field(default_factory=list)
-    events: list[Event] = field(default_factory=list)
+    events: list[BrokerTraceLine] = field(default_factory=list)
     faults: list[FaultBar] = field(default_factory=list)
     wires: list[SimMessage] = field(default_factory=list)
     slots: dict[int, int] = field(default_factory=dict)
@@ -141,7 +141,7 @@ class PartitionFacts:
     requests: ProduceRequests = ProduceRequests()
     outputs: tuple[int, ...] = ()
     """Of an input with several outputs: their values. No other record has a part in its story."""
-    positions: list[MemberPosition] = field(default_factory=list)
+    positions: list[GroupPosition] = field(default_factory=list)
     """Of that input: old positions that members were told, each with the commit of the newer one."""
     final_reads: tuple[float, float] | None = None
     """When the final readers began and when the last ended."""
@@ -225,7 +225,7 @@ _OF_QUORUM = ("election", "vote", "quorum_election", "quorum_vote", "controller_
 _OF_BROKER = ("broker_fenced", "broker_unfenced", "registration_refused")
 
 
-def _events(files: RunFiles, problem: StorySubject, begin: float) -> Iterable[Event]:
+def _events(files: RunFiles, problem: StorySubject, begin: float) -> Iterable[BrokerTraceLine]:
     quorum = problem.topic == METADATA
     for node, trace in files.traces.items():
         for line in trace:
@@ -234,7 +234,7 @@ def _events(files: RunFiles, problem: StorySubject, begin: float) -> Iterable[Ev
             wanted = mine or line["e"] in _OF_NODE or (line["e"] in _OF_QUORUM and quorum)
             if at is not None and (wanted or (line["e"] in _OF_BROKER and not quorum)):
                 fields = {k: v for k, v in line.items() if k not in ("t", "w", "n", "e")}
-                yield Event(at - begin, node, line["e"], fields)
+                yield BrokerTraceLine(at - begin, node, line["e"], fields)
 
 
 # ------------------------------------------------------------------------------------------------------------- faults
@@ -254,7 +254,7 @@ def _faults(files: RunFiles, begin: float) -> Iterable[FaultBar]:
                 yield FaultBar(integer(fault.get("id")), action, node, since - begin, end, words, down)
 
 
-def _until_started(bar: FaultBar, starts: list[Event]) -> FaultBar:
+def _until_started(bar: FaultBar, starts: list[BrokerTraceLine]) -> FaultBar:
     """Extend a fault's bar until its node starts again: it is down until then, though the fault lasts until that is
     proven.
     """
@@ -277,7 +277,7 @@ def _read_history(files: RunFiles, found: Sequence[PartitionFacts], begin: float
             return
     except OSError:
         return
-    history = _PartitionLines(files, {part for part, _ in named}, begin)
+    history = _PartitionHistoryReader(files, {part for part, _ in named}, begin)
     for line in json_lines(path):
         history.take(line)
     for part, facts in named:
@@ -286,7 +286,7 @@ def _read_history(files: RunFiles, found: Sequence[PartitionFacts], begin: float
         facts.polled, facts.thrown = history.polled[part], history.thrown[part]
 
 
-class _PartitionLines:
+class _PartitionHistoryReader:
     """Sends and reads of some partitions, line by line."""
 
     def __init__(self, files: RunFiles, parts: Iterable[int], begin: float) -> None:

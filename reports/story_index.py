@@ -78,7 +78,7 @@ def _values_of(one: txn_story.TxnStory | None, problem: StorySubject) -> tuple[i
     return tuple(part.sent.value for part in parts if part.partition == problem.where)[:RECORDS_AT_MOST]
 
 
-def _of_partition(files: RunFiles, one: story.Story) -> RenderedStory:
+def _of_partition(files: RunFiles, one: story.PartitionStory) -> RenderedStory:
     digits = story.decimals(one.moments)
     found = answers_of(files, one)
     beside = [each.text for each in found if each.question in (outputs.QUESTION, owners.QUESTION)]

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 
 
 @dataclass(frozen=True, slots=True)
-class Stretch:
+class EpochRange:
     """Offsets [start, end) that were written by the leader of `epoch`."""
 
     start: int
@@ -30,7 +30,7 @@ class ReplicaView:
     leader: int = -1
     isr: tuple[int, ...] = ()
     up: bool = True
-    stretches: list[Stretch] = field(default_factory=list)
+    stretches: list[EpochRange] = field(default_factory=list)
 
     @property
     def leads(self) -> bool:
@@ -61,7 +61,7 @@ class ReplicaView:
         if last is not None and last.epoch == epoch and last.end == start:
             self.stretches[-1] = replace(last, end=end)
         else:
-            self.stretches.append(Stretch(start, end, epoch))
+            self.stretches.append(EpochRange(start, end, epoch))
         self.leo = end
 
     def copy(self, start: int, end: int, source: ReplicaView | None, epoch: int) -> None:
@@ -88,7 +88,7 @@ class ReplicaView:
 
 
 @dataclass
-class Logs:
+class ReplicaLogs:
     """Holds every replica of the partition."""
 
     replicas: dict[int, ReplicaView] = field(default_factory=dict)

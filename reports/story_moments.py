@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
-from squall.reports.story_facts import ACKNOWLEDGED, FAILED, MemberPosition, SentRecord
-from squall.reports.story_logs import Logs, ReplicaView
+from squall.reports.story_facts import ACKNOWLEDGED, FAILED, GroupPosition, SentRecord
+from squall.reports.story_logs import ReplicaLogs, ReplicaView
 
 MUST, TURN, DETAIL, NOISE = 3, 2, 1, 0
 """How much a moment matters: it is about the record in question; it changes who leads or what a log holds; it explains;
@@ -18,7 +18,7 @@ NAMED_AT_MOST = 12
 
 
 @dataclass(frozen=True, slots=True)
-class NamedRecord:
+class LabelledRecord:
     """A record that has a name, and where the leader of `epoch` put it; -1 where that is not known."""
 
     name: str
@@ -55,7 +55,7 @@ class StoryMoment:
 
 
 @dataclass(frozen=True, slots=True)
-class AtAck:
+class PartitionAtAck:
     """Holds the state of the partition when a record was acknowledged, as far as that was known."""
 
     node: int
@@ -72,10 +72,10 @@ class StoryMoments:
     """All moments, and the logs as they stood in the end."""
 
     moments: list[StoryMoment] = field(default_factory=list)
-    logs: Logs = field(default_factory=Logs)
+    logs: ReplicaLogs = field(default_factory=ReplicaLogs)
     lost: dict[str, float] = field(default_factory=dict)
     """Record's name -> when no log held it any more."""
-    at_ack: dict[str, AtAck] = field(default_factory=dict)
+    at_ack: dict[str, PartitionAtAck] = field(default_factory=dict)
     """Record's name -> how its partition stood then."""
     mistaken: dict[str, float] = field(default_factory=dict)
     """Record's name -> when a broker took it for one that was sent before, and did not append it."""
@@ -99,7 +99,7 @@ def it(names: list[str]) -> str:
     return "it" if len(names) == 1 else "them"
 
 
-def are(records: list[NamedRecord]) -> str:
+def are(records: list[LabelledRecord]) -> str:
     """The verb for so many."""
     return "is" if len(records) == 1 else "are"
 
@@ -117,7 +117,7 @@ def known_words(
     )
 
 
-def is_of_another(record: NamedRecord, records: Iterable[NamedRecord]) -> bool:
+def is_of_another(record: LabelledRecord, records: Iterable[LabelledRecord]) -> bool:
     """Return whether another record was acknowledged at this one's offset before this one was sent."""
     others = (each.sent for each in records if each.offset == record.offset and each is not record)
     return any(
@@ -131,7 +131,7 @@ def stand(replica: ReplicaView, *, surely: bool = True) -> str:
     return f" (LEO {least}{replica.leo}, HW {least}{replica.hw})"
 
 
-def outcome_words(record: NamedRecord, lane: str, acks: str) -> tuple[str, tuple[str, str]]:
+def outcome_words(record: LabelledRecord, lane: str, acks: str) -> tuple[str, tuple[str, str]]:
     """Say what a producer learns of a record: as a sentence, and as a label. `acks`: `PartitionFacts.acks_words`."""
     sent, name, who = record.sent, record.name, lane.capitalize()
     if sent.state == FAILED:
@@ -145,7 +145,7 @@ def outcome_words(record: NamedRecord, lane: str, acks: str) -> tuple[str, tuple
     return f"{who} is told that {name} is written{at} ({acks}){though}.", (f"{name} acknowledged", label)
 
 
-def position_words(position: MemberPosition) -> tuple[str, tuple[str, str]]:
+def position_words(position: GroupPosition) -> tuple[str, tuple[str, str]]:
     """A member of a group commits a position, or is told an old one: as a sentence, and as a label."""
     who, where, offset = f"Process {position.process}", position.where, position.offset
     if not position.told:

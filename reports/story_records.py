@@ -10,11 +10,11 @@ from collections.abc import Sequence
 
 from squall.reports.stories import value_text
 from squall.reports.story_client import standstill_of
-from squall.reports.story_facts import ACKNOWLEDGED, FAILED, Event, PartitionFacts, SentRecord
-from squall.reports.story_moments import NAMED_AT_MOST, NamedRecord
+from squall.reports.story_facts import ACKNOWLEDGED, FAILED, BrokerTraceLine, PartitionFacts, SentRecord
+from squall.reports.story_moments import NAMED_AT_MOST, LabelledRecord
 
 
-def named_records(facts: PartitionFacts) -> list[NamedRecord]:
+def named_records(facts: PartitionFacts) -> list[LabelledRecord]:
     """The records in question and those at their offsets; all of them where there are few. In order of sending."""
     still = standstill_of(facts)
     subjects = {*facts.problem.values, *facts.outputs, *(still.values if still is not None else ())}
@@ -36,14 +36,14 @@ def _name(number: int) -> str:
 
 def _placed(
     facts: PartitionFacts, sent: SentRecord, name: str, subjects: set[int], guessed: dict[int, tuple[int, int]]
-) -> NamedRecord:
+) -> LabelledRecord:
     offset = _offset_of(facts, sent)
     epoch = _epoch_of(facts, sent, offset)
     if offset < 0:
         offset, epoch = guessed.get(sent.value, (-1, -1))
     asked = facts.problem.offsets
     is_subject = sent.value in subjects or (not subjects and (offset in asked or sent.offset in asked))
-    return NamedRecord(name, sent, offset, epoch, is_subject)
+    return LabelledRecord(name, sent, offset, epoch, is_subject)
 
 
 def _offset_of(facts: PartitionFacts, sent: SentRecord) -> int:
@@ -80,7 +80,7 @@ def _is_taken(facts: PartitionFacts, sent: SentRecord) -> bool:
     )  # fmt: skip
 
 
-def _appends(event: Event, offset: int) -> bool:
+def _appends(event: BrokerTraceLine, offset: int) -> bool:
     """Return whether a leader put a record at `offset` then."""
     is_leaders = event.name == "appended" and event.fields.get("role") == "leader"
     return is_leaders and event.int_of("from") <= offset < event.int_of("leo")
@@ -131,12 +131,12 @@ def _epoch_of(facts: PartitionFacts, sent: SentRecord, offset: int) -> int:
     return max((term.int_of("epoch") for term in terms), default=-1)
 
 
-def _cuts(event: Event, offset: int) -> bool:
+def _cuts(event: BrokerTraceLine, offset: int) -> bool:
     """Return whether a log lost what it had at `offset` then."""
     return event.name == "truncated" and event.int_of("to_offset") <= offset < event.int_of("from_offset")
 
 
-def _terms(facts: PartitionFacts, offset: int) -> list[Event]:
+def _terms(facts: PartitionFacts, offset: int) -> list[BrokerTraceLine]:
     """Beginnings of leader epochs whose leaders may have put a record at `offset`."""
     return [
         e for e in facts.events
@@ -145,7 +145,7 @@ def _terms(facts: PartitionFacts, offset: int) -> list[Event]:
     ]  # fmt: skip
 
 
-def _is_over(facts: PartitionFacts, term: Event, t: float) -> bool:
+def _is_over(facts: PartitionFacts, term: BrokerTraceLine, t: float) -> bool:
     """Return whether the leader of that epoch no longer led at `t`, by its own trace."""
     ends = ("became_follower", "became_leader", "node_started")
     return any(e.node == term.node and e.name in ends and term.t < e.t <= t for e in facts.events)
@@ -171,7 +171,7 @@ _RAW = re.compile(r"""b'SQ1(?:\\.|[^'\\])*'|b"SQ1(?:\\.|[^"\\])*\"""")
 _VALUE = slice(3, 11)
 
 
-def with_names(text: str, records: Sequence[NamedRecord]) -> str:
+def with_names(text: str, records: Sequence[LabelledRecord]) -> str:
     """`text`, where records that it quotes as bytes have their names before them."""
     names = {record.sent.value: record.name for record in records}
 
@@ -182,13 +182,13 @@ def with_names(text: str, records: Sequence[NamedRecord]) -> str:
     return _RAW.sub(named, text)
 
 
-def is_misplaced(record: NamedRecord) -> bool:
+def is_misplaced(record: LabelledRecord) -> bool:
     """Return whether its producer got another offset than that at which it is known to be."""
     return 0 <= record.offset != record.sent.offset >= 0
 
 
 def final_words(
-    facts: PartitionFacts, record: NamedRecord, records: Sequence[NamedRecord]
+    facts: PartitionFacts, record: LabelledRecord, records: Sequence[LabelledRecord]
 ) -> tuple[str, list[str], bool]:
     """Say what the final reads found of a record: as a sentence, as a label, and whether it may be wrong."""
     finals = [seen for seen in facts.seen if seen.final]

@@ -9,9 +9,9 @@ from collections.abc import Callable
 
 from squall.reports.story_facts import (
     ACKNOWLEDGED,
-    Event,
+    BrokerTraceLine,
     FaultBar,
-    MemberPosition,
+    GroupPosition,
     PartitionFacts,
     SeenRecord,
     SentRecord,
@@ -23,8 +23,8 @@ from squall.reports.story_moments import (
     NOISE,
     READERS,
     TURN,
-    AtAck,
-    NamedRecord,
+    LabelledRecord,
+    PartitionAtAck,
     StoryMoment,
     StoryMoments,
     are,
@@ -40,15 +40,15 @@ from squall.reports.story_moments import (
 from squall.reports.story_records import final_words, is_misplaced, with_names
 
 
-def tell(facts: PartitionFacts, records: list[NamedRecord], producers: dict[int, str]) -> StoryMoments:
+def tell(facts: PartitionFacts, records: list[LabelledRecord], producers: dict[int, str]) -> StoryMoments:
     """Return every moment of the partition's life, in order. `producers`: a process's lane."""
-    return _Teller(facts, records, producers).run()
+    return _StoryBuilder(facts, records, producers).run()
 
 
-class _Teller:
+class _StoryBuilder:
     """Walks through everything that happened, keeps the logs, and notes moments."""
 
-    def __init__(self, facts: PartitionFacts, records: list[NamedRecord], producers: dict[int, str]) -> None:
+    def __init__(self, facts: PartitionFacts, records: list[LabelledRecord], producers: dict[int, str]) -> None:
         self._facts, self._records, self._producers = facts, records, producers
         self._told = StoryMoments()
         self._logs = self._told.logs
@@ -61,7 +61,7 @@ class _Teller:
         self._isr: tuple[int, ...] = ()
         self._fresh: set[int] = set()
         """Brokers that have started again, and do not serve yet: the controller knows what they were before."""
-        self._on_event: dict[str, Callable[[Event, ReplicaView], None]] = {
+        self._on_event: dict[str, Callable[[BrokerTraceLine, ReplicaView], None]] = {
             "became_leader": self._became_leader,
             "became_follower": self._became_follower,
             "appended": self._appended,
@@ -110,21 +110,23 @@ class _Teller:
         self._told.moments.append(moment)
         return moment
 
-    def _at(self, event: Event, kind: str, text: str, *label: str, weight: int, **more: object) -> StoryMoment:
+    def _at(
+        self, event: BrokerTraceLine, kind: str, text: str, *label: str, weight: int, **more: object
+    ) -> StoryMoment:
         replica = self._logs.of(event.node)
         return self._note(
             event.t, str(event.node), kind, text, *label, weight=weight, replica=replica.snapshot(), **more
         )
 
-    def _record(self, sent: SentRecord) -> NamedRecord | None:
+    def _record(self, sent: SentRecord) -> LabelledRecord | None:
         return next((each for each in self._records if each.sent is sent), None)
 
-    def _there(self) -> list[NamedRecord]:
+    def _there(self) -> list[LabelledRecord]:
         """Named records that may be in logs: they have been sent, and no broker took them for another one."""
         mistaken = self._told.mistaken
         return [each for each in self._records if each.name in self._handed and each.name not in mistaken]
 
-    def _names_in(self, start: int, end: int) -> list[NamedRecord]:
+    def _names_in(self, start: int, end: int) -> list[LabelledRecord]:
         """Named records in [start, end) that have been sent."""
         return [each for each in self._there() if start <= each.offset < end]
 
@@ -171,7 +173,7 @@ class _Teller:
             leader = None if name in self._told.mistaken else self._leader_has(sent, record.offset, record.epoch)
             if leader is not None:
                 holders = tuple(self._logs.holders(record.offset, record.epoch))
-                self._told.at_ack[name] = AtAck(leader.node, leader.epoch, leader.isr, leader.hw, holders)
+                self._told.at_ack[name] = PartitionAtAck(leader.node, leader.epoch, leader.isr, leader.hw, holders)
             if leader is not None and not any(m.kind == "appends" and name in m.about for m in self._told.moments):
                 word = "program's answer" if sent.process in self._facts.programs else "acknowledgement"
                 told = f"Inferred from the {word}: broker {leader.node} has appended {name}"
@@ -186,7 +188,7 @@ class _Teller:
             grave=is_misplaced(record), came_from=("leader", name) if sent.state == ACKNOWLEDGED else None,
         )  # fmt: skip
 
-    def _position(self, position: MemberPosition) -> None:
+    def _position(self, position: GroupPosition) -> None:
         text, label = position_words(position)
         self._note(position.t, self._producers.get(position.process, READERS), "position", text, *label, weight=MUST,
                    grave=position.told)  # fmt: skip
@@ -250,13 +252,13 @@ class _Teller:
 
     # --------------------------------------------------------------------------------------------------------- traces
 
-    def _event(self, event: Event) -> None:
+    def _event(self, event: BrokerTraceLine) -> None:
         handler = self._on_event.get(event.name)
         if handler is not None:
             self._logs.note_leaders(event.t)
             handler(event, self._logs.of(event.node))
 
-    def _take_role(self, event: Event, replica: ReplicaView, leader: int) -> None:
+    def _take_role(self, event: BrokerTraceLine, replica: ReplicaView, leader: int) -> None:
         replica.epoch, replica.leader = event.int_of("epoch"), leader
         replica.isr = event.ids("isr") if "isr" in event.fields else ()  # Kafka's followers do not say
         source = None if replica.leads else self._logs.leader_of(event.node)
@@ -266,7 +268,7 @@ class _Teller:
         replica.stands_at(event.int_of("leo", replica.leo), source, max(replica.epoch - 1, 0))
         replica.hw = event.int_of("hw", replica.hw)
 
-    def _became_leader(self, event: Event, replica: ReplicaView) -> None:
+    def _became_leader(self, event: BrokerTraceLine, replica: ReplicaView) -> None:
         held = set(self._hold(replica))
         self._take_role(event, replica, event.node)
         self._isr = replica.isr
@@ -288,7 +290,7 @@ class _Teller:
         if held - set(self._hold(replica)):
             self._check_copies(moment)
 
-    def _became_follower(self, event: Event, replica: ReplicaView) -> None:
+    def _became_follower(self, event: BrokerTraceLine, replica: ReplicaView) -> None:
         leader, leo = event.int_of("leader"), replica.leo
         was = replica.epoch, replica.leader
         self._take_role(event, replica, leader)
@@ -307,7 +309,7 @@ class _Teller:
         if replica.leo < leo:
             self._check_copies(moment)
 
-    def _appended(self, event: Event, replica: ReplicaView) -> None:
+    def _appended(self, event: BrokerTraceLine, replica: ReplicaView) -> None:
         start, end, epoch = event.int_of("from"), event.int_of("leo"), event.int_of("epoch")
         leads = event.fields.get("role") == "leader"
         if leads:
@@ -327,7 +329,7 @@ class _Teller:
             came_from=(source, "sends" if leads else "appends") if source else None,
         )  # fmt: skip
 
-    def _known_batch(self, event: Event, replica: ReplicaView) -> None:
+    def _known_batch(self, event: BrokerTraceLine, replica: ReplicaView) -> None:
         """A producer sent a batch again, because it had no answer; or a new batch passed for one sent before."""
         start, end = event.int_of("base_offset"), event.int_of("last_offset") + 1
         about = [r for r in self._names_in(start, end) if r.sent.sent <= event.t <= (r.sent.done or event.t)]
@@ -339,7 +341,7 @@ class _Teller:
         self._at(event, "known", text, f"knows {names} already", offsets_of(replica), weight=weight, grave=bool(wrong),
                  about=tuple(r.name for r in about))  # fmt: skip
 
-    def _hw_moved(self, event: Event, replica: ReplicaView) -> None:
+    def _hw_moved(self, event: BrokerTraceLine, replica: ReplicaView) -> None:
         before, replica.hw = replica.hw, event.int_of("hw")
         new = self._names_in(before, replica.hw) if replica.hw > before else []
         new = [r for r in new if replica.epoch_at(r.offset) == r.epoch]
@@ -357,12 +359,12 @@ class _Teller:
         self._at(event, "hw", text, f"HW {replica.hw}", weight=weight, about=tuple(r.name for r in new),
                  came_from=came_from)  # fmt: skip
 
-    def _offsets(self, event: Event, replica: ReplicaView) -> None:
+    def _offsets(self, event: BrokerTraceLine, replica: ReplicaView) -> None:
         """A sample, of a broker that does not tell of every append."""
         replica.stands_at(event.int_of("leo"), self._logs.leader_of(event.node), max(replica.epoch, 0))
         replica.hw = event.int_of("hw", replica.hw)
 
-    def _truncated(self, event: Event, replica: ReplicaView) -> None:
+    def _truncated(self, event: BrokerTraceLine, replica: ReplicaView) -> None:
         start, to = event.int_of("from_offset"), event.int_of("to_offset")
         if replica.leo < start:
             replica.stands_at(start, self._logs.leader_of(event.node), max(replica.epoch - 1, 0))
@@ -384,7 +386,7 @@ class _Teller:
         )  # fmt: skip
         self._check_copies(moment)
 
-    def _recovered(self, event: Event, replica: ReplicaView) -> None:
+    def _recovered(self, event: BrokerTraceLine, replica: ReplicaView) -> None:
         leo, cut = event.int_of("leo"), event.int_of("truncated_bytes", 0)
         held, before = self._hold(replica), replica.leo
         replica.stands_at(leo, self._logs.leader_of(event.node), max(replica.epoch, 0))
@@ -400,7 +402,7 @@ class _Teller:
                           grave=bool(gone), about=tuple(gone))  # fmt: skip
         self._check_copies(moment)
 
-    def _isr_changed(self, event: Event, replica: ReplicaView) -> None:
+    def _isr_changed(self, event: BrokerTraceLine, replica: ReplicaView) -> None:
         replica.isr = event.ids("isr")
         if not self._told.exact:
             replica.hw = event.int_of("hw", replica.hw)
@@ -417,7 +419,7 @@ class _Teller:
         text = f"The ISR is {ids(replica.isr)} now ({', '.join(each for each in how if each)})."
         self._at(event, "isr", text, f"ISR {ids(replica.isr)}", weight=TURN)
 
-    def _leader_elected(self, event: Event, replica: ReplicaView) -> None:
+    def _leader_elected(self, event: BrokerTraceLine, replica: ReplicaView) -> None:
         leader, epoch, unclean = event.int_of("leader"), event.int_of("epoch"), event.fields.get("unclean") is True
         isr = ids(event.ids("isr"))
         if leader < 0:
@@ -430,7 +432,7 @@ class _Teller:
         self._at(event, "elected", text, label, *(["unclean"] if unclean else []),
                  weight=MUST if unclean else DETAIL)  # fmt: skip
 
-    def _polled(self, event: Event, replica: ReplicaView) -> None:
+    def _polled(self, event: BrokerTraceLine, replica: ReplicaView) -> None:
         """A cluster that somebody else runs was asked, and this had changed since it was asked before."""
         leader, epoch, isr = event.int_of("leader"), event.int_of("epoch"), event.ids("isr")
         newest = self._logs.newest_leader()
@@ -446,7 +448,7 @@ class _Teller:
         label = f"leads epoch {epoch}" if leader >= 0 else "no leader"
         self._at(event, "isr" if same else "leads", text, label, f"ISR {ids(isr)}", weight=TURN)
 
-    def _node_started(self, event: Event, replica: ReplicaView) -> None:
+    def _node_started(self, event: BrokerTraceLine, replica: ReplicaView) -> None:
         again = event.int_of("incarnation") > 1
         replica.up, replica.leader = True, -1
         if again:
@@ -457,21 +459,21 @@ class _Teller:
         self._at(event, "starts", text, "starts again" if again else "starts", weight=TURN if again else NOISE,
                  fault=fault)  # fmt: skip
 
-    def _node_stopped(self, event: Event, replica: ReplicaView) -> None:
+    def _node_stopped(self, event: BrokerTraceLine, replica: ReplicaView) -> None:
         replica.up = False
         text = f"Broker {event.node} has stopped{stand(replica)}."
         self._at(event, "stopped", text, "stopped", offsets_of(replica), weight=DETAIL)
 
-    def _broker_fenced(self, event: Event, replica: ReplicaView) -> None:
+    def _broker_fenced(self, event: BrokerTraceLine, replica: ReplicaView) -> None:
         broker = event.int_of("broker")
         was = ", as it was before its restart" if broker in self._fresh else ""
         text = f"The controller (broker {event.node}) fences broker {broker}{was}."
         self._at(event, "fences", text, f"fences {broker}", weight=DETAIL)
 
-    def _broker_unfenced(self, event: Event, replica: ReplicaView) -> None:
+    def _broker_unfenced(self, event: BrokerTraceLine, replica: ReplicaView) -> None:
         self._fresh.discard(event.int_of("broker"))
 
-    def _fetch_refused(self, event: Event, replica: ReplicaView) -> None:
+    def _fetch_refused(self, event: BrokerTraceLine, replica: ReplicaView) -> None:
         error, offset = event.fields.get("error"), event.int_of("offset")
         leader = event.int_of("leader")
         text = f"Broker {event.node}'s fetch from offset {offset} is refused by broker {leader}: {error}."
@@ -480,7 +482,7 @@ class _Teller:
 
     # --------------------------------------------------------------------------------------------------------- quorum
 
-    def _election(self, event: Event, replica: ReplicaView) -> None:
+    def _election(self, event: BrokerTraceLine, replica: ReplicaView) -> None:
         role, why = str(event.fields.get("role")), str(event.fields.get("why") or "")
         replica.epoch = event.int_of("epoch")
         replica.leader = event.node if role == "leader" else event.int_of("leader")
@@ -490,7 +492,7 @@ class _Teller:
         weight = TURN if role == "leader" else DETAIL
         self._at(event, "quorum", text, f"{role}, epoch {replica.epoch}", offsets_of(replica), weight=weight)
 
-    def _vote(self, event: Event, replica: ReplicaView) -> None:
+    def _vote(self, event: BrokerTraceLine, replica: ReplicaView) -> None:
         granted = "votes for" if event.fields.get("granted") else "refuses its vote to"
         pre = "would vote for" if event.fields.get("granted") else "would not vote for"
         verb, weight = (pre, NOISE) if event.fields.get("pre_vote") else (granted, DETAIL)

@@ -77,7 +77,7 @@ def _count(value: int | None) -> str:
     return "not known" if value is None else f"{value:,}"
 
 
-def _sent(figures: checks.Figures) -> str:
+def _sent(figures: checks.KeyFigures) -> str:
     """The history has the writes after healing too; latencies are the load's."""
     return f"sent ({figures.sent_after:,} of them after healing)" if figures.sent_after else "sent"
 

@@ -17,7 +17,7 @@ BEHIND_LIMIT_S = 1.0
 """Of what came due longer ago than this and could not be handed over, nothing is made up for, where it is drawn."""
 
 
-class Handover(NamedTuple):
+class PlannedRecord(NamedTuple):
     """Describes one record of one producer."""
 
     at_s: float
@@ -38,7 +38,7 @@ def in_burst(since_s: float) -> bool:
     return since_s % BURST_EVERY_S < BURST_S
 
 
-class Agenda(Protocol):
+class RecordSchedule(Protocol):
     """One producer's records to come."""
 
     due_at: float
@@ -51,7 +51,7 @@ class Agenda(Protocol):
         """Give up what is too late to be made up for. How many."""
 
 
-class Drawn(Agenda):
+class RandomRecordSchedule(RecordSchedule):
     """Records at a rate, from the Env's random stream: `interval_s` apart, the first one within `first_within_s`.
 
     `burst_interval_s`: in bursts they are no further apart.
@@ -89,14 +89,14 @@ class Drawn(Agenda):
         return skipped
 
 
-class Given(Agenda):
+class FixedRecordSchedule(RecordSchedule):
     """Chosen records at chosen times. None is skipped: what could not be handed over in time is handed over late."""
 
-    def __init__(self, operations: Iterable[Handover], producer: int, began: float) -> None:
+    def __init__(self, operations: Iterable[PlannedRecord], producer: int, began: float) -> None:
         mine = sorted((each for each in operations if each.producer == producer), key=attrgetter("at_s"))
         self._left = iter(mine)
         self._began = began
-        self._next: Handover | None = None
+        self._next: PlannedRecord | None = None
         self.due_at = 0.0
         self._advance()
 

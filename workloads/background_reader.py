@@ -22,7 +22,7 @@ from squall.workloads.libraries import ReaderTask, read_by
 from squall.workloads.live_readers import LiveReaders
 from squall.workloads.read_times import ReadTimes
 from squall.workloads.reader import RecordedReader
-from squall.workloads.scenario import Surroundings
+from squall.workloads.scenario import ScenarioEnvironment
 from squall.workloads.start_positions import Beginning, positions_at
 
 POLL_LIMIT_S = 1.0
@@ -36,7 +36,7 @@ polls; who does not answer in time is not waited for."""
 
 
 async def tail(
-    around: Surroundings,
+    around: ScenarioEnvironment,
     client_settings: ClientSettings,
     number: int,
     places: Sequence[Place],
@@ -77,7 +77,7 @@ async def tail(
                     times=ReadTimes() if lookups else None,
                 )
                 readers.begins(reader.process, "squall", places)
-                turns = _Turns(env, reader, readers, beginnings, again_s)
+                turns = _StartPositionCycle(env, reader, readers, beginnings, again_s)
                 await _read(env, around, number, reader, turns, places, poll_pause_ms / 1000, lookups=lookups)
                 client.close()
                 if not readers.may_end.is_set():
@@ -86,10 +86,10 @@ async def tail(
 
 async def _read(
     env: Env,
-    around: Surroundings,
+    around: ScenarioEnvironment,
     number: int,
     reader: RecordedReader,
-    turns: _Turns,
+    turns: _StartPositionCycle,
     places: Sequence[Place],
     pause_s: float,
     *,
@@ -120,7 +120,7 @@ async def _read(
         await env.sleep(pause_s)
 
 
-class _Turns:
+class _StartPositionCycle:
     """Decides where a reader begins, and when it begins again."""
 
     def __init__(

@@ -45,7 +45,7 @@ async def write_to(
     for which it waits for `wait_s` at most; else the id is ZERO_UUID. What was acknowledged while a broker that lags
     behind tells of an earlier topic may be gone with that one.
     """
-    ((topic, _), *_), written = places, _Written(recorder)
+    ((topic, _), *_), written = places, _ChurnRecordSender(recorder)
     settings = ProducerSettings(linger_ms=5, delivery_timeout_ms=int(WRITE_S * 1000))
     async with trio.open_nursery() as nursery:
         client = Client(env, bootstrap, SETTINGS)
@@ -75,7 +75,7 @@ async def write_to(
     return written.topic_id, written.acknowledged
 
 
-class _Written:
+class _ChurnRecordSender:
     """Holds the outcomes of the records. Those without an outcome when the time is over never get one."""
 
     def __init__(self, recorder: Recorder) -> None:

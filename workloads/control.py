@@ -78,7 +78,7 @@ class DuplicateMember:
     """It has gone."""
 
 
-class InGroup(NamedTuple):
+class GroupIdentity(NamedTuple):
     """As whom a coordinator knows a process."""
 
     group: str = ""
@@ -105,7 +105,7 @@ class ClientHandle:
         self._ever_lived = False
         self._haunts: dict[int, ZombieRun] = {}
         self._doubles: dict[int, DuplicateMember] = {}
-        self.known_as: Callable[[], InGroup] = InGroup
+        self.known_as: Callable[[], GroupIdentity] = GroupIdentity
         """As whom its present process is a member of a group. The client sets it."""
         self.bell: Callable[[], None] = lambda: None
         """Called when the client has to look what is wanted of it. The client sets it."""
@@ -215,7 +215,9 @@ class ClientHandle:
         await self._until(lambda: haunt.woken, end)
         haunt.woken = True
 
-    def began(self, process: int, scope: trio.CancelScope, known_as: Callable[[], InGroup] = InGroup) -> None:
+    def began(
+        self, process: int, scope: trio.CancelScope, known_as: Callable[[], GroupIdentity] = GroupIdentity
+    ) -> None:
         """A process of this client begins, and ends where the scope is cancelled."""
         self.processes.append(process)
         self.known_as = known_as
@@ -283,7 +285,7 @@ class AdminLog:
     """
 
 
-class Controls:
+class LoadControls:
     """A workload's clients, by their numbers."""
 
     desk: AdminLog | None = None

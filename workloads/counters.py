@@ -9,7 +9,7 @@ from typing import NamedTuple
 NAMES = ("sent", "acked", "failed", "info", "read")
 
 
-class Rates(NamedTuple):
+class OperationRates(NamedTuple):
     """Per second, since the call before."""
 
     sent: float
@@ -20,11 +20,11 @@ class Rates(NamedTuple):
 
 
 LATENCY_BOUNDS_S = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0)
-"""Upper bounds of the buckets of `Latencies`, each inclusive; what took longer is in one more bucket."""
+"""Upper bounds of the buckets of `SendLatencies`, each inclusive; what took longer is in one more bucket."""
 
 
 @dataclass(slots=True)
-class Latencies:
+class SendLatencies:
     """Holds the latencies of acknowledged sends, from hand-over to acknowledgement."""
 
     counts: list[int] = field(default_factory=lambda: [0] * (len(LATENCY_BOUNDS_S) + 1))
@@ -38,7 +38,7 @@ class Latencies:
 
 
 @dataclass(slots=True)
-class Counters:
+class LoadCounters:
     """Counts of records unless said otherwise. Written by the workload, read by anybody."""
 
     sent: int = 0
@@ -57,7 +57,7 @@ class Counters:
     """Producing processes that ended with something in doubt and got a successor."""
     last_ack: dict[int, float] = field(default_factory=dict)
     """Dense partition id -> env.mono() of its last acknowledgement."""
-    latencies: Latencies = field(default_factory=Latencies)
+    latencies: SendLatencies = field(default_factory=SendLatencies)
     _before: tuple[float, tuple[int, ...]] | None = None
 
     @property
@@ -71,12 +71,12 @@ class Counters:
         self.last_ack[part] = now
         self.latencies.take(now - handed_over)
 
-    def rates(self, now: float) -> Rates:
+    def rates(self, now: float) -> OperationRates:
         """Per second since the last call, `now` being env.mono(). Zeros at the first call."""
         counts = tuple(getattr(self, name) for name in NAMES)
         then, before = self._before if self._before is not None else (now, counts)
         self._before = (now, counts)
         seconds = now - then
         if seconds <= 0:
-            return Rates(0.0, 0.0, 0.0, 0.0, 0.0)
-        return Rates(*((count - past) / seconds for count, past in zip(counts, before, strict=True)))
+            return OperationRates(0.0, 0.0, 0.0, 0.0, 0.0)
+        return OperationRates(*((count - past) / seconds for count, past in zip(counts, before, strict=True)))

@@ -17,7 +17,7 @@ from squall.workloads.client.client import Client
 from squall.workloads.client.cluster import Address, Place
 from squall.workloads.client.consumer import OFFSET_OUT_OF_RANGE, PollResult, ReadEvent
 from squall.workloads.client.settings import ClientSettings, ConsumerSettings
-from squall.workloads.counters import Counters
+from squall.workloads.counters import LoadCounters
 from squall.workloads.reader import RecordedReader
 from squall.workloads.recorder import Recorder
 
@@ -30,7 +30,7 @@ BOTH_ISOLATIONS = (READ_UNCOMMITTED, 1)
 
 
 @dataclass(slots=True)
-class Missing:
+class UnreadPartition:
     """A partition that a final reader did not read to its end."""
 
     position: int
@@ -54,7 +54,7 @@ class FinalReadResult:
     """Those of `missing` that it still waited for when its time was over."""
     idle_s: float = 0.0
     """How long, at its end, nothing had come from any partition that it waited for; 0 where it waited for none."""
-    missing: dict[Place, Missing] = field(default_factory=dict)
+    missing: dict[Place, UnreadPartition] = field(default_factory=dict)
 
     @property
     def complete(self) -> bool:
@@ -72,7 +72,7 @@ async def final_reads(
     *,
     timeout_s: float = 60.0,
     client_settings: ClientSettings | None = None,
-    counters: Counters | None = None,
+    counters: LoadCounters | None = None,
     zone: str = "",
 ) -> list[FinalReadResult]:
     """Read everything, `rounds` times in each isolation level, a fresh client each time.
@@ -90,20 +90,20 @@ async def final_reads(
                     env,
                     client,
                     recorder,
-                    counters or Counters(),
+                    counters or LoadCounters(),
                     role="final",
                     consumer=consumer,
                     zone=zone,
                     extra={"round": round_},
                 )
                 final = FinalReadResult(reader.process, round_, isolation)
-                await _Reading(env, recorder, reader, final, env.mono() + timeout_s).run(partitions)
+                await _FinalReader(env, recorder, reader, final, env.mono() + timeout_s).run(partitions)
                 reads.append(final)
                 client.close()
     return reads
 
 
-class _Reading:
+class _FinalReader:
     """Runs one fresh reader."""
 
     def __init__(
@@ -120,7 +120,7 @@ class _Reading:
     async def run(self, partitions: Sequence[Place]) -> None:
         """Read all that can be read; say in `final` what could not."""
         began_ns = self._recorder.now_ns()
-        pending = dict.fromkeys(partitions, Missing(-1, -1, "TIMED_OUT"))
+        pending = dict.fromkeys(partitions, UnreadPartition(-1, -1, "TIMED_OUT"))
         listed_at, first_ns = -LIST_EVERY_S, None
         while (pending or self._ends) and self._left() > 0:
             if pending and self._env.mono() - listed_at >= LIST_EVERY_S:
@@ -141,11 +141,11 @@ class _Reading:
         if self._final.waiting:
             self._final.idle_s = self._env.mono() - self._moved_at
         for place, end in self._ends.items():
-            self._final.missing[place] = Missing(self._reader.consumer.positions[place], end, "TIMED_OUT")
+            self._final.missing[place] = UnreadPartition(self._reader.consumer.positions[place], end, "TIMED_OUT")
         if self._final.missing:
             self._tell(began_ns)
 
-    async def _begin(self, pending: dict[Place, Missing]) -> None:
+    async def _begin(self, pending: dict[Place, UnreadPartition]) -> None:
         """Learn start and end of what is pending, and begin to read what has both."""
         limit_s = min(LIST_LIMIT_S, self._left() / 3)
         if self._final.isolation:  # the last stable offset: for the checkers to see
@@ -158,7 +158,7 @@ class _Reading:
         for place in list(pending):
             start = starts.get(place, ends[place])
             if start.error:
-                pending[place] = Missing(-1, ends[place].offset, start.error)
+                pending[place] = UnreadPartition(-1, ends[place].offset, start.error)
             else:
                 del pending[place]
                 found[place], self._ends[place] = start.offset, ends[place].offset
@@ -191,7 +191,7 @@ class _Reading:
             if not start.error and start.offset > event.position:
                 self._reader.seek(place, start.offset)
                 return
-        self._final.missing[place] = Missing(event.position, self._ends.pop(place), event.kind)
+        self._final.missing[place] = UnreadPartition(event.position, self._ends.pop(place), event.kind)
         self._reader.consumer.drop(place)
 
     def _tell(self, began_ns: int) -> None:

@@ -1,7 +1,7 @@
 """Writes the history of a member of a group: what it owned and when, what it committed, where it begins.
 
-Line formats are the contract with `squall.checkers.history` (docs/run-directory.md). One `GroupNotes` belongs to one
-process.
+Line formats are the contract with `squall.checkers.history` (docs/run-directory.md). Each process has a
+`MemberHistoryWriter` of its own.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ class HeartbeatTimes(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class GroupNotes:
+class MemberHistoryWriter:
     """`instance`: its group.instance.id, empty for a dynamic member."""
 
     recorder: Recorder

@@ -8,13 +8,13 @@ from dataclasses import dataclass, field
 from typing import Generic, Protocol, TypeVar
 
 from squall.workloads.client.cluster import Place
-from squall.workloads.scenario import Surroundings
+from squall.workloads.scenario import ScenarioEnvironment
 
 BEHIND_LIMIT_S = 1.0
 """Of what came due longer ago than this, nothing is made up for, where it is drawn."""
 
 
-class Timed(Protocol):
+class TimedOperation(Protocol):
     """An operation."""
 
     @property
@@ -22,10 +22,10 @@ class Timed(Protocol):
         """Return when it is due, in seconds."""
 
 
-T = TypeVar("T", bound=Timed)
+T = TypeVar("T", bound=TimedOperation)
 
 
-class Agenda(Generic[T]):
+class OperationSchedule(Generic[T]):
     """Orders by time what one client is to do. `began`: when the run did, by env.mono()."""
 
     def __init__(self, coming: Iterator[T], began: float, *, late: bool) -> None:
@@ -58,7 +58,7 @@ class Agenda(Generic[T]):
 class GroupProgress:
     """Tracks how far the group has read, by any member: the harness waits for it after all faults are healed."""
 
-    around: Surroundings
+    around: ScenarioEnvironment
     places: list[Place]
     process: int = -1
     """Under which it is known to the harness: its first one."""

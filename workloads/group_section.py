@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
-from squall.workloads.section import Lane, Rows, Section, Strip, StripSpan, Tone
+from squall.workloads.section import SectionTable, TimelineBar, TimelineLane, TimelineStrip, Tone, WorkloadSection
 
 CAPTION = (
     "Seconds of load, as above. A lane for each process that was a member. Until it learns of its loss a member may "
@@ -23,7 +23,7 @@ MARK_S = 0.05
 GONE = ("lost", "crashed")
 
 
-def section_of(figures: Mapping[str, Any]) -> Section | None:
+def section_of(figures: Mapping[str, Any]) -> WorkloadSection | None:
     """The section of these figures; None where nobody was a member of a group. KeyError, TypeError for what is none of
     `squall.checkers.measured_groups`.
     """
@@ -31,7 +31,7 @@ def section_of(figures: Mapping[str, Any]) -> Section | None:
     if not groups:
         return None
     sentence = " ".join(_sentence(name, each) for name, each in groups.items())
-    return Section("Consumer groups", sentence, strip_of(groups), rebalances_of(groups))
+    return WorkloadSection("Consumer groups", sentence, strip_of(groups), rebalances_of(groups))
 
 
 def _sentence(name: str, group: Mapping[str, Any]) -> str:
@@ -69,7 +69,7 @@ def _count(number: int, one: str, many: str) -> str:
     return f"{number:,} {one if number == 1 else many}"
 
 
-def strip_of(groups: Mapping[str, Mapping[str, Any]]) -> Strip | None:
+def strip_of(groups: Mapping[str, Mapping[str, Any]]) -> TimelineStrip | None:
     """The members of all groups; None where nobody held anything. Of several groups the lane of the generations has the
     group's name.
     """
@@ -79,42 +79,42 @@ def strip_of(groups: Mapping[str, Mapping[str, Any]]) -> Strip | None:
     begun = [each["from_s"] for group in groups.values() for each in group["began"]]
     begin_s = min([each["from_s"] for each in held] + begun)
     end_s = max(each["to_s"] for each in held)
-    lanes, left_out = list[Lane](), 0
+    lanes, left_out = list[TimelineLane](), 0
     for name, group in groups.items():
         members = group["members"][: MOST_LANES // len(groups)]
         left_out += len(group["members"]) - len(members)
         first, whose = ("generations", "") if len(groups) == 1 else (name, f"{name}, ")
         if group["began"]:
-            lanes.append(Lane(first, list(_generations(group))))
-        lanes += [Lane(f"{whose}process {each['process']}", list(_spans(each))) for each in members]
+            lanes.append(TimelineLane(first, list(_generations(group))))
+        lanes += [TimelineLane(f"{whose}process {each['process']}", list(_spans(each))) for each in members]
     caption, legend = CAPTION, LEGEND
     if begun:
         caption += MARKED.format(of="" if len(groups) == 1 else " of each group")
     else:
         legend = [each for each in LEGEND if each[0] != "mark"]
     more = f" {_count(left_out, 'later process has', 'later processes have')} no lane." if left_out else ""
-    return Strip("What each member of the group held, and when", begin_s, end_s, lanes, caption + more, legend)
+    return TimelineStrip("What each member of the group held, and when", begin_s, end_s, lanes, caption + more, legend)
 
 
-def _generations(group: Mapping[str, Any]) -> Iterator[StripSpan]:
+def _generations(group: Mapping[str, Any]) -> Iterator[TimelineBar]:
     for each in group["began"]:
         at_s = each["from_s"]
-        yield StripSpan(at_s, at_s + MARK_S, "mark", f"generation {each['generation']}: {at_s:.2f} s")
+        yield TimelineBar(at_s, at_s + MARK_S, "mark", f"generation {each['generation']}: {at_s:.2f} s")
 
 
-def _spans(member: Mapping[str, Any]) -> Iterator[StripSpan]:
+def _spans(member: Mapping[str, Any]) -> Iterator[TimelineBar]:
     for each in member["held"]:
         names, begin_s, end_s = each["partitions"], each["from_s"], each["to_s"]
-        yield StripSpan(begin_s, end_s, "good", f"{begin_s:.2f} to {end_s:.2f} s: {', '.join(names)}")
+        yield TimelineBar(begin_s, end_s, "good", f"{begin_s:.2f} to {end_s:.2f} s: {', '.join(names)}")
         if any(word in each["ended"] for word in GONE):
-            yield StripSpan(end_s - MARK_S, end_s, "bad", f"{each['ended']} at {end_s:.2f} s: {', '.join(names)}")
+            yield TimelineBar(end_s - MARK_S, end_s, "bad", f"{each['ended']} at {end_s:.2f} s: {', '.join(names)}")
     for each in member.get("believed", ()):  # which earlier versions did not tell apart
         begin_s, end_s = each["from_s"], each["to_s"]
         said = f"only believed to hold {each['partition']}, and then learnt of its loss"
-        yield StripSpan(begin_s, end_s, "neutral", f"{begin_s:.2f} to {end_s:.2f} s: {said}")
+        yield TimelineBar(begin_s, end_s, "neutral", f"{begin_s:.2f} to {end_s:.2f} s: {said}")
 
 
-def rebalances_of(groups: Mapping[str, Mapping[str, Any]]) -> list[Rows]:
+def rebalances_of(groups: Mapping[str, Mapping[str, Any]]) -> list[SectionTable]:
     """Return rebalances by what explains them: members that came or went, else a fault. No table if there are none."""
     rows = [
         (name, _cause(each, group["rebalances"]), f"{each['count']:,}")
@@ -125,7 +125,7 @@ def rebalances_of(groups: Mapping[str, Mapping[str, Any]]) -> list[Rows]:
     if not any(each["count"] for group in groups.values() for each in group["rebalances"]):
         return []
     title = "Rebalances after the first assignment, by members that came or went, else by the fault before them"
-    return [Rows(title, ("group", "cause", ">rebalances"), rows)]
+    return [SectionTable(title, ("group", "cause", ">rebalances"), rows)]
 
 
 def _cause(each: Mapping[str, Any], others: Iterable[Mapping[str, Any]]) -> str:

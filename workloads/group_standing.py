@@ -13,7 +13,7 @@ from squall.workloads.client.connection import VERSION
 from squall.workloads.client.groups.coordination import Coordination
 from squall.workloads.client.groups.offsets import fetch
 from squall.workloads.client.settings import ClientSettings
-from squall.workloads.group_notes import GroupNotes, MemberIdentity
+from squall.workloads.group_notes import MemberHistoryWriter, MemberIdentity
 from squall.workloads.recorder import Recorder
 
 
@@ -29,7 +29,7 @@ async def ask_where_it_stands(
 ) -> None:
     """Ask once, for at most `limit_s`, and record it. Never raises for what a cluster does."""
     process = recorder.process("final", VERSION, {"group": group, "asks": "offsets"}, zone=zone)
-    notes = GroupNotes(recorder, process, group)
+    notes = MemberHistoryWriter(recorder, process, group)
     async with trio.open_nursery() as nursery:
         client = Client(env, bootstrap, settings)
         await nursery.start(client.run)

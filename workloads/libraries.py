@@ -16,14 +16,14 @@ from squall.workloads.client.groups.membership import MemberSettings
 from squall.workloads.client.groups.offsets import CommitEnd
 from squall.workloads.client.outcomes import Outcome, Status
 from squall.workloads.client.transactions import EndTxnResult, ProducerIdAndEpoch
-from squall.workloads.counters import Counters
+from squall.workloads.counters import LoadCounters
 from squall.workloads.group_notes import MemberIdentity as Member
 from squall.workloads.live_readers import LiveReaders
-from squall.workloads.recorder import Bad, PartitionPoll, ReadOutcome, Recorder
+from squall.workloads.recorder import CorruptRecord, PartitionPoll, ReadOutcome, Recorder
 from squall.workloads.start_positions import Beginning
 
 
-class Sending(Protocol):
+class WorkloadProducer(Protocol):
     """Sends single records for a workload: `squall.workloads.client.producer.Producer` is one, so is a library's."""
 
     @property
@@ -56,9 +56,9 @@ class Sending(Protocol):
         """End it."""
 
 
-class Transacting(Protocol):
-    """A producer with a transactional id: `squall.workloads.transactions.own.OwnProducer` is one, and so is a
-    library's.
+class TransactionalSender(Protocol):
+    """Sends records in transactions, with a transactional id: Squall's own client
+    (`squall.workloads.transactions.own.OwnTransactionalProducer`) or a library.
 
     Records are handed over between `begin` and `end`, each after `enlist` of its partition. Who is `retired`, or whose
     `end` is not ok, is never used again.
@@ -126,7 +126,7 @@ class PolledPartition(NamedTuple):
     """(offset, why)."""
 
 
-class Assigned(NamedTuple):
+class ReaderAssigned(NamedTuple):
     """A reader was given its partitions, at these positions."""
 
     at: Mapping[Place, int]
@@ -140,7 +140,7 @@ class PolledRecords(NamedTuple):
     parts: Sequence[PolledPartition]
 
 
-class SeekAfterReset(NamedTuple):
+class ReaderPositionReset(NamedTuple):
     """A position that had become impossible was given up for another one."""
 
     place: Place
@@ -154,10 +154,10 @@ class PollError(NamedTuple):
     why: str
 
 
-class Reading(Protocol):
+class SelfPollingReader(Protocol):
     """A reader that polls by itself."""
 
-    async def next(self) -> Assigned | PolledRecords | SeekAfterReset | PollError | None:
+    async def next(self) -> ReaderAssigned | PolledRecords | ReaderPositionReset | PollError | None:
         """Return its next event. None once it has ended because `finish` was called; raises WorkloadFailed if it ended
         by itself.
         """
@@ -166,10 +166,10 @@ class Reading(Protocol):
         """Have it end."""
 
 
-class PollingTransacting(Transacting, Protocol):
+class ConsumingTransactionalSender(TransactionalSender, Protocol):
     """A library's transactional producer, with a consumer beside it in the same process."""
 
-    async def poll(self) -> Sequence[Assigned | PolledRecords | SeekAfterReset | PollError]:
+    async def poll(self) -> Sequence[ReaderAssigned | PolledRecords | ReaderPositionReset | PollError]:
         """One poll, and what else its consumer did for it. Never raises for what a cluster does."""
 
 
@@ -189,7 +189,7 @@ class MemberIdentified(NamedTuple):
     who: Member
 
 
-class Assembled(NamedTuple):
+class AssignmentReceived(NamedTuple):
     """A member was told what is its own now."""
 
     who: Member
@@ -233,7 +233,7 @@ class PartitionsLost(NamedTuple):
     at: Mapping[Place, int]
 
 
-class CommitBegan(NamedTuple):
+class OffsetCommitBegan(NamedTuple):
     """A member that commits by itself is about to ask for this."""
 
     who: Member
@@ -242,7 +242,7 @@ class CommitBegan(NamedTuple):
     at: Mapping[Place, int]
 
 
-class CommitEnded(NamedTuple):
+class OffsetCommitEnded(NamedTuple):
     """Its commit was acknowledged; with an error nobody knows what came of it."""
 
     id: int
@@ -256,8 +256,9 @@ class MemberLeft(NamedTuple):
 
 
 OfMember = (
-    MemberIdentified | Assembled | CommittedOffsets | PartitionsAssigned | PartitionsRevoked | PartitionsLost
-    | CommitBegan | CommitEnded | MemberLeft | Assigned | PolledRecords | SeekAfterReset | PollError
+    MemberIdentified | AssignmentReceived | CommittedOffsets | PartitionsAssigned | PartitionsRevoked | PartitionsLost
+    | OffsetCommitBegan | OffsetCommitEnded | MemberLeft | ReaderAssigned | PolledRecords | ReaderPositionReset
+    | PollError
 )  # fmt: skip
 """What a library's member does, and what its library tells it."""
 
@@ -275,7 +276,7 @@ class MemberListener(Protocol):
         """That commit has ended so."""
 
 
-class ToWrite(NamedTuple):
+class ProgramOutput(NamedTuple):
     """A record that a program is to write, and who is told what came of it."""
 
     key: str
@@ -289,7 +290,7 @@ class ProgramListener(MemberListener, Protocol):
     def has(self, place: Place) -> bool:
         """Return whether the run has this partition."""
 
-    def output(self, place: Place, source: int) -> ToWrite | None:
+    def output(self, place: Place, source: int) -> ProgramOutput | None:
         """It makes an output there of the input with that value. None where the run has no such partition."""
 
 
@@ -326,7 +327,7 @@ class MemberTask(NamedTuple):
     isolation: int
 
 
-class TransactionalMember(Transacting, Protocol):
+class TransactionalMember(TransactionalSender, Protocol):
     """The producer of a process that is a member of a group, too. Without a transactional id it only sends."""
 
     async def offsets(self, who: Member, at: Mapping[Place, int]) -> CommitEnd:
@@ -350,7 +351,7 @@ class MemberProcess(NamedTuple):
     producer: TransactionalMember
 
 
-class Driver(Protocol):
+class LibraryClientFactory(Protocol):
     """Drives one library."""
 
     client: str
@@ -362,17 +363,17 @@ class Driver(Protocol):
         them.
         """
 
-    async def producer(self, nursery: trio.Nursery, client_id: str, flush: Callable[[], None]) -> Sending:
+    async def producer(self, nursery: trio.Nursery, client_id: str, flush: Callable[[], None]) -> WorkloadProducer:
         """A fresh one, ready. Its requests are to have this client id. `flush` is called before anything leaves, and
         after outcomes have come.
         """
 
     async def transactor(
         self, nursery: trio.Nursery, task: TransactorTask, flush: Callable[[], None]
-    ) -> PollingTransacting:
+    ) -> ConsumingTransactionalSender:
         """A fresh one, not initialised. `flush`: as of `producer`."""
 
-    async def reader(self, nursery: trio.Nursery, places: Sequence[Place], isolation: int) -> Reading:
+    async def reader(self, nursery: trio.Nursery, places: Sequence[Place], isolation: int) -> SelfPollingReader:
         """A fresh one, that begins at the log's start."""
 
     async def member(
@@ -386,13 +387,13 @@ class Driver(Protocol):
         """A fresh one, that has subscribed and is not initialised. `flush`: as of `producer`."""
 
 
-class Zone(NamedTuple):
+class ClientZone(NamedTuple):
     """Clients that have links of their own to the brokers: how they reach the cluster, and by which library."""
 
     name: str
     """For the history."""
     bootstrap: Sequence[Address]
-    driver: Driver | None = None
+    driver: LibraryClientFactory | None = None
     """None: our own client."""
     cluster_id: str = ""
     """Of the cluster that they are to reach; empty where it is not known."""
@@ -408,9 +409,9 @@ class ReaderTask(NamedTuple):
 
 
 async def read_by(
-    driver: Driver,
+    driver: LibraryClientFactory,
     recorder: Recorder,
-    counters: Counters,
+    counters: LoadCounters,
     task: ReaderTask,
     readers: LiveReaders,
 ) -> None:
@@ -419,7 +420,7 @@ async def read_by(
     process = recorder.process("reader", driver.version, about, client=driver.client, zone=task.zone)
     readers.begins(process, driver.client, task.places)
 
-    async def end(reader: Reading) -> None:
+    async def end(reader: SelfPollingReader) -> None:
         await readers.may_end.wait()
         reader.finish()
 
@@ -432,12 +433,12 @@ async def read_by(
             recorder.flush()
 
 
-def _positions(said: Assigned | PolledRecords | SeekAfterReset | PollError) -> Mapping[Place, int]:
+def _positions(said: ReaderAssigned | PolledRecords | ReaderPositionReset | PollError) -> Mapping[Place, int]:
     """Return the positions of a reader after this event, for the partitions that it was about."""
     match said:
-        case Assigned(at):
+        case ReaderAssigned(at):
             return at
-        case SeekAfterReset(place, position, _):
+        case ReaderPositionReset(place, position, _):
             return {place: position}
         case PolledRecords(_, _, parts):
             return {each.place: each.position for each in parts}
@@ -445,19 +446,19 @@ def _positions(said: Assigned | PolledRecords | SeekAfterReset | PollError) -> M
 
 
 def record(
-    said: Assigned | PolledRecords | SeekAfterReset | PollError,
+    said: ReaderAssigned | PolledRecords | ReaderPositionReset | PollError,
     recorder: Recorder,
-    counters: Counters,
+    counters: LoadCounters,
     process: int,
     txn: int = -1,
 ) -> None:
     """One thing that a reader did, as the history has it. `txn`: the transaction that its polls are part of."""
     part = recorder.partitions
     match said:
-        case Assigned(at):
+        case ReaderAssigned(at):
             op = recorder.invoke(process, "assign", {"at": {part[place]: position for place, position in at.items()}})
             recorder.complete(op, Status.OK)
-        case SeekAfterReset(place, position, why):
+        case ReaderPositionReset(place, position, why):
             recorder.event("seek_after_error", p=process, part=part[place], why=why)
             op = recorder.invoke(process, "seek", {"at": {part[place]: position}})
             recorder.complete(op, Status.OK)
@@ -467,7 +468,7 @@ def record(
         case PolledRecords(began_ns, at, parts):
             # What a library knows of the log's bounds is of another moment than the poll: it is not recorded.
             got = [PartitionPoll(part[each.place], each.position, -1, -1, -1, each.records) for each in parts]
-            bad = [Bad(part[each.place], offset, why) for each in parts for offset, why in each.bad]
+            bad = [CorruptRecord(part[each.place], offset, why) for each in parts for offset, why in each.bad]
             counters.read += sum(len(each.records) for each in parts)
             counters.bad += len(bad)
             where = {part[place]: position for place, position in at.items()}

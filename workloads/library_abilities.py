@@ -9,7 +9,7 @@ OURS = "squall"
 CLASSIC, CONSUMER, MIXED = "classic", "consumer", "mixed"
 
 
-class Ability(NamedTuple):
+class LibraryAbility(NamedTuple):
     """Describes what one library can do."""
 
     assignors: tuple[str, ...]
@@ -23,10 +23,10 @@ class Ability(NamedTuple):
 
 
 ALL = ("cooperative-sticky", "range", "roundrobin")
-ABILITIES: Mapping[str, Ability] = {
-    "confluent": Ability(ALL, consumer_groups=True, polls_within_sessions=True, fenced_offsets=True),
-    "kafka-python": Ability(ALL, consumer_groups=False, polls_within_sessions=False, fenced_offsets=True),
-    "aiokafka": Ability(
+ABILITIES: Mapping[str, LibraryAbility] = {
+    "confluent": LibraryAbility(ALL, consumer_groups=True, polls_within_sessions=True, fenced_offsets=True),
+    "kafka-python": LibraryAbility(ALL, consumer_groups=False, polls_within_sessions=False, fenced_offsets=True),
+    "aiokafka": LibraryAbility(
         ("range", "roundrobin"), consumer_groups=False, polls_within_sessions=False, fenced_offsets=False
     ),
 }

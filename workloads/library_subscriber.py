@@ -18,27 +18,27 @@ from squall.broker.overriding import override
 from squall.workloads.client.cluster import Place
 from squall.workloads.client.groups.offsets import CommitEnd
 from squall.workloads.client.outcomes import Status
-from squall.workloads.control import InGroup
-from squall.workloads.counters import Counters
-from squall.workloads.group_notes import GroupNotes, HeartbeatTimes, MemberIdentity
+from squall.workloads.control import GroupIdentity
+from squall.workloads.counters import LoadCounters
+from squall.workloads.group_notes import HeartbeatTimes, MemberHistoryWriter, MemberIdentity
 from squall.workloads.libraries import (
-    Assembled,
-    CommitBegan,
-    CommitEnded,
+    AssignmentReceived,
+    ClientZone,
     CommittedOffsets,
-    Driver,
+    LibraryClientFactory,
     LibraryConsumer,
     MemberIdentified,
     MemberLeft,
     MemberListener,
     MemberTask,
+    OffsetCommitBegan,
+    OffsetCommitEnded,
     OfMember,
     PartitionsAssigned,
     PartitionsLost,
     PartitionsRevoked,
     PolledRecords,
-    SeekAfterReset,
-    Zone,
+    ReaderPositionReset,
     record,
 )
 from squall.workloads.recorder import Recorder
@@ -65,10 +65,10 @@ class LibrarySubscriber(MemberListener):
     def __init__(
         self,
         env: Env,
-        zone: Zone,
-        driver: Driver,
+        zone: ClientZone,
+        driver: LibraryClientFactory,
         recorder: Recorder,
-        counters: Counters,
+        counters: LoadCounters,
         settings: SubscriberSettings,
         moved: Moved,
         start: Start | None = None,
@@ -104,7 +104,7 @@ class LibrarySubscriber(MemberListener):
             if process is None
             else process
         )
-        self.notes = GroupNotes(self._recorder, self.process, member.group, member.instance)
+        self.notes = MemberHistoryWriter(self._recorder, self.process, member.group, member.instance)
         return self.process
 
     async def run(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
@@ -176,7 +176,7 @@ class LibrarySubscriber(MemberListener):
             self._over = True
 
     def stands_still(self, what: str, for_ms: int) -> None:
-        """Record that the load pauses it from now on. what: as in `GroupNotes.still`."""
+        """Record that the load pauses it from now on. what: as in `MemberHistoryWriter.still`."""
         self.notes.still(self._who, what, for_ms)
         self._recorder.flush()
 
@@ -211,7 +211,7 @@ class LibrarySubscriber(MemberListener):
         match said:
             case MemberIdentified(who):
                 self._is(who)
-            case Assembled(who, owned):
+            case AssignmentReceived(who, owned):
                 self._is(who)
                 self.was_member = True
                 self.notes.joined(who, self._assignor, self._known(owned), leader=False)
@@ -246,10 +246,10 @@ class LibrarySubscriber(MemberListener):
                 self.positions |= moved
                 if self._settings.commits:
                     self._moved(moved)
-            case SeekAfterReset(place, position, _):
+            case ReaderPositionReset(place, position, _):
                 record(said, self._recorder, self._counters, self.process)
                 self.positions[place] = position
-            case CommitBegan() | CommitEnded():
+            case OffsetCommitBegan() | OffsetCommitEnded():
                 raise AssertionError("a library commits when it is asked to")
             case _:
                 record(said, self._recorder, self._counters, self.process)
@@ -277,10 +277,10 @@ class LibrarySubscriber(MemberListener):
         return self._who
 
     @property
-    def known_as(self) -> InGroup:
+    def known_as(self) -> GroupIdentity:
         """Return the member id that its coordinator knows now."""
         member = self._settings.member
-        return InGroup(member.group, self._who.member_id, member.instance, bool(self._held or self.positions))
+        return GroupIdentity(member.group, self._who.member_id, member.instance, bool(self._held or self.positions))
 
     @property
     def _assignor(self) -> str:

@@ -30,7 +30,7 @@ class _ReaderProgress:
 
 
 @dataclass(frozen=True, slots=True)
-class Behind:
+class LaggingReader:
     """A reader that has not polled what it was waited for."""
 
     process: int
@@ -89,7 +89,7 @@ class LiveReaders:
         """They are needed no more."""
         self.may_end.set()
 
-    async def reach(self, env: Env, goals: Mapping[Place, int], stuck_s: float, limit_s: float) -> list[Behind]:
+    async def reach(self, env: Env, goals: Mapping[Place, int], stuck_s: float, limit_s: float) -> list[LaggingReader]:
         """Wait until each reader is at or beyond the goal of each of its partitions.
 
         Those that are not: because their position did not go forward for `stuck_s`, or, with `idle_s` below that,
@@ -106,9 +106,11 @@ class LiveReaders:
             await env.sleep(LOOK_EVERY_S)
             self._now = env.mono()
 
-    def _behind(self, goals: Mapping[Place, int], began: float) -> list[Behind]:
+    def _behind(self, goals: Mapping[Place, int], began: float) -> list[LaggingReader]:
         return [
-            Behind(process, reader.client, place, position, goals[place], self._now - reader.moved_at.get(place, began))
+            LaggingReader(
+                process, reader.client, place, position, goals[place], self._now - reader.moved_at.get(place, began)
+            )
             for process, reader in self._readers.items()
             for place, position in reader.positions.items()
             if place in goals and position < goals[place]

@@ -7,7 +7,7 @@ from typing import NamedTuple
 from squall.workloads.client.settings import ProducerSettings
 
 
-class Needs(NamedTuple):
+class LibraryRequirements(NamedTuple):
     """Lists what a scenario requires of a library, whichever it is."""
 
     producer: ProducerSettings

@@ -47,7 +47,7 @@ def _make_padding() -> bytes:
 _PADDING = _make_padding()
 
 
-class Verified(NamedTuple):
+class VerifiedPayload(NamedTuple):
     """Holds what a payload says."""
 
     value: int
@@ -95,31 +95,33 @@ def beginning(value: int) -> bytes:
     return MAGIC + _VALUE.pack(value)
 
 
-def verify(payload: bytes | None, key: bytes | None, headers: Headers = (), timestamp_ms: int = NOT_KNOWN) -> Verified:
+def verify(
+    payload: bytes | None, key: bytes | None, headers: Headers = (), timestamp_ms: int = NOT_KNOWN
+) -> VerifiedPayload:
     """The value in a record that was read, or -1 and why it cannot be the record that was sent. `timestamp_ms`: the
     record's, or NOT_KNOWN.
     """
     if payload is None:
-        return Verified(-1, "no payload")
+        return VerifiedPayload(-1, "no payload")
     if len(payload) < MIN_SIZE:
-        return Verified(-1, f"payload of {len(payload)} bytes")
+        return VerifiedPayload(-1, f"payload of {len(payload)} bytes")
     magic, value, crc, sent_ms, length = _HEAD.unpack_from(payload)
     if magic != MAGIC:
-        return Verified(-1, f"magic {magic!r}")
+        return VerifiedPayload(-1, f"magic {magic!r}")
     key_end = MIN_SIZE if length == NO_KEY else MIN_SIZE + length
     if key_end > len(payload):
-        return Verified(-1, f"key length {length} in {len(payload)} bytes")
+        return VerifiedPayload(-1, f"key length {length} in {len(payload)} bytes")
     echo = payload[MIN_SIZE:key_end]
     if (None if length == NO_KEY else echo) != key:
-        return Verified(-1, f"key {key!r} instead of {echo!r}, value {value}")
+        return VerifiedPayload(-1, f"key {key!r} instead of {echo!r}, value {value}")
     digest = crc32c(payload[_VALUE_FROM:_CRC_FROM] + payload[_TIMESTAMP_FROM:key_end])
     if headers:
         digest = _digest_of_headers(headers, digest)
     if crc32c(payload[key_end:], digest) != crc:
-        return Verified(-1, f"checksum, value {value}")
+        return VerifiedPayload(-1, f"checksum, value {value}")
     if timestamp_ms not in (sent_ms, NOT_KNOWN) and sent_ms != NOT_PROMISED:
-        return Verified(-1, f"timestamp {timestamp_ms} instead of {sent_ms}, value {value}")
-    return tuple.__new__(Verified, (value, ""))
+        return VerifiedPayload(-1, f"timestamp {timestamp_ms} instead of {sent_ms}, value {value}")
+    return tuple.__new__(VerifiedPayload, (value, ""))
 
 
 def _padding(value: int, length: int) -> bytes:

@@ -35,7 +35,7 @@ NO_ANSWER = "no answer"
 
 
 @dataclass(slots=True)
-class _Writing:
+class _PostHealWriter:
     env: Env
     bootstrap: Sequence[Address]
     recorder: Recorder
@@ -105,7 +105,7 @@ async def write_afterwards(
     Never raises for what the cluster does. Records under way at the limit have no outcome in the history: nobody knows
     whether they were appended.
     """
-    writing = _Writing(env, bootstrap, recorder, dict.fromkeys(places, NO_ANSWER), limit_s / ATTEMPTS, zone)
+    writing = _PostHealWriter(env, bootstrap, recorder, dict.fromkeys(places, NO_ANSWER), limit_s / ATTEMPTS, zone)
     with env.timeout(limit_s):
         while writing.lacking:
             await writing.attempt()

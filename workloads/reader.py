@@ -15,9 +15,9 @@ from squall.workloads.client.connection import VERSION
 from squall.workloads.client.consumer import Consumer, FetchedRecords, PollResult, ReadEvent
 from squall.workloads.client.outcomes import Status
 from squall.workloads.client.settings import ConsumerSettings
-from squall.workloads.counters import Counters
+from squall.workloads.counters import LoadCounters
 from squall.workloads.read_times import ReadTimes
-from squall.workloads.recorder import Bad, PartitionPoll, ReadOutcome, Recorder
+from squall.workloads.recorder import CorruptRecord, PartitionPoll, ReadOutcome, Recorder
 
 EMPTY_EVERY_NS = 500_000_000
 """Of a partition that brings nothing, one empty poll in this time is recorded."""
@@ -32,7 +32,7 @@ class RecordedReader:
         env: Env,
         client: Client,
         recorder: Recorder,
-        counters: Counters,
+        counters: LoadCounters,
         *,
         role: str = "reader",
         consumer: ConsumerSettings,
@@ -122,7 +122,7 @@ class RecordedReader:
         began = self._recorder.now_ns() if began_ns is None else began_ns
         polled = await self.consumer.poll(limit_s)
         got: list[PartitionPoll] = []
-        bad: list[Bad] = []
+        bad: list[CorruptRecord] = []
         end: dict[int, int] = {}
         now = self._recorder.now_ns()
         for fetched in polled.fetched:
@@ -144,14 +144,14 @@ class RecordedReader:
         self._recorder.read(self.process, f, began_ns, at, ReadOutcome(Status.FAIL, error=why))
         self._recorder.flush()
 
-    def _judge(self, part: int, fetched: FetchedRecords, bad: list[Bad]) -> PartitionPoll:
+    def _judge(self, part: int, fetched: FetchedRecords, bad: list[CorruptRecord]) -> PartitionPoll:
         pairs = []
         verify = payload.verify
         for offset, timestamp_ms, key, value, headers in fetched.records:
             found, why = verify(value, key, headers, timestamp_ms)
             pairs.append((offset, found))
             if why:
-                bad.append(Bad(part, offset, why))
+                bad.append(CorruptRecord(part, offset, why))
                 self._counters.bad += 1
         if self._times is not None:
             proven = zip(fetched.records, pairs, strict=True)
@@ -159,7 +159,7 @@ class RecordedReader:
             self._times.got(part, fetched.leader_epoch, got)
         for damage in fetched.damage:
             pairs.append((damage.offset, -1))
-            bad.append(Bad(part, damage.offset, damage.why))
+            bad.append(CorruptRecord(part, damage.offset, damage.why))
             self._counters.bad += 1
         if fetched.damage:
             pairs.sort()

@@ -57,7 +57,7 @@ class PartitionPoll(NamedTuple):
     """Of the leader that answered."""
 
 
-class Bad(NamedTuple):
+class CorruptRecord(NamedTuple):
     """A record whose payload did not verify."""
 
     part: int
@@ -71,7 +71,7 @@ class ReadOutcome:
 
     status: Status = Status.OK
     got: Sequence[PartitionPoll] = ()
-    bad: Sequence[Bad] = ()
+    bad: Sequence[CorruptRecord] = ()
     end: Mapping[int, int] = field(default_factory=dict)
     """Partition -> its end as known when the final read began, for those that have now been read up to there."""
     error: str = ""

@@ -31,14 +31,14 @@ if TYPE_CHECKING:
     from squall.checkers.history.tables import History, PlayedFault
     from squall.workloads.client.cluster import Address, Place
     from squall.workloads.client.new_topic import NewTopic
-    from squall.workloads.control import Controls
-    from squall.workloads.counters import Counters
+    from squall.workloads.control import LoadControls
+    from squall.workloads.counters import LoadCounters
     from squall.workloads.final_reads import FinalReadResult
-    from squall.workloads.libraries import Zone
+    from squall.workloads.libraries import ClientZone
     from squall.workloads.live_readers import LiveReaders
-    from squall.workloads.needs import Needs
+    from squall.workloads.needs import LibraryRequirements
     from squall.workloads.recorder import Recorder
-    from squall.workloads.section import Section
+    from squall.workloads.section import WorkloadSection
 
 POLLS_TO_READ = 3
 """A record waits for at most so many polls: an earlier answer and a request for another broker may come first. A
@@ -116,7 +116,7 @@ class BrokerLimit(NamedTuple):
     """The setting is the least that may be asked for; else it is the most."""
 
 
-class SwarmGround(NamedTuple):
+class SwarmCluster(NamedTuple):
     """Holds what a swarm has drawn before it draws a workload's settings."""
 
     nodes: int
@@ -133,7 +133,7 @@ def _live_readers() -> LiveReaders:
 
 
 @dataclass(slots=True)
-class Surroundings:
+class ScenarioEnvironment:
     """Gives a scenario its environment.
 
     `zones` take turns: the first producer and the first reader are of the first one, and so on. `envs` gives each
@@ -143,12 +143,12 @@ class Surroundings:
     """
 
     env: Env
-    zones: Sequence[Zone]
+    zones: Sequence[ClientZone]
     recorder: Recorder
-    counters: Counters
+    counters: LoadCounters
     stop: trio.Event
     """Hand nothing over any more."""
-    controls: Controls
+    controls: LoadControls
     """What is done to clients from outside."""
     envs: Callable[[str], Env] | None = None
     acknowledged: Acknowledged | None = None
@@ -160,13 +160,13 @@ class Surroundings:
         """The Env of one client."""
         return self.env if self.envs is None else self.envs(name)
 
-    def zone(self, number: int) -> Zone:
+    def zone(self, number: int) -> ClientZone:
         """The zone of the client of this number."""
         return self.zones[number % len(self.zones)]
 
 
 @dataclass(frozen=True, slots=True)
-class Renumbered:
+class RenumberedLoad:
     """The same load with fewer topics, partitions or clients. `places`: partitions that have another name now."""
 
     table: Table
@@ -174,7 +174,7 @@ class Renumbered:
     places: Mapping[Place, Place]
 
 
-Renumbering = Callable[[Table, "list[list[Any]]"], "Renumbered | None"]
+Renumbering = Callable[[Table, "list[list[Any]]"], "RenumberedLoad | None"]
 
 
 class Scenario(BaseModel, ABC):
@@ -267,7 +267,7 @@ class Scenario(BaseModel, ABC):
         """Return what faults, invariants and swarms have to know of its load."""
 
     @abstractmethod
-    def needs(self, operations: Sequence[Operation] = ()) -> Needs:
+    def needs(self, operations: Sequence[Operation] = ()) -> LibraryRequirements:
         """Return what its client libraries must do. `operations`: those that a plan gives."""
 
     def topic_names(self) -> list[str]:
@@ -328,7 +328,7 @@ class Scenario(BaseModel, ABC):
     # --------------------------------------------------------------------------------------------- how it runs
 
     @abstractmethod
-    async def run(self, around: Surroundings) -> None:
+    async def run(self, around: ScenarioEnvironment) -> None:
         """Drive the load until `around.stop`, then wait until every operation has its outcome.
 
         `around.readers.load_over` is called then, and readers go on until `around.readers.may_end`. Raises
@@ -336,7 +336,13 @@ class Scenario(BaseModel, ABC):
         """
 
     async def final_reads(
-        self, env: Env, bootstrap: Sequence[Address], recorder: Recorder, counters: Counters, limit_s: float, zone: str
+        self,
+        env: Env,
+        bootstrap: Sequence[Address],
+        recorder: Recorder,
+        counters: LoadCounters,
+        limit_s: float,
+        zone: str,
     ) -> list[FinalReadResult]:
         """Read what survived, once all is healed: each reader has `limit_s`. Never raises for what a cluster does.
 
@@ -351,7 +357,7 @@ class Scenario(BaseModel, ABC):
 
     @classmethod
     @abstractmethod
-    def drawn_settings(cls, stream: RandomStream, ground: SwarmGround) -> Table:
+    def drawn_settings(cls, stream: RandomStream, ground: SwarmCluster) -> Table:
         """The settings that a swarm gives it, its name among them."""
 
     # ------------------------------------------------------------------------------------------ how it is judged
@@ -369,7 +375,7 @@ class Scenario(BaseModel, ABC):
         return {}
 
     @classmethod
-    def section(cls, figures: Mapping[str, Any]) -> Section | None:
+    def section(cls, figures: Mapping[str, Any]) -> WorkloadSection | None:
         """Return what page and terminal show of `measured`."""
         return None
 

@@ -9,7 +9,7 @@ Tone = Literal["good", "bad", "neutral", "mark"]
 """mark: a moment, which is neither good nor bad."""
 
 
-class StripSpan(NamedTuple):
+class TimelineBar(NamedTuple):
     """[begin_s, end_s] of the run's time."""
 
     begin_s: float
@@ -19,27 +19,27 @@ class StripSpan(NamedTuple):
     """What it is, in words."""
 
 
-class Lane(NamedTuple):
+class TimelineLane(NamedTuple):
     """Describes one line of a strip."""
 
     name: str
-    spans: Sequence[StripSpan]
+    spans: Sequence[TimelineBar]
 
 
-class Strip(NamedTuple):
+class TimelineStrip(NamedTuple):
     """A picture: lanes above each other over one axis of time."""
 
     title: str
     begin_s: float
     end_s: float
-    lanes: Sequence[Lane]
+    lanes: Sequence[TimelineLane]
     caption: str
     """What its bars mean: of what is good, bad, or neither."""
     legend: Sequence[tuple[Tone, str]] = ()
     """What each tone means, in a few words."""
 
 
-class Rows(NamedTuple):
+class SectionTable(NamedTuple):
     """A table. Columns whose name begins with ">" hold numbers."""
 
     title: str
@@ -47,11 +47,11 @@ class Rows(NamedTuple):
     rows: Sequence[Sequence[str]]
 
 
-class Section(NamedTuple):
+class WorkloadSection(NamedTuple):
     """Holds the section of a scenario on the page and the terminal."""
 
     title: str
     sentence: str
     """The section in a sentence, with its most telling figures."""
-    strip: Strip | None
-    tables: Sequence[Rows]
+    strip: TimelineStrip | None
+    tables: Sequence[SectionTable]

@@ -17,14 +17,14 @@ from squall.broker.env import Env
 from squall.checkers.anomalies.anomaly import PROGRAM
 from squall.checkers.sent import client_id_of
 from squall.workloads import payload
-from squall.workloads.agenda import Agenda
+from squall.workloads.agenda import RecordSchedule
 from squall.workloads.client.client import Client
 from squall.workloads.client.connection import VERSION
 from squall.workloads.client.outcomes import Outcome, Status
 from squall.workloads.client.producer import Producer
 from squall.workloads.client.settings import ClientSettings, ProducerSettings
-from squall.workloads.libraries import Driver, Sending
-from squall.workloads.scenario import Surroundings
+from squall.workloads.libraries import LibraryClientFactory, WorkloadProducer
+from squall.workloads.scenario import ScenarioEnvironment
 
 TICK_S = 0.005
 """Records that come due within one tick are handed over together."""
@@ -51,7 +51,7 @@ class SenderSettings:
 
 
 @dataclass
-class _Life:
+class _ProducerProcess:
     """Holds the state of one process of a producer."""
 
     scope: trio.CancelScope
@@ -63,7 +63,9 @@ class _Life:
 class ProducerLoop:
     """Runs one producer: one process after the other."""
 
-    def __init__(self, env: Env, around: Surroundings, settings: SenderSettings, number: int, agenda: Agenda) -> None:
+    def __init__(
+        self, env: Env, around: ScenarioEnvironment, settings: SenderSettings, number: int, agenda: RecordSchedule
+    ) -> None:
         self._env = env
         self._zone = around.zone(number)
         self._settings = settings
@@ -99,7 +101,7 @@ class ProducerLoop:
 
     async def _mortal(self, stop: trio.Event, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
         """One process, which may be made to crash: what it has in doubt then has no outcome, ever."""
-        life = _Life(trio.CancelScope(), task_status)
+        life = _ProducerProcess(trio.CancelScope(), task_status)
         with self._handle.living(), life.scope:
             await self._live(stop, life)
         if life.scope.cancelled_caught:
@@ -107,7 +109,7 @@ class ProducerLoop:
             await self._handle.may_follow(stop)
             task_status.started()
 
-    async def _live(self, stop: trio.Event, life: _Life) -> None:
+    async def _live(self, stop: trio.Event, life: _ProducerProcess) -> None:
         """Run one process. "Started" is said when a successor may take over; this one then only finishes."""
         settings = self._settings
         about = {**asdict(settings.producer), "request_timeout_ms": settings.client.request_timeout_ms}
@@ -133,11 +135,11 @@ class ProducerLoop:
 
     async def _live_by(
         self,
-        driver: Driver,
+        driver: LibraryClientFactory,
         nursery: trio.Nursery,
         about: Mapping[str, object],
         stop: trio.Event,
-        life: _Life,
+        life: _ProducerProcess,
     ) -> None:
         """One process that is a library's."""
         settings = {**about, **driver.about()}
@@ -150,7 +152,7 @@ class ProducerLoop:
         await producer.finish()
         producer.close()
 
-    async def _pace(self, producer: Sending, process: int, stop: trio.Event, life: _Life) -> None:
+    async def _pace(self, producer: WorkloadProducer, process: int, stop: trio.Event, life: _ProducerProcess) -> None:
         """Hand over what is due, until `stop` or until the producer takes no more records."""
         sequence = 0
         agenda, handle = self._agenda, self._handle
@@ -167,7 +169,14 @@ class ProducerLoop:
         handle.over(life.scope)
 
     def _send(
-        self, producer: Sending, process: int, sequence: int, life: _Life, topic: str, index: int, size: int
+        self,
+        producer: WorkloadProducer,
+        process: int,
+        sequence: int,
+        life: _ProducerProcess,
+        topic: str,
+        index: int,
+        size: int,
     ) -> None:
         part = self._recorder.partitions[topic, index]
         key = f"{process}-{sequence % KEYS}"
@@ -183,7 +192,9 @@ class ProducerLoop:
         ended = partial(self._ended, life, op, part, value, self._env.mono())
         producer.send(topic, index, encoded, content, headers, sent_ms, ended)
 
-    def _ended(self, life: _Life, op: int, part: int, value: int, handed_over: float, outcome: Outcome) -> None:
+    def _ended(
+        self, life: _ProducerProcess, op: int, part: int, value: int, handed_over: float, outcome: Outcome
+    ) -> None:
         if life.scope.cancel_called:
             return  # nobody is there any more who could be told
         life.open -= 1

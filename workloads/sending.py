@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection
 
-from squall.workloads.agenda import Handover
+from squall.workloads.agenda import PlannedRecord
 from squall.workloads.client.settings import IDEMPOTENT_IN_FLIGHT
 from squall.workloads.scenario import MAX_BYTES, MIN_BYTES
 
@@ -23,7 +23,7 @@ def contradictions(
     return found
 
 
-def wrong_handover(operation: Handover, producers: int, partitions: int, topics: Collection[str]) -> str:
+def wrong_handover(operation: PlannedRecord, producers: int, partitions: int, topics: Collection[str]) -> str:
     """Why this is no handover of such a workload; empty where it is one."""
     if not 0 <= operation.producer < producers:
         return f"there is no producer {operation.producer}: workload.producers is {producers}"

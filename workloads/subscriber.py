@@ -23,10 +23,10 @@ from squall.workloads.client.groups.membership import CLASSIC, MemberSettings
 from squall.workloads.client.groups.offsets import CommitEnd, CommitIdentity, commit, fetch, metadata_of
 from squall.workloads.client.outcomes import Status
 from squall.workloads.client.settings import ClientSettings, ConsumerSettings
-from squall.workloads.control import InGroup
-from squall.workloads.counters import Counters
-from squall.workloads.group_notes import GroupNotes, HeartbeatTimes, MemberIdentity
-from squall.workloads.libraries import Zone
+from squall.workloads.control import GroupIdentity
+from squall.workloads.counters import LoadCounters
+from squall.workloads.group_notes import HeartbeatTimes, MemberHistoryWriter, MemberIdentity
+from squall.workloads.libraries import ClientZone
 from squall.workloads.reader import RecordedReader
 from squall.workloads.recorder import Recorder
 
@@ -62,7 +62,13 @@ class Subscriber(MembershipListener):
     """Represents one process. `run` keeps its connections; the application then calls `poll` until it is `out`."""
 
     def __init__(
-        self, env: Env, zone: Zone, recorder: Recorder, counters: Counters, settings: SubscriberSettings, moved: Moved
+        self,
+        env: Env,
+        zone: ClientZone,
+        recorder: Recorder,
+        counters: LoadCounters,
+        settings: SubscriberSettings,
+        moved: Moved,
     ) -> None:
         self._env, self._settings, self._moved = env, settings, moved
         self._client = Client(env, zone.bootstrap, settings.client, cluster_id=zone.cluster_id)
@@ -96,7 +102,7 @@ class Subscriber(MembershipListener):
             extra=told,
             process=process,
         )
-        self.notes = GroupNotes(self._recorder, self.reader.process, member.group, member.instance)
+        self.notes = MemberHistoryWriter(self._recorder, self.reader.process, member.group, member.instance)
         return self.reader.process
 
     async def run(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
@@ -108,10 +114,10 @@ class Subscriber(MembershipListener):
             task_status.started()
 
     @property
-    def known_as(self) -> InGroup:
+    def known_as(self) -> GroupIdentity:
         """As whom its coordinator knows it now."""
         member = self._settings.member
-        return InGroup(member.group, self.member.who.member_id, member.instance, bool(self._held))
+        return GroupIdentity(member.group, self.member.who.member_id, member.instance, bool(self._held))
 
     @property
     def is_member(self) -> bool:
@@ -191,7 +197,7 @@ class Subscriber(MembershipListener):
         await self.member.leave()
 
     def stands_still(self, what: str, for_ms: int) -> None:
-        """The load wants it to, from now on. what: as in `GroupNotes.still`."""
+        """The load wants it to, from now on. what: as in `MemberHistoryWriter.still`."""
         self.notes.still(self._who(), what, for_ms)
         self._recorder.flush()
 

@@ -24,7 +24,7 @@ from squall.chaos.toolchain.java import java
 
 if TYPE_CHECKING:
     from squall.checkers.nightly.night import Night
-    from squall.reports.nightly.report import Report
+    from squall.reports.nightly.report import NightlyReport
 
 Say = Callable[[str], None]
 
@@ -49,7 +49,7 @@ class NightSelection:
         return f"{safe}.html" if safe else "index.html"
 
 
-def make_report(path: Path, wanted: NightSelection, say: Say) -> tuple[Path, Report]:
+def make_report(path: Path, wanted: NightSelection, say: Say) -> tuple[Path, NightlyReport]:
     """Collect the night in the folder `path`, if that was not done yet, and make its page.
 
     Refused for a folder without a night, and without Spark, which reads the histories.

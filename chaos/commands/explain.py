@@ -39,7 +39,7 @@ def command(run: Path, anomaly: str) -> int:
       squall explain runs/latest "G1a (late end)"
     """
     from squall.checkers.anomalies.registry import CATALOG
-    from squall.reports.explained import NotThere, explained, findings_of, listing
+    from squall.reports.explained import FindingNotFound, explained, findings_of, listing
     from squall.reports.run_files import PAGE
 
     path, width = RunDirectory.open(run).path, min(columns(), READABLE)
@@ -53,7 +53,7 @@ def command(run: Path, anomaly: str) -> int:
         return 0
     try:
         click.echo(explained(path, anomaly, width, here), nl=False)
-    except NotThere as instead:
+    except FindingNotFound as instead:
         near = "" if anomaly in CATALOG else nearest(anomaly, CATALOG)
         raise Refused(f"{instead}" + (f"; did you mean {near!r}?" if near else "")) from None
     return 0
@@ -63,11 +63,11 @@ def _output(path: Path, name: str) -> CommandOutput:
     from squall.chaos.commands.outputs import Cause, ExplainedFinding, ExplainedWitness, ExplainOutput
     from squall.chaos.commands.run_output import finding_of
     from squall.reports import checks
-    from squall.reports.causes import Group, groups_of
+    from squall.reports.causes import WitnessGroup, groups_of
     from squall.reports.explained import found_as, stories_of
     from squall.reports.run_files import read_run
 
-    def cause_of(group: Group) -> Cause:
+    def cause_of(group: WitnessGroup) -> Cause:
         told = tuple(
             ExplainedWitness(
                 text=text, fields=dict(fields), story=tuple(f"{line.t:.3f} s  {line.text}" for line in lines)

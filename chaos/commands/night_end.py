@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from squall.chaos.nightly.player import Player
     from squall.chaos.nightly.scheduling import Opened
     from squall.checkers.nightly.results import Attempt
-    from squall.reports.nightly.report import Report
+    from squall.reports.nightly.report import NightlyReport
     from squall.reports.nightly.standing import FindingStatus
 
 INTERRUPTED = 130
@@ -281,7 +281,7 @@ def _allure(directory: NightDirectory, say: Console, room: int) -> None:
         say.print(str(trouble), markup=False, soft_wrap=True)
 
 
-def pages(directory: NightDirectory, say: Console, room: int) -> tuple[str, Report | None]:
+def pages(directory: NightDirectory, say: Console, room: int) -> tuple[str, NightlyReport | None]:
     """Make Allure's page and the durability report. Where that is, and what it is made of; empty and None where there
     is none, which is said. room: bytes that Allure's page may take."""
     from squall.chaos.commands.durability import NightSelection, make_report
@@ -300,13 +300,13 @@ def pages(directory: NightDirectory, say: Console, room: int) -> tuple[str, Repo
 def _add_checks(directory: NightDirectory, outcome: NightResult) -> None:
     """The checks of each run into the night's junit.xml."""
     from squall.chaos.nightly.plugin import case_of
-    from squall.reports.junit import NightCase, add_checks
+    from squall.reports.junit import NightlyTestCase, add_checks
 
     cases = []
     for item in outcome.items:
         if last := outcome.last.get(item.item):
             run = directory.path / last.run if last.run else None
-            cases.append(NightCase(*case_of(item), seconds=last.seconds, run=run))
+            cases.append(NightlyTestCase(*case_of(item), seconds=last.seconds, run=run))
     if directory.junit.exists():
         add_checks(directory.junit, cases)
 

@@ -12,7 +12,7 @@ from squall.chaos.typed import here
 from squall.checkers.anomalies.registry import LOSS
 from squall.reports import checks, summary
 from squall.reports.checks import CheckResult
-from squall.reports.explained import NotThere, explained
+from squall.reports.explained import FindingNotFound, explained
 from squall.reports.fault_words import FaultRow, fault_rows
 from squall.reports.figure import standalone
 from squall.reports.run_files import RunFiles, mapping, number, read_run
@@ -120,7 +120,7 @@ def _stories(run: Path, broken: Iterable[CheckResult]) -> dict[str, str]:
     for check in list(broken)[:STORIES]:
         try:
             found[check.title] = explained(run, check.title)
-        except NotThere:
+        except FindingNotFound:
             continue
     return found
 

@@ -18,7 +18,7 @@ from squall.chaos.toolchain.extras import missing
 
 if TYPE_CHECKING:
     from squall.chaos.commands.outputs import CommandOutput
-    from squall.reports.query import Result
+    from squall.reports.query import QueryResult
 
 
 @click.command()
@@ -41,7 +41,7 @@ def command(run: Path, sql: str, as_csv: bool) -> int:
     path = RunDirectory.open(run).path
     if lacks := missing("query"):
         raise Refused("; ".join(lacks))
-    from squall.reports.query import QueryError, Result, query
+    from squall.reports.query import QueryError, QueryResult, query
     from squall.reports.query_views import VIEWS
 
     if sql:
@@ -51,7 +51,7 @@ def command(run: Path, sql: str, as_csv: bool) -> int:
             raise Refused(str(wrong)) from None
     else:
         columns = [(view.name, name, about) for view in VIEWS for name, _, about in view.columns]
-        result = Result(("view", "column", "about"), ("VARCHAR",) * 3, [*columns])
+        result = QueryResult(("view", "column", "about"), ("VARCHAR",) * 3, [*columns])
     if answer(lambda: _output(result)):
         return 0
     if as_csv:
@@ -63,7 +63,7 @@ def command(run: Path, sql: str, as_csv: bool) -> int:
     return 0
 
 
-def _output(result: Result) -> CommandOutput:
+def _output(result: QueryResult) -> CommandOutput:
     from squall.chaos.commands.outputs import Column, QueryOutput
 
     return QueryOutput(
@@ -77,7 +77,7 @@ def _plain(value: object) -> object:
     return value if value is None or isinstance(value, bool | int | float | str) else str(value)
 
 
-def _show(result: Result) -> None:
+def _show(result: QueryResult) -> None:
     from rich import box
     from rich.table import Table
     from rich.text import Text

@@ -12,10 +12,10 @@ from squall.reports.run_files import PAGE, read_run
 from squall.reports.run_list import one
 
 if TYPE_CHECKING:
-    from squall.reports.run_list import ShelvedRun
+    from squall.reports.run_list import RunListEntry
 
 
-def row_of(run: ShelvedRun) -> Row:
+def row_of(run: RunListEntry) -> Row:
     """The run as a row."""
     return Row(**_row(run))
 
@@ -45,6 +45,6 @@ def finding_of(check: checks.CheckResult) -> dict[str, Any]:
     return {name: getattr(check, name) for name in names}
 
 
-def _row(run: ShelvedRun) -> dict[str, Any]:
+def _row(run: RunListEntry) -> dict[str, Any]:
     told = {name: getattr(run, name) for name in Row.__struct_fields__}
     return {**told, "path": str(run.path), "began": None if run.began is None else run.began.isoformat()}

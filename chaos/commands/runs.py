@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from rich.text import Text
 
     from squall.chaos.commands.outputs import CommandOutput
-    from squall.reports.run_list import ShelvedRun
+    from squall.reports.run_list import RunListEntry
 
 TABLE_COLUMNS = 170
 """What the table of runs needs: on a narrower terminal each run is a few lines."""
@@ -85,8 +85,8 @@ def command(
     if not runs.is_dir():
         raise Refused(f"{runs}: there is no such folder of runs; `squall run` makes it, --runs names another one")
     rows = shelf(runs)
-    going: Sequence[ShelvedRun] = ()
-    gone: Sequence[ShelvedRun] = ()
+    going: Sequence[RunListEntry] = ()
+    gone: Sequence[RunListEntry] = ()
     if prune:
         limit = None if keep_mib is None else keep_mib << 20
         going = to_remove(rows, datetime.now(UTC), older_than, limit)
@@ -103,7 +103,7 @@ def command(
 
 
 def _output(
-    rows: Sequence[ShelvedRun], removed: Sequence[ShelvedRun] = (), others: Sequence[Path] = ()
+    rows: Sequence[RunListEntry], removed: Sequence[RunListEntry] = (), others: Sequence[Path] = ()
 ) -> CommandOutput:
     from squall.chaos.commands.outputs import RunsOutput
     from squall.chaos.commands.run_output import row_of
@@ -133,7 +133,7 @@ def _compare(paths: Sequence[Path], runs: Path) -> int:
     return 0
 
 
-def _remove(runs: Path, going: Sequence[ShelvedRun], *, dry_run: bool) -> list[ShelvedRun]:
+def _remove(runs: Path, going: Sequence[RunListEntry], *, dry_run: bool) -> list[RunListEntry]:
     """Removes them. Returns those that are gone.
 
     A run that is removed has another name before its first file goes, so that a command that is killed leaves no half
@@ -156,11 +156,11 @@ def _remove(runs: Path, going: Sequence[ShelvedRun], *, dry_run: bool) -> list[S
     return gone
 
 
-def _many(runs: Sequence[ShelvedRun]) -> str:
+def _many(runs: Sequence[RunListEntry]) -> str:
     return "1 run" if len(runs) == 1 else f"{len(runs)} runs"
 
 
-def _show(rows: Sequence[ShelvedRun]) -> None:
+def _show(rows: Sequence[RunListEntry]) -> None:
     screen = console()
     if screen.width < TABLE_COLUMNS:
         for row in rows:
@@ -170,7 +170,7 @@ def _show(rows: Sequence[ShelvedRun]) -> None:
     screen.print(f"{_many(rows)}, {sum(row.bytes for row in rows) / 2**20:,.1f} MiB")
 
 
-def _show_card(row: ShelvedRun, screen: Console) -> None:
+def _show_card(row: RunListEntry, screen: Console) -> None:
     """A run as lines, where a table of so many columns would not be readable."""
     from rich.padding import Padding
     from rich.text import Text
@@ -190,7 +190,7 @@ def _show_card(row: ShelvedRun, screen: Console) -> None:
     screen.print()
 
 
-def _table(rows: Sequence[ShelvedRun]) -> Table:
+def _table(rows: Sequence[RunListEntry]) -> Table:
     from rich import box
     from rich.table import Table
     from rich.text import Text
@@ -218,7 +218,7 @@ def _table(rows: Sequence[ShelvedRun]) -> Table:
     return table
 
 
-def _found(row: ShelvedRun) -> Text:
+def _found(row: RunListEntry) -> Text:
     from rich.text import Text
 
     told = [Text(each) for each in row.findings]

@@ -26,20 +26,20 @@ from squall.workloads.client.groups.membership import CLASSIC
 from squall.workloads.client.outcomes import Outcome, Status
 from squall.workloads.client.settings import ProducerSettings
 from squall.workloads.libraries import (
-    Assigned,
-    Driver,
     InstanceTask,
+    LibraryClientFactory,
     MemberListener,
     MemberProcess,
     MemberTask,
     PolledRecords,
     PollError,
-    Reading,
-    SeekAfterReset,
-    Sending,
+    ReaderAssigned,
+    ReaderPositionReset,
+    SelfPollingReader,
     TransactorTask,
+    WorkloadProducer,
 )
-from squall.workloads.needs import Needs
+from squall.workloads.needs import LibraryRequirements
 
 
 def client_lacks(client: str) -> list[Lack]:
@@ -62,7 +62,7 @@ class _PendingRecord(NamedTuple):
     """By time.monotonic()."""
 
 
-class LibraryProducer(Sending):
+class LibraryProducer(WorkloadProducer):
     """Hands records to a process with a library's producer."""
 
     retired = ""
@@ -186,7 +186,7 @@ class LibraryProducer(Sending):
         self._over.set()
 
 
-class LibraryReader(Reading):
+class LibraryReader(SelfPollingReader):
     """Reads by a process with a library's consumer."""
 
     def __init__(self, process: DriverProcess) -> None:
@@ -204,7 +204,7 @@ class LibraryReader(Reading):
             await self._process.end()
 
     @override
-    async def next(self) -> Assigned | PolledRecords | SeekAfterReset | PollError | None:
+    async def next(self) -> ReaderAssigned | PolledRecords | ReaderPositionReset | PollError | None:
         if self._asked.is_set():
             return None
         message = await self._process.next()
@@ -221,10 +221,10 @@ class LibraryReader(Reading):
         self._process.kill()
 
 
-class LibraryDriver(Driver):
+class LibraryDriver(LibraryClientFactory):
     """Starts the processes of one library. `log` takes what the libraries print."""
 
-    def __init__(self, client: str, bootstrap: str, needs: Needs, log: Path) -> None:
+    def __init__(self, client: str, bootstrap: str, needs: LibraryRequirements, log: Path) -> None:
         refuse("this client", client_lacks(client))
         self.client = client
         try:

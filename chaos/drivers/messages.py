@@ -8,15 +8,15 @@ from typing import Any
 from squall.chaos.drivers.lines import FetchedRecord
 from squall.chaos.errors import HarnessError
 from squall.workloads.client.cluster import Place
-from squall.workloads.libraries import Assigned, PolledPartition, PolledRecords, PollError, SeekAfterReset
+from squall.workloads.libraries import PolledPartition, PolledRecords, PollError, ReaderAssigned, ReaderPositionReset
 from squall.workloads.payload import verify
 
 
-def heard(message: Sequence[Any]) -> Assigned | PolledRecords | SeekAfterReset | PollError:
+def heard(message: Sequence[Any]) -> ReaderAssigned | PolledRecords | ReaderPositionReset | PollError:
     """A reader's message as the workload takes it."""
     match message:
         case ["a", positions]:
-            return Assigned({(topic, index): position for topic, index, position in positions})
+            return ReaderAssigned({(topic, index): position for topic, index, position in positions})
         case ["r", began_ns, at, parts]:
             return PolledRecords(
                 began_ns,
@@ -24,7 +24,7 @@ def heard(message: Sequence[Any]) -> Assigned | PolledRecords | SeekAfterReset |
                 [PolledPartition((topic, index), position, pairs, bad) for topic, index, position, pairs, bad in parts],
             )
         case ["k", topic, index, position, why]:
-            return SeekAfterReset((topic, index), position, why)
+            return ReaderPositionReset((topic, index), position, why)
         case ["e", why]:
             return PollError(why)
     raise HarnessError(f"a driver said what none says: {message!r}")

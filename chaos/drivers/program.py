@@ -1,5 +1,5 @@
-"""A program under test as a client library of a workload (`squall.workloads.libraries.Driver`): a process for each
-client.
+"""A program under test as a client library of a workload (`squall.workloads.libraries.LibraryClientFactory`): a process
+for each client.
 """
 
 from __future__ import annotations
@@ -25,17 +25,17 @@ from squall.chaos.drivers.reading import EMPTY_EVERY_S
 from squall.chaos.errors import HarnessError, Refused
 from squall.workloads.client.cluster import Place
 from squall.workloads.libraries import (
-    Assigned,
-    Driver,
+    LibraryClientFactory,
     MemberTask,
     PolledPartition,
     PolledRecords,
     PollError,
-    Reading,
-    SeekAfterReset,
+    ReaderAssigned,
+    ReaderPositionReset,
+    SelfPollingReader,
     TransactorTask,
 )
-from squall.workloads.needs import Needs
+from squall.workloads.needs import LibraryRequirements
 
 POLL_ANSWER_S = 30.0
 """A program that does not answer a poll for so long has hung."""
@@ -70,7 +70,7 @@ def _where(word: str, directory: Path) -> str:
     return f"in {directory}" if "/" in word else f"on PATH (a program of {folder} is ./NAME)"
 
 
-def config_of(needs: Needs) -> dict[str, str]:
+def config_of(needs: LibraryRequirements) -> dict[str, str]:
     """Return a producer's settings by Kafka's names, as a workload needs them."""
     w = needs.producer
     return {
@@ -99,7 +99,7 @@ class ProgramProcess(PipedProcess):
     def __init__(
         self,
         words: Sequence[str],
-        needs: Needs,
+        needs: LibraryRequirements,
         about: Mapping[str, Any],
         log: Path,
         understood: set[str],
@@ -134,7 +134,7 @@ class ProgramProcess(PipedProcess):
         return kind(f"the {self.what} {what}")
 
 
-class ProgramReader(Reading):
+class ProgramReader(SelfPollingReader):
     """Polls the program as a consumer again and again, from the log's start."""
 
     def __init__(self, process: ProgramProcess, places: Sequence[Place], poll_pause_ms: int) -> None:
@@ -157,10 +157,10 @@ class ProgramReader(Reading):
             await self._process.end()
 
     @override
-    async def next(self) -> Assigned | PolledRecords | SeekAfterReset | PollError | None:
+    async def next(self) -> ReaderAssigned | PolledRecords | ReaderPositionReset | PollError | None:
         if not self._at:
             self._at = dict.fromkeys(self._places, 0)
-            return Assigned(dict(self._at))
+            return ReaderAssigned(dict(self._at))
         while not self._asked.is_set():
             with trio.move_on_after(self._pause_s):
                 await self._asked.wait()
@@ -207,7 +207,7 @@ class ProgramReader(Reading):
         self._process.kill()
 
 
-class ProgramDriver(Driver):
+class ProgramDriver(LibraryClientFactory):
     """Starts the processes of a program under test. `log` takes its standard error. `say` is called once for each role
     of which a process takes long to start.
     """
@@ -217,7 +217,7 @@ class ProgramDriver(Driver):
     def __init__(
         self,
         bootstrap: str,
-        needs: Needs,
+        needs: LibraryRequirements,
         topics: Sequence[str],
         log: Path,
         say: Callable[[str], None] = lambda _: None,
@@ -284,7 +284,7 @@ class ProgramDriver(Driver):
         raise AssertionError("no workload asks this of a program")
 
     @override
-    async def reader(self, nursery: trio.Nursery, places: Sequence[Place], isolation: int) -> Reading:
+    async def reader(self, nursery: trio.Nursery, places: Sequence[Place], isolation: int) -> SelfPollingReader:
         assigned = [{"topic": topic, "partition": index} for topic, index in places]
         process = self._process("reader", assigned=assigned, isolation=ISOLATIONS[isolation])
         made = ProgramReader(process, places, self._needs.poll_pause_ms)

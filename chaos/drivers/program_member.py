@@ -34,11 +34,11 @@ from squall.workloads.client.groups.offsets import CommitEnd
 from squall.workloads.client.outcomes import Outcome, Status
 from squall.workloads.group_notes import NO_GENERATION, MemberIdentity
 from squall.workloads.libraries import (
-    Assembled,
-    CommitBegan,
-    CommitEnded,
+    AssignmentReceived,
     LibraryConsumer,
     MemberIdentified,
+    OffsetCommitBegan,
+    OffsetCommitEnded,
     PartitionsAssigned,
     PartitionsLost,
     PartitionsRevoked,
@@ -182,9 +182,9 @@ class ProgramMember(LibraryConsumer):
             case CommitReport(op, offsets):
                 at = {(self._topic, int(each.partition)): int(each.offset) for each in offsets}
                 self._known(at)
-                self._hearing.heard(CommitBegan(self._who, int(op), at))
+                self._hearing.heard(OffsetCommitBegan(self._who, int(op), at))
             case CommittedReport(op, error):
-                self._hearing.heard(CommitEnded(int(op), error))
+                self._hearing.heard(OffsetCommitEnded(int(op), error))
             case OutputReport(op, partition, source):
                 self._output(int(op), int(partition), source)
 
@@ -197,7 +197,7 @@ class ProgramMember(LibraryConsumer):
         if generation == NO_GENERATION:
             self._hearing.heard(MemberIdentified(self._who))
         else:
-            self._hearing.heard(Assembled(self._who, sorted(self._owned)))
+            self._hearing.heard(AssignmentReceived(self._who, sorted(self._owned)))
         self._unbegun |= {place for place, offset in begins.items() if offset is None}
         self._begin({place: int(offset) for place, offset in begins.items() if offset is not None})
 

@@ -25,7 +25,7 @@ from squall.chaos.runtimes.layout import choose_controllers
 from squall.checkers import fault_traits
 from squall.checkers.nemesis_log import SCHEMA
 from squall.workloads.client.client import Client
-from squall.workloads.control import Controls
+from squall.workloads.control import LoadControls
 
 T = TypeVar("T", int, Link)
 
@@ -118,7 +118,7 @@ class FaultContext:
         probe_timeout_s: float,
     ) -> None:
         self.runtime, self.cluster, self.probe_timeout_s = runtime, cluster, probe_timeout_s
-        self.clients: Controls | None = None
+        self.clients: LoadControls | None = None
         """The workload's clients, once there are any."""
         self._claims: dict[int, dict[int, Fault]] = {}
         self._starting: dict[int, trio.Event] = {}

@@ -26,7 +26,7 @@ from squall.chaos.faults.targets import ClusterSnapshot, UnresolvedTargetError, 
 from squall.chaos.faults.timeouts import HEALED_WITHIN_S, POLL_S, probe_timeout_s
 from squall.chaos.runtimes.capabilities import counts_calls
 from squall.chaos.runtimes.contract import Runtime
-from squall.workloads.control import Controls
+from squall.workloads.control import LoadControls
 
 
 def in_short(words: str) -> str:
@@ -63,12 +63,12 @@ class Nemesis:
         """When playing began."""
 
     @property
-    def clients(self) -> Controls | None:
+    def clients(self) -> LoadControls | None:
         """The workload's clients, if there is a workload."""
         return self._context.clients
 
     @clients.setter
-    def clients(self, controls: Controls) -> None:
+    def clients(self, controls: LoadControls) -> None:
         self._context.clients = controls
 
     def coming(self) -> list[UpcomingFault]:

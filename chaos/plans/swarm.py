@@ -25,7 +25,7 @@ from squall.chaos.plans.plan import Plan, make_plan
 from squall.chaos.plans.scenes import SCENES, Scene
 from squall.chaos.plans.schedule import coordinated, make_schedule, of_transactions
 from squall.workloads.registry import DEFAULT, SCENARIOS
-from squall.workloads.scenario import Scenario, SwarmGround
+from squall.workloads.scenario import Scenario, SwarmCluster
 
 KINDS = tuple(kind for kind in ALL.values() if kind.draw.swarm == "first")
 """Of faults. Bit rot is not among them, but for one scene: hardly a configuration mends it, so each seed with it would
@@ -82,7 +82,7 @@ def _drawn(seed: int, time_s: float | None, scenario: type[Scenario]) -> dict[st
     kinds = (*_kinds(seed, nodes), *_of_transactions(seed, scenario))
     traits = {trait for name in kinds for trait in ALL[name].traits}
     stream = partial(rng_for, seed, "swarm")
-    ground = SwarmGround(nodes, FaultTrait.COUNTS_SYNCS in traits, FaultTrait.DAMAGES_FILES in traits)
+    ground = SwarmCluster(nodes, FaultTrait.COUNTS_SYNCS in traits, FaultTrait.DAMAGES_FILES in traits)
     table = scenario.drawn_settings(stream, ground)
     settings = {**_settings(seed, kinds), **scenario.drawn_brokers(stream, table)}
     if long and "rate" in scenario.model_fields:

@@ -20,7 +20,7 @@ from prometheus_client.registry import Collector
 
 from squall.chaos.faults.context import FaultExecution
 from squall.chaos.runs.run_status import Phase, RunStatus
-from squall.workloads.counters import LATENCY_BOUNDS_S, Counters, Latencies
+from squall.workloads.counters import LATENCY_BOUNDS_S, LoadCounters, SendLatencies
 
 CONTENT_TYPE = CONTENT_TYPE_LATEST
 PHASES = (
@@ -58,7 +58,7 @@ class RunMetrics(Collector):
         yield _seconds("squall_phase_elapsed", "How long this phase has lasted.", elapsed)
         left = None if phase is None else phase.left_s(self._now)
         yield _seconds("squall_phase_remaining", "What is left of this phase, if that is planned.", left)
-        yield from _load(sight.load or Counters())
+        yield from _load(sight.load or LoadCounters())
         read = sight.final.read if sight.final else 0
         yield CounterMetricFamily("squall_final_read_records", "Records that final readers got.", read)
         yield from _faults(sight)
@@ -77,7 +77,7 @@ def state_of(phase: Phase | None) -> str:
     return "" if phase is None else phase.stage.removesuffix(" with faults")
 
 
-def _load(load: Counters) -> Iterator[Metric]:
+def _load(load: LoadCounters) -> Iterator[Metric]:
     yield CounterMetricFamily("squall_sends", "Records that were handed to a producer.", load.sent)
     outcomes = CounterMetricFamily(
         "squall_send_outcomes",
@@ -92,7 +92,7 @@ def _load(load: Counters) -> Iterator[Metric]:
     yield _histogram(load.latencies)
 
 
-def _histogram(latencies: Latencies) -> Metric:
+def _histogram(latencies: SendLatencies) -> Metric:
     sum_s, bounds = latencies.sum_s, [*map(str, LATENCY_BOUNDS_S), "+Inf"]
     return HistogramMetricFamily(
         "squall_send_latency",

@@ -10,12 +10,12 @@ from squall.chaos.faults.targets import ClusterSnapshot
 from squall.workloads.client.admin import list_offsets
 from squall.workloads.client.client import Client
 from squall.workloads.client.cluster import Place
-from squall.workloads.live_readers import Behind
+from squall.workloads.live_readers import LaggingReader
 
 ASK_LIMIT_S = 3.0
 
 
-async def with_records_left(client: Client, behind: Sequence[Behind]) -> list[Behind]:
+async def with_records_left(client: Client, behind: Sequence[LaggingReader]) -> list[LaggingReader]:
     """Those that can still get something: not where retention has removed all that the harness waited for, so that the
     log begins at the goal or beyond. Whether it was allowed to is judged by the records that are gone.
     """
@@ -24,7 +24,7 @@ async def with_records_left(client: Client, behind: Sequence[Behind]) -> list[Be
     return [each for each in behind if starts[each.place].error or starts[each.place].offset < each.goal]
 
 
-def described(reader: Behind, view: ClusterSnapshot | None) -> dict[str, Any]:
+def described(reader: LaggingReader, view: ClusterSnapshot | None) -> dict[str, Any]:
     """As run.json has it, with who led its partition."""
     name = name_of(reader.place)
     return {

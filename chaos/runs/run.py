@@ -42,15 +42,15 @@ from squall.chaos.runtimes.layout import ZONE, addresses, zone_names
 from squall.checkers.anomalies.anomaly import OWN
 from squall.checkers.history import seal
 from squall.checkers.leaderships import EPOCHS
-from squall.workloads.control import AdminLog, Controls
-from squall.workloads.counters import Counters
+from squall.workloads.control import AdminLog, LoadControls
+from squall.workloads.counters import LoadCounters
 from squall.workloads.final_reads import FinalReadResult
-from squall.workloads.libraries import Driver, Zone
+from squall.workloads.libraries import ClientZone, LibraryClientFactory
 from squall.workloads.live_readers import LiveReaders
-from squall.workloads.needs import Needs
+from squall.workloads.needs import LibraryRequirements
 from squall.workloads.post_heal_writes import PostHealWrites, write_afterwards
 from squall.workloads.recorder import Recorder
-from squall.workloads.scenario import Surroundings
+from squall.workloads.scenario import ScenarioEnvironment
 
 VERSIONS = {"python": platform.python_version(), "trio": version("trio")}
 """Asked for once: a run in a simulation reads no file."""
@@ -66,7 +66,7 @@ QUIET_S = 2.0
 """After the last reads, until every follower knows the last high watermark: a fetch may wait for long."""
 
 
-MakeDriver = Callable[[str, Needs], Driver]
+MakeDriver = Callable[[str, LibraryRequirements], LibraryClientFactory]
 """Bootstrap servers and what a workload needs into a library that drives it."""
 
 
@@ -287,18 +287,18 @@ class Run:
         for line in (*target.lines(), *in_vain(target, self.plan.timeline())):
             self.progress.say(f"{stranger.name} {stranger.version}".strip() + f": {line}")
 
-    def _zones(self, cluster_id: str) -> list[Zone]:
+    def _zones(self, cluster_id: str) -> list[ClientZone]:
         """The workload's client zones, by the listener that brokers advertise to them."""
         servers = {name: self.runtime.bootstrap(name) for name in zone_names(self.plan.workload.zones)}
         needs = self.plan.workload.needs(self.plan.operations or ())
         drivers = {name: self._drivers(each, needs) for name, each in servers.items()} if self._drivers else {}
-        return [Zone(name, addresses(each), drivers.get(name), cluster_id) for name, each in servers.items()]
+        return [ClientZone(name, addresses(each), drivers.get(name), cluster_id) for name, each in servers.items()]
 
     async def _load_and_heal(
         self, observer: ClusterObserver, servers: list[tuple[str, int]], recorder: Recorder, nemesis: Nemesis
     ) -> None:
         """All that the workload's readers live through: the load, the healing, and the writes after it."""
-        counters = Counters()
+        counters = LoadCounters()
         around = self._surroundings(recorder, counters, self._zones(observer.cluster_id))
         around.controls.desk = AdminLog(self.plan.workload.topic_list(), recorder, servers)
         nemesis.clients = around.controls
@@ -321,7 +321,7 @@ class Run:
                 await self._outlasted(around.readers, written, told)
             around.readers.let_go()
 
-    async def _work(self, around: Surroundings) -> None:
+    async def _work(self, around: ScenarioEnvironment) -> None:
         """The workload. Whatever it does, nobody waits for its outcomes once it has ended."""
         try:
             await self.plan.workload.run(around)
@@ -329,7 +329,7 @@ class Run:
             around.readers.load_over()
             self.info["counters"] = counts_of(around.counters)
 
-    async def _load(self, around: Surroundings, nemesis: Nemesis) -> None:
+    async def _load(self, around: ScenarioEnvironment, nemesis: Nemesis) -> None:
         """Warm-up without faults, then the load with them, until every operation has its outcome."""
         async with self._phase("warm-up", self.plan.warmup_s):
             await trio.sleep(self.plan.warmup_s)
@@ -350,7 +350,7 @@ class Run:
             await around.readers.settled.wait()
         self.info["counters"] = counts_of(around.counters)
 
-    async def _outlast_faults(self, around: Surroundings, nemesis: Nemesis) -> None:
+    async def _outlast_faults(self, around: ScenarioEnvironment, nemesis: Nemesis) -> None:
         """A load that is drawn as it goes on lasts until it shows whether the cluster takes writes again."""
         ended = [p.ended for p in nemesis.played if p.began is not None and p.ended is not None]
         if self.plan.operations is not None or not ended:
@@ -360,7 +360,7 @@ class Run:
         last_ack, healed = around.counters.last_ack, max(ended) / 1e9
         self.info["load_outlasted"] = await outlast(self._env, last_ack, parts, healed, limit_s)
 
-    async def _write_beside(self, around: Surroundings, played: trio.Event) -> None:
+    async def _write_beside(self, around: ScenarioEnvironment, played: trio.Event) -> None:
         """Write beside clients that are not ours, after the last fault. Ours are never blamed."""
         await played.wait()
         if _is_driven(around):
@@ -377,16 +377,16 @@ class Run:
             if self._eyes is not None and not self.info["converged"]["ok"]:
                 self.info["converged"]["stuck"] = self._eyes.stuck()
 
-    def _surroundings(self, recorder: Recorder, counters: Counters, zones: list[Zone]) -> Surroundings:
+    def _surroundings(self, recorder: Recorder, counters: LoadCounters, zones: list[ClientZone]) -> ScenarioEnvironment:
         """The workload's surroundings. It begins with the warm-up; its operations are timed from there."""
         traffic = self.plan.workload.traffic()
-        return Surroundings(
+        return ScenarioEnvironment(
             env=self.env("workload"),
             zones=zones,
             recorder=recorder,
             counters=counters,
             stop=trio.Event(),
-            controls=Controls(traffic.producers, traffic.readers, traffic.zombies, traffic.members, traffic.named),
+            controls=LoadControls(traffic.producers, traffic.readers, traffic.zombies, traffic.members, traffic.named),
             envs=self.env,
             acknowledged=self._eyes.acknowledged if self._eyes else None,
             operations=of_the_run(self.plan),
@@ -450,7 +450,7 @@ class Run:
             self.info["final_reads"] = await self._final_reads(self._env, servers, recorder)
 
     async def _final_reads(self, env: Env, servers: list[tuple[str, int]], recorder: Recorder) -> Any:
-        counters = Counters()
+        counters = LoadCounters()
         self.progress.sight.final = counters
         limits = self.plan.limits
         limit_s = max(limits.final_read_s, limits.stuck_s + READ_MARGIN_S)
@@ -483,7 +483,7 @@ async def _play(nemesis: Nemesis, played: trio.Event) -> None:
     played.set()
 
 
-def _is_driven(around: Surroundings) -> bool:
+def _is_driven(around: ScenarioEnvironment) -> bool:
     """Return whether clients that are not ours have a part in the load."""
     return any(zone.driver is not None for zone in around.zones)
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from squall.chaos.faults.context import FaultExecution
 from squall.chaos.faults.nemesis import UpcomingFault
 from squall.chaos.faults.targets import ClusterSnapshot
-from squall.workloads.counters import NAMES, Counters
+from squall.workloads.counters import NAMES, LoadCounters
 
 
 @dataclass(slots=True)
@@ -55,9 +55,9 @@ class RunStatus:
     about: Mapping[str, str] = field(default_factory=dict)
     """Which run this is: its name, seed, target, runtime and workload."""
     phases: list[Phase] = field(default_factory=list)
-    load: Counters | None = None
+    load: LoadCounters | None = None
     """Of the workload's clients."""
-    final: Counters | None = None
+    final: LoadCounters | None = None
     """Of the final readers."""
     faults: Sequence[FaultExecution] = ()
     """All that are planned."""
@@ -91,6 +91,6 @@ class RunStatus:
         return [played for played in self.faults if played.began is not None and played.ended is None]
 
 
-def counts_of(counters: Counters) -> dict[str, int]:
+def counts_of(counters: LoadCounters) -> dict[str, int]:
     """The counters that people watch."""
     return {name: getattr(counters, name) for name in NAMES}

@@ -11,14 +11,14 @@ from zlib import crc32
 
 from squall.checkers.nightly.results import INVALID, VALID
 from squall.reports.nightly.standing import wrong
-from squall.reports.nightly.trends import Series
+from squall.reports.nightly.trends import MeasureSeries
 
 Row = dict[str, Any]
 PROVEN = (VALID, INVALID)
 
 
 @dataclass(frozen=True, slots=True)
-class NightOf:
+class ConfigurationNight:
     """Describes one night of a configuration on the brokers of one target in one runtime. None: not known."""
 
     night: str
@@ -61,11 +61,11 @@ class ConfigurationHistory:
     """All that the nights know of a configuration."""
 
     name: str
-    nights: tuple[NightOf, ...]
+    nights: tuple[ConfigurationNight, ...]
     """The latest first."""
     findings: tuple[FindingHistory, ...]
     """Those that are wrong first, then the latest."""
-    series: tuple[Series, ...]
+    series: tuple[MeasureSeries, ...]
     runs: tuple[Row, ...]
     """Of all nights, the latest first."""
 
@@ -82,7 +82,7 @@ def page_of(configuration: str) -> str:
 
 
 def configurations_of(
-    nights: Sequence[Row], runs: Sequence[Row], findings: Sequence[Row], series: Iterable[Series]
+    nights: Sequence[Row], runs: Sequence[Row], findings: Sequence[Row], series: Iterable[MeasureSeries]
 ) -> list[ConfigurationHistory]:
     """Every configuration of `nights`, which are in order, by name. runs, findings: of these nights."""
     order = {row["night"]: place for place, row in enumerate(nights)}
@@ -104,7 +104,7 @@ def configurations_of(
     return found
 
 
-def _nights(runs: Sequence[Row]) -> Iterable[NightOf]:
+def _nights(runs: Sequence[Row]) -> Iterable[ConfigurationNight]:
     groups: dict[tuple[str, str], list[Row]] = {}
     for run in runs:
         if run["counts"]:
@@ -115,7 +115,7 @@ def _nights(runs: Sequence[Row]) -> Iterable[NightOf]:
         def known(column: str, rows: Sequence[Row] = proven) -> list[float]:
             return [run[column] for run in rows if run[column] is not None]
 
-        yield NightOf(
+        yield ConfigurationNight(
             night=night,
             where=where,
             runs=len(those),

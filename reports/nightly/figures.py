@@ -20,7 +20,7 @@ from matplotlib.ticker import FuncFormatter, NullLocator
 
 from squall.reports.figure import ACKED, FAULT, INK, LINE, MUTED, STYLE, VARIABLES, WIDTH_IN
 from squall.reports.nightly.table import DurabilityCell, duration, share
-from squall.reports.nightly.trends import MEASURES, Series
+from squall.reports.nightly.trends import MEASURES, MeasureSeries
 
 ROWS = 24
 """Configurations that the figure shows at most: the gravest."""
@@ -150,11 +150,11 @@ def _legend(figure: Any, cells: Sequence[DurabilityCell]) -> None:
     figure.legend(handles=handles, loc="lower center", ncols=min(len(handles), 7), frameon=False, fontsize=8.5)
 
 
-def over_nights(series: Sequence[Series]) -> tuple[str, int]:
+def over_nights(series: Sequence[MeasureSeries]) -> tuple[str, int]:
     """(the figure, how many configurations it leaves out): each measure over the nights, a row for each configuration.
 
     Empty where no measure has two nights."""
-    by_name: dict[str, list[Series]] = {}
+    by_name: dict[str, list[MeasureSeries]] = {}
     for each in series:
         by_name.setdefault(each.name, []).append(each)
     telling = {name: found for name, found in by_name.items() if any(len(each.values) > 1 for each in found)}
@@ -185,7 +185,7 @@ def over_nights(series: Sequence[Series]) -> tuple[str, int]:
         return inline(figure, "trends", "Availability and latency over the nights", words), len(order) - len(shown)
 
 
-def _pane(axis: Any, series: Series | None, nights: Sequence[str]) -> None:
+def _pane(axis: Any, series: MeasureSeries | None, nights: Sequence[str]) -> None:
     axis.tick_params(length=0, labelsize=8)
     for side in ("top", "right", "left"):
         axis.spines[side].set_visible(False)
@@ -215,7 +215,7 @@ def _day(night: str) -> str:
     return f"{found[2]}-{found[3]}" if found else night[:10]
 
 
-def _in_words(series: Series) -> str:
+def _in_words(series: MeasureSeries) -> str:
     title = dict(MEASURES)[series.measure]
     told = f"{series.name}, {title}: {duration(series.values[0])} at first, {duration(series.values[-1])} at last."
     for change in series.changes:

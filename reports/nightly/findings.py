@@ -14,7 +14,7 @@ from squall.checkers.anomalies.registry import LOSS
 from squall.checkers.nightly.results import INVALID
 from squall.checkers.nightly.runs import RunOfNight
 from squall.reports import checks
-from squall.reports.causes import Group, groups_of
+from squall.reports.causes import WitnessGroup, groups_of
 from squall.reports.nightly.standing import BROKEN, NO_CAUSE
 from squall.reports.problems import problems_named
 from squall.reports.run_files import RunFiles, mapping, objects, read_run, texts
@@ -66,7 +66,7 @@ def _of(night: str, facts: RunOfNight, run_dir: Path) -> Iterator[Row]:
     for check in found:
         permitted = {checks.PERMITTED: True, checks.FAILED: False}.get(check.state)
         same: dict[str, Row] = {}
-        for group in groups[check.title] or [Group("", [])]:
+        for group in groups[check.title] or [WitnessGroup("", [])]:
             row = {
                 **head,
                 "anomaly": check.name,
@@ -116,7 +116,7 @@ def _ended(files: RunFiles, found: Sequence[checks.CheckResult], head: Row) -> I
     }
 
 
-def _told(files: RunFiles, check: checks.CheckResult, group: Group, classes: str) -> Row:
+def _told(files: RunFiles, check: checks.CheckResult, group: WitnessGroup, classes: str) -> Row:
     """Return what the witnesses of one cause show, and their fingerprint."""
     stories = [lines for _, lines, _ in group.witnesses]
     first = stories[0] if stories else []

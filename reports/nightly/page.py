@@ -15,7 +15,7 @@ from squall.reports.cards import with_names
 from squall.reports.checkout import PROGRAM, from_checkout
 from squall.reports.checks import INVARIANT
 from squall.reports.nightly import figures, table
-from squall.reports.nightly.report import Report
+from squall.reports.nightly.report import NightlyReport
 from squall.reports.nightly.trends import MEASURES
 from squall.reports.page import environment
 
@@ -23,7 +23,7 @@ FOLDER, FILE = "report", "index.html"
 T = TypeVar("T")
 
 
-def render(night: Path, report: Report, name: str = FILE) -> Path:
+def render(night: Path, report: NightlyReport, name: str = FILE) -> Path:
     """Write `night`/report/`name`, and a page for each configuration beside it. Returns the path of `name`."""
     folder = night / FOLDER
     folder.mkdir(exist_ok=True)

@@ -15,7 +15,7 @@ from squall.reports.nightly.configurations import ConfigurationHistory, configur
 from squall.reports.nightly.standing import (
     ACCEPTED,
     NEW,
-    Card,
+    FindingCard,
     FindingStatus,
     cards,
     places_tested,
@@ -38,7 +38,7 @@ SHOWN = 4
 
 
 @dataclass(frozen=True, slots=True)
-class Report:
+class NightlyReport:
     """A night and the nights before it."""
 
     night: Row
@@ -72,22 +72,22 @@ class Report:
         return Counter(run["verdict"] for run in self.counting)
 
     @property
-    def cards(self) -> list[Card]:
+    def cards(self) -> list[FindingCard]:
         """The findings of the night by what caused them, those with new ones first."""
         return cards(self.found, (row["night"] for row in self.nights))
 
     @property
-    def new(self) -> list[Card]:
+    def new(self) -> list[FindingCard]:
         """Cards with a finding that no earlier night has."""
         return [card for card in self.cards if card.state == NEW]
 
     @property
-    def known(self) -> list[Card]:
+    def known(self) -> list[FindingCard]:
         """Cards whose findings an earlier night had already, or whose acceptance has expired."""
         return [card for card in self.cards if card.state not in (NEW, ACCEPTED)]
 
     @property
-    def accepted(self) -> list[Card]:
+    def accepted(self) -> list[FindingCard]:
         """Cards whose findings are all accepted: they fail no night."""
         return [card for card in self.cards if card.state == ACCEPTED]
 
@@ -288,7 +288,7 @@ def report_of(
     scope: str,
     problems: Sequence[str] = (),
     accepted: Sequence[Mapping[str, str]] = (),
-) -> Report:
+) -> NightlyReport:
     """The report of the night of that name. tables: rows of the store, of it and of the nights to compare it with, by
     name; cells: as `squall.spark_analysis.nightly.cells` gives them; accepted: entries of `accepted.toml`."""
     nights = sorted(tables["nights"], key=lambda row: (row["began"] or "", row["night"]))
@@ -302,7 +302,7 @@ def report_of(
     names = {row["night"] for row in before}
     upto = {name: [row for row in tables[name] if row["night"] in names] for name in ("runs", "findings")}
     trends = trends_of(before, upto["runs"], upto["findings"])
-    return Report(
+    return NightlyReport(
         night=here,
         scope=scope,
         runs=tuple(sorted(runs, key=lambda run: (order[run["verdict"]], run["item"], run["attempt"]))),

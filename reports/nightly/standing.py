@@ -60,7 +60,7 @@ class FindingStatus:
 
 
 @dataclass(frozen=True, slots=True)
-class Card:
+class FindingCard:
     """Findings that one thing has caused, and that break the same promise: one story tells all of them."""
 
     findings: tuple[FindingStatus, ...]
@@ -107,7 +107,7 @@ class Card:
         return tuple(dict.fromkeys(f"{row['configuration']} ({row['target']}, {row['runtime']})" for row in rows))
 
 
-def cards(found: Iterable[FindingStatus], nights: Iterable[str]) -> list[Card]:
+def cards(found: Iterable[FindingStatus], nights: Iterable[str]) -> list[FindingCard]:
     """Group the findings by what caused them: new ones first, then losses, then those whose cause is known.
 
     nights: all nights that are compared, in order. Their names need not sort in that order.
@@ -121,7 +121,7 @@ def cards(found: Iterable[FindingStatus], nights: Iterable[str]) -> list[Card]:
         key = row["cause"], place, _promise(row), bool(row["unexpected"])
         groups.setdefault(key, []).append(each)
     had = {key: {night for each in group for night in each.nights} for key, group in groups.items()}
-    return [Card(tuple(group), tuple(filter(had[key].__contains__, order))) for key, group in groups.items()]
+    return [FindingCard(tuple(group), tuple(filter(had[key].__contains__, order))) for key, group in groups.items()]
 
 
 def _gravity(each: FindingStatus) -> tuple[bool, bool, bool, bool, int]:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from squall.reports.nightly.report import Report
-from squall.reports.nightly.standing import Card
+from squall.reports.nightly.report import NightlyReport
+from squall.reports.nightly.standing import FindingCard
 from squall.reports.nightly.table import DurabilityCell, count, duration, share
 
 if TYPE_CHECKING:
@@ -16,7 +16,7 @@ LEFT = ("configuration", "faults", "where", "promised")
 RIGHT = ("runs", "acknowledged", "lost", "rate, 95 %", "tail", "duplicated", "gap", "recovery", "p99", "p99, faults")
 
 
-def show(report: Report, screen: Console) -> None:
+def show(report: NightlyReport, screen: Console) -> None:
     """Print it."""
     from rich import box
     from rich.table import Table
@@ -40,7 +40,7 @@ def show(report: Report, screen: Console) -> None:
     screen.print(table)
 
 
-def _of(card: Card) -> str:
+def _of(card: FindingCard) -> str:
     runs = len(card.runs)
     return f"{', '.join(card.anomalies)} in {runs} run{'s'[: runs != 1]} of {'; '.join(card.where)}"
 

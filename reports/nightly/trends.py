@@ -24,7 +24,7 @@ UNPROVEN = (UNKNOWN, NO_VERDICT)
 
 
 @dataclass(frozen=True, slots=True)
-class NightCount:
+class NightSummary:
     """One night in the list of nights."""
 
     night: str
@@ -47,7 +47,7 @@ class NightCount:
 
 
 @dataclass(frozen=True, slots=True)
-class Flaky:
+class FlakyItem:
     """An item that ended without a verdict, at some time."""
 
     item: str
@@ -60,7 +60,7 @@ class Flaky:
 
 
 @dataclass(frozen=True, slots=True)
-class Series:
+class MeasureSeries:
     """Holds one measure of one configuration over the nights: the median of its runs in each."""
 
     configuration: str
@@ -80,12 +80,12 @@ class Series:
 class Trends:
     """All of it."""
 
-    nights: tuple[NightCount, ...]
-    flaky: tuple[Flaky, ...]
-    series: tuple[Series, ...]
+    nights: tuple[NightSummary, ...]
+    flaky: tuple[FlakyItem, ...]
+    series: tuple[MeasureSeries, ...]
 
     @property
-    def changed(self) -> list[tuple[Series, ChangePoint]]:
+    def changed(self) -> list[tuple[MeasureSeries, ChangePoint]]:
         """Return every change, the latest first."""
         found = [(each, change) for each in self.series for change in each.changes]
         order = [each.night for each in self.nights]
@@ -98,7 +98,7 @@ def trends_of(nights: Sequence[Row], runs: Sequence[Row], findings: Sequence[Row
     return Trends(tuple(_counts(nights, runs, findings)), tuple(_flaky(runs, order)), tuple(_series(nights, runs)))
 
 
-def _counts(nights: Sequence[Row], runs: Sequence[Row], findings: Sequence[Row]) -> Iterable[NightCount]:
+def _counts(nights: Sequence[Row], runs: Sequence[Row], findings: Sequence[Row]) -> Iterable[NightSummary]:
     names = [night["night"] for night in nights]
     by_night = {name: [run for run in runs if run["night"] == name and run["counts"]] for name in names}
     places = {name: places_tested(those) for name, those in by_night.items()}
@@ -106,7 +106,7 @@ def _counts(nights: Sequence[Row], runs: Sequence[Row], findings: Sequence[Row])
         upto = names[: number + 1]
         found, gone = standings([row for row in findings if row["night"] in upto], upto)
         mine = by_night[night["night"]]
-        yield NightCount(
+        yield NightSummary(
             night=night["night"],
             began=night["began"],
             runs=len(mine),
@@ -126,7 +126,7 @@ def _tested_first(gone: FindingStatus, nights: Sequence[str], places: Mapping[st
     return next((night for night in since if ran_again(gone, places[night])), "")
 
 
-def _flaky(runs: Iterable[Row], order: Mapping[str, int]) -> list[Flaky]:
+def _flaky(runs: Iterable[Row], order: Mapping[str, int]) -> list[FlakyItem]:
     """Items that are sometimes without a verdict, the flakiest first; the seed is no part of an item's name."""
     by_item: dict[str, list[Row]] = {}
     for run in runs:
@@ -137,11 +137,11 @@ def _flaky(runs: Iterable[Row], order: Mapping[str, int]) -> list[Flaky]:
         if unproven:
             last = max(unproven, key=lambda run: (order[run["night"]], run["attempt"]))
             nights = len({run["night"] for run in tried})
-            found.append(Flaky(item, len(unproven), len(tried), nights, last["why"]))
+            found.append(FlakyItem(item, len(unproven), len(tried), nights, last["why"]))
     return sorted(found, key=lambda each: (-each.unknown / each.attempts, -each.unknown, each.item))
 
 
-def _series(nights: Sequence[Row], runs: Iterable[Row]) -> Iterable[Series]:
+def _series(nights: Sequence[Row], runs: Iterable[Row]) -> Iterable[MeasureSeries]:
     names = [night["night"] for night in nights]
     by_key: dict[tuple[str, str, str], dict[str, list[float]]] = {}
     for run in runs:
@@ -153,4 +153,4 @@ def _series(nights: Sequence[Row], runs: Iterable[Row]) -> Iterable[Series]:
     for (configuration, where, column), by_night in sorted(by_key.items()):
         had = tuple(name for name in names if name in by_night)
         values = tuple(median(by_night[name]) for name in had)
-        yield Series(configuration, where, column, had, values, tuple(changes(values)))
+        yield MeasureSeries(configuration, where, column, had, values, tuple(changes(values)))

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from squall.reports.run_files import RunFiles, mapping
 from squall.workloads.registry import SCENARIOS
-from squall.workloads.section import Section
+from squall.workloads.section import WorkloadSection
 
 
-def section_of(files: RunFiles) -> tuple[Section | None, str]:
+def section_of(files: RunFiles) -> tuple[WorkloadSection | None, str]:
     """The section, None where the workload has none; and why there is none although there should be one."""
     figures = mapping(files.verdict.get("workload"))
     if not figures:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from squall.reports.run_files import Json, RunFiles, integer, mapping, number
-from squall.workloads.section import Rows, Section
+from squall.workloads.section import SectionTable, WorkloadSection
 
 ENDED = {
     "committed": "committed",
@@ -22,7 +22,7 @@ GOT = "What readers at read_uncommitted got of transactions"
 WHEN = {"under_load": "under load", "final_reads": "in the final reads"}
 
 
-def in_figures(files: RunFiles) -> Section | None:
+def in_figures(files: RunFiles) -> WorkloadSection | None:
     """None where the run had none, or where what was measured cannot be read."""
     told = mapping(files.metrics.get("transactions"))
     ended, got = mapping(told.get("ended")), mapping(told.get("read_uncommitted"))
@@ -39,13 +39,15 @@ def in_figures(files: RunFiles) -> Section | None:
         for which, when, each in amounts
         if integer(each.get("reads"), 0) > 0
     ]
-    return Section(
+    return WorkloadSection(
         "Transactions in figures",
         f"{_commits(ended, mapping(told.get('commit_ms')))} {_seen(mapping(got.get('under_load')))}",
         None,
         (
-            Rows("How transactions ended", ("", ">transactions"), [[words, f"{count:,}"] for words, count in counts]),
-            *([Rows(GOT, ("", "", ">transactions", ">offsets", ">reads"), rows)] if rows else []),
+            SectionTable(
+                "How transactions ended", ("", ">transactions"), [[words, f"{count:,}"] for words, count in counts]
+            ),
+            *([SectionTable(GOT, ("", "", ">transactions", ">offsets", ">reads"), rows)] if rows else []),
         ),
     )
 

@@ -9,7 +9,7 @@ from rich.console import RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from squall.workloads.section import Lane, Section, Strip, Tone
+from squall.workloads.section import TimelineLane, TimelineStrip, Tone, WorkloadSection
 
 STYLES: dict[Tone, str] = {"good": "green", "bad": "bold red", "neutral": "yellow", "mark": "default"}
 MARKS: dict[Tone, str] = {"good": "=", "bad": "!", "neutral": "#", "mark": "|"}
@@ -18,7 +18,7 @@ NAME, MOST_NAME, LEAST, MOST = 24, 48, 20, 100
 GRAVITY: tuple[Tone, ...] = ("good", "mark", "neutral", "bad")
 
 
-def drawn(section: Section, width: int) -> Iterator[RenderableType]:
+def drawn(section: WorkloadSection, width: int) -> Iterator[RenderableType]:
     """Yield the section's parts, from the top."""
     yield Text(section.title, style="bold")
     yield Text(section.sentence)
@@ -41,7 +41,7 @@ def drawn(section: Section, width: int) -> Iterator[RenderableType]:
         yield table
 
 
-def _line(strip: Strip, lane: Lane, cells: int, name: int) -> Text:
+def _line(strip: TimelineStrip, lane: TimelineLane, cells: int, name: int) -> Text:
     """Draw one lane: in each cell the gravest thing that happened in its time."""
     line = Text(f"{lane.name[: name - 2]:<{name}}", no_wrap=True)
     each_s = max(strip.end_s - strip.begin_s, 1e-9) / cells

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from html import escape
 
-from squall.workloads.section import Lane, Strip, StripSpan
+from squall.workloads.section import TimelineBar, TimelineLane, TimelineStrip
 
 WIDTH, RIGHT, TOP = 1180, 24, 10
 LEFT, MOST_LEFT = 190, 480
@@ -24,7 +24,7 @@ COLOURS = {"good": "var(--good)", "bad": "var(--bad)", "neutral": "var(--open)",
 OPACITY = {"good": 0.45, "bad": 1, "neutral": 0.85, "mark": 0.85}
 
 
-def strip_svg(strip: Strip) -> str:
+def strip_svg(strip: TimelineStrip) -> str:
     """The picture. Each span says in its title what it is."""
     height = TOP + LANE * len(strip.lanes) + AXIS
     whole = height + (LEGEND if strip.legend else 0)
@@ -38,7 +38,7 @@ def strip_svg(strip: Strip) -> str:
     return "\n".join([*parts, *_legend(strip, height), "</svg>"])
 
 
-def _legend(strip: Strip, top: int) -> Iterator[str]:
+def _legend(strip: TimelineStrip, top: int) -> Iterator[str]:
     x = float(_left(strip))
     for tone, said in strip.legend:
         y = top + (LEGEND - HEIGHTS[tone]) / 2
@@ -48,19 +48,19 @@ def _legend(strip: Strip, top: int) -> Iterator[str]:
         x += SWATCH + 6 + len(said) * LETTER + 24
 
 
-def _left(strip: Strip) -> int:
+def _left(strip: TimelineStrip) -> int:
     longest = max((len(lane.name) for lane in strip.lanes), default=0)
     return min(max(LEFT, int(longest * LETTER) + 21), MOST_LEFT)
 
 
-def _x(strip: Strip, at_s: float) -> float:
+def _x(strip: TimelineStrip, at_s: float) -> float:
     length = max(strip.end_s - strip.begin_s, 1e-9)
     part = min(max((at_s - strip.begin_s) / length, 0), 1)
     left = _left(strip)
     return left + part * (WIDTH - left - RIGHT)
 
 
-def _axis(strip: Strip, height: int) -> list[str]:
+def _axis(strip: TimelineStrip, height: int) -> list[str]:
     length = strip.end_s - strip.begin_s
     step = next((each for each in STEPS_S if length / each <= TICKS), STEPS_S[-1])
     foot, parts = height - AXIS + 4, []
@@ -73,7 +73,7 @@ def _axis(strip: Strip, height: int) -> list[str]:
     return parts
 
 
-def _lane(strip: Strip, lane: Lane, y: int) -> list[str]:
+def _lane(strip: TimelineStrip, lane: TimelineLane, y: int) -> list[str]:
     left = _left(strip)
     most = int((left - 20) / LETTER)
     shown = lane.name if len(lane.name) <= most else lane.name[: most - 1] + "\u2026"
@@ -81,7 +81,7 @@ def _lane(strip: Strip, lane: Lane, y: int) -> list[str]:
     return [f"{name}<title>{escape(lane.name)}</title></text>", *(_bar(strip, span, y) for span in lane.spans)]
 
 
-def _bar(strip: Strip, span: StripSpan, y: int) -> str:
+def _bar(strip: TimelineStrip, span: TimelineBar, y: int) -> str:
     """Draw a bar. A bad one differs by its height, too: not everybody sees colours."""
     left, right = _x(strip, span.begin_s), _x(strip, span.end_s)
     width, height = max(right - left, LEAST), HEIGHTS[span.tone]

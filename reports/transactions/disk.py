@@ -35,7 +35,7 @@ BYTES_AT_MOST = 256 << 20
 _KEY, _VALUE = Struct(">hh"), Struct(">hi")
 
 
-class Clock:
+class WallClockAxis:
     """The brokers' wall clock on the page's axis."""
 
     def __init__(self, files: RunFiles, wall_ms: int, mono_ns: int) -> None:
@@ -47,7 +47,7 @@ class Clock:
 
 
 def read_logs(
-    files: RunFiles, clock: Clock, partitions: Iterable[str]
+    files: RunFiles, clock: WallClockAxis, partitions: Iterable[str]
 ) -> tuple[list[CoordinatorDecision], list[TxnMarker]]:
     """States of transactions, and markers of these partitions: each once, from whichever replica has it."""
     budget = [BYTES_AT_MOST]
@@ -82,7 +82,7 @@ def _batches(folder: Path, budget: list[int]) -> Iterator[tuple[BatchHeader, mem
             return
 
 
-def _marker(clock: Clock, partition: str, header: BatchHeader, batch: memoryview) -> TxnMarker | None:
+def _marker(clock: WallClockAxis, partition: str, header: BatchHeader, batch: memoryview) -> TxnMarker | None:
     if not header.is_control or header.producer_id < 0:
         return None
     at = clock.seconds(header.max_timestamp)
@@ -98,7 +98,7 @@ def _marker(clock: Clock, partition: str, header: BatchHeader, batch: memoryview
     return TxnMarker(at, -1, partition, *ids, epoch, kind == 1, header.base_offset, 0)
 
 
-def _states(clock: Clock, header: BatchHeader, batch: memoryview) -> Iterator[tuple[int, CoordinatorDecision]]:
+def _states(clock: WallClockAxis, header: BatchHeader, batch: memoryview) -> Iterator[tuple[int, CoordinatorDecision]]:
     if header.is_control:
         return
     try:

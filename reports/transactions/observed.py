@@ -71,7 +71,7 @@ class ValueRead:
 
 
 @dataclass(frozen=True, slots=True)
-class ReportedMarks:
+class ReportedWatermarks:
     """A partition's marks as one answer had them."""
 
     t: float
@@ -82,7 +82,7 @@ class ReportedMarks:
 
 
 @dataclass(frozen=True, slots=True)
-class TakenOver:
+class ProducerTakeover:
     """A process was given a transactional id: from then on all earlier ones are fenced."""
 
     asked: float
@@ -158,9 +158,9 @@ class TransactionFacts:
     txns: list[ObservedTxn] = field(default_factory=list)
     reads: dict[int, list[ValueRead]] = field(default_factory=dict)
     """Value -> who got it, in order; only of values that were sent in transactions."""
-    told: dict[str, list[ReportedMarks]] = field(default_factory=dict)
+    told: dict[str, list[ReportedWatermarks]] = field(default_factory=dict)
     """Partition -> what answers said of its marks, in order."""
-    taken_over: list[TakenOver] = field(default_factory=list)
+    taken_over: list[ProducerTakeover] = field(default_factory=list)
     markers: list[TxnMarker] = field(default_factory=list)
     final_readers: set[int] = field(default_factory=set)
     """Processes."""

@@ -15,7 +15,7 @@ from squall.reports.transactions.observed import (
     PREPARE_COMMIT,
     READ_COMMITTED,
     ObservedTxn,
-    TakenOver,
+    ProducerTakeover,
     TransactionFacts,
     ValueRead,
 )
@@ -91,7 +91,7 @@ def cause_in_short(txn: ObservedTxn, found: TransactionFacts) -> str:
     return TIMED_OUT if txn.timeout_s and decided.t - begun >= txn.timeout_s else NO_CAUSE
 
 
-def _successors(txn: ObservedTxn, found: TransactionFacts) -> list[TakenOver]:
+def _successors(txn: ObservedTxn, found: TransactionFacts) -> list[ProducerTakeover]:
     """Return the processes that got its id while its coordinator decided."""
     decided = txn.decision
     return [
@@ -136,7 +136,7 @@ def last_sign_of(txn: ObservedTxn) -> float:
 
 
 @dataclass(frozen=True, slots=True)
-class LookedAt:
+class NotableTransaction:
     """A transaction that deserves a line, and why."""
 
     number: int
@@ -160,7 +160,7 @@ def findings_by_txn(files: RunFiles, found: TransactionFacts) -> dict[int, list[
     return by_op
 
 
-def looked_at(files: RunFiles, found: TransactionFacts) -> list[LookedAt]:
+def looked_at(files: RunFiles, found: TransactionFacts) -> list[NotableTransaction]:
     """The transactions of findings, then those without a known end, then the slowest; each once."""
     by_op = findings_by_txn(files, found)
     chosen: dict[int, tuple[ObservedTxn, str, bool]] = {}
@@ -178,7 +178,7 @@ def looked_at(files: RunFiles, found: TransactionFacts) -> list[LookedAt]:
         if place >= SLOWEST_ALWAYS and length_of(txn) < usual:
             break
         chosen.setdefault(txn.op, (txn, "the slowest" if not place else "slow", False))
-    return [LookedAt(number, *each) for number, each in enumerate(list(chosen.values())[:LOOKED_AT], start=1)]
+    return [NotableTransaction(number, *each) for number, each in enumerate(list(chosen.values())[:LOOKED_AT], start=1)]
 
 
 def slow_from(found: TransactionFacts) -> float:

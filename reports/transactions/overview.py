@@ -19,7 +19,7 @@ from squall.reports.transactions.outcomes import (
     UNASKED,
     UNCERTAIN,
     WORDS,
-    LookedAt,
+    NotableTransaction,
     ended_at,
     last_sign_of,
     outcome_of,
@@ -46,7 +46,7 @@ FAULT = "#d55e00"
 TITLE = "When each transactional id had which transactions, and the faults behind them"
 
 
-class _Bar(NamedTuple):
+class _TransactionBar(NamedTuple):
     """[left, right] in px; `number` of the table, 0 for none."""
 
     left: float
@@ -59,7 +59,7 @@ class _Bar(NamedTuple):
 
 def overview_svg(
     txns: Sequence[ObservedTxn],
-    chosen: Sequence[LookedAt],
+    chosen: Sequence[NotableTransaction],
     faults: Sequence[LaneSpan],
     span: tuple[float, float],
     ident: str,
@@ -90,7 +90,7 @@ def overview_svg(
     return "\n".join([*parts, *legend, "</svg>"])
 
 
-def rows_of(txns: Sequence[ObservedTxn], chosen: Sequence[LookedAt]) -> list[str]:
+def rows_of(txns: Sequence[ObservedTxn], chosen: Sequence[NotableTransaction]) -> list[str]:
     """The transactional ids that have a row: all, or if there are too many those of chosen transactions first."""
     names = dict.fromkeys([*(each.txn.id for each in chosen), *sorted({txn.id for txn in txns})])
     return sorted(list(names)[:ROWS_AT_MOST])
@@ -136,7 +136,7 @@ def _axis(span: tuple[float, float], foot: float) -> Iterable[str]:
         at = round(at + step, 6)
 
 
-def _row(name: str, bars: Sequence[_Bar], y: float, ident: str) -> Iterable[str]:
+def _row(name: str, bars: Sequence[_TransactionBar], y: float, ident: str) -> Iterable[str]:
     middle = y + ROW / 2 + 3
     shown = name if len(name) <= 20 else name[:19] + "\u2026"
     yield f'<text x="{LEFT - 10}" y="{middle + 4:.0f}" text-anchor="end" fill="var(--ink)">{escape(shown)}'
@@ -147,7 +147,7 @@ def _row(name: str, bars: Sequence[_Bar], y: float, ident: str) -> Iterable[str]
         yield _drawn(bar, middle, ident, bar.number in labelled)
 
 
-def _labelled(bars: Sequence[_Bar]) -> set[int]:
+def _labelled(bars: Sequence[_TransactionBar]) -> set[int]:
     """Numbers that have room above their bars; the graver first."""
     taken: list[float] = []
     chosen = set()
@@ -159,21 +159,21 @@ def _labelled(bars: Sequence[_Bar]) -> set[int]:
     return chosen
 
 
-def _bar(txn: ObservedTxn, chosen: LookedAt | None, span: tuple[float, float]) -> _Bar:
+def _bar(txn: ObservedTxn, chosen: NotableTransaction | None, span: tuple[float, float]) -> _TransactionBar:
     end = ended_at(txn)
     until = last_sign_of(txn) if end is None else end
     outcome = outcome_of(txn)
     why = f": {chosen.why}" if chosen is not None else ""
     title = f"{txn.id}, {txn.began:.3f} to {until:.3f} s, {WORDS[outcome]}, {len(txn.parts)} records{why}"
     number, grave = (chosen.number, chosen.grave) if chosen is not None else (0, False)
-    return _Bar(x_of(txn.began, span), x_of(until, span), outcome, grave, title, number)
+    return _TransactionBar(x_of(txn.began, span), x_of(until, span), outcome, grave, title, number)
 
 
-def _merged(bars: Sequence[_Bar], cell: float) -> list[_Bar]:
+def _merged(bars: Sequence[_TransactionBar], cell: float) -> list[_TransactionBar]:
     """Merge bars into one for each cell of so many px and each outcome, as wide as its bars reach; chosen ones stay by
     themselves.
     """
-    cells: dict[tuple[int, str], list[_Bar]] = {}
+    cells: dict[tuple[int, str], list[_TransactionBar]] = {}
     for bar in bars:
         if not bar.number:
             cells.setdefault((int(bar.left / cell), bar.outcome), []).append(bar)
@@ -185,7 +185,7 @@ def _merged(bars: Sequence[_Bar], cell: float) -> list[_Bar]:
     return [*merged, *(bar for bar in bars if bar.number)]
 
 
-def _drawn(bar: _Bar, middle: float, ident: str, labelled: bool) -> str:
+def _drawn(bar: _TransactionBar, middle: float, ident: str, labelled: bool) -> str:
     top, bottom = _heights(bar)
     width = max(bar.right - bar.left, LEAST)
     fill = "var(--bad)" if bar.grave else f"url(#{ident}-h)" if bar.outcome == UNCERTAIN else COLOURS[bar.outcome]
@@ -207,7 +207,7 @@ def _drawn(bar: _Bar, middle: float, ident: str, labelled: bool) -> str:
     return f'<a href="#{ident}-{bar.number}">{rect}{label}</a>'
 
 
-def _heights(bar: _Bar) -> tuple[float, float]:
+def _heights(bar: _TransactionBar) -> tuple[float, float]:
     """Return a bar's top and bottom, px from the line; negative: above it."""
     if bar.grave:
         return -12, 12

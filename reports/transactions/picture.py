@@ -31,7 +31,7 @@ CAPTION = (
 
 
 @dataclass
-class _Row:
+class _PictureRow:
     """Moments that happen at once in different lanes. `y`: where their dots are."""
 
     t: float
@@ -41,7 +41,7 @@ class _Row:
     wait: float = 0.0
 
 
-class _Layout:
+class _PictureLayout:
     """Holds the places of everything, in px."""
 
     def __init__(self, story: TxnStory) -> None:
@@ -103,20 +103,20 @@ def _lanes_of(story: TxnStory) -> list[str]:
     return [*processes, *fixed]
 
 
-def _rows(moments: Sequence[TxnMoment]) -> list[_Row]:
-    rows: list[_Row] = []
+def _rows(moments: Sequence[TxnMoment]) -> list[_PictureRow]:
+    rows: list[_PictureRow] = []
     for moment in moments:
         last = rows[-1] if rows else None
         if last is not None and moment.t == last.t and all(each.lane != moment.lane for each in last.moments):
             last.moments.append(moment)
         else:
-            rows.append(_Row(moment.t, [moment]))
+            rows.append(_PictureRow(moment.t, [moment]))
     return rows
 
 
 def draw(story: TxnStory, ident: str = "transaction", linked: bool = False) -> str:
     """Draw a story of transactions as `squall.reports.spacetime.draw` does others: each moment is a sentence."""
-    layout = _Layout(story)
+    layout = _PictureLayout(story)
     height = layout.bottom + 10
     size = f'viewBox="0 0 {layout.width:.0f} {height:.0f}" width="{layout.width:.0f}" height="{height:.0f}"'
     named = f'role="img" aria-labelledby="{ident}-t {ident}-d"'
@@ -138,7 +138,7 @@ def draw(story: TxnStory, ident: str = "transaction", linked: bool = False) -> s
     return "\n".join(parts) + "\n"
 
 
-def _head(story: TxnStory, layout: _Layout) -> Iterable[str]:
+def _head(story: TxnStory, layout: _PictureLayout) -> Iterable[str]:
     yield text_svg(12, 22, story.title, "h")
     x = 12.0
     for txn in [*story.subjects, *story.others]:
@@ -161,13 +161,13 @@ def _colour(story: TxnStory, op: int) -> str:
     return EPOCHS[order.index(op) % len(EPOCHS)] if op in story.called else "var(--s-muted)"
 
 
-def _lines(layout: _Layout) -> Iterable[str]:
+def _lines(layout: _PictureLayout) -> Iterable[str]:
     for lane, (x, _) in layout.lanes.items():
         if lane != FAULTS:
             yield line_svg(x, HEAD_H + 18, x, layout.bottom, "var(--s-muted)", 1.5)
 
 
-def _graves(layout: _Layout) -> Iterable[str]:
+def _graves(layout: _PictureLayout) -> Iterable[str]:
     """A frame through all lanes where it went wrong."""
     for row in layout.rows:
         if any(moment.grave for moment in row.moments):
@@ -176,7 +176,7 @@ def _graves(layout: _Layout) -> Iterable[str]:
             yield f'<rect {box} fill="none" stroke="var(--s-bad)" stroke-width="1.5" stroke-dasharray="6 4"/>'
 
 
-def _faults(story: TxnStory, layout: _Layout) -> Iterable[str]:
+def _faults(story: TxnStory, layout: _PictureLayout) -> Iterable[str]:
     """A bar for each fault, as long as it was on."""
     for place, fault in enumerate(story.faults):
         if FAULTS not in layout.lanes or fault.began is None:
@@ -194,8 +194,8 @@ _CAUSES = {"acked": "sends", "prepared": "asked", "marked": "prepared"}
 """What comes of what, of the same transaction: an arrow leads from the one to the other."""
 
 
-def _arrows(layout: _Layout) -> Iterable[str]:
-    seen: list[tuple[_Row, TxnMoment]] = []
+def _arrows(layout: _PictureLayout) -> Iterable[str]:
+    seen: list[tuple[_PictureRow, TxnMoment]] = []
     for row in layout.rows:
         for moment in row.moments:
             cause = _CAUSES.get(moment.kind)
@@ -221,7 +221,7 @@ def _arrow(x1: float, y1: float, x2: float, y2: float) -> Iterable[str]:
     yield f'<polygon points="{x2:.1f},{y2:.1f} {wings}" fill="var(--s-ink)"/></g>'
 
 
-def _row(story: TxnStory, layout: _Layout, row: _Row, ident: str, linked: bool) -> Iterable[str]:
+def _row(story: TxnStory, layout: _PictureLayout, row: _PictureRow, ident: str, linked: bool) -> Iterable[str]:
     yield text_svg(GUTTER - 14, row.y + 4, f"{row.t:.4f}", "tg" if any(m.grave for m in row.moments) else "t")
     if row.wait:
         yield text_svg(GUTTER - 14, row.y - 13, f"{row.wait:.1f} s later", "t")
@@ -231,7 +231,7 @@ def _row(story: TxnStory, layout: _Layout, row: _Row, ident: str, linked: bool) 
         yield from anchored(_moment(story, layout, row, moment), f"{ident}-m{place}", sentence, moment.text)
 
 
-def _moment(story: TxnStory, layout: _Layout, row: _Row, moment: TxnMoment) -> Iterable[str]:
+def _moment(story: TxnStory, layout: _PictureLayout, row: _PictureRow, moment: TxnMoment) -> Iterable[str]:
     x = layout.lanes[moment.lane][0]
     yield _dot(x, row.y, moment)
     y = row.y + 4
@@ -256,7 +256,7 @@ def _dot(x: float, y: float, moment: TxnMoment) -> str:
 # --------------------------------------------------------------------------------------------------------------- logs
 
 
-def _log(story: TxnStory, layout: _Layout, name: str, moment: TxnMoment, x: float, y: float) -> Iterable[str]:
+def _log(story: TxnStory, layout: _PictureLayout, name: str, moment: TxnMoment, x: float, y: float) -> Iterable[str]:
     log, columns = layout.logs[name], layout.columns[name]
     for place, offset in enumerate(columns):
         left = x + CELL_W * place

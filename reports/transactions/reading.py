@@ -7,7 +7,7 @@ from typing import Any
 
 from squall.reports.run_files import Json, RunFiles, integer, mapping
 from squall.reports.story_facts import ACKNOWLEDGED, FAILED, HISTORY_LIMIT, UNKNOWN, SentRecord, json_lines
-from squall.reports.transactions.disk import Clock, read_logs
+from squall.reports.transactions.disk import WallClockAxis, read_logs
 from squall.reports.transactions.observed import (
     LOGS,
     PREPARE_COMMIT,
@@ -16,8 +16,8 @@ from squall.reports.transactions.observed import (
     TRACES,
     CoordinatorDecision,
     ObservedTxn,
-    ReportedMarks,
-    TakenOver,
+    ProducerTakeover,
+    ReportedWatermarks,
     TransactionFacts,
     TxnMarker,
     TxnRecord,
@@ -37,7 +37,7 @@ def transactions_of(files: RunFiles) -> TransactionFacts:
             return found
     except OSError:
         return found
-    history = _TransactionLines(files, found)
+    history = _TransactionHistoryReader(files, found)
     for line in json_lines(path):
         history.take(line)
     if found.txns:
@@ -45,7 +45,7 @@ def transactions_of(files: RunFiles) -> TransactionFacts:
         found.source = TRACES if states or found.markers else ""
         if not found.known:
             partitions = {name for txn in found.txns for name in txn.partitions}
-            states, found.markers = read_logs(files, Clock(files, *history.clock), sorted(partitions))
+            states, found.markers = read_logs(files, WallClockAxis(files, *history.clock), sorted(partitions))
             found.source = LOGS if states or found.markers else ""
         _share_states(found, states)
         _share_markers(found)
@@ -55,7 +55,7 @@ def transactions_of(files: RunFiles) -> TransactionFacts:
 # ------------------------------------------------------------------------------------------------------------ history
 
 
-class _TransactionLines:
+class _TransactionHistoryReader:
     """Transactions, their records and who read them, line by line."""
 
     def __init__(self, files: RunFiles, found: TransactionFacts) -> None:
@@ -129,7 +129,7 @@ class _TransactionLines:
         isolation, (hw, lso) = self._isolation.get(process, 0), (integer(got[2]), integer(got[3]))
         part = integer(got[0])
         told = self._found.told.setdefault(self._names.get(part, f"partition {part}"), [])
-        told.append(ReportedMarks(at, process, isolation, lso, hw))
+        told.append(ReportedWatermarks(at, process, isolation, lso, hw))
         for pair in got[5] if isinstance(got[5], list) else ():
             if isinstance(pair, list) and len(pair) == 2 and pair[1] in self._values:
                 read = ValueRead(at, process, isolation, final, pair[1], integer(pair[0]), lso, hw, inside)
@@ -141,7 +141,7 @@ class _TransactionLines:
             txn.asked, txn.how = at, str(line.get("how"))
         elif line.get("kind") == "txn_init":
             asked, ids = self._at(line.get("t0")), (integer(line.get("pid")), integer(line.get("pe")))
-            self._found.taken_over.append(TakenOver(asked, at, process, str(line.get("x")), *ids))
+            self._found.taken_over.append(ProducerTakeover(asked, at, process, str(line.get("x")), *ids))
 
 
 # ------------------------------------------------------------------------------------------------------------- traces

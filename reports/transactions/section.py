@@ -13,7 +13,7 @@ from squall.reports.transactions.lane import lane_svg
 from squall.reports.transactions.moments import TxnMoment, moments_of
 from squall.reports.transactions.observed import READ_COMMITTED, ObservedTxn, TransactionFacts
 from squall.reports.transactions.outcomes import (
-    LookedAt,
+    NotableTransaction,
     cause_in_short,
     last_sign_of,
     length_of,
@@ -114,7 +114,7 @@ def _length(seconds: float) -> str:
     return f"{seconds * 1000:.1f} ms" if seconds < 1 else f"{seconds:.2f} s"
 
 
-def _shown(each: LookedAt, found: TransactionFacts, faults: Sequence[LaneSpan]) -> TransactionRow:
+def _shown(each: NotableTransaction, found: TransactionFacts, faults: Sequence[LaneSpan]) -> TransactionRow:
     txn = each.txn
     moments = moments_of(txn, found)
     return TransactionRow(

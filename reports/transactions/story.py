@@ -29,8 +29,8 @@ from squall.reports.transactions.moments import (
 from squall.reports.transactions.observed import (
     READ_COMMITTED,
     ObservedTxn,
-    ReportedMarks,
-    TakenOver,
+    ProducerTakeover,
+    ReportedWatermarks,
     TransactionFacts,
     TxnMarker,
     TxnRecord,
@@ -105,7 +105,7 @@ def story_of(files: RunFiles, found: TransactionFacts, problem: StorySubject) ->
     called |= {txn.op: f"T{-number}" for number, txn in enumerate(others)}
     values = [part.sent.value for txn in [*subjects, *others] for part in txn.parts]
     names = {value: letter_of(number) for number, value in enumerate(values)}
-    teller = _TxnTeller(files, found, problem, subjects, others, called, names)
+    teller = _TxnStoryBuilder(files, found, problem, subjects, others, called, names)
     moments = teller.moments()
     return TxnStory(
         problem,
@@ -155,7 +155,7 @@ def _neighbours(found: TransactionFacts, subjects: Sequence[ObservedTxn]) -> lis
     return [txn for txn in chosen.values() if txn.op not in taken]
 
 
-class _TxnTeller:
+class _TxnStoryBuilder:
     """Tells of the subjects all, of their neighbours what touches them."""
 
     def __init__(
@@ -437,14 +437,14 @@ class _TxnTeller:
         return f"{min(times):.3f} s" if times else "never"
 
 
-def next_answer(found: TransactionFacts, partition: str, t: float) -> ReportedMarks | None:
+def next_answer(found: TransactionFacts, partition: str, t: float) -> ReportedWatermarks | None:
     """The first answer about a partition after `t` that tells its last stable offset, where it comes soon."""
     later = (told for told in found.told.get(partition, ()) if told.t >= t and told.lso >= 0)
     told = next(later, None)
     return told if told is not None and told.t - t <= NEXT_ANSWER_S else None
 
 
-def fenced_by(txn: ObservedTxn, found: TransactionFacts) -> TakenOver | None:
+def fenced_by(txn: ObservedTxn, found: TransactionFacts) -> ProducerTakeover | None:
     """The first take-over of its id by another process after its own got it; None if there was none."""
     same = [each for each in found.taken_over if each.id == txn.id]
     own = max((each.t for each in same if each.process == txn.process and each.t <= txn.began), default=None)

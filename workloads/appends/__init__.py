@@ -1,7 +1,7 @@
 """The workload `appends`: producers append uniquely valued records to a few partitions, readers follow."""
 
-from squall.workloads.appends.scenario import Appends
+from squall.workloads.appends.scenario import AppendsLoad
 
-SCENARIO = Appends
+SCENARIO = AppendsLoad
 
-__all__ = ["SCENARIO", "Appends"]
+__all__ = ["SCENARIO", "AppendsLoad"]

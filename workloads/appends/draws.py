@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from squall.workloads.agenda import BURST_EVERY_S, BURST_S, Handover
+from squall.workloads.agenda import BURST_EVERY_S, BURST_S, PlannedRecord
 from squall.workloads.client.settings import IDEMPOTENT_IN_FLIGHT
-from squall.workloads.scenario import RandomStream, SwarmGround
+from squall.workloads.scenario import RandomStream, SwarmCluster
 
 if TYPE_CHECKING:
     from random import Random
@@ -31,7 +31,7 @@ def operations(
     begin_s: float,
     end_s: float,
     burst: int = 0,
-) -> tuple[Handover, ...]:
+) -> tuple[PlannedRecord, ...]:
     """The records of a load at this rate, in order of time, each producer from a stream of its own; in bursts, at the
     rate `burst` instead, where that is higher.
     """
@@ -45,7 +45,7 @@ def operations(
             if at_s < end_s:
                 topic, partition = places[int(random() * len(places))]
                 size = sizes[0] + int(random() * (sizes[1] - sizes[0] + 1))
-                found.append(Handover(at_s, producer, topic, partition, size))
+                found.append(PlannedRecord(at_s, producer, topic, partition, size))
     found.sort()
     return tuple(found)
 
@@ -58,7 +58,7 @@ def _bursts(
     sizes: tuple[int, int],
     begin_s: float,
     end_s: float,
-) -> list[Handover]:
+) -> list[PlannedRecord]:
     """The records that bursts have beside the usual ones: `more` a second, all producers together."""
     found = []
     begins = range(int((end_s - begin_s) / BURST_EVERY_S) + 1)
@@ -70,11 +70,11 @@ def _bursts(
                 topic, partition = places[int(random() * len(places))]
                 size = sizes[0] + int(random() * (sizes[1] - sizes[0] + 1))
                 if at_s < end_s:
-                    found.append(Handover(at_s, producer, topic, partition, size))
+                    found.append(PlannedRecord(at_s, producer, topic, partition, size))
     return found
 
 
-def settings(stream: RandomStream, ground: SwarmGround) -> dict[str, Any]:
+def settings(stream: RandomStream, ground: SwarmCluster) -> dict[str, Any]:
     """Small loads: what breaks replication is when things happen, and not how much of it there is."""
     rng = stream("workload")
     replicas = rng.choice([n for n in (1, 2, 3, 3, 3) if n <= ground.nodes] or [1])
@@ -142,7 +142,7 @@ _RARE: Mapping[str, Callable[[Random], str]] = {
 """Topic settings that a seed has now and then."""
 
 
-def _topic_settings(stream: RandomStream, max_bytes: int, ground: SwarmGround) -> dict[str, str]:
+def _topic_settings(stream: RandomStream, max_bytes: int, ground: SwarmCluster) -> dict[str, str]:
     found = {}
     for name, draw in _RARE.items():
         rng = stream("topic", name)

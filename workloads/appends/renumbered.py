@@ -4,22 +4,22 @@ from __future__ import annotations
 
 from typing import Any
 
-from squall.workloads.scenario import AT, Renumbered, Table
+from squall.workloads.scenario import AT, RenumberedLoad, Table
 
 PRODUCER, TOPIC, PARTITION, BYTES = range(AT + 1, 5)
 
 
-def on_one_topic(first: str, table: Table, operations: list[list[Any]]) -> Renumbered | None:
+def on_one_topic(first: str, table: Table, operations: list[list[Any]]) -> RenumberedLoad | None:
     """The partitions that are used become the first ones of the topic `first`."""
     used = sorted({(str(op[TOPIC]), int(op[PARTITION])) for op in operations})
     places = {place: (first, number) for number, place in enumerate(used)}
     moved = [
         [op[AT], op[PRODUCER], *places[str(op[TOPIC]), int(op[PARTITION])], op[BYTES]] for op in operations
     ]  # fmt: skip
-    return Renumbered({**table, "topics": 1, "partitions": len(used)}, moved, places)
+    return RenumberedLoad({**table, "topics": 1, "partitions": len(used)}, moved, places)
 
 
-def by_one_producer(table: Table, operations: list[list[Any]]) -> Renumbered | None:
+def by_one_producer(table: Table, operations: list[list[Any]]) -> RenumberedLoad | None:
     """Everything is sent by the first producer."""
     moved = [[op[AT], 0, *op[TOPIC:]] for op in operations]
-    return Renumbered({**table, "producers": 1}, moved, {})
+    return RenumberedLoad({**table, "producers": 1}, moved, {})

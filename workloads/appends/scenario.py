@@ -15,12 +15,12 @@ from pydantic import Field
 
 from squall.broker.env import Env
 from squall.broker.overriding import override
-from squall.workloads.agenda import Agenda, Drawn, Given, Handover
+from squall.workloads.agenda import FixedRecordSchedule, PlannedRecord, RandomRecordSchedule, RecordSchedule
 from squall.workloads.appends import draws
 from squall.workloads.appends.renumbered import by_one_producer, on_one_topic
 from squall.workloads.client.new_topic import NewTopic
 from squall.workloads.client.settings import ConsumerSettings, ProducerSettings
-from squall.workloads.needs import Needs
+from squall.workloads.needs import LibraryRequirements
 from squall.workloads.scenario import (
     MAX_BYTES,
     MIN_BYTES,
@@ -29,8 +29,8 @@ from squall.workloads.scenario import (
     Operation,
     RandomStream,
     Scenario,
-    Surroundings,
-    SwarmGround,
+    ScenarioEnvironment,
+    SwarmCluster,
     Table,
 )
 from squall.workloads.sending import contradictions, wrong_handover
@@ -46,10 +46,10 @@ ASKS_AGAIN_MS = 1_000
 """So long a reader's poll lasts: only then does it send another request behind a fetch that waits."""
 
 
-class Appends(Scenario):
+class AppendsLoad(Scenario):
     """Load and clients."""
 
-    OPERATION: ClassVar[type[tuple[Any, ...]]] = Handover
+    OPERATION: ClassVar[type[tuple[Any, ...]]] = PlannedRecord
     OF_THE_DRAW: ClassVar[tuple[str, ...]] = ("rate", "burst", "min_bytes", "max_bytes")
     # 200 records in 30 seconds. Producers hold them for ten times as long as in a real run, and readers rest for longer
     # between polls, so that a request still brings several partitions' records now and then.
@@ -142,9 +142,9 @@ class Appends(Scenario):
         return super().held_s() + max(POLLS_TO_READ * self.poll_pause_ms + waits_ms, self.linger_ms) / 1000
 
     @override
-    def needs(self, operations: Sequence[Operation] = ()) -> Needs:
+    def needs(self, operations: Sequence[Operation] = ()) -> LibraryRequirements:
         largest = max([self.max_bytes, *(each.bytes for each in operations)])
-        return Needs(self.producer_settings(), self.request_timeout_ms, largest, self.poll_pause_ms)
+        return LibraryRequirements(self.producer_settings(), self.request_timeout_ms, largest, self.poll_pause_ms)
 
     def producer_settings(self) -> ProducerSettings:
         """Return the settings of each producer."""
@@ -177,7 +177,7 @@ class Appends(Scenario):
         ]
 
     @override
-    def drawn(self, stream: RandomStream, begin_s: float, end_s: float) -> tuple[Handover, ...]:
+    def drawn(self, stream: RandomStream, begin_s: float, end_s: float) -> tuple[PlannedRecord, ...]:
         sizes = (self.min_bytes, self.max_bytes)
         return draws.operations(stream, self.producers, self.rate, self.places(), sizes, begin_s, end_s, self.burst)
 
@@ -187,11 +187,11 @@ class Appends(Scenario):
 
     @classmethod
     @override
-    def drawn_settings(cls, stream: RandomStream, ground: SwarmGround) -> Table:
+    def drawn_settings(cls, stream: RandomStream, ground: SwarmCluster) -> Table:
         return {"name": "appends", **draws.settings(stream, ground)}
 
     @override
-    async def run(self, around: Surroundings) -> None:
+    async def run(self, around: ScenarioEnvironment) -> None:
         import trio
 
         from squall.workloads.background_reader import tail
@@ -216,11 +216,11 @@ class Appends(Scenario):
             around.readers.load_over()
         around.recorder.flush()
 
-    def _agenda(self, env: Env, around: Surroundings, number: int, began: float) -> Agenda:
+    def _agenda(self, env: Env, around: ScenarioEnvironment, number: int, began: float) -> RecordSchedule:
         """Return the records that one producer has to hand over."""
         if around.operations is not None:
-            return Given(around.operations, number, began)
+            return FixedRecordSchedule(around.operations, number, began)
         from squall.workloads.sender import TICK_S
 
         sizes, burst_s = (self.min_bytes, self.max_bytes), self.producers / self.burst if self.burst else math.inf
-        return Drawn(env, self.places(), sizes, self.producers / self.rate, TICK_S, burst_s)
+        return RandomRecordSchedule(env, self.places(), sizes, self.producers / self.rate, TICK_S, burst_s)

@@ -12,15 +12,15 @@ from squall.workloads.client.cluster import Place
 from squall.workloads.client.groups.offsets import CommitEnd
 from squall.workloads.client.outcomes import Outcome, Status
 from squall.workloads.libraries import (
-    CommitBegan,
-    CommitEnded,
+    OffsetCommitBegan,
+    OffsetCommitEnded,
     OfMember,
     PartitionsAssigned,
     PartitionsLost,
     PartitionsRevoked,
     PolledRecords,
     ProgramListener,
-    ToWrite,
+    ProgramOutput,
 )
 from squall.workloads.library_subscriber import GONE, LibrarySubscriber
 from squall.workloads.subscriber import MANUAL
@@ -58,9 +58,9 @@ class ProgramSubscriber(LibrarySubscriber, ProgramListener):
     @override
     def heard(self, said: OfMember) -> None:
         match said:
-            case CommitBegan(who, number, at):
+            case OffsetCommitBegan(who, number, at):
                 self._commits[number] = self.notes.begin_commit(who, at, MANUAL), at
-            case CommitEnded(number, error):
+            case OffsetCommitEnded(number, error):
                 op, at = self._commits.pop(number)
                 self._ended(op, at, CommitEnd(Status.INFO if error else Status.OK, error, unanswered=-1))
             case _:
@@ -85,7 +85,7 @@ class ProgramSubscriber(LibrarySubscriber, ProgramListener):
         return place in self._recorder.partitions
 
     @override
-    def output(self, place: Place, source: int) -> ToWrite | None:
+    def output(self, place: Place, source: int) -> ProgramOutput | None:
         if place not in self._outputs:
             return None
         sequence = self._sequence
@@ -96,7 +96,7 @@ class ProgramSubscriber(LibrarySubscriber, ProgramListener):
         op = self._recorder.invoke_send(self.process, part, value, key, digest, size, source=source)
         self._recorder.flush()
         self._counters.sent += 1
-        return ToWrite(key, content, partial(self._written, op, part, self._env.mono()))
+        return ProgramOutput(key, content, partial(self._written, op, part, self._env.mono()))
 
     def _written(self, op: int, part: int, handed_over: float, outcome: Outcome) -> None:
         if outcome.status is Status.OK:

@@ -1,7 +1,8 @@
 """The workload `command`: its settings, and how it runs.
 
-The harness starts the program and speaks with it (`Zone.driver`); here it is a producer or a reader like any library's,
-or a member of a group that polls and commits by itself. Whatever the program does not do, our own client does.
+The harness starts the program and speaks with it (`ClientZone.driver`). Here the program is a producer or a reader like
+any library's, or a member of a group that polls and commits by itself. Squall's own client does all that the program
+does not do.
 """
 
 from __future__ import annotations
@@ -14,12 +15,12 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal
 from pydantic import Field
 
 from squall.broker.overriding import override
-from squall.workloads.agenda import Agenda, Drawn, Given, Handover
+from squall.workloads.agenda import FixedRecordSchedule, PlannedRecord, RandomRecordSchedule, RecordSchedule
 from squall.workloads.client.new_topic import NewTopic
 from squall.workloads.client.settings import ProducerSettings
 from squall.workloads.group_brokers import COMMITS, SUITED_TO_GROUPS, session_limits
 from squall.workloads.group_section import section_of
-from squall.workloads.needs import Needs
+from squall.workloads.needs import LibraryRequirements
 from squall.workloads.scenario import (
     MAX_BYTES,
     MIN_BYTES,
@@ -29,8 +30,8 @@ from squall.workloads.scenario import (
     Operation,
     RandomStream,
     Scenario,
-    Surroundings,
-    SwarmGround,
+    ScenarioEnvironment,
+    SwarmCluster,
     Table,
 )
 from squall.workloads.sending import contradictions, wrong_handover
@@ -41,10 +42,10 @@ if TYPE_CHECKING:
     from squall.broker.env import Env
     from squall.checkers.history.tables import History, PlayedFault
     from squall.workloads.client.cluster import Address, Place
-    from squall.workloads.counters import Counters
+    from squall.workloads.counters import LoadCounters
     from squall.workloads.final_reads import FinalReadResult
     from squall.workloads.recorder import Recorder
-    from squall.workloads.section import Section
+    from squall.workloads.section import WorkloadSection
     from squall.workloads.subscriber import SubscriberSettings
 
 MEMBER = "member"
@@ -58,7 +59,7 @@ BUFFER_BYTES = 8 * 1024 * 1024
 class CommandLoad(Scenario):
     """Load and clients. What the program is told of settings, and held to, is the same."""
 
-    OPERATION: ClassVar[type[tuple[Any, ...]]] = Handover
+    OPERATION: ClassVar[type[tuple[Any, ...]]] = PlannedRecord
     OF_THE_DRAW: ClassVar[tuple[str, ...]] = ("rate", "record_bytes")
     COUNTED: ClassVar[tuple[str, ...]] = ("partitions", "producers", "readers")
     SIMULATED: ClassVar[bool] = False
@@ -149,7 +150,7 @@ class CommandLoad(Scenario):
         return dict(SUITED_TO_GROUPS) if table.get("role") == MEMBER else {}
 
     @override
-    def needs(self, operations: Sequence[Operation] = ()) -> Needs:
+    def needs(self, operations: Sequence[Operation] = ()) -> LibraryRequirements:
         largest = max([self.record_bytes, *(each.bytes for each in operations)])
         settings = ProducerSettings(
             acks=self.acks,
@@ -159,11 +160,11 @@ class CommandLoad(Scenario):
             delivery_timeout_ms=self.delivery_timeout_ms,
             buffer_bytes=BUFFER_BYTES,
         )
-        needs = Needs(settings, self.request_timeout_ms, largest, self.poll_pause_ms)
+        needs = LibraryRequirements(settings, self.request_timeout_ms, largest, self.poll_pause_ms)
         return needs._replace(program=self.command, directory=self.directory)
 
     @override
-    def drawn(self, stream: RandomStream, begin_s: float, end_s: float) -> tuple[Handover, ...]:
+    def drawn(self, stream: RandomStream, begin_s: float, end_s: float) -> tuple[PlannedRecord, ...]:
         """Return each producer's records, a fixed time apart."""
         interval_s, found = self.producers / self.rate, []
         for producer in range(self.producers):
@@ -172,7 +173,7 @@ class CommandLoad(Scenario):
                 at_s = round(begin_s + (number + random()) * interval_s, 4)
                 if at_s < end_s:
                     partition = int(random() * self.partitions)
-                    found.append(Handover(at_s, producer, TOPIC, partition, self.record_bytes))
+                    found.append(PlannedRecord(at_s, producer, TOPIC, partition, self.record_bytes))
         return tuple(sorted(found))
 
     @override
@@ -181,12 +182,12 @@ class CommandLoad(Scenario):
 
     @classmethod
     @override
-    def drawn_settings(cls, stream: RandomStream, ground: SwarmGround) -> Table:
+    def drawn_settings(cls, stream: RandomStream, ground: SwarmCluster) -> Table:
         """Return no settings: a swarm is simulated, and this workload cannot be."""
         return {"name": "command"}
 
     @override
-    async def run(self, around: Surroundings) -> None:
+    async def run(self, around: ScenarioEnvironment) -> None:
         import trio
 
         from squall.workloads.background_reader import tail
@@ -208,19 +209,18 @@ class CommandLoad(Scenario):
                 for number in range(self.producers):
                     env = around.own(f"producer-{number}")
                     if around.operations is not None:
-                        agenda: Agenda = Given(around.operations, number, began)
+                        agenda: RecordSchedule = FixedRecordSchedule(around.operations, number, began)
                     else:
                         sizes = (self.record_bytes, self.record_bytes)
-                        agenda = Drawn(env, self.inputs(), sizes, self.producers / self.rate, 0.0)
+                        agenda = RandomRecordSchedule(env, self.inputs(), sizes, self.producers / self.rate, 0.0)
                     producing.start_soon(ProducerLoop(env, sending, settings, number, agenda).run, around.stop)
             around.readers.load_over()
         around.recorder.flush()
 
-    def _members(self, around: Surroundings, nursery: trio.Nursery) -> int:
+    def _members(self, around: ScenarioEnvironment, nursery: trio.Nursery) -> int:
         """Start the members of the group, which do nothing but what faults do to them. How many."""
         from squall.workloads.command.member import ProgramSubscriber
-        from squall.workloads.group_progress import Agenda as Acts
-        from squall.workloads.group_progress import GroupProgress
+        from squall.workloads.group_progress import GroupProgress, OperationSchedule
         from squall.workloads.groups.acts import GroupAction
         from squall.workloads.groups.group_pause import EmptyGroupInterval
         from squall.workloads.groups.member_slot import MemberSlot
@@ -231,7 +231,7 @@ class CommandLoad(Scenario):
         progress = GroupProgress(around, self.inputs(), client="program", reports=True)
         recess = EmptyGroupInterval("classic")
         for number in range(self.members):
-            env, acts = around.own(f"reader-{number}"), Acts[GroupAction](iter(()), 0.0, late=False)
+            env, acts = around.own(f"reader-{number}"), OperationSchedule[GroupAction](iter(()), 0.0, late=False)
             settings = self.subscriber_settings()
             seat = MemberSlot(env, around, settings, number, acts, progress, recess, self.poll_pause_ms, program)
             nursery.start_soon(seat.run)
@@ -255,7 +255,13 @@ class CommandLoad(Scenario):
 
     @override
     async def final_reads(
-        self, env: Env, bootstrap: Sequence[Address], recorder: Recorder, counters: Counters, limit_s: float, zone: str
+        self,
+        env: Env,
+        bootstrap: Sequence[Address],
+        recorder: Recorder,
+        counters: LoadCounters,
+        limit_s: float,
+        zone: str,
     ) -> list[FinalReadResult]:
         """Run the base class's final reads, and fetch the group's committed offsets."""
         if self.role == MEMBER:
@@ -280,10 +286,10 @@ class CommandLoad(Scenario):
 
     @classmethod
     @override
-    def section(cls, figures: Mapping[str, Any]) -> Section | None:
+    def section(cls, figures: Mapping[str, Any]) -> WorkloadSection | None:
         return section_of(figures) if figures else None
 
 
-def _without_program(around: Surroundings) -> Surroundings:
+def _without_program(around: ScenarioEnvironment) -> ScenarioEnvironment:
     """The same surroundings for our own clients."""
     return replace(around, zones=[zone._replace(driver=None) for zone in around.zones])

@@ -21,7 +21,7 @@ from squall.workloads.client.groups.membership import CLASSIC, CONSUMER
 from squall.workloads.client.groups.offsets import DOUBTFUL, ELSEWHERE
 from squall.workloads.client.outcomes import TIMED_OUT, Status
 from squall.workloads.client.settings import ClientSettings
-from squall.workloads.scenario import Surroundings
+from squall.workloads.scenario import ScenarioEnvironment
 
 NEWEST_DELETION = 2
 """The version of DeleteGroups that is asked."""
@@ -50,7 +50,9 @@ class EmptyGroupInterval:
         self.protocol = CLASSIC if self.protocol == CONSUMER else CONSUMER
 
 
-async def delete_group(env: Env, around: Surroundings, settings: ClientSettings, group: str, until: float) -> None:
+async def delete_group(
+    env: Env, around: ScenarioEnvironment, settings: ClientSettings, group: str, until: float
+) -> None:
     """An administrator deletes the group, once it has no members, and says so in the history. Asks until then, by
     env.mono().
     """
@@ -66,7 +68,7 @@ async def delete_group(env: Env, around: Surroundings, settings: ClientSettings,
         client.close()
 
 
-async def _deleted(coordination: Coordination, around: Surroundings, process: int) -> bool:
+async def _deleted(coordination: Coordination, around: ScenarioEnvironment, process: int) -> bool:
     """Try once to delete the group. Return whether there is no such group any more."""
     recorder, group = around.recorder, coordination.group
     op = recorder.invoke(process, "admin", {"what": "delete_group", "group": group})

@@ -13,12 +13,12 @@ import trio
 
 from squall.broker.env import Env
 from squall.workloads.control import DuplicateMember
-from squall.workloads.group_progress import Agenda, GroupProgress
+from squall.workloads.group_progress import GroupProgress, OperationSchedule
 from squall.workloads.groups.acts import CONVERT, CRASH, DELETE, HALT, LEAVE, OF_ALL, PAUSE, TWIN, GroupAction
 from squall.workloads.groups.group_pause import EmptyGroupInterval, delete_group
 from squall.workloads.library_abilities import CLASSIC, CONSUMER, MIXED
 from squall.workloads.library_subscriber import LibrarySubscriber
-from squall.workloads.scenario import Surroundings, WorkloadFailed
+from squall.workloads.scenario import ScenarioEnvironment, WorkloadFailed
 from squall.workloads.subscriber import ON_CLOSE, Subscriber, SubscriberSettings
 
 SUCCESSOR_PAUSE_S = 0.1
@@ -42,10 +42,10 @@ class MemberSlot:
     def __init__(
         self,
         env: Env,
-        around: Surroundings,
+        around: ScenarioEnvironment,
         settings: SubscriberSettings,
         number: int,
-        agenda: Agenda[GroupAction],
+        agenda: OperationSchedule[GroupAction],
         progress: GroupProgress,
         recess: EmptyGroupInterval,
         poll_pause_ms: int,

@@ -27,7 +27,7 @@ from squall.workloads.group_section import section_of
 from squall.workloads.groups import acts
 from squall.workloads.groups.acts import SEND, GroupAction, GroupActionMix, is_static
 from squall.workloads.library_abilities import CLASSIC, MIXED, OURS, default_assignor, not_as_member, speaks_both
-from squall.workloads.needs import Needs
+from squall.workloads.needs import LibraryRequirements
 from squall.workloads.scenario import (
     MAX_BYTES,
     MIN_BYTES,
@@ -37,21 +37,21 @@ from squall.workloads.scenario import (
     Operation,
     RandomStream,
     Scenario,
-    Surroundings,
-    SwarmGround,
+    ScenarioEnvironment,
+    SwarmCluster,
     Table,
 )
 
 if TYPE_CHECKING:
     from squall.broker.env import Env
     from squall.checkers.history.tables import History, PlayedFault
-    from squall.workloads.agenda import Agenda as Records
+    from squall.workloads.agenda import RecordSchedule
     from squall.workloads.client.cluster import Address
-    from squall.workloads.counters import Counters
+    from squall.workloads.counters import LoadCounters
     from squall.workloads.final_reads import FinalReadResult
-    from squall.workloads.group_progress import Agenda
+    from squall.workloads.group_progress import OperationSchedule
     from squall.workloads.recorder import Recorder
-    from squall.workloads.section import Section
+    from squall.workloads.section import WorkloadSection
     from squall.workloads.subscriber import SubscriberSettings
 
 TOPIC, GROUP = "groups-0", "squall-group"
@@ -213,9 +213,9 @@ class GroupsLoad(Scenario):
         return {**drawn_of_groups(stream("brokers of groups"), table), **cls.suited_brokers(table)}
 
     @override
-    def needs(self, operations: Sequence[Operation] = ()) -> Needs:
+    def needs(self, operations: Sequence[Operation] = ()) -> LibraryRequirements:
         largest = max([self.record_bytes, *(each.bytes for each in operations)])
-        return Needs(self.producer_settings(), self.request_timeout_ms, largest, self.poll_pause_ms)
+        return LibraryRequirements(self.producer_settings(), self.request_timeout_ms, largest, self.poll_pause_ms)
 
     def producer_settings(self) -> ProducerSettings:
         """Return the settings of each producer."""
@@ -283,7 +283,7 @@ class GroupsLoad(Scenario):
 
     @classmethod
     @override
-    def drawn_settings(cls, stream: RandomStream, ground: SwarmGround) -> Table:
+    def drawn_settings(cls, stream: RandomStream, ground: SwarmCluster) -> Table:
         rng = stream("workload")
         replicas = rng.choice([n for n in (1, 2, 3, 3, 3) if n <= ground.nodes])
         table: dict[str, Any] = {
@@ -321,7 +321,7 @@ class GroupsLoad(Scenario):
         return table
 
     @override
-    async def run(self, around: Surroundings) -> None:
+    async def run(self, around: ScenarioEnvironment) -> None:
         import trio
 
         from squall.workloads.background_reader import tail
@@ -353,9 +353,9 @@ class GroupsLoad(Scenario):
             around.readers.load_over()
         around.recorder.flush()
 
-    def _acts(self, env: Env, around: Surroundings, number: int, began: float) -> Agenda[GroupAction]:
+    def _acts(self, env: Env, around: ScenarioEnvironment, number: int, began: float) -> OperationSchedule[GroupAction]:
         """Return what one member is to do."""
-        from squall.workloads.group_progress import Agenda
+        from squall.workloads.group_progress import OperationSchedule
 
         given = around.operations
         if given is None:
@@ -365,22 +365,30 @@ class GroupsLoad(Scenario):
                 coming = heapq.merge(coming, draw.of_all(around.own("all members").rng, 0.0, end_s))
         else:
             coming = iter(sorted(each for each in given if each.do != SEND and each.who == number))
-        return Agenda(coming, began, late=given is not None)
+        return OperationSchedule(coming, began, late=given is not None)
 
-    def _records(self, env: Env, around: Surroundings, number: int, began: float) -> Records:
+    def _records(self, env: Env, around: ScenarioEnvironment, number: int, began: float) -> RecordSchedule:
         """Return the records that one producer has to hand over."""
-        from squall.workloads.agenda import Drawn, Given, Handover
+        from squall.workloads.agenda import FixedRecordSchedule, PlannedRecord, RandomRecordSchedule
         from squall.workloads.sender import TICK_S
 
         if around.operations is None:
             sizes = (self.record_bytes, self.record_bytes)
-            return Drawn(env, self.places(), sizes, self.producers / self.rate, TICK_S)
+            return RandomRecordSchedule(env, self.places(), sizes, self.producers / self.rate, TICK_S)
         mine = [each for each in around.operations if each.do == SEND]
-        return Given([Handover(each.at_s, each.who, TOPIC, each.number, each.bytes) for each in mine], number, began)
+        return FixedRecordSchedule(
+            [PlannedRecord(each.at_s, each.who, TOPIC, each.number, each.bytes) for each in mine], number, began
+        )
 
     @override
     async def final_reads(
-        self, env: Env, bootstrap: Sequence[Address], recorder: Recorder, counters: Counters, limit_s: float, zone: str
+        self,
+        env: Env,
+        bootstrap: Sequence[Address],
+        recorder: Recorder,
+        counters: LoadCounters,
+        limit_s: float,
+        zone: str,
     ) -> list[FinalReadResult]:
         """Run the base class's final reads, and fetch the group's committed offsets."""
         from squall.workloads.group_standing import ask_where_it_stands
@@ -397,5 +405,5 @@ class GroupsLoad(Scenario):
 
     @classmethod
     @override
-    def section(cls, figures: Mapping[str, Any]) -> Section | None:
+    def section(cls, figures: Mapping[str, Any]) -> WorkloadSection | None:
         return section_of(figures)

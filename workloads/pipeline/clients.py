@@ -20,19 +20,26 @@ from squall.workloads.client.outcomes import Outcome, Status
 from squall.workloads.client.producer import Producer
 from squall.workloads.client.settings import ProducerSettings
 from squall.workloads.client.transactions import NotDone, TransactionManager
-from squall.workloads.counters import Counters
+from squall.workloads.counters import LoadCounters
 from squall.workloads.group_notes import MemberIdentity
-from squall.workloads.libraries import Driver, InstanceTask, LibraryConsumer, Transacting, TransactionalMember, Zone
+from squall.workloads.libraries import (
+    ClientZone,
+    InstanceTask,
+    LibraryClientFactory,
+    LibraryConsumer,
+    TransactionalMember,
+    TransactionalSender,
+)
 from squall.workloads.library_subscriber import LibrarySubscriber
 from squall.workloads.recorder import Recorder
 from squall.workloads.subscriber import Moved, Subscriber, SubscriberSettings
-from squall.workloads.transactions.own import OwnProducer
+from squall.workloads.transactions.own import OwnTransactionalProducer
 
 COMMIT_LIMIT_S = 5.0
 """Offsets are tried to be committed for so long."""
 
 
-class Inputs(NamedTuple):
+class PolledInputs(NamedTuple):
     """Holds the inputs that a poll returned."""
 
     values: Sequence[tuple[Place, int]]
@@ -47,9 +54,9 @@ class ClientFactory(NamedTuple):
     """Holds what the clients are made of."""
 
     env: Env
-    zone: Zone
+    zone: ClientZone
     recorder: Recorder
-    counters: Counters
+    counters: LoadCounters
     subscriber: SubscriberSettings
     producer: ProducerSettings
     topics: Sequence[str]
@@ -72,7 +79,7 @@ class ProcessClients(Protocol):
         """Why its producer takes no more records; empty while it takes some."""
 
     @property
-    def transacting(self) -> Transacting:
+    def transacting(self) -> TransactionalSender:
         """Its producer, if that has a transactional id."""
 
     def send(
@@ -86,7 +93,7 @@ class ProcessClients(Protocol):
     async def run(self, live: Callable[[], Awaitable[None]]) -> None:
         """While its connections live."""
 
-    async def poll(self) -> Inputs:
+    async def poll(self) -> PolledInputs:
         """Poll once."""
 
     async def rewind(self) -> None:
@@ -118,7 +125,7 @@ class OwnClients(ProcessClients):
             tools.producer.delivery_timeout_ms / 1000,
             generation=tools.generation or 1,
         )
-        self._transacting = OwnProducer(self._writer, self.transactions)
+        self._transacting = OwnTransactionalProducer(self._writer, self.transactions)
         # Offsets in transactions are the producer's, as in Kafka's client: a broker that takes its time over them keeps
         # no heartbeat waiting, and no goodbye.
         self._offsets = Coordination(self._client, tools.subscriber.member.group)
@@ -130,7 +137,7 @@ class OwnClients(ProcessClients):
 
     @property
     @override
-    def transacting(self) -> OwnProducer:
+    def transacting(self) -> OwnTransactionalProducer:
         return self._transacting
 
     @property
@@ -158,11 +165,11 @@ class OwnClients(ProcessClients):
             nursery.cancel_scope.cancel()
 
     @override
-    async def poll(self) -> Inputs:
+    async def poll(self) -> PolledInputs:
         polled = await self.subscriber.poll()
         values = [(got.place, value) for got in polled.fetched for value in values_of(got)]
         at = {got.place: got.position for got in polled.fetched if got.records}
-        return Inputs(values, at, self.subscriber.member.who)
+        return PolledInputs(values, at, self.subscriber.member.who)
 
     @override
     async def rewind(self) -> None:
@@ -212,7 +219,7 @@ class OwnClients(ProcessClients):
 class LibraryClients(ProcessClients):
     """A library's consumer and its producer, in one process."""
 
-    def __init__(self, tools: ClientFactory, driver: Driver, process: int) -> None:
+    def __init__(self, tools: ClientFactory, driver: LibraryClientFactory, process: int) -> None:
         self._tools, self._driver = tools, driver
         of = (tools.env, tools.zone, driver, tools.recorder, tools.counters, tools.subscriber, tools.moved)
         self._subscriber = LibrarySubscriber(*of, start=self._start)
@@ -266,14 +273,14 @@ class LibraryClients(ProcessClients):
             nursery.cancel_scope.cancel()
 
     @override
-    async def poll(self) -> Inputs:
+    async def poll(self) -> PolledInputs:
         """Poll once. Records of partitions that a callback took away meanwhile are left out."""
         polled, own = await self.subscriber.poll(), self.subscriber.positions
         parts = [part for read in polled for part in read.parts if part.records and part.place in own]
         values = [(part.place, value) for part in parts for _, value in part.records if value >= 0]
         who = self.subscriber.who
         sender = CommitIdentity(who.member_id, who.generation, self._tools.subscriber.member.instance)
-        return Inputs(values, {part.place: part.position for part in parts}, sender)
+        return PolledInputs(values, {part.place: part.position for part in parts}, sender)
 
     @override
     async def rewind(self) -> None:

@@ -13,44 +13,44 @@ import trio
 
 from squall.broker.env import Env
 from squall.workloads.control import ZombieRun
-from squall.workloads.group_progress import Agenda, GroupProgress
-from squall.workloads.pipeline.process_run import InstanceSettings, ProcessCrashed, ProcessRun
-from squall.workloads.pipeline.steps import LEAVE, PAUSE, InstanceStep
-from squall.workloads.pipeline.transactional import TransactionalLife
-from squall.workloads.scenario import Surroundings
+from squall.workloads.group_progress import GroupProgress, OperationSchedule
+from squall.workloads.pipeline.process_run import InstanceProcess, InstanceSettings, ProcessCrashed
+from squall.workloads.pipeline.steps import LEAVE, PAUSE, InstanceAction
+from squall.workloads.pipeline.transactional import TransactionalInstanceProcess
+from squall.workloads.scenario import ScenarioEnvironment
 
 SUCCESSOR_PAUSE_S, SUCCESSOR_PAUSE_MAX_S = 0.1, 2.0
 LAST_LIMIT_S = 3.0
 
 
-class ProcessRunFactory(Protocol):
+class InstanceProcessFactory(Protocol):
     """Makes the processes of an instance."""
 
     def __call__(
         self,
         env: Env,
-        around: Surroundings,
+        around: ScenarioEnvironment,
         settings: InstanceSettings,
         number: int,
         progress: GroupProgress,
         *,
         zombie: bool,
-    ) -> ProcessRun:
+    ) -> InstanceProcess:
         """The next one."""
 
 
-class Instance:
+class ApplicationInstance:
     """Runs one instance. `handle`: the number of its handle among the load's producers."""
 
     def __init__(
         self,
         env: Env,
-        around: Surroundings,
-        lives: ProcessRunFactory,
+        around: ScenarioEnvironment,
+        lives: InstanceProcessFactory,
         settings: InstanceSettings,
         number: int,
         handle: int,
-        agenda: Agenda[InstanceStep],
+        agenda: OperationSchedule[InstanceAction],
         progress: GroupProgress,
     ) -> None:
         self._env, self._around, self._number = env, around, number
@@ -106,7 +106,7 @@ class Instance:
         self._around.recorder.flush()
         return life.committed > 0
 
-    async def _haunt(self, life: ProcessRun, haunt: ZombieRun, follow: Callable[[], None]) -> None:
+    async def _haunt(self, life: InstanceProcess, haunt: ZombieRun, follow: Callable[[], None]) -> None:
         if not await life.begin():
             return
         self._handle.took_over(life.process)
@@ -115,15 +115,15 @@ class Instance:
             follow()
             await self._handle.stand_still(haunt, life.process, self._end)
 
-        assert isinstance(life, TransactionalLife), "nobody else is asked to (Traffic.zombies)"
+        assert isinstance(life, TransactionalInstanceProcess), "nobody else is asked to (Traffic.zombies)"
         await life.haunt(haunt, still, self._end)
         await self._leave(life)
 
-    async def _live(self, life: ProcessRun) -> None:
+    async def _live(self, life: InstanceProcess) -> None:
         if not await life.begin():
             return
         self._handle.took_over(life.process)
-        due: InstanceStep | None = None
+        due: InstanceAction | None = None
         while not life.is_over and not self._end.is_set() and self._handle.wanted is None:
             await self._handle.going(self._end)
             now = self._env.mono()
@@ -154,7 +154,7 @@ class Instance:
                     self._handle.ended_one()
         await self._leave(life)
 
-    async def _leave(self, life: ProcessRun) -> None:
+    async def _leave(self, life: InstanceProcess) -> None:
         if life.subscriber.out:
             life.subscriber.hear()
         else:

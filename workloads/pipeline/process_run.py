@@ -20,8 +20,8 @@ from squall.workloads.client.outcomes import Outcome, Status
 from squall.workloads.client.settings import ProducerSettings
 from squall.workloads.group_progress import GroupProgress
 from squall.workloads.pipeline.clients import ClientFactory, LibraryClients, OwnClients, ProcessClients
-from squall.workloads.pipeline.steps import HALT, POLLED, InstanceStep
-from squall.workloads.scenario import Surroundings
+from squall.workloads.pipeline.steps import HALT, POLLED, InstanceAction
+from squall.workloads.scenario import ScenarioEnvironment
 from squall.workloads.subscriber import SubscriberSettings, about_member
 
 KEYS = 64
@@ -47,7 +47,7 @@ class InstanceSettings:
     record_bytes: int
 
 
-class ProcessRun(ABC):
+class InstanceProcess(ABC):
     """Runs one process. `commits`, as `squall.checkers.guarantees` names it: when it commits its positions."""
 
     commits: str
@@ -55,7 +55,7 @@ class ProcessRun(ABC):
     def __init__(
         self,
         env: Env,
-        around: Surroundings,
+        around: ScenarioEnvironment,
         settings: InstanceSettings,
         number: int,
         progress: GroupProgress,
@@ -122,7 +122,7 @@ class ProcessRun(ABC):
         """Do what is due before its first poll. Return False where it cannot begin."""
         return True
 
-    async def transform(self, due: InstanceStep | None) -> bool:
+    async def transform(self, due: InstanceAction | None) -> bool:
         """One poll, and what is made of it if it brought something: whether it did. Raises Crash where that is due."""
         inputs, at, who = await self._hands.poll()
         if not at or who.generation < 0:
@@ -137,7 +137,7 @@ class ProcessRun(ABC):
         inputs: Sequence[tuple[Place, int]],
         at: Mapping[Place, int],
         who: CommitIdentity,
-        due: InstanceStep | None,
+        due: InstanceAction | None,
     ) -> None:
         """An output for each input, and the commit of the positions `at` behind them, as `who`."""
 
@@ -148,11 +148,11 @@ class ProcessRun(ABC):
         self.committed += 1
         self._progress.moved(at)
 
-    def _falls(self, due: InstanceStep | None, step: str) -> None:
+    def _falls(self, due: InstanceAction | None, step: str) -> None:
         if is_crash(due, step):
             raise ProcessCrashed
 
-    async def _halts(self, due: InstanceStep | None) -> None:
+    async def _halts(self, due: InstanceAction | None) -> None:
         """Stands still where that is due, heartbeats included. Its outputs are written by now."""
         if due is not None and due.do == HALT:
             self.subscriber.stands_still(HALT, due.number)
@@ -197,6 +197,6 @@ class ProcessRun(ABC):
             self._counters.failed += 1
 
 
-def is_crash(due: InstanceStep | None, step: str) -> bool:
+def is_crash(due: InstanceAction | None, step: str) -> bool:
     """Return whether a crash is due after this step."""
     return due is not None and due.do == f"crash {step}"

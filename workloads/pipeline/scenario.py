@@ -29,9 +29,9 @@ from squall.workloads.group_brokers import (
 )
 from squall.workloads.group_section import section_of
 from squall.workloads.library_abilities import OURS, assignor_of, not_as_member, unfenced
-from squall.workloads.needs import Needs
+from squall.workloads.needs import LibraryRequirements
 from squall.workloads.pipeline import steps
-from squall.workloads.pipeline.steps import SEND, InstanceMix, InstanceStep, transactional_id
+from squall.workloads.pipeline.steps import SEND, InstanceAction, InstanceActionMix, transactional_id
 from squall.workloads.scenario import (
     MAX_BYTES,
     MIN_BYTES,
@@ -41,8 +41,8 @@ from squall.workloads.scenario import (
     Operation,
     RandomStream,
     Scenario,
-    Surroundings,
-    SwarmGround,
+    ScenarioEnvironment,
+    SwarmCluster,
     Table,
 )
 from squall.workloads.transactions import brokers
@@ -52,21 +52,21 @@ if TYPE_CHECKING:
 
     from squall.broker.env import Env
     from squall.checkers.history.tables import History, PlayedFault
-    from squall.workloads.agenda import Agenda as Records
+    from squall.workloads.agenda import RecordSchedule
     from squall.workloads.client.cluster import Address, Place
-    from squall.workloads.counters import Counters
+    from squall.workloads.counters import LoadCounters
     from squall.workloads.final_reads import FinalReadResult
-    from squall.workloads.pipeline.instance import ProcessRunFactory
+    from squall.workloads.pipeline.instance import InstanceProcessFactory
     from squall.workloads.pipeline.process_run import InstanceSettings
     from squall.workloads.recorder import Recorder
-    from squall.workloads.section import Section
+    from squall.workloads.section import WorkloadSection
 
 
 CONSUMER_SHARE = 0.4
 """Of a swarm's seeds whose groups are consumer groups."""
 
 
-class Application(NamedTuple):
+class PipelineApplication(NamedTuple):
     """Instances that are one group, read the input, and write to an output of their own."""
 
     group: str
@@ -82,8 +82,8 @@ class InstancesLoad(Scenario):
     """
 
     INPUT: ClassVar[str]
-    APPLICATIONS: ClassVar[tuple[Application, ...]]
-    OPERATION: ClassVar[type[tuple[Any, ...]]] = InstanceStep
+    APPLICATIONS: ClassVar[tuple[PipelineApplication, ...]]
+    OPERATION: ClassVar[type[tuple[Any, ...]]] = InstanceAction
     OF_THE_DRAW: ClassVar[tuple[str, ...]] = ("rate", "record_bytes", "churn")
     LIGHT: ClassVar[dict[str, Any]] = {"rate": 4, "poll_pause_ms": 200}
     COUNTED: ClassVar[tuple[str, ...]] = ("instances", "producers", "partitions")
@@ -216,17 +216,17 @@ class InstancesLoad(Scenario):
         return {**drawn, **cls.suited_brokers(table)}
 
     @override
-    def needs(self, operations: Sequence[Operation] = ()) -> Needs:
+    def needs(self, operations: Sequence[Operation] = ()) -> LibraryRequirements:
         largest = max([self.record_bytes, *(each.bytes for each in operations)])
-        return Needs(self.producer_settings(), self.request_timeout_ms, largest, self.poll_pause_ms)
+        return LibraryRequirements(self.producer_settings(), self.request_timeout_ms, largest, self.poll_pause_ms)
 
     def producer_settings(self) -> ProducerSettings:
         """Return the settings of each producer, and of each instance but for a transactional id."""
         return ProducerSettings(linger_ms=0, delivery_timeout_ms=self.delivery_timeout_ms)
 
-    def draw(self) -> InstanceMix:
+    def draw(self) -> InstanceActionMix:
         """Return the settings by which its load is drawn."""
-        return InstanceMix(
+        return InstanceActionMix(
             self.rate,
             self.producers,
             self.partitions,
@@ -238,8 +238,8 @@ class InstancesLoad(Scenario):
         )
 
     @override
-    def drawn(self, stream: RandomStream, begin_s: float, end_s: float) -> tuple[InstanceStep, ...]:
-        draw, found = self.draw(), list[InstanceStep]()
+    def drawn(self, stream: RandomStream, begin_s: float, end_s: float) -> tuple[InstanceAction, ...]:
+        draw, found = self.draw(), list[InstanceAction]()
         for producer in range(self.producers):
             found += draw.records(stream("operations", producer), producer, begin_s, end_s)
         for instance in range(self.instances):
@@ -252,7 +252,7 @@ class InstancesLoad(Scenario):
 
     @classmethod
     @override
-    def drawn_settings(cls, stream: RandomStream, ground: SwarmGround) -> Table:
+    def drawn_settings(cls, stream: RandomStream, ground: SwarmCluster) -> Table:
         rng = stream("workload")
         replicas = rng.choice([n for n in (1, 2, 3, 3, 3) if n <= ground.nodes])
         return {
@@ -275,10 +275,10 @@ class InstancesLoad(Scenario):
 
     @classmethod
     @abstractmethod
-    def lives(cls, application: Application) -> ProcessRunFactory:
+    def lives(cls, application: PipelineApplication) -> InstanceProcessFactory:
         """Return what makes the processes of its instances."""
 
-    def instance_settings(self, application: Application) -> InstanceSettings:
+    def instance_settings(self, application: PipelineApplication) -> InstanceSettings:
         """Return the settings of each of its instances."""
         from squall.workloads.client.groups.membership import MemberSettings
         from squall.workloads.client.settings import ConsumerSettings
@@ -307,7 +307,7 @@ class InstancesLoad(Scenario):
         )
 
     @override
-    async def run(self, around: Surroundings) -> None:
+    async def run(self, around: ScenarioEnvironment) -> None:
         import trio
 
         from squall.workloads.background_reader import tail
@@ -330,21 +330,23 @@ class InstancesLoad(Scenario):
             around.readers.load_over()
         around.recorder.flush()
 
-    def _start(self, nursery: trio.Nursery, around: Surroundings, began: float) -> None:
+    def _start(self, nursery: trio.Nursery, around: ScenarioEnvironment, began: float) -> None:
         """Start all instances."""
-        from squall.workloads.group_progress import Agenda, GroupProgress
-        from squall.workloads.pipeline.instance import Instance
+        from squall.workloads.group_progress import GroupProgress, OperationSchedule
+        from squall.workloads.pipeline.instance import ApplicationInstance
 
         alike = [tee(self._steps(around, number), len(self.APPLICATIONS)) for number in range(self.instances)]
         for index, application in enumerate(self.APPLICATIONS):
             progress, settings = GroupProgress(around, self.inputs()), self.instance_settings(application)
             for number in range(self.instances):
                 handle = self._handle(index, number)
-                agenda = Agenda(alike[number][index], began, late=around.operations is not None)
+                agenda = OperationSchedule(alike[number][index], began, late=around.operations is not None)
                 env, lives = around.own(f"producer-{handle}"), self.lives(application)
-                nursery.start_soon(Instance(env, around, lives, settings, number, handle, agenda, progress).run)
+                nursery.start_soon(
+                    ApplicationInstance(env, around, lives, settings, number, handle, agenda, progress).run
+                )
 
-    def _steps(self, around: Surroundings, number: int) -> Iterator[InstanceStep]:
+    def _steps(self, around: ScenarioEnvironment, number: int) -> Iterator[InstanceAction]:
         """Yield what the instances of this number are to do."""
         given = around.operations
         if given is None:
@@ -352,21 +354,27 @@ class InstancesLoad(Scenario):
             return self.draw().steps(rng, number, 0.0, float("inf"))
         return iter(sorted(each for each in given if each.do != SEND and each.who == number))
 
-    def _records(self, env: Env, around: Surroundings, number: int, began: float) -> Records:
+    def _records(self, env: Env, around: ScenarioEnvironment, number: int, began: float) -> RecordSchedule:
         """Return the records that one producer has to hand over."""
-        from squall.workloads.agenda import Drawn, Given, Handover
+        from squall.workloads.agenda import FixedRecordSchedule, PlannedRecord, RandomRecordSchedule
         from squall.workloads.sender import TICK_S
 
         if around.operations is None:
             sizes = (self.record_bytes, self.record_bytes)
-            return Drawn(env, self.inputs(), sizes, self.producers / self.rate, TICK_S)
+            return RandomRecordSchedule(env, self.inputs(), sizes, self.producers / self.rate, TICK_S)
         mine = [each for each in around.operations if each.do == SEND]
-        given = [Handover(each.at_s, each.who, self.INPUT, each.number, each.bytes) for each in mine]
-        return Given(given, number, began)
+        given = [PlannedRecord(each.at_s, each.who, self.INPUT, each.number, each.bytes) for each in mine]
+        return FixedRecordSchedule(given, number, began)
 
     @override
     async def final_reads(
-        self, env: Env, bootstrap: Sequence[Address], recorder: Recorder, counters: Counters, limit_s: float, zone: str
+        self,
+        env: Env,
+        bootstrap: Sequence[Address],
+        recorder: Recorder,
+        counters: LoadCounters,
+        limit_s: float,
+        zone: str,
     ) -> list[FinalReadResult]:
         """Run the base class's final reads, and fetch the groups' committed offsets."""
         from squall.workloads.group_standing import ask_where_it_stands
@@ -381,7 +389,9 @@ class PipelineLoad(InstancesLoad):
     """One application, which commits in transactions."""
 
     INPUT: ClassVar[str] = "pipeline-in-0"
-    APPLICATIONS: ClassVar[tuple[Application, ...]] = (Application("squall-pipeline", "pipeline-out-0", True),)
+    APPLICATIONS: ClassVar[tuple[PipelineApplication, ...]] = (
+        PipelineApplication("squall-pipeline", "pipeline-out-0", True),
+    )
 
     SWARM_SHARE: ClassVar[float] = 0.07
 
@@ -389,10 +399,10 @@ class PipelineLoad(InstancesLoad):
 
     @classmethod
     @override
-    def lives(cls, application: Application) -> ProcessRunFactory:
-        from squall.workloads.pipeline.transactional import TransactionalLife
+    def lives(cls, application: PipelineApplication) -> InstanceProcessFactory:
+        from squall.workloads.pipeline.transactional import TransactionalInstanceProcess
 
-        return TransactionalLife
+        return TransactionalInstanceProcess
 
     @override
     def measured(self, history: Callable[[], History], faults: Sequence[PlayedFault]) -> Mapping[str, Any]:
@@ -402,5 +412,5 @@ class PipelineLoad(InstancesLoad):
 
     @classmethod
     @override
-    def section(cls, figures: Mapping[str, Any]) -> Section | None:
+    def section(cls, figures: Mapping[str, Any]) -> WorkloadSection | None:
         return section_of(figures)

@@ -25,7 +25,7 @@ def transactional_id(instance: int) -> str:
     return f"squall-{instance}"
 
 
-class InstanceStep(NamedTuple):
+class InstanceAction(NamedTuple):
     """One thing that a producer of inputs or an instance does."""
 
     at_s: float
@@ -44,7 +44,7 @@ class InstanceStep(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class InstanceMix:
+class InstanceActionMix:
     """Holds the settings by which a load is drawn."""
 
     rate: int
@@ -58,15 +58,15 @@ class InstanceMix:
     poll_ms: int
     session_ms: int
 
-    def records(self, rng: Random, producer: int, begin_s: float, end_s: float) -> Iterator[InstanceStep]:
+    def records(self, rng: Random, producer: int, begin_s: float, end_s: float) -> Iterator[InstanceAction]:
         """Yield one producer's records, a fixed time apart on average."""
         interval_s = self.producers / self.rate
         for number in range(math.ceil((end_s - begin_s) / interval_s)):
             at_s = round(begin_s + (number + rng.random()) * interval_s, 4)
             if at_s < end_s:
-                yield InstanceStep(at_s, producer, SEND, int(rng.random() * self.partitions), self.record_bytes)
+                yield InstanceAction(at_s, producer, SEND, int(rng.random() * self.partitions), self.record_bytes)
 
-    def steps(self, rng: Random, instance: int, begin_s: float, end_s: float) -> Iterator[InstanceStep]:
+    def steps(self, rng: Random, instance: int, begin_s: float, end_s: float) -> Iterator[InstanceAction]:
         """Yield one instance's steps."""
         if not self.churn:
             return
@@ -74,12 +74,12 @@ class InstanceMix:
         while (at_s := at_s + rng.uniform(0.2, 1.8) * mean_s) < end_s:
             do = rng.choice((PAUSE, LEAVE, ABORT, HALT, *CRASHES, *CRASHES))
             longest = {PAUSE: self.poll_ms * 3 // 2, HALT: self.session_ms * 2}.get(do, 2000)
-            yield InstanceStep(
+            yield InstanceAction(
                 round(at_s, 4), instance, do, 0 if do == ABORT else min(rng.randint(100, longest), MAX_MS), 0
             )
 
 
-def wrong(step: InstanceStep, draw: InstanceMix, sizes: tuple[int, int]) -> str:
+def wrong(step: InstanceAction, draw: InstanceActionMix, sizes: tuple[int, int]) -> str:
     """Why this is no step of such a load; empty where it is one."""
     if step.do not in (SEND, *OF_INSTANCES):
         return f"do {step.do!r}: one of {', '.join((SEND, *OF_INSTANCES))}"

@@ -19,15 +19,21 @@ from squall.workloads.client.outcomes import Status
 from squall.workloads.client.transactions import NotDone, TransactionManager
 from squall.workloads.control import ZombieRun
 from squall.workloads.group_progress import GroupProgress
-from squall.workloads.libraries import Transacting
+from squall.workloads.libraries import TransactionalSender
 from squall.workloads.pipeline.clients import OwnClients, values_of
-from squall.workloads.pipeline.process_run import LAST_WORD_S, InstanceSettings, ProcessCrashed, ProcessRun, is_crash
-from squall.workloads.pipeline.steps import ABORT, ENDED, ENDING, OFFSETS, SENT, InstanceStep, transactional_id
-from squall.workloads.scenario import Surroundings
+from squall.workloads.pipeline.process_run import (
+    LAST_WORD_S,
+    InstanceProcess,
+    InstanceSettings,
+    ProcessCrashed,
+    is_crash,
+)
+from squall.workloads.pipeline.steps import ABORT, ENDED, ENDING, OFFSETS, SENT, InstanceAction, transactional_id
+from squall.workloads.scenario import ScenarioEnvironment
 from squall.workloads.subscriber import Subscriber
 
 
-class TransactionalLife(ProcessRun):
+class TransactionalInstanceProcess(InstanceProcess):
     """Runs one process. Its successors have the same transactional id."""
 
     commits = "transaction"
@@ -35,7 +41,7 @@ class TransactionalLife(ProcessRun):
     def __init__(
         self,
         env: Env,
-        around: Surroundings,
+        around: ScenarioEnvironment,
         settings: InstanceSettings,
         number: int,
         progress: GroupProgress,
@@ -47,7 +53,7 @@ class TransactionalLife(ProcessRun):
         super().__init__(env, around, own, number, progress, zombie=zombie, generation=settings.generation)
 
     @property
-    def _producer(self) -> Transacting:
+    def _producer(self) -> TransactionalSender:
         return self._hands.transacting
 
     async def begin(self) -> bool:
@@ -66,7 +72,7 @@ class TransactionalLife(ProcessRun):
         inputs: Sequence[tuple[Place, int]],
         at: Mapping[Place, int],
         who: CommitIdentity,
-        due: InstanceStep | None,
+        due: InstanceAction | None,
     ) -> None:
         recorder, identity = self._recorder, self._producer.identity
         txn = recorder.begin_txn(self.process, self._producer.id, self._producer.timeout_ms)

@@ -13,22 +13,22 @@ from squall.broker.overriding import override
 from squall.workloads.client.cluster import Place
 from squall.workloads.client.groups.offsets import CommitEnd, CommitIdentity
 from squall.workloads.client.outcomes import Status
-from squall.workloads.pipeline.process_run import LAST_WORD_S, ProcessCrashed, ProcessRun, is_crash
-from squall.workloads.pipeline.steps import ABORT, ENDED, ENDING, OFFSETS, SENT, InstanceStep
+from squall.workloads.pipeline.process_run import LAST_WORD_S, InstanceProcess, ProcessCrashed, is_crash
+from squall.workloads.pipeline.steps import ABORT, ENDED, ENDING, OFFSETS, SENT, InstanceAction
 
-Inputs = Sequence[tuple[Place, int]]
+InputValues = Sequence[tuple[Place, int]]
 """Where each stands, and its value."""
 
 
-class PlainLife(ProcessRun):
+class NonTransactionalProcess(InstanceProcess):
     """Its producer is idempotent, so that no request of its own writes an output twice."""
 
     @abstractmethod
     async def _deal_with(
-        self, inputs: Inputs, at: Mapping[Place, int], who: CommitIdentity, due: InstanceStep | None
+        self, inputs: InputValues, at: Mapping[Place, int], who: CommitIdentity, due: InstanceAction | None
     ) -> None: ...
 
-    async def _write(self, inputs: Inputs, due: InstanceStep | None) -> bool:
+    async def _write(self, inputs: InputValues, due: InstanceAction | None) -> bool:
         """An output for each input. Whether all were acknowledged."""
         outcomes: list[Status] = []
         for place, source in inputs:
@@ -40,7 +40,7 @@ class PlainLife(ProcessRun):
         self._falls(due, SENT)
         return outcomes == [Status.OK] * len(inputs)
 
-    async def _commit(self, at: Mapping[Place, int], who: CommitIdentity, due: InstanceStep | None) -> CommitEnd:
+    async def _commit(self, at: Mapping[Place, int], who: CommitIdentity, due: InstanceAction | None) -> CommitEnd:
         if is_crash(due, ENDING):
             # It asks, and does not live to hear the answer.
             with self._env.timeout(LAST_WORD_S):
@@ -51,7 +51,7 @@ class PlainLife(ProcessRun):
         return end
 
 
-class AtMostOnce(PlainLife):
+class AtMostOnce(NonTransactionalProcess):
     """It commits first.
 
     Where a request to commit was not answered, the process goes once it has done what it may: that request could come
@@ -62,7 +62,7 @@ class AtMostOnce(PlainLife):
 
     @override
     async def _deal_with(
-        self, inputs: Inputs, at: Mapping[Place, int], who: CommitIdentity, due: InstanceStep | None
+        self, inputs: InputValues, at: Mapping[Place, int], who: CommitIdentity, due: InstanceAction | None
     ) -> None:
         if due is not None and due.do == ABORT:
             await self._hands.rewind()
@@ -77,14 +77,14 @@ class AtMostOnce(PlainLife):
         self._dealt_with(at)
 
 
-class AtLeastOnce(PlainLife):
+class AtLeastOnce(NonTransactionalProcess):
     """It commits last, and goes back to where its group stands if that, or a write, did not succeed."""
 
     commits = "after"
 
     @override
     async def _deal_with(
-        self, inputs: Inputs, at: Mapping[Place, int], who: CommitIdentity, due: InstanceStep | None
+        self, inputs: InputValues, at: Mapping[Place, int], who: CommitIdentity, due: InstanceAction | None
     ) -> None:
         done = await self._write(inputs, due)
         await self._halts(due)

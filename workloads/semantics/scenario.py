@@ -8,24 +8,24 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal
 from pydantic import Field
 
 from squall.broker.overriding import override
-from squall.workloads.pipeline.scenario import Application, InstancesLoad
+from squall.workloads.pipeline.scenario import InstancesLoad, PipelineApplication
 from squall.workloads.semantics.section import section_of
 
 if TYPE_CHECKING:
     from squall.checkers.history.tables import History, PlayedFault
-    from squall.workloads.pipeline.instance import ProcessRunFactory
-    from squall.workloads.section import Section
+    from squall.workloads.pipeline.instance import InstanceProcessFactory
+    from squall.workloads.section import WorkloadSection
 
-AT_MOST_ONCE = Application("squall-at-most-once", "at-most-once-0", False)
-AT_LEAST_ONCE = Application("squall-at-least-once", "at-least-once-0", False)
-EXACTLY_ONCE = Application("squall-exactly-once", "exactly-once-0", True)
+AT_MOST_ONCE = PipelineApplication("squall-at-most-once", "at-most-once-0", False)
+AT_LEAST_ONCE = PipelineApplication("squall-at-least-once", "at-least-once-0", False)
+EXACTLY_ONCE = PipelineApplication("squall-exactly-once", "exactly-once-0", True)
 
 
 class SemanticsLoad(InstancesLoad):
     """Each application differs from the others only in when it commits where it stands."""
 
     INPUT: ClassVar[str] = "semantics-in-0"
-    APPLICATIONS: ClassVar[tuple[Application, ...]] = (AT_MOST_ONCE, AT_LEAST_ONCE, EXACTLY_ONCE)
+    APPLICATIONS: ClassVar[tuple[PipelineApplication, ...]] = (AT_MOST_ONCE, AT_LEAST_ONCE, EXACTLY_ONCE)
 
     SWARM_SHARE: ClassVar[float] = 0.03
 
@@ -36,14 +36,14 @@ class SemanticsLoad(InstancesLoad):
 
     @classmethod
     @override
-    def lives(cls, application: Application) -> ProcessRunFactory:
-        from squall.workloads.pipeline.transactional import TransactionalLife
+    def lives(cls, application: PipelineApplication) -> InstanceProcessFactory:
+        from squall.workloads.pipeline.transactional import TransactionalInstanceProcess
         from squall.workloads.semantics.plain import AtLeastOnce, AtMostOnce
 
-        found: dict[Application, ProcessRunFactory] = {
+        found: dict[PipelineApplication, InstanceProcessFactory] = {
             AT_MOST_ONCE: AtMostOnce,
             AT_LEAST_ONCE: AtLeastOnce,
-            EXACTLY_ONCE: TransactionalLife,
+            EXACTLY_ONCE: TransactionalInstanceProcess,
         }
         return found[application]
 
@@ -61,5 +61,5 @@ class SemanticsLoad(InstancesLoad):
 
     @classmethod
     @override
-    def section(cls, figures: Mapping[str, Any]) -> Section | None:
+    def section(cls, figures: Mapping[str, Any]) -> WorkloadSection | None:
         return section_of(figures)

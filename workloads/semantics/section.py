@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from squall.workloads.group_section import rebalances_of, strip_of
-from squall.workloads.section import Rows, Section
+from squall.workloads.section import SectionTable, WorkloadSection
 
 FORBIDDEN = {"at most once": ("doubled",), "at least once": ("lost",), "exactly once": ("lost", "doubled")}
 """What an application promises never to do to an input."""
@@ -14,7 +14,7 @@ PROMISES = {"at most once": "nothing doubled", "at least once": "nothing lost", 
 COLUMNS = ("application", "promises", ">inputs", ">outputs", ">lost", ">doubled", ">waiting", "kept")
 
 
-def section_of(figures: Mapping[str, Any]) -> Section | None:
+def section_of(figures: Mapping[str, Any]) -> WorkloadSection | None:
     """The section of these figures; None where there are none. KeyError, TypeError for what is none of
     `SemanticsLoad.measured`.
     """
@@ -22,10 +22,10 @@ def section_of(figures: Mapping[str, Any]) -> Section | None:
     if not applications:
         return None
     rows = [_row(name, each) for name, each in applications.items()]
-    table = Rows("Inputs that were lost and doubled, by when an application commits", COLUMNS, rows)
+    table = SectionTable("Inputs that were lost and doubled, by when an application commits", COLUMNS, rows)
     groups = {name: figures["groups"][name] for name in applications if name in figures["groups"]}
     sentence = " ".join(_sentence(name, each) for name, each in applications.items())
-    return Section("Delivery semantics", sentence, strip_of(groups), [table, *rebalances_of(groups)])
+    return WorkloadSection("Delivery semantics", sentence, strip_of(groups), [table, *rebalances_of(groups)])
 
 
 def kept(name: str, application: Mapping[str, Any]) -> bool | None:

@@ -22,7 +22,7 @@ INTERVALS = 3
 """At a low rate acknowledgements are further apart: so many of its intervals are no standstill yet."""
 
 
-class Gap(NamedTuple):
+class AvailabilityGap(NamedTuple):
     """Between two successes in a row, in ns on the run's clock."""
 
     begin: int
@@ -38,10 +38,10 @@ class Gap(NamedTuple):
         return self.begin < end and begin < self.end
 
 
-def gaps(successes: Iterable[int], begin: int, end: int) -> list[Gap]:
+def gaps(successes: Iterable[int], begin: int, end: int) -> list[AvailabilityGap]:
     """The times between successes in [begin, end], in order, without empty ones."""
     moments = [begin, *sorted({each for each in successes if begin < each < end}), end]
-    return [Gap(a, b) for a, b in zip(moments, moments[1:], strict=False) if a < b]
+    return [AvailabilityGap(a, b) for a, b in zip(moments, moments[1:], strict=False) if a < b]
 
 
 def measure(history: History, faults: Sequence[PlayedFault], rate: float) -> dict[str, Any]:
@@ -66,7 +66,7 @@ def measure(history: History, faults: Sequence[PlayedFault], rate: float) -> dic
     def seconds(ns: int) -> float:
         return round((ns - history.mono_ns) / 1e9, 3)
 
-    def whole(found: Sequence[Gap]) -> dict[str, Any]:
+    def whole(found: Sequence[AvailabilityGap]) -> dict[str, Any]:
         long = _standstills(found, least_s)
         share = 1 - _total_s(long) / ((end - begin) / 1e9) if end > begin else 0.0
         spans = [{"from_s": seconds(gap.begin), "to_s": seconds(gap.end)} for gap in long]
@@ -100,15 +100,15 @@ def _on(fault: PlayedFault, end: int) -> tuple[int, int]:
     return fault.began, fault.ended if fault.ended >= 0 else max(end, fault.began)
 
 
-def _standstills(found: Sequence[Gap], least_s: float) -> list[Gap]:
+def _standstills(found: Sequence[AvailabilityGap], least_s: float) -> list[AvailabilityGap]:
     return [gap for gap in found if gap.length >= least_s * 1e9]
 
 
-def _total_s(found: Iterable[Gap]) -> float:
+def _total_s(found: Iterable[AvailabilityGap]) -> float:
     return sum(gap.length for gap in found) / 1e9
 
 
-def _summary(found: Sequence[Gap], least_s: float) -> dict[str, float]:
+def _summary(found: Sequence[AvailabilityGap], least_s: float) -> dict[str, float]:
     """The longest time without success, and how long it was in all where it was a standstill."""
     longest = max((gap.length for gap in found), default=0)
     return {"longest_s": round(longest / 1e9, 3), "without_s": round(_total_s(_standstills(found, least_s)), 3)}

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple
 from pydantic import Field
 
 from squall.broker.overriding import override
-from squall.workloads.agenda import Agenda, Drawn, Given, Handover
+from squall.workloads.agenda import FixedRecordSchedule, PlannedRecord, RandomRecordSchedule, RecordSchedule
 from squall.workloads.client.new_topic import NewTopic
 from squall.workloads.client.settings import ProducerSettings
-from squall.workloads.needs import Needs
+from squall.workloads.needs import LibraryRequirements
 from squall.workloads.scenario import (
     MAX_BYTES,
     MIN_BYTES,
@@ -19,11 +19,11 @@ from squall.workloads.scenario import (
     Operation,
     RandomStream,
     Scenario,
-    Surroundings,
-    SwarmGround,
+    ScenarioEnvironment,
+    SwarmCluster,
     Table,
 )
-from squall.workloads.section import Section
+from squall.workloads.section import WorkloadSection
 from squall.workloads.sending import wrong_size
 from squall.workloads.steady.section import section_of
 
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 TOPIC = "steady-0"
 
 
-class Tick(NamedTuple):
+class SteadyRecord(NamedTuple):
     """Describes one record of the producer."""
 
     at_s: float
@@ -41,10 +41,10 @@ class Tick(NamedTuple):
     """Of the record's value."""
 
 
-class Steady(Scenario):
+class SteadyLoad(Scenario):
     """Load and clients. The producer is idempotent, with acks=all and nothing gathered: linger is 0."""
 
-    OPERATION: ClassVar[type[tuple[Any, ...]]] = Tick
+    OPERATION: ClassVar[type[tuple[Any, ...]]] = SteadyRecord
     OF_THE_DRAW: ClassVar[tuple[str, ...]] = ("rate", "record_bytes")
     PLAIN: ClassVar[Mapping[int, Any]] = {1: 100}
 
@@ -63,21 +63,21 @@ class Steady(Scenario):
         return LoadProfile(1, 1, self.rate, settings.acks, settings.max_in_flight, self.record_bytes)
 
     @override
-    def needs(self, operations: Sequence[Operation] = ()) -> Needs:
+    def needs(self, operations: Sequence[Operation] = ()) -> LibraryRequirements:
         largest = max([self.record_bytes, *(each.bytes for each in operations)])
-        return Needs(self._producer(), self.request_timeout_ms, largest, self.poll_pause_ms)
+        return LibraryRequirements(self._producer(), self.request_timeout_ms, largest, self.poll_pause_ms)
 
     def _producer(self) -> ProducerSettings:
         return ProducerSettings(linger_ms=0, delivery_timeout_ms=self.delivery_timeout_ms)
 
     @override
-    def drawn(self, stream: RandomStream, begin_s: float, end_s: float) -> tuple[Tick, ...]:
+    def drawn(self, stream: RandomStream, begin_s: float, end_s: float) -> tuple[SteadyRecord, ...]:
         """Return each producer's records, a fixed time apart."""
         phase = stream("operations").random()
         times = (
             round(begin_s + (number + phase) / self.rate, 4) for number in range(int((end_s - begin_s) * self.rate))
         )
-        return tuple(Tick(at_s, self.record_bytes) for at_s in times if at_s < end_s)
+        return tuple(SteadyRecord(at_s, self.record_bytes) for at_s in times if at_s < end_s)
 
     @override
     def wrong(self, operation: Operation) -> str:
@@ -85,7 +85,7 @@ class Steady(Scenario):
 
     @classmethod
     @override
-    def drawn_settings(cls, stream: RandomStream, ground: SwarmGround) -> Table:
+    def drawn_settings(cls, stream: RandomStream, ground: SwarmCluster) -> Table:
         rng = stream("workload")
         replicas = rng.choice([n for n in (1, 2, 3, 3, 3) if n <= ground.nodes])
         return {
@@ -99,7 +99,7 @@ class Steady(Scenario):
         }
 
     @override
-    async def run(self, around: Surroundings) -> None:
+    async def run(self, around: ScenarioEnvironment) -> None:
         import trio
 
         from squall.workloads.background_reader import tail
@@ -119,13 +119,15 @@ class Steady(Scenario):
             around.readers.load_over()
         around.recorder.flush()
 
-    def _agenda(self, around: Surroundings, began: float) -> Agenda:
+    def _agenda(self, around: ScenarioEnvironment, began: float) -> RecordSchedule:
         if around.operations is None:
             from squall.workloads.sender import TICK_S
 
             sizes = (self.record_bytes, self.record_bytes)
-            return Drawn(around.own("agenda"), self.places(), sizes, 1 / self.rate, TICK_S)
-        return Given([Handover(each.at_s, 0, TOPIC, 0, each.bytes) for each in around.operations], 0, began)
+            return RandomRecordSchedule(around.own("agenda"), self.places(), sizes, 1 / self.rate, TICK_S)
+        return FixedRecordSchedule(
+            [PlannedRecord(each.at_s, 0, TOPIC, 0, each.bytes) for each in around.operations], 0, began
+        )
 
     @override
     def measured(self, history: Callable[[], History], faults: Sequence[PlayedFault]) -> Mapping[str, Any]:
@@ -136,5 +138,5 @@ class Steady(Scenario):
 
     @classmethod
     @override
-    def section(cls, figures: Mapping[str, Any]) -> Section | None:
+    def section(cls, figures: Mapping[str, Any]) -> WorkloadSection | None:
         return section_of(figures)

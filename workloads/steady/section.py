@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from squall.workloads.section import Lane, Rows, Section, Strip, StripSpan
+from squall.workloads.section import SectionTable, TimelineBar, TimelineLane, TimelineStrip, WorkloadSection
 
 CAPTION = (
     "Seconds of load, as above. Thin green bars: writes are acknowledged, polls are answered. Tall red bars: nothing "
@@ -13,10 +13,10 @@ CAPTION = (
 )
 
 
-def section_of(figures: Mapping[str, Any]) -> Section:
+def section_of(figures: Mapping[str, Any]) -> WorkloadSection:
     """The section of these figures. KeyError, TypeError for what is none of `availability.measure`."""
     faults = sorted(figures["faults"], key=lambda fault: (fault["began_s"], fault["id"]))
-    return Section("Availability", _sentence(figures), _strip(figures, faults), _tables(figures, faults))
+    return WorkloadSection("Availability", _sentence(figures), _strip(figures, faults), _tables(figures, faults))
 
 
 def _sentence(figures: Mapping[str, Any]) -> str:
@@ -27,42 +27,44 @@ def _sentence(figures: Mapping[str, Any]) -> str:
     return f"{length} {acks}, and {polls}. What took less than {figures['standstill_s']:g} s does not count."
 
 
-def _strip(figures: Mapping[str, Any], faults: Sequence[Mapping[str, Any]]) -> Strip:
+def _strip(figures: Mapping[str, Any], faults: Sequence[Mapping[str, Any]]) -> TimelineStrip:
     begin_s, end_s = figures["from_s"], max([figures["to_s"], *(fault["ended_s"] or 0 for fault in faults)])
     lanes = [
-        Lane("acknowledgements", list(_spans(figures, "writes", "acknowledged"))),
-        Lane("answered polls", list(_spans(figures, "reads", "answered"))),
-        *(Lane(_name(fault), [_fault_span(fault, end_s)]) for fault in faults),
+        TimelineLane("acknowledgements", list(_spans(figures, "writes", "acknowledged"))),
+        TimelineLane("answered polls", list(_spans(figures, "reads", "answered"))),
+        *(TimelineLane(_name(fault), [_fault_span(fault, end_s)]) for fault in faults),
     ]
     title = "When writes were acknowledged and polls answered, and the faults under it"
-    return Strip(title, begin_s, end_s, lanes, CAPTION.format(figures["standstill_s"]))
+    return TimelineStrip(title, begin_s, end_s, lanes, CAPTION.format(figures["standstill_s"]))
 
 
-def _spans(figures: Mapping[str, Any], name: str, word: str) -> Iterator[StripSpan]:
+def _spans(figures: Mapping[str, Any], name: str, word: str) -> Iterator[TimelineBar]:
     """Success and standstill by turns."""
     at_s = figures["from_s"]
     for each in figures[name]["standstills"]:
         if each["from_s"] > at_s:
-            yield StripSpan(at_s, each["from_s"], "good", f"{at_s:.2f} to {each['from_s']:.2f} s: {word}")
+            yield TimelineBar(at_s, each["from_s"], "good", f"{at_s:.2f} to {each['from_s']:.2f} s: {word}")
         length_s = each["to_s"] - each["from_s"]
-        yield StripSpan(
+        yield TimelineBar(
             each["from_s"], each["to_s"], "bad", f"nothing {word} for {length_s:.2f} s, from {each['from_s']:.2f} s"
         )
         at_s = each["to_s"]
     if figures["to_s"] > at_s:
-        yield StripSpan(at_s, figures["to_s"], "good", f"{at_s:.2f} to {figures['to_s']:.2f} s: {word}")
+        yield TimelineBar(at_s, figures["to_s"], "good", f"{at_s:.2f} to {figures['to_s']:.2f} s: {word}")
 
 
-def _fault_span(fault: Mapping[str, Any], end_s: float) -> StripSpan:
+def _fault_span(fault: Mapping[str, Any], end_s: float) -> TimelineBar:
     ended_s = end_s if fault["ended_s"] is None else fault["ended_s"]
-    return StripSpan(fault["began_s"], ended_s, "neutral", f"{_name(fault)}: {fault['began_s']:.2f} to {ended_s:.2f} s")
+    return TimelineBar(
+        fault["began_s"], ended_s, "neutral", f"{_name(fault)}: {fault['began_s']:.2f} to {ended_s:.2f} s"
+    )
 
 
 def _name(fault: Mapping[str, Any]) -> str:
     return f"{fault['action']} {', '.join(fault['hit'])}".strip()
 
 
-def _tables(figures: Mapping[str, Any], faults: Sequence[Mapping[str, Any]]) -> list[Rows]:
+def _tables(figures: Mapping[str, Any], faults: Sequence[Mapping[str, Any]]) -> list[SectionTable]:
     columns = ("fault", ">at", ">on for", ">no ack, longest", ">no ack, all", ">no poll, longest", ">no poll, all")
     rows = [(_name(fault), f"{fault['began_s']:.2f} s", _length(fault), *_times(fault)) for fault in faults]
     rows.append(
@@ -73,7 +75,7 @@ def _tables(figures: Mapping[str, Any], faults: Sequence[Mapping[str, Any]]) -> 
             *_times(figures),
         )
     )
-    return [Rows("Time without success while each fault was on", columns, rows)]
+    return [SectionTable("Time without success while each fault was on", columns, rows)]
 
 
 def _length(fault: Mapping[str, Any]) -> str:

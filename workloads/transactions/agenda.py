@@ -10,16 +10,16 @@ from squall.broker.env import Env
 from squall.workloads.transactions.operations import PlannedTransaction, TransactionMix
 
 if TYPE_CHECKING:
-    from squall.workloads.scenario import Surroundings
+    from squall.workloads.scenario import ScenarioEnvironment
 
 BEHIND_LIMIT_S = 1.0
 """Of what came due longer ago than this, nothing is made up for, where it is drawn."""
 
 
-class Agenda:
+class TransactionSchedule:
     """One producer's transactions to come, in order of time. `began`: when the run did, by its env.mono()."""
 
-    def __init__(self, env: Env, around: Surroundings, draw: TransactionMix, number: int, began: float) -> None:
+    def __init__(self, env: Env, around: ScenarioEnvironment, draw: TransactionMix, number: int, began: float) -> None:
         self._began = began
         if around.operations is None:
             self._coming = _drawn(env, draw, number, began)

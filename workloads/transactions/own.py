@@ -9,11 +9,11 @@ from squall.workloads.client.cluster import Place
 from squall.workloads.client.outcomes import Outcome, Status
 from squall.workloads.client.producer import Producer
 from squall.workloads.client.transactions import EndTxnResult, ProducerIdAndEpoch, TransactionManager
-from squall.workloads.libraries import Transacting
+from squall.workloads.libraries import TransactionalSender
 
 
-class OwnProducer(Transacting):
-    """`squall.workloads.libraries.Transacting`. The producer is told its identity here, and not before."""
+class OwnTransactionalProducer(TransactionalSender):
+    """`squall.workloads.libraries.TransactionalSender`. The producer is told its identity here, and not before."""
 
     def __init__(self, producer: Producer, coordinator: TransactionManager) -> None:
         self._producer, self._coordinator = producer, coordinator

@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING
 from squall.workloads.transactions.operations import SEND, MicroOp, PlannedTransaction, steps_of
 
 if TYPE_CHECKING:
-    from squall.workloads.agenda import Agenda
+    from squall.workloads.agenda import RecordSchedule
     from squall.workloads.client.settings import ClientSettings, ProducerSettings
-    from squall.workloads.scenario import Surroundings
+    from squall.workloads.scenario import ScenarioEnvironment
 
 TOPIC = "transactions-plain-0"
 PRODUCER = -1
@@ -43,18 +43,20 @@ def wrong(operation: PlannedTransaction, is_there: bool) -> str:
 
 
 async def append(
-    around: Surroundings, number: int, rate: int, size: int, producer: ProducerSettings, client: ClientSettings
+    around: ScenarioEnvironment, number: int, rate: int, size: int, producer: ProducerSettings, client: ClientSettings
 ) -> None:
     """Hand its records over until `around.stop`. `number`: of the client, among all producers."""
-    from squall.workloads.agenda import Drawn, Given, Handover
+    from squall.workloads.agenda import FixedRecordSchedule, PlannedRecord, RandomRecordSchedule
     from squall.workloads.sender import TICK_S, ProducerLoop, SenderSettings
 
     env = around.own("producer-plain")
     began, agenda = env.mono(), None
     if around.operations is not None:
-        records = [Handover(each.at_s, number, TOPIC, 0, each.bytes) for each in around.operations if each.end == PLAIN]
-        agenda = Given(records, number, began)
+        records = [
+            PlannedRecord(each.at_s, number, TOPIC, 0, each.bytes) for each in around.operations if each.end == PLAIN
+        ]
+        agenda = FixedRecordSchedule(records, number, began)
         size = max([size, *(each.bytes for each in records)])
-    due: Agenda = agenda or Drawn(env, [(TOPIC, 0)], (size, size), 1 / rate, TICK_S)
+    due: RecordSchedule = agenda or RandomRecordSchedule(env, [(TOPIC, 0)], (size, size), 1 / rate, TICK_S)
     settings = SenderSettings(replace(producer, linger_ms=LINGER_MS), client, [TOPIC], size)
     await ProducerLoop(env, around, settings, number, due).run(around.stop)

@@ -13,8 +13,8 @@ import trio
 from squall.workloads.background_reader import recover
 from squall.workloads.client.client import Client
 from squall.workloads.client.cluster import Place
-from squall.workloads.counters import Counters
-from squall.workloads.libraries import PollingTransacting, record
+from squall.workloads.counters import LoadCounters
+from squall.workloads.libraries import ConsumingTransactionalSender, record
 from squall.workloads.reader import RecordedReader
 from squall.workloads.recorder import Recorder
 from squall.workloads.start_positions import Beginning, positions_at
@@ -24,7 +24,7 @@ POLL_LIMIT_S = 0.2
 LIST_LIMIT_S = 1.0
 
 
-class Polling:
+class TransactionReads:
     """All partitions are assigned by the first poll. Positions are kept from one transaction to the next.
 
     `beginning`: where each partition is read from. Partitions without a leader are assigned by a later poll.
@@ -67,10 +67,12 @@ class Polling:
             self._reader.assign({**positions, **found})
 
 
-class LibraryPolling:
+class LibraryTransactionReads:
     """The consumer of a process that is a library's: it polls in the driver's process."""
 
-    def __init__(self, producer: PollingTransacting, recorder: Recorder, counters: Counters, process: int) -> None:
+    def __init__(
+        self, producer: ConsumingTransactionalSender, recorder: Recorder, counters: LoadCounters, process: int
+    ) -> None:
         self._producer, self._recorder, self._counters, self._process = producer, recorder, counters, process
 
     async def poll(self, txn: int) -> None:

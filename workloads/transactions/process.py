@@ -13,8 +13,8 @@ from squall.workloads.client.cluster import Place
 from squall.workloads.client.outcomes import Outcome, Status
 from squall.workloads.client.transactions import NotDone
 from squall.workloads.control import ZombieRun
-from squall.workloads.counters import Counters
-from squall.workloads.libraries import Transacting
+from squall.workloads.counters import LoadCounters
+from squall.workloads.libraries import TransactionalSender
 from squall.workloads.recorder import Recorder
 from squall.workloads.transactions.operations import (
     ABORT,
@@ -37,11 +37,11 @@ KEYS = 64
 
 
 @dataclass(slots=True)
-class ProcessNotes:
+class TransactionRecording:
     """Holds what a process records its operations with."""
 
     recorder: Recorder
-    counters: Counters
+    counters: LoadCounters
     acknowledged: Acknowledged | None
     gone: Callable[[], bool]
     """The process has crashed: nobody is there any more who could be told of an outcome."""
@@ -61,7 +61,13 @@ class TransactionalProcess:
     """
 
     def __init__(
-        self, env: Env, process: int, notes: ProcessNotes, producer: Transacting, poll: Poll, places: Sequence[Place]
+        self,
+        env: Env,
+        process: int,
+        notes: TransactionRecording,
+        producer: TransactionalSender,
+        poll: Poll,
+        places: Sequence[Place],
     ) -> None:
         self._env, self._process, self._notes = env, process, notes
         self._producer, self._poll, self._places = producer, poll, places

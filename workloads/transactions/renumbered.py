@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from typing import Any
 
-from squall.workloads.scenario import AT, Renumbered, Table
+from squall.workloads.scenario import AT, RenumberedLoad, Table
 from squall.workloads.transactions.operations import SEND, STEPS, steps_of, text_of
 from squall.workloads.transactions.plain import PLAIN
 
 PRODUCER, END = AT + 1, STEPS + 2
 
 
-def on_fewer_partitions(topic: str, table: Table, operations: list[list[Any]]) -> Renumbered | None:
+def on_fewer_partitions(topic: str, table: Table, operations: list[list[Any]]) -> RenumberedLoad | None:
     """The partitions that are sent to become the first ones. None where nothing is sent."""
     plain_ones = [op for op in operations if op[END] == PLAIN]
     operations = [op for op in operations if op[END] != PLAIN]
@@ -26,10 +26,10 @@ def on_fewer_partitions(topic: str, table: Table, operations: list[list[Any]]) -
     ]  # fmt: skip
     moved = [[*op[:STEPS], text, *op[STEPS + 1 :]] for op, text in zip(operations, texts, strict=True)]
     places = {(topic, number): (topic, index) for number, index in now.items()}
-    return Renumbered({**table, "partitions": len(used)}, sorted(moved + plain_ones), places)
+    return RenumberedLoad({**table, "partitions": len(used)}, sorted(moved + plain_ones), places)
 
 
-def by_one_producer(table: Table, operations: list[list[Any]]) -> Renumbered | None:
+def by_one_producer(table: Table, operations: list[list[Any]]) -> RenumberedLoad | None:
     """Everything is done by the first producer, one transaction after the other; but not what is in none."""
     moved = [op if op[END] == PLAIN else [op[AT], 0, *op[PRODUCER + 1 :]] for op in operations]
-    return Renumbered({**table, "producers": 1}, moved, {})
+    return RenumberedLoad({**table, "producers": 1}, moved, {})

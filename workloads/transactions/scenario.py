@@ -11,7 +11,7 @@ from pydantic import Field, model_validator
 from squall.broker.overriding import override
 from squall.workloads.client.new_topic import NewTopic
 from squall.workloads.client.settings import ProducerSettings
-from squall.workloads.needs import Needs
+from squall.workloads.needs import LibraryRequirements
 from squall.workloads.scenario import (
     MAX_BYTES,
     MIN_BYTES,
@@ -20,8 +20,8 @@ from squall.workloads.scenario import (
     Operation,
     RandomStream,
     Scenario,
-    Surroundings,
-    SwarmGround,
+    ScenarioEnvironment,
+    SwarmCluster,
     Table,
 )
 from squall.workloads.transactions import brokers, plain
@@ -127,9 +127,9 @@ class TransactionsLoad(Scenario):
         return brokers.drawn(stream("brokers of transactions"), table)
 
     @override
-    def needs(self, operations: Sequence[Operation] = ()) -> Needs:
+    def needs(self, operations: Sequence[Operation] = ()) -> LibraryRequirements:
         largest = max([self.record_bytes, *(each.bytes for each in operations)])
-        return Needs(self.producer_settings(), self.request_timeout_ms, largest, self.poll_pause_ms)
+        return LibraryRequirements(self.producer_settings(), self.request_timeout_ms, largest, self.poll_pause_ms)
 
     def producer_settings(self) -> ProducerSettings:
         """Return the settings of each producer, but for its transactional id."""
@@ -190,7 +190,7 @@ class TransactionsLoad(Scenario):
 
     @classmethod
     @override
-    def drawn_settings(cls, stream: RandomStream, ground: SwarmGround) -> Table:
+    def drawn_settings(cls, stream: RandomStream, ground: SwarmCluster) -> Table:
         rng = stream("workload")
         replicas = rng.choice([n for n in (1, 2, 3, 3, 3) if n <= ground.nodes])
         return {
@@ -211,7 +211,7 @@ class TransactionsLoad(Scenario):
         }
 
     @override
-    async def run(self, around: Surroundings) -> None:
+    async def run(self, around: ScenarioEnvironment) -> None:
         import trio
 
         from squall.workloads.background_reader import tail

@@ -20,15 +20,15 @@ from squall.workloads.client.producer import Producer
 from squall.workloads.client.settings import ClientSettings, ConsumerSettings, ProducerSettings
 from squall.workloads.client.transactions import TransactionManager
 from squall.workloads.control import ZombieRun
-from squall.workloads.libraries import Driver, Transacting, TransactorTask
+from squall.workloads.libraries import LibraryClientFactory, TransactionalSender, TransactorTask
 from squall.workloads.reader import RecordedReader
-from squall.workloads.scenario import Surroundings
+from squall.workloads.scenario import ScenarioEnvironment
 from squall.workloads.start_positions import BEGINNINGS
-from squall.workloads.transactions.agenda import Agenda
+from squall.workloads.transactions.agenda import TransactionSchedule
 from squall.workloads.transactions.operations import COMMIT, SEND, PlannedTransaction, TransactionMix
-from squall.workloads.transactions.own import OwnProducer
-from squall.workloads.transactions.polling import LibraryPolling, Polling
-from squall.workloads.transactions.process import ProcessNotes, TransactionalProcess
+from squall.workloads.transactions.own import OwnTransactionalProducer
+from squall.workloads.transactions.polling import LibraryTransactionReads, TransactionReads
+from squall.workloads.transactions.process import TransactionalProcess, TransactionRecording
 
 SUCCESSOR_PAUSE_S, SUCCESSOR_PAUSE_MAX_S = 0.1, 5.0
 POLL_WAIT_MS = 100
@@ -58,7 +58,9 @@ class WriterSettings:
 class TransactionalWriter:
     """Runs one transactional producer: one process after the other, all with the same transactional id."""
 
-    def __init__(self, env: Env, around: Surroundings, settings: WriterSettings, number: int, began: float) -> None:
+    def __init__(
+        self, env: Env, around: ScenarioEnvironment, settings: WriterSettings, number: int, began: float
+    ) -> None:
         self._env, self._number = env, number
         self._zone = around.zone(number)
         self._recorder, self._counters, self._stop = around.recorder, around.counters, around.stop
@@ -66,7 +68,7 @@ class TransactionalWriter:
         self._handle = around.controls.producers[number]
         producer = replace(settings.producer, transactional_id=settings.ids[number])
         self._settings = replace(settings, producer=producer)
-        self._agenda = Agenda(env, around, settings.draw, number, began)
+        self._agenda = TransactionSchedule(env, around, settings.draw, number, began)
         self._left_open = False
         """The last process left a transaction open, or may have."""
         self._stopped = env.signal()
@@ -109,7 +111,7 @@ class TransactionalWriter:
         follow: called when the zombie that it is to become stands still.
         """
         scope = trio.CancelScope()
-        notes = ProcessNotes(self._recorder, self._counters, self._acknowledged, lambda: scope.cancel_called)
+        notes = TransactionRecording(self._recorder, self._counters, self._acknowledged, lambda: scope.cancel_called)
         notes.haunt, notes.follow = haunt, follow
         with scope:
             await self._live(scope, notes)
@@ -118,7 +120,7 @@ class TransactionalWriter:
             self._left_open = True
             await self._handle.may_follow(self._stop)
 
-    async def _live(self, scope: trio.CancelScope, notes: ProcessNotes) -> None:
+    async def _live(self, scope: trio.CancelScope, notes: TransactionRecording) -> None:
         """Run one process, from its first connection to its last."""
         settings, flush = self._settings, self._recorder.flush
         about = {**asdict(settings.producer), "request_timeout_ms": settings.client.request_timeout_ms}
@@ -138,25 +140,25 @@ class TransactionalWriter:
             limit_s = settings.producer.delivery_timeout_ms / 1000
             id_, timeout_ms = settings.producer.transactional_id, settings.transaction_timeout_ms
             coordinator = TransactionManager(client, id_, timeout_ms, limit_s, generation=settings.generation)
-            own, polling = OwnProducer(producer, coordinator), self._polling(nursery, process)
+            own, polling = OwnTransactionalProducer(producer, coordinator), self._polling(nursery, process)
             await self._transact(process, own, polling, scope, notes)
             client.close()
 
-    def _polling(self, nursery: trio.Nursery, process: int) -> Polling:
+    def _polling(self, nursery: trio.Nursery, process: int) -> TransactionReads:
         """The consumer of a process."""
         settings, zone = self._settings, self._zone
         client = Client(self._env, zone.bootstrap, settings.client, cluster_id=zone.cluster_id)
         consumer = ConsumerSettings(isolation=settings.level(self._number), max_wait_ms=POLL_WAIT_MS)
         reader = RecordedReader(self._env, client, self._recorder, self._counters, consumer=consumer, process=process)
-        return Polling(nursery, client, reader, settings.places, BEGINNINGS[process % len(BEGINNINGS)])
+        return TransactionReads(nursery, client, reader, settings.places, BEGINNINGS[process % len(BEGINNINGS)])
 
     async def _live_by(
         self,
-        driver: Driver,
+        driver: LibraryClientFactory,
         nursery: trio.Nursery,
         about: Mapping[str, object],
         scope: trio.CancelScope,
-        notes: ProcessNotes,
+        notes: TransactionRecording,
     ) -> None:
         """One process that is a library's."""
         settings, flush = {**about, **driver.about()}, self._recorder.flush
@@ -170,16 +172,16 @@ class TransactionalWriter:
         )
         task = TransactorTask(id_, timeout_ms, mine.places, isolation, BEGINNINGS[process % len(BEGINNINGS)])
         producer = await driver.transactor(nursery, task, flush)
-        polling = LibraryPolling(producer, self._recorder, self._counters, process)
+        polling = LibraryTransactionReads(producer, self._recorder, self._counters, process)
         await self._transact(process, producer, polling, scope, notes)
 
     async def _transact(
         self,
         process: int,
-        producer: Transacting,
-        polling: Polling | LibraryPolling,
+        producer: TransactionalSender,
+        polling: TransactionReads | LibraryTransactionReads,
         scope: trio.CancelScope,
-        notes: ProcessNotes,
+        notes: TransactionRecording,
     ) -> None:
         """A recorded process that writes by this producer, until it cannot go on or shall not."""
         self._handle.began(process, scope)

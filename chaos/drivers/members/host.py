@@ -16,7 +16,7 @@ from squall.workloads.client.groups.offsets import CommitEnd
 from squall.workloads.client.outcomes import Status
 from squall.workloads.group_notes import MemberIdentity
 from squall.workloads.libraries import (
-    Assembled,
+    AssignmentReceived,
     CommittedOffsets,
     LibraryConsumer,
     MemberIdentified,
@@ -179,7 +179,7 @@ def told(message: list[Any]) -> Any:
     """Return what a library's callback reported, in the workload's types."""
     match message:
         case ["joined", str(id_), int(generation), list(places)]:
-            return Assembled(MemberIdentity(id_, generation), [(topic, index) for topic, index in places])
+            return AssignmentReceived(MemberIdentity(id_, generation), [(topic, index) for topic, index in places])
         case ["stood", str(id_), int(generation), int(began_ns), stable, list(offsets), list(asked), str(error)]:
             places = [(topic, index) for topic, index in asked]
             return CommittedOffsets(

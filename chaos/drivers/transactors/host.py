@@ -1,4 +1,4 @@
-"""The harness's end of a library's transactional producer (`squall.workloads.libraries.Transacting`)."""
+"""The harness's end of a library's transactional producer (`squall.workloads.libraries.TransactionalSender`)."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ from squall.workloads.client.outcomes import Outcome, Status
 from squall.workloads.client.transactions import EndTxnResult, NotDone, ProducerIdAndEpoch
 from squall.workloads.group_notes import MemberIdentity as Member
 from squall.workloads.libraries import (
-    Assigned,
+    ConsumingTransactionalSender,
     PolledRecords,
     PollError,
-    PollingTransacting,
-    SeekAfterReset,
+    ReaderAssigned,
+    ReaderPositionReset,
     TransactionalMember,
 )
 
@@ -38,7 +38,7 @@ LOST = _Answer(Status.INFO, CLIENT_ENDED)
 """Of a call that the process did not answer."""
 
 
-class LibraryTransactor(PollingTransacting, TransactionalMember):
+class LibraryTransactor(ConsumingTransactionalSender, TransactionalMember):
     """Drives one process with a library's transactional producer. However it ends, nothing is committed or aborted."""
 
     id, timeout_ms = "", 0
@@ -54,7 +54,7 @@ class LibraryTransactor(PollingTransacting, TransactionalMember):
         self._next = 0
         self._call: str = ""
         self._answer: _Answer | None = None
-        self._polled: list[Assigned | PolledRecords | SeekAfterReset | PollError] = []
+        self._polled: list[ReaderAssigned | PolledRecords | ReaderPositionReset | PollError] = []
         self._polls = False
         self._lines: list[bytes] = []
         self._something, self._changed = trio.Event(), trio.Event()
@@ -143,7 +143,7 @@ class LibraryTransactor(PollingTransacting, TransactionalMember):
         return EndTxnResult(*await self._ask(COMMIT if commit else ABORT))
 
     @override
-    async def poll(self) -> Sequence[Assigned | PolledRecords | SeekAfterReset | PollError]:
+    async def poll(self) -> Sequence[ReaderAssigned | PolledRecords | ReaderPositionReset | PollError]:
         if self.retired == CLIENT_ENDED:
             return ()
         self._polled, self._polls = [], True

@@ -9,7 +9,7 @@ from squall.chaos.faults.targets import UnresolvedTargetError, check_target
 from squall.chaos.faults.timeouts import POLL_S
 from squall.workloads.client import admin
 from squall.workloads.client.connection import RequestFailed, UnsupportedApi
-from squall.workloads.control import ClientHandle, InGroup
+from squall.workloads.control import ClientHandle, GroupIdentity
 
 ASKED_WITHIN_S = 2.0
 """For so long one question waits for its coordinator."""
@@ -56,7 +56,7 @@ async def listed(context: FaultContext, group: str, member_id: str) -> bool | No
     return None if known is None else member_id in known
 
 
-async def settled(context: FaultContext, handle: ClientHandle, *, at_work: bool = False) -> InGroup:
+async def settled(context: FaultContext, handle: ClientHandle, *, at_work: bool = False) -> GroupIdentity:
     """Return the client's member id, once its coordinator agrees. at_work: and once it has begun a poll since, which
     shows that it is not stopped. Raises UnresolvedTargetError if that takes too long.
     """

@@ -30,7 +30,7 @@ from squall.workloads.client.new_topic import NewTopic
 from squall.workloads.client.outcomes import Status
 from squall.workloads.client.settings import ConsumerSettings
 from squall.workloads.control import AdminLog, ClientHandle
-from squall.workloads.counters import Counters
+from squall.workloads.counters import LoadCounters
 from squall.workloads.reader import RecordedReader
 
 AGAIN_S, PATIENCE_S = 0.5, 30.0
@@ -295,7 +295,7 @@ async def _log_starts(
     async with trio.open_nursery() as nursery:
         client = Client(env, desk.bootstrap, CLIENT_SETTINGS)
         await nursery.start(client.run)
-        reader = RecordedReader(env, client, desk.recorder, Counters(), role="admin", consumer=ConsumerSettings())
+        reader = RecordedReader(env, client, desk.recorder, LoadCounters(), role="admin", consumer=ConsumerSettings())
         found = await reader.list_offsets(places, EARLIEST, PATIENCE_S)
         client.close()
         nursery.cancel_scope.cancel()

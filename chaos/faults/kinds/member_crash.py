@@ -14,7 +14,7 @@ from squall.chaos.faults.words import Json, integer
 
 if TYPE_CHECKING:
     from squall.chaos.faults.context import FaultContext, FaultExecution
-    from squall.workloads.control import ClientHandle, InGroup
+    from squall.workloads.control import ClientHandle, GroupIdentity
 
 LEFT_WITHIN_S = 0.25
 """Who says that it leaves is off its coordinator's list by then. Sessions are longer, by more than one heartbeat."""
@@ -56,7 +56,7 @@ async def play(context: FaultContext, p: FaultExecution) -> None:
     p.landed = p.error is None
 
 
-async def _still_listed(context: FaultContext, p: FaultExecution, known: InGroup) -> None:
+async def _still_listed(context: FaultContext, p: FaultExecution, known: GroupIdentity) -> None:
     """Ask the coordinator when a member that has left would be gone, and its session cannot be over."""
     from squall.chaos.faults.acts.members import listed
 
@@ -70,7 +70,7 @@ async def _still_listed(context: FaultContext, p: FaultExecution, known: InGroup
     p.evidence["listed"] = answer is True
 
 
-async def _watch(context: FaultContext, p: FaultExecution, handle: ClientHandle, known: InGroup) -> None:
+async def _watch(context: FaultContext, p: FaultExecution, handle: ClientHandle, known: GroupIdentity) -> None:
     """Ask again and again, until the coordinator lists the member no more; then wait for a successor. Who has an
     instance id may lose its place to its successor before it is given up.
     """

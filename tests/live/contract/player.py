@@ -12,7 +12,7 @@ from squall.chaos.faults.targets import ClusterSnapshot
 from squall.chaos.runs.run_store import MemoryRunStore
 from squall.checkers.fault_classes import not_landed
 from squall.checkers.nemesis_log import parse_faults
-from squall.workloads.control import Controls
+from squall.workloads.control import LoadControls
 
 ONE_BROKER = ClusterSnapshot((1,), 1, {"t-0": 1}, {"t-0": (1,)}, {"t-0": (1,)})
 
@@ -33,7 +33,7 @@ class Seen:
 
 
 async def play(
-    runtime: Any, *faults: Fault, cluster: Any = None, clients: Controls | None = None
+    runtime: Any, *faults: Fault, cluster: Any = None, clients: LoadControls | None = None
 ) -> list[dict[str, Any]]:
     """The last line of nemesis.jsonl of each. `cluster`: one broker where nothing else is said."""
     papers = MemoryRunStore("a run")

@@ -12,10 +12,10 @@ import trio
 from squall.chaos.faults.vocabulary import make_fault
 from squall.chaos.runtimes.contract import Runtime
 from squall.chaos.runtimes.layout import addresses
-from squall.workloads.appends import Appends
-from squall.workloads.control import ClientHandle, Controls
-from squall.workloads.counters import Counters
-from squall.workloads.libraries import Zone
+from squall.workloads.appends import AppendsLoad
+from squall.workloads.control import ClientHandle, LoadControls
+from squall.workloads.counters import LoadCounters
+from squall.workloads.libraries import ClientZone
 from squall.workloads.recorder import Recorder
 from tests.live.contract.client import OneClient
 from tests.live.contract.conftest import OnCluster
@@ -23,7 +23,7 @@ from tests.live.contract.player import play, unproven
 from tests.support.clusters.drive import drive
 from tests.support.patience import LONG_S, scaled
 
-LOAD = Appends(topics=1, partitions=1, replication_factor=1, min_isr=1, producers=1, readers=1, rate=200)
+LOAD = AppendsLoad(topics=1, partitions=1, replication_factor=1, min_isr=1, producers=1, readers=1, rate=200)
 (TOPIC,) = LOAD.topic_names()
 ON_S, QUIET_S = 0.8, 0.25
 """How long a fault lasts, and for how much of that nothing must come of a client that is hit: some was on its way.
@@ -54,17 +54,17 @@ class Load:
     def __init__(self, runtime: Runtime, history: Path) -> None:
         self.runtime, self._history = runtime, history
         self.producer, self.reader = Watched("producer 0"), Watched("reader 0")
-        self.hands = Controls(0, 0)
+        self.hands = LoadControls(0, 0)
         self.hands.producers.append(self.producer)
         self.hands.readers.append(self.reader)
-        self.counters, self.stop = Counters(), trio.Event()
+        self.counters, self.stop = LoadCounters(), trio.Event()
 
     async def run(self) -> None:
         """Run until it is stopped."""
         env = self.runtime.env("workload")
         env.fs.mkdirs(str(self._history.parent))
         recorder = Recorder(env, str(self._history), "run-1")
-        zone = Zone("CLIENT", addresses(self.runtime.bootstrap("CLIENT")))
+        zone = ClientZone("CLIENT", addresses(self.runtime.bootstrap("CLIENT")))
         await drive(env, [zone], LOAD, recorder, self.stop, self.counters, controls=self.hands)
         recorder.close()
 

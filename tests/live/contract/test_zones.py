@@ -18,10 +18,10 @@ from squall.chaos.runtimes.docker.runtime import DockerRuntime
 from squall.chaos.runtimes.layout import addresses, zone_names
 from squall.chaos.runtimes.process.runtime import ProcessRuntime
 from squall.checkers.history.values import producer_of
-from squall.workloads.appends import Appends
-from squall.workloads.control import Controls
-from squall.workloads.counters import Counters
-from squall.workloads.libraries import Zone
+from squall.workloads.appends import AppendsLoad
+from squall.workloads.control import LoadControls
+from squall.workloads.counters import LoadCounters
+from squall.workloads.libraries import ClientZone
 from squall.workloads.recorder import Recorder
 from tests.live.contract.conftest import OnCluster, Test
 from tests.live.contract.player import Seen, play
@@ -33,7 +33,7 @@ from tests.support.patience import LONG_S, scaled, scaled_ms, slowed
 ZONES = zone_names(2)
 WORLD = {"nodes": 2, "zones": ZONES, "settings": FAST_FAILOVER}
 REAL = {**WORLD, "settings": slowed(FAST_FAILOVER)}
-LOAD = Appends(
+LOAD = AppendsLoad(
     topics=1, partitions=2, replication_factor=2, min_isr=1, producers=2, readers=2, rate=100, request_timeout_ms=1000
 )
 SEEN = Seen(ClusterSnapshot((1, 2), 1, {}, {}, {}))
@@ -45,15 +45,15 @@ class Load:
 
     def __init__(self, runtime: Runtime, history: str) -> None:
         self.runtime, self.acked = runtime, Counter[int]()
-        self.controls, self.stop = Controls(LOAD.producers, LOAD.readers), trio.Event()
+        self.controls, self.stop = LoadControls(LOAD.producers, LOAD.readers), trio.Event()
         self._env = runtime.env("load")
         self._recorder = Recorder(self._env, history, "a run")
 
     async def run(self) -> None:
-        zones = [Zone(name, addresses(self.runtime.bootstrap(name))) for name in ZONES]
+        zones = [ClientZone(name, addresses(self.runtime.bootstrap(name))) for name in ZONES]
         told = partial(drive, envs=self.runtime.env, acknowledged=self._acknowledged, controls=self.controls)
         load = LOAD if self.runtime.name == "sim" else LOAD.model_copy(update={"request_timeout_ms": scaled_ms(1000)})
-        await told(self._env, zones, load, self._recorder, self.stop, Counters())
+        await told(self._env, zones, load, self._recorder, self.stop, LoadCounters())
         self._recorder.close()
 
     def _acknowledged(self, topic: str, partition: int, offset: int, value: int) -> None:

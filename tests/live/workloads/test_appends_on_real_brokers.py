@@ -17,14 +17,14 @@ from squall.broker.protocol.timestamps import EARLIEST
 from squall.broker.real_env import RealEnv
 from squall.checkers.history.parser import parse
 from squall.checkers.history.tables import FAIL, OK, POLL, SEND
-from squall.workloads.appends import Appends
+from squall.workloads.appends import AppendsLoad
 from squall.workloads.client.admin import describe_cluster, list_offsets
 from squall.workloads.client.client import Client
 from squall.workloads.client.connection import RequestFailed
 from squall.workloads.client.epochs import leader_epochs
-from squall.workloads.counters import Counters
+from squall.workloads.counters import LoadCounters
 from squall.workloads.final_reads import FinalReadResult, final_reads
-from squall.workloads.libraries import Zone
+from squall.workloads.libraries import ClientZone
 from squall.workloads.recorder import Recorder
 from tests.support.clusters.drive import drive
 from tests.support.patience import scaled_ms
@@ -34,17 +34,17 @@ if TYPE_CHECKING:
 
 
 ROOT = Path(__file__).parents[3]
-SETTINGS = Appends(rate=300, request_timeout_ms=scaled_ms(5000))
+SETTINGS = AppendsLoad(rate=300, request_timeout_ms=scaled_ms(5000))
 
 
 class Run:
     """A run on real brokers."""
 
-    def __init__(self, brokers: Brokers, path: Path, settings: Appends = SETTINGS) -> None:
+    def __init__(self, brokers: Brokers, path: Path, settings: AppendsLoad = SETTINGS) -> None:
         self.brokers = brokers
         self.path = path / "history.jsonl"
         self.settings = settings
-        self.counters = Counters()
+        self.counters = LoadCounters()
         self.finals: list[FinalReadResult] = []
         self.env = RealEnv("harness")
 
@@ -53,7 +53,7 @@ class Run:
         recorder = Recorder(env, str(self.path), "run-1")
         stop = trio.Event()
         async with trio.open_nursery() as nursery:
-            zones = [Zone("", self.brokers.bootstrap)]
+            zones = [ClientZone("", self.brokers.bootstrap)]
             nursery.start_soon(drive, env, zones, self.settings, recorder, stop, self.counters)
             await self.until_acked(200)
             await story(self)
@@ -174,7 +174,7 @@ async def test_a_paused_leader_costs_nothing_that_was_acknowledged(brokers: Brok
 
 @pytest.mark.parametrize(("acks", "codec"), [(0, "none"), (1, "lz4"), (-1, "zstd")])
 async def test_other_acks_and_codecs_are_read_back(acks: int, codec: str, brokers: Brokers, tmp_path: Path) -> None:
-    run = Run(brokers, tmp_path, Appends(rate=300, acks=acks, codec=codec, idempotence=acks == -1))
+    run = Run(brokers, tmp_path, AppendsLoad(rate=300, acks=acks, codec=codec, idempotence=acks == -1))
 
     async def quiet(run: Run) -> None:
         await run.until_acked(300)
@@ -188,16 +188,16 @@ HARNESS = """
 import json, sys, trio
 from squall.broker.real_env import RealEnv
 from tests.support.clusters.drive import drive
-from squall.workloads.appends import Appends
-from squall.workloads.counters import Counters
-from squall.workloads.libraries import Zone
+from squall.workloads.appends import AppendsLoad
+from squall.workloads.counters import LoadCounters
+from squall.workloads.libraries import ClientZone
 from squall.workloads.recorder import Recorder
 
 async def main():
     env = RealEnv("harness")
     recorder = Recorder(env, sys.argv[1], "killed")
-    zones = [Zone("", json.loads(sys.argv[2]))]
-    await drive(env, zones, Appends(rate=500), recorder, trio.Event(), Counters())
+    zones = [ClientZone("", json.loads(sys.argv[2]))]
+    await drive(env, zones, AppendsLoad(rate=500), recorder, trio.Event(), LoadCounters())
 
 trio.run(main)
 """
@@ -223,7 +223,7 @@ async def test_a_harness_killed_with_9_has_every_record_of_the_logs_in_its_histo
     sent = {record.val for record in history.records.rows() if record.kind == SEND}
     acknowledged = {record.val for record in history.records.rows() if record.kind == SEND and record.st == OK}
     assert len(acknowledged) > 300
-    settings = Appends()
+    settings = AppendsLoad()
     env = RealEnv("harness-2")
     after = Recorder(env, str(tmp_path / "after.jsonl"), "after")
     for topic, index in settings.places():

@@ -13,10 +13,10 @@ from squall.chaos.drivers.host import LibraryDriver
 from squall.chaos.drivers.library import CLIENTS
 from squall.checkers.history.parser import parse
 from squall.checkers.history.tables import OK, POLL, SEND
-from squall.workloads.appends import Appends
-from squall.workloads.counters import Counters
+from squall.workloads.appends import AppendsLoad
+from squall.workloads.counters import LoadCounters
 from squall.workloads.final_reads import final_reads
-from squall.workloads.libraries import Zone
+from squall.workloads.libraries import ClientZone
 from squall.workloads.recorder import Recorder
 from tests.support.clusters.drive import drive
 from tests.support.patience import scaled_ms
@@ -27,14 +27,14 @@ if TYPE_CHECKING:
     from tests.live.workloads.conftest import Brokers
 
 
-SETTINGS = Appends(topics=1, producers=2, readers=2, rate=300, request_timeout_ms=scaled_ms(3000))
+SETTINGS = AppendsLoad(topics=1, producers=2, readers=2, rate=300, request_timeout_ms=scaled_ms(3000))
 
 
 @pytest.mark.parametrize("client", CLIENTS)
 async def test_a_library_drives_the_workload_through_a_leaders_death(
     brokers: Brokers, tmp_path: Path, client: str
 ) -> None:
-    env, counters, stop = RealEnv("harness"), Counters(), trio.Event()
+    env, counters, stop = RealEnv("harness"), LoadCounters(), trio.Event()
     path = tmp_path / "history.jsonl"
     recorder = Recorder(env, str(path), "run-1")
     bootstrap = ",".join(f"{host}:{port}" for host, port in brokers.bootstrap)
@@ -47,7 +47,7 @@ async def test_a_library_drives_the_workload_through_a_leaders_death(
                 await trio.sleep(0.05)
 
     async def run() -> None:
-        await drive(env, [Zone("", brokers.bootstrap, driver)], SETTINGS, recorder, stop, counters)
+        await drive(env, [ClientZone("", brokers.bootstrap, driver)], SETTINGS, recorder, stop, counters)
 
     async with trio.open_nursery() as nursery:
         nursery.start_soon(run)

@@ -16,13 +16,13 @@ from squall.checkers.anomalies.registry import find_all
 from squall.checkers.history.group_tables import CRASHED, HELD, LOST, REVOKED
 from squall.checkers.history.parser import parse
 from squall.checkers.history.tables import OK
-from squall.workloads.control import ClientHandle, Controls
-from squall.workloads.counters import Counters
+from squall.workloads.control import ClientHandle, LoadControls
+from squall.workloads.counters import LoadCounters
 from squall.workloads.groups import GroupsLoad
 from squall.workloads.groups.scenario import GROUP
-from squall.workloads.libraries import Zone
+from squall.workloads.libraries import ClientZone
 from squall.workloads.recorder import Recorder
-from squall.workloads.scenario import Surroundings
+from squall.workloads.scenario import ScenarioEnvironment
 from tests.support.patience import scaled_ms
 
 pytestmark = pytest.mark.night("a foreign library through long failovers; the gate has one")
@@ -59,7 +59,7 @@ def committed(history: History) -> list[GroupCommit]:
 class Play:
     """A load of groups, as far as it is: what its members read, hold and committed."""
 
-    def __init__(self, recorder: Recorder, path: Path, counters: Counters, controls: Controls) -> None:
+    def __init__(self, recorder: Recorder, path: Path, counters: LoadCounters, controls: LoadControls) -> None:
         self._recorder, self._path, self._counters, self.controls = recorder, path, counters, controls
 
     async def until_read(self, more: int) -> None:
@@ -93,14 +93,14 @@ async def played(
     scenario: GroupsLoad, brokers: Brokers, tmp_path: Path, body: Callable[[Play], Awaitable[None]]
 ) -> History:
     """The history of a load while which `body` runs."""
-    env, counters, stop = RealEnv("harness"), Counters(), trio.Event()
+    env, counters, stop = RealEnv("harness"), LoadCounters(), trio.Event()
     path = tmp_path / "history.jsonl"
     recorder = Recorder(env, str(path), "run-1")
     bootstrap = ",".join(f"{host}:{port}" for host, port in brokers.bootstrap)
     driver = LibraryDriver(scenario.client, bootstrap, scenario.needs(), tmp_path / "clients.log")
     traffic = scenario.traffic()
-    controls = Controls(traffic.producers, traffic.readers)
-    around = Surroundings(env, [Zone("", brokers.bootstrap, driver)], recorder, counters, stop, controls)
+    controls = LoadControls(traffic.producers, traffic.readers)
+    around = ScenarioEnvironment(env, [ClientZone("", brokers.bootstrap, driver)], recorder, counters, stop, controls)
     async with trio.open_nursery() as nursery:
         nursery.start_soon(scenario.run, around)
         await body(Play(recorder, path, counters, controls))

@@ -15,9 +15,9 @@ from squall.chaos.drivers.program import ProgramDriver
 from squall.checkers.anomalies.registry import find_all
 from squall.checkers.history.parser import parse
 from squall.workloads.command import CommandLoad
-from squall.workloads.control import Controls
-from squall.workloads.counters import Counters
-from squall.workloads.libraries import Zone
+from squall.workloads.control import LoadControls
+from squall.workloads.counters import LoadCounters
+from squall.workloads.libraries import ClientZone
 from squall.workloads.recorder import Recorder
 from tests.support.clusters.drive import drive
 from tests.support.member_examples import command_of
@@ -51,12 +51,12 @@ async def test_a_member_is_judged_by_what_it_says(
         max_poll_interval_ms=scaled_ms(10_000),
         outputs="at-least-once" if bug == OUTPUTS else "none",
     )
-    env, counters, stop, path = RealEnv("harness"), Counters(), trio.Event(), tmp_path / "history.jsonl"
+    env, counters, stop, path = RealEnv("harness"), LoadCounters(), trio.Event(), tmp_path / "history.jsonl"
     recorder = Recorder(env, str(path), "run-1")
     bootstrap = ",".join(f"{host}:{port}" for host, port in brokers.bootstrap)
     driver = ProgramDriver(bootstrap, scenario.needs(), scenario.topic_names(), tmp_path / "clients.log")
     traffic = scenario.traffic()
-    controls = Controls(traffic.producers, traffic.readers, members=traffic.members)
+    controls = LoadControls(traffic.producers, traffic.readers, members=traffic.members)
     killed, other = controls.readers[:2]
 
     reports, read = Counter[int](), 0
@@ -86,7 +86,7 @@ async def test_a_member_is_judged_by_what_it_says(
                 await trio.sleep(0.2)
 
     async with trio.open_nursery() as nursery:
-        zones = [Zone("", brokers.bootstrap, driver)]
+        zones = [ClientZone("", brokers.bootstrap, driver)]
         nursery.start_soon(lambda: drive(env, zones, scenario, recorder, stop, counters, controls=controls))
         with trio.fail_after(LIMIT_S):
             while not (killed.processes and other.processes):

@@ -15,13 +15,13 @@ from squall.checkers.anomalies.registry import find_all
 from squall.checkers.history.parser import parse
 from squall.checkers.history.tables import COMMIT, OK, History
 from squall.workloads.client.cluster import Place
-from squall.workloads.control import Controls
-from squall.workloads.counters import Counters
-from squall.workloads.libraries import Zone
+from squall.workloads.control import LoadControls
+from squall.workloads.counters import LoadCounters
+from squall.workloads.libraries import ClientZone
 from squall.workloads.pipeline import PipelineLoad
 from squall.workloads.pipeline.scenario import InstancesLoad
 from squall.workloads.recorder import Recorder
-from squall.workloads.scenario import Surroundings
+from squall.workloads.scenario import ScenarioEnvironment
 from squall.workloads.semantics import SemanticsLoad
 from tests.support.patience import scaled_ms
 
@@ -41,20 +41,20 @@ def last(path: Path, lines: int = 60) -> str:
 
 async def played(scenario: InstancesLoad, brokers: Brokers, folder: Path) -> History:
     """The history of a run in which a broker is killed and comes back, and one instance crashes."""
-    env, counters, stop = RealEnv("harness"), Counters(), trio.Event()
+    env, counters, stop = RealEnv("harness"), LoadCounters(), trio.Event()
     path = folder / "history.jsonl"
     recorder = Recorder(env, str(path), "run-1")
     bootstrap = ",".join(f"{host}:{port}" for host, port in brokers.bootstrap)
     driver = LibraryDriver(scenario.client, bootstrap, scenario.needs(), folder / "clients.log")
     traffic = scenario.traffic()
-    controls, made = Controls(traffic.producers, traffic.readers), Counter[Place]()
+    controls, made = LoadControls(traffic.producers, traffic.readers), Counter[Place]()
     outputs = [place for place in scenario.places() if place[0] != scenario.INPUT]
 
     def acknowledged(topic: str, partition: int, offset: int, value: int) -> None:
         made[topic, partition] += 1
 
-    zones = [Zone("", brokers.bootstrap, driver)]
-    around = Surroundings(env, zones, recorder, counters, stop, controls, acknowledged=acknowledged)
+    zones = [ClientZone("", brokers.bootstrap, driver)]
+    around = ScenarioEnvironment(env, zones, recorder, counters, stop, controls, acknowledged=acknowledged)
 
     async def until_made(more: int) -> None:
         """In each partition of each application's outputs."""

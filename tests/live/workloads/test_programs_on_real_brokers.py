@@ -17,9 +17,9 @@ from squall.chaos.toolchain.lookout import FETCH
 from squall.checkers.history.parser import parse
 from squall.checkers.history.tables import OK, POLL, SEND
 from squall.workloads.command import CommandLoad
-from squall.workloads.counters import Counters
+from squall.workloads.counters import LoadCounters
 from squall.workloads.final_reads import final_reads
-from squall.workloads.libraries import Zone
+from squall.workloads.libraries import ClientZone
 from squall.workloads.recorder import Recorder
 from tests.support.clusters.drive import drive
 from tests.support.lacks import without
@@ -46,7 +46,7 @@ async def test_an_example_program_gets_through_a_leaders_death(brokers: Brokers,
     command = f"{sys.executable} {EXAMPLES}/my_producer.py" if language == "python" else _java()
     role = "producer" if language == "python" else "both"
     scenario = CommandLoad(command=command, role=role, partitions=2, rate=200)  # type: ignore[arg-type]
-    env, counters, stop = RealEnv("harness"), Counters(), trio.Event()
+    env, counters, stop = RealEnv("harness"), LoadCounters(), trio.Event()
     path = tmp_path / "history.jsonl"
     recorder = Recorder(env, str(path), "run-1")
     bootstrap = ",".join(f"{host}:{port}" for host, port in brokers.bootstrap)
@@ -59,7 +59,7 @@ async def test_an_example_program_gets_through_a_leaders_death(brokers: Brokers,
                 await trio.sleep(0.05)
 
     async with trio.open_nursery() as nursery:
-        nursery.start_soon(drive, env, [Zone("", brokers.bootstrap, driver)], scenario, recorder, stop, counters)
+        nursery.start_soon(drive, env, [ClientZone("", brokers.bootstrap, driver)], scenario, recorder, stop, counters)
         await until_acked_and_read(100)
         brokers.kill(1)
         await until_acked_and_read(100)

@@ -16,9 +16,9 @@ from squall.checkers.anomalies.registry import find_all
 from squall.checkers.history.parser import parse
 from squall.checkers.history.tables import ABORT, COMMIT, OK, POLL, SEND, History
 from squall.checkers.history.values import SEQUENCE_BITS
-from squall.workloads.control import Controls
-from squall.workloads.counters import Counters
-from squall.workloads.libraries import TransactorTask, Zone
+from squall.workloads.control import LoadControls
+from squall.workloads.counters import LoadCounters
+from squall.workloads.libraries import ClientZone, TransactorTask
 from squall.workloads.recorder import Recorder
 from squall.workloads.topics import make_topics
 from squall.workloads.transactions import TransactionsLoad
@@ -60,7 +60,7 @@ async def test_a_library_transacts_through_the_death_of_its_coordinator(
     brokers: Brokers, tmp_path: Path, client: str
 ) -> None:
     scenario = TransactionsLoad(client=client, producers=2, readers=2, rate=15)
-    env, counters, stop = RealEnv("harness"), Counters(), trio.Event()
+    env, counters, stop = RealEnv("harness"), LoadCounters(), trio.Event()
     path = tmp_path / "history.jsonl"
     recorder = Recorder(env, str(path), "run-1")
     bootstrap = ",".join(f"{host}:{port}" for host, port in brokers.bootstrap)
@@ -73,7 +73,7 @@ async def test_a_library_transacts_through_the_death_of_its_coordinator(
                 await trio.sleep(0.05)
 
     async def run() -> None:
-        await drive(env, [Zone("", brokers.bootstrap, driver)], scenario, recorder, stop, counters)
+        await drive(env, [ClientZone("", brokers.bootstrap, driver)], scenario, recorder, stop, counters)
 
     async with trio.open_nursery() as nursery:
         nursery.start_soon(run)
@@ -102,14 +102,14 @@ async def test_a_library_transacts_through_the_death_of_its_coordinator(
 async def test_a_library_s_zombie_is_refused_whatever_it_tries(brokers: Brokers, tmp_path: Path, client: str) -> None:
     """It hangs inside a transaction, its successor takes over and commits, and then it continues."""
     scenario = TransactionsLoad(client=client, producers=1, readers=2, rate=15)
-    env, counters, stop, controls = RealEnv("harness"), Counters(), trio.Event(), Controls(1, 2)
+    env, counters, stop, controls = RealEnv("harness"), LoadCounters(), trio.Event(), LoadControls(1, 2)
     path = tmp_path / "history.jsonl"
     recorder = Recorder(env, str(path), "run-1")
     bootstrap = ",".join(f"{host}:{port}" for host, port in brokers.bootstrap)
     driver = LibraryDriver(client, bootstrap, scenario.needs(), tmp_path / "clients.log")
 
     async def run() -> None:
-        zones = [Zone("", brokers.bootstrap, driver)]
+        zones = [ClientZone("", brokers.bootstrap, driver)]
         await drive(env, zones, scenario, recorder, stop, counters, controls=controls)
 
     handle = controls.producers[0]

@@ -35,7 +35,7 @@ from squall.checkers.history.tables import OK, SEND
 from squall.checkers.history.values import AFTER_HEALING, producer_of
 from squall.reports.run_list import shelf, to_remove
 from squall.workloads import payload
-from squall.workloads.payload import Verified
+from squall.workloads.payload import VerifiedPayload
 
 pytestmark = pytest.mark.gate
 
@@ -190,7 +190,7 @@ def test_a_record_that_is_another_one_when_it_is_read_again_breaks_an_invariant(
 ) -> None:
     verify, seen = payload.verify, set[int]()
 
-    def verify_again(*args: Any) -> Verified:
+    def verify_again(*args: Any) -> VerifiedPayload:
         found = verify(*args)
         again = found.value in seen
         seen.add(found.value)

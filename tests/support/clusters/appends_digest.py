@@ -15,11 +15,11 @@ from pathlib import Path
 import trio
 from trio.testing import MockClock
 
-from squall.workloads.appends import Appends
+from squall.workloads.appends import AppendsLoad
 from tests.support.clusters.driven import DrivenCluster
 from tests.support.clusters.fake_cluster import Break, FakeCluster
 
-SETTINGS = Appends(rate=50, max_bytes=300, request_timeout_ms=1000, delivery_timeout_ms=2000)
+SETTINGS = AppendsLoad(rate=50, max_bytes=300, request_timeout_ms=1000, delivery_timeout_ms=2000)
 
 
 async def play(seed: int, path: str) -> str:

@@ -8,27 +8,29 @@ from typing import Any
 import trio
 
 from squall.broker.env import Env
-from squall.workloads.control import Controls
-from squall.workloads.counters import Counters
-from squall.workloads.libraries import Zone
+from squall.workloads.control import LoadControls
+from squall.workloads.counters import LoadCounters
+from squall.workloads.libraries import ClientZone
 from squall.workloads.recorder import Recorder
-from squall.workloads.scenario import Acknowledged, Operation, Scenario, Surroundings
+from squall.workloads.scenario import Acknowledged, Operation, Scenario, ScenarioEnvironment
 
 
 async def drive(
     env: Any,
-    zones: Sequence[Zone],
+    zones: Sequence[ClientZone],
     scenario: Scenario,
     recorder: Recorder,
     stop: trio.Event,
-    counters: Counters,
+    counters: LoadCounters,
     *,
     envs: Callable[[str], Env] | None = None,
     acknowledged: Acknowledged | None = None,
-    controls: Controls | None = None,
+    controls: LoadControls | None = None,
     operations: Sequence[Operation] | None = None,
 ) -> None:
     """Run a scenario, with controls that nothing uses if none are given."""
     traffic = scenario.traffic()
-    hands = controls or Controls(traffic.producers, traffic.readers, traffic.zombies, traffic.members, traffic.named)
-    await scenario.run(Surroundings(env, zones, recorder, counters, stop, hands, envs, acknowledged, operations))
+    hands = controls or LoadControls(
+        traffic.producers, traffic.readers, traffic.zombies, traffic.members, traffic.named
+    )
+    await scenario.run(ScenarioEnvironment(env, zones, recorder, counters, stop, hands, envs, acknowledged, operations))

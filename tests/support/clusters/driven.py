@@ -11,9 +11,9 @@ import trio
 from squall.broker.real_files import RealFs
 from squall.checkers.history.parser import parse
 from squall.checkers.history.tables import History
-from squall.workloads.counters import Counters
+from squall.workloads.counters import LoadCounters
 from squall.workloads.final_reads import FinalReadResult, final_reads
-from squall.workloads.libraries import Zone
+from squall.workloads.libraries import ClientZone
 from squall.workloads.recorder import Recorder
 from squall.workloads.scenario import Scenario
 from tests.support.brokers.memory_env import FakeEnv
@@ -28,8 +28,8 @@ class DrivenCluster:
         self.cluster = FakeCluster()
         self.env: Any = FakeEnv(self.cluster, seed, RealFs())
         self.path, self.scenario = path, scenario
-        self.zones = [Zone("", self.cluster.bootstrap)]
-        self.counters = Counters()
+        self.zones = [ClientZone("", self.cluster.bootstrap)]
+        self.counters = LoadCounters()
         self.finals: list[FinalReadResult] = []
 
     async def play(

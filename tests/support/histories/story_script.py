@@ -30,7 +30,7 @@ from squall.reports.story_facts import (
     ACKNOWLEDGED,
     FAILED,
     UNKNOWN,
-    Event,
+    BrokerTraceLine,
     FaultBar,
     PartitionFacts,
     SeenRecord,
@@ -83,7 +83,7 @@ def _take(facts: PartitionFacts, words: list[str]) -> None:
             sent.done, sent.state = float(t), _STATES[state]
             sent.offset, sent.error = (int(what), "") if state == "ok" else (-1, what)
         case [t, "broker", node, name, *fields]:
-            facts.events.append(Event(float(t), int(node), name, _fields(fields)))
+            facts.events.append(BrokerTraceLine(float(t), int(node), name, _fields(fields)))
         case [span, "finals", *pairs]:
             begin, end = map(float, span.split(".."))
             facts.final_reads = begin, end

@@ -21,11 +21,19 @@ from squall.chaos.drivers.host import CLIENT_ENDED, LibraryDriver, LibraryProduc
 from squall.chaos.drivers.library import ClientOrder
 from squall.chaos.errors import HarnessError
 from squall.chaos.plans.plan import PlanError, make_plan
-from squall.workloads.appends import Appends
+from squall.workloads.appends import AppendsLoad
 from squall.workloads.client.outcomes import Outcome, Status
 from squall.workloads.client.settings import ProducerSettings
-from squall.workloads.counters import Counters
-from squall.workloads.libraries import Assigned, PolledRecords, PollError, ReaderTask, SeekAfterReset, read_by, record
+from squall.workloads.counters import LoadCounters
+from squall.workloads.libraries import (
+    PolledRecords,
+    PollError,
+    ReaderAssigned,
+    ReaderPositionReset,
+    ReaderTask,
+    read_by,
+    record,
+)
 from squall.workloads.live_readers import LiveReaders
 from squall.workloads.recorder import Recorder
 
@@ -46,7 +54,9 @@ def driver(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> LibraryDriver:
         return start([*command[: at - 1], "-c", into, command[-1]], **more)
 
     monkeypatch.setattr(subprocess, "Popen", scripted)
-    return LibraryDriver("confluent", "nowhere:1", Appends(delivery_timeout_ms=1000).needs(), tmp_path / "clients.log")
+    return LibraryDriver(
+        "confluent", "nowhere:1", AppendsLoad(delivery_timeout_ms=1000).needs(), tmp_path / "clients.log"
+    )
 
 
 class Sent:
@@ -150,13 +160,13 @@ async def test_a_reader_tells_of_polls_damage_seeks_and_errors(driver: LibraryDr
             reader.finish()
             assert await reader.next() is None
     assigned, read, sought, troubled = said
-    assert assigned == Assigned({PLACE: 0})
+    assert assigned == ReaderAssigned({PLACE: 0})
     assert isinstance(read, PolledRecords)
     assert read.at == {PLACE: 0}
     assert [list(pair) for pair in read.parts[0].records] == [[0, 7], [1, -1]]
     assert read.parts[0].position == 2
     assert read.parts[0].bad[0][0] == 1
-    assert sought == SeekAfterReset(PLACE, 1, "gone")
+    assert sought == ReaderPositionReset(PLACE, 1, "gone")
     assert troubled == PollError("RuntimeError: no broker")
 
 
@@ -169,7 +179,7 @@ async def test_a_library_s_reader_lives_on_until_it_may_end_and_says_where_it_is
     with trio.fail_after(30):
         async with trio.open_nursery() as nursery:
             task = ReaderTask(0, [PLACE], 0, "CLIENT")
-            nursery.start_soon(read_by, driver, recorder, Counters(), task, readers)
+            nursery.start_soon(read_by, driver, recorder, LoadCounters(), task, readers)
             readers.load_over()
             while not len(readers):
                 await trio.lowlevel.checkpoint()
@@ -186,7 +196,7 @@ def test_a_libraries_poll_stands_in_the_history_as_our_own_does(tmp_path: Path) 
     recorder = Recorder(RealEnv("test"), str(path), "run")
     recorder.partition(*PLACE)
     process = recorder.process("reader", "2", {}, client="confluent")
-    counters = Counters()
+    counters = LoadCounters()
     for message in (["a", [["t", 0, 0]]], ["r", 5, [["t", 0, 0]], [["t", 0, 2, [[0, 7], [1, -1]], [[1, "checksum"]]]]]):
         record(heard(message), recorder, counters, process)
     recorder.close()

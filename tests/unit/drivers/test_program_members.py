@@ -25,17 +25,17 @@ from squall.workloads.command import CommandLoad
 from squall.workloads.command.scenario import OUTPUT, TOPIC
 from squall.workloads.group_notes import MemberIdentity
 from squall.workloads.libraries import (
-    Assembled,
-    CommitBegan,
-    CommitEnded,
+    AssignmentReceived,
     MemberIdentified,
     MemberTask,
+    OffsetCommitBegan,
+    OffsetCommitEnded,
     OfMember,
     PartitionsAssigned,
     PartitionsLost,
     PartitionsRevoked,
     PolledRecords,
-    ToWrite,
+    ProgramOutput,
 )
 
 TASK = MemberTask(MemberSettings("g", (TOPIC,)), 1)
@@ -78,9 +78,9 @@ class Heard:
     def has(self, place: Place) -> bool:
         return place[1] < 4
 
-    def output(self, place: Place, source: int) -> ToWrite | None:
+    def output(self, place: Place, source: int) -> ProgramOutput | None:
         self.sources.append((place, source))
-        return ToWrite("key", b"value", self.outcomes.append) if self.has(place) else None
+        return ProgramOutput("key", b"value", self.outcomes.append) if self.has(place) else None
 
 
 def script(*reports: dict[str, Any], then: str = "") -> str:
@@ -128,10 +128,10 @@ async def test_the_example_of_the_page_is_recorded_in_its_order(tmp_path: Path) 
     found = await heard(tmp_path, script(*reports))
     who, place = MemberIdentity("my-1", 3), (TOPIC, 1)
     joined, began, read, commit, committed, revoked = found.said
-    assert (joined, began) == (Assembled(who, [place]), PartitionsAssigned(who, {place: 5}, []))
+    assert (joined, began) == (AssignmentReceived(who, [place]), PartitionsAssigned(who, {place: 5}, []))
     assert isinstance(read, PolledRecords)
     assert (dict(read.at), [(part.records, part.position) for part in read.parts]) == ({place: 5}, [([(5, 7)], 6)])
-    assert (commit, committed) == (CommitBegan(who, 0, {place: 6}), CommitEnded(0, ""))
+    assert (commit, committed) == (OffsetCommitBegan(who, 0, {place: 6}), OffsetCommitEnded(0, ""))
     assert revoked == PartitionsRevoked(who, {place: 6})
 
 

@@ -26,7 +26,7 @@ from squall.workloads import payload
 from squall.workloads.client.outcomes import Outcome, Status
 from squall.workloads.command import CommandLoad
 from squall.workloads.command.scenario import TOPIC
-from squall.workloads.libraries import Assigned, PolledRecords, PollError
+from squall.workloads.libraries import PolledRecords, PollError, ReaderAssigned
 
 PLACE = (TOPIC, 0)
 SPEAKS = """
@@ -230,7 +230,7 @@ async def test_a_reader_is_polled_from_the_start_and_its_records_are_verified(tm
             reader.finish()
             assert await reader.next() is None
     assigned, read, troubled, empty = said
-    assert assigned == Assigned({PLACE: 0})
+    assert assigned == ReaderAssigned({PLACE: 0})
     assert isinstance(read, PolledRecords)
     ((place, position, records, damage),) = read.parts
     assert (read.at, place, position, list(records)) == ({PLACE: 0}, PLACE, 6, [(4, 7), (5, -1)])

@@ -18,10 +18,10 @@ from squall.chaos.drivers.transactors import calls, host
 from squall.chaos.drivers.transactors.calls import Calls
 from squall.chaos.drivers.transactors.host import LibraryTransactor
 from squall.chaos.drivers.transactors.outcomes import IN_DOUBT, REFUSED, RESUMED, ErrorMeaning
-from squall.workloads.appends import Appends
+from squall.workloads.appends import AppendsLoad
 from squall.workloads.client.outcomes import Outcome, Status
 from squall.workloads.client.transactions import EndTxnResult, NotDone, ProducerIdAndEpoch
-from squall.workloads.libraries import Assigned, PolledRecords, PollError, SeekAfterReset, TransactorTask
+from squall.workloads.libraries import PolledRecords, PollError, ReaderAssigned, ReaderPositionReset, TransactorTask
 
 OK, FAIL, INFO = 0, 1, 2
 PLACE = ("t", 0)
@@ -117,7 +117,9 @@ def driver(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> LibraryDriver:
         return start([*command[: at - 1], "-c", into, command[-1]], **more)
 
     monkeypatch.setattr(subprocess, "Popen", scripted)
-    return LibraryDriver("confluent", "nowhere:1", Appends(delivery_timeout_ms=1000).needs(), tmp_path / "clients.log")
+    return LibraryDriver(
+        "confluent", "nowhere:1", AppendsLoad(delivery_timeout_ms=1000).needs(), tmp_path / "clients.log"
+    )
 
 
 async def played(driver: LibraryDriver, script: str, play: Callable[[LibraryTransactor], Any]) -> LibraryTransactor:
@@ -155,9 +157,9 @@ async def test_a_poll_inside_a_transaction_brings_what_its_consumer_did(driver: 
         await producer.init()
         await producer.begin()
         assigned, read = await producer.poll()
-        assert assigned == Assigned({PLACE: 0})
+        assert assigned == ReaderAssigned({PLACE: 0})
         assert isinstance(read, PolledRecords) and read.parts[0].position == 2
-        assert list(await producer.poll()) == [SeekAfterReset(PLACE, 1, "gone")]
+        assert list(await producer.poll()) == [ReaderPositionReset(PLACE, 1, "gone")]
         assert list(await producer.poll()) == [PollError("RuntimeError: no broker")]
         assert await producer.end(commit=True) == EndTxnResult(Status.OK, "")
 

@@ -12,7 +12,7 @@ from matplotlib.figure import Figure
 from squall.reports import figure
 from squall.reports.page import render
 from squall.reports.run_files import read_run
-from squall.reports.samples import Samples
+from squall.reports.samples import LatencySamples
 
 
 @pytest.fixture
@@ -37,7 +37,7 @@ def test_the_curve_of_readers_ends_before_fresh_readers_read_all(run_dir: Path, 
 def test_p50_is_seen_in_a_second_in_which_it_equals_p99(run_dir: Path, axis: Any) -> None:
     files = read_run(run_dir)
     files.series = {"second": [0.0, 1.0], "p50_ms": [7.0, 7.0], "p99_ms": [7.0, 9.0]}
-    figure.latency(axis, files, Samples())
+    figure.latency(axis, files, LatencySamples())
     lines = {each.get_label(): each for each in axis.lines}
     assert lines["p50"].get_zorder() > lines["p99"].get_zorder()
     assert lines["p50"].get_linewidth() < lines["p99"].get_linewidth()

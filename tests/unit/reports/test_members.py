@@ -5,12 +5,12 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-from squall.reports.members import Members, answers_of, lines_of, members_of, processed_by_programs
+from squall.reports.members import MembersOfFinding, answers_of, lines_of, members_of, processed_by_programs
 from squall.reports.problems import StorySubject
 from squall.reports.raw_files import raw_files
 from squall.reports.run_files import RunFiles
 from squall.reports.spacetime import draw
-from squall.reports.story import Story, stories_of, text_of
+from squall.reports.story import PartitionStory, stories_of, text_of
 from squall.reports.story_index import rendered_stories_about
 from tests.support.histories.group_history import GroupHistory
 
@@ -53,13 +53,13 @@ def ahead(offset: int = 2) -> StorySubject:
     return StorySubject("commit-ahead", "it is ahead", "t", 0, (), (offset,), process=2, other=3)
 
 
-def told(h: GroupHistory, folder: Path, problem: StorySubject) -> tuple[Members, dict[str, str]]:
+def told(h: GroupHistory, folder: Path, problem: StorySubject) -> tuple[MembersOfFinding, dict[str, str]]:
     (found,) = members_of(files_of(h, folder), [problem])
     assert found is not None
     return found, dict(answers_of(found))
 
 
-def story_of(h: GroupHistory, folder: Path, problem: StorySubject) -> Story:
+def story_of(h: GroupHistory, folder: Path, problem: StorySubject) -> PartitionStory:
     (story,) = stories_of(files_of(h, folder), [problem])
     return story
 

@@ -6,7 +6,7 @@ from pathlib import Path
 from xml.etree import ElementTree
 
 from squall.reports.figure import standalone
-from squall.reports.junit import NightCase, add_checks, tolerate
+from squall.reports.junit import NightlyTestCase, add_checks, tolerate
 
 NIGHT = """<testsuites><testsuite name="squall nightly">
 <testcase classname="squall.sim appends" name="kill-seed1" time="0.1"/>
@@ -27,9 +27,9 @@ def test_each_run_is_a_suite_whose_class_is_the_run(tmp_path: Path) -> None:
     path.write_text(NIGHT)
     name = "squall.sim appends"
     cases = [
-        NightCase(name, "kill-seed1", 7.25, tmp_path / "run"),
-        NightCase(name, "kill-seed2", 3.0, tmp_path / "half"),
-        NightCase(name, "never played", 1.0, None),
+        NightlyTestCase(name, "kill-seed1", 7.25, tmp_path / "run"),
+        NightlyTestCase(name, "kill-seed2", 3.0, tmp_path / "half"),
+        NightlyTestCase(name, "never played", 1.0, None),
     ]
     add_checks(path, cases)
     night, of_run = ElementTree.parse(path).getroot().findall("testsuite")
@@ -48,7 +48,7 @@ def test_what_does_not_fail_the_night_is_skipped_and_says_why(tmp_path: Path) ->
     path.write_text(
         NIGHT.replace('-seed1" time="0.1"/>', failed.format(1)).replace('-seed2" time="0.1"/>', failed.format(2))
     )
-    add_checks(path, [NightCase(name, f"kill-seed{seed}", 7.25, tmp_path) for seed in (1, 2)])
+    add_checks(path, [NightlyTestCase(name, f"kill-seed{seed}", 7.25, tmp_path) for seed in (1, 2)])
     tolerate(path, {(name, "kill-seed1"): "accepted by alice"})
     night, accepted, found = ElementTree.parse(path).getroot().findall("testsuite")
     assert [(each.get("failures"), each.get("skipped")) for each in (night, accepted, found)] == [

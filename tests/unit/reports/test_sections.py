@@ -21,28 +21,28 @@ from squall.reports.sections.on_terminal import drawn
 from squall.reports.sections.strip import strip_svg
 from squall.reports.terminal import summary
 from squall.workloads.registry import DEFAULT, SCENARIOS
-from squall.workloads.section import Lane, Rows, Section, Strip, StripSpan
+from squall.workloads.section import SectionTable, TimelineBar, TimelineLane, TimelineStrip, WorkloadSection
 from tests.support.histories.builder import HistoryBuilder
 
-STRIP = Strip(
+STRIP = TimelineStrip(
     "who was there",
     10,
     20,
     (
-        Lane(
+        TimelineLane(
             "writes",
             (
-                StripSpan(10, 14, "good", "fine"),
-                StripSpan(14, 18, "bad", "<nothing>"),
-                StripSpan(18, 20, "good", "fine"),
+                TimelineBar(10, 14, "good", "fine"),
+                TimelineBar(14, 18, "bad", "<nothing>"),
+                TimelineBar(18, 20, "good", "fine"),
             ),
         ),
-        Lane("a fault of a very long name that has no room", (StripSpan(14, 14.001, "neutral", "short"),)),
+        TimelineLane("a fault of a very long name that has no room", (TimelineBar(14, 14.001, "neutral", "short"),)),
     ),
     "red is bad",
 )
-SECTION = Section(
-    "Of its own", "Four seconds were lost.", STRIP, (Rows("Each", ("what", ">s"), (("it & he", "4.0"),)),)
+SECTION = WorkloadSection(
+    "Of its own", "Four seconds were lost.", STRIP, (SectionTable("Each", ("what", ">s"), (("it & he", "4.0"),)),)
 )
 
 
@@ -53,7 +53,7 @@ def run_dir(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def _shown(section: Section, width: int = 80) -> list[str]:
+def _shown(section: WorkloadSection, width: int = 80) -> list[str]:
     out = io.StringIO()
     console = Console(file=out, width=width)
     for part in drawn(section, width):
@@ -81,14 +81,14 @@ def test_a_terminal_shows_the_gravest_of_each_moment_in_letters() -> None:
 
 def test_long_names_of_lanes_are_whole_and_a_legend_says_what_the_colours_mean() -> None:
     name = "semantics-exactly-once, process 12"
-    strip = STRIP._replace(lanes=(Lane(name, ()),), legend=(("good", "holds <it>"), ("bad", "lost it")))
+    strip = STRIP._replace(lanes=(TimelineLane(name, ()),), legend=(("good", "holds <it>"), ("bad", "lost it")))
     svg = strip_svg(strip)
     assert f">{name}<" in svg and "\u2026" not in svg
     assert "holds &lt;it&gt;" in svg and svg.count("<rect") == 2
     shown = _shown(SECTION._replace(strip=strip), 120)
     assert any(line.startswith(name) for line in shown)
     assert any("= holds <it>, ! lost it" in line for line in shown)
-    assert "\u2026" in strip_svg(STRIP._replace(lanes=(Lane("n" * 200, ()),))), "within reason"
+    assert "\u2026" in strip_svg(STRIP._replace(lanes=(TimelineLane("n" * 200, ()),))), "within reason"
 
 
 def test_the_page_has_the_section_that_the_workload_makes_of_its_figures(
@@ -96,7 +96,7 @@ def test_the_page_has_the_section_that_the_workload_makes_of_its_figures(
 ) -> None:
     given: list[Any] = []
 
-    def section(figures: Any) -> Section:
+    def section(figures: Any) -> WorkloadSection:
         given.append(figures)
         return SECTION
 
@@ -121,7 +121,7 @@ def test_moments_of_a_workloads_figures_are_on_the_pages_clock(run_dir: Path) ->
 def test_figures_that_cannot_be_read_and_a_workload_that_nobody_knows_are_told(
     run_dir: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def section(figures: Any) -> Section:
+    def section(figures: Any) -> WorkloadSection:
         raise KeyError("from_s")
 
     monkeypatch.setattr(SCENARIOS[DEFAULT], "section", section)

@@ -18,7 +18,7 @@ from squall.reports.spacetime import draw
 from squall.reports.spacetime_layout import lay_out
 from squall.reports.story import decimals, stories_of, story_of, text_of
 from squall.reports.story_facts import facts_of
-from squall.reports.story_logs import Logs, ReplicaView
+from squall.reports.story_logs import ReplicaLogs, ReplicaView
 from tests.support.histories.story_script import facts_of_script
 from tests.unit.reports.conftest import LOST, TOPIC, at, event, write_lines
 
@@ -184,7 +184,7 @@ def test_a_log_remembers_of_which_epoch_each_offset_is() -> None:
 
 
 def test_what_was_copied_has_the_epochs_of_the_log_it_came_from() -> None:
-    logs = Logs()
+    logs = ReplicaLogs()
     logs.of(1).write(0, 3, 0)
     logs.of(1).write(3, 5, 1)
     logs.of(2).copy(1, 6, logs.of(1), 7)

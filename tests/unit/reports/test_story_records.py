@@ -13,8 +13,8 @@ from squall.reports.lanes import terms
 from squall.reports.problems import StorySubject
 from squall.reports.run_files import read_run
 from squall.reports.story import chosen, stories_of, story_of, text_of
-from squall.reports.story_facts import MemberPosition
-from squall.reports.story_moments import MUST, TURN, NamedRecord, StoryMoment
+from squall.reports.story_facts import GroupPosition
+from squall.reports.story_moments import MUST, TURN, LabelledRecord, StoryMoment
 from squall.reports.story_reads import PolledRange
 from squall.reports.story_records import named_records, with_names
 from tests.support.histories.story_script import facts_of_script
@@ -32,7 +32,7 @@ KNOWN = (
 CUT = "0.35 broker 1 truncated from_offset=1 to_offset=0 reason=because\n"
 
 
-def records(script: str) -> list[NamedRecord]:
+def records(script: str) -> list[LabelledRecord]:
     return named_records(facts_of_script(f"about inconsistent-offset appends-0-0 value=0 value=1\n{LED}{script}"))
 
 
@@ -166,8 +166,8 @@ def test_faults_for_whose_other_end_there_is_no_room_are_left_out() -> None:
 def test_an_old_position_is_told_with_its_broker_and_the_fault_that_it_had() -> None:
     facts = facts_of_script(f"about eos-duplicate appends-0-0 value=1\n{LED}1.0..3.0 pause 3\n2.1 sends 0 1\n")
     facts.positions = [
-        MemberPosition(2.0, 0, "in-0", 5, told=False),
-        MemberPosition(3.2, 0, "in-0", 4, told=True, broker=3, newer=5),
+        GroupPosition(2.0, 0, "in-0", 5, told=False),
+        GroupPosition(3.2, 0, "in-0", 4, told=True, broker=3, newer=5),
     ]
     story = story_of(facts)
     text = " ".join(text_of(story).split())

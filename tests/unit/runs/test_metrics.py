@@ -25,7 +25,7 @@ from squall.chaos.runs.exporter import HOST, MetricsExporter, serving
 from squall.chaos.runs.metrics import CONTENT_TYPE, PHASES, exposition, state_of
 from squall.chaos.runs.progress import Progress
 from squall.chaos.runs.run_status import Phase, RunStatus
-from squall.workloads.counters import Counters
+from squall.workloads.counters import LoadCounters
 
 ROOT = Path(__file__).parents[3]
 BOARD = ROOT / "compose/metrics/boards/squall.json"
@@ -60,7 +60,7 @@ TYPES = """\
 
 def whole() -> RunStatus:
     """A run in the middle of its load, of which everything can be seen. Its phase began at 100 s."""
-    load = Counters(sent=10, acked=6, failed=1, info=2, read=5)
+    load = LoadCounters(sent=10, acked=6, failed=1, info=2, read=5)
     for seconds in (0.001, 0.0011, 0.3, 2.5, 60.0, 0.004):
         load.latencies.take(seconds)
     faults = [make_fault(number, 1.0, 1.0, "kill", "node:1", {}) for number in range(4)]
@@ -73,7 +73,7 @@ def whole() -> RunStatus:
         about={"run": 'a "run"\\\n', "seed": "7", "target": "squall", "runtime": "process", "workload": "appends"},
         phases=[Phase("warm-up", 98.0, 2.0, 100.0), Phase("load with faults", 100.0, 30.0)],
         load=load,
-        final=Counters(read=3),
+        final=LoadCounters(read=3),
         faults=(*played, FaultExecution(faults[3], ended=2)),
         coming=lambda: [UpcomingFault(faults[0], 3.5)],
         nodes={1: "running", 2: "paused", 3: "down"},
@@ -103,7 +103,7 @@ def test_of_a_run_that_has_not_begun_there_is_something_to_parse() -> None:
 
 def test_the_text_is_this() -> None:
     told = exposition(
-        RunStatus(load=Counters(sent=3, acked=2), nodes={1: "running"}, verdict="valid"), 0.0
+        RunStatus(load=LoadCounters(sent=3, acked=2), nodes={1: "running"}, verdict="valid"), 0.0
     ).splitlines()
     assert [line for line in told if line.startswith(("# TYPE", "# UNIT"))] == TYPES
     for line in (
@@ -234,7 +234,7 @@ def served(progress: Progress) -> Iterator[str]:
 def test_a_scrape_sees_the_run_as_it_is_now(progress: Progress) -> None:
     with served(progress) as url:
         assert "squall_sends_total 0.0\n" in fetched(url)[0]
-        progress.sight.load = Counters(sent=4)
+        progress.sight.load = LoadCounters(sent=4)
         text, kind = fetched(url)
         assert "squall_sends_total 4.0\n" in text
         assert kind == CONTENT_TYPE

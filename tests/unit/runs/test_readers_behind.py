@@ -9,13 +9,13 @@ import pytest
 from squall.chaos.runs import readers_behind
 from squall.chaos.runs.readers_behind import with_records_left
 from squall.workloads.client.admin import ListedOffset
-from squall.workloads.live_readers import Behind
+from squall.workloads.live_readers import LaggingReader
 
 CLIENT = cast(Any, None)
 
 
-def behind(goal: int, index: int = 0) -> Behind:
-    return Behind(1, "squall", ("t", index), 172, goal, 15.0)
+def behind(goal: int, index: int = 0) -> LaggingReader:
+    return LaggingReader(1, "squall", ("t", index), 172, goal, 15.0)
 
 
 @pytest.fixture

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from squall.workloads.agenda import Drawn, Given, Handover
+from squall.workloads.agenda import FixedRecordSchedule, PlannedRecord, RandomRecordSchedule
 
 
 class Clock:
@@ -21,8 +21,8 @@ class Clock:
 
 
 def test_given_records_come_in_order_of_time_and_only_ones_own() -> None:
-    operations = [Handover(2, 0, "t", 1, 70), Handover(0.5, 1, "t", 0, 80), Handover(1, 0, "u", 0, 90)]
-    agenda = Given(operations, 0, began=100)
+    operations = [PlannedRecord(2, 0, "t", 1, 70), PlannedRecord(0.5, 1, "t", 0, 80), PlannedRecord(1, 0, "u", 0, 90)]
+    agenda = FixedRecordSchedule(operations, 0, began=100)
     assert agenda.due_at == 101
     assert agenda.take() == ("u", 0, 90)
     assert agenda.due_at == 102
@@ -33,7 +33,7 @@ def test_given_records_come_in_order_of_time_and_only_ones_own() -> None:
 
 def test_drawn_records_are_an_interval_apart_and_too_late_ones_are_given_up() -> None:
     clock: Any = Clock()
-    agenda = Drawn(clock, [("t", 0), ("t", 1)], (64, 64), 0.1, 0.005)
+    agenda = RandomRecordSchedule(clock, [("t", 0), ("t", 1)], (64, 64), 0.1, 0.005)
     assert 100 <= agenda.due_at <= 100.005
     first = agenda.due_at
     topic, partition, size = agenda.take()

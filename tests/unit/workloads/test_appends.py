@@ -18,17 +18,17 @@ from squall.broker.protocol.apis import ApiKey
 from squall.chaos.draws import rng_for
 from squall.checkers.history.tables import FAIL, INFO, OK, POLL, SEND
 from squall.workloads.agenda import BURST_S, in_burst
-from squall.workloads.appends import Appends
-from squall.workloads.counters import Counters
+from squall.workloads.appends import AppendsLoad
+from squall.workloads.counters import LoadCounters
 from squall.workloads.final_reads import BOTH_ISOLATIONS
-from squall.workloads.libraries import Zone
+from squall.workloads.libraries import ClientZone
 from squall.workloads.recorder import Recorder
 from squall.workloads.scenario import Scenario, WorkloadFailed
 from squall.workloads.topics import make_topics
 from tests.support.clusters.driven import DrivenCluster
 from tests.support.clusters.fake_cluster import Break, Withhold
 
-SETTINGS = Appends(
+SETTINGS = AppendsLoad(
     topics=2,
     partitions=2,
     producers=3,
@@ -80,7 +80,7 @@ async def test_every_partition_has_readers_that_follow(tmp_path: Path, clock: Mo
 
 async def test_clients_are_dealt_over_zones_by_turns(tmp_path: Path, clock: MockClock) -> None:
     run = Run(tmp_path)
-    run.zones = [Zone("A", run.cluster.bootstrap), Zone("B", run.cluster.bootstrap)]
+    run.zones = [ClientZone("A", run.cluster.bootstrap), ClientZone("B", run.cluster.bootstrap)]
     await run.play(1, finals=False)
     begun = [line for line in run.lines() if line["e"] == "p"]
     zones = {(line["role"], line["settings"].get(line["role"])): line["zone"] for line in begun}
@@ -89,7 +89,7 @@ async def test_clients_are_dealt_over_zones_by_turns(tmp_path: Path, clock: Mock
 
 
 async def test_empty_polls_are_thinned_out(tmp_path: Path, clock: MockClock) -> None:
-    quiet = Appends(topics=1, partitions=1, producers=1, readers=1, rate=1)
+    quiet = AppendsLoad(topics=1, partitions=1, producers=1, readers=1, rate=1)
     run = Run(tmp_path, quiet)
     await run.play(9.5, finals=False)
     empty = [entry for line in run.lines() if line["e"] == "c" for entry in line.get("got", []) if not entry[5]]
@@ -144,7 +144,7 @@ async def test_an_outage_fills_bounded_buffers_and_then_records_are_skipped(
     tmp_path: Path, clock: MockClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("squall.workloads.appends.scenario.BUFFER_BYTES", 20_000)
-    run = Run(tmp_path, Appends(rate=500, min_bytes=500, max_bytes=500, producers=2))
+    run = Run(tmp_path, AppendsLoad(rate=500, min_bytes=500, max_bytes=500, producers=2))
     most = [0]
 
     async def outage() -> None:
@@ -228,7 +228,7 @@ async def test_a_final_read_of_a_partition_without_leader_says_so(tmp_path: Path
 async def test_topics_that_exist_are_used_and_a_cluster_without_answer_is_an_error(
     tmp_path: Path, clock: MockClock
 ) -> None:
-    run = Run(tmp_path, Appends())
+    run = Run(tmp_path, AppendsLoad())
     recorder = Recorder(run.env, str(run.path), "run-1")
     async with trio.open_nursery() as nursery:
         await nursery.start(run.cluster.run)
@@ -257,19 +257,19 @@ async def test_topics_that_exist_are_used_and_a_cluster_without_answer_is_an_err
 )
 def test_settings_that_cannot_be_are_refused_by_name(wrong: dict[str, Any]) -> None:
     with pytest.raises(ValidationError, match=next(iter(wrong))):
-        Appends(**wrong)
+        AppendsLoad(**wrong)
 
 
 @pytest.mark.parametrize("readers", [1, 2, 3, 5, 9])
 def test_each_partition_has_a_reader_and_where_there_are_several_two(readers: int) -> None:
-    settings = Appends(readers=readers)
+    settings = AppendsLoad(readers=readers)
     count = Counter(place for reader in range(readers) for place in settings.assignment(reader))
     assert set(count) == set(settings.places())
     assert set(count.values()) == {min(2, readers)}
 
 
 def test_rates_are_per_second_since_the_last_look() -> None:
-    counters = Counters()
+    counters = LoadCounters()
     assert counters.rates(10.0).sent == 0
     counters.sent, counters.acked = 100, 50
     assert counters.rates(12.0)[:2] == (50.0, 25.0)
@@ -278,8 +278,8 @@ def test_rates_are_per_second_since_the_last_look() -> None:
 
 
 def test_bursts_are_as_dense_as_they_should_be_and_the_rest_is_as_without_them() -> None:
-    plain = Appends(rate=10, producers=2).drawn(partial(rng_for, 7), 0.0, 12.0)
-    with_bursts = Appends(rate=10, producers=2, burst=200).drawn(partial(rng_for, 7), 0.0, 12.0)
+    plain = AppendsLoad(rate=10, producers=2).drawn(partial(rng_for, 7), 0.0, 12.0)
+    with_bursts = AppendsLoad(rate=10, producers=2, burst=200).drawn(partial(rng_for, 7), 0.0, 12.0)
     assert set(plain) <= set(with_bursts)
     inside = [each for each in with_bursts if in_burst(each.at_s)]
     assert len(inside) == pytest.approx(3 * BURST_S * 200, rel=0.1)

@@ -19,17 +19,17 @@ from squall.workloads.client.outcomes import Outcome, Status
 from squall.workloads.command import CommandLoad
 from squall.workloads.command.member import ProgramSubscriber
 from squall.workloads.command.scenario import OUTPUT, TOPIC
-from squall.workloads.counters import Counters
+from squall.workloads.counters import LoadCounters
 from squall.workloads.group_notes import MemberIdentity
 from squall.workloads.libraries import (
-    CommitBegan,
-    CommitEnded,
+    ClientZone,
+    OffsetCommitBegan,
+    OffsetCommitEnded,
     OfMember,
     PartitionsAssigned,
     PartitionsRevoked,
     PolledPartition,
     PolledRecords,
-    Zone,
 )
 from squall.workloads.recorder import PartitionPoll, ReadOutcome, Recorder
 
@@ -53,7 +53,7 @@ class Run:
             CommandLoad(**{"role": "member", "partitions": 1, **settings}),
             folder / "history.jsonl",
         )
-        self.env, self.counters = RealEnv("harness"), Counters()
+        self.env, self.counters = RealEnv("harness"), LoadCounters()
         self.recorder = Recorder(self.env, str(self.path), "run-1")
         for topic, index in self.scenario.places():
             self.recorder.partition(topic, index)
@@ -67,7 +67,7 @@ class Run:
     def member(self) -> ProgramSubscriber:
         driver: Any = type("Driver", (), {"client": "program", "version": "./my-service"})
         settings, writes = self.scenario.subscriber_settings(), self.scenario.outputs != "none"
-        zone = Zone("", [], driver)
+        zone = ClientZone("", [], driver)
         of = (self.env, zone, driver, self.recorder, self.counters, settings, self.moved.update)
         made = ProgramSubscriber(*of, outputs=[OUT] if writes else [], commits="after", record_bytes=64)
         made.declare("reader", {"member": 0})
@@ -115,7 +115,7 @@ def test_a_member_that_committed_what_it_had_not_processed_when_it_was_killed_is
 ) -> None:
     run = Run(tmp_path)
     first, second = run.member(), run.member()
-    play(first, began(0), run.read(0), CommitBegan(WHO, 0, {PLACE: committed}), CommitEnded(0, ""))
+    play(first, began(0), run.read(0), OffsetCommitBegan(WHO, 0, {PLACE: committed}), OffsetCommitEnded(0, ""))
     first.crashed()
     play(second, began(committed), *(run.read(offset) for offset in range(committed, 3)))
     second.crashed()
@@ -136,9 +136,9 @@ def test_a_commit_that_was_refused_or_never_answered_is_in_doubt(tmp_path: Path)
     run = Run(tmp_path)
     member = run.member()
     play(member, began(0), run.read(0))
-    play(member, CommitBegan(WHO, 0, {PLACE: 1}), CommitEnded(0, ""))
-    play(member, CommitBegan(WHO, 1, {PLACE: 1}), CommitEnded(1, "REBALANCE_IN_PROGRESS"))
-    play(member, CommitBegan(WHO, 2, {PLACE: 1}))
+    play(member, OffsetCommitBegan(WHO, 0, {PLACE: 1}), OffsetCommitEnded(0, ""))
+    play(member, OffsetCommitBegan(WHO, 1, {PLACE: 1}), OffsetCommitEnded(1, "REBALANCE_IN_PROGRESS"))
+    play(member, OffsetCommitBegan(WHO, 2, {PLACE: 1}))
     member.crashed()
     assert [commit.st for commit in run.history().commits.rows()] == [OK, INFO, INFO]
 

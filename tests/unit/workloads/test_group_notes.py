@@ -10,7 +10,7 @@ import pytest
 
 from squall.broker.real_env import RealEnv
 from squall.workloads.client.outcomes import Status
-from squall.workloads.group_notes import GroupNotes, HeartbeatTimes, MemberIdentity
+from squall.workloads.group_notes import HeartbeatTimes, MemberHistoryWriter, MemberIdentity
 from squall.workloads.recorder import Recorder
 
 WHO = MemberIdentity("m-1", 3)
@@ -18,21 +18,21 @@ HERE = {"g": "g-0", "m": "m-1", "gen": 3, "inst": "i-0"}
 
 
 @pytest.fixture
-def notes(tmp_path: Path) -> GroupNotes:
+def notes(tmp_path: Path) -> MemberHistoryWriter:
     recorder = Recorder(RealEnv("harness"), str(tmp_path / "history.jsonl"), "run-1")
     recorder.partition("t", 0)
     recorder.partition("t", 1)
-    return GroupNotes(recorder, recorder.process("reader", "1.0", {}), "g-0", "i-0")
+    return MemberHistoryWriter(recorder, recorder.process("reader", "1.0", {}), "g-0", "i-0")
 
 
-def written(notes: GroupNotes, tmp_path: Path) -> list[dict[str, Any]]:
+def written(notes: MemberHistoryWriter, tmp_path: Path) -> list[dict[str, Any]]:
     """All lines behind the declarations, without their times."""
     notes.recorder.flush()
     lines = [json.loads(line) for line in (tmp_path / "history.jsonl").read_bytes().splitlines()[4:]]
     return [{name: value for name, value in line.items() if name != "t"} for line in lines]
 
 
-def test_what_a_member_owns_is_told_from_its_beginning_to_its_end(notes: GroupNotes, tmp_path: Path) -> None:
+def test_what_a_member_owns_is_told_from_its_beginning_to_its_end(notes: MemberHistoryWriter, tmp_path: Path) -> None:
     notes.rejoining(WHO, "start")
     notes.joined(WHO, "range", [("t", 1), ("t", 0)], leader=True)
     notes.assigned(WHO, {("t", 0): 7, ("t", 1): 0}, {("t", 1)}, [("t", 0), ("t", 1)])
@@ -58,7 +58,7 @@ def test_what_a_member_owns_is_told_from_its_beginning_to_its_end(notes: GroupNo
     ]  # fmt: skip
 
 
-def test_commits_and_what_a_group_was_told_are_operations(notes: GroupNotes, tmp_path: Path) -> None:
+def test_commits_and_what_a_group_was_told_are_operations(notes: MemberHistoryWriter, tmp_path: Path) -> None:
     op = notes.begin_commit(WHO, {("t", 0): 9, ("t", 1): 4}, "manual", metadata={("t", 0): "seen", ("t", 1): "seen"})
     notes.committed(op, Status.FAIL, "OFFSET_METADATA_TOO_LARGE", {("t", 1): "OFFSET_METADATA_TOO_LARGE"})
     asked = notes.begin_fetch(MemberIdentity(), [("t", 1), ("t", 0)], stable=True)
@@ -81,7 +81,9 @@ def test_commits_and_what_a_group_was_told_are_operations(notes: GroupNotes, tmp
     ]  # fmt: skip
 
 
-def test_a_commit_inside_a_transaction_and_a_record_made_of_another_say_so(notes: GroupNotes, tmp_path: Path) -> None:
+def test_a_commit_inside_a_transaction_and_a_record_made_of_another_say_so(
+    notes: MemberHistoryWriter, tmp_path: Path
+) -> None:
     recorder = notes.recorder
     txn = recorder.begin_txn(notes.process, "squall-0", 4000)
     notes.begin_commit(WHO, {("t", 0): 1}, "manual", txn=txn, producer=(8, 2))

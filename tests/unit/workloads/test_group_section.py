@@ -8,7 +8,7 @@ from squall.checkers.measured_groups import measure_groups
 from squall.reports.sections.on_terminal import GRAVITY, MARKS, STYLES, drawn
 from squall.reports.sections.strip import COLOURS, HEIGHTS, OPACITY
 from squall.workloads.group_section import MARK_S, MOST_LANES, section_of
-from squall.workloads.section import StripSpan
+from squall.workloads.section import TimelineBar
 from tests.support.histories.builder import MS, HistoryBuilder
 from tests.support.histories.group_history import GroupHistory
 
@@ -45,7 +45,7 @@ def test_each_member_has_a_lane_with_what_it_held() -> None:
     assert (one.name, two.name) == ("process 0", "process 1")
     both, lost, alone = one.spans
     assert both.title.endswith("t-0, t-1") and both.tone == "good"
-    assert lost == StripSpan(both.end_s - MARK_S, both.end_s, "bad", lost.title) and lost.title.startswith("lost at")
+    assert lost == TimelineBar(both.end_s - MARK_S, both.end_s, "bad", lost.title) and lost.title.startswith("lost at")
     assert alone.title.endswith(" s: t-0") and alone.begin_s == both.end_s
     (only,) = two.spans
     assert only.begin_s >= 0.014 and only.end_s == section.strip.end_s

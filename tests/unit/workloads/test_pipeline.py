@@ -8,7 +8,7 @@ import pytest
 
 from squall.chaos.plans.operations import concrete
 from squall.chaos.plans.plan import PlanError, make_plan
-from squall.workloads.pipeline.steps import CRASHES, OF_INSTANCES, PAUSE, SEND, InstanceStep
+from squall.workloads.pipeline.steps import CRASHES, OF_INSTANCES, PAUSE, SEND, InstanceAction
 
 LOAD = {
     "name": "pipeline", "rate": 4, "instances": 2, "partitions": 2, "poll_pause_ms": 200, "session_timeout_ms": 1500,
@@ -19,7 +19,7 @@ LOAD = {
 def test_what_a_seed_draws_is_a_load() -> None:
     table = {"seed": 7, "runtime": "sim", "time_s": 60, "workload": {**LOAD, "churn": 200}}
     plan = concrete(make_plan(table))
-    done = [InstanceStep(*each) for each in plan.operations or ()]
+    done = [InstanceAction(*each) for each in plan.operations or ()]
     assert {step.do for step in done} == {SEND, *OF_INSTANCES}
     assert not any(plan.workload.wrong(step) for step in done)
 

@@ -14,7 +14,7 @@ from squall.checkers.history.parser import parse
 from squall.checkers.history.tables import COMMIT, INFO, NOT_ENDED, POLL, SEND
 from squall.checkers.history.values import SEQUENCE_BITS
 from squall.workloads.client.outcomes import Status
-from squall.workloads.recorder import GATHER_BYTES, Bad, PartitionPoll, ReadOutcome, Recorder
+from squall.workloads.recorder import GATHER_BYTES, CorruptRecord, PartitionPoll, ReadOutcome, Recorder
 
 
 @pytest.fixture
@@ -64,7 +64,9 @@ def test_a_read_writes_both_its_lines_with_their_own_times(path: Path) -> None:
     recorder = Recorder(RealEnv("harness"), str(path), "run-1")
     began = recorder.now_ns()
     outcome = ReadOutcome(
-        got=[PartitionPoll(0, 12, 20, 19, 3, [(10, 77), (11, -1)], 6)], bad=[Bad(0, 11, "checksum")], end={0: 12}
+        got=[PartitionPoll(0, 12, 20, 19, 3, [(10, 77), (11, -1)], 6)],
+        bad=[CorruptRecord(0, 11, "checksum")],
+        end={0: 12},
     )
     recorder.read(4, "final_read", began, {0: 10}, outcome)
     recorder.read(4, "poll", began, {0: 12}, ReadOutcome(Status.FAIL, error="TIMED_OUT"))

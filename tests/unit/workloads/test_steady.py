@@ -14,8 +14,8 @@ from squall.chaos.plans.operations import concrete
 from squall.chaos.plans.plan import PlanError, make_plan, read_plan, write_plan
 from squall.chaos.plans.swarm import swarm_plan
 from squall.checkers.history.tables import EMPTY_POLL, OK, POLL, SEND, History, PlayedFault
-from squall.workloads.steady import Steady
-from squall.workloads.steady.availability import Gap, gaps, measure
+from squall.workloads.steady import SteadyLoad
+from squall.workloads.steady.availability import AvailabilityGap, gaps, measure
 from squall.workloads.steady.section import section_of as made
 from tests.support.clusters.driven import DrivenCluster
 
@@ -37,7 +37,7 @@ def played(run: DrivenCluster, seconds: float, meanwhile: Any = None) -> History
 
 
 def test_one_producer_and_one_reader_at_a_fixed_rate(tmp_path: Path) -> None:
-    history = played(DrivenCluster(tmp_path / "history.jsonl", Steady()), 10)
+    history = played(DrivenCluster(tmp_path / "history.jsonl", SteadyLoad()), 10)
     sends = [record for record in history.records.rows() if record.kind == SEND]
     assert len(sends) == pytest.approx(100, abs=2)
     assert {record.st for record in sends} == {OK}
@@ -50,7 +50,7 @@ def test_one_producer_and_one_reader_at_a_fixed_rate(tmp_path: Path) -> None:
 
 def test_its_plan_has_its_own_settings_and_nothing_of_another_workload(tmp_path: Path) -> None:
     plan = make_plan({"workload": {"name": "steady", "rate": 5}, "runtime": "sim"})
-    assert isinstance(plan.workload, Steady)
+    assert isinstance(plan.workload, SteadyLoad)
     path = tmp_path / "plan.toml"
     path.write_text(write_plan(concrete(plan)))
     assert read_plan(path) == concrete(plan)
@@ -79,13 +79,17 @@ def test_swarms_of_it_are_plans() -> None:
 
 
 def test_gaps_lie_between_successes_and_are_cut_at_the_ends_of_the_load() -> None:
-    assert gaps([30, 5, 12, 30, 99], 10, 40) == [Gap(10, 12), Gap(12, 30), Gap(30, 40)]
-    assert gaps([], 10, 40) == [Gap(10, 40)]
+    assert gaps([30, 5, 12, 30, 99], 10, 40) == [
+        AvailabilityGap(10, 12),
+        AvailabilityGap(12, 30),
+        AvailabilityGap(30, 40),
+    ]
+    assert gaps([], 10, 40) == [AvailabilityGap(10, 40)]
     assert gaps([], 10, 10) == []
 
 
 def test_an_outage_is_measured_where_it_was_and_given_to_the_fault_that_was_on(tmp_path: Path) -> None:
-    run = DrivenCluster(tmp_path / "history.jsonl", Steady())
+    run = DrivenCluster(tmp_path / "history.jsonl", SteadyLoad())
 
     async def outage() -> None:
         await trio.sleep(5)
@@ -111,7 +115,7 @@ def test_an_outage_is_measured_where_it_was_and_given_to_the_fault_that_was_on(t
 
 def test_a_quiet_load_has_no_standstill_at_any_rate(tmp_path: Path) -> None:
     for rate in (1, 20):
-        scenario = Steady(rate=rate)
+        scenario = SteadyLoad(rate=rate)
         history = played(DrivenCluster(tmp_path / f"{rate}.jsonl", scenario), 12)
         said = scenario.measured(lambda history=history: history, [])  # type: ignore[misc]
         assert (said["writes"]["without_s"], said["reads"]["without_s"]) == (0, 0), rate

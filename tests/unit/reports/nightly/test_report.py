@@ -6,11 +6,11 @@ from typing import Any
 
 import pytest
 
-from squall.reports.nightly.report import Report, report_of
+from squall.reports.nightly.report import NightlyReport, report_of
 from tests.support.nightly.rows import cell, finding, losing, night, run, tables
 
 
-def report(runs: list[dict[str, Any]], findings: list[dict[str, Any]] | None = None, **head: Any) -> Report:
+def report(runs: list[dict[str, Any]], findings: list[dict[str, Any]] | None = None, **head: Any) -> NightlyReport:
     """Return the report of one night."""
     given = tables([night(**{"planned": max(len(runs), 1), **head})], runs, findings or [])
     return report_of(given, "n1", [cell()] if runs else [], "Over this night.")
