@@ -17,7 +17,7 @@ from bench.pairs import checkout, measured
 from bench.pairs import table as table_of_pairs
 from bench.script import script
 from bench.sheet import Sheet, say, table
-from squall.chaos.errors import Refused
+from squall.chaos.errors import PreconditionError
 
 OURS = "squall"
 SWARM_SEEDS = 12
@@ -31,7 +31,7 @@ def main(given: Sequence[str] | None = None) -> int:
     before = snapshot()
     try:
         code = _against(arguments) if arguments.against else _beside(arguments)
-    except Refused as missing:
+    except PreconditionError as missing:
         say(f"bench: {missing}")
         return 3
     print(told(before, snapshot(), os.getpid()))
@@ -74,7 +74,7 @@ def _against(arguments: argparse.Namespace) -> int:
         clusters, checkouts = ([each for each in group if arguments.only in each.name] for group in groups)
         if not clusters and not checkouts:
             names = "; ".join(each.name for group in groups for each in group)
-            raise Refused(f"--only {arguments.only}: nothing has this in its name; there are: {names}")
+            raise PreconditionError(f"--only {arguments.only}: nothing has this in its name; there are: {names}")
         try:
             rows = measured(clusters, now, then, peer, arguments.pairs)
         finally:

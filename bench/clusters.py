@@ -14,7 +14,7 @@ from contextlib import ExitStack
 from pathlib import Path
 
 from squall.broker.overriding import override
-from squall.chaos.errors import Refused
+from squall.chaos.errors import PreconditionError
 from squall.chaos.runtimes.real.processes.ports import free_ports
 from squall.chaos.runtimes.real.processes.registry import claimed_ports
 from squall.chaos.toolchain.kafka import apache_kafka
@@ -274,7 +274,7 @@ def _row_of_ports(count: int) -> int:
         except OSError:
             continue
         return base
-    raise Refused(f"there are no {count} free ports in a row")
+    raise PreconditionError(f"there are no {count} free ports in a row")
 
 
 def new_cluster(name: str, folder: Path) -> MeasuredCluster:

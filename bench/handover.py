@@ -18,7 +18,7 @@ import confluent_kafka
 from confluent_kafka import Producer
 
 from squall.broker.overriding import override
-from squall.chaos.errors import Refused
+from squall.chaos.errors import PreconditionError
 
 RUN = 1000
 """Records that are handed to the client in one call, all of one partition: a call for each takes more of the machine
@@ -109,7 +109,7 @@ def _library() -> ctypes.CDLL:
     beside = Path(confluent_kafka.__file__).parent.parent / "confluent_kafka.libs"
     found = next((str(path) for path in sorted(beside.glob("librdkafka*.so*"))), None) or find_library("rdkafka")
     if found is None:
-        raise Refused(f"no librdkafka in {beside}, nor in the system: install confluent-kafka from a wheel")
+        raise PreconditionError(f"no librdkafka in {beside}, nor in the system: install confluent-kafka from a wheel")
     library = ctypes.CDLL(found)
     for name, result, arguments in (
         ("conf_new", c_void_p, ()),

@@ -19,7 +19,7 @@ from typing import Generic, TypeVar
 from confluent_kafka import KafkaException
 
 from bench.sheet import say
-from squall.chaos.errors import Refused
+from squall.chaos.errors import PreconditionError
 from squall.chaos.toolchain.engine import unpack
 
 CERTAINTY = 0.95
@@ -149,16 +149,18 @@ def checkout(revision: str, folder: Path) -> Path:
     """
     if Path(revision).is_dir():
         if not any((Path(revision) / each).exists() for each in CHECKOUTS):
-            raise Refused(f"--against {revision}: no checkout: it has none of {', '.join(CHECKOUTS)}")
+            raise PreconditionError(f"--against {revision}: no checkout: it has none of {', '.join(CHECKOUTS)}")
         return Path(revision).resolve()
     root = Path(__file__).resolve().parents[1]
     try:
         packed = subprocess.run(["git", "archive", revision], cwd=root, capture_output=True)
     except FileNotFoundError:
-        raise Refused(f"--against {revision}: neither a directory nor, as there is no git here, a commit") from None
+        raise PreconditionError(
+            f"--against {revision}: neither a directory nor, as there is no git here, a commit"
+        ) from None
     if packed.returncode:
         said = packed.stderr.decode(errors="replace").strip()
-        raise Refused(f"--against {revision}: neither a directory nor a commit of this checkout: {said}")
+        raise PreconditionError(f"--against {revision}: neither a directory nor a commit of this checkout: {said}")
     with tarfile.open(fileobj=BytesIO(packed.stdout)) as files:
         unpack(files, folder)
     return folder

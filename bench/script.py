@@ -14,7 +14,7 @@ from bench.groups import commits, reading, rebalance
 from bench.rates import Rate
 from bench.sheet import Step, say
 from bench.transactions import transactions
-from squall.chaos.errors import Refused
+from squall.chaos.errors import PreconditionError
 
 WARM_UP = ((1024, True), (1024, False), (100, True), (100, False))
 """Record size, idempotent: what a JVM is warmed up with, a quarter of the time each."""
@@ -61,7 +61,7 @@ def script(cluster: MeasuredCluster, arguments: argparse.Namespace, *, failovers
     asked = [step for step in steps if step.needed or arguments.only in step.name]
     if all(step.needed for step in asked) and arguments.only not in NEEDED:
         names = "; ".join(step.name for step in steps)
-        raise Refused(f"--only {arguments.only}: nothing has this in its name; there are: {names}")
+        raise PreconditionError(f"--only {arguments.only}: nothing has this in its name; there are: {names}")
     return asked
 
 

@@ -91,7 +91,7 @@ Exit codes: 0 valid, 1 an anomaly that the configuration does not permit,
 """
 
 
-class Commands(click.Group):
+class LazyCommandGroup(click.Group):
     """A group whose members are imported on first use."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
@@ -149,7 +149,7 @@ def _print_versions(ctx: click.Context, _: click.Parameter, asked: bool) -> None
         ctx.exit()
 
 
-@click.group(cls=Commands, epilog=EXAMPLES, context_settings={"help_option_names": ["-h", "--help"]})
+@click.group(cls=LazyCommandGroup, epilog=EXAMPLES, context_settings={"help_option_names": ["-h", "--help"]})
 @click.option(
     "--version", is_flag=True, is_eager=True, expose_value=False, callback=_print_versions,
     help="Show the versions of Squall, Python, Java, Spark, Toxiproxy and Kafka, and exit.",

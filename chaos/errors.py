@@ -9,7 +9,7 @@ class HarnessError(Exception):
     exit_code = 2
 
 
-class Refused(HarnessError):
+class PreconditionError(HarnessError):
     """Asked for what cannot be: a wrong argument, a missing program or privilege. Exit code 3, before anything began.
 
     The message names what is missing and the command that provides it.

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 _NO_MORE = "standard output takes nothing more, so what would be printed is discarded from here on"
 
 
-class _OutlivingStream(io.FileIO):
+class _BrokenPipeSafeStream(io.FileIO):
     """A standard stream that discards what is written once its reader has gone or it takes nothing more."""
 
     def write(self, data: ReadableBuffer, /) -> int:
@@ -73,7 +73,7 @@ def _outliving(stream: Any, descriptor: int) -> TextIO:
         return open(descriptor, "w", closefd=False)
     stream.flush()
     return io.TextIOWrapper(
-        io.BufferedWriter(_OutlivingStream(descriptor, "w", closefd=False)),
+        io.BufferedWriter(_BrokenPipeSafeStream(descriptor, "w", closefd=False)),
         encoding=stream.encoding,
         errors=stream.errors,
         line_buffering=stream.line_buffering or stream.write_through,

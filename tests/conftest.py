@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, settings
 
-from squall.chaos.errors import Refused
+from squall.chaos.errors import PreconditionError
 from tests.support import lacks, patience
 from tests.support.effort import THOROUGH, examples
 from tests.support.gate import bounds, costs, rules
@@ -71,7 +71,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> Generator[None, N
     """Mark each test gate, night or quiet before `-m` selects; afterwards sort by stage, keeping the order in each."""
     try:
         measured = costs.read()
-    except Refused as refused:
+    except PreconditionError as refused:
         raise pytest.UsageError(str(refused)) from refused
     for item in items:
         marks = frozenset(mark.name for mark in item.iter_markers())

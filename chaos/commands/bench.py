@@ -10,7 +10,7 @@ from typing import Any
 
 import click
 
-from squall.chaos.errors import Refused
+from squall.chaos.errors import PreconditionError
 from squall.chaos.toolchain.extras import missing
 from squall.chaos.toolchain.places import is_checkout
 from squall.chaos.typed import typed
@@ -67,7 +67,9 @@ def command(**given: object) -> int:
     3 wrong usage, or the peer is not available.
     """
     if not is_checkout():
-        raise Refused("squall bench needs a checkout of Squall: the benchmark is not part of what is installed")
+        raise PreconditionError(
+            "squall bench needs a checkout of Squall: the benchmark is not part of what is installed"
+        )
     alone = ("pairs",) if not given["against"] else ("rounds", "failover")
     if unfit := [name for name in alone if given[name] is not None]:
         raise click.UsageError(f"--{unfit[0]} is {'for' if 'pairs' in unfit else 'not for'} --against REV")
@@ -76,7 +78,7 @@ def command(**given: object) -> int:
         raise click.UsageError(f"--json {path}: its folder is not there, or it is a folder itself")
     if missing("clients"):
         needed = "confluent-kafka is not installed, which loads the brokers"
-        raise Refused(f"{needed}: {typed('setup', '--clients')}")
+        raise PreconditionError(f"{needed}: {typed('setup', '--clients')}")
     words = []
     for name, value in given.items():
         if name in ("against", "json") and value and (name == "json" or Path(str(value)).is_dir()):

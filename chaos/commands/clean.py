@@ -92,13 +92,13 @@ def _processes(tidied: LeftoverReport) -> None:
 
 def _containers(tidied: LeftoverReport, images: bool) -> None:
     """Silent where there is no engine and no sign that there ever was one."""
-    from squall.chaos.errors import Refused
+    from squall.chaos.errors import PreconditionError
     from squall.chaos.runtimes.docker import labels
     from squall.chaos.toolchain.engine import reach_engine
 
     try:
         engine = reach_engine()
-    except Refused as refused:
+    except PreconditionError as refused:
         if os.environ.get("DOCKER_HOST") or shutil.which("dockerd"):
             click.echo(f"containers were not looked for: {str(refused).splitlines()[0]}", err=True)
         return

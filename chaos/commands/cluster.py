@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from squall.chaos.errors import Refused
+from squall.chaos.errors import PreconditionError
 from squall.chaos.interrupts import stoppable
 
 if TYPE_CHECKING:
@@ -82,7 +82,7 @@ async def _serve(runtime: ProcessRuntime, folder: Path) -> None:
             click.echo(f"{brokers} up, with their files in {folder}; Ctrl-C stops them")
             click.echo(f"bootstrap.servers={runtime.bootstrap(ZONE)}")
             await _tell_of_exits(runtime)
-        except Refused:
+        except PreconditionError:
             refused = True
             raise
         finally:

@@ -12,7 +12,7 @@ from squall.chaos.commands.json_output import answer, json_flag
 
 if TYPE_CHECKING:
     from squall.chaos.commands.outputs import CommandOutput
-    from squall.chaos.toolchain.lookout import Part
+    from squall.chaos.toolchain.lookout import ComponentStatus
 
 
 @click.command()
@@ -42,8 +42,8 @@ def command() -> int:
     return 0 if linux else 3
 
 
-def _output(found: Iterable[Part]) -> CommandOutput:
+def _output(found: Iterable[ComponentStatus]) -> CommandOutput:
     from squall.chaos.commands import outputs
 
-    told = (outputs.Part(name=each.name, found=each.found, costs=each.costs, get=each.get) for each in found)
+    told = (outputs.DoctorComponent(name=each.name, found=each.found, costs=each.costs, get=each.get) for each in found)
     return outputs.DoctorOutput(parts=tuple(told))

@@ -16,7 +16,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from squall.chaos.errors import HarnessError, Refused
+from squall.chaos.errors import HarnessError, PreconditionError
 from squall.chaos.runtimes.real.processes.child import TETHER
 from squall.chaos.toolchain.class_archive import class_archive_here
 from squall.chaos.toolchain.extras import missing
@@ -55,7 +55,7 @@ def make_report(path: Path, wanted: NightSelection, say: Say) -> tuple[Path, Nig
     Refused for a folder without a night, and without Spark, which reads the histories.
     """
     if lacks := missing("spark"):
-        raise Refused(lacks[0])
+        raise PreconditionError(lacks[0])
     from squall.checkers.nightly import store
     from squall.checkers.nightly.night import NoNight, read_night
     from squall.reports.nightly.page import render
@@ -64,14 +64,14 @@ def make_report(path: Path, wanted: NightSelection, say: Say) -> tuple[Path, Nig
     try:
         night = read_night(path)
     except NoNight as nothing:
-        raise Refused(str(nothing)) from None
+        raise PreconditionError(str(nothing)) from None
     place = path.resolve().parent / store.FOLDER
     cells, chosen = _through_spark(night, place, wanted, say)
     collected, unread = store.collections(place)
     upto = collected[: [each.night for each in collected].index(night.name) + 1]
     tables = {name: store.rows(upto, name) for name in ("nights", "runs", "findings")}
     if wanted.where and not cells:
-        raise Refused(_nothing_there([row for row in tables["runs"] if row["night"] in chosen], wanted.where))
+        raise PreconditionError(_nothing_there([row for row in tables["runs"] if row["night"] in chosen], wanted.where))
     report = report_of(tables, night.name, cells, _scope(chosen, wanted), unread, night.accepted)
     return render(path, report, wanted.page), report
 

@@ -9,7 +9,7 @@ import click
 
 from squall.chaos.commands import completions
 from squall.chaos.commands.json_output import answer, json_flag
-from squall.chaos.errors import Refused
+from squall.chaos.errors import PreconditionError
 from squall.chaos.nearest import nearest
 from squall.chaos.runs.directory import LATEST, RUNS, RunDirectory
 from squall.chaos.screen import columns
@@ -55,26 +55,26 @@ def command(run: Path, anomaly: str) -> int:
         click.echo(explained(path, anomaly, width, here), nl=False)
     except FindingNotFound as instead:
         near = "" if anomaly in CATALOG else nearest(anomaly, CATALOG)
-        raise Refused(f"{instead}" + (f"; did you mean {near!r}?" if near else "")) from None
+        raise PreconditionError(f"{instead}" + (f"; did you mean {near!r}?" if near else "")) from None
     return 0
 
 
 def _output(path: Path, name: str) -> CommandOutput:
-    from squall.chaos.commands.outputs import Cause, ExplainedFinding, ExplainedWitness, ExplainOutput
+    from squall.chaos.commands.outputs import ExplainedFinding, ExplainedWitness, ExplainOutput, FindingCause
     from squall.chaos.commands.run_output import finding_of
     from squall.reports import checks
     from squall.reports.causes import WitnessGroup, groups_of
     from squall.reports.explained import found_as, stories_of
     from squall.reports.run_files import read_run
 
-    def cause_of(group: WitnessGroup) -> Cause:
+    def cause_of(group: WitnessGroup) -> FindingCause:
         told = tuple(
             ExplainedWitness(
                 text=text, fields=dict(fields), story=tuple(f"{line.t:.3f} s  {line.text}" for line in lines)
             )
             for text, lines, fields in group.witnesses
         )
-        return Cause(cause=group.cause, witnesses=told)
+        return FindingCause(cause=group.cause, witnesses=told)
 
     files = read_run(path)
     found = found_as(checks.checks_of(files), name)

@@ -7,7 +7,7 @@ from pathlib import Path
 import click
 
 from squall.chaos.commands import completions
-from squall.chaos.errors import Refused
+from squall.chaos.errors import PreconditionError
 from squall.chaos.runs.directory import LATEST, RUNS, RunDirectory
 from squall.chaos.toolchain.extras import no_report
 from squall.chaos.typed import typed
@@ -44,13 +44,13 @@ def command(run: Path, out: Path | None, even_with_secrets: bool) -> int:
     found = [] if even_with_secrets else list(suspects(directory.path))
     if found:
         named = ", ".join(found[:NAMED]) + (f" and {len(found) - NAMED} more" if len(found) > NAMED else "")
-        raise Refused(f"{named}: this looks like a password or a key. If it is none, add --even-with-secrets")
+        raise PreconditionError(f"{named}: this looks like a password or a key. If it is none, add --even-with-secrets")
     path = out or Path(f"{directory.run_id}.zip")
     replaced = ", in place of an earlier file" if path.exists() else ""
     try:
         entries = write_zip(directory.path, path, _page(directory))
     except OSError as error:
-        raise Refused(f"{error.filename or path}: {error.strerror}") from None
+        raise PreconditionError(f"{error.filename or path}: {error.strerror}") from None
     for entry in entries:
         click.echo(f"{size_text(entry.size):>9}  {entry.name}")
     whole = sum(entry.size for entry in entries)

@@ -156,16 +156,16 @@ def command(
 
 
 def _output(cells: Iterable[tuple[str, Guarantee]]) -> CommandOutput:
-    from squall.chaos.commands.outputs import ConfigurationPromise, GuaranteesOutput, Permission
+    from squall.chaos.commands.outputs import ConfigurationGuarantees, GuaranteesOutput, PermittedAnomaly
     from squall.checkers.anomalies.registry import FOUND
     from squall.checkers.mechanisms import ITSELF
     from squall.checkers.reasons import mechanism_of
 
-    def permissions(each: Guarantee) -> Iterator[Permission]:
+    def permissions(each: Guarantee) -> Iterator[PermittedAnomaly]:
         for name, reason in each.permitted.items():
             anomaly, _, evidence = name.partition("/")
             needs = mechanism_of(reason)
-            yield Permission(
+            yield PermittedAnomaly(
                 anomaly=anomaly,
                 evidence=evidence,
                 reason=reason,
@@ -178,7 +178,7 @@ def _output(cells: Iterable[tuple[str, Guarantee]]) -> CommandOutput:
     return GuaranteesOutput(
         row=told[0][1].row,
         promises=tuple(
-            ConfigurationPromise(under=title, fault_classes=classes[title], permitted=tuple(permissions(each)))
+            ConfigurationGuarantees(under=title, fault_classes=classes[title], permitted=tuple(permissions(each)))
             for title, each in told
         ),
         looked_for=tuple(FOUND),

@@ -28,12 +28,12 @@ from squall.reports.run_files import objects
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from squall.chaos.commands.outputs import NightlyOutput, NightRun
-    from squall.chaos.nightly.accepted import Accepted
-    from squall.chaos.nightly.items import Item
+    from squall.chaos.commands.outputs import NightlyOutput, NightRunRow
+    from squall.chaos.nightly.accepted import AcceptedFinding
+    from squall.chaos.nightly.items import PlannedRun
     from squall.chaos.nightly.outcome import NightResult
-    from squall.chaos.nightly.player import Player
-    from squall.chaos.nightly.scheduling import Opened
+    from squall.chaos.nightly.player import NightRunner
+    from squall.chaos.nightly.scheduling import ScheduledNight
     from squall.checkers.nightly.results import Attempt
     from squall.reports.nightly.report import NightlyReport
     from squall.reports.nightly.standing import FindingStatus
@@ -43,7 +43,9 @@ ALLURE = "allure"
 """Folder of a night for Allure's page."""
 
 
-def end(directory: NightDirectory, opened: Opened, player: Player, flags: dict[str, Any], *, interrupted: bool) -> int:
+def end(
+    directory: NightDirectory, opened: ScheduledNight, player: NightRunner, flags: dict[str, Any], *, interrupted: bool
+) -> int:
     """Write what the night came to, and say it. The exit code."""
     selected = tuple(player.items)
     ids = {each.item for each in selected}
@@ -92,7 +94,7 @@ def end(directory: NightDirectory, opened: Opened, player: Player, flags: dict[s
 
 
 def night_findings(
-    found: Sequence[FindingStatus], player: Player, accepted: Mapping[str, Accepted]
+    found: Sequence[FindingStatus], player: NightRunner, accepted: Mapping[str, AcceptedFinding]
 ) -> tuple[NightFinding, ...]:
     """Group what was found by cause. found: what the report distinguishes; all other findings are new ones."""
     today = datetime.now(UTC).date()
@@ -134,7 +136,7 @@ def _announce(
     outcome: NightResult,
     flags: dict[str, Any],
     code: int,
-    player: Player,
+    player: NightRunner,
     *,
     interrupted: bool,
     report_s: int | None = None,
@@ -181,11 +183,11 @@ def _end_full(directory: NightDirectory, outcome: NightResult, not_selected: Seq
     return code
 
 
-def night_run(item: Item, left_out: str, attempts: Sequence[Attempt] = ()) -> NightRun:
+def night_run(item: PlannedRun, left_out: str, attempts: Sequence[Attempt] = ()) -> NightRunRow:
     """One run of a night, as --json prints it. left_out: why it was not played; empty where it was."""
-    from squall.chaos.commands.outputs import NightRun
+    from squall.chaos.commands.outputs import NightRunRow
 
-    return NightRun(
+    return NightRunRow(
         item=item.item,
         configuration=item.configuration,
         faults=item.faults,
@@ -197,14 +199,14 @@ def night_run(item: Item, left_out: str, attempts: Sequence[Attempt] = ()) -> Ni
 
 def night_output(outcome: NightResult, **more: Any) -> NightlyOutput:
     """A night as --json prints it. more: what only the command knows."""
-    from squall.chaos.commands.outputs import FoundIn, NightCounts, NightFound, NightlyOutput
+    from squall.chaos.commands.outputs import FindingRun, NightCounts, NightFindingRow, NightlyOutput
 
     folder = Path(outcome.folder).absolute()
 
-    def found_in(item: str, number: int) -> FoundIn:
+    def found_in(item: str, number: int) -> FindingRun:
         attempt = next(each for each in outcome.attempts[item] if each.attempt == number)
         run = str(folder / attempt.run) if attempt.run else ""
-        return FoundIn(item=item, run=run, explain=lasting("explain", run) if run else "")
+        return FindingRun(item=item, run=run, explain=lasting("explain", run) if run else "")
 
     return NightlyOutput(
         night=outcome.night,
@@ -219,7 +221,7 @@ def night_output(outcome: NightResult, **more: Any) -> NightlyOutput:
             **{verdict.replace(" ", "_"): count for verdict, count in outcome.counts().items()},
         ),
         findings=tuple(
-            NightFound(
+            NightFindingRow(
                 state=each.state,  # type: ignore[arg-type]  # one of the four
                 fingerprint=each.fingerprint,
                 anomalies=each.anomalies,

@@ -16,9 +16,9 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from squall.chaos.commands.json_output import answer, json_flag
-from squall.chaos.errors import Refused
+from squall.chaos.errors import PreconditionError
 from squall.chaos.nightly.accepted import FILE as ACCEPTED
-from squall.chaos.nightly.accepted import Accepted, AcceptedError, read_accepted
+from squall.chaos.nightly.accepted import AcceptedError, AcceptedFinding, read_accepted
 from squall.chaos.nightly.announcement import runnable, unwritable
 from squall.chaos.nightly.axes import AXES
 from squall.chaos.nightly.directory import NIGHTS, NightDirectory
@@ -33,9 +33,9 @@ if TYPE_CHECKING:
 
     from squall.chaos.commands.outputs import CommandOutput
     from squall.chaos.nightly.budget import Forecast
-    from squall.chaos.nightly.items import Item
-    from squall.chaos.nightly.player import Player
-    from squall.chaos.nightly.scheduling import Opened
+    from squall.chaos.nightly.items import PlannedRun
+    from squall.chaos.nightly.player import NightRunner
+    from squall.chaos.nightly.scheduling import ScheduledNight
     from squall.checkers.nightly.results import Attempt
 
 _FLAGS = {r"runs\.\d+\.axes\.": "--vary ", r"runs\.\d+\.faults": "--faults", r"expect\.\d+\.never": "--never"}
@@ -69,7 +69,7 @@ def _time(_: click.Context, __: click.Parameter, given: str | None) -> float | N
 def _resumed(ctx: click.Context, _: click.Parameter, given: Path | None) -> Path | None:
     """Use the flags with which the night began as defaults when it is resumed."""
     if given is not None:
-        with suppress(Refused):  # it is said later that no night is there
+        with suppress(PreconditionError):  # it is said later that no night is there
             ctx.default_map = {**(ctx.default_map or {}), **NightDirectory(given).planned()[0].get("flags", {})}
     return given
 
@@ -81,7 +81,7 @@ def _kept(flags: Mapping[str, Any]) -> dict[str, str]:
     return {**words, **{name: str(Path(each).absolute()) for name, each in files.items()}}
 
 
-def _accepted(given: str | None) -> dict[str, Accepted]:
+def _accepted(given: str | None) -> dict[str, AcceptedFinding]:
     if given is None and not Path(ACCEPTED).exists():
         return {}
     try:
@@ -338,7 +338,9 @@ def _slots(flags: dict[str, Any]) -> int:
 # ------------------------------------------------------------------------------------------------------- beforehand
 
 
-def _forecast(opened: Opened, chosen: Sequence[Item], flags: dict[str, Any], done: Collection[str] = ()) -> Forecast:
+def _forecast(
+    opened: ScheduledNight, chosen: Sequence[PlannedRun], flags: dict[str, Any], done: Collection[str] = ()
+) -> Forecast:
     """chosen: what -k leaves; done: items that ended in an earlier session."""
     from squall.chaos.nightly.budget import MIB, forecast
 
@@ -347,7 +349,9 @@ def _forecast(opened: Opened, chosen: Sequence[Item], flags: dict[str, Any], don
     return forecast(plays, opened.costs, opened.matrix.budget, keep, _slots(flags), len(done))
 
 
-def _list(directory: NightDirectory, opened: Opened, chosen: Sequence[Item], flags: dict[str, Any]) -> int:
+def _list(
+    directory: NightDirectory, opened: ScheduledNight, chosen: Sequence[PlannedRun], flags: dict[str, Any]
+) -> int:
     """Print the runs that would be started, in their order, and return the exit code."""
     from rich import box
     from rich.table import Table
@@ -368,7 +372,7 @@ def _list(directory: NightDirectory, opened: Opened, chosen: Sequence[Item], fla
 
 
 def _planned(
-    directory: NightDirectory, opened: Opened, chosen: Sequence[Item], out: Mapping[str, str]
+    directory: NightDirectory, opened: ScheduledNight, chosen: Sequence[PlannedRun], out: Mapping[str, str]
 ) -> CommandOutput:
     from squall.chaos.commands.night_end import night_run
     from squall.chaos.commands.outputs import NightCounts, NightlyOutput
@@ -378,7 +382,9 @@ def _planned(
     return NightlyOutput(night=opened.id, folder=str(directory.path), counts=counts, runs=runs)
 
 
-def _say_plan(say: Console, directory: NightDirectory, opened: Opened, chosen: Sequence[Item], told: Forecast) -> None:
+def _say_plan(
+    say: Console, directory: NightDirectory, opened: ScheduledNight, chosen: Sequence[PlannedRun], told: Forecast
+) -> None:
     from squall.chaos.nightly.budget import MIB
     from squall.chaos.nightly.items import idle
     from squall.chaos.nightly.outcome import many
@@ -408,7 +414,7 @@ def _say_plan(say: Console, directory: NightDirectory, opened: Opened, chosen: S
 
 
 def _play(
-    directory: NightDirectory, opened: Opened, chosen: Sequence[Item], flags: dict[str, Any], say: Console
+    directory: NightDirectory, opened: ScheduledNight, chosen: Sequence[PlannedRun], flags: dict[str, Any], say: Console
 ) -> int:
     from squall.chaos.commands.night_end import end
     from squall.chaos.commands.night_evidence import evidence_of
@@ -416,7 +422,7 @@ def _play(
     from squall.chaos.nightly.budget import MIB, spent_s
     from squall.chaos.nightly.leftovers import end_leftovers
     from squall.chaos.nightly.outcome import many
-    from squall.chaos.nightly.player import NightLimits, Player
+    from squall.chaos.nightly.player import NightLimits, NightRunner
     from squall.checkers.nightly.results import by_item
 
     say.print(f"night {opened.id}: {place(directory.path)}", markup=False, soft_wrap=True)
@@ -432,25 +438,25 @@ def _play(
         say.print(f"in an earlier session {many(len(by_item(attempts)), 'run')} ended: not played again")
     directory.end.unlink(missing_ok=True)
     limits = NightLimits(opened.matrix.budget, opened.matrix.keep_mib * MIB, _slots(flags), opened.matrix.run_limit)
-    player = Player(directory, opened.matrix, opened.items, limits, opened.costs, by_item(attempts))
+    player = NightRunner(directory, opened.matrix, opened.items, limits, opened.costs, by_item(attempts))
     player.spent_s, player.left_out = spent_s(attempts), dict(opened.lacking)
     player.clear, player.stop_at_first = clear, flags["stop_at_first"]
     player.begun = lambda item, log: _say_begun(say, player, item, log)
     player.said = lambda item, attempt: _say_ended(say, player, item, attempt)
     code = session.play(directory, player, evidence_of, flags["select"], stop_at_first=flags["stop_at_first"])
     if code in (session.USAGE, session.INTERNAL):
-        raise Refused(f"pytest could not begin, exit code {code}: see its output")
+        raise PreconditionError(f"pytest could not begin, exit code {code}: see its output")
     return end(directory, opened, player, flags, interrupted=code == session.INTERRUPTED)
 
 
-def _say_begun(say: Console, player: Player, item: Item, log: Path) -> None:
+def _say_begun(say: Console, player: NightRunner, item: PlannedRun, log: Path) -> None:
     """One line for a run that begins, if nothing else would be printed for a while."""
     if (cost_s := player.costs.of(item).seconds) >= QUIET_S:
         told = f"begins: {item.configuration}, {item.faults}, seed {item.seed}: about {cost_s:.0f} s; {place(log)}"
         say.print(told, style="dim", markup=False, soft_wrap=True)
 
 
-def _say_ended(say: Console, player: Player, item: Item, attempt: Attempt) -> None:
+def _say_ended(say: Console, player: NightRunner, item: PlannedRun, attempt: Attempt) -> None:
     """One line for a run that has ended: which of how many, its verdict, and what is to come."""
     from squall.chaos.nightly.budget import forecast
 

@@ -35,7 +35,7 @@ class Finding(Struct, kw_only=True):
     blames: Annotated[str, Meta(description="Whose it is if not the cluster's; empty: the cluster's.")]
 
 
-class Row(Struct, kw_only=True):
+class RunRow(Struct, kw_only=True):
     """One run, as `squall runs` lists it."""
 
     name: Annotated[str, Meta(description="Name of the run directory.")]
@@ -58,7 +58,7 @@ class Row(Struct, kw_only=True):
     bytes: Annotated[int, Meta(description="Size of the run directory.")]
 
 
-class JudgedRun(Row, kw_only=True):
+class JudgedRun(RunRow, kw_only=True):
     """One run with its verdict."""
 
     reasons: Annotated[tuple[str, ...], Meta(description="Why the verdict is not valid; empty if it is.")]
@@ -90,7 +90,7 @@ class FailedSeed(Struct, kw_only=True):
     repeat: Annotated[str, Meta(description="The command that repeats the seed.")]
 
 
-class Batch(Struct, kw_only=True):
+class SeedBatchSummary(Struct, kw_only=True):
     """Many seeds."""
 
     first: Annotated[int, Meta(description="First seed.")]
@@ -112,13 +112,15 @@ class SimOutput(CommandOutput, kw_only=True):
 
     run: Annotated[JudgedRun | None, Meta(description="The run of one seed; null of a batch.")] = None
     digest: Annotated[str | None, Meta(description="Digest of everything that happened; null of a batch.")] = None
-    batch: Annotated[Batch | None, Meta(description="The batch; null of one seed.")] = None
+    batch: Annotated[SeedBatchSummary | None, Meta(description="The batch; null of one seed.")] = None
 
 
 class RunsOutput(CommandOutput, kw_only=True):
     """`squall runs --json`."""
 
-    runs: Annotated[tuple[Row, ...], Meta(description="The runs, the newest first; those that were named, in order.")]
+    runs: Annotated[
+        tuple[RunRow, ...], Meta(description="The runs, the newest first; those that were named, in order.")
+    ]
     removed: Annotated[tuple[str, ...], Meta(description="What --prune removed, or would remove (--dry-run).")] = ()
     no_runs: Annotated[tuple[str, ...], Meta(description="Folders without a plan.toml.")] = ()
 
@@ -131,7 +133,7 @@ class ExplainedWitness(Struct, kw_only=True):
     story: Annotated[tuple[str, ...], Meta(description="What happened to it, line by line.")]
 
 
-class Cause(Struct, kw_only=True):
+class FindingCause(Struct, kw_only=True):
     """Witnesses that one thing has caused."""
 
     cause: Annotated[str, Meta(description="Empty if neither traces nor history tell it.")]
@@ -141,7 +143,7 @@ class Cause(Struct, kw_only=True):
 class ExplainedFinding(Finding, kw_only=True):
     """A finding with its witnesses by cause."""
 
-    causes: tuple[Cause, ...]
+    causes: tuple[FindingCause, ...]
 
 
 class ExplainOutput(CommandOutput, kw_only=True):
@@ -155,7 +157,7 @@ class ExplainOutput(CommandOutput, kw_only=True):
     stories: Annotated[tuple[str, ...], Meta(description="Stories of the finding that was named, as plain text.")]
 
 
-class Column(Struct, kw_only=True):
+class QueryColumn(Struct, kw_only=True):
     """A column of the rows."""
 
     name: str
@@ -165,11 +167,11 @@ class Column(Struct, kw_only=True):
 class QueryOutput(CommandOutput, kw_only=True):
     """`squall query --json`."""
 
-    columns: tuple[Column, ...]
+    columns: tuple[QueryColumn, ...]
     rows: Annotated[tuple[tuple[Any, ...], ...], Meta(description="Values in the columns' order; else text.")]
 
 
-class Permission(Struct, kw_only=True):
+class PermittedAnomaly(Struct, kw_only=True):
     """An anomaly that may happen."""
 
     anomaly: str
@@ -179,23 +181,23 @@ class Permission(Struct, kw_only=True):
     mechanism: Annotated[str, Meta(description="What must have happened to the record; empty: nothing more.")]
 
 
-class ConfigurationPromise(Struct, kw_only=True):
+class ConfigurationGuarantees(Struct, kw_only=True):
     """The promise of a configuration under some faults. Anything that is not permitted is a finding."""
 
     under: Annotated[str, Meta(description="The faults, in words.")]
     fault_classes: Annotated[tuple[str, ...], Meta(description="Their classes (docs/verdicts.md).")]
-    permitted: tuple[Permission, ...]
+    permitted: tuple[PermittedAnomaly, ...]
 
 
 class GuaranteesOutput(CommandOutput, kw_only=True):
     """`squall guarantees --json`."""
 
     row: Annotated[str, Meta(description="The configuration, as the matrix of guarantees names it.")]
-    promises: tuple[ConfigurationPromise, ...]
+    promises: tuple[ConfigurationGuarantees, ...]
     looked_for: Annotated[tuple[str, ...], Meta(description="Every anomaly that Squall looks for.")]
 
 
-class Part(Struct, kw_only=True):
+class DoctorComponent(Struct, kw_only=True):
     """One thing that runs or tests use."""
 
     name: str
@@ -207,10 +209,10 @@ class Part(Struct, kw_only=True):
 class DoctorOutput(CommandOutput, kw_only=True):
     """`squall doctor --json`."""
 
-    parts: tuple[Part, ...]
+    parts: tuple[DoctorComponent, ...]
 
 
-class NightRun(Struct, kw_only=True):
+class NightRunRow(Struct, kw_only=True):
     """One run of a night."""
 
     item: Annotated[str, Meta(description="Its id in the night.")]
@@ -221,7 +223,7 @@ class NightRun(Struct, kw_only=True):
     attempts: Annotated[tuple[dict[str, Any], ...], Meta(description="As in results.jsonl (docs/nightly.md).")] = ()
 
 
-class FoundIn(Struct, kw_only=True):
+class FindingRun(Struct, kw_only=True):
     """A run of a night that shows a finding."""
 
     item: Annotated[str, Meta(description="Its id in the night.")]
@@ -229,7 +231,7 @@ class FoundIn(Struct, kw_only=True):
     explain: Annotated[str, Meta(description="The command that tells the story; empty: the run is gone.")]
 
 
-class NightFound(Struct, kw_only=True):
+class NightFindingRow(Struct, kw_only=True):
     """A finding of a night, over all its runs."""
 
     state: Annotated[Literal["new", "expired", "known", "accepted"], Meta(description="See docs/nightly.md.")]
@@ -237,7 +239,7 @@ class NightFound(Struct, kw_only=True):
     anomalies: tuple[str, ...]
     cause: str
     configurations: tuple[str, ...]
-    runs: tuple[FoundIn, ...]
+    runs: tuple[FindingRun, ...]
     nights: Annotated[tuple[str, ...], Meta(description="Those that had it, this one last.")]
     accepted: Annotated[dict[str, str] | None, Meta(description="Its entry of accepted.toml.")]
 
@@ -269,8 +271,8 @@ class NightlyOutput(CommandOutput, kw_only=True):
     fail_on: Annotated[str, Meta(description="As --fail-on; empty with --list.")] = ""
     sentence: Annotated[str, Meta(description="What it came to; empty with --list.")] = ""
     counts: NightCounts
-    findings: tuple[NightFound, ...] = ()
-    runs: tuple[NightRun, ...]
+    findings: tuple[NightFindingRow, ...] = ()
+    runs: tuple[NightRunRow, ...]
     without_any_run: Annotated[tuple[str, ...], Meta(description="Configurations.")] = ()
     contradicted: Annotated[tuple[str, ...], Meta(description="Runs that their measured history contradicts.")] = ()
     report: Annotated[str | None, Meta(description="The durability report; null: none was made.")] = None

@@ -11,7 +11,7 @@ import click
 
 from squall.chaos.commands import completions
 from squall.chaos.commands.json_output import answer, json_flag
-from squall.chaos.errors import Refused
+from squall.chaos.errors import PreconditionError
 from squall.chaos.runs.directory import RunDirectory
 from squall.chaos.screen import console
 from squall.chaos.toolchain.extras import missing
@@ -40,7 +40,7 @@ def command(run: Path, sql: str, as_csv: bool) -> int:
     """
     path = RunDirectory.open(run).path
     if lacks := missing("query"):
-        raise Refused("; ".join(lacks))
+        raise PreconditionError("; ".join(lacks))
     from squall.reports.query import QueryError, QueryResult, query
     from squall.reports.query_views import VIEWS
 
@@ -48,7 +48,7 @@ def command(run: Path, sql: str, as_csv: bool) -> int:
         try:
             result = query(path, sql)
         except QueryError as wrong:
-            raise Refused(str(wrong)) from None
+            raise PreconditionError(str(wrong)) from None
     else:
         columns = [(view.name, name, about) for view in VIEWS for name, _, about in view.columns]
         result = QueryResult(("view", "column", "about"), ("VARCHAR",) * 3, [*columns])
@@ -64,10 +64,12 @@ def command(run: Path, sql: str, as_csv: bool) -> int:
 
 
 def _output(result: QueryResult) -> CommandOutput:
-    from squall.chaos.commands.outputs import Column, QueryOutput
+    from squall.chaos.commands.outputs import QueryColumn, QueryOutput
 
     return QueryOutput(
-        columns=tuple(Column(name=name, type=kind) for name, kind in zip(result.columns, result.types, strict=True)),
+        columns=tuple(
+            QueryColumn(name=name, type=kind) for name, kind in zip(result.columns, result.types, strict=True)
+        ),
         rows=tuple(tuple(map(_plain, row)) for row in result.rows),
     )
 

@@ -74,14 +74,14 @@ def command(run: Path, world: str | None, tries: int, root: Path) -> int:
 
 def _live(what: RecordedRun, root: Path, world: str) -> int:
     from squall.chaos.commands.conclusion import conclude
-    from squall.chaos.errors import Refused
+    from squall.chaos.errors import PreconditionError
     from squall.chaos.plans.plan import PlanError, make_plan
     from squall.chaos.runs.real import run_and_judge
 
     try:
         plan = make_plan({**what.plan.model_dump(mode="json"), "runtime": world}, as_recorded=True)
     except PlanError as wrong:
-        raise Refused(f"{what.directory.path}: not possible in runtime {world!r}: {wrong}") from None
+        raise PreconditionError(f"{what.directory.path}: not possible in runtime {world!r}: {wrong}") from None
     directory = run_and_judge(plan, root, engine=what.engine)
     return 130 if directory is None else conclude(directory, keep_data=False)
 
@@ -143,13 +143,15 @@ def _traced(text: str) -> list[str]:
 @garbage_waits()
 def until_it_shows(what: RecordedRun, tries: int, say: Console) -> int:
     """A run of processes, in the simulator, seed by seed."""
-    from squall.chaos.errors import Refused
+    from squall.chaos.errors import PreconditionError
     from squall.chaos.runs.recorded import save_at
     from squall.chaos.runs.simulation import simulate
 
     path = what.directory.path
     if not what.anomalies:
-        raise Refused(f"{path}: its verdict holds nothing that is not permitted: there is nothing to look for")
+        raise PreconditionError(
+            f"{path}: its verdict holds nothing that is not permitted: there is nothing to look for"
+        )
     say.print(f"looking for {', '.join(what.anomalies)} in at most {tries} seeds")
 
     def run(plan: Plan) -> SimResult:

@@ -137,7 +137,7 @@ def _pairs(_: click.Context, option: click.Parameter, given: tuple[str, ...]) ->
     return found
 
 
-class _RealRuntime(click.Choice[str]):
+class _RuntimeChoice(click.Choice[str]):
     """Names the command that simulates where somebody asks for `sim`."""
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
@@ -259,7 +259,7 @@ Exit codes: 0 valid, 1 an anomaly that the configuration does not permit,
 )
 @click.option(
     "--runtime",
-    type=_RealRuntime(["process", "docker", "external"]),
+    type=_RuntimeChoice(["process", "docker", "external"]),
     help="Where brokers run: process, docker, or external (a running cluster, see --bootstrap). "
     "[default: the plan's, else process]",
 )

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from squall.chaos.commands.outputs import Finding, JudgedRun, Row
+from squall.chaos.commands.outputs import Finding, JudgedRun, RunRow
 from squall.chaos.typed import here
 from squall.reports import checks
 from squall.reports.run_files import PAGE, read_run
@@ -15,9 +15,9 @@ if TYPE_CHECKING:
     from squall.reports.run_list import RunListEntry
 
 
-def row_of(run: RunListEntry) -> Row:
+def row_of(run: RunListEntry) -> RunRow:
     """The run as a row."""
-    return Row(**_row(run))
+    return RunRow(**_row(run))
 
 
 def judged_run(path: Path) -> JudgedRun:
@@ -46,5 +46,5 @@ def finding_of(check: checks.CheckResult) -> dict[str, Any]:
 
 
 def _row(run: RunListEntry) -> dict[str, Any]:
-    told = {name: getattr(run, name) for name in Row.__struct_fields__}
+    told = {name: getattr(run, name) for name in RunRow.__struct_fields__}
     return {**told, "path": str(run.path), "began": None if run.began is None else run.began.isoformat()}

@@ -11,7 +11,7 @@ import click
 
 from squall.chaos.commands import completions
 from squall.chaos.commands.json_output import answer, json_flag
-from squall.chaos.errors import Refused
+from squall.chaos.errors import PreconditionError
 from squall.chaos.runs.directory import RUNS, RunDirectory
 from squall.chaos.screen import console
 from squall.chaos.typed import typed
@@ -83,7 +83,9 @@ def command(
     if prune and older_than is None and keep_mib is None:
         raise click.UsageError("--prune needs --older-than DAYS or --keep-mib MIB")
     if not runs.is_dir():
-        raise Refused(f"{runs}: there is no such folder of runs; `squall run` makes it, --runs names another one")
+        raise PreconditionError(
+            f"{runs}: there is no such folder of runs; `squall run` makes it, --runs names another one"
+        )
     rows = shelf(runs)
     going: Sequence[RunListEntry] = ()
     gone: Sequence[RunListEntry] = ()

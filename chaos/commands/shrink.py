@@ -74,14 +74,14 @@ def command(run: Path, budget_s: float, wanted: str | None, mutant: str | None) 
 @garbage_waits()
 def shrink_run(what: RecordedRun, mutant: str | None, wanted: str | None, budget_s: float, say: Console) -> int:
     """Shrink, save, tell. Refused for a run that was not simulated; HarnessError for one that fails no more."""
-    from squall.chaos.errors import HarnessError, Refused
+    from squall.chaos.errors import HarnessError, PreconditionError
     from squall.chaos.plans.operations import concrete
     from squall.chaos.runs.recorded import tried
     from squall.chaos.shrinking.shrinker import describe, shrink
 
     path = what.directory.path
     if what.failure is None and not what.simulated:
-        raise Refused(f"{path}: not simulated; first find it there: {typed('replay', path, '--in', 'sim')}")
+        raise PreconditionError(f"{path}: not simulated; first find it there: {typed('replay', path, '--in', 'sim')}")
     plan = concrete(what.plan.model_copy(update={"runtime": "sim"}))
     began = time.monotonic()
     say.print(f"{describe(plan)}: once more, to see it fail")

@@ -363,7 +363,7 @@ def _batch(order: SeedBatch, seeds: range, jobs: int, spark: bool, most_unknown:
 
 
 def _output_of_batch(tally: _Tally, order: SeedBatch, seeds: range) -> CommandOutput:
-    from squall.chaos.commands.outputs import Batch, FailedSeed, SimOutput
+    from squall.chaos.commands.outputs import FailedSeed, SeedBatchSummary, SimOutput
 
     def listed(found: list[SeedResult]) -> tuple[FailedSeed, ...]:
         return tuple(
@@ -379,7 +379,7 @@ def _output_of_batch(tally: _Tally, order: SeedBatch, seeds: range) -> CommandOu
             for each in sorted(found, key=lambda each: each.seed)
         )
 
-    batch = Batch(
+    batch = SeedBatchSummary(
         first=seeds.start,
         last=seeds[-1],
         done=tally.done,

@@ -16,7 +16,7 @@ from typing import Any, NoReturn
 
 import click
 
-from squall.chaos.errors import Refused
+from squall.chaos.errors import PreconditionError
 from squall.chaos.toolchain.cache import locked
 from squall.chaos.toolchain.places import is_checkout
 
@@ -47,7 +47,7 @@ TAKES: Mapping[str, tuple[str, ...]] = {
 """The options that go with each way to run tests; the gate has no name. With arguments for pytest, --no-skips goes."""
 
 
-class _Command(click.Command):
+class _NightFlagsCommand(click.Command):
     """A command all of whose other flags, after --night, are those of the night."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
@@ -57,7 +57,7 @@ class _Command(click.Command):
         return super().parse_args(ctx, args)
 
 
-@click.command(cls=_Command, context_settings={"ignore_unknown_options": True})
+@click.command(cls=_NightFlagsCommand, context_settings={"ignore_unknown_options": True})
 @click.option("--only", type=click.Choice(["lint", "tests"]), help="Run the linters only, or the tests only.")
 @click.option("--all", is_flag=True, help="Run everything there is, the rules included. For a night.")
 @click.option("--no-skips", is_flag=True, help="Fail if a test was skipped.")
@@ -106,7 +106,7 @@ def command(
       squall test --night --resume nights/tests-20260704T010000
     """
     if not is_checkout():
-        raise Refused("squall test needs a checkout of Squall: the tests are not part of what is installed")
+        raise PreconditionError("squall test needs a checkout of Squall: the tests are not part of what is installed")
     given = [f"--{name.replace('_', '-')}" for name, value in options.items() if value]
     given += [f"--only {only}"] if only else []
     _fit(given, {"--costs": costs, "--rules": rules, "--night": night}, pytest_arguments)

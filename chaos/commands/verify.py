@@ -10,7 +10,7 @@ import click
 
 from squall.chaos.commands import completions
 from squall.chaos.commands.engines import engine_flag
-from squall.chaos.errors import Refused
+from squall.chaos.errors import PreconditionError
 from squall.chaos.runs.spark import HERE, SparkOptions, spark_lacks
 from squall.chaos.screen import console
 from squall.chaos.toolchain.lacks import refuse
@@ -76,7 +76,7 @@ def command(run: Path, expect: str | None, engine: str, **flags: Any) -> int:
     directory = RunDirectory.open(run)
     if engine != SPARK:
         if refused := too_large(directory.history):
-            raise Refused(refused)
+            raise PreconditionError(refused)
         spark = None
     else:
         refuse("squall verify", spark_lacks())

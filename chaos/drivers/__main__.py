@@ -2,7 +2,7 @@
 
 It is driven by `frames` on its pipes.
 
-ORDER is JSON of `library.ClientOrder`. What a library prints goes to standard error, which the harness keeps.
+ORDER is JSON of `library.DriverConfig`. What a library prints goes to standard error, which the harness keeps.
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ from typing import Any
 import msgspec
 
 from squall.chaos.drivers.frames import FrameCodec, frame
-from squall.chaos.drivers.library import ClientOrder, Library, load
+from squall.chaos.drivers.library import ClientLibrary, DriverConfig, load
 from squall.chaos.drivers.members import contract as members
 from squall.chaos.drivers.members.contract import MemberGeneration
 from squall.chaos.drivers.members.member import OTHER_MEMBER, MemberWorker
-from squall.chaos.drivers.reading import ConsumerWorker, Polls
+from squall.chaos.drivers.reading import ConsumerWorker, TransactorConsumer
 from squall.chaos.drivers.transactors import outcomes as transactors
-from squall.chaos.drivers.transactors.calls import Calls
+from squall.chaos.drivers.transactors.calls import TransactionCalls
 
 PUMP_S = 0.005
 FINISH_SLACK_S = 10.0
@@ -61,7 +61,7 @@ class HarnessPipe:
 def main() -> None:
     """Until the harness says so, or is gone."""
     logging.basicConfig(stream=sys.stderr, level=logging.WARNING)
-    order = msgspec.json.decode(sys.argv[1], type=ClientOrder)
+    order = msgspec.json.decode(sys.argv[1], type=DriverConfig)
     # Whatever a library prints must not get between the frames.
     out = HarnessPipe(os.dup(1))
     os.dup2(2, 1)
@@ -74,7 +74,13 @@ def main() -> None:
         elif order.role == "instance":
             instance(MemberWorker(members.load(order.library), order, out, answers), order, out, inbox)
         elif order.role == "transactor":
-            transact(transactors.load(order.library), Polls(lambda: load(order.library), order, out), order, out, inbox)
+            transact(
+                transactors.load(order.library),
+                TransactorConsumer(lambda: load(order.library), order, out),
+                order,
+                out,
+                inbox,
+            )
         elif order.role == "producer":
             produce(load(order.library), order, out, inbox)
         else:
@@ -96,7 +102,7 @@ def _listen(inbox: queue.SimpleQueue[list[Any]], answers: queue.SimpleQueue[list
     inbox.put(["f"])
 
 
-def produce(library: Library, order: ClientOrder, out: HarnessPipe, inbox: queue.SimpleQueue[list[Any]]) -> None:
+def produce(library: ClientLibrary, order: DriverConfig, out: HarnessPipe, inbox: queue.SimpleQueue[list[Any]]) -> None:
     """Hand over what comes in, tell what came of it."""
     producer = library.producer(order, out.answer)
     out.say("up", library.version)
@@ -111,14 +117,14 @@ def produce(library: Library, order: ClientOrder, out: HarnessPipe, inbox: queue
 
 def transact(
     library: transactors.TransactionLibrary,
-    polls: Polls,
-    order: ClientOrder,
+    polls: TransactorConsumer,
+    order: DriverConfig,
     out: HarnessPipe,
     inbox: queue.SimpleQueue[list[Any]],
 ) -> None:
     """Make the calls that come in, one after the other, and hand records over. It ends without a word."""
     producer = library.transactor(order, out.answer)
-    calls = Calls(producer, out, order.delivery_timeout_ms / 1000)
+    calls = TransactionCalls(producer, out, order.delivery_timeout_ms / 1000)
     out.say("up", library.version)
     for message in _messages(inbox):
         if message is not None and message[0] == "s":
@@ -132,7 +138,7 @@ def transact(
 
 def attend(
     library: members.MemberLibrary,
-    order: ClientOrder,
+    order: DriverConfig,
     out: HarnessPipe,
     inbox: queue.SimpleQueue[list[Any]],
     answers: queue.SimpleQueue[list[Any]],
@@ -159,12 +165,12 @@ def _of_member(member: MemberWorker, message: list[Any]) -> None:
             raise AssertionError(f"nobody says this to a member: {message!r}")
 
 
-def instance(member: MemberWorker, order: ClientOrder, out: HarnessPipe, inbox: queue.SimpleQueue[list[Any]]) -> None:
+def instance(member: MemberWorker, order: DriverConfig, out: HarnessPipe, inbox: queue.SimpleQueue[list[Any]]) -> None:
     """Be a member of a group and a producer, transactional if it has an id. It ends without a word."""
     if order.transactional_id:
         library = transactors.load(order.library)
         transacting = library.transactor(order, out.answer)
-        producer, calls = transacting, Calls(transacting, out, order.delivery_timeout_ms / 1000)
+        producer, calls = transacting, TransactionCalls(transacting, out, order.delivery_timeout_ms / 1000)
         pump = calls.pump
     else:
         producer = load(order.library).producer(order, out.answer)

@@ -14,11 +14,11 @@ import trio
 
 from squall.broker.overriding import override
 from squall.chaos.drivers.frames import frame
-from squall.chaos.drivers.library import CLIENTS, DISTRIBUTIONS, ClientOrder
+from squall.chaos.drivers.library import CLIENTS, DISTRIBUTIONS, DriverConfig
 from squall.chaos.drivers.members.host import LibraryMember
 from squall.chaos.drivers.messages import heard
 from squall.chaos.drivers.process import CLIENT_ENDED, FINISH_SLACK_S, DriverProcess, PipedProcess
-from squall.chaos.drivers.transactors.host import LibraryInstance, LibraryTransactor
+from squall.chaos.drivers.transactors.host import LibraryTransactionalMember, LibraryTransactor
 from squall.chaos.errors import HarnessError
 from squall.chaos.toolchain.lacks import Lack, refuse
 from squall.workloads.client.cluster import Place
@@ -234,7 +234,7 @@ class LibraryDriver(LibraryClientFactory):
         self._settings, self._log = needs.producer, log
         w = needs.producer
         self._order = partial(
-            ClientOrder,
+            DriverConfig,
             library=client,
             bootstrap=bootstrap,
             acks=w.acks,
@@ -302,7 +302,7 @@ class LibraryDriver(LibraryClientFactory):
             **of_member(MemberTask(task.settings, task.isolation)),
         )
         process = DriverProcess(order, self._log)
-        made = LibraryInstance(process, order, flush)
+        made = LibraryTransactionalMember(process, order, flush)
         limit_s = (order.session_timeout_ms + order.max_poll_interval_ms) / 1000
         made.member = LibraryMember(process, hearing, limit_s, flush, made.say)
         await nursery.start(made.run)

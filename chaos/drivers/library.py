@@ -16,7 +16,7 @@ Answer = Callable[[int, int, int, int, str], None]
 Place = tuple[str, int]
 
 
-class ClientOrder(NamedTuple):
+class DriverConfig(NamedTuple):
     """Configures one driver's process: the library, its role and its settings."""
 
     library: str
@@ -87,7 +87,7 @@ class ReadRecord(NamedTuple):
         return cls(place, record.offset, record.key, record.value, record.headers, sent_ms)
 
 
-class Impossible(Exception):
+class OffsetOutOfRange(Exception):
     """Positions that the cluster does not have: past its end, or before its start."""
 
     def __init__(self, places: Sequence[Place], why: str) -> None:
@@ -116,15 +116,15 @@ class ConsumerAdapter(Protocol):
         """End it."""
 
 
-class Library(Protocol):
+class ClientLibrary(Protocol):
     """A module that drives a library."""
 
     version: str
 
-    def producer(self, order: ClientOrder, answer: Answer) -> ProducerAdapter:
+    def producer(self, order: DriverConfig, answer: Answer) -> ProducerAdapter:
         """Return a producer, connected as far as the library connects before the first record."""
 
-    def consumer(self, order: ClientOrder) -> ConsumerAdapter:
+    def consumer(self, order: DriverConfig) -> ConsumerAdapter:
         """Return a consumer without partitions."""
 
 
@@ -135,7 +135,7 @@ DISTRIBUTIONS = {"confluent": "confluent-kafka", "aiokafka": "aiokafka", "kafka-
 
 
 def load(client: str) -> Any:
-    """The module that drives this library (`Library`)."""
+    """The module that drives this library (`ClientLibrary`)."""
     from importlib import import_module
 
     return import_module(f"squall.chaos.drivers.with_{client.replace('-', '_')}")

@@ -59,7 +59,7 @@ class ReadyReply(msgspec.Struct, tag="ready"):
     name: str = ""
 
 
-class Ok(msgspec.Struct, tag="ok"):
+class OkReply(msgspec.Struct, tag="ok"):
     """A record was acknowledged."""
 
     id: JsonCount
@@ -68,14 +68,14 @@ class Ok(msgspec.Struct, tag="ok"):
     timestamp_ms: CountOrUnknown = CountOrUnknown(-1)
 
 
-class Fail(msgspec.Struct, tag="fail"):
+class FailReply(msgspec.Struct, tag="fail"):
     """A record was definitely not written, and never will be."""
 
     id: JsonCount
     error: str
 
 
-class Info(msgspec.Struct, tag="info"):
+class InfoReply(msgspec.Struct, tag="info"):
     """A record may have been written."""
 
     id: JsonCount
@@ -91,14 +91,14 @@ class FetchedRecord(msgspec.Struct):
     value: bytes | None
 
 
-class Records(msgspec.Struct, tag="records"):
+class RecordsReply(msgspec.Struct, tag="records"):
     """Holds what a poll brought."""
 
     id: JsonCount
     records: list[FetchedRecord]
 
 
-class Error(msgspec.Struct, tag="error"):
+class PollErrorReply(msgspec.Struct, tag="error"):
     """Reports an error of a poll after which the program can be polled again."""
 
     id: JsonCount
@@ -110,16 +110,16 @@ _PLACED = re.compile(r"(?P<what>.*) - at `\$\.?(?P<field>[^`]*)`", re.DOTALL)
 """How msgspec says in which field something is wrong."""
 
 
-class Wrong(Exception):
+class ProtocolViolation(Exception):
     """Says in words what a program wrote that is not of the protocol."""
 
 
-class Lines:
+class LineProtocol:
     """Translates what is said with one process. `encode` and `feed` are the two directions."""
 
     TYPES = "ready, ok, fail, info, records or error"
     decoder: msgspec.json.Decoder[Any] = msgspec.json.Decoder(
-        ReadyReply | Ok | Fail | Info | Records | Error, dec_hook=_number
+        ReadyReply | OkReply | FailReply | InfoReply | RecordsReply | PollErrorReply, dec_hook=_number
     )
 
     def __init__(self) -> None:
@@ -173,8 +173,8 @@ class Lines:
                 if line.strip():
                     yield self._message(line)
             if len(self._data) > MAX_LINE_BYTES:
-                raise Wrong(f"it wrote {len(self._data):,} bytes without the end of a line")
-        except Wrong as wrong:
+                raise ProtocolViolation(f"it wrote {len(self._data):,} bytes without the end of a line")
+        except ProtocolViolation as wrong:
             self._broken = True
             yield ["x", f"{wrong} ({PAGE})"]
 
@@ -183,28 +183,28 @@ class Lines:
             said = self.decoder.decode(line)
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as why:
             shown = line.strip()[:SHOWN].decode(errors="backslashreplace")
-            raise Wrong(f"it wrote the line {shown!r}: {self._explained(str(why))}") from None
+            raise ProtocolViolation(f"it wrote the line {shown!r}: {self._explained(str(why))}") from None
         match said:
             case ReadyReply(name) if not self._ready:
                 self._ready = True
                 return ["up", name]
             case ReadyReply():
-                raise Wrong("it answered ready, and had answered init already")
+                raise ProtocolViolation("it answered ready, and had answered init already")
         return self._meaning(said)
 
     def _meaning(self, said: Any) -> list[Any]:
         """The message that a line with this object is. Wrong where it is none."""
         match said:
-            case Ok(op, partition, offset, timestamp_ms):
+            case OkReply(op, partition, offset, timestamp_ms):
                 self._placed(op, partition)
                 return ["o", [[int(op), OK, int(offset), int(timestamp_ms), ""]]]
-            case Fail(op, error) | Info(op, error):
-                self._settled(op, "fail" if isinstance(said, Fail) else "info")
-                return ["o", [[int(op), FAIL if isinstance(said, Fail) else INFO, -1, -1, _short(error)]]]
-            case Records(number, records):
+            case FailReply(op, error) | InfoReply(op, error):
+                self._settled(op, "fail" if isinstance(said, FailReply) else "info")
+                return ["o", [[int(op), FAIL if isinstance(said, FailReply) else INFO, -1, -1, _short(error)]]]
+            case RecordsReply(number, records):
                 self._poll_answered(number)
                 return ["records", records]
-            case Error(number, error):
+            case PollErrorReply(number, error):
                 self._poll_answered(number)
                 return ["e", _short(error)]
         raise AssertionError(said)
@@ -212,19 +212,21 @@ class Lines:
     def _placed(self, op: int, partition: int) -> None:
         asked = self._settled(op, "ok")
         if partition != asked:
-            raise Wrong(
+            raise ProtocolViolation(
                 f"it wrote record {op} to partition {partition}, and was asked for partition {asked}: "
                 "send to the partition of the request, or have one partition only (--partitions 1)"
             )
 
     def _settled(self, op: int, how: str) -> int:
         if op not in self._asked:
-            raise Wrong(f"it answered {how} to record {op}, which it was not asked to send, or has answered already")
+            raise ProtocolViolation(
+                f"it answered {how} to record {op}, which it was not asked to send, or has answered already"
+            )
         return self._asked.pop(op)
 
     def _poll_answered(self, number: int) -> None:
         if number != self._polls or number == self._answered:
-            raise Wrong(f"it answered poll {number}; the poll that waits for an answer is {self._polls}")
+            raise ProtocolViolation(f"it answered poll {number}; the poll that waits for an answer is {self._polls}")
         self._answered = number
 
     def _explained(self, why: str) -> str:

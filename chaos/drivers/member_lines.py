@@ -13,20 +13,20 @@ import msgspec
 
 from squall.chaos.drivers.library import FAIL, INFO, OK
 from squall.chaos.drivers.lines import (
-    Fail,
+    FailReply,
     FetchedRecord,
-    Info,
+    InfoReply,
     JsonCount,
-    Lines,
-    Ok,
+    LineProtocol,
+    OkReply,
+    ProtocolViolation,
     ReadyReply,
-    Wrong,
     _number,
     _short,
 )
 
 
-class Start(msgspec.Struct):
+class StartPosition(msgspec.Struct):
     """A partition that came to a member. `offset`: where it begins; None: it begins with what it processes first."""
 
     partition: JsonCount
@@ -45,7 +45,7 @@ class AssignedReport(msgspec.Struct, tag="assigned"):
     them.
     """
 
-    assigned: list[Start]
+    assigned: list[StartPosition]
     member: str = ""
     generation: JsonCount | None = None
 
@@ -68,21 +68,21 @@ class ProcessedReport(msgspec.Struct, tag="processed"):
     records: list[FetchedRecord]
 
 
-class CommitReport(msgspec.Struct, tag="commit"):
+class CommitBeganReport(msgspec.Struct, tag="commit"):
     """The member is about to commit these offsets."""
 
     id: JsonCount
     offsets: list[PartitionPosition]
 
 
-class CommittedReport(msgspec.Struct, tag="committed"):
+class CommitEndedReport(msgspec.Struct, tag="committed"):
     """Reports that a commit was acknowledged. With an error its result is unknown."""
 
     id: JsonCount
     error: str = ""
 
 
-class OutputReport(msgspec.Struct, tag="output"):
+class OutputRequest(msgspec.Struct, tag="output"):
     """The member makes an output of `source`, a record that it has read, and asks what it is to write."""
 
     id: JsonCount
@@ -90,7 +90,15 @@ class OutputReport(msgspec.Struct, tag="output"):
     source: FetchedRecord
 
 
-Report = AssignedReport | RevokedReport | LostReport | ProcessedReport | CommitReport | CommittedReport | OutputReport
+Report = (
+    AssignedReport
+    | RevokedReport
+    | LostReport
+    | ProcessedReport
+    | CommitBeganReport
+    | CommitEndedReport
+    | OutputRequest
+)
 
 
 POSITIONS, RECORD = "a list of {partition, offset}", "{partition, offset, key, value}"
@@ -104,11 +112,11 @@ FORMS = {
 """Fields of reports that are no plain value, and what they hold."""
 
 
-class MemberLines(Lines):
+class MemberLineProtocol(LineProtocol):
     """The protocol of one process of a member. Its reports are messages ["m", report]."""
 
     TYPES = "ready, assigned, revoked, lost, processed, commit, committed, output, ok, fail or info"
-    decoder = msgspec.json.Decoder(ReadyReply | Report | Ok | Fail | Info, dec_hook=_number)
+    decoder = msgspec.json.Decoder(ReadyReply | Report | OkReply | FailReply | InfoReply, dec_hook=_number)
 
     def __init__(self) -> None:
         super().__init__()
@@ -116,7 +124,7 @@ class MemberLines(Lines):
         self._outputs: set[int] = set()
 
     def encode(self, message: list[Any]) -> bytes:
-        """Encode as `Lines.encode`, and keep the record that is the output of this id."""
+        """Encode as `LineProtocol.encode`, and keep the record that is the output of this id."""
         match message:
             case ["write", op, topic, partition, key, value]:
                 self._asked[op] = partition
@@ -125,31 +133,33 @@ class MemberLines(Lines):
         return super().encode(message)
 
     def _explained(self, why: str) -> str:
-        """Explain as `Lines._explained`, and say what a missing field holds."""
+        """Explain as `LineProtocol._explained`, and say what a missing field holds."""
         field = why.removeprefix("Object missing required field `").rstrip("`")
         return super()._explained(why) + (f", {FORMS[field]}" if field in FORMS else "")
 
     def _meaning(self, said: Any) -> list[Any]:
         match said:
-            case CommitReport(op):
+            case CommitBeganReport(op):
                 _fresh(op, self._commits, "commit")
-            case CommittedReport(op):
+            case CommitEndedReport(op):
                 if op not in self._commits:
-                    raise Wrong(f"it said committed of commit {op}, which it has not begun, or has ended already")
+                    raise ProtocolViolation(
+                        f"it said committed of commit {op}, which it has not begun, or has ended already"
+                    )
                 self._commits.discard(op)
-            case OutputReport(op):
+            case OutputRequest(op):
                 _fresh(op, self._outputs, "output")
-            case Ok(op, partition, offset, timestamp_ms):
+            case OkReply(op, partition, offset, timestamp_ms):
                 self._placed(op, partition)
                 return ["outcome", int(op), OK, int(offset), int(timestamp_ms), ""]
-            case Fail(op, error) | Info(op, error):
-                self._settled(op, "fail" if isinstance(said, Fail) else "info")
-                return ["outcome", int(op), FAIL if isinstance(said, Fail) else INFO, -1, -1, _short(error)]
+            case FailReply(op, error) | InfoReply(op, error):
+                self._settled(op, "fail" if isinstance(said, FailReply) else "info")
+                return ["outcome", int(op), FAIL if isinstance(said, FailReply) else INFO, -1, -1, _short(error)]
         return ["m", said]
 
 
 def _fresh(op: int, known: set[int], what: str) -> None:
     """Take a new id. Wrong if the program has used it before."""
     if op in known:
-        raise Wrong(f"it began {what} {op} twice: each has an id of its own")
+        raise ProtocolViolation(f"it began {what} {op} twice: each has an id of its own")
     known.add(op)

@@ -17,7 +17,7 @@ import trio
 
 from squall.broker.overriding import override
 from squall.chaos.drivers.frames import FrameCodec
-from squall.chaos.drivers.library import ClientOrder
+from squall.chaos.drivers.library import DriverConfig
 from squall.chaos.errors import HarnessError
 from squall.chaos.runtimes.real.processes.child import TETHER, tail
 from squall.chaos.toolchain.places import PACKAGES
@@ -213,7 +213,7 @@ class PipedProcess:
 class DriverProcess(PipedProcess):
     """A driver's process."""
 
-    def __init__(self, order: ClientOrder, log: Path) -> None:
+    def __init__(self, order: DriverConfig, log: Path) -> None:
         program = [sys.executable, "-P", "-m", "squall.chaos.drivers", msgspec.json.encode(order).decode()]
         super().__init__(f"{order.library} {order.role}", program, log, FrameCodec())
 

@@ -16,13 +16,13 @@ import trio
 
 from squall.broker.overriding import override
 from squall.chaos.drivers.host import LibraryProducer
-from squall.chaos.drivers.lines import FetchedRecord, Lines
-from squall.chaos.drivers.member_lines import MemberLines
+from squall.chaos.drivers.lines import FetchedRecord, LineProtocol
+from squall.chaos.drivers.member_lines import MemberLineProtocol
 from squall.chaos.drivers.messages import parts_of
 from squall.chaos.drivers.process import PipedProcess
-from squall.chaos.drivers.program_member import ProgramMember, Reports
+from squall.chaos.drivers.program_member import ProgramMember, ReportSequencer
 from squall.chaos.drivers.reading import EMPTY_EVERY_S
-from squall.chaos.errors import HarnessError, Refused
+from squall.chaos.errors import HarnessError, PreconditionError
 from squall.workloads.client.cluster import Place
 from squall.workloads.libraries import (
     LibraryClientFactory,
@@ -51,17 +51,17 @@ def program_of(command: str, directory: str) -> list[str]:
     try:
         words = shlex.split(command)
     except ValueError as why:
-        raise Refused(f"--command {command!r}: {why}") from None
+        raise PreconditionError(f"--command {command!r}: {why}") from None
     if not words:
-        raise Refused('this workload drives a program of yours, and none is named: --command "./my-producer"')
+        raise PreconditionError('this workload drives a program of yours, and none is named: --command "./my-producer"')
     at_home = Path(directory or ".").absolute()
     if not at_home.is_dir():
-        raise Refused(f"--directory {directory}: there is no such folder")
+        raise PreconditionError(f"--directory {directory}: there is no such folder")
     found = str(at_home / words[0]) if "/" in words[0] else shutil.which(words[0])
     if found is None or not Path(found).is_file():
-        raise Refused(f"--command {command!r}: there is no program {words[0]!r} {_where(words[0], at_home)}")
+        raise PreconditionError(f"--command {command!r}: there is no program {words[0]!r} {_where(words[0], at_home)}")
     if not os.access(found, os.X_OK):
-        raise Refused(f"--command {command!r}: {found} may not be executed: chmod +x {shlex.quote(found)}")
+        raise PreconditionError(f"--command {command!r}: {found} may not be executed: chmod +x {shlex.quote(found)}")
     return [found, *words[1:]]
 
 
@@ -83,7 +83,7 @@ def config_of(needs: LibraryRequirements) -> dict[str, str]:
     }
 
 
-class ProgramRefused(HarnessError):
+class ProgramProtocolError(HarnessError):
     """The program has not once answered as the protocol says, so there is nothing of it to judge."""
 
 
@@ -107,7 +107,7 @@ class ProgramProcess(PipedProcess):
     ) -> None:
         said = " ".join(str(needs.program).split())
         said = said if len(said) <= SAID_LETTERS else f"{said[: SAID_LETTERS - 1]}…"
-        lines = MemberLines() if about["role"] == MEMBER else Lines()
+        lines = MemberLineProtocol() if about["role"] == MEMBER else LineProtocol()
         super().__init__(f"program `{said}` ({about['role']})", words, log, lines, needs.directory or None)
         self._about, self._understood, self._say = about, understood, say
 
@@ -129,8 +129,8 @@ class ProgramProcess(PipedProcess):
 
     @override
     def trouble(self, what: str) -> HarnessError:
-        """Return the error; a ProgramRefused as long as nothing of the program was understood."""
-        kind = HarnessError if self._about["role"] in self._understood else ProgramRefused
+        """Return the error; a ProgramProtocolError as long as nothing of the program was understood."""
+        kind = HarnessError if self._about["role"] in self._understood else ProgramProtocolError
         return kind(f"the {self.what} {what}")
 
 
@@ -227,7 +227,7 @@ class ProgramDriver(LibraryClientFactory):
         self.version = needs.program
         self._needs, self._log = needs, log
         self._understood: set[str] = set()
-        self._reports, self._topics = Reports(), topics
+        self._reports, self._topics = ReportSequencer(), topics
         self._say, self._said = say, set[str]()
         self._about = {"bootstrap": bootstrap, "topics": list(topics), "config": config_of(needs)}
 

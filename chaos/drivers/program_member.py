@@ -3,7 +3,8 @@ commits by itself.
 
 Each member has a pipe, and what it writes there says nothing of when another one wrote. What one member does may follow
 from what another one did: it is assigned what the other gave up, and begins where the other committed. So all pipes are
-emptied before an assignment is believed: whatever led to it was written before, and is in a pipe by then (`Reports`).
+emptied before an assignment is believed: whatever led to it was written before, and is in a pipe by then
+(`ReportSequencer`).
 """
 
 from __future__ import annotations
@@ -19,10 +20,10 @@ from squall.broker.overriding import override
 from squall.chaos.drivers.lines import FetchedRecord
 from squall.chaos.drivers.member_lines import (
     AssignedReport,
-    CommitReport,
-    CommittedReport,
+    CommitBeganReport,
+    CommitEndedReport,
     LostReport,
-    OutputReport,
+    OutputRequest,
     ProcessedReport,
     Report,
     RevokedReport,
@@ -51,7 +52,7 @@ POLL_S = 0.1
 """The workload looks so often at what a member has said."""
 
 
-class Reports:
+class ReportSequencer:
     """The reports of the members of one run, in an order in which they can have happened."""
 
     def __init__(self) -> None:
@@ -96,7 +97,7 @@ class ProgramMember(LibraryConsumer):
         process: PipedProcess,
         hearing: ProgramListener,
         topics: Sequence[str],
-        reports: Reports,
+        reports: ReportSequencer,
         flush: Callable[[], None],
     ) -> None:
         """topics: the one that it reads, and the one of its outputs, if it has some."""
@@ -179,13 +180,13 @@ class ProgramMember(LibraryConsumer):
                 self._gone(partitions, PartitionsLost)
             case ProcessedReport(records):
                 self._processed(records)
-            case CommitReport(op, offsets):
+            case CommitBeganReport(op, offsets):
                 at = {(self._topic, int(each.partition)): int(each.offset) for each in offsets}
                 self._known(at)
                 self._hearing.heard(OffsetCommitBegan(self._who, int(op), at))
-            case CommittedReport(op, error):
+            case CommitEndedReport(op, error):
                 self._hearing.heard(OffsetCommitEnded(int(op), error))
-            case OutputReport(op, partition, source):
+            case OutputRequest(op, partition, source):
                 self._output(int(op), int(partition), source)
 
     def _assigned(self, report: AssignedReport) -> None:

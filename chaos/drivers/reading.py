@@ -7,7 +7,14 @@ import time
 from collections.abc import Callable, Sequence
 from typing import Any, Protocol
 
-from squall.chaos.drivers.library import ClientOrder, ConsumerAdapter, Impossible, Library, Place, ReadRecord
+from squall.chaos.drivers.library import (
+    ClientLibrary,
+    ConsumerAdapter,
+    DriverConfig,
+    OffsetOutOfRange,
+    Place,
+    ReadRecord,
+)
 from squall.workloads.payload import verify
 
 POLL_S = 0.2
@@ -34,7 +41,7 @@ class ConsumerWorker:
     """A consumer at work: where it is, partition by partition, and what it tells of it."""
 
     def __init__(
-        self, library: Library, order: ClientOrder, out: MessageSink, inbox: queue.SimpleQueue[list[Any]]
+        self, library: ClientLibrary, order: DriverConfig, out: MessageSink, inbox: queue.SimpleQueue[list[Any]]
     ) -> None:
         self._library, self._order, self._out, self._inbox = library, order, out, inbox
         self._places = [(str(topic), int(index)) for topic, index in order.places]
@@ -74,7 +81,7 @@ class ConsumerWorker:
         began_ns, at = time.monotonic_ns(), dict(self._at)
         try:
             records = self._consumer.poll(POLL_S)
-        except Impossible as gone:
+        except OffsetOutOfRange as gone:
             self._recover(gone)
             return
         except Exception as error:  # a library's errors are of many roots; it goes on after those that it raises here
@@ -102,7 +109,7 @@ class ConsumerWorker:
                 found[place] = ([], [])
         return [[*place, self._at[place], *told] for place, told in found.items()]
 
-    def _recover(self, gone: Impossible) -> None:
+    def _recover(self, gone: OffsetOutOfRange) -> None:
         """Give positions that became impossible the nearest ones that are possible."""
         bounds = self._consumer.bounds(gone.places)
         for place in gone.places:
@@ -117,10 +124,10 @@ class ConsumerWorker:
                 self._out.say("k", *place, position, str(gone))
 
 
-class Polls:
+class TransactorConsumer:
     """The consumer of a transactor, made by its first poll. Each poll is answered by what it brought, then by ["p"]."""
 
-    def __init__(self, library: Callable[[], Library], order: ClientOrder, out: MessageSink) -> None:
+    def __init__(self, library: Callable[[], ClientLibrary], order: DriverConfig, out: MessageSink) -> None:
         self._library, self._order, self._out = library, order, out
         self._reader: ConsumerWorker | None = None
 

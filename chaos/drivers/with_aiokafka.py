@@ -24,9 +24,9 @@ from squall.chaos.drivers.library import (
     INFO,
     OK,
     Answer,
-    ClientOrder,
     ConsumerAdapter,
-    Impossible,
+    DriverConfig,
+    OffsetOutOfRange,
     Place,
     ProducerAdapter,
     ReadRecord,
@@ -61,7 +61,7 @@ class EventLoopThread:
         return asyncio.run_coroutine_threadsafe(bounded(), self.loop).result()
 
 
-def settings(order: ClientOrder) -> dict[str, Any]:
+def settings(order: DriverConfig) -> dict[str, Any]:
     """Return the settings of each producer, except its time-out."""
     return {
         "bootstrap_servers": order.bootstrap,
@@ -130,11 +130,11 @@ class AiokafkaSender(RecordSender):
 
 
 class _AiokafkaProducer(AiokafkaSender, ProducerAdapter):
-    def __init__(self, order: ClientOrder, answer: Answer) -> None:
+    def __init__(self, order: DriverConfig, answer: Answer) -> None:
         super().__init__(answer)
         self._io.run(self._start(order), START_S)
 
-    async def _start(self, order: ClientOrder) -> None:
+    async def _start(self, order: DriverConfig) -> None:
         # It has one time-out for both: a batch is given up when it is this old.
         producer = AIOKafkaProducer(**settings(order), request_timeout_ms=order.delivery_timeout_ms)
         await producer.start()
@@ -154,11 +154,11 @@ class _AiokafkaProducer(AiokafkaSender, ProducerAdapter):
 
 
 class _AiokafkaConsumer(ConsumerAdapter):
-    def __init__(self, order: ClientOrder) -> None:
+    def __init__(self, order: DriverConfig) -> None:
         self._io = EventLoopThread()
         self._io.run(self._start(order), START_S)
 
-    async def _start(self, order: ClientOrder) -> None:
+    async def _start(self, order: DriverConfig) -> None:
         self._consumer = AIOKafkaConsumer(
             bootstrap_servers=order.bootstrap,
             enable_auto_commit=False,
@@ -204,7 +204,7 @@ class _AiokafkaConsumer(ConsumerAdapter):
             )
         except OffsetOutOfRangeError as gone:
             places = [(each.topic, each.partition) for each in self._consumer.assignment()]
-            raise Impossible(places, f"OffsetOutOfRange: {gone}") from None
+            raise OffsetOutOfRange(places, f"OffsetOutOfRange: {gone}") from None
         return [
             ReadRecord.of((each.topic, each.partition), record)
             for each, records in fetched.items()

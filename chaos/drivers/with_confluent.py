@@ -16,9 +16,9 @@ from squall.chaos.drivers.library import (
     INFO,
     OK,
     Answer,
-    ClientOrder,
     ConsumerAdapter,
-    Impossible,
+    DriverConfig,
+    OffsetOutOfRange,
     Place,
     ProducerAdapter,
     ReadRecord,
@@ -50,7 +50,7 @@ def read_record(place: Place, message: Any) -> ReadRecord:
     return ReadRecord(place, message.offset(), message.key(), message.value(), message.headers() or (), sent_ms)
 
 
-def settings(order: ClientOrder) -> dict[str, Any]:
+def settings(order: DriverConfig) -> dict[str, Any]:
     """Return the settings of each producer."""
     return {
         "bootstrap.servers": order.bootstrap,
@@ -118,7 +118,7 @@ class LibrdkafkaSender(RecordSender):
 
 
 class _LibrdkafkaProducer(LibrdkafkaSender, ProducerAdapter):
-    def __init__(self, order: ClientOrder, answer: Answer) -> None:
+    def __init__(self, order: DriverConfig, answer: Answer) -> None:
         super().__init__(settings(order), answer)
 
     @override
@@ -127,7 +127,7 @@ class _LibrdkafkaProducer(LibrdkafkaSender, ProducerAdapter):
 
 
 class _LibrdkafkaConsumer(ConsumerAdapter):
-    def __init__(self, order: ClientOrder) -> None:
+    def __init__(self, order: DriverConfig) -> None:
         self._errors: deque[tuple[Place, Any]] = deque()
         self._consumer = Consumer(
             {
@@ -165,7 +165,7 @@ class _LibrdkafkaConsumer(ConsumerAdapter):
         """Return the records that have arrived. Errors that came with them are raised later, one at a time."""
         if self._errors:
             place, error = self._errors.popleft()
-            raise Impossible([place], error.str()) if error.code() in GONE else KafkaException(error)
+            raise OffsetOutOfRange([place], error.str()) if error.code() in GONE else KafkaException(error)
         found = []
         for message in self._consumer.consume(BATCH, within_s):
             place, error = (message.topic(), message.partition()), message.error()

@@ -16,9 +16,9 @@ from squall.chaos.drivers.library import (
     INFO,
     OK,
     Answer,
-    ClientOrder,
     ConsumerAdapter,
-    Impossible,
+    DriverConfig,
+    OffsetOutOfRange,
     Place,
     ProducerAdapter,
     ReadRecord,
@@ -31,7 +31,7 @@ ROOM_MS = 5000
 """How long a record waits for metadata and for room in the buffer, before it is refused."""
 
 
-def settings(order: ClientOrder) -> dict[str, Any]:
+def settings(order: DriverConfig) -> dict[str, Any]:
     """Return the settings of each producer."""
     return {
         "bootstrap_servers": order.bootstrap.split(","),
@@ -86,7 +86,7 @@ class KafkaPythonSender(RecordSender):
 
 
 class _KafkaPythonProducer(KafkaPythonSender, ProducerAdapter):
-    def __init__(self, order: ClientOrder, answer: Answer) -> None:
+    def __init__(self, order: DriverConfig, answer: Answer) -> None:
         super().__init__(settings(order), answer)
 
     @override
@@ -98,7 +98,7 @@ class _KafkaPythonProducer(KafkaPythonSender, ProducerAdapter):
 
 
 class _KafkaPythonConsumer(ConsumerAdapter):
-    def __init__(self, order: ClientOrder) -> None:
+    def __init__(self, order: DriverConfig) -> None:
         self._consumer = KafkaConsumer(
             bootstrap_servers=order.bootstrap.split(","),
             group_id=None,
@@ -135,7 +135,7 @@ class _KafkaPythonConsumer(ConsumerAdapter):
             fetched = self._consumer.poll(timeout_ms=int(within_s * 1000))
         except OffsetOutOfRangeError as gone:
             places = [(each.topic, each.partition) for each in self._consumer.assignment()]
-            raise Impossible(places, f"OffsetOutOfRange: {gone}") from None
+            raise OffsetOutOfRange(places, f"OffsetOutOfRange: {gone}") from None
         return [
             ReadRecord.of((each.topic, each.partition), record)
             for each, records in fetched.items()

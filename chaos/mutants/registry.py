@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import difflib
 
-from squall.chaos.errors import Refused
+from squall.chaos.errors import PreconditionError
 from squall.chaos.mutants import (
     m01_truncate_to_high_watermark,
     m02_ignore_answered_epoch,
@@ -198,7 +198,7 @@ def find(name: str) -> Mutant:
             return mutant
     near = difflib.get_close_matches(name, [mutant.name for mutant in _ALL]) if name[:1].isalpha() else []
     meant = f": did you mean {' or '.join(f'{each} ({find(each).id})' for each in near)}?" if near else ";"
-    raise Refused(f"there is no mutant {name!r}{meant} docs/mutants.md lists them")
+    raise PreconditionError(f"there is no mutant {name!r}{meant} docs/mutants.md lists them")
 
 
 def select(names: str) -> tuple[Mutant, ...]:

@@ -25,7 +25,7 @@ class AcceptedError(ValueError):
     """The file cannot be used; the message lists what is wrong, one line each."""
 
 
-class Accepted(BaseModel):
+class AcceptedFinding(BaseModel):
     """One finding that fails no night up to and including a day."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
@@ -42,17 +42,17 @@ class Accepted(BaseModel):
         return today > self.until
 
 
-class _File(BaseModel):
+class _AcceptedFile(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
 
-    accepted: tuple[Accepted, ...] = Field(default=())
+    accepted: tuple[AcceptedFinding, ...] = Field(default=())
 
 
-def read_accepted(path: Path) -> dict[str, Accepted]:
+def read_accepted(path: Path) -> dict[str, AcceptedFinding]:
     """The entries of a file by fingerprint, expired ones included. AcceptedError."""
     try:
         text = path.read_text()
-        entries = _File.model_validate(tomllib.loads(text)).accepted
+        entries = _AcceptedFile.model_validate(tomllib.loads(text)).accepted
     except ValidationError as error:
         wrong = in_order(with_line(text, _told(each)) for each in error.errors())
         raise AcceptedError("\n".join(f"{path}: {_PLACE.sub('', line)}" for line in wrong)) from None
@@ -62,7 +62,7 @@ def read_accepted(path: Path) -> dict[str, Accepted]:
         raise AcceptedError(f"{path}: cannot be read: {error.strerror}") from None
     except UnicodeDecodeError as error:
         raise AcceptedError(f"{path}: not TOML: {error}") from None
-    found: dict[str, Accepted] = {}
+    found: dict[str, AcceptedFinding] = {}
     for number, each in enumerate(entries):
         if each.fingerprint in found:
             line = with_line(text, f"accepted.{number}.fingerprint: {each.fingerprint} is accepted twice")
@@ -73,7 +73,7 @@ def read_accepted(path: Path) -> dict[str, Accepted]:
 
 def _told(error: Mapping[str, Any]) -> str:
     where = ".".join(map(str, error["loc"]))
-    fields = ", ".join(Accepted.model_fields)
+    fields = ", ".join(AcceptedFinding.model_fields)
     words = {
         "date_type": "a date is needed, without quotes: 2026-12-31",
         "extra_forbidden": f"there are: {fields}" if len(error["loc"]) > 1 else "there is only [[accepted]]",

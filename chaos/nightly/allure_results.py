@@ -20,7 +20,7 @@ from allure_commons.model2 import Parameter, TestStepResult
 from allure_commons.types import AttachmentType
 
 from squall.chaos.nightly.evidence import Evidence, EvidenceStep
-from squall.chaos.nightly.items import Item
+from squall.chaos.nightly.items import PlannedRun
 from squall.checkers.nightly.results import VALID, Attempt
 
 LISTENER = "allure_listener"
@@ -32,7 +32,7 @@ CATEGORIES = [
 ]
 
 
-def mark(node: pytest.Item, item: Item) -> None:
+def mark(node: pytest.Item, item: PlannedRun) -> None:
     """Set the item's place in Allure's tree of suites, and its tags."""
     suites = {"parentSuite": f"{item.cell['target']}/{item.runtime}", "suite": item.cell["workload"]}
     suites |= {"subSuite": item.configuration, "feature": item.configuration, "story": item.mix}
@@ -40,7 +40,7 @@ def mark(node: pytest.Item, item: Item) -> None:
         node.add_marker(pytest.mark.allure_label(word, label_type=kind))
 
 
-def tell(node: pytest.Item, item: Item, attempt: Attempt, evidence: Evidence | None, runs: int) -> None:
+def tell(node: pytest.Item, item: PlannedRun, attempt: Attempt, evidence: Evidence | None, runs: int) -> None:
     """Everything about the last attempt at an item. runs: how many attempts there were."""
     reporter = _reporter(node.config)
     if reporter is None:
@@ -97,7 +97,7 @@ def _began_s(attempt: Attempt) -> float:
     return datetime.fromisoformat(attempt.began).timestamp()
 
 
-def timed(node: pytest.Item, item: Item, attempt: Attempt | None, turn: int) -> None:
+def timed(node: pytest.Item, item: PlannedRun, attempt: Attempt | None, turn: int) -> None:
     """Its times, and what makes it the same test in each night: configuration, faults, and the number of its seed."""
     reporter = _reporter(node.config)
     result = reporter.get_test(None) if reporter is not None else None

@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from squall.chaos.errors import Refused
+from squall.chaos.errors import PreconditionError
 from squall.chaos.mutants import find
 from squall.chaos.plans.parts import FAST_FAILOVER
 from squall.chaos.plans.plan import Plan, PlanError, make_plan
@@ -86,7 +86,7 @@ PROMISED: Mapping[str, str] = {"acks": "all", "idempotence": "on"}
 """What a workload without the setting does."""
 
 
-class NoSuchRun(Exception):
+class ImpossibleCombination(Exception):
     """A combination of values that makes no sense. The message says why."""
 
 
@@ -101,7 +101,7 @@ def word(axis: str, value: Any) -> str:
     if axis == "mutant" and said != "none":
         try:
             find(said)
-        except Refused:
+        except PreconditionError:
             raise ValueError(f"mutant: there is no mutant {said!r}: docs/mutants.md lists them") from None
     if axis == "flush" and said != "os" and not (said.isdecimal() and int(said) > 0):
         raise ValueError(
@@ -130,7 +130,8 @@ def cell_of(named: Mapping[str, str]) -> dict[str, str]:
     for name, axis in AXES.items():
         if axis.setting and axis.setting not in scenario.model_fields:
             if name in PROMISED and given.get(name, PROMISED[name]) != PROMISED[name]:
-                raise NoSuchRun(f"{name}={given[name]}: the workload {workload} always has {name}={PROMISED[name]}")
+                said = f"{name}={given[name]}: the workload {workload} always has {name}={PROMISED[name]}"
+                raise ImpossibleCombination(said)
             continue
         cell[name] = given.get(name) or _default(axis, given, workload)
     _check(cell)
@@ -153,11 +154,13 @@ def _default(axis: Axis, given: Mapping[str, str], workload: str) -> str:
 
 def _check(cell: Cell) -> None:
     if cell["mutant"] != "none" and (cell["runtime"] != "sim" or cell["target"] != "squall"):
-        raise NoSuchRun("a mutant is planted into Squall's own broker, in the simulator")
+        raise ImpossibleCombination("a mutant is planted into Squall's own broker, in the simulator")
     if cell["mutant"] != "none" and find(cell["mutant"]).is_setting:
-        raise NoSuchRun(f"mutant {cell['mutant']} is a setting that is called safe: take its axes, and an expectation")
+        raise ImpossibleCombination(
+            f"mutant {cell['mutant']} is a setting that is called safe: take its axes, and an expectation"
+        )
     if cell.get("command", "a program") == "":
-        raise NoSuchRun(f"the workload {cell['workload']} needs a program: the axis command")
+        raise ImpossibleCombination(f"the workload {cell['workload']} needs a program: the axis command")
     if cell["runtime"] != EXTERNAL:
         plan_of(cell)
 
@@ -175,7 +178,7 @@ def plan_of(cell: Cell, **values: Any) -> Plan:
         return make_plan({**values, "runtime": cell["runtime"], "target": cell["target"], "workload": table,
                           "cluster": {"nodes": nodes, "settings": settings}})  # fmt: skip
     except PlanError as wrong:
-        raise NoSuchRun("; ".join(str(wrong).splitlines())) from None
+        raise ImpossibleCombination("; ".join(str(wrong).splitlines())) from None
 
 
 def _topic_settings(cell: Cell) -> dict[str, str]:

@@ -8,7 +8,7 @@ from datetime import datetime
 from math import ceil
 from statistics import fmean
 
-from squall.chaos.nightly.items import Item
+from squall.chaos.nightly.items import PlannedRun
 from squall.checkers.nightly.results import VALID, Attempt
 from squall.workloads.registry import SCENARIOS
 
@@ -43,7 +43,7 @@ is for one that hangs all the same."""
 
 
 @dataclass(frozen=True, slots=True)
-class Cost:
+class RunCost:
     """Holds the cost of one run: seconds of wall time, and bytes that stay."""
 
     seconds: float
@@ -52,41 +52,41 @@ class Cost:
 
 
 @dataclass(frozen=True, slots=True)
-class _Seen:
+class _ObservedCost:
     """Of a run that has ended. bytes: None where it was kept whole."""
 
     seconds: float
     bytes: float | None
 
 
-def cores(item: Item) -> int:
+def cores(item: PlannedRun) -> int:
     """That it wants to itself."""
     return CORES.get(item.runtime, 2)
 
 
-def limit_s(item: Item) -> float:
+def limit_s(item: PlannedRun) -> float:
     """Return the seconds that one run may take: far more than any run that goes well."""
     fixed, each_s = _LIMIT_S
     return fixed + each_s * item.time_s
 
 
-class Costs:
+class CostModel:
     """Learns the cost of runs, in seconds and bytes, from those that have ended."""
 
-    def __init__(self, known: Iterable[tuple[Item, Attempt]] = ()) -> None:
+    def __init__(self, known: Iterable[tuple[PlannedRun, Attempt]] = ()) -> None:
         self.report = False
         """True if the night makes its report."""
         self._reports: list[float] = []
-        self._seen: dict[tuple[str, ...], list[_Seen]] = {}
+        self._seen: dict[tuple[str, ...], list[_ObservedCost]] = {}
         self._whole: dict[tuple[str, str], float] = {}
         for item, attempt in known:
             self.learn(item, attempt)
 
-    def learn(self, item: Item, attempt: Attempt) -> None:
+    def learn(self, item: PlannedRun, attempt: Attempt) -> None:
         """A run has ended."""
         thin = attempt.verdict == VALID and not attempt.fails
         for kind in _kinds(item):
-            self._seen.setdefault(kind, []).append(_Seen(attempt.seconds, attempt.bytes if thin else None))
+            self._seen.setdefault(kind, []).append(_ObservedCost(attempt.seconds, attempt.bytes if thin else None))
         if not thin:
             place = _place(item)
             self._whole[place] = max(self._whole.get(place, 0), attempt.bytes)
@@ -101,27 +101,27 @@ class Costs:
             return 0.0
         return (fmean(self._reports) if self._reports else 1.0) * _usual_report_s(runs)
 
-    def of(self, item: Item) -> Cost:
+    def of(self, item: PlannedRun) -> RunCost:
         """The mean of the runs that are most like it; else what such runs usually cost. Bytes: of valid ones."""
         cost = self._usual(item)
         for kind in _kinds(item):
             if seen := self._seen.get(kind):
                 kept = [each.bytes for each in seen if each.bytes is not None] if kind == _kinds(item)[0] else []
-                return Cost(fmean(each.seconds for each in seen), fmean(kept) if kept else cost.bytes)
+                return RunCost(fmean(each.seconds for each in seen), fmean(kept) if kept else cost.bytes)
         return cost
 
-    def whole_bytes(self, item: Item) -> float:
+    def whole_bytes(self, item: PlannedRun) -> float:
         """Return the bytes of such a run if it is kept whole: the most that was seen, else what usually stays."""
         place = _place(item)
         usual = _KAFKA_WHOLE_MIB if item.cell["target"] == "kafka" else _WHOLE_MIB.get(item.runtime, _OTHER_WHOLE_MIB)
         return self._whole.get(place, usual * MIB)
 
-    def _usual(self, item: Item) -> Cost:
+    def _usual(self, item: PlannedRun) -> RunCost:
         fixed, each_s = _PRIOR_S.get(item.runtime, _PRIOR_S["process"])
         kafka = _KAFKA_S if item.cell["target"] == "kafka" else 0.0
         alone, of_record = _THIN_BYTES
         kept = alone + of_record * rate(item) * (item.time_s + _WARM_S)
-        return Cost(fixed + kafka + each_s * item.time_s, kept)
+        return RunCost(fixed + kafka + each_s * item.time_s, kept)
 
 
 def _usual_report_s(runs: int) -> float:
@@ -129,7 +129,7 @@ def _usual_report_s(runs: int) -> float:
     return fixed + each_s * runs
 
 
-def rate(item: Item) -> float:
+def rate(item: PlannedRun) -> float:
     """Records a second that it asks for."""
     if "--rate" in item.arguments:
         return float(item.arguments[item.arguments.index("--rate") + 1])
@@ -138,11 +138,11 @@ def rate(item: Item) -> float:
     return float(scenario.LIGHT.get("rate", usual)) if item.runtime == "sim" else usual
 
 
-def _place(item: Item) -> tuple[str, str]:
+def _place(item: PlannedRun) -> tuple[str, str]:
     return item.runtime, item.cell["target"]
 
 
-def _kinds(item: Item) -> tuple[tuple[str, ...], ...]:
+def _kinds(item: PlannedRun) -> tuple[tuple[str, ...], ...]:
     """Runs that cost alike, the most alike first."""
     where = (*_place(item), f"{item.time_s:g}")
     return (*where, item.cell["workload"], f"{rate(item):g}"), where
@@ -155,21 +155,21 @@ class Forecast:
 
     seconds: float
     bytes: float
-    plays: tuple[Item, ...]
-    left_out: tuple[tuple[Item, str], ...]
+    plays: tuple[PlannedRun, ...]
+    left_out: tuple[tuple[PlannedRun, str], ...]
     enough_s: float
     """A budget with time for all of them and for the report."""
 
 
 def forecast(
-    items: Sequence[Item], costs: Costs, budget_s: float | None, keep_bytes: int, slots: int, done: int = 0
+    items: Sequence[PlannedRun], costs: CostModel, budget_s: float | None, keep_bytes: int, slots: int, done: int = 0
 ) -> Forecast:
     """Return the forecast of what fits into a night of `budget_s` seconds, in this order, with its report, which is
     also of the runs that are `done`. slots: process runs side by side.
     """
     spent = used = planned = enough = 0.0
-    plays: list[Item] = []
-    left_out: list[tuple[Item, str]] = []
+    plays: list[PlannedRun] = []
+    left_out: list[tuple[PlannedRun, str]] = []
     for number, item in enumerate(items, 1):
         cost = costs.of(item)
         share = cost.seconds * cores(item) / (2 * slots)
@@ -185,16 +185,16 @@ def forecast(
     return Forecast(spent, used + _beside(plays, costs), tuple(plays), tuple(left_out), enough)
 
 
-def _beside(plays: Sequence[Item], costs: Costs) -> float:
+def _beside(plays: Sequence[PlannedRun], costs: CostModel) -> float:
     """Bytes beside thinned runs and their pages: those of runs that are kept whole."""
-    places: dict[tuple[str, str], list[Item]] = {}
+    places: dict[tuple[str, str], list[PlannedRun]] = {}
     for item in plays:
         places.setdefault(_place(item), []).append(item)
     return sum(ceil(WHOLE_SHARE * len(items)) * costs.whole_bytes(items[0]) for items in places.values())
 
 
 def no_room(
-    cost: Cost, spent_s: float, used_bytes: float, budget_s: float | None, keep_bytes: int, report_s: float = 0.0
+    cost: RunCost, spent_s: float, used_bytes: float, budget_s: float | None, keep_bytes: int, report_s: float = 0.0
 ) -> str:
     """Why a run is left out; empty where it fits. report_s: what of the budget is kept for the report."""
     if budget_s is not None and spent_s + cost.seconds + report_s > budget_s:

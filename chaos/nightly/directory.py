@@ -11,9 +11,9 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
-from squall.chaos.errors import Refused
+from squall.chaos.errors import PreconditionError
 from squall.chaos.nightly import full_disk
-from squall.chaos.nightly.items import Item, item_of
+from squall.chaos.nightly.items import PlannedRun, item_of
 from squall.checkers.nightly.night import END, FILE, RESULTS, NoNight, read_head
 from squall.checkers.nightly.results import Attempt, parse
 
@@ -97,15 +97,15 @@ class NightDirectory:
         """Replace a JSON file whole."""
         write_whole(path, json.dumps(told, indent=1) + "\n")
 
-    def planned(self) -> tuple[dict[str, Any], list[Item]]:
+    def planned(self) -> tuple[dict[str, Any], list[PlannedRun]]:
         """night.json, and its items. Refused where it cannot be read."""
         try:
             told = read_head(self.path)
             return told, [item_of(each) for each in told["items"]]
         except NoNight as nothing:
-            raise Refused(str(nothing)) from None
+            raise PreconditionError(str(nothing)) from None
         except (KeyError, TypeError) as error:
-            raise Refused(f"{self.night}: its items cannot be read: {error}") from None
+            raise PreconditionError(f"{self.night}: its items cannot be read: {error}") from None
 
     def attempts(self) -> list[Attempt]:
         """Return the attempts that have ended so far."""
@@ -130,12 +130,12 @@ class NightDirectory:
             self.path.mkdir(parents=True, exist_ok=True)
             lock = (self.path / ".lock").open("w")
         except OSError as error:
-            raise Refused(f"{self.path}: the night's folder cannot be made: {error.strerror}") from None
+            raise PreconditionError(f"{self.path}: the night's folder cannot be made: {error.strerror}") from None
         with lock as file:
             try:
                 fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except BlockingIOError:
-                raise Refused(f"{self.path}: another session is at work on this night") from None
+                raise PreconditionError(f"{self.path}: another session is at work on this night") from None
             try:
                 self._keep_room()
                 yield
@@ -148,7 +148,7 @@ class NightDirectory:
         except OSError as error:
             if not full_disk.is_full(error):
                 raise
-            raise Refused(f"{full_disk.sentence(self.path)}: make room, or name another folder") from None
+            raise PreconditionError(f"{full_disk.sentence(self.path)}: make room, or name another folder") from None
 
 
 def append_line(path: Path, text: str) -> None:

@@ -6,7 +6,7 @@ from collections.abc import Collection
 from dataclasses import dataclass
 from datetime import date
 
-from squall.chaos.nightly.accepted import Accepted
+from squall.chaos.nightly.accepted import AcceptedFinding
 
 NEW, KNOWN, ACCEPTED, EXPIRED = "new", "known", "accepted", "expired"
 STATES = (NEW, EXPIRED, KNOWN, ACCEPTED)
@@ -29,7 +29,7 @@ class NightFinding:
     """The runs that show it, as item and number of the attempt."""
     nights: tuple[str, ...]
     """The nights that had it, in order, this one last."""
-    accepted: Accepted | None
+    accepted: AcceptedFinding | None
     today: date
 
     @property

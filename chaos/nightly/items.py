@@ -8,8 +8,8 @@ from itertools import product
 from typing import Any
 
 from squall.chaos.faults.kind import FaultError
-from squall.chaos.nightly.axes import EXTERNAL, Cell, NoSuchRun, cell_of, flags_of, plan_of, slug, title
-from squall.chaos.nightly.matrix import Matrix, Runs, meets
+from squall.chaos.nightly.axes import EXTERNAL, Cell, ImpossibleCombination, cell_of, flags_of, plan_of, slug, title
+from squall.chaos.nightly.matrix import Matrix, MatrixSection, meets
 from squall.chaos.plans.plan import PlanError, with_schedule
 
 DRAWN = "drawn"
@@ -17,7 +17,7 @@ DRAWN = "drawn"
 
 
 @dataclass(frozen=True, slots=True)
-class Item:
+class PlannedRun:
     """One run of a night."""
 
     item: str
@@ -53,14 +53,14 @@ class Item:
         return {**asdict(self), "cell": dict(self.cell), "configuration": self.configuration, **named}
 
 
-def item_of(told: Mapping[str, Any]) -> Item:
+def item_of(told: Mapping[str, Any]) -> PlannedRun:
     """The item that night.json tells of. KeyError, TypeError."""
     plain = {name: told[name] for name in ("item", "cell", "faults", "mix", "seed", "time_s", "part")}
-    return Item(arguments=tuple(told["arguments"]), clients=tuple(told.get("clients", ())), **plain)
+    return PlannedRun(arguments=tuple(told["arguments"]), clients=tuple(told.get("clients", ())), **plain)
 
 
 @dataclass(frozen=True, slots=True)
-class Excluded:
+class ExcludedCombination:
     """A combination that is not run, and why."""
 
     what: str
@@ -68,31 +68,31 @@ class Excluded:
 
 
 @dataclass(frozen=True, slots=True)
-class Planned:
+class NightPlan:
     """Everything that a matrix asks for: its runs in the order in which it lists them, and what makes no sense."""
 
-    items: tuple[Item, ...]
-    excluded: tuple[Excluded, ...]
+    items: tuple[PlannedRun, ...]
+    excluded: tuple[ExcludedCombination, ...]
 
 
-def plan_night(matrix: Matrix, first_seed: int, seeds: int | None = None) -> Planned:
+def plan_night(matrix: Matrix, first_seed: int, seeds: int | None = None) -> NightPlan:
     """The runs of a night. `seeds`: how many for each configuration and mix, whatever the matrix says."""
-    items: dict[str, Item] = {}
-    excluded: dict[Excluded, None] = {}
+    items: dict[str, PlannedRun] = {}
+    excluded: dict[ExcludedCombination, None] = {}
     for runs in matrix.runs:
         mixes = runs.faults or ("",)
         for cell in _cells(matrix, runs, excluded):
             numbers = range(first_seed, first_seed + (seeds or runs.seeds or matrix.seeds))
             for seed, mix in product(numbers, mixes):
                 made = _item(matrix, runs, cell, mix, seed)
-                if isinstance(made, Excluded):
+                if isinstance(made, ExcludedCombination):
                     excluded.setdefault(made)
                 else:
                     items.setdefault(made.item, made)  # parts of a matrix may overlap
-    return Planned(tuple(items.values()), tuple(excluded))
+    return NightPlan(tuple(items.values()), tuple(excluded))
 
 
-def idle(matrix: Matrix, items: Iterable[Item]) -> list[str]:
+def idle(matrix: Matrix, items: Iterable[PlannedRun]) -> list[str]:
     """Expectations that none of these runs meets, in words: a night cannot fail by them."""
     cells = [each.cell for each in items]
     return [
@@ -102,7 +102,7 @@ def idle(matrix: Matrix, items: Iterable[Item]) -> list[str]:
     ]
 
 
-def _cells(matrix: Matrix, runs: Runs, excluded: dict[Excluded, None]) -> Iterator[Cell]:
+def _cells(matrix: Matrix, runs: MatrixSection, excluded: dict[ExcludedCombination, None]) -> Iterator[Cell]:
     """The configurations of a part, each once: axes that mean nothing to a workload make no second one."""
     axes = runs.values()
     seen: list[Cell] = []
@@ -111,21 +111,21 @@ def _cells(matrix: Matrix, runs: Runs, excluded: dict[Excluded, None]) -> Iterat
         said = " ".join(f"{axis}={value}" for axis, value in named.items()) or "everything as it always is"
         try:
             cell = cell_of(named)
-        except NoSuchRun as senseless:
-            excluded.setdefault(Excluded(said, str(senseless)))
+        except ImpossibleCombination as senseless:
+            excluded.setdefault(ExcludedCombination(said, str(senseless)))
             continue
         if why := next((each.why for each in matrix.exclude if meets(each.where, cell)), ""):
-            excluded.setdefault(Excluded(said, why))
+            excluded.setdefault(ExcludedCombination(said, why))
         elif cell not in seen:
             seen.append(cell)
             yield cell
 
 
-def _item(matrix: Matrix, runs: Runs, cell: Cell, mix: str, seed: int) -> Item | Excluded:
+def _item(matrix: Matrix, runs: MatrixSection, cell: Cell, mix: str, seed: int) -> PlannedRun | ExcludedCombination:
     kinds = matrix.kinds(mix)
     faults = DRAWN if kinds is None else ",".join(kinds) or "none"
     if wrong := _impossible(cell, kinds, runs):
-        return Excluded(f"{title(cell)} with faults {faults}", wrong)
+        return ExcludedCombination(f"{title(cell)} with faults {faults}", wrong)
     word = mix.replace(",", "-").replace("_", "-") or DRAWN  # containers have the id in their names, and no + there
     arguments = ["sim" if cell["runtime"] == "sim" else "run", "--seed", str(seed), "--time", f"{runs.time_s:g}"]
     if faults != DRAWN:
@@ -140,10 +140,10 @@ def _item(matrix: Matrix, runs: Runs, cell: Cell, mix: str, seed: int) -> Item |
     if cell["runtime"] == "sim":
         arguments.append("--page")  # a night's report and Allure link to the page of each run
     name = f"{slug(cell)}.{word}.seed{seed}"
-    return Item(name, cell, faults, mix or DRAWN, seed, runs.time_s, tuple(arguments), runs.name, runs.clients)
+    return PlannedRun(name, cell, faults, mix or DRAWN, seed, runs.time_s, tuple(arguments), runs.name, runs.clients)
 
 
-def _impossible(cell: Cell, kinds: Sequence[str] | None, runs: Runs) -> str:
+def _impossible(cell: Cell, kinds: Sequence[str] | None, runs: MatrixSection) -> str:
     """Why this configuration cannot have these faults; empty where it can. Of external clusters the run itself says."""
     if cell["runtime"] == EXTERNAL:
         return ""
@@ -152,6 +152,6 @@ def _impossible(cell: Cell, kinds: Sequence[str] | None, runs: Runs) -> str:
         bare = plan_of(cell, seed=1, time_s=runs.time_s, **warmup)
         values = {name: value for name, value in bare.model_dump(mode="json").items() if name != "faults"}
         with_schedule(values, None if kinds is None else tuple(kinds), runs.fault_count)
-    except (PlanError, FaultError, NoSuchRun) as wrong:
+    except (PlanError, FaultError, ImpossibleCombination) as wrong:
         return "; ".join(str(wrong).splitlines())
     return ""

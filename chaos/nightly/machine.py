@@ -8,12 +8,12 @@ from functools import cache
 from pathlib import Path
 
 from squall.chaos.nightly.axes import EXTERNAL
-from squall.chaos.nightly.items import Item
+from squall.chaos.nightly.items import PlannedRun
 
 SCRIPTS = (".py", ".java", ".jar", ".js", ".rb", ".sh")
 
 
-def lacking(item: Item, bootstrap: str) -> str:
+def lacking(item: PlannedRun, bootstrap: str) -> str:
     """Why this machine cannot run it, in one line; empty where it can."""
     cell = item.cell
     if cell["runtime"] == EXTERNAL:

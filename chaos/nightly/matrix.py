@@ -50,7 +50,7 @@ Values = Annotated[tuple[str | bool | int, ...], BeforeValidator(_values)]
 Kinds = Annotated[tuple[str, ...], BeforeValidator(lambda given: given.split(",") if isinstance(given, str) else given)]
 
 
-class Runs(StrictModel):
+class MatrixSection(StrictModel):
     """A part of the matrix: every combination of its axes, with every mix of faults and every seed."""
 
     name: str = ""
@@ -71,14 +71,14 @@ class Runs(StrictModel):
         return {axis: tuple(word(axis, each) for each in given) for axis, given in self.axes.items()}
 
 
-class Exclude(StrictModel):
+class ExclusionRule(StrictModel):
     """Combinations that are not run. `where`: axis -> the value or values that all have to be met."""
 
     where: dict[str, Values]
     why: str
 
 
-class Expect(StrictModel):
+class ExpectationRule(StrictModel):
     """Forbids findings in the cells that have these values, though the configuration may permit them."""
 
     where: dict[str, Values] = Field(default_factory=dict)
@@ -108,9 +108,9 @@ class Matrix(StrictModel):
     """Where the target `external` is found: HOST:PORT."""
     faults: dict[str, Kinds] = Field(default_factory=dict)
     """Name of a mix -> its kinds of faults."""
-    runs: tuple[Runs, ...] = Field(min_length=1)
-    exclude: tuple[Exclude, ...] = ()
-    expect: tuple[Expect, ...] = ()
+    runs: tuple[MatrixSection, ...] = Field(min_length=1)
+    exclude: tuple[ExclusionRule, ...] = ()
+    expect: tuple[ExpectationRule, ...] = ()
 
     @model_validator(mode="after")
     def _relations(self) -> Self:
@@ -167,7 +167,7 @@ def _wrong_axes(axes: Mapping[str, tuple[Any, ...]]) -> list[str]:
     return wrong
 
 
-def _idle_axes(parts: Iterable[Runs]) -> Iterator[str]:
+def _idle_axes(parts: Iterable[MatrixSection]) -> Iterator[str]:
     """Axes that mean something to no workload of the parts that name them: their runs would all be the same."""
     workloads: dict[str, set[str]] = {}
     for runs in parts:
@@ -221,7 +221,7 @@ def _as_far_as_it_goes(values: Mapping[str, Any]) -> Matrix:
     return Matrix.model_construct(
         faults=mixes,
         runs=tuple(
-            Runs.model_construct(
+            MatrixSection.model_construct(
                 axes=_sound(each.get("axes")),
                 faults=_texts(each.get("faults"), apart=False),
                 clients=_texts(each.get("clients"), apart=False),
@@ -229,10 +229,13 @@ def _as_far_as_it_goes(values: Mapping[str, Any]) -> Matrix:
             for each in _tables(values.get("runs"))
         ),
         exclude=tuple(
-            Exclude.model_construct(where=_sound(each.get("where")), why="") for each in _tables(values.get("exclude"))
+            ExclusionRule.model_construct(where=_sound(each.get("where")), why="")
+            for each in _tables(values.get("exclude"))
         ),
         expect=tuple(
-            Expect.model_construct(where=_sound(each.get("where")), never=_texts(each.get("never"), apart=False))
+            ExpectationRule.model_construct(
+                where=_sound(each.get("where")), never=_texts(each.get("never"), apart=False)
+            )
             for each in _tables(values.get("expect"))
         ),
     )
@@ -281,7 +284,7 @@ def _lines(error: ValidationError) -> list[str]:
 
 
 def _near(loc: tuple[int | str, ...]) -> str:
-    models: dict[str, type[BaseModel]] = {"runs": Runs, "exclude": Exclude, "expect": Expect}
+    models: dict[str, type[BaseModel]] = {"runs": MatrixSection, "exclude": ExclusionRule, "expect": ExpectationRule}
     model = Matrix if len(loc) < 2 else models.get(str(loc[0]), Matrix)
     return f": {did_you_mean(str(loc[-1]), model.model_fields)}"
 

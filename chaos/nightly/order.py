@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 
-from squall.chaos.nightly.items import Item
+from squall.chaos.nightly.items import PlannedRun
 from squall.checkers.nightly.results import VALID, Attempt
 
 NEVER, DOUBTFUL, WELL = 0, 1, 2
 """A configuration that never ran; one that had a finding or no verdict last time; one that was well."""
 
 
-def in_order(items: Sequence[Item], history: Mapping[str, int]) -> list[Item]:
+def in_order(items: Sequence[PlannedRun], history: Mapping[str, int]) -> list[PlannedRun]:
     """By turns over configurations, so that each has its first run before any has its second. Within a turn those that
     tell most come first: never run, then doubtful last time (`history`: configuration -> NEVER, DOUBTFUL or WELL).
     """
@@ -23,7 +23,7 @@ def in_order(items: Sequence[Item], history: Mapping[str, int]) -> list[Item]:
     return [item for _, item in sorted(keyed, key=lambda each: each[0])]
 
 
-def history_of(nights: Iterable[tuple[Sequence[Item], Sequence[Attempt]]]) -> dict[str, int]:
+def history_of(nights: Iterable[tuple[Sequence[PlannedRun], Sequence[Attempt]]]) -> dict[str, int]:
     """Return for each configuration how it did in the last night that ran it. `nights`: the newest first."""
     found: dict[str, int] = {}
     for items, attempts in nights:

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from squall.chaos.nightly.findings import ANY, STATES, NightFinding, tolerated
-from squall.chaos.nightly.items import Item
+from squall.chaos.nightly.items import PlannedRun
 from squall.chaos.typed import place, typed
 from squall.checkers.nightly.results import INVALID, UNKNOWN, VALID, Attempt, forbidden
 
@@ -20,7 +20,7 @@ class NightResult:
     """Holds the result of a night, over or not."""
 
     night: str
-    items: tuple[Item, ...]
+    items: tuple[PlannedRun, ...]
     """That were to be played, those that a person left out with -k excepted."""
     attempts: Mapping[str, Sequence[Attempt]]
     left_out: Mapping[str, str]
@@ -44,24 +44,24 @@ class NightResult:
         return {each.item: self.attempts[each.item][-1] for each in self.items if self.attempts.get(each.item)}
 
     @property
-    def findings(self) -> list[tuple[Item, Attempt]]:
+    def findings(self) -> list[tuple[PlannedRun, Attempt]]:
         """Every attempt that found what was not permitted, whatever came after it."""
         return [(item, each) for item in self.items for each in self.attempts.get(item.item, ()) if each.fails]
 
     @property
-    def failing(self) -> list[tuple[Item, Attempt]]:
+    def failing(self) -> list[tuple[PlannedRun, Attempt]]:
         """Those of them that fail the night."""
         well = tolerated(self.by_cause, self.fail_on)
         return [(item, each) for item, each in self.findings if (item.item, each.attempt) not in well]
 
     @property
-    def unproven(self) -> list[tuple[Item, Attempt]]:
+    def unproven(self) -> list[tuple[PlannedRun, Attempt]]:
         """The runs that say nothing of the cluster, even after they were tried again."""
         last = self.last
         return [(item, last[item.item]) for item in self.items if item.item in last and not last[item.item].proven]
 
     @property
-    def losing(self) -> list[tuple[Item, Attempt]]:
+    def losing(self) -> list[tuple[PlannedRun, Attempt]]:
         """The valid runs that lost acknowledged records, as their configuration and the night permit."""
         last = [(item, self.last[item.item]) for item in self.items if item.item in self.last]
         return [(item, each) for item, each in last if each.verdict == VALID and not each.fails and each.permitted_loss]
@@ -218,7 +218,7 @@ def by_gravity(outcome: NightResult) -> list[NightFinding]:
     return sorted(outcome.by_cause, key=lambda each: STATES.index(each.state))
 
 
-def _run(item: Item) -> str:
+def _run(item: PlannedRun) -> str:
     return f"{item.configuration}, faults {item.faults}, seed {item.seed}"
 
 

@@ -25,10 +25,10 @@ from pathlib import Path
 from squall.chaos.flags import environment_of_children
 from squall.chaos.nightly import budget, full_disk
 from squall.chaos.nightly.axes import Cell
-from squall.chaos.nightly.budget import Costs, cores
+from squall.chaos.nightly.budget import CostModel, cores
 from squall.chaos.nightly.directory import NightDirectory, bytes_of, thin
 from squall.chaos.nightly.full_disk import blamed, is_full
-from squall.chaos.nightly.items import Item
+from squall.chaos.nightly.items import PlannedRun
 from squall.chaos.nightly.matrix import Matrix, plain
 from squall.chaos.runtimes.real.processes.child import TETHER
 from squall.chaos.toolchain.places import PACKAGES
@@ -44,10 +44,10 @@ TROUBLE = "the harness had trouble"
 
 
 @dataclass(slots=True)
-class _Child:
+class _RunProcess:
     """A run under way."""
 
-    item: Item
+    item: PlannedRun
     number: int
     popen: subprocess.Popen[bytes]
     cores: int
@@ -71,23 +71,23 @@ class NightLimits:
 
 
 @dataclass(slots=True)
-class Player:
+class NightRunner:
     """The runs of one session. `spent_s`: what earlier sessions of the same night took."""
 
     directory: NightDirectory
     matrix: Matrix
-    items: Sequence[Item]
+    items: Sequence[PlannedRun]
     """Those that are selected, in the order of playing."""
     limits: NightLimits
-    costs: Costs
+    costs: CostModel
     attempts: dict[str, list[Attempt]]
     """What has ended, by item."""
     spent_s: float = 0.0
     left_out: dict[str, str] = field(default_factory=dict)
     """Item -> why it is not played."""
-    said: Callable[[Item, Attempt], None] = lambda item, attempt: None
+    said: Callable[[PlannedRun, Attempt], None] = lambda item, attempt: None
     """Called with each attempt that has ended."""
-    begun: Callable[[Item, Path], None] = lambda item, log: None
+    begun: Callable[[PlannedRun, Path], None] = lambda item, log: None
     """Called with each attempt that begins, and the file that gets what it prints."""
     stop_at_first: bool = False
     """Begin nothing behind the first item that is not valid."""
@@ -99,15 +99,15 @@ class Player:
     """What plays a run."""
     ending_s: float = ENDING_S
     _next: int = 0
-    _again: list[Item] = field(default_factory=list)
-    _children: list[_Child] = field(default_factory=list)
+    _again: list[PlannedRun] = field(default_factory=list)
+    _children: list[_RunProcess] = field(default_factory=list)
     _clock: float = field(default_factory=time.monotonic)
     _expected: tuple[Expectation, ...] = ()
 
     def __post_init__(self) -> None:
         self._expected = expectations(plain(self.matrix))
 
-    def done(self, item: Item) -> bool:
+    def done(self, item: PlannedRun) -> bool:
         """Return whether the item needs no further attempt."""
         return finished(self.attempts.get(item.item, ()), self.matrix.retries, repeats=item.runtime == "sim")
 
@@ -115,11 +115,11 @@ class Player:
         """Return the seconds of the budget that are spent."""
         return self.spent_s + time.monotonic() - self._clock
 
-    def under_way(self) -> list[Item]:
+    def under_way(self) -> list[PlannedRun]:
         """Return the items that run now."""
         return [child.item for child in self._children]
 
-    def result(self, item: Item) -> list[Attempt] | None:
+    def result(self, item: PlannedRun) -> list[Attempt] | None:
         """The attempts at an item once it needs no more; None: it is left out, or the disk is full. Plays others
         meanwhile."""
         try:
@@ -137,7 +137,7 @@ class Player:
             self.stop()
             full_disk.give_back(self.directory.path)
 
-    def _result(self, item: Item) -> list[Attempt] | None:
+    def _result(self, item: PlannedRun) -> list[Attempt] | None:
         while not self.done(item):
             if self.full:
                 return None
@@ -174,11 +174,11 @@ class Player:
                 continue
             self._start(item)
 
-    def _cores(self, item: Item) -> int:
+    def _cores(self, item: PlannedRun) -> int:
         """Twice as many for each attempt before: what was unknown on a busy machine may not be on a quieter one."""
         return min(cores(item) << len(self.attempts.get(item.item, ())), 2 * self.limits.slots)
 
-    def _following(self) -> Item | None:
+    def _following(self) -> PlannedRun | None:
         """Every item has its first attempt before any has its second: a night that ends early has seen all of them."""
         while self._next < self._reach():
             item = self.items[self._next]
@@ -194,18 +194,18 @@ class Player:
         failed = (number for number, item in enumerate(self.items) if self.stop_at_first and self._failed(item))
         return next(failed, len(self.items))
 
-    def _failed(self, item: Item) -> bool:
+    def _failed(self, item: PlannedRun) -> bool:
         attempts = self.attempts.get(item.item, ())
         ended = self.done(item) and any(each.verdict != VALID for each in attempts[-1:])
         return ended or any(each.fails for each in attempts)
 
-    def _take(self, item: Item) -> None:
+    def _take(self, item: PlannedRun) -> None:
         if self._again and self._again[0] is item:
             del self._again[0]
         else:
             self._next += 1
 
-    def _no_room(self, item: Item) -> str:
+    def _no_room(self, item: PlannedRun) -> str:
         used = self.kept_bytes() + int(sum(self.costs.of(child.item).bytes for child in self._children))
         limits, cost = self.limits, self.costs.of(item)
         report_s = self.costs.report_s(len(self._begun() | {item.item}))
@@ -221,7 +221,7 @@ class Player:
         ended = {name for name, attempts in self.attempts.items() if attempts}
         return ended | {child.item.item for child in self._children}
 
-    def _start(self, item: Item) -> None:
+    def _start(self, item: PlannedRun) -> None:
         number = len(self.attempts.get(item.item, ())) + 1
         for run in self._runs_of(item, number):
             shutil.rmtree(run, ignore_errors=True)  # half a run of a session that was killed
@@ -240,7 +240,7 @@ class Player:
                 env=environment,
                 start_new_session=True,  # Ctrl-C is for us to answer
             )
-        self._children.append(_Child(item, number, popen, self._cores(item), datetime.now(UTC), time.monotonic()))
+        self._children.append(_RunProcess(item, number, popen, self._cores(item), datetime.now(UTC), time.monotonic()))
         self.begun(item, log)
 
     # ------------------------------------------------------------------------------------------------------ ending
@@ -282,7 +282,7 @@ class Player:
             return error
         return None
 
-    def _forget(self, child: _Child) -> None:
+    def _forget(self, child: _RunProcess) -> None:
         """Remove what a run that is to be played again has left."""
         for run in self._runs_of(child.item, child.number):
             shutil.rmtree(run, ignore_errors=True)
@@ -297,11 +297,11 @@ class Player:
             elif child.asked is not None and now - child.asked > self.ending_s:
                 child.popen.kill()
 
-    def limit_s(self, item: Item) -> float:
+    def limit_s(self, item: PlannedRun) -> float:
         """Return the seconds that a run may take."""
         return self.limits.run_s if self.limits.run_s is not None else budget.limit_s(item)
 
-    def _attempt(self, child: _Child) -> Attempt:
+    def _attempt(self, child: _RunProcess) -> Attempt:
         code = child.popen.returncode
         run = next(iter(self._runs_of(child.item, child.number)), None)
         written, told = (NO_VERDICT, {}) if run is None else read_verdict(run)
@@ -324,13 +324,13 @@ class Player:
             permitted_loss=str(permitted_loss(told) or ""),
         )
 
-    def _overdue(self, item: Item) -> str:
+    def _overdue(self, item: PlannedRun) -> str:
         return f"ended because it took longer than {self.limit_s(item):g} s (--run-limit)"
 
     def _unexpected(self, cell: Cell, told: Mapping[str, object]) -> tuple[str, ...]:
         return forbidden(self._expected, cell, told.get("anomalies"))
 
-    def _runs_of(self, item: Item, number: int) -> list[Path]:
+    def _runs_of(self, item: PlannedRun, number: int) -> list[Path]:
         """The run directories of an attempt: one, or none."""
         wanted = re.compile(rf"\d{{8}}T\d{{6}}-{re.escape(label(item, number))}(-\d+)?")
         folder = self.directory.runs.absolute()
@@ -345,7 +345,7 @@ def finished(attempts: Sequence[Attempt], retries: int, *, repeats: bool) -> boo
     return attempts[-1].verdict != UNKNOWN or repeats or len(attempts) > retries
 
 
-def label(item: Item, number: int) -> str:
+def label(item: PlannedRun, number: int) -> str:
     """Return the name of an attempt's run directory, without the time in front."""
     return item.item if number == 1 else f"{item.item}.again{number}"
 

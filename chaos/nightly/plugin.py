@@ -21,9 +21,9 @@ from squall.chaos.nightly import allure_results
 from squall.chaos.nightly.directory import NightDirectory
 from squall.chaos.nightly.evidence import Evidence
 from squall.chaos.nightly.full_disk import is_full
-from squall.chaos.nightly.items import Item
+from squall.chaos.nightly.items import PlannedRun
 from squall.chaos.nightly.outcome import found
-from squall.chaos.nightly.player import Player
+from squall.chaos.nightly.player import NightRunner
 from squall.chaos.typed import place
 from squall.checkers.nightly.results import Attempt
 
@@ -35,38 +35,38 @@ class UnexpectedFinding(AssertionError):
     """A run found what is not permitted."""
 
 
-class Unproven(Exception):
+class RunWithoutVerdict(Exception):
     """A run says nothing of the cluster."""
 
 
-def case_of(item: Item) -> tuple[str, str]:
+def case_of(item: PlannedRun) -> tuple[str, str]:
     """Class and name of its test case in JUnit."""
     return item.configuration.replace("/", "."), f"{item.mix}-seed{item.seed}"
 
 
-class NightFile(pytest.File):
+class NightFileCollector(pytest.File):
     """night.json."""
 
-    player: Player
+    player: NightRunner
     show: Show
 
     def collect(self) -> Iterator[pytest.Collector]:
         """Yield the night's configurations."""
-        by_name: dict[str, list[Item]] = {}
+        by_name: dict[str, list[PlannedRun]] = {}
         for item in self.player.items:
             by_name.setdefault(item.configuration, []).append(item)
         for name, items in by_name.items():
             # Its id begins with its own name, so that JUnit's class names and Allure's suites do.
-            node = Configuration.from_parent(self, name=name, nodeid=name)
+            node = ConfigurationCollector.from_parent(self, name=name, nodeid=name)
             node.items, node.player, node.show = items, self.player, self.show
             yield node
 
 
-class Configuration(pytest.Collector):
+class ConfigurationCollector(pytest.Collector):
     """Collects one configuration of the matrix."""
 
-    items: list[Item]
-    player: Player
+    items: list[PlannedRun]
+    player: NightRunner
     show: Show
 
     def collect(self) -> Iterator[pytest.Item]:
@@ -85,8 +85,8 @@ class RunItem(pytest.Item):
     failure.
     """
 
-    planned: Item
-    player: Player
+    planned: PlannedRun
+    player: NightRunner
     show: Show
     attempts: list[Attempt] | None = None
     story: str = ""
@@ -110,7 +110,7 @@ class RunItem(pytest.Item):
         last = self.attempts[-1]
         self._tell(next((each for each in self.attempts if each.fails), last))
         if not last.proven and not any(each.fails for each in self.attempts):
-            raise Unproven(f"{last.verdict}: {last.why}")
+            raise RunWithoutVerdict(f"{last.verdict}: {last.why}")
 
     def _tell(self, attempt: Attempt) -> None:
         """Give JUnit its properties and Allure everything. A run that cannot be read keeps its verdict."""
@@ -134,7 +134,7 @@ class RunItem(pytest.Item):
 
     def repr_failure(self, excinfo: pytest.ExceptionInfo[BaseException], style: Any = None) -> str:
         """Return what it found, and how to repeat it; for an error of ours the whole traceback."""
-        if not isinstance(excinfo.value, UnexpectedFinding | Unproven):
+        if not isinstance(excinfo.value, UnexpectedFinding | RunWithoutVerdict):
             return str(super().repr_failure(excinfo))
         run = self.attempts[-1].run if self.attempts else ""
         run = place(self.player.directory.path / run) if run else ""
@@ -148,14 +148,14 @@ class RunItem(pytest.Item):
 class NightPlugin:
     """Collects the night and hands the order and the selection to the player."""
 
-    def __init__(self, directory: NightDirectory, player: Player, show: Show) -> None:
+    def __init__(self, directory: NightDirectory, player: NightRunner, show: Show) -> None:
         self._directory, self._player, self._show = directory, player, show
 
-    def pytest_collect_file(self, file_path: Path, parent: pytest.Collector) -> NightFile | None:
+    def pytest_collect_file(self, file_path: Path, parent: pytest.Collector) -> NightFileCollector | None:
         """night.json is the one file of the session."""
         if not file_path.samefile(self._directory.night):
             return None
-        node = NightFile.from_parent(parent, path=file_path)
+        node = NightFileCollector.from_parent(parent, path=file_path)
         node.player, node.show = self._player, self._show
         return node
 

@@ -13,10 +13,10 @@ from pathlib import Path
 from typing import Any
 
 from squall.chaos import __version__
-from squall.chaos.errors import Refused
-from squall.chaos.nightly.budget import Costs
+from squall.chaos.errors import PreconditionError
+from squall.chaos.nightly.budget import CostModel
 from squall.chaos.nightly.directory import NightDirectory, nights_beside, write_whole
-from squall.chaos.nightly.items import Item, plan_night
+from squall.chaos.nightly.items import PlannedRun, plan_night
 from squall.chaos.nightly.machine import lacking
 from squall.chaos.nightly.matrix import Matrix, make_matrix, plain, read_matrix, write_matrix
 from squall.chaos.nightly.order import history_of, in_order
@@ -32,16 +32,16 @@ LOOKED_BACK = 30
 
 
 @dataclass(frozen=True, slots=True)
-class Opened:
+class ScheduledNight:
     """A night that can be played: all of its items, those that this machine cannot run included."""
 
     id: str
     matrix: Matrix
-    items: tuple[Item, ...]
+    items: tuple[PlannedRun, ...]
     excluded: tuple[dict[str, str], ...]
     lacking: dict[str, str]
     """Item -> what this machine lacks for it."""
-    costs: Costs
+    costs: CostModel
     first_seed: int
 
 
@@ -56,22 +56,22 @@ def seed_of(night: str) -> int:
     return int(dated[0] if dated else datetime.now(UTC).strftime("%Y%m%d")) * 100
 
 
-def plan(matrix: Matrix, directory: NightDirectory, seed: int | None, seeds: int | None) -> Opened:
+def plan(matrix: Matrix, directory: NightDirectory, seed: int | None, seeds: int | None) -> ScheduledNight:
     """Everything that a new night in this folder consists of. Nothing is written."""
     first_seed = next(each for each in (seed, matrix.seed, seed_of(directory.path.name)) if each is not None)
     planned = plan_night(matrix, first_seed, seeds)
     if not planned.items:
         told = "\n".join(f"  {each.what}: {each.why}" for each in planned.excluded)
-        raise Refused(f"nothing of this matrix can be run:\n{told}")
+        raise PreconditionError(f"nothing of this matrix can be run:\n{told}")
     before = _before(directory)
     history = history_of([(items, attempts) for items, attempts, _ in before])
     items = tuple(in_order(planned.items, history))
     missing = {each.item: why for each in items if (why := lacking(each, matrix.bootstrap))}
     excluded = tuple({"what": each.what, "why": each.why} for each in planned.excluded)
-    return Opened(directory.path.name, matrix, items, excluded, missing, _costs(before), first_seed)
+    return ScheduledNight(directory.path.name, matrix, items, excluded, missing, _costs(before), first_seed)
 
 
-Before = tuple[Sequence[Item], Sequence[Attempt], float | None]
+Before = tuple[Sequence[PlannedRun], Sequence[Attempt], float | None]
 """A night: its items, its attempts, and how many seconds its report took; None: it made none."""
 
 
@@ -80,14 +80,14 @@ def _before(directory: NightDirectory) -> list[Before]:
     for each in nights_beside(directory.path.absolute())[:LOOKED_BACK]:
         try:
             _, items = each.planned()
-        except Refused:
+        except PreconditionError:
             continue
         found.append((items, each.attempts(), each.report_s()))
     return found
 
 
-def _costs(nights: Sequence[Before]) -> Costs:
-    costs = Costs()
+def _costs(nights: Sequence[Before]) -> CostModel:
+    costs = CostModel()
     for items, attempts, report_s in nights:
         known = by_item(attempts)
         for item in items:
@@ -98,11 +98,11 @@ def _costs(nights: Sequence[Before]) -> Costs:
     return costs
 
 
-def write(directory: NightDirectory, opened: Opened) -> None:
+def write(directory: NightDirectory, opened: ScheduledNight) -> None:
     """night.json and matrix.toml of a new night. Refused where there is a night already."""
     if directory.night.exists():
         hint = "--resume goes on with it, --out names another folder"
-        raise Refused(f"{directory.path}: there is a night already: {hint}")
+        raise PreconditionError(f"{directory.path}: there is a night already: {hint}")
     directory.runs.mkdir(parents=True, exist_ok=True)
     write_whole(directory.matrix, write_matrix(opened.matrix))
     told: dict[str, Any] = {
@@ -136,10 +136,10 @@ def planned_by(directory: NightDirectory) -> tuple[Matrix, bool]:
     except FileNotFoundError:
         return make_matrix(stored), True
     except (OSError, ValueError) as error:
-        raise Refused(f"{directory.matrix} cannot be read: {error}. {_without_it(directory)}") from None
+        raise PreconditionError(f"{directory.matrix} cannot be read: {error}. {_without_it(directory)}") from None
     if changed := changes(stored, now):
         told = "".join(f"\n  {line}" for line in changed)
-        raise Refused(
+        raise PreconditionError(
             f"{directory.matrix} is not the matrix that this night was planned by:{told}\n{_without_it(directory)} "
             f"For a night of the changed one: {typed('nightly', '--matrix', directory.matrix)}"
         )
@@ -150,14 +150,14 @@ def _without_it(directory: NightDirectory) -> str:
     return f"Remove it, and the night goes on with the one it was planned by, which {directory.night.name} has."
 
 
-def resume(directory: NightDirectory, matrix: Matrix) -> Opened:
+def resume(directory: NightDirectory, matrix: Matrix) -> ScheduledNight:
     """A night that was begun, as it was planned then. Refused where there is none."""
     told, items = directory.planned()
     before = _before(directory)
     costs = _costs([(items, directory.attempts(), None), *before])
     missing = {each.item: why for each in items if (why := lacking(each, matrix.bootstrap))}
     excluded = tuple(told.get("excluded", ()))
-    return Opened(str(told["night"]), matrix, tuple(items), excluded, missing, costs, int(told.get("seed", 0)))
+    return ScheduledNight(str(told["night"]), matrix, tuple(items), excluded, missing, costs, int(told.get("seed", 0)))
 
 
 def ended(directory: NightDirectory) -> list[Attempt]:

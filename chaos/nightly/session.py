@@ -8,19 +8,19 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from squall.chaos.errors import Refused
+from squall.chaos.errors import PreconditionError
 from squall.chaos.nightly.axes import slug
-from squall.chaos.nightly.budget import Costs
+from squall.chaos.nightly.budget import CostModel
 from squall.chaos.nightly.directory import NightDirectory, write_whole
 from squall.chaos.nightly.evidence import Evidence
 from squall.chaos.nightly.matrix import make_matrix
-from squall.chaos.nightly.player import NightLimits, Player
+from squall.chaos.nightly.player import NightLimits, NightRunner
 from squall.chaos.toolchain.extras import install
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from squall.chaos.nightly.items import Item
+    from squall.chaos.nightly.items import PlannedRun
     from squall.chaos.nightly.plugin import NightPlugin, Show
 
 NEEDED = ("pytest", "allure_pytest")
@@ -33,10 +33,10 @@ USAGE, INTERNAL, INTERRUPTED = 4, 3, 2
 def require() -> None:
     """Refused where a package is missing that a night needs and a single run does not."""
     if missing := [name.replace("_", "-") for name in NEEDED if find_spec(name) is None]:
-        raise Refused(f"`squall nightly` needs {' and '.join(missing)}: {install('run')}")
+        raise PreconditionError(f"`squall nightly` needs {' and '.join(missing)}: {install('run')}")
 
 
-def play(directory: NightDirectory, player: Player, show: Show, select: str, *, stop_at_first: bool) -> int:
+def play(directory: NightDirectory, player: NightRunner, show: Show, select: str, *, stop_at_first: bool) -> int:
     """Play what is selected. pytest's exit code; afterwards `player.items` are those that -k has left.
 
     INTERRUPTED where the disk is full, of which `player.full` says more.
@@ -56,13 +56,13 @@ def play(directory: NightDirectory, player: Player, show: Show, select: str, *, 
     return INTERRUPTED if player.full else code
 
 
-def expression(items: Sequence[Item], select: str) -> str:
+def expression(items: Sequence[PlannedRun], select: str) -> str:
     """The expression for pytest: a configuration may be named as `--list` shows it, with spaces and equals signs."""
     names = {item.configuration: slug(item.cell) for item in items}
     return names.get(select, select.replace("=", "-"))
 
 
-def chosen(items: Sequence[Item], select: str) -> tuple[Item, ...]:
+def chosen(items: Sequence[PlannedRun], select: str) -> tuple[PlannedRun, ...]:
     """Those that -k leaves. Refused for an expression that pytest does not understand, and where nothing is left."""
     if not select:
         return tuple(items)
@@ -72,13 +72,13 @@ def chosen(items: Sequence[Item], select: str) -> tuple[Item, ...]:
         directory = NightDirectory(Path(folder).resolve())
         for path in (directory.night, directory.path / "pytest.ini"):
             write_whole(path, _INI)
-        player = Player(directory, make_matrix({"runs": [{}]}), items, NightLimits(None, 0, 1), Costs(), {})
+        player = NightRunner(directory, make_matrix({"runs": [{}]}), items, NightLimits(None, 0, 1), CostModel(), {})
         words = [*_plain(directory), "--collect-only", "-k", select, str(directory.night)]
         code = _main(words, NightPlugin(directory, player, lambda run, unexpected: Evidence()))
     if code == USAGE:
-        raise Refused(f"-k {select!r}: pytest does not understand this, see above")
+        raise PreconditionError(f"-k {select!r}: pytest does not understand this, see above")
     if not player.items:
-        raise Refused(f"-k {select!r}: no run of this night has such a name: --list shows them all")
+        raise PreconditionError(f"-k {select!r}: no run of this night has such a name: --list shows them all")
     return tuple(player.items)
 
 

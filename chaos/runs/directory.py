@@ -11,7 +11,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from squall.chaos.errors import Refused
+from squall.chaos.errors import PreconditionError
 from squall.chaos.typed import place, typed
 
 RUNS = Path("runs")
@@ -48,7 +48,7 @@ class RunDirectory:
                 link.unlink(missing_ok=True)
                 link.symlink_to(path.name)
             return cls(path)
-        raise Refused(f"{root}: no free name for a run of seed {seed}")
+        raise PreconditionError(f"{root}: no free name for a run of seed {seed}")
 
     @classmethod
     def open(cls, path: Path, runs: Path = RUNS) -> RunDirectory:
@@ -59,7 +59,7 @@ class RunDirectory:
             path = runs / path
         path = path.resolve()
         if not (path / "plan.toml").exists():
-            raise Refused(_no_run(path))
+            raise PreconditionError(_no_run(path))
         return cls(path)
 
     @property
@@ -115,7 +115,9 @@ class RunDirectory:
             os.posix_fallocate(self._reserve, 0, RESERVE_BYTES)
         except OSError as full:
             self.release()
-            raise Refused(f"{self.path}: not even {RESERVE_BYTES >> 20} MiB can be written: {full.strerror}") from None
+            raise PreconditionError(
+                f"{self.path}: not even {RESERVE_BYTES >> 20} MiB can be written: {full.strerror}"
+            ) from None
 
     def release(self) -> None:
         """Free the reserved room for the next writer. Idempotent."""
@@ -190,10 +192,10 @@ def writable(root: Path, needed_bytes: int = 0) -> None:
         probe.unlink()
     except OSError as error:
         why = f"no run directory can be made there: {error.strerror}"
-        raise Refused(f"--runs {root}: {why}: name another folder") from None
+        raise PreconditionError(f"--runs {root}: {why}: name another folder") from None
     free = shutil.disk_usage(root).free
     if free < needed_bytes:
-        raise Refused(
+        raise PreconditionError(
             f"--runs {root}: {free >> 20} {TOO_SMALL} {needed_bytes >> 20} MiB: "
             "make room (`rm -r` of old runs), name another folder, or take a smaller load (--rate, --time)"
         )

@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
-from squall.chaos.errors import Refused
+from squall.chaos.errors import PreconditionError
 from squall.chaos.runs.metrics import CONTENT_TYPE, exposition
 from squall.chaos.runs.progress import Progress
 
@@ -60,7 +60,9 @@ class MetricsExporter:
         try:
             self._server = ThreadingHTTPServer((HOST, port), MetricsHandler)
         except OSError as error:
-            raise Refused(f"--metrics {port}: {error.strerror}; --metrics 0 takes a free port and prints it") from None
+            raise PreconditionError(
+                f"--metrics {port}: {error.strerror}; --metrics 0 takes a free port and prints it"
+            ) from None
         self._thread = threading.Thread(target=self._server.serve_forever, name="metrics", daemon=True)
         self._thread.start()
 

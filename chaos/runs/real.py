@@ -12,8 +12,8 @@ import trio
 from rich.console import Console
 
 from squall.chaos.drivers.host import LibraryDriver, client_lacks
-from squall.chaos.drivers.program import ProgramDriver, ProgramRefused, program_of
-from squall.chaos.errors import HarnessError, Refused, said_by, traceback_of, trouble_of
+from squall.chaos.drivers.program import ProgramDriver, ProgramProtocolError, program_of
+from squall.chaos.errors import HarnessError, PreconditionError, said_by, traceback_of, trouble_of
 from squall.chaos.faults.framed import framed_links
 from squall.chaos.faults.kind import FaultTrait
 from squall.chaos.faults.triggers import counts_calls
@@ -142,7 +142,7 @@ def lacks(plan: Plan, engine: str = SPARK) -> list[Lack]:
     try:
         if needs.program is not None:
             program_of(needs.program, needs.directory)
-    except Refused as lack:
+    except PreconditionError as lack:
         found.append(Lack(str(lack)))
     found += engine_lacks() if in_containers else [Lack(each) for each in missing("run")]
     if not in_containers and plan.runtime == "process" and plan.target == "kafka":
@@ -168,10 +168,10 @@ def _say_trouble(directory: RunDirectory, run: Run, error: Exception, say: Conso
     if not isinstance(gravest, HarnessError):
         record_traceback(directory, error)
     run.info["trouble"] = run.info["trouble"] or said_by(error)
-    if isinstance(gravest, ProgramRefused):
+    if isinstance(gravest, ProgramProtocolError):
         run.info["refused"] = str(gravest)
     directory.write_info(run.info)
-    with suppress(Refused):
+    with suppress(PreconditionError):
         directory.reserve()
     say.print("[bold]trouble:[/]", end=" ")
     say.print(str(gravest) if isinstance(gravest, HarnessError) else str(run.info["trouble"]), markup=False)

@@ -9,7 +9,7 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from squall.chaos.errors import Refused
+from squall.chaos.errors import PreconditionError
 from squall.chaos.plans.plan import Plan, PlanError, read_plan
 from squall.chaos.runs.batch import SeedBatch, limited
 from squall.chaos.runs.directory import RunDirectory
@@ -53,10 +53,10 @@ def recorded(path: Path) -> RecordedRun:
     try:
         plan = read_plan(directory.plan)
     except PlanError as wrong:
-        raise Refused(str(wrong)) from None
+        raise PreconditionError(str(wrong)) from None
     told = directory.read_info().get("simulated")
     if plan.runtime == "sim" and not isinstance(told, dict):
-        raise Refused(
+        raise PreconditionError(
             f"{directory.path}: run.json is missing or does not say how the simulation ended; the plan alone can be "
             f"simulated anew: {typed('sim', '--plan', directory.plan)}"
         )

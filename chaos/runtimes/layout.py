@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from squall.chaos.errors import Refused
+from squall.chaos.errors import PreconditionError
 from squall.chaos.runtimes.contract import Link
 
 INTERNAL = "INTERNAL"
@@ -139,14 +139,14 @@ def check_settings(settings: Mapping[str, str]) -> None:
     """Refuse settings that the runtime sets itself."""
     for name in settings:
         if name in OURS:
-            raise Refused(f"setting {name} cannot be given: it follows from where the broker runs")
+            raise PreconditionError(f"setting {name} cannot be given: it follows from where the broker runs")
 
 
 def check_zones(zones: tuple[str, ...]) -> None:
     """Refuse names that are not valid for a listener, or that a listener already has."""
     for zone in zones:
         if not zone.isidentifier() or not zone.isupper() or zone == INTERNAL or zones.count(zone) > 1:
-            raise Refused(f"zone {zone!r}: a name of its own in capitals, such as CLIENT or ZONE_A")
+            raise PreconditionError(f"zone {zone!r}: a name of its own in capitals, such as CLIENT or ZONE_A")
 
 
 def properties_text(settings: Mapping[str, str | Path]) -> str:

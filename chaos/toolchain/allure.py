@@ -7,7 +7,7 @@ import shutil
 import subprocess
 from pathlib import Path
 
-from squall.chaos.errors import HarnessError, Refused
+from squall.chaos.errors import HarnessError, PreconditionError
 from squall.chaos.toolchain.cache import Say, cache_folder, installed
 
 VERSION = "3.18.0"
@@ -30,7 +30,7 @@ def make_page(results: Path, folder: Path, name: str, say: Say) -> Path:
     """
     npm = npm_here()
     if npm is None:
-        raise Refused(WITHOUT)
+        raise PreconditionError(WITHOUT)
     there = installed(FOLDER, lambda into: _fetch(npm, into, say))
     program = str(there / "node_modules/.bin/allure")
     words = ["awesome", "--single-file", "--output", str(folder), "--report-name", name]

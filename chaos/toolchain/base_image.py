@@ -12,7 +12,7 @@ import tempfile
 import time
 from pathlib import Path
 
-from squall.chaos.errors import HarnessError, Refused
+from squall.chaos.errors import HarnessError, PreconditionError
 from squall.chaos.toolchain.cache import Say, cache_folder, remove, run
 from squall.chaos.toolchain.engine import Engine
 from squall.chaos.toolchain.lacks import Lack, refuse
@@ -42,7 +42,7 @@ def base_image(engine: Engine, say: Say) -> tuple[str, str]:
         if ":" not in given.rpartition("/")[2]:
             given += ":latest"
         if engine.image(given) is None and not engine.pull(given):
-            raise Refused(f"{NAMED} is {given}: the engine does not have it, and it cannot be pulled")
+            raise PreconditionError(f"{NAMED} is {given}: the engine does not have it, and it cannot be pulled")
         return _known(engine, given)
     suite = _suite()
     made = TAG.format(suite=suite)

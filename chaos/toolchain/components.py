@@ -9,7 +9,7 @@ import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from squall.chaos.errors import HarnessError, Refused
+from squall.chaos.errors import HarnessError, PreconditionError
 from squall.chaos.toolchain import lookout
 from squall.chaos.toolchain.cache import Say, run
 from squall.chaos.toolchain.class_archive import class_archive
@@ -20,7 +20,7 @@ from squall.chaos.toolchain.images import ensure_images
 from squall.chaos.toolchain.java import java
 from squall.chaos.toolchain.kafka import apache_kafka, kafka_lacks
 from squall.chaos.toolchain.lacks import Lack, one_line, refuse
-from squall.chaos.toolchain.lookout import Part
+from squall.chaos.toolchain.lookout import ComponentStatus
 from squall.chaos.toolchain.places import is_checkout
 from squall.chaos.toolchain.toxiproxy import toxiproxy_server
 from squall.chaos.typed import typed
@@ -37,7 +37,7 @@ class Component:
     name: str
     brings: str
     takes: str
-    part: Callable[[], Part]
+    part: Callable[[], ComponentStatus]
     lacks: Callable[[], Sequence[Lack]]
     make: Callable[[Say], object]
 
@@ -47,7 +47,7 @@ class Component:
             _as_root(f"--{self.name}", lacks, say)
         self.make(say)
         if (wrong := self.part()).costs:
-            raise Refused(f"--{self.name}: {wrong.costs}")
+            raise PreconditionError(f"--{self.name}: {wrong.costs}")
 
 
 def components() -> list[Component]:
@@ -80,7 +80,7 @@ def _clients(say: Say) -> None:
     if not (told := missing("clients")):
         return
     if is_checkout():
-        raise Refused(f"{told[0]}; this is not the Python of {typed('setup', '--clients')}")
+        raise PreconditionError(f"{told[0]}; this is not the Python of {typed('setup', '--clients')}")
     say("installing the client libraries")
     run([sys.executable, "-m", "pip", "install", "--no-input", "squall[clients]"], what="pip")
 
@@ -92,7 +92,7 @@ def _as_root(asked: str, lacks: Sequence[Lack], say: Say) -> None:
         refuse(asked, lacks)
     if any(lack.packages for lack in lacks) and shutil.which("apt-get") is None:
         told = "; ".join(lack.what for lack in lacks)
-        raise Refused(f"{asked}: {told}. There is no apt-get here: install it with your system's packages")
+        raise PreconditionError(f"{asked}: {told}. There is no apt-get here: install it with your system's packages")
     say(line)
     shell = ["sh", "-c", f"({line}) >&2 || {{ apt-get -qq update && {line}; }} >&2"]
     quiet = {**os.environ, "DEBIAN_FRONTEND": "noninteractive"}

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from squall.chaos.errors import Refused
+from squall.chaos.errors import PreconditionError
 
 FILES, SERVICE = "com.docker.compose.project.config_files", "com.docker.compose.service"
 FOLDER, ONE_OFF = "com.docker.compose.project.working_dir", "com.docker.compose.oneoff"
@@ -24,11 +24,13 @@ def brokers_of(compose: Path, containers: Sequence[Mapping[str, Any]], ids: Sequ
     containers: as the engine lists those that have the label FILES.
     """
     if not compose.is_file():
-        raise Refused(f"--compose {compose}: there is no such file")
+        raise PreconditionError(f"--compose {compose}: there is no such file")
     wanted = compose.resolve()
     ours = [each for each in containers if wanted in made_from(_labels(each)) and not _is_one_off(each)]
     if not ours:
-        raise Refused(f"no container was made from {compose}: start it first (docker compose -f {compose} up -d)")
+        raise PreconditionError(
+            f"no container was made from {compose}: start it first (docker compose -f {compose} up -d)"
+        )
     found: dict[int, list[Mapping[str, Any]]] = {}
     for each in ours:
         node = node_of(each)
@@ -37,7 +39,7 @@ def brokers_of(compose: Path, containers: Sequence[Mapping[str, Any]], ids: Sequ
     for node in ids:
         if len(found.get(node, ())) != 1:
             named = ", ".join(_name(each) for each in found.get(node, ())) or "none"
-            raise Refused(
+            raise PreconditionError(
                 f"broker {node} is not one container of {compose} (found: {named}; there are "
                 f"{', '.join(_name(each) for each in ours)}): label it {NODE}: {node}, or let its service be named so"
             )

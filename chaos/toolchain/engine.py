@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any, TypeVar
 
-from squall.chaos.errors import HarnessError, Refused
+from squall.chaos.errors import HarnessError, PreconditionError
 from squall.chaos.toolchain.extras import missing
 from squall.chaos.typed import script
 
@@ -135,7 +135,7 @@ class Engine:
         arguments = {"fileobj": context, "custom_context": True, "tag": tag, "labels": dict(labels), "decode": True}
         options = {"rm": True, "forcerm": True, "network_mode": "none", "timeout": LONG_S}
         said: deque[str] = deque(maxlen=5)
-        with _explained(f"build image {tag}"):
+        with _EngineErrorTranslation(f"build image {tag}"):
             for line in self._api.build(**arguments, **options, buildargs={"BASE": base}):
                 if "error" in line:
                     last = "\n".join(each for each in said if each)
@@ -233,7 +233,7 @@ class Engine:
     def copy_out(self, container: str, path: str, target: Path) -> None:
         """Write the files below a path of a running container, below its last part, into a folder of this machine."""
         what = f"copy {path} out of container {container[:12]}"
-        with tempfile.TemporaryFile() as spool, _explained(what):
+        with tempfile.TemporaryFile() as spool, _EngineErrorTranslation(what):
             pieces, _ = self._api.get_archive(container, path)
             for piece in pieces:
                 spool.write(piece)
@@ -381,20 +381,22 @@ def reach_engine(url: str = "") -> Engine:
     """The engine of this machine, whether it will do or not. Refused where none answers. url: of another one."""
     url = url or os.environ.get("DOCKER_HOST") or f"unix://{SOCKET}"
     if not url.startswith("unix://"):
-        raise Refused(
+        raise PreconditionError(
             f"DOCKER_HOST is {url}: runs in containers need an engine of this machine (unix://...), "
             "whose networks and folders the harness can reach"
         )
     path = url.removeprefix("unix://")
     if not os.path.exists(path):
-        raise Refused(f"no Docker engine: there is no {path}; {INSTALL}")
+        raise PreconditionError(f"no Docker engine: there is no {path}; {INSTALL}")
     if not os.access(path, os.R_OK | os.W_OK):
-        raise Refused(f"no right to use the Docker engine at {path}: be root, or a member of the group that owns it")
+        raise PreconditionError(
+            f"no right to use the Docker engine at {path}: be root, or a member of the group that owns it"
+        )
     try:
         api = _client(url)
         return Engine(url, api, _call("ask the engine about itself", api.info))
     except EngineError as error:
-        raise Refused(f"no Docker engine answers at {path}: {INSTALL}\n{error}") from error
+        raise PreconditionError(f"no Docker engine answers at {path}: {INSTALL}\n{error}") from error
 
 
 def check(info: Mapping[str, Any], api_version: str) -> None:
@@ -402,17 +404,21 @@ def check(info: Mapping[str, Any], api_version: str) -> None:
     version = info.get("ServerVersion", "?")
     major, _, minor = api_version.partition(".")
     if (int(major), int(minor)) < MIN_API:
-        raise Refused(f"Docker {version} is too old (API {api_version}): 20.10 or newer is needed")
+        raise PreconditionError(f"Docker {version} is too old (API {api_version}): 20.10 or newer is needed")
     if info.get("OSType", "linux") != "linux" or "Docker Desktop" in str(info.get("OperatingSystem")):
-        raise Refused("this Docker engine runs in a virtual machine: its networks cannot be reached from here")
+        raise PreconditionError(
+            "this Docker engine runs in a virtual machine: its networks cannot be reached from here"
+        )
     if any("rootless" in str(option) for option in info.get("SecurityOptions") or ()):
-        raise Refused("this Docker engine is rootless: its networks cannot be reached from here")
+        raise PreconditionError("this Docker engine is rootless: its networks cannot be reached from here")
     missing = [name for name in ("MemoryLimit", "CpuCfsQuota") if not info.get(name, True)]
     if missing:
-        raise Refused(f"this Docker engine cannot set limits ({', '.join(missing)}): its kernel lacks cgroups for it")
+        raise PreconditionError(
+            f"this Docker engine cannot set limits ({', '.join(missing)}): its kernel lacks cgroups for it"
+        )
     root = str(info.get("DockerRootDir", ""))
     if os.path.isdir(root) and (free := shutil.disk_usage(root).free) < MIN_FREE_BYTES:
-        raise Refused(
+        raise PreconditionError(
             f"the Docker engine is out of disk: {free >> 20} MiB are free at {root}, {MIN_FREE_BYTES >> 20} are wanted;"
             " `docker system df` shows what takes it"
         )
@@ -420,13 +426,13 @@ def check(info: Mapping[str, Any], api_version: str) -> None:
 
 def _client(url: str) -> Any:
     if lacks := missing("run"):
-        raise Refused(lacks[0])
+        raise PreconditionError(lacks[0])
     from docker import APIClient
 
     return _call("reach the engine", APIClient, base_url=url, version="auto", timeout=CALL_S)
 
 
-class _explained:
+class _EngineErrorTranslation:
     """Turns what the SDK raises into EngineError: "cannot `what`: why; what to do"."""
 
     def __init__(self, what: str) -> None:
@@ -449,7 +455,7 @@ class _explained:
 
 
 def _call(what: str, function: Callable[..., T], *arguments: Any, **options: Any) -> T:
-    with _explained(what):
+    with _EngineErrorTranslation(what):
         return function(*arguments, **options)
 
 

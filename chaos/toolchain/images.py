@@ -21,7 +21,7 @@ from pathlib import Path
 
 import squall
 from squall.chaos import __version__
-from squall.chaos.errors import Refused
+from squall.chaos.errors import PreconditionError
 from squall.chaos.toolchain.base_image import base_image
 from squall.chaos.toolchain.cache import Say, cache_folder, installed, run
 from squall.chaos.toolchain.engine import Engine
@@ -56,7 +56,7 @@ ASK_PYTHON = "import platform, sys; print('%d.%d' % sys.version_info[:2], platfo
 
 
 @dataclass(frozen=True, slots=True)
-class Images:
+class ImageNames:
     """Holds the engine's names of our images."""
 
     broker: str
@@ -64,7 +64,7 @@ class Images:
     relay: str
 
 
-def ensure_images(engine: Engine, say: Say) -> Images:
+def ensure_images(engine: Engine, say: Say) -> ImageNames:
     """The images of this checkout, made where the engine does not have them yet. `say` hears of it as it goes.
 
     The first time takes minutes, the first after an edit of the broker some seconds. Raises Refused for what is
@@ -82,10 +82,10 @@ def ensure_images(engine: Engine, say: Say) -> Images:
         if engine.image(relay) is None:
             _build(engine, relay, broker, _relay_files(), say)
         _forget_old(engine, {broker, toxiproxy, relay})
-    return Images(broker, toxiproxy, relay)
+    return ImageNames(broker, toxiproxy, relay)
 
 
-def standalone_image(engine: Engine, images: Images, say: Say) -> str:
+def standalone_image(engine: Engine, images: ImageNames, say: Say) -> str:
     """Name of the image of one broker to start by hand, made where the engine does not have it: `STANDALONE`."""
     files = {name: _read(COMPOSE / "standalone" / name) for name in ("Dockerfile", "start.py", "healthy.py")}
     with _one_at_a_time():
@@ -113,7 +113,7 @@ def _published(engine: Engine, image: str, latest: str) -> str:
     return latest
 
 
-def second_image(engine: Engine, given: str, images: Images, say: Say, *, hurt: bool = False) -> str:
+def second_image(engine: Engine, given: str, images: ImageNames, say: Say, *, hurt: bool = False) -> str:
     """Id of the broker's image that --upgrade-to names: one of the engine's, or of a registry's, or made of a checkout.
 
     Refused where there is none, or it is the one that there is anyway. hurt: as of `second_version`; an image is not
@@ -125,20 +125,22 @@ def second_image(engine: Engine, given: str, images: Images, say: Say, *, hurt: 
     else:
         name = given if ":" in given.rpartition("/")[2] else f"{given}:latest"
         if engine.image(name) is None and not engine.pull(name):
-            raise Refused(f"--upgrade-to {given}: no folder, no image of the engine, and it cannot be pulled")
+            raise PreconditionError(f"--upgrade-to {given}: no folder, no image of the engine, and it cannot be pulled")
     found = engine.image(name)
     assert found is not None, "it was just found, pulled or made"
     if found == engine.image(images.broker):
-        raise Refused(f"--upgrade-to {given}: it is the image that brokers are started from: name another one")
+        raise PreconditionError(
+            f"--upgrade-to {given}: it is the image that brokers are started from: name another one"
+        )
     return found
 
 
-def name_latest(engine: Engine, images: Images) -> Images:
+def name_latest(engine: Engine, images: ImageNames) -> ImageNames:
     """The same images under names that a compose file can hold."""
     latest = [f"{image.partition(':')[0]}:latest" for image in (images.broker, images.toxiproxy, images.relay)]
     for image, name in zip((images.broker, images.toxiproxy, images.relay), latest, strict=True):
         engine.tag(image, name)
-    return Images(*latest)
+    return ImageNames(*latest)
 
 
 def _broker(engine: Engine, base: str, base_id: str, root: Path, say: Say) -> str:
@@ -189,10 +191,12 @@ def _wheels(engine: Engine, base: str, pinned: Iterable[str], say: Say) -> dict[
     """Return what these files of `COMPOSE` pin, as wheels for the base's Python, from a folder of the cache."""
     said = engine.output_of(base, ["python3", "-c", ASK_PYTHON], {LABEL: "question"}).split()
     if len(said) != 3 or said[2] != "glibc":
-        raise Refused(f"base image {base} will not do: Python 3.11 or newer with glibc is needed, it has {said}")
+        raise PreconditionError(
+            f"base image {base} will not do: Python 3.11 or newer with glibc is needed, it has {said}"
+        )
     version, machine = said[0], said[1]
     if machine != platform.machine():
-        raise Refused(f"base image {base} is for {machine}, this machine is {platform.machine()}")
+        raise PreconditionError(f"base image {base} is for {machine}, this machine is {platform.machine()}")
     files = [COMPOSE / name for name in pinned]
     digest = _digest((*(each.read_bytes() for each in files), version.encode(), machine.encode()))
 
@@ -276,7 +280,7 @@ def _read(path: Path) -> bytes:
     try:
         return path.read_bytes()
     except OSError as error:
-        raise Refused(f"the recipes of images are not where they should be: {error}") from error
+        raise PreconditionError(f"the recipes of images are not where they should be: {error}") from error
 
 
 @contextmanager

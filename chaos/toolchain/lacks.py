@@ -6,7 +6,7 @@ import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from squall.chaos.errors import Refused
+from squall.chaos.errors import PreconditionError
 from squall.chaos.typed import typed
 
 
@@ -44,4 +44,4 @@ def refuse(asked: str, lacks: Sequence[Lack]) -> None:
     if lacks:
         told = "\n".join(f"  {lack.what}" for lack in lacks)
         how = remedy(lacks)
-        raise Refused(f"{asked} needs what is not here:\n{told}" + (f"\nget it: {how}" if how else ""))
+        raise PreconditionError(f"{asked} needs what is not here:\n{told}" + (f"\nget it: {how}" if how else ""))

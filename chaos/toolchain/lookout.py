@@ -35,7 +35,7 @@ ENOUGH_MEMORY, ENOUGH_DISK, ENOUGH_FILES, ENOUGH_CPUS = 4 * GIB, 3 * GIB, 1024, 
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
+class ComponentStatus:
     """One thing that runs or tests use. `found`: what of it is here, in words; empty where nothing is.
 
     `costs`: what it costs that it is not here, or is as it is; empty where it is well. `get`: how to get it.
@@ -47,24 +47,24 @@ class Part:
     get: str = ""
 
 
-def parts() -> list[Part]:
+def parts() -> list[ComponentStatus]:
     """Everything, in the order in which a newcomer needs it."""
     tools = (java_part(), toxiproxy_part(), engine_part(), _compose(), kafka_part(), clients_part(), chromium_part())
     return [_python(), *tools, allure_part(), *limits()]
 
 
-def python_part(version: tuple[int, int], said: str, *, optimised: bool, better: str) -> Part:
+def python_part(version: tuple[int, int], said: str, *, optimised: bool, better: str) -> ComponentStatus:
     """Of the interpreter that runs this. `said`: its version and path; `better`: an optimised one on PATH, if any."""
     if version > interpreter.NEWEST:
         tried = "{}.{} to {}.{}".format(*interpreter.OLDEST, *interpreter.NEWEST)
-        return Part("Python", said, f"newer than {tried}, which the tests are run with")
+        return ComponentStatus("Python", said, f"newer than {tried}, which the tests are run with")
     if optimised:
-        return Part("Python", f"{said}, built with optimisation")
+        return ComponentStatus("Python", f"{said}, built with optimisation")
     get = f"rm -r .venv && SQUALL_PYTHON={better} {typed('doctor')}" if better else "your distribution's own python3"
-    return Part("Python", f"{said}, built without optimisation", "brokers need 5 to 20 % more CPU", get)
+    return ComponentStatus("Python", f"{said}, built without optimisation", "brokers need 5 to 20 % more CPU", get)
 
 
-def limits() -> list[Part]:
+def limits() -> list[ComponentStatus]:
     """Return the limits of this machine and its administrator: CPUs, memory, disk and open files."""
     memory = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
     cpus = len(os.sched_getaffinity(0))
@@ -73,7 +73,7 @@ def limits() -> list[Part]:
     return limit_parts(cpus, memory, disk, files)
 
 
-def limit_parts(cpus: int, memory: int, disk: tuple[int, str], files: int) -> list[Part]:
+def limit_parts(cpus: int, memory: int, disk: tuple[int, str], files: int) -> list[ComponentStatus]:
     """cpus: that we may use; memory: bytes; disk: bytes that are free, and where; files: that may be open."""
     slow = f"below {ENOUGH_CPUS} faults land late and tests have one lane"
     little = f"below {ENOUGH_MEMORY // GIB} GiB Spark may not fit beside the brokers"
@@ -81,10 +81,10 @@ def limit_parts(cpus: int, memory: int, disk: tuple[int, str], files: int) -> li
     few = f"below {ENOUGH_FILES} brokers with many partitions run out of them"
     endless = files == resource.RLIM_INFINITY
     return [
-        Part("CPUs", str(cpus), slow if cpus < ENOUGH_CPUS else ""),
-        Part("memory", f"{memory / GIB:.1f} GiB", little if memory < ENOUGH_MEMORY else ""),
-        Part("free disk", f"{disk[0] / GIB:.1f} GiB at {disk[1]}", full if disk[0] < ENOUGH_DISK else ""),
-        Part(
+        ComponentStatus("CPUs", str(cpus), slow if cpus < ENOUGH_CPUS else ""),
+        ComponentStatus("memory", f"{memory / GIB:.1f} GiB", little if memory < ENOUGH_MEMORY else ""),
+        ComponentStatus("free disk", f"{disk[0] / GIB:.1f} GiB at {disk[1]}", full if disk[0] < ENOUGH_DISK else ""),
+        ComponentStatus(
             "open files",
             "without limit" if endless else f"{files:,}",
             few if files < ENOUGH_FILES and not endless else "",
@@ -97,7 +97,7 @@ def _existing(folder: Path) -> Path:
     return next(each for each in (folder, *folder.parents) if each.exists())
 
 
-def _python() -> Part:
+def _python() -> ComponentStatus:
     optimised = interpreter.optimised_here()
     said = f"{sys.version.split()[0]} ({os.path.realpath(sys.executable)})"
     better = "" if optimised else _better_python()
@@ -116,41 +116,41 @@ def _better_python() -> str:
     return ""
 
 
-def java_part() -> Part:
+def java_part() -> ComponentStatus:
     """Find Java for Spark, and the archive of Spark's classes for it."""
     there = java_here() or java_unpacked()
     if there is None:
-        return Part("Java", "", "the first run fetches one for Spark: 35 MB", typed("setup", "--java"))
+        return ComponentStatus("Java", "", "the first run fetches one for Spark: 35 MB", typed("setup", "--java"))
     said = f"{there.version} ({there.home})"
     if there.version not in REFUSING and class_archive_here(there) is None:
         costs = "the first run makes an archive of Spark's classes: a minute, 190 MB"
-        return Part("Java", said, costs, typed("setup", "--java"))
-    return Part("Java", said)
+        return ComponentStatus("Java", said, costs, typed("setup", "--java"))
+    return ComponentStatus("Java", said)
 
 
-def toxiproxy_part() -> Part:
+def toxiproxy_part() -> ComponentStatus:
     """Find Toxiproxy's server."""
     there = toxiproxy.toxiproxy_here()
     if there is not None:
-        return Part("Toxiproxy", f"{toxiproxy.VERSION} ({there})")
+        return ComponentStatus("Toxiproxy", f"{toxiproxy.VERSION} ({there})")
     with_what = "Go from PATH" if toxiproxy.go_here() else "Go from a wheel, 75 MB"
     costs = f"the first run builds it with {with_what}: half a minute"
-    return Part("Toxiproxy", "", costs, typed("setup", "--toxiproxy"))
+    return ComponentStatus("Toxiproxy", "", costs, typed("setup", "--toxiproxy"))
 
 
-def engine_part() -> Part:
+def engine_part() -> ComponentStatus:
     """Find a Docker engine, and the images of this checkout."""
     lacks = engine_lacks()
     if lacks:
         costs = f"no --runtime docker, its tests are skipped: {lacks[0].what}"
-        return Part("Docker engine", "", costs, remedy(lacks))
+        return ComponentStatus("Docker engine", "", costs, remedy(lacks))
     engine = find_engine()
     said = f"{engine.info.get('ServerVersion', '?')}, API {engine.api_version}"
     ready = bool(engine.images("squall.image=broker"))
     engine.close()
     if ready:
-        return Part("Docker engine", said)
-    return Part("Docker engine", said, "the first run makes images: minutes", typed("setup", "--engine"))
+        return ComponentStatus("Docker engine", said)
+    return ComponentStatus("Docker engine", said, "the first run makes images: minutes", typed("setup", "--engine"))
 
 
 def compose_program() -> list[str] | None:
@@ -163,36 +163,38 @@ def compose_program() -> list[str] | None:
     return None
 
 
-def _compose() -> Part:
+def _compose() -> ComponentStatus:
     there = compose_program()
     if there is None:
         lack = Lack("docker-compose", ("docker-compose",))
-        return Part("docker-compose", "", "clusters of compose files cannot be tested", remedy([lack]))
-    return Part("docker-compose", " ".join(there))
+        return ComponentStatus("docker-compose", "", "clusters of compose files cannot be tested", remedy([lack]))
+    return ComponentStatus("docker-compose", " ".join(there))
 
 
-def kafka_part() -> Part:
+def kafka_part() -> ComponentStatus:
     """Find Apache Kafka."""
     lacks = kafka_lacks()
     if lacks:
         costs = f"no --target kafka, its tests are skipped: {'; '.join(lack.what for lack in lacks)}"
-        return Part("Apache Kafka", "", costs, remedy(lacks))
+        return ComponentStatus("Apache Kafka", "", costs, remedy(lacks))
     if not at_hand():
-        return Part("Apache Kafka", "", "the first --target kafka fetches it by Maven: 55 MB; tests are skipped", FETCH)
+        costs = "the first --target kafka fetches it by Maven: 55 MB; tests are skipped"
+        return ComponentStatus("Apache Kafka", "", costs, FETCH)
     try:
-        return Part("Apache Kafka", apache_kafka(lambda line: None).version)
+        return ComponentStatus("Apache Kafka", apache_kafka(lambda line: None).version)
     except HarnessError as wrong:
-        return Part("Apache Kafka", "", str(wrong))
+        return ComponentStatus("Apache Kafka", "", str(wrong))
 
 
-def clients_part() -> Part:
+def clients_part() -> ComponentStatus:
     """Find client libraries of Kafka."""
     there = {name: found for name in CLIENTS if (found := installed_version(name))}
     said = ", ".join(f"{name} {found}" for name, found in there.items())
     if len(there) == len(CLIENTS):
-        return Part("client libraries", said)
+        return ComponentStatus("client libraries", said)
     missing = ", ".join(name for name in CLIENTS if name not in there)
-    return Part("client libraries", said, f"no --client: {missing} not in .venv", typed("setup", "--clients"))
+    costs = f"no --client: {missing} not in .venv"
+    return ComponentStatus("client libraries", said, costs, typed("setup", "--clients"))
 
 
 def chromium_here() -> str:
@@ -205,17 +207,18 @@ def chromium_lacks() -> list[Lack]:
     return [] if chromium_here() else [Lack("Chromium", ("chromium",), flag="--chromium")]
 
 
-def chromium_part() -> Part:
+def chromium_part() -> ComponentStatus:
     """Find Chromium."""
     if there := chromium_here():
-        return Part("Chromium", there)
-    return Part("Chromium", "", "tests that look at pages are skipped", remedy(chromium_lacks()))
+        return ComponentStatus("Chromium", there)
+    return ComponentStatus("Chromium", "", "tests that look at pages are skipped", remedy(chromium_lacks()))
 
 
-def allure_part() -> Part:
+def allure_part() -> ComponentStatus:
     """Find Allure, or what fetches it."""
     if npm_here() is None:
-        return Part("Allure", "", "a night has no Allure page, only its results", remedy([Lack("npm", ("npm",))]))
+        costs = "a night has no Allure page, only its results"
+        return ComponentStatus("Allure", "", costs, remedy([Lack("npm", ("npm",))]))
     if not allure_here():
-        return Part("Allure", "", "the first night fetches it with npm: 53 MB (not with --no-report)")
-    return Part("Allure", VERSION)
+        return ComponentStatus("Allure", "", "the first night fetches it with npm: 53 MB (not with --no-report)")
+    return ComponentStatus("Allure", VERSION)

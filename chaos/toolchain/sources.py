@@ -6,7 +6,7 @@ import hashlib
 import re
 from pathlib import Path
 
-from squall.chaos.errors import Refused
+from squall.chaos.errors import PreconditionError
 
 MAGIC = re.compile(r'^MAGIC = b"(\w+)"', re.MULTILINE)
 """Of the file that a broker counts in what was done to its files: another layout has another one."""
@@ -39,11 +39,13 @@ def second_version(given: str, first: Path, *, hurt: bool = False) -> Path:
     folder = Path(given).absolute()
     _, package = package_in(folder)
     if not (package / "__main__.py").is_file():
-        raise Refused(f"--upgrade-to {given}: there is no broker/__main__.py: a checkout of Squall is wanted")
+        raise PreconditionError(f"--upgrade-to {given}: there is no broker/__main__.py: a checkout of Squall is wanted")
     if digest_of(package) == digest_of(package_in(first)[1]):
-        raise Refused(f"--upgrade-to {given}: its broker is this one, file by file: another version is wanted")
+        raise PreconditionError(
+            f"--upgrade-to {given}: its broker is this one, file by file: another version is wanted"
+        )
     if hurt and _layout(package) != _layout(package_in(first)[1]):
-        raise Refused(
+        raise PreconditionError(
             f"--upgrade-to {given}: its broker's files cannot be hurt as this one's (broker/faulted): "
             "leave out power_loss, crash_at, disk and damage"
         )

@@ -8,7 +8,7 @@ import shutil
 import subprocess
 from pathlib import Path
 
-from squall.chaos.errors import HarnessError, Refused
+from squall.chaos.errors import HarnessError, PreconditionError
 from squall.chaos.toolchain.cache import Say, cache_folder, installed, run, unpack_wheel
 
 VERSION = "2.12.0"
@@ -69,7 +69,7 @@ def _build(folder: Path, say: Say) -> None:
         linked = f"-s -w -X {MODULE}.Version={VERSION}"
         run([go, "install", "-ldflags", linked, f"{MODULE}/cmd/server@v{VERSION}"], what="go install", env=environment)
     except HarnessError as error:
-        raise Refused(
+        raise PreconditionError(
             f"Toxiproxy {VERSION} is not on PATH as toxiproxy-server, and building it failed: {error}\n"
             f"Install it yourself: go install {MODULE}/cmd/server@v{VERSION}, "
             "and put what that builds on PATH as toxiproxy-server."

@@ -9,7 +9,7 @@ from fnmatch import fnmatchcase
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from squall.chaos.errors import Refused
+from squall.chaos.errors import PreconditionError
 from squall.chaos.interrupts import as_ctrl_c
 from tests.differential import brokers, compare, fields, java, report, sequences, table
 from tests.differential.compare import UNEXPLAINED, Result
@@ -33,7 +33,7 @@ def main(given: Sequence[str] | None = None) -> int:
         return USAGE
     try:
         results = play(rows, with_java=asked.java or asked.rows == "*" and asked.sequence is None)
-    except Refused as refused:
+    except PreconditionError as refused:
         say(f"squall: {refused}")
         return USAGE
     except KeyboardInterrupt:

@@ -6,7 +6,7 @@ from squall.chaos.errors import HarnessError
 from squall.chaos.toolchain.cache import Say
 from squall.chaos.toolchain.engine import Engine, Mount, find_engine
 from squall.chaos.toolchain.engine_lacks import engine_lacks, reason
-from squall.chaos.toolchain.images import Images, ensure_images
+from squall.chaos.toolchain.images import ImageNames, ensure_images
 from squall.chaos.toolchain.lacks import one_line
 from tests.live.process.conftest import STUB
 from tests.support.lacks import skip_without
@@ -15,7 +15,7 @@ STUB_INSIDE = ("python", "-P", "/stub_broker.py")
 STUB_MOUNT = Mount(STUB[-1], "/stub_broker.py", read_only=True)
 """The stub in a container: what is run, and how it comes there."""
 
-_found: list[tuple[Engine, Images] | str] = []
+_found: list[tuple[Engine, ImageNames] | str] = []
 """What was found, or why nothing: looked for once."""
 
 
@@ -30,7 +30,7 @@ def prepare(say: Say) -> None:
         _found.append(reason(error))
 
 
-def engine_and_images() -> tuple[Engine, Images]:
+def engine_and_images() -> tuple[Engine, ImageNames]:
     """For tests in containers; skips them where there can be none."""
     prepare(lambda line: None)
     if isinstance(_found[0], str):

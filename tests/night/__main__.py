@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 
-from squall.chaos.errors import Refused
+from squall.chaos.errors import PreconditionError
 from squall.chaos.interrupts import as_ctrl_c
 from squall.chaos.nightly import scheduling
 from squall.chaos.nightly.directory import NIGHTS, NightDirectory
@@ -46,7 +46,7 @@ def main(given: Sequence[str] | None = None, parts: Mapping[str, Part] = PARTS) 
                     say(f"squall: {problem}")
                 folder.begin(_head(name, list(dict.fromkeys(arguments.only or parts)), collecting.first_seed(tables)))
             return _play(folder, parts)
-    except Refused as refused:
+    except PreconditionError as refused:
         say(f"squall: {refused}")
         return USAGE
     except KeyboardInterrupt:
@@ -63,7 +63,7 @@ def _check(folder: Folder, parts: Mapping[str, Part]) -> None:
     """Refused where the night cannot go on."""
     head, _ = folder.read()
     if unknown := [name for name in head.parts if name not in parts]:
-        raise Refused(f"{folder.record}, line 1: parts: there is no part {', '.join(unknown)}")
+        raise PreconditionError(f"{folder.record}, line 1: parts: there is no part {', '.join(unknown)}")
 
 
 def _play(folder: Folder, parts: Mapping[str, Part]) -> int:

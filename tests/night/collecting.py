@@ -11,7 +11,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
-from squall.chaos.errors import Refused, said_by
+from squall.chaos.errors import PreconditionError, said_by
 from squall.checkers.nightly import store
 from tests.night.parts import EVERYTHING
 from tests.night.record import NOT_HERE, PASSED, UNKNOWN, Folder, ended
@@ -49,7 +49,7 @@ def collect(folder: Folder, rows: Tables, now: datetime) -> None:
     try:
         _add(place, f"{folder.path.name}-{os.getpid()}", rows, digest, now)
     except (OSError, ValueError, OverflowError) as error:  # also of an edited record: 10**30, half a surrogate pair
-        raise Refused(f"{place}: the night cannot be collected: {said_by(error)}") from None
+        raise PreconditionError(f"{place}: the night cannot be collected: {said_by(error)}") from None
 
 
 def _add(place: Path, tag: str, rows: Tables, digest: str, now: datetime) -> None:
@@ -95,7 +95,7 @@ def _tests(folder: Folder, night: str, commits: set[str]) -> tuple[list[dict[str
     commit = commits.pop() if len(commits) == 1 else ""
     try:
         last = {each.test: each for each in results.read(folder.tests)}
-    except Refused as refused:
+    except PreconditionError as refused:
         return [], f"its results cannot be read: {refused}"
     rows = [{"night": night, "commit": commit, **each._asdict()} for each in last.values()]
     return rows, results.lost(folder.tests) if rows else f"{folder.tests.name} has no result of a test"

@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from squall.chaos.errors import Refused
+from squall.chaos.errors import PreconditionError
 from tests.night.record import FAILED, NOT_HERE, PASSED, UNKNOWN, Folder, Head
 from tests.support.gate import results
 
@@ -51,7 +51,7 @@ class Part:
             return result, why
         try:
             tests = results.read(folder.tests)
-        except Refused as refused:
+        except PreconditionError as refused:
             return (UNKNOWN if result == PASSED else result), str(refused)
         failed = sum(1 for each in tests if each.result == FAILED)
         if failed:

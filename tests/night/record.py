@@ -10,7 +10,7 @@ from pathlib import Path
 from types import NoneType
 from typing import Any
 
-from squall.chaos.errors import Refused
+from squall.chaos.errors import PreconditionError
 from squall.chaos.nightly.directory import append_line
 
 PASSED, FAILED, UNKNOWN, NOT_HERE, INTERRUPTED = "passed", "failed", "unknown", "not here", "interrupted"
@@ -74,7 +74,7 @@ class Folder:
     def begin(self, head: Head) -> None:
         """Write the head. Refused where there is a record already."""
         if self.record.exists():
-            raise Refused(f"{self.path}: a night is there already: --resume goes on with it")
+            raise PreconditionError(f"{self.path}: a night is there already: --resume goes on with it")
         self.said("any").parent.mkdir(parents=True, exist_ok=True)
         append_line(self.record, _json(head))
 
@@ -90,9 +90,9 @@ class Folder:
         try:
             rows = _json_lines(self.record.read_text(errors="replace"))
         except FileNotFoundError:
-            raise Refused(f"{self.path}: no night of tests is there: it has no {self.record.name}") from None
+            raise PreconditionError(f"{self.path}: no night of tests is there: it has no {self.record.name}") from None
         except OSError as error:
-            raise Refused(f"{self.record} cannot be read: {error}") from None
+            raise PreconditionError(f"{self.record} cannot be read: {error}") from None
         head: Head | None = None
         lines = []
         for number, row in rows:
@@ -102,9 +102,9 @@ class Folder:
                 else:
                     lines.append(_line(row, head))
             except ValueError as error:
-                raise Refused(f"{self.record}, line {number}: {error}") from None
+                raise PreconditionError(f"{self.record}, line {number}: {error}") from None
         if head is None:
-            raise Refused(f"{self.record}: no line of it can be read")
+            raise PreconditionError(f"{self.record}: no line of it can be read")
         return head, lines
 
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any, NamedTuple, Protocol
 
-from squall.chaos.drivers.library import OK, ClientOrder, Place, ReadRecord
+from squall.chaos.drivers.library import OK, DriverConfig, Place, ReadRecord
 
 CLASSIC, CONSUMER = "classic", "consumer"
 FETCH_S = 2.0
@@ -30,7 +30,7 @@ class CommitResult(NamedTuple):
     """Partition -> why, where partitions differ."""
 
 
-class Fatal(Exception):
+class FatalMemberError(Exception):
     """The library says that this membership is over for good."""
 
 
@@ -96,7 +96,7 @@ class MemberLibrary(Protocol):
 
     version: str
 
-    def member(self, order: ClientOrder, hearing: RebalanceListener) -> MemberAdapter:
+    def member(self, order: DriverConfig, hearing: RebalanceListener) -> MemberAdapter:
         """Return a member that has subscribed."""
 
 

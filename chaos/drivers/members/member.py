@@ -14,10 +14,10 @@ from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 from squall.broker.overriding import override
-from squall.chaos.drivers.library import FAIL, INFO, OK, ClientOrder, Impossible, Place, ReadRecord
+from squall.chaos.drivers.library import FAIL, INFO, OK, DriverConfig, OffsetOutOfRange, Place, ReadRecord
 from squall.chaos.drivers.members.contract import (
     CommitResult,
-    Fatal,
+    FatalMemberError,
     MemberAdapter,
     MemberGeneration,
     MemberLibrary,
@@ -39,7 +39,7 @@ class MemberWorker(RebalanceListener):
     """`answers`: what the harness says to a callback; everything else comes by calls."""
 
     def __init__(
-        self, library: MemberLibrary, order: ClientOrder, out: MessageSink, answers: queue.SimpleQueue[list[Any]]
+        self, library: MemberLibrary, order: DriverConfig, out: MessageSink, answers: queue.SimpleQueue[list[Any]]
     ) -> None:
         self._out, self._answers, self._order = out, answers, order
         self._at: dict[Place, int] = {}
@@ -63,9 +63,9 @@ class MemberWorker(RebalanceListener):
             self._begin()
             self._began_ns, self._from = time.monotonic_ns(), dict(self._at)
             self.tell(self.grouped.poll(POLL_S))
-        except Fatal as over:
+        except FatalMemberError as over:
             self._out.say("out", str(over))
-        except Impossible as gone:
+        except OffsetOutOfRange as gone:
             self._recover(gone)
         except Exception as error:  # a library's errors are of many roots; it goes on after those that it raises here
             self._out.say("e", f"{type(error).__name__}: {error}")
@@ -209,7 +209,7 @@ class MemberWorker(RebalanceListener):
         errors = [[*place, error] for place, error in kept.errors.items()]
         self._out.say("kept", int(now), kept.status, kept.error, errors)
 
-    def _recover(self, gone: Impossible) -> None:
+    def _recover(self, gone: OffsetOutOfRange) -> None:
         """Give positions that became impossible the nearest ones that are possible."""
         for place, (low, high) in self.grouped.bounds([place for place in gone.places if place in self._at]).items():
             position = max(low, min(self._at[place], high))

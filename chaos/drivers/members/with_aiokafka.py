@@ -22,11 +22,11 @@ from aiokafka.errors import (
 )
 
 from squall.broker.overriding import override
-from squall.chaos.drivers.library import FAIL, INFO, OK, ClientOrder, Impossible, Place, ReadRecord
+from squall.chaos.drivers.library import FAIL, INFO, OK, DriverConfig, OffsetOutOfRange, Place, ReadRecord
 from squall.chaos.drivers.members.contract import (
     FETCH_S,
     CommitResult,
-    Fatal,
+    FatalMemberError,
     MemberAdapter,
     MemberGeneration,
     RebalanceListener,
@@ -47,12 +47,12 @@ LOCAL = (IllegalStateError, IllegalOperation)
 class _AiokafkaMember(ConsumerRebalanceListener, MemberAdapter):  # type: ignore[misc]
     stable = False
 
-    def __init__(self, order: ClientOrder, hearing: RebalanceListener) -> None:
+    def __init__(self, order: DriverConfig, hearing: RebalanceListener) -> None:
         self._hearing = hearing
         self._io = EventLoopThread()
         self._io.run(self._start(order), START_S)
 
-    async def _start(self, order: ClientOrder) -> None:
+    async def _start(self, order: DriverConfig) -> None:
         self._consumer = AIOKafkaConsumer(
             bootstrap_servers=order.bootstrap,
             group_id=order.group,
@@ -123,9 +123,9 @@ class _AiokafkaMember(ConsumerRebalanceListener, MemberAdapter):  # type: ignore
         try:
             self._io.run(one(), within_s + 60)
         except OffsetOutOfRangeError as gone:
-            raise Impossible(_places(self._consumer.assignment()), f"OffsetOutOfRange: {gone}") from None
+            raise OffsetOutOfRange(_places(self._consumer.assignment()), f"OffsetOutOfRange: {gone}") from None
         except tuple(OVER) as over:
-            raise Fatal(OVER[type(over)]) from None
+            raise FatalMemberError(OVER[type(over)]) from None
         return []
 
     @override

@@ -11,12 +11,12 @@ from typing import Any
 from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 
 from squall.broker.overriding import override
-from squall.chaos.drivers.library import FAIL, INFO, OK, ClientOrder, Impossible, Place, ReadRecord
+from squall.chaos.drivers.library import FAIL, INFO, OK, DriverConfig, OffsetOutOfRange, Place, ReadRecord
 from squall.chaos.drivers.members.contract import (
     CONSUMER,
     FETCH_S,
     CommitResult,
-    Fatal,
+    FatalMemberError,
     MemberAdapter,
     MemberGeneration,
     RebalanceListener,
@@ -36,7 +36,7 @@ FATAL = (KafkaError.FENCED_INSTANCE_ID, KafkaError.UNRELEASED_INSTANCE_ID, Kafka
 class _LibrdkafkaMember(MemberAdapter):
     stable = True
 
-    def __init__(self, order: ClientOrder, hearing: RebalanceListener) -> None:
+    def __init__(self, order: DriverConfig, hearing: RebalanceListener) -> None:
         self._hearing = hearing
         self._errors: deque[tuple[Place, Any]] = deque()
         self._polled: list[ReadRecord] = []
@@ -95,7 +95,7 @@ class _LibrdkafkaMember(MemberAdapter):
         """Poll for one record at a time: a callback could not report what a batch holds back."""
         if self._errors:
             place, error = self._errors.popleft()
-            raise Impossible([place], error.str()) if error.code() in GONE else KafkaException(error)
+            raise OffsetOutOfRange([place], error.str()) if error.code() in GONE else KafkaException(error)
         message = self._consumer.poll(within_s)
         while message is not None:
             place, error = (message.topic(), message.partition()), message.error()
@@ -103,7 +103,7 @@ class _LibrdkafkaMember(MemberAdapter):
                 self._read[place] = message.offset() + 1
                 self._polled.append(read_record(place, message))
             elif error.fatal():
-                raise Fatal(self._fatal(error))
+                raise FatalMemberError(self._fatal(error))
             else:
                 self._errors.append((place, error))
             message = self._consumer.poll(0) if len(self._polled) < BATCH else None
@@ -184,7 +184,7 @@ class _LibrdkafkaMember(MemberAdapter):
         self._consumer.close()
 
 
-def configuration(order: ClientOrder) -> dict[str, Any]:
+def configuration(order: DriverConfig) -> dict[str, Any]:
     """Return the consumer's configuration. In a consumer group brokers decide about sessions and heartbeats."""
     if order.group_protocol == CONSUMER:
         of_protocol: dict[str, Any] = {"group.protocol": CONSUMER, "group.remote.assignor": order.assignor}

@@ -20,11 +20,11 @@ from kafka.errors import (
 from kafka.structs import OffsetAndMetadata
 
 from squall.broker.overriding import override
-from squall.chaos.drivers.library import FAIL, INFO, OK, ClientOrder, Impossible, Place, ReadRecord
+from squall.chaos.drivers.library import FAIL, INFO, OK, DriverConfig, OffsetOutOfRange, Place, ReadRecord
 from squall.chaos.drivers.members.contract import (
     FETCH_S,
     CommitResult,
-    Fatal,
+    FatalMemberError,
     MemberAdapter,
     MemberGeneration,
     RebalanceListener,
@@ -46,7 +46,7 @@ OVER = {FencedInstanceIdError: "FENCED_INSTANCE_ID", InvalidSessionTimeoutError:
 class _KafkaPythonMember(AsyncConsumerRebalanceListener, MemberAdapter):  # type: ignore[misc]
     stable = False
 
-    def __init__(self, order: ClientOrder, hearing: RebalanceListener) -> None:
+    def __init__(self, order: DriverConfig, hearing: RebalanceListener) -> None:
         self._hearing = hearing
         self._consumer = KafkaConsumer(
             bootstrap_servers=order.bootstrap.split(","),
@@ -102,9 +102,9 @@ class _KafkaPythonMember(AsyncConsumerRebalanceListener, MemberAdapter):  # type
         try:
             fetched = self._consumer.poll(timeout_ms=int(within_s * 1000))
         except OffsetOutOfRangeError as gone:
-            raise Impossible(_places(self._consumer.assignment()), f"OffsetOutOfRange: {gone}") from None
+            raise OffsetOutOfRange(_places(self._consumer.assignment()), f"OffsetOutOfRange: {gone}") from None
         except tuple(OVER) as over:
-            raise Fatal(OVER[type(over)]) from None
+            raise FatalMemberError(OVER[type(over)]) from None
         return [
             ReadRecord.of((each.topic, each.partition), record)
             for each, records in fetched.items()

@@ -12,7 +12,13 @@ from typing import Protocol
 
 from squall.chaos.drivers.library import FAIL, INFO, OK
 from squall.chaos.drivers.reading import MessageSink
-from squall.chaos.drivers.transactors.outcomes import OFFSETS, TIMED_OUT, ErrorMeaning, Then, TransactionalAdapter
+from squall.chaos.drivers.transactors.outcomes import (
+    OFFSETS,
+    TIMED_OUT,
+    ErrorFollowUp,
+    ErrorMeaning,
+    TransactionalAdapter,
+)
 
 SLICE_S = 5.0
 """A call that a library can resume gets its time in slices of this."""
@@ -30,7 +36,7 @@ class OutcomeSink(MessageSink, Protocol):
         """Send the outcomes of records that have come."""
 
 
-class Calls:
+class TransactionCalls:
     """Makes the calls of one producer. `limit_s`: how long one call is tried for."""
 
     def __init__(self, producer: TransactionalAdapter, out: OutcomeSink, limit_s: float) -> None:
@@ -66,10 +72,10 @@ class Calls:
             weighed = self._producer.weigh(which, error)
             doubt |= weighed.status == INFO
             found = ErrorMeaning(INFO if doubt else FAIL, weighed.name, weighed.then)
-            if found.then is not Then.AGAIN:
+            if found.then is not ErrorFollowUp.AGAIN:
                 return found
             if time.monotonic() + AGAIN_S >= deadline:
-                return found._replace(then=Then.END)
+                return found._replace(then=ErrorFollowUp.END)
             self._wait(AGAIN_S, lambda: False)
 
     def _attempt(self, which: str, slice_s: float, deadline: float) -> BaseException | None:

@@ -9,7 +9,7 @@ import trio
 
 from squall.broker.overriding import override
 from squall.chaos.drivers.frames import frame
-from squall.chaos.drivers.library import ClientOrder
+from squall.chaos.drivers.library import DriverConfig
 from squall.chaos.drivers.members.host import LibraryMember
 from squall.chaos.drivers.messages import heard
 from squall.chaos.drivers.process import CLIENT_ENDED, FINISH_SLACK_S, DriverProcess
@@ -29,12 +29,12 @@ from squall.workloads.libraries import (
 )
 
 
-class _Answer(NamedTuple):
+class _CallResult(NamedTuple):
     status: Status
     error: str
 
 
-LOST = _Answer(Status.INFO, CLIENT_ENDED)
+LOST = _CallResult(Status.INFO, CLIENT_ENDED)
 """Of a call that the process did not answer."""
 
 
@@ -46,14 +46,14 @@ class LibraryTransactor(ConsumingTransactionalSender, TransactionalMember):
     retired = ""
     unanswered = -1
 
-    def __init__(self, process: DriverProcess, order: ClientOrder, flush: Callable[[], None]) -> None:
+    def __init__(self, process: DriverProcess, order: DriverConfig, flush: Callable[[], None]) -> None:
         self._process, self._flush = process, flush
         self.id, self.timeout_ms = order.transactional_id, order.transaction_timeout_ms
         self._limit_s = order.delivery_timeout_ms / 1000 + FINISH_SLACK_S
         self._records: dict[int, Callable[[Outcome], None]] = {}
         self._next = 0
         self._call: str = ""
-        self._answer: _Answer | None = None
+        self._answer: _CallResult | None = None
         self._polled: list[ReaderAssigned | PolledRecords | ReaderPositionReset | PollError] = []
         self._polls = False
         self._lines: list[bytes] = []
@@ -85,7 +85,7 @@ class LibraryTransactor(ConsumingTransactionalSender, TransactionalMember):
                 assert call == self._call, message
                 self.identity = ProducerIdAndEpoch(producer_id, epoch)
                 self.retired = self.retired or ends
-                self._answer = _Answer(Status(status), error)
+                self._answer = _CallResult(Status(status), error)
             case ["p"]:
                 self._polls = False
             case ["a" | "r" | "k" | "e", *_]:
@@ -166,9 +166,9 @@ class LibraryTransactor(ConsumingTransactionalSender, TransactionalMember):
         if answer.status is not Status.OK:
             raise NotDone(answer.error, doubt=answer.status is Status.INFO)
 
-    async def _ask(self, call: str, *about: object) -> _Answer:
+    async def _ask(self, call: str, *about: object) -> _CallResult:
         if self.retired == CLIENT_ENDED:
-            return _Answer(Status.FAIL, CLIENT_ENDED)
+            return _CallResult(Status.FAIL, CLIENT_ENDED)
         self._call, self._answer = call, None
         self._say([call, *about])
         if not await self._until(lambda: self._answer is not None or self.retired == CLIENT_ENDED):
@@ -203,7 +203,7 @@ class LibraryTransactor(ConsumingTransactionalSender, TransactionalMember):
         self._process.kill()
 
 
-class LibraryInstance(LibraryTransactor):
+class LibraryTransactionalMember(LibraryTransactor):
     """One that is a member of a group, too: what its process says of that goes to `member`."""
 
     member: LibraryMember

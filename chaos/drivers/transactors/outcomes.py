@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from enum import Enum
 from typing import Any, NamedTuple, Protocol
 
-from squall.chaos.drivers.library import FAIL, INFO, Answer, ClientOrder, Place, RecordSender
+from squall.chaos.drivers.library import FAIL, INFO, Answer, DriverConfig, Place, RecordSender
 
 INIT, BEGIN, COMMIT, ABORT = "init", "begin", "commit", "abort"
 OFFSETS = "txn_offsets"
@@ -24,7 +24,7 @@ TIMED_OUT = "TIMED_OUT"
 """The library did not return within the time that it had."""
 
 
-class Then(Enum):
+class ErrorFollowUp(Enum):
     """Says what can follow an error."""
 
     AGAIN = "the same call may be made again"
@@ -38,15 +38,15 @@ class ErrorMeaning(NamedTuple):
     status: int
     """FAIL or INFO."""
     name: str
-    then: Then
+    then: ErrorFollowUp
 
 
-REFUSED = (FAIL, Then.END)
-IN_DOUBT = (INFO, Then.END)
-RESUMED = (INFO, Then.AGAIN)
+REFUSED = (FAIL, ErrorFollowUp.END)
+IN_DOUBT = (INFO, ErrorFollowUp.END)
+RESUMED = (INFO, ErrorFollowUp.AGAIN)
 """In doubt until the same call, made again, has an answer."""
-LOST = (INFO, Then.ABORT)
-UNSENT = (FAIL, Then.ABORT)
+LOST = (INFO, ErrorFollowUp.ABORT)
+UNSENT = (FAIL, ErrorFollowUp.ABORT)
 """Of records."""
 
 
@@ -76,7 +76,7 @@ class TransactionLibrary(Protocol):
 
     version: str
 
-    def transactor(self, order: ClientOrder, answer: Answer) -> TransactionalAdapter:
+    def transactor(self, order: DriverConfig, answer: Answer) -> TransactionalAdapter:
         """Return a producer that is not connected yet."""
 
 

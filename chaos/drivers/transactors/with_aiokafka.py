@@ -9,7 +9,7 @@ from aiokafka import AIOKafkaProducer, TopicPartition
 from aiokafka.errors import IllegalOperation, KafkaConnectionError
 
 from squall.broker.overriding import override
-from squall.chaos.drivers.library import FAIL, INFO, Answer, ClientOrder, Place
+from squall.chaos.drivers.library import FAIL, INFO, Answer, DriverConfig, Place
 from squall.chaos.drivers.transactors.outcomes import (
     ABORT,
     BEGIN,
@@ -22,8 +22,8 @@ from squall.chaos.drivers.transactors.outcomes import (
     SEND,
     TIMED_OUT,
     UNSENT,
+    ErrorFollowUp,
     ErrorMeaning,
-    Then,
     TransactionalAdapter,
 )
 from squall.chaos.drivers.with_aiokafka import NO_ROOM, AiokafkaSender, settings, version
@@ -32,14 +32,14 @@ __all__ = ["transactor", "version"]
 
 LOCAL = (IllegalOperation, AssertionError)
 """Its state machine refuses the call or the record (it asserts), and nothing was sent."""
-UNASKED = (FAIL, Then.AGAIN)
+UNASKED = (FAIL, ErrorFollowUp.AGAIN)
 """No broker could be reached."""
 
 
 class _AiokafkaTransactor(AiokafkaSender, TransactionalAdapter):
     """It never raises its epoch: after a record that failed, the next one has a gap before its sequence number."""
 
-    def __init__(self, order: ClientOrder, answer: Answer) -> None:
+    def __init__(self, order: DriverConfig, answer: Answer) -> None:
         super().__init__(answer)
         self._order = order
         self._producer: AIOKafkaProducer | None = None
@@ -92,7 +92,7 @@ class _AiokafkaTransactor(AiokafkaSender, TransactionalAdapter):
 
     def _lost(self, op: int, which: str, error: BaseException) -> None:
         weighed = weigh(which, error)
-        if weighed.then is Then.END:
+        if weighed.then is ErrorFollowUp.END:
             self.spent = weighed.name
         self._told(op, weighed.status, -1, -1, weighed.name)
 
@@ -103,7 +103,7 @@ def weigh(which: str, error: BaseException) -> ErrorMeaning:
     """
     name = type(error.__cause__ or error).__name__
     if isinstance(error, TimeoutError):
-        return ErrorMeaning(INFO, TIMED_OUT, Then.END)
+        return ErrorMeaning(INFO, TIMED_OUT, ErrorFollowUp.END)
     if which == HAND and isinstance(error, LOCAL + NO_ROOM):
         status, then = UNSENT
     elif which in (HAND, SEND):

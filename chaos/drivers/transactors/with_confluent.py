@@ -10,7 +10,7 @@ from typing import Any
 from confluent_kafka import KafkaError, KafkaException, TopicPartition
 
 from squall.broker.overriding import override
-from squall.chaos.drivers.library import FAIL, INFO, Answer, ClientOrder, Place
+from squall.chaos.drivers.library import FAIL, INFO, Answer, DriverConfig, Place
 from squall.chaos.drivers.transactors.outcomes import (
     ABORT,
     BEGIN,
@@ -25,8 +25,8 @@ from squall.chaos.drivers.transactors.outcomes import (
     SEND,
     TIMED_OUT,
     UNSENT,
+    ErrorFollowUp,
     ErrorMeaning,
-    Then,
     TransactionalAdapter,
 )
 from squall.chaos.drivers.with_confluent import NEVER_LEFT, LibrdkafkaSender, settings, version
@@ -55,7 +55,7 @@ class _LibrdkafkaTransactor(LibrdkafkaSender, TransactionalAdapter):
     so it can be used further.
     """
 
-    def __init__(self, order: ClientOrder, answer: Answer) -> None:
+    def __init__(self, order: DriverConfig, answer: Answer) -> None:
         self.offsets: tuple[Mapping[Place, int], Any] = ({}, None)
         self._identity = (-1, -1)
         self._doubtful = False
@@ -120,7 +120,7 @@ class _LibrdkafkaTransactor(LibrdkafkaSender, TransactionalAdapter):
 
     def _lost(self, op: int, weighed: ErrorMeaning) -> None:
         self._doubtful = True
-        if weighed.then is Then.END:
+        if weighed.then is ErrorFollowUp.END:
             self.spent = weighed.name
         self._answer(op, weighed.status, -1, -1, weighed.name)
 
@@ -128,10 +128,10 @@ class _LibrdkafkaTransactor(LibrdkafkaSender, TransactionalAdapter):
 def weigh(which: str, error: BaseException) -> ErrorMeaning:
     """Of what a call raised."""
     if isinstance(error, TimeoutError):
-        return ErrorMeaning(INFO, TIMED_OUT, Then.END)
+        return ErrorMeaning(INFO, TIMED_OUT, ErrorFollowUp.END)
     if not isinstance(error, KafkaException):
         # Of the binding: an argument that it does not take.
-        return ErrorMeaning(FAIL, type(error).__name__, Then.END)
+        return ErrorMeaning(FAIL, type(error).__name__, ErrorFollowUp.END)
     return weigh_error(which, error.args[0])
 
 
@@ -140,7 +140,7 @@ def weigh_error(which: str, error: Any) -> ErrorMeaning:
     code = error.code()
     if which in (HAND, SEND):
         status, then = UNSENT if which == HAND or code in UNLEFT else LOST
-        return ErrorMeaning(status, error.name(), Then.END if error.fatal() else then)
+        return ErrorMeaning(status, error.name(), ErrorFollowUp.END if error.fatal() else then)
     if which == BEGIN or code in LOCAL:
         status, then = REFUSED
     elif error.retriable():

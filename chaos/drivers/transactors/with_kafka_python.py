@@ -16,7 +16,7 @@ from kafka.errors import (
 from kafka.structs import OffsetAndMetadata
 
 from squall.broker.overriding import override
-from squall.chaos.drivers.library import FAIL, INFO, Answer, ClientOrder, Place
+from squall.chaos.drivers.library import FAIL, INFO, Answer, DriverConfig, Place
 from squall.chaos.drivers.transactors.outcomes import (
     ABORT,
     BEGIN,
@@ -31,8 +31,8 @@ from squall.chaos.drivers.transactors.outcomes import (
     SEND,
     TIMED_OUT,
     UNSENT,
+    ErrorFollowUp,
     ErrorMeaning,
-    Then,
     TransactionalAdapter,
 )
 from squall.chaos.drivers.with_kafka_python import KafkaPythonSender, settings, version
@@ -41,7 +41,7 @@ __all__ = ["transactor", "version"]
 
 LOCAL = ("Cannot execute transactional method", "TransactionalId ")
 """How the words of a plain KafkaError begin where its state machine refuses a call: it has sent nothing."""
-UNASKED = (FAIL, Then.AGAIN)
+UNASKED = (FAIL, ErrorFollowUp.AGAIN)
 """No broker could be reached."""
 
 
@@ -52,7 +52,7 @@ class _KafkaPythonTransactor(KafkaPythonSender, TransactionalAdapter):
 
     REFUSALS = (KafkaError,)
 
-    def __init__(self, order: ClientOrder, answer: Answer) -> None:
+    def __init__(self, order: DriverConfig, answer: Answer) -> None:
         self._answer, self._order = answer, order
         self._producer: KafkaProducer | None = None
         self.spent = ""
@@ -103,7 +103,7 @@ class _KafkaPythonTransactor(KafkaPythonSender, TransactionalAdapter):
 
     def _lost(self, op: int, which: str, error: BaseException) -> None:
         weighed = weigh(which, error)
-        if weighed.then is Then.END:
+        if weighed.then is ErrorFollowUp.END:
             self.spent = weighed.name
         self._answer(op, weighed.status, -1, -1, weighed.name)
 
@@ -115,7 +115,7 @@ def weigh(which: str, error: BaseException) -> ErrorMeaning:
     wrapped = error.args[0] if error.args and isinstance(error.args[0], BaseException) else error
     name = type(wrapped).__name__
     if isinstance(error, TimeoutError):
-        return ErrorMeaning(INFO, TIMED_OUT, Then.END)
+        return ErrorMeaning(INFO, TIMED_OUT, ErrorFollowUp.END)
     words = str(error.args[0]) if error.args else ""
     local = isinstance(error, IllegalStateError) or (type(error) is KafkaError and words.startswith(LOCAL))
     if which == HAND:

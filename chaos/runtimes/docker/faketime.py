@@ -15,7 +15,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from squall.broker.overriding import override
-from squall.chaos.errors import Refused
+from squall.chaos.errors import PreconditionError
 from squall.chaos.runtimes.contract import ClockWord, Evidence
 from squall.chaos.runtimes.real.brokers import Brokers
 from squall.chaos.runtimes.real.clocks import Clocks, FileClocks
@@ -51,10 +51,12 @@ def check_image(engine: Engine, image: str) -> None:
     try:
         off_by_s = time.time() - float(engine.output_of(image, show, {LABEL: "question"}).split()[-1])
     except (EngineError, ValueError, IndexError) as trouble:
-        raise Refused(f"clocks cannot be bent by libfaketime in image {image}: {trouble}; how = 'offset'") from trouble
+        raise PreconditionError(
+            f"clocks cannot be bent by libfaketime in image {image}: {trouble}; how = 'offset'"
+        ) from trouble
     low, high = OFF_BY_S
     if not low < off_by_s < high:
-        raise Refused(f"image {image} has no libfaketime that works (see {LIBRARY} in it): how = 'offset'")
+        raise PreconditionError(f"image {image} has no libfaketime that works (see {LIBRARY} in it): how = 'offset'")
 
 
 class FakeTime:

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from squall.broker.overriding import override
-from squall.chaos.errors import HarnessError, Refused
+from squall.chaos.errors import HarnessError, PreconditionError
 from squall.chaos.runtimes.contract import GONE, Evidence, NodeExit, NodeState
 from squall.chaos.runtimes.docker.container import Container, ended_badly, last_words, told, until
 from squall.chaos.runtimes.docker.cpu_quota import CpuQuota
@@ -128,7 +128,7 @@ class ContainerNode(BrokerNode):
         """Make another container on the same folder, from the image of the second version."""
         self.must_be(NodeState.DOWN)
         if self._second is None:
-            raise Refused("there is no second image to upgrade to")
+            raise PreconditionError("there is no second image to upgrade to")
         before = await self.container.image()
         self._container = await self.container.made_of(self._second)
         if self.quota.shares:

@@ -7,7 +7,7 @@ from pathlib import Path
 import trio
 
 from squall.broker.overriding import override
-from squall.chaos.errors import HarnessError, Refused
+from squall.chaos.errors import HarnessError, PreconditionError
 from squall.chaos.runtimes.contract import Evidence, Frames, Link, LinkFault, Loss
 from squall.chaos.runtimes.docker.addresses import API_PORT
 from squall.chaos.runtimes.docker.container import POLL_S, Container, last_words, told
@@ -64,7 +64,7 @@ class ContainerProxies(LinkProxies):
             return
         if isinstance(fault, Loss):
             if not self._is_lossy:
-                raise Refused("no packets can be lost: Toxiproxy's container was started without NET_ADMIN")
+                raise PreconditionError("no packets can be lost: Toxiproxy's container was started without NET_ADMIN")
             await self._losses.add(name, link, fault)
             return
         await trio.to_thread.run_sync(self._links.add, name, link, fault)

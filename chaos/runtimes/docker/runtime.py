@@ -14,7 +14,7 @@ from squall.chaos.runtimes.real.clocks import FileClocks
 from squall.chaos.runtimes.real.runtime import RealRuntime
 from squall.chaos.toolchain.cache import Say
 from squall.chaos.toolchain.engine import Engine, Mount
-from squall.chaos.toolchain.images import Images
+from squall.chaos.toolchain.images import ImageNames
 
 ACTS = frozenset({Act.KILL, Act.STOP, Act.PAUSE, Act.CLOCK, Act.ROT, Act.SLOW, Act.LINK})
 """What any container can be made to do."""
@@ -31,7 +31,7 @@ class DockerRuntime(RealRuntime):
         self,
         folder: Path,
         engine: Engine,
-        images: Images,
+        images: ImageNames,
         *,
         nodes: int | Sequence[int] = 3,
         zones: tuple[str, ...] = ("CLIENT",),

@@ -15,7 +15,7 @@ from pathlib import Path
 import trio
 
 from squall.broker.overriding import override
-from squall.chaos.errors import HarnessError, Refused
+from squall.chaos.errors import HarnessError, PreconditionError
 from squall.chaos.runtimes.contract import Evidence, Link, NodeState
 from squall.chaos.runtimes.docker import labels, relay
 from squall.chaos.runtimes.docker import node as broker
@@ -45,7 +45,7 @@ from squall.chaos.runtimes.real.links import LinkProxies
 from squall.chaos.runtimes.real.runtime import Site
 from squall.chaos.toolchain.cache import Say
 from squall.chaos.toolchain.engine import ContainerSpec, Engine, EngineError, Mount
-from squall.chaos.toolchain.images import Images
+from squall.chaos.toolchain.images import ImageNames
 from squall.chaos.typed import typed
 
 BROKER_MEMORY, PROXY_MEMORY = 768 << 20, 256 << 20
@@ -79,7 +79,7 @@ class Fitting:
 class Containers(Site):
     """`squall.chaos.runtimes.real.runtime.Site`."""
 
-    def __init__(self, plan: Blueprint, engine: Engine, images: Images, fitting: Fitting, *, say: Say) -> None:
+    def __init__(self, plan: Blueprint, engine: Engine, images: ImageNames, fitting: Fitting, *, say: Say) -> None:
         self.brokers: Nodes[ContainerNode] = Nodes()
         self.faked = FakedClocks(self.brokers) if fitting.fake_time else None
         self.run = f"{plan.folder.name}-{os.getpid()}-{os.urandom(4).hex()}"
@@ -158,7 +158,9 @@ class Containers(Site):
                     raise
                 refused = error
         why = str(refused or "every private range is routed somewhere or is another network's")
-        raise Refused(f"there is no free network range for the cluster: {why}; `docker network prune` may free some")
+        raise PreconditionError(
+            f"there is no free network range for the cluster: {why}; `docker network prune` may free some"
+        )
 
     def _make_nodes(self, layout: AddressLayout, watch: ContainerWatch) -> None:
         plan, cluster_id = self._plan, self._plan.cluster_id()

@@ -19,7 +19,7 @@ from squall.broker.overriding import override
 from squall.broker.protocol.errors import MalformedFrame
 from squall.broker.protocol.schema.metadata import MetadataRequest
 from squall.broker.real_env import RealEnv, RealTransport
-from squall.chaos.errors import HarnessError, Refused
+from squall.chaos.errors import HarnessError, PreconditionError
 from squall.chaos.runtimes.contract import (
     NOISE_MS,
     Act,
@@ -66,7 +66,7 @@ async def discover(bootstrap: str) -> Discovered:
     try:
         servers = addresses(bootstrap)
     except ValueError:
-        raise Refused(f"--bootstrap {bootstrap}: HOST:PORT is wanted, as in localhost:9092") from None
+        raise PreconditionError(f"--bootstrap {bootstrap}: HOST:PORT is wanted, as in localhost:9092") from None
     why = "no address was given"
     for host, port in servers:
         try:
@@ -78,7 +78,7 @@ async def discover(bootstrap: str) -> Discovered:
         found = Discovered({broker.node_id: (broker.host, broker.port) for broker in seen.brokers})
         found.topics = frozenset(topic.name for topic in seen.topics)
         return found
-    raise Refused(f"--bootstrap {bootstrap}: no broker answers: {why}")
+    raise PreconditionError(f"--bootstrap {bootstrap}: no broker answers: {why}")
 
 
 class ProxiedEnv(RealEnv):
@@ -133,9 +133,11 @@ class ExternalRuntime(Runtime):
         found = await discover(self._bootstrap)
         if set(found) != set(self.nodes):
             planned, there = ", ".join(map(str, self.nodes)), ", ".join(map(str, sorted(found)))
-            raise Refused(f"{self._bootstrap}: the plan is for brokers {planned}; there are {there}")
+            raise PreconditionError(f"{self._bootstrap}: the plan is for brokers {planned}; there are {there}")
         if taken := sorted(self._topics & found.topics):
-            raise Refused(f"the cluster has topics that the run would make: {', '.join(taken)}; delete them first")
+            raise PreconditionError(
+                f"the cluster has topics that the run would make: {', '.join(taken)}; delete them first"
+            )
         self._advertised = dict(found)
         self._registration = Registration(f"{self._folder.name}-{os.getpid()}-{os.urandom(4).hex()}", self._folder)
         if self._engine is not None:
@@ -211,7 +213,9 @@ class ExternalRuntime(Runtime):
     def bootstrap(self, zone: str) -> str:
         """Return the advertised addresses. Squall's clients are led to the proxies."""
         if zone not in self.zones:
-            raise Refused(f"there is no zone {zone!r}: what brokers of others say to each other is out of reach")
+            raise PreconditionError(
+                f"there is no zone {zone!r}: what brokers of others say to each other is out of reach"
+            )
         return ",".join(shown(self._advertised[node]) for node in self.nodes)
 
     @override
@@ -368,7 +372,7 @@ class ExternalRuntime(Runtime):
 
     def _container(self, node: int) -> AttachedContainer:
         if node not in self._theirs:
-            raise Refused(f"broker {node}: without a compose file its container is not known")
+            raise PreconditionError(f"broker {node}: without a compose file its container is not known")
         return self._theirs[node]
 
     def _linked(self) -> Links:
@@ -377,4 +381,4 @@ class ExternalRuntime(Runtime):
 
 
 def _refuse(what: str, where: str) -> NoReturn:
-    raise Refused(f"somebody else's cluster has no {what} ({where})")
+    raise PreconditionError(f"somebody else's cluster has no {what} ({where})")

@@ -9,7 +9,7 @@ from pathlib import Path
 import trio
 
 from squall.broker.overriding import override
-from squall.chaos.errors import HarnessError, Refused
+from squall.chaos.errors import HarnessError, PreconditionError
 from squall.chaos.runtimes.contract import Evidence
 from squall.chaos.runtimes.layout import properties_text
 from squall.chaos.runtimes.process.program import Program, Words
@@ -149,7 +149,7 @@ class KafkaProgram(Program):
     def upgrade(self) -> Evidence:
         """Switch to the second version. Its metadata.version stays what it was formatted with."""
         if self._second is None:
-            raise Refused("there is no second Apache Kafka to upgrade to")
+            raise PreconditionError("there is no second Apache Kafka to upgrade to")
         before, self._kafka = self._kafka, self._second
         return {"from": before.version, "to": self._kafka.version}
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from squall.broker.overriding import override
-from squall.chaos.errors import Refused
+from squall.chaos.errors import PreconditionError
 from squall.chaos.runtimes.broker_settings import fitted
 from squall.chaos.runtimes.contract import Act, Link
 from squall.chaos.runtimes.kafka.layout import CONTROLLER, GIVEN, HOME, SMALL, KafkaLayout, link_host
@@ -109,6 +109,6 @@ def kafka_settings(given: Mapping[str, str]) -> tuple[dict[str, str], tuple[str,
     """
     for name in given:
         if name in GIVEN:
-            raise Refused(f"setting {name} cannot be given: it follows from where the broker runs")
+            raise PreconditionError(f"setting {name} cannot be given: it follows from where the broker runs")
     ours = tuple(sorted(name for name in given if name.startswith(STRANGE)))
     return {name: value for name, value in given.items() if name not in ours}, ours

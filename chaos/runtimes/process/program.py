@@ -10,7 +10,7 @@ from typing import Protocol
 import trio
 
 from squall.broker.overriding import override
-from squall.chaos.errors import Refused
+from squall.chaos.errors import PreconditionError
 from squall.chaos.runtimes.contract import Evidence
 from squall.chaos.runtimes.layout import properties_text
 from squall.chaos.runtimes.real.node_faults import NodeFaults
@@ -121,7 +121,7 @@ class OurProgram(Program):
     @override
     def upgrade(self) -> Evidence:
         if self._second is None:
-            raise Refused("there is no second version to upgrade to")
+            raise PreconditionError("there is no second version to upgrade to")
         before, self._packages = self._packages, self._second
         return {"from": str(before), "to": str(self._packages)}
 

@@ -12,7 +12,7 @@ from typing import Protocol
 import trio
 
 from squall.broker.overriding import override
-from squall.chaos.errors import Refused
+from squall.chaos.errors import PreconditionError
 from squall.chaos.runtimes.contract import Evidence, Link, NodeState
 from squall.chaos.runtimes.layout import INTERNAL, Address, AddressLayout
 from squall.chaos.runtimes.process.node import ProcessNode
@@ -87,7 +87,9 @@ class Processes(Site):
         self, plan: Blueprint, software: Software, *, proxied: bool = True, framed: Collection[Link] = (), say: Say
     ) -> None:
         if platform.system() != "Linux":
-            raise Refused("the process runtime needs Linux: it reads /proc and ties processes to the harness by prctl")
+            raise PreconditionError(
+                "the process runtime needs Linux: it reads /proc and ties processes to the harness by prctl"
+            )
         self.brokers: Nodes[ProcessNode] = Nodes()
         self._plan, self._software = plan, software
         self._proxied, self._framed, self._say = proxied, framed, say
@@ -166,5 +168,5 @@ def client_addresses(plan: Blueprint, first: int | None, host: str) -> dict[tupl
     ports = dict(enumerate(plan.nodes, first))
     for port in ports:
         if not is_free(port):
-            raise Refused(f"port {port} is taken by another program: give another one")
+            raise PreconditionError(f"port {port} is taken by another program: give another one")
     return {(plan.zones[0], node): (host, port) for port, node in ports.items()}

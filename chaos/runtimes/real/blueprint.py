@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import IO
 
 from squall.broker.config import BrokerConfig, ConfigError
-from squall.chaos.errors import Refused
+from squall.chaos.errors import PreconditionError
 from squall.chaos.runtimes.broker_settings import fitted
 from squall.chaos.runtimes.contract import Link
 from squall.chaos.runtimes.layout import AddressLayout, check_settings, check_zones, choose_controllers, links
@@ -41,7 +41,7 @@ class Blueprint:
         try:
             BrokerConfig.from_properties({**self.settings, **layout.settings(self.nodes[0])})
         except ConfigError as error:
-            raise Refused(str(error)) from error
+            raise PreconditionError(str(error)) from error
 
     def cluster_id(self) -> str:
         """The cluster's id, made at the first start in this folder and kept there. 16 bytes, base64, as Kafka writes
@@ -62,7 +62,7 @@ class Blueprint:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             lock.close()
-            raise Refused(f"another cluster is running on {self.folder}") from None
+            raise PreconditionError(f"another cluster is running on {self.folder}") from None
         return lock
 
 

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import NoReturn, Protocol
 
 from squall.broker.overriding import override
-from squall.chaos.errors import Refused
+from squall.chaos.errors import PreconditionError
 from squall.chaos.runtimes.contract import ClockWord, Evidence
 from squall.chaos.runtimes.real.brokers import Brokers
 from squall.chaos.runtimes.real.trace_tail import TraceTail
@@ -44,7 +44,7 @@ class FileClocks(Clocks):
 
     def fake(self, node: int, offset_ms: float) -> NoReturn:
         """Refused."""
-        raise Refused(f"broker {node} was started without libfaketime: how = 'offset'")
+        raise PreconditionError(f"broker {node} was started without libfaketime: how = 'offset'")
 
     @override
     def words(self, node: int) -> Sequence[ClockWord]:
@@ -73,7 +73,7 @@ class NoClocks:
 
     def bend(self, node: int, offset_ms: float, rate: float) -> NoReturn:
         """Refused."""
-        raise Refused(f"{self._who} has no clock that could be bent from outside (node {node})")
+        raise PreconditionError(f"{self._who} has no clock that could be bent from outside (node {node})")
 
     def fake(self, node: int, offset_ms: float) -> NoReturn:
         """Refused."""

@@ -11,7 +11,7 @@ from random import Random
 
 import trio
 
-from squall.chaos.errors import HarnessError, Refused
+from squall.chaos.errors import HarnessError, PreconditionError
 from squall.chaos.runtimes.contract import CrashOp, DiskFault, Evidence, NodeState
 from squall.chaos.runtimes.damage import How, Where, damage
 from squall.chaos.runtimes.real.bit_rot import rot
@@ -140,7 +140,7 @@ class Disks:
 
 def _hurt(node: BrokerNode, what: str) -> NodeFaults:
     if node.faults is None:
-        raise Refused(f"broker {node.id} was started without --faults: there is no {what} on it")
+        raise PreconditionError(f"broker {node.id} was started without --faults: there is no {what} on it")
     return node.faults
 
 

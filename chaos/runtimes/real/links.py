@@ -9,7 +9,7 @@ from typing import Protocol
 
 import trio
 
-from squall.chaos.errors import Refused
+from squall.chaos.errors import PreconditionError
 from squall.chaos.runtimes.contract import Cut, Evidence, Link, LinkFault, Manner, Probe
 from squall.chaos.runtimes.layout import Address
 from squall.chaos.runtimes.real import inquiry
@@ -105,7 +105,7 @@ class Links:
 
     def _hurtable(self) -> LinkProxies:
         if self._proxies is None:
-            raise Refused("without Toxiproxy no link can be hurt")
+            raise PreconditionError("without Toxiproxy no link can be hurt")
         return self._proxies
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Mapping
 
-from squall.chaos.errors import HarnessError, Refused
+from squall.chaos.errors import HarnessError, PreconditionError
 from squall.chaos.runtimes.contract import (
     Bandwidth,
     Cut,
@@ -47,7 +47,7 @@ def toxic(fault: LinkFault) -> tuple[str, dict[str, int]]:
         case SlowClose():
             return "slow_close", {"delay": fault.delay_ms}
         case Loss() | Frames():
-            raise Refused(f"Toxiproxy has no {fault}: use the simulator")
+            raise PreconditionError(f"Toxiproxy has no {fault}: use the simulator")
         case _:
             raise AssertionError(f"no toxic for {fault}")
 

@@ -15,7 +15,7 @@ import trio
 from squall.broker.env import Env, Transport
 from squall.broker.overriding import override
 from squall.broker.real_env import RealEnv
-from squall.chaos.errors import HarnessError, Refused
+from squall.chaos.errors import HarnessError, PreconditionError
 from squall.chaos.runtimes.capabilities import Counting, FakingTime
 from squall.chaos.runtimes.contract import (
     NOISE_MS,
@@ -134,7 +134,7 @@ class RealRuntime(Runtime, Counting, FakingTime):
     @override
     def bootstrap(self, zone: str) -> str:
         if zone not in (*self.zones, INTERNAL):
-            raise Refused(f"there is no zone {zone!r}, only {', '.join(self.zones)}")
+            raise PreconditionError(f"there is no zone {zone!r}, only {', '.join(self.zones)}")
         return self._placed().bootstrap(zone)
 
     @override

@@ -29,7 +29,7 @@ from outcome import Error, Outcome, Value
 from trio._core._traps import CancelShieldedCheckpoint, WaitTaskRescheduled
 
 from squall.broker.overriding import override
-from squall.chaos.errors import Refused
+from squall.chaos.errors import PreconditionError
 
 TRIO = "0.35.0"
 """The version whose loop this is. Its seeds' order of tasks is, too."""
@@ -47,7 +47,7 @@ _created = attrgetter("_counter")
 def check_trio(version: str = trio.__version__) -> None:
     """Refused unless trio has the version whose loop this is, or `ANY_TRIO` is set in the environment."""
     if version != TRIO and not os.environ.get(ANY_TRIO):
-        raise Refused(
+        raise PreconditionError(
             f"the simulator is made for trio {TRIO}, and {version} is installed: its loop replaces trio's. "
             f"Get it: pip install trio=={TRIO}; or try this one, which may repeat no seed or fail: {ANY_TRIO}=1"
         )

@@ -14,7 +14,7 @@ from squall.broker.config import ConfigError
 from squall.broker.env import Env, Transport
 from squall.broker.overriding import override
 from squall.broker.protocol.errors import MalformedFrame
-from squall.chaos.errors import HarnessError, Refused
+from squall.chaos.errors import HarnessError, PreconditionError
 from squall.chaos.runtimes.broker_settings import fitted
 from squall.chaos.runtimes.capabilities import Counting
 from squall.chaos.runtimes.contract import (
@@ -81,7 +81,7 @@ class SimRuntime(Runtime, Counting):
             try:
                 world.nodes[node] = SimNode(world, world.network, node, {**self._settings, **self._layout(node)})
             except ConfigError as error:
-                raise Refused(str(error)) from error
+                raise PreconditionError(str(error)) from error
             world.network.belongs(_host(node), INTERNAL_PORT, PROBER, node)
             for at, zone in enumerate(zones):
                 world.network.belongs(_host(node), ZONE_PORT + at, zone, node)
@@ -157,7 +157,7 @@ class SimRuntime(Runtime, Counting):
     @override
     def bootstrap(self, zone: str) -> str:
         if zone not in (*self.zones, INTERNAL):
-            raise Refused(f"there is no zone {zone!r}, only {', '.join(self.zones)}")
+            raise PreconditionError(f"there is no zone {zone!r}, only {', '.join(self.zones)}")
         port = INTERNAL_PORT if zone == INTERNAL else ZONE_PORT + self.zones.index(zone)
         return ",".join(f"{_host(node)}:{port}" for node in self.nodes)
 
@@ -329,7 +329,9 @@ class SimRuntime(Runtime, Counting):
 
     @override
     async def upgrade_node(self, node: int) -> Evidence:
-        raise Refused(f"node {node}: in a simulation there is one version of the broker, the one that simulates")
+        raise PreconditionError(
+            f"node {node}: in a simulation there is one version of the broker, the one that simulates"
+        )
 
     @override
     async def rot(self, node: int, *, path_glob: str = "*.log", bits: int = 1, where: Where = "checked") -> Evidence:

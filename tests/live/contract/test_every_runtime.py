@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import trio
 
-from squall.chaos.errors import HarnessError, Refused
+from squall.chaos.errors import HarnessError, PreconditionError
 from squall.chaos.runtimes.contract import Cut, Latency, Link, Manner, NodeState, Runtime
 from squall.chaos.runtimes.layout import addresses
 from tests.live.contract.conftest import OnCluster
@@ -33,7 +33,7 @@ def test_the_listener_between_nodes_is_reached_straight_whatever_is_cut(on_clust
             (await env.connect(host, port)).close()
         with pytest.raises(OSError):
             await env.connect(*addresses(runtime.bootstrap("CLIENT"))[0])
-        with pytest.raises(Refused, match="no zone 'MOON'"):
+        with pytest.raises(PreconditionError, match="no zone 'MOON'"):
             runtime.bootstrap("MOON")
 
     on_cluster(body)

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 import trio
 
-from squall.chaos.errors import Refused
+from squall.chaos.errors import PreconditionError
 from squall.chaos.faults.kinds.clock import clock_evidence
 from squall.chaos.runtimes.contract import Evidence
 from squall.chaos.runtimes.docker.faketime import check_image
@@ -109,5 +109,5 @@ def test_only_what_is_left_on_has_evidence(tmp_path: Path, strobe_ms: int, off: 
 def test_an_image_without_the_library_is_refused() -> None:
     engine, images = engine_and_images()
     check_image(engine, images.broker)
-    with pytest.raises(Refused, match=r"clocks cannot be bent by libfaketime|has no libfaketime that works"):
+    with pytest.raises(PreconditionError, match=r"clocks cannot be bent by libfaketime|has no libfaketime that works"):
         check_image(engine, base_image(engine, lambda line: None)[0])

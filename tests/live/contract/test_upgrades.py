@@ -10,7 +10,7 @@ import pytest
 import trio
 
 from squall.broker.protocol.schema.api_versions import ApiVersionsRequest
-from squall.chaos.errors import Refused
+from squall.chaos.errors import PreconditionError
 from squall.chaos.runtimes.contract import Act, Evidence, NodeState, Runtime
 from squall.chaos.toolchain.images import second_image
 from squall.chaos.toolchain.places import PACKAGES
@@ -91,7 +91,7 @@ def test_without_a_second_version_there_is_none_to_upgrade_to(where: str, tmp_pa
     async def body(runtime: Runtime) -> None:
         assert Act.UPGRADE not in runtime.acts
         await runtime.kill(1)
-        with pytest.raises(Refused, match="no second"):
+        with pytest.raises(PreconditionError, match="no second"):
             await runtime.upgrade_node(1)
         await runtime.start_node(1)
         assert runtime.state(1) is NodeState.RUNNING
@@ -100,14 +100,16 @@ def test_without_a_second_version_there_is_none_to_upgrade_to(where: str, tmp_pa
 
 
 async def test_what_is_no_other_version_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(Refused, match="its broker is this one, file by file"):
+    with pytest.raises(PreconditionError, match="its broker is this one, file by file"):
         second_version(str(PACKAGES), PACKAGES)
-    with pytest.raises(Refused, match="no broker/__main__.py"):
+    with pytest.raises(PreconditionError, match="no broker/__main__.py"):
         second_version(str(tmp_path), PACKAGES)
     (tmp_path / "broker").mkdir()
     (tmp_path / "broker/__main__.py").touch()
     assert second_version(str(tmp_path), PACKAGES) == tmp_path
-    with pytest.raises(Refused, match="its broker's files cannot be hurt as this one's.*leave out power_loss"):
+    with pytest.raises(
+        PreconditionError, match="its broker's files cannot be hurt as this one's.*leave out power_loss"
+    ):
         second_version(str(tmp_path), PACKAGES, hurt=True)
     shutil.copytree(PACKAGES / "broker/faulted", tmp_path / "broker/faulted")
     assert second_version(str(tmp_path), PACKAGES, hurt=True) == tmp_path
@@ -116,7 +118,7 @@ async def test_what_is_no_other_version_is_refused(tmp_path: Path) -> None:
 
 def test_an_image_that_is_none_or_the_first_one_is_refused() -> None:
     engine, images = engine_and_images()
-    with pytest.raises(Refused, match="it is the image that brokers are started from"):
+    with pytest.raises(PreconditionError, match="it is the image that brokers are started from"):
         second_image(engine, images.broker, images, print)
-    with pytest.raises(Refused, match="no folder, no image of the engine, and it cannot be pulled"):
+    with pytest.raises(PreconditionError, match="no folder, no image of the engine, and it cannot be pulled"):
         second_image(engine, "127.0.0.1:1/nothing:here", images, print)

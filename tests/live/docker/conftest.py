@@ -10,26 +10,26 @@ import pytest
 from squall.chaos.runtimes.docker import labels
 from squall.chaos.runtimes.docker.runtime import DockerRuntime
 from squall.chaos.toolchain.engine import Engine
-from squall.chaos.toolchain.images import Images
+from squall.chaos.toolchain.images import ImageNames
 from tests.live.engine import STUB_INSIDE, STUB_MOUNT, engine_and_images
 
 MakeRuntime = Callable[..., DockerRuntime]
 
 
 @pytest.fixture
-def found() -> tuple[Engine, Images]:
+def found() -> tuple[Engine, ImageNames]:
     """The engine and the images; skipped where there are none."""
     return engine_and_images()
 
 
 @pytest.fixture
-def engine(found: tuple[Engine, Images]) -> Engine:
+def engine(found: tuple[Engine, ImageNames]) -> Engine:
     """The engine."""
     return found[0]
 
 
 @pytest.fixture
-async def make_runtime(found: tuple[Engine, Images], tmp_path: Path) -> AsyncIterator[MakeRuntime]:
+async def make_runtime(found: tuple[Engine, ImageNames], tmp_path: Path) -> AsyncIterator[MakeRuntime]:
     """Makes runtimes below tmp_path and stops them at the end."""
     made: list[DockerRuntime] = []
 

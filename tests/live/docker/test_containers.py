@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import trio
 
-from squall.chaos.errors import HarnessError, Refused
+from squall.chaos.errors import HarnessError, PreconditionError
 from squall.chaos.runtimes.contract import Cut, Link, Manner, NodeState
 from squall.chaos.runtimes.docker import addresses
 from squall.chaos.runtimes.docker import site as module
@@ -112,14 +112,14 @@ async def test_where_every_range_is_taken_the_run_is_refused(
 ) -> None:
     monkeypatch.setattr(module, "free_ranges", lambda taken, rng: iter(()))
     runtime = make_runtime()
-    with pytest.raises(Refused, match="no free network range.*docker network prune"):
+    with pytest.raises(PreconditionError, match="no free network range.*docker network prune"):
         await runtime.start()
     assert of_run(engine, runtime.run) == []
 
 
 async def test_two_clusters_do_not_share_a_folder(make_runtime: MakeRuntime, runtime: DockerRuntime) -> None:
     second = make_runtime(folder="run0")
-    with pytest.raises(Refused, match="another cluster is running on"):
+    with pytest.raises(PreconditionError, match="another cluster is running on"):
         await second.start()
 
 

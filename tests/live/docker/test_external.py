@@ -16,7 +16,7 @@ import trio
 from click.testing import CliRunner
 
 from squall.chaos.commands.clean import command as clean
-from squall.chaos.errors import Refused
+from squall.chaos.errors import PreconditionError
 from squall.chaos.plans.parts import FAST_FAILOVER
 from squall.chaos.plans.plan import Plan, make_plan, write_plan
 from squall.chaos.runs.directory import RunDirectory
@@ -26,7 +26,7 @@ from squall.chaos.runtimes.real.inquiry import visible_brokers
 from squall.chaos.runtimes.real.processes.ports import LOOPBACK, free_ports
 from squall.chaos.toolchain.compose_file import FILES, NODE, brokers_of
 from squall.chaos.toolchain.engine import Engine
-from squall.chaos.toolchain.images import Images, name_latest
+from squall.chaos.toolchain.images import ImageNames, name_latest
 from tests.live.docker.compose_program import compose
 
 NAMES = {1: "alpha", 2: "beta", 3: "gamma"}
@@ -118,7 +118,7 @@ async def sees(port: int) -> frozenset[int]:
 
 
 @pytest.fixture
-def theirs(found: tuple[Engine, Images], tmp_path: Path) -> Iterator[Theirs]:
+def theirs(found: tuple[Engine, ImageNames], tmp_path: Path) -> Iterator[Theirs]:
     """Up, each container with a label that says which broker it is."""
     name_latest(*found)
     cluster = Theirs(tmp_path, NODE)
@@ -212,18 +212,18 @@ def test_what_a_killed_harness_left_down_or_paused_runs_again_by_clean(theirs: T
 
 
 def test_a_file_nobody_started_or_without_brokers_is_told(
-    found: tuple[Engine, Images], engine: Engine, tmp_path: Path
+    found: tuple[Engine, ImageNames], engine: Engine, tmp_path: Path
 ) -> None:
     name_latest(*found)
     unnamed = Theirs(tmp_path, "not.ours")
-    with pytest.raises(Refused, match=r"no container was made from .*theirs.yaml: start it first"):
+    with pytest.raises(PreconditionError, match=r"no container was made from .*theirs.yaml: start it first"):
         brokers_of(unnamed.file, engine.containers(FILES), (1, 2, 3))
-    with pytest.raises(Refused, match="there is no such file"):
+    with pytest.raises(PreconditionError, match="there is no such file"):
         brokers_of(tmp_path / "missing.yaml", engine.containers(FILES), (1, 2, 3))
     try:
         unnamed.compose("up", "--no-start")
         with pytest.raises(
-            Refused, match=r"broker 1 is not one container .*found: none; there are .*alpha.*squall.node: 1"
+            PreconditionError, match=r"broker 1 is not one container .*found: none; there are .*alpha.*squall.node: 1"
         ):
             brokers_of(unnamed.file, engine.containers(FILES), (1, 2, 3))
     finally:

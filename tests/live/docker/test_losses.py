@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from squall.chaos.errors import HarnessError, Refused
+from squall.chaos.errors import HarnessError, PreconditionError
 from squall.chaos.runtimes.contract import Act, Link, Loss, Stream
 from squall.chaos.runtimes.docker.runtime import DockerRuntime
 from squall.chaos.toolchain.engine import Engine
@@ -62,5 +62,5 @@ async def test_without_the_capability_it_is_refused(make_runtime: MakeRuntime) -
     runtime = make_runtime(nodes=2)
     await runtime.start()
     assert Act.LOSS not in runtime.acts
-    with pytest.raises(Refused, match="no packets can be lost"):
+    with pytest.raises(PreconditionError, match="no packets can be lost"):
         await runtime.fault_link("lost", HURT, MOST)

@@ -8,11 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from squall.chaos.errors import Refused
+from squall.chaos.errors import PreconditionError
 from squall.chaos.toolchain import base_image as module
 from squall.chaos.toolchain.base_image import NAMED, base_image
 from squall.chaos.toolchain.engine import Engine
-from squall.chaos.toolchain.images import Images, second_image
+from squall.chaos.toolchain.images import ImageNames, second_image
 from tests.support.clusters.registry import Image, registry
 from tests.support.lacks import without
 
@@ -66,7 +66,7 @@ def test_a_registry_without_it_or_with_half_of_it_is_one_that_does_not_answer(
     made: list[str] = []
     assert not engine.pull(f"{server[0]}/{name}")
     monkeypatch.setenv(NAMED, f"{server[0]}/{name}")
-    with pytest.raises(Refused, match="the engine does not have it, and it cannot be pulled"):
+    with pytest.raises(PreconditionError, match="the engine does not have it, and it cannot be pulled"):
         base_image(engine, print)
     monkeypatch.delenv(NAMED)
     monkeypatch.setattr(module, "TAG", "squall-base:there-is-none-of-{suite}")
@@ -77,6 +77,6 @@ def test_a_registry_without_it_or_with_half_of_it_is_one_that_does_not_answer(
 
 
 def test_a_second_version_is_pulled_as_well(
-    engine: Engine, found: tuple[Engine, Images], server: tuple[str, list[str]], tmp_path: Path
+    engine: Engine, found: tuple[Engine, ImageNames], server: tuple[str, list[str]], tmp_path: Path
 ) -> None:
     assert second_image(engine, f"{server[0]}/{NAME}", found[1], print) == THIS.id

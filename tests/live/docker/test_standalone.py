@@ -15,7 +15,7 @@ from squall.broker.protocol.schema.create_topics import CreatableTopic, CreateTo
 from squall.broker.protocol.schema.metadata import MetadataRequest
 from squall.chaos.runtimes.real.processes.ports import free_ports
 from squall.chaos.toolchain.engine import Engine
-from squall.chaos.toolchain.images import Images, standalone_image
+from squall.chaos.toolchain.images import ImageNames, standalone_image
 from tests.support.brokers.raw_client import RawClient
 from tests.support.lacks import skip_without
 
@@ -54,7 +54,7 @@ class Standalone:
 
 
 @pytest.fixture
-def standalone(found: tuple[Engine, Images]) -> Iterator[Standalone]:
+def standalone(found: tuple[Engine, ImageNames]) -> Iterator[Standalone]:
     if shutil.which("docker") is None:
         skip_without("the docker program", "install Docker's command line")
     made = Standalone(standalone_image(*found, lambda line: None))

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from squall.chaos.errors import HarnessError, Refused
+from squall.chaos.errors import HarnessError, PreconditionError
 from squall.chaos.runtimes.contract import Act, Link, NodeState
 from squall.chaos.runtimes.process.runtime import ProcessRuntime
 from squall.chaos.runtimes.real import runtime as runtime_module
@@ -155,7 +155,7 @@ async def test_started_again_on_its_folder_it_keeps_its_cluster_id_and_counts_on
 
 async def test_two_clusters_on_one_folder_are_refused(make_runtime: MakeRuntime) -> None:
     await make_runtime(nodes=1, proxied=False).start()
-    with pytest.raises(Refused, match="another cluster is running on"):
+    with pytest.raises(PreconditionError, match="another cluster is running on"):
         await make_runtime(nodes=1, proxied=False).start()
 
 
@@ -168,5 +168,5 @@ async def test_without_toxiproxy_brokers_are_reached_straight_and_no_link_can_be
     assert not (Path(runtime.data_path(1).parents[2]) / "toxiproxy.log").exists()
     for link in runtime.links():
         assert await answers(runtime, link)
-    with pytest.raises(Refused, match="without Toxiproxy"):
+    with pytest.raises(PreconditionError, match="without Toxiproxy"):
         await runtime.heal_link("x", Link(1, 2))

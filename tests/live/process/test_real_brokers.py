@@ -19,7 +19,7 @@ import trio
 from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
-from squall.chaos.errors import Refused
+from squall.chaos.errors import PreconditionError
 from squall.chaos.faults.nemesis import Nemesis
 from squall.chaos.faults.vocabulary import make_fault
 from squall.chaos.plans.parts import FAST_FAILOVER
@@ -80,7 +80,7 @@ async def test_a_controller_resigns_by_request_and_another_follows_it(tmp_path: 
 
 @pytest.mark.gate
 async def test_a_setting_that_no_broker_knows_is_refused_before_anything_starts(tmp_path: Path) -> None:
-    with pytest.raises(Refused, match="num.partitons.*num.partitions"):
+    with pytest.raises(PreconditionError, match="num.partitons.*num.partitions"):
         await ProcessRuntime(tmp_path / "run", proxied=False, settings={"num.partitons": "3"}).start()
     assert not (tmp_path / "run/nodes").exists()
 

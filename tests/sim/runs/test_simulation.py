@@ -16,7 +16,7 @@ from squall.broker.controller.elections import PartitionChange
 from squall.broker.log.log import Log
 from squall.broker.log.results import AppendResult
 from squall.broker.net.server import Server
-from squall.chaos.errors import HarnessError, Refused
+from squall.chaos.errors import HarnessError, PreconditionError
 from squall.chaos.faults.nemesis import Nemesis
 from squall.chaos.mutants import find
 from squall.chaos.plans.plan import Plan, make_plan
@@ -356,7 +356,7 @@ def test_a_try_of_shrinking_ends_when_the_budget_does() -> None:
 
 
 def test_a_mutant_that_there_is_not_is_refused() -> None:
-    with pytest.raises(Refused, match="there is no mutant"):
+    with pytest.raises(PreconditionError, match="there is no mutant"):
         simulate(small(), mutant="nobody")
 
 

@@ -14,7 +14,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from squall.chaos.errors import Refused
+from squall.chaos.errors import PreconditionError
 from squall.chaos.interrupts import as_ctrl_c
 from tests.support.gate import costs, lanes, night_list, results, rules, summary
 from tests.support.gate.costs import ROOT
@@ -51,7 +51,7 @@ def main() -> int:
         except KeyboardInterrupt:
             say("squall: interrupted")
             return 130
-        except (Refused, OSError) as error:
+        except (PreconditionError, OSError) as error:
             say(f"squall: {error}")
             return 3
 

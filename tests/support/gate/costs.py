@@ -16,7 +16,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from squall.chaos.errors import Refused
+from squall.chaos.errors import PreconditionError
 
 if TYPE_CHECKING:
     from tests.support.gate.results import Result
@@ -46,7 +46,7 @@ def read(file: Path = ROOT / FILE) -> dict[str, Cost]:
         rows: dict[str, dict[str, list[float]]] = json.loads(file.read_bytes(), object_pairs_hook=_once)
         return {f"{path}::{name}": _cost(*cost) for path, names in rows.items() for name, cost in names.items()}
     except (ValueError, TypeError, AttributeError) as error:
-        raise Refused(
+        raise PreconditionError(
             f"{file}: {error}; git checkout {FILE} takes it back, ./squall test --costs makes it anew"
         ) from error
 

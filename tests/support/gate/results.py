@@ -17,7 +17,7 @@ from typing import IO, Any, NamedTuple
 
 import pytest
 
-from squall.chaos.errors import Refused
+from squall.chaos.errors import PreconditionError
 from tests.support.gate import costs
 
 
@@ -44,7 +44,7 @@ def heads(file: Path) -> list[dict[str, str]]:
     """
     lines = list(_rows(file))
     if lines and "commit" not in lines[0] or not lines and file.exists() and file.stat().st_size:
-        raise Refused(f"{file}: holds no results of tests; give --results a file that does not exist yet")
+        raise PreconditionError(f"{file}: holds no results of tests; give --results a file that does not exist yet")
     return [line for line in lines if "commit" in line]
 
 

@@ -10,7 +10,7 @@ import pytest
 
 from bench.clusters import PROGRAM, Squall, is_prototype
 from bench.pairs import CERTAINTY, Figures, Row, Slice, checkout, interval, measured, table
-from squall.chaos.errors import Refused
+from squall.chaos.errors import PreconditionError
 
 
 def test_of_ten_pairs_the_smallest_and_the_largest_are_left_out() -> None:
@@ -75,20 +75,22 @@ def test_less_is_better_but_of_throughput(name: str, worse: bool) -> None:
 
 
 def test_a_directory_is_measured_as_it_stands(tmp_path: Path) -> None:
-    with pytest.raises(Refused, match="no checkout"):
+    with pytest.raises(PreconditionError, match="no checkout"):
         checkout(str(tmp_path), tmp_path / "unused")
     (tmp_path / "broker.py").touch()
     assert checkout(str(tmp_path), tmp_path / "unused") == tmp_path.resolve()
 
 
 def test_what_is_neither_a_directory_nor_a_commit_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(Refused, match="--against nonsense: neither a directory nor"):
+    with pytest.raises(PreconditionError, match="--against nonsense: neither a directory nor"):
         checkout("nonsense", tmp_path)
 
 
 def test_where_git_is_not_there_no_commit_is_known(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
-    with pytest.raises(Refused, match="--against HEAD: neither a directory nor, as there is no git here, a commit"):
+    with pytest.raises(
+        PreconditionError, match="--against HEAD: neither a directory nor, as there is no git here, a commit"
+    ):
         checkout("HEAD", tmp_path)
 
 

@@ -10,7 +10,7 @@ import click
 import pytest
 
 from squall.chaos import cli
-from squall.chaos.errors import HarnessError, Refused, said_by, traceback_of, trouble_of
+from squall.chaos.errors import HarnessError, PreconditionError, said_by, traceback_of, trouble_of
 from squall.chaos.screen import console
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -56,7 +56,7 @@ def test_help_names_every_command_and_imports_none_of_them() -> None:
 def test_harness_errors_are_told_without_a_traceback(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    for error, code in ((HarnessError("it broke"), 2), (Refused("no go: install go"), 3)):
+    for error, code in ((HarnessError("it broke"), 2), (PreconditionError("no go: install go"), 3)):
 
         def fails(error: Exception = error, **_: object) -> None:
             raise error
@@ -67,7 +67,7 @@ def test_harness_errors_are_told_without_a_traceback(
 
 
 def test_trouble_is_found_in_the_groups_that_trio_wraps_it_in() -> None:
-    refused, interrupted, bug = Refused("no"), KeyboardInterrupt(), AssertionError()
+    refused, interrupted, bug = PreconditionError("no"), KeyboardInterrupt(), AssertionError()
     assert trouble_of(ExceptionGroup("", [ExceptionGroup("", [refused])])) is refused
     assert trouble_of(BaseExceptionGroup("", [interrupted, refused])) is refused
     assert trouble_of(BaseExceptionGroup("", [interrupted, refused, ExceptionGroup("", [bug])])) is bug
@@ -81,7 +81,7 @@ def test_trouble_is_found_in_the_groups_that_trio_wraps_it_in() -> None:
         (AssertionError(), "AssertionError"),
         (ValueError("one\n  two"), "ValueError: one two"),
         (HarnessError("no broker"), "no broker"),
-        (Refused(""), "Refused"),
+        (PreconditionError(""), "PreconditionError"),
         (ExceptionGroup("a nursery", [ExceptionGroup("another", [KeyError("x")])]), "KeyError: 'x'"),
         (ExceptionGroup("a nursery", [HarnessError("no broker"), KeyError("x")]), "KeyError: 'x'"),
     ],

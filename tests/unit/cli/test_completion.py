@@ -36,7 +36,7 @@ def offered(*words: str) -> set[str]:
 
 
 def test_commands_are_offered_without_loading_them(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(cli.Commands, "get_command", lambda *_: pytest.fail("loaded"))
+    monkeypatch.setattr(cli.LazyCommandGroup, "get_command", lambda *_: pytest.fail("loaded"))
     assert offered("") == set(cli.COMMANDS)
     assert offered("ru") == {"run", "runs"}
 

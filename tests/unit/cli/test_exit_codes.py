@@ -13,7 +13,7 @@ import click
 import pytest
 
 from squall.chaos import cli
-from squall.chaos.errors import HarnessError, Refused
+from squall.chaos.errors import HarnessError, PreconditionError
 
 BREAKS = [
     (RuntimeError("a rule"), 2, "a failure inside Squall, and no word about the cluster"),
@@ -21,7 +21,7 @@ BREAKS = [
     (OSError(errno.ENOSPC, "No space left on device"), 2, "the machine refused: [Errno 28] No space left on device"),
     (ExceptionGroup("of a nursery", [ValueError("x")]), 2, "ValueError: x"),
     (HarnessError("a link is gone"), 2, "squall: a link is gone"),
-    (Refused("there is no engine"), 3, "squall: there is no engine"),
+    (PreconditionError("there is no engine"), 3, "squall: there is no engine"),
     (KeyboardInterrupt(), 130, "squall: interrupted"),
 ]
 ROOT = Path(__file__).resolve().parents[3]

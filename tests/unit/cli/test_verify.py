@@ -11,7 +11,7 @@ from rich.console import Console
 
 from squall.chaos import cli
 from squall.chaos.commands.verify import command, spark_of
-from squall.chaos.errors import Refused
+from squall.chaos.errors import PreconditionError
 from squall.chaos.plans.plan import make_plan, write_plan
 from squall.chaos.runs import judgement
 from squall.chaos.runs.directory import RunDirectory
@@ -112,17 +112,21 @@ def test_a_history_of_jepsen_is_refused_as_edn_with_what_to_do(tmp_path: Path, n
     (tmp_path / "store").mkdir()
     (tmp_path / "store/history.edn").write_text(EDN)
     (tmp_path / "store/history.txt").write_text(EDN)
-    with pytest.raises(Refused, match=r"this is EDN.*Jepsen's checkers, or write its operations as docs/run-directory"):
+    with pytest.raises(
+        PreconditionError, match=r"this is EDN.*Jepsen's checkers, or write its operations as docs/run-directory"
+    ):
         RunDirectory.open(tmp_path / named)
 
 
 def test_a_folder_of_runs_and_a_file_are_no_run(tmp_path: Path) -> None:
     (tmp_path / "runs/one").mkdir(parents=True)
     (tmp_path / "runs/one/plan.toml").touch()
-    with pytest.raises(Refused, match="this is a folder of runs; name one of them, such as .*/runs/one"):
+    with pytest.raises(PreconditionError, match="this is a folder of runs; name one of them, such as .*/runs/one"):
         RunDirectory.open(tmp_path / "runs")
-    with pytest.raises(Refused, match="this is a file; name the directory of a run"):
+    with pytest.raises(PreconditionError, match="this is a file; name the directory of a run"):
         RunDirectory.open(tmp_path / "runs/one/plan.toml")
     (tmp_path / "night.json").touch()
-    with pytest.raises(Refused, match="this is a night, .*squall report --nightly .*; its runs are in .*/runs$"):
+    with pytest.raises(
+        PreconditionError, match="this is a night, .*squall report --nightly .*; its runs are in .*/runs$"
+    ):
         RunDirectory.open(tmp_path)

@@ -13,9 +13,9 @@ from squall.chaos.drivers.library import (
     INFO,
     OK,
     Answer,
-    ClientOrder,
     ConsumerAdapter,
-    Impossible,
+    DriverConfig,
+    OffsetOutOfRange,
     Place,
     ProducerAdapter,
     ReadRecord,
@@ -36,7 +36,7 @@ version = "0-scripted"
 class producer(ProducerAdapter):
     """Answers b"ok", b"fail" and b"doubt" at once; says nothing to b"silent"; dies of b"die"."""
 
-    def __init__(self, order: ClientOrder, answer: Answer) -> None:
+    def __init__(self, order: DriverConfig, answer: Answer) -> None:
         self._answer = answer
         self._offset = 0
 
@@ -68,7 +68,7 @@ class transactor(producer, TransactionalAdapter):
     again. It dies of "die", and says nothing more after "silent". Identities grow with each `init`.
     """
 
-    def __init__(self, order: ClientOrder, answer: Answer) -> None:
+    def __init__(self, order: DriverConfig, answer: Answer) -> None:
         super().__init__(order, answer)
         which, _, outcomes = order.transactional_id.partition(": ")
         self._script = {which: outcomes.split(", ")}
@@ -108,7 +108,7 @@ class transactor(producer, TransactionalAdapter):
 class consumer(ConsumerAdapter):
     """Two records, one of them damaged; then a position that is impossible; then nothing."""
 
-    def __init__(self, order: ClientOrder) -> None:
+    def __init__(self, order: DriverConfig) -> None:
         self._place: Place = order.places[0]
         self._polls = 0
         self._place = (str(self._place[0]), int(self._place[1]))
@@ -134,7 +134,7 @@ class consumer(ConsumerAdapter):
             value, _ = payload.make(7, b"k")
             return [ReadRecord(self._place, 0, b"k", value, ()), ReadRecord(self._place, 1, b"other", value, ())]
         if self._polls == 2:
-            raise Impossible([self._place], "gone")
+            raise OffsetOutOfRange([self._place], "gone")
         if self._polls == 3:
             raise RuntimeError("no broker")
         return []

@@ -18,7 +18,7 @@ from squall.broker.real_env import RealEnv
 from squall.chaos.drivers import host
 from squall.chaos.drivers.frames import FrameCodec, frame
 from squall.chaos.drivers.host import CLIENT_ENDED, LibraryDriver, LibraryProducer, heard
-from squall.chaos.drivers.library import ClientOrder
+from squall.chaos.drivers.library import DriverConfig
 from squall.chaos.errors import HarnessError
 from squall.chaos.plans.plan import PlanError, make_plan
 from squall.workloads.appends import AppendsLoad
@@ -224,7 +224,7 @@ def test_a_library_that_is_not_installed_is_refused_by_its_name(monkeypatch: pyt
 
 def test_a_driver_reads_nothing_but_frames_from_its_process() -> None:
     """`python -m squall.chaos.drivers` with a client that does not exist ends in one frame that says so."""
-    order = msgspec.json.encode(ClientOrder("nobody", "producer", "x:1")).decode()
+    order = msgspec.json.encode(DriverConfig("nobody", "producer", "x:1")).decode()
     command = [sys.executable, "-P", "-m", "squall.chaos.drivers", order]
     environment = {**os.environ, "PYTHONPATH": str(Path(host.__file__).parents[2])}
     done = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, timeout=60, env=environment)

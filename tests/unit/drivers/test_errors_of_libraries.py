@@ -18,7 +18,17 @@ with warnings.catch_warnings():
     import kafka.errors
 
 from squall.chaos.drivers.transactors import with_aiokafka, with_confluent, with_kafka_python
-from squall.chaos.drivers.transactors.outcomes import ABORT, BEGIN, CALLS, COMMIT, HAND, INIT, SEND, ErrorMeaning, Then
+from squall.chaos.drivers.transactors.outcomes import (
+    ABORT,
+    BEGIN,
+    CALLS,
+    COMMIT,
+    HAND,
+    INIT,
+    SEND,
+    ErrorFollowUp,
+    ErrorMeaning,
+)
 
 OK, FAIL, INFO = 0, 1, 2
 ENDS = (COMMIT, ABORT)
@@ -60,36 +70,38 @@ def codes() -> dict[str, int]:
     ("which", "code", "flags", "expected"),
     [
         # Not in time: librdkafka continues with it, and the same call waits for it again.
-        (INIT, "_TIMED_OUT", {"retriable": True}, (INFO, Then.AGAIN)),
-        (COMMIT, "_TIMED_OUT", {"retriable": True}, (INFO, Then.AGAIN)),
-        (ABORT, "_TIMED_OUT", {"retriable": True}, (INFO, Then.AGAIN)),
+        (INIT, "_TIMED_OUT", {"retriable": True}, (INFO, ErrorFollowUp.AGAIN)),
+        (COMMIT, "_TIMED_OUT", {"retriable": True}, (INFO, ErrorFollowUp.AGAIN)),
+        (ABORT, "_TIMED_OUT", {"retriable": True}, (INFO, ErrorFollowUp.AGAIN)),
         # Fenced: an EndTxn that got no answer may have been done before.
-        (COMMIT, "_FENCED", {"fatal": True}, (INFO, Then.END)),
-        (ABORT, "_FENCED", {"fatal": True}, (INFO, Then.END)),
-        (COMMIT, "INVALID_TXN_STATE", {"fatal": True}, (INFO, Then.END)),
-        (COMMIT, "UNKNOWN_PRODUCER_ID", {"abortable": True}, (INFO, Then.END)),
-        (COMMIT, "INVALID_PRODUCER_ID_MAPPING", {"abortable": True}, (INFO, Then.END)),
-        (INIT, "TRANSACTIONAL_ID_AUTHORIZATION_FAILED", {"fatal": True}, (INFO, Then.END)),
-        (INIT, "INVALID_TRANSACTION_TIMEOUT", {"fatal": True}, (INFO, Then.END)),
+        (COMMIT, "_FENCED", {"fatal": True}, (INFO, ErrorFollowUp.END)),
+        (ABORT, "_FENCED", {"fatal": True}, (INFO, ErrorFollowUp.END)),
+        (COMMIT, "INVALID_TXN_STATE", {"fatal": True}, (INFO, ErrorFollowUp.END)),
+        (COMMIT, "UNKNOWN_PRODUCER_ID", {"abortable": True}, (INFO, ErrorFollowUp.END)),
+        (COMMIT, "INVALID_PRODUCER_ID_MAPPING", {"abortable": True}, (INFO, ErrorFollowUp.END)),
+        (INIT, "TRANSACTIONAL_ID_AUTHORIZATION_FAILED", {"fatal": True}, (INFO, ErrorFollowUp.END)),
+        (INIT, "INVALID_TRANSACTION_TIMEOUT", {"fatal": True}, (INFO, ErrorFollowUp.END)),
         # Refused in the process.
-        (BEGIN, "_FATAL", {"fatal": True}, (FAIL, Then.END)),
-        (BEGIN, "_STATE", {}, (FAIL, Then.END)),
-        (COMMIT, "_STATE", {}, (FAIL, Then.END)),
-        (COMMIT, "_CONFLICT", {}, (FAIL, Then.END)),
-        (INIT, "_NOT_CONFIGURED", {}, (FAIL, Then.END)),
+        (BEGIN, "_FATAL", {"fatal": True}, (FAIL, ErrorFollowUp.END)),
+        (BEGIN, "_STATE", {}, (FAIL, ErrorFollowUp.END)),
+        (COMMIT, "_STATE", {}, (FAIL, ErrorFollowUp.END)),
+        (COMMIT, "_CONFLICT", {}, (FAIL, ErrorFollowUp.END)),
+        (INIT, "_NOT_CONFIGURED", {}, (FAIL, ErrorFollowUp.END)),
         # Records.
-        (HAND, "_STATE", {}, (FAIL, Then.ABORT)),
-        (HAND, "_FENCED", {"fatal": True}, (FAIL, Then.END)),
-        (SEND, "MSG_SIZE_TOO_LARGE", {}, (FAIL, Then.ABORT)),
-        (SEND, "_MSG_TIMED_OUT", {}, (INFO, Then.ABORT)),
-        (SEND, "_PURGE_INFLIGHT", {}, (INFO, Then.ABORT)),
-        (SEND, "_PURGE_QUEUE", {}, (INFO, Then.ABORT)),
-        (SEND, "NOT_ENOUGH_REPLICAS_AFTER_APPEND", {}, (INFO, Then.ABORT)),
-        (SEND, "_FENCED", {"fatal": True}, (INFO, Then.END)),
-        (SEND, "OUT_OF_ORDER_SEQUENCE_NUMBER", {"fatal": True}, (INFO, Then.END)),
+        (HAND, "_STATE", {}, (FAIL, ErrorFollowUp.ABORT)),
+        (HAND, "_FENCED", {"fatal": True}, (FAIL, ErrorFollowUp.END)),
+        (SEND, "MSG_SIZE_TOO_LARGE", {}, (FAIL, ErrorFollowUp.ABORT)),
+        (SEND, "_MSG_TIMED_OUT", {}, (INFO, ErrorFollowUp.ABORT)),
+        (SEND, "_PURGE_INFLIGHT", {}, (INFO, ErrorFollowUp.ABORT)),
+        (SEND, "_PURGE_QUEUE", {}, (INFO, ErrorFollowUp.ABORT)),
+        (SEND, "NOT_ENOUGH_REPLICAS_AFTER_APPEND", {}, (INFO, ErrorFollowUp.ABORT)),
+        (SEND, "_FENCED", {"fatal": True}, (INFO, ErrorFollowUp.END)),
+        (SEND, "OUT_OF_ORDER_SEQUENCE_NUMBER", {"fatal": True}, (INFO, ErrorFollowUp.END)),
     ],
 )
-def test_an_error_of_librdkafka(which: str, code: str, flags: dict[str, bool], expected: tuple[int, Then]) -> None:
+def test_an_error_of_librdkafka(
+    which: str, code: str, flags: dict[str, bool], expected: tuple[int, ErrorFollowUp]
+) -> None:
     status, name, then = told(which, codes()[code], **flags)
     assert ((status, then), name) == (expected, code)
 
@@ -116,29 +128,29 @@ def test_whatever_else_librdkafka_says_leaves_a_call_in_doubt() -> None:
 @pytest.mark.parametrize(
     ("which", "error", "expected"),
     [
-        (COMMIT, aiokafka.errors.ProducerFenced(), (INFO, Then.END)),
-        (COMMIT, aiokafka.errors.InvalidTxnState(), (INFO, Then.END)),
-        (COMMIT, aiokafka.errors.KafkaError("Unexpected error during batch delivery"), (INFO, Then.END)),
-        (COMMIT, TimeoutError(), (INFO, Then.END)),
-        (ABORT, TimeoutError(), (INFO, Then.END)),
+        (COMMIT, aiokafka.errors.ProducerFenced(), (INFO, ErrorFollowUp.END)),
+        (COMMIT, aiokafka.errors.InvalidTxnState(), (INFO, ErrorFollowUp.END)),
+        (COMMIT, aiokafka.errors.KafkaError("Unexpected error during batch delivery"), (INFO, ErrorFollowUp.END)),
+        (COMMIT, TimeoutError(), (INFO, ErrorFollowUp.END)),
+        (ABORT, TimeoutError(), (INFO, ErrorFollowUp.END)),
         # Its state machine asserts that the call is possible, before it sends anything.
-        (COMMIT, AssertionError("Invalid state transition"), (FAIL, Then.END)),
-        (ABORT, AssertionError("Invalid state transition"), (FAIL, Then.END)),
-        (BEGIN, AssertionError("Invalid state transition"), (FAIL, Then.END)),
-        (COMMIT, aiokafka.errors.IllegalOperation(), (FAIL, Then.END)),
-        (INIT, aiokafka.errors.KafkaConnectionError(), (FAIL, Then.AGAIN)),
-        (INIT, aiokafka.errors.TransactionalIdAuthorizationFailed(), (INFO, Then.END)),
-        (INIT, TimeoutError(), (INFO, Then.END)),
-        (HAND, aiokafka.errors.KafkaTimeoutError(), (FAIL, Then.ABORT)),
-        (HAND, aiokafka.errors.MessageSizeTooLargeError(), (FAIL, Then.ABORT)),
-        (HAND, aiokafka.errors.IllegalOperation(), (FAIL, Then.ABORT)),
-        (HAND, aiokafka.errors.ProducerFenced(), (INFO, Then.END)),
-        (SEND, aiokafka.errors.ProducerFenced(), (INFO, Then.END)),
-        (SEND, aiokafka.errors.OutOfOrderSequenceNumber(), (INFO, Then.END)),
-        (SEND, aiokafka.errors.KafkaTimeoutError(), (INFO, Then.END)),
+        (COMMIT, AssertionError("Invalid state transition"), (FAIL, ErrorFollowUp.END)),
+        (ABORT, AssertionError("Invalid state transition"), (FAIL, ErrorFollowUp.END)),
+        (BEGIN, AssertionError("Invalid state transition"), (FAIL, ErrorFollowUp.END)),
+        (COMMIT, aiokafka.errors.IllegalOperation(), (FAIL, ErrorFollowUp.END)),
+        (INIT, aiokafka.errors.KafkaConnectionError(), (FAIL, ErrorFollowUp.AGAIN)),
+        (INIT, aiokafka.errors.TransactionalIdAuthorizationFailed(), (INFO, ErrorFollowUp.END)),
+        (INIT, TimeoutError(), (INFO, ErrorFollowUp.END)),
+        (HAND, aiokafka.errors.KafkaTimeoutError(), (FAIL, ErrorFollowUp.ABORT)),
+        (HAND, aiokafka.errors.MessageSizeTooLargeError(), (FAIL, ErrorFollowUp.ABORT)),
+        (HAND, aiokafka.errors.IllegalOperation(), (FAIL, ErrorFollowUp.ABORT)),
+        (HAND, aiokafka.errors.ProducerFenced(), (INFO, ErrorFollowUp.END)),
+        (SEND, aiokafka.errors.ProducerFenced(), (INFO, ErrorFollowUp.END)),
+        (SEND, aiokafka.errors.OutOfOrderSequenceNumber(), (INFO, ErrorFollowUp.END)),
+        (SEND, aiokafka.errors.KafkaTimeoutError(), (INFO, ErrorFollowUp.END)),
     ],
 )
-def test_an_error_of_aiokafka(which: str, error: Exception, expected: tuple[int, Then]) -> None:
+def test_an_error_of_aiokafka(which: str, error: Exception, expected: tuple[int, ErrorFollowUp]) -> None:
     status, _, then = with_aiokafka.weigh(which, error)
     assert (status, then) == expected
 
@@ -155,7 +167,7 @@ def test_whatever_else_aiokafka_raises_leaves_a_call_or_a_record_in_doubt() -> N
 def test_an_error_that_ended_aiokafka_s_sender_has_the_name_of_its_cause() -> None:
     wrapped = aiokafka.errors.KafkaError("Unexpected error during batch delivery")
     wrapped.__cause__ = aiokafka.errors.InvalidTxnState()
-    assert with_aiokafka.weigh(COMMIT, wrapped) == ErrorMeaning(INFO, "InvalidTxnState", Then.END)
+    assert with_aiokafka.weigh(COMMIT, wrapped) == ErrorMeaning(INFO, "InvalidTxnState", ErrorFollowUp.END)
 
 
 # --------------------------------------------------------------------------------------------------- kafka-python
@@ -164,27 +176,27 @@ def test_an_error_that_ended_aiokafka_s_sender_has_the_name_of_its_cause() -> No
 @pytest.mark.parametrize(
     ("which", "error", "expected"),
     [
-        (COMMIT, kafka.errors.ProducerFencedError(), (INFO, Then.END)),
-        (COMMIT, kafka.errors.InvalidTxnStateError(), (INFO, Then.END)),
-        (COMMIT, kafka.errors.KafkaError("Unhandled error in EndTxnResponse: x"), (INFO, Then.END)),
-        (COMMIT, kafka.errors.KafkaError("Could not execute transactional request for x"), (INFO, Then.END)),
-        (COMMIT, TimeoutError(), (INFO, Then.END)),
-        (COMMIT, kafka.errors.KafkaError("Cannot execute transactional method because x"), (FAIL, Then.END)),
-        (ABORT, kafka.errors.KafkaError("TransactionalId x: Invalid transition attempted"), (FAIL, Then.END)),
-        (COMMIT, kafka.errors.IllegalStateError("x"), (FAIL, Then.END)),
-        (BEGIN, kafka.errors.KafkaError("x"), (FAIL, Then.END)),
-        (INIT, kafka.errors.KafkaTimeoutError("x"), (INFO, Then.AGAIN)),
-        (INIT, kafka.errors.KafkaConnectionError("x"), (FAIL, Then.AGAIN)),
-        (INIT, kafka.errors.TransactionalIdAuthorizationFailedError(), (INFO, Then.END)),
-        (HAND, kafka.errors.KafkaTimeoutError("x"), (FAIL, Then.ABORT)),
-        (HAND, kafka.errors.KafkaError("Cannot perform send because x"), (FAIL, Then.ABORT)),
-        (SEND, kafka.errors.KafkaTimeoutError("x"), (INFO, Then.ABORT)),
-        (SEND, kafka.errors.OutOfOrderSequenceNumberError(), (INFO, Then.ABORT)),
-        (SEND, kafka.errors.TransactionAbortedError(), (INFO, Then.ABORT)),
-        (SEND, kafka.errors.ProducerFencedError(), (INFO, Then.END)),
+        (COMMIT, kafka.errors.ProducerFencedError(), (INFO, ErrorFollowUp.END)),
+        (COMMIT, kafka.errors.InvalidTxnStateError(), (INFO, ErrorFollowUp.END)),
+        (COMMIT, kafka.errors.KafkaError("Unhandled error in EndTxnResponse: x"), (INFO, ErrorFollowUp.END)),
+        (COMMIT, kafka.errors.KafkaError("Could not execute transactional request for x"), (INFO, ErrorFollowUp.END)),
+        (COMMIT, TimeoutError(), (INFO, ErrorFollowUp.END)),
+        (COMMIT, kafka.errors.KafkaError("Cannot execute transactional method because x"), (FAIL, ErrorFollowUp.END)),
+        (ABORT, kafka.errors.KafkaError("TransactionalId x: Invalid transition attempted"), (FAIL, ErrorFollowUp.END)),
+        (COMMIT, kafka.errors.IllegalStateError("x"), (FAIL, ErrorFollowUp.END)),
+        (BEGIN, kafka.errors.KafkaError("x"), (FAIL, ErrorFollowUp.END)),
+        (INIT, kafka.errors.KafkaTimeoutError("x"), (INFO, ErrorFollowUp.AGAIN)),
+        (INIT, kafka.errors.KafkaConnectionError("x"), (FAIL, ErrorFollowUp.AGAIN)),
+        (INIT, kafka.errors.TransactionalIdAuthorizationFailedError(), (INFO, ErrorFollowUp.END)),
+        (HAND, kafka.errors.KafkaTimeoutError("x"), (FAIL, ErrorFollowUp.ABORT)),
+        (HAND, kafka.errors.KafkaError("Cannot perform send because x"), (FAIL, ErrorFollowUp.ABORT)),
+        (SEND, kafka.errors.KafkaTimeoutError("x"), (INFO, ErrorFollowUp.ABORT)),
+        (SEND, kafka.errors.OutOfOrderSequenceNumberError(), (INFO, ErrorFollowUp.ABORT)),
+        (SEND, kafka.errors.TransactionAbortedError(), (INFO, ErrorFollowUp.ABORT)),
+        (SEND, kafka.errors.ProducerFencedError(), (INFO, ErrorFollowUp.END)),
     ],
 )  # fmt: skip
-def test_an_error_of_kafka_python(which: str, error: Exception, expected: tuple[int, Then]) -> None:
+def test_an_error_of_kafka_python(which: str, error: Exception, expected: tuple[int, ErrorFollowUp]) -> None:
     status, name, then = with_kafka_python.weigh(which, error)
     assert (status, then) == expected
     assert name == ("TIMED_OUT" if isinstance(error, TimeoutError) else type(error).__name__)
@@ -201,7 +213,9 @@ def test_whatever_else_kafka_python_raises_leaves_a_call_or_a_record_in_doubt() 
 
 def test_an_error_that_kafka_python_wraps_gives_it_its_name() -> None:
     wrapped = kafka.errors.KafkaError(kafka.errors.InvalidProducerIdMappingError())
-    assert with_kafka_python.weigh(COMMIT, wrapped) == ErrorMeaning(INFO, "InvalidProducerIdMappingError", Then.END)
+    assert with_kafka_python.weigh(COMMIT, wrapped) == ErrorMeaning(
+        INFO, "InvalidProducerIdMappingError", ErrorFollowUp.END
+    )
 
 
 def test_what_the_words_of_a_refusal_are_is_kafka_python_s() -> None:
@@ -223,4 +237,4 @@ def test_what_the_words_of_a_refusal_are_is_kafka_python_s() -> None:
 def test_every_library_weighs_a_time_out_of_ours_as_doubt_that_ends_it() -> None:
     for module in (with_confluent, with_aiokafka, with_kafka_python):
         for which in CALLS:
-            assert module.weigh(which, TimeoutError()) == ErrorMeaning(INFO, "TIMED_OUT", Then.END)
+            assert module.weigh(which, TimeoutError()) == ErrorMeaning(INFO, "TIMED_OUT", ErrorFollowUp.END)

@@ -10,15 +10,15 @@ from pathlib import Path
 import pytest
 
 from squall.chaos.drivers import process
-from squall.chaos.drivers.lines import MAX_ERROR_CHARS, MAX_LINE_BYTES, Lines
+from squall.chaos.drivers.lines import MAX_ERROR_CHARS, MAX_LINE_BYTES, LineProtocol
 from squall.chaos.drivers.process import CLIENT_ENDED
 from squall.workloads.client.outcomes import Outcome, Status
 from tests.unit.drivers.test_programs import PLACE, READY, driver, sent, trouble_of
 
 
-def asked() -> Lines:
+def asked() -> LineProtocol:
     """Lines with a record and a poll that wait for an answer."""
-    lines = Lines()
+    lines = LineProtocol()
     lines.encode(["s", 0, *PLACE, None, b"x", 1])
     lines.encode(["poll"])
     return lines

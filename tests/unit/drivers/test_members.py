@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from squall.chaos.drivers.library import FAIL, INFO, OK, ClientOrder, Place, ReadRecord
+from squall.chaos.drivers.library import FAIL, INFO, OK, DriverConfig, Place, ReadRecord
 from squall.chaos.drivers.members.contract import CommitResult, MemberGeneration, RebalanceListener
 from squall.chaos.drivers.members.member import CHANGED, OTHER_MEMBER, MemberWorker
 from squall.chaos.drivers.members.with_confluent import who_of
@@ -25,7 +25,7 @@ class Scripted:
         self.now, self.next, self.committed = MemberGeneration("m", 1), [lambda: ()], dict[Place, int]()
         self.during_commit = lambda: None
 
-    def member(self, order: ClientOrder, hearing: RebalanceListener) -> Any:
+    def member(self, order: DriverConfig, hearing: RebalanceListener) -> Any:
         self.hearing = hearing
         return self
 
@@ -61,7 +61,7 @@ class Said(list[tuple[Any, ...]]):
 def member_of(library: Scripted) -> tuple[MemberWorker, Said, queue.SimpleQueue[list[Any]]]:
     """One that has PLACE, and has begun to read it at its committed position."""
     said, answers = Said(), queue.SimpleQueue[list[Any]]()
-    member = MemberWorker(library, ClientOrder("scripted", "member", ""), said, answers)  # type: ignore[arg-type]
+    member = MemberWorker(library, DriverConfig("scripted", "member", ""), said, answers)  # type: ignore[arg-type]
     library.next = [lambda: library.hearing.joined([PLACE], [PLACE]) or ()]
     member.poll()
     library.next = [lambda: ()]

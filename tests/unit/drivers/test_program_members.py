@@ -14,8 +14,8 @@ from typing import Any
 import pytest
 import trio
 
-from squall.chaos.drivers.program import ProgramDriver, ProgramRefused
-from squall.chaos.drivers.program_member import ProgramMember, Reports
+from squall.chaos.drivers.program import ProgramDriver, ProgramProtocolError
+from squall.chaos.drivers.program_member import ProgramMember, ReportSequencer
 from squall.workloads import payload
 from squall.workloads.client.cluster import Place
 from squall.workloads.client.groups.membership import MemberSettings
@@ -109,7 +109,7 @@ async def trouble(tmp_path: Path, *reports: dict[str, Any]) -> str:
     error: BaseException = found.value
     while isinstance(error, BaseExceptionGroup):
         (error,) = error.exceptions
-    assert isinstance(error, ProgramRefused)
+    assert isinstance(error, ProgramProtocolError)
     return str(error)
 
 
@@ -244,16 +244,16 @@ class Pipe:
         self._written = written
 
     def drain(self) -> list[list[Any]] | None:
-        from squall.chaos.drivers.member_lines import MemberLines
+        from squall.chaos.drivers.member_lines import MemberLineProtocol
 
-        return [["m", MemberLines.decoder.decode(json.dumps(each))] for each in self._written()]
+        return [["m", MemberLineProtocol.decoder.decode(json.dumps(each))] for each in self._written()]
 
 
 def _order(*pipes: Callable[[], list[dict[str, Any]]]) -> list[tuple[str, type]]:
     """Return which member each report is of, and its type, in order, if the pipes hold these reports when they are
     emptied.
     """
-    reports, log = Reports(), list[tuple[str, OfMember]]()
+    reports, log = ReportSequencer(), list[tuple[str, OfMember]]()
     for name, written in zip("ab", pipes, strict=True):
         process: Any = Pipe(written)
         reports.add(ProgramMember(process, Heard(name, log), [TOPIC], reports, lambda: None))

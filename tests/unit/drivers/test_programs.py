@@ -15,10 +15,10 @@ import trio
 from squall.chaos.commands.run import plan_of
 from squall.chaos.drivers import process, program
 from squall.chaos.drivers.host import LibraryProducer
-from squall.chaos.drivers.lines import Lines
+from squall.chaos.drivers.lines import LineProtocol
 from squall.chaos.drivers.process import CLIENT_ENDED
-from squall.chaos.drivers.program import ProgramDriver, ProgramRefused, program_of
-from squall.chaos.errors import HarnessError, Refused
+from squall.chaos.drivers.program import ProgramDriver, ProgramProtocolError, program_of
+from squall.chaos.errors import HarnessError, PreconditionError
 from squall.chaos.plans.plan import PlanError, make_plan
 from squall.chaos.runs.real import lacks
 from squall.chaos.runtimes.real.proc import run_state
@@ -76,7 +76,7 @@ async def trouble_of(of: ProgramDriver, *values: bytes) -> str:
     (trouble,) = found.value.exceptions
     while isinstance(trouble, ExceptionGroup):
         (trouble,) = trouble.exceptions
-    assert isinstance(trouble, ProgramRefused)
+    assert isinstance(trouble, ProgramProtocolError)
     assert [each.status for each in outcomes] == [Status.INFO] * len(values)
     return str(trouble)
 
@@ -139,7 +139,7 @@ async def test_a_program_that_was_understood_before_is_not_refused(tmp_path: Pat
     with pytest.raises(ExceptionGroup) as found:
         await sent(of, b"x", b"y", until=lambda producer: False)
     assert found.group_contains(HarnessError, match='got "soon"')
-    assert not found.group_contains(ProgramRefused)
+    assert not found.group_contains(ProgramProtocolError)
 
 
 async def test_numbers_may_be_strings_of_digits_and_a_byte_order_mark_may_come_first(tmp_path: Path) -> None:
@@ -264,7 +264,7 @@ async def test_a_reader_that_misbehaves_is_trouble(
 
 
 def test_lines_come_whole_however_they_are_cut_and_nothing_follows_a_wrong_one() -> None:
-    lines = Lines()
+    lines = LineProtocol()
     for number in range(2):
         lines.encode(["s", number, TOPIC, 0, None, b"x", 1])
     data = b'{"type":"ok","id":0,"partition":0,"offset":3}\n\nwrong\n{"type":"info","id":1,"error":"e"}\n'
@@ -281,9 +281,9 @@ def test_a_program_that_is_not_there_is_refused_before_anything_begins(tmp_path:
         ("./text", "chmod"),
         ("'", "No closing quotation"),
     ):
-        with pytest.raises(Refused, match=why):
+        with pytest.raises(PreconditionError, match=why):
             program_of(command, str(tmp_path))
-    with pytest.raises(Refused, match=r"on PATH \(a program of the current folder is ./NAME\)"):
+    with pytest.raises(PreconditionError, match=r"on PATH \(a program of the current folder is ./NAME\)"):
         program_of("surely-nothing-on-path", "")
     (lack,) = lacks(make_plan({"workload": {"name": "command", "command": "./nothing"}}))
     assert "there is no program './nothing'" in str(lack)

@@ -15,7 +15,7 @@ from squall.chaos.drivers.host import LibraryDriver
 from squall.chaos.drivers.process import CLIENT_ENDED
 from squall.chaos.drivers.reading import at
 from squall.chaos.drivers.transactors import calls, host
-from squall.chaos.drivers.transactors.calls import Calls
+from squall.chaos.drivers.transactors.calls import TransactionCalls
 from squall.chaos.drivers.transactors.host import LibraryTransactor
 from squall.chaos.drivers.transactors.outcomes import IN_DOUBT, REFUSED, RESUMED, ErrorMeaning
 from squall.workloads.appends import AppendsLoad
@@ -89,14 +89,14 @@ def test_a_call_is_made_until_it_has_an_answer_and_doubt_stays(
     monkeypatch.setattr(calls, "AGAIN_S", 0.02)
     monkeypatch.setattr(calls, "GRACE_S", 0.1)
     said = Said()
-    Calls(Scripted(script), said, 0.3).make("commit")
+    TransactionCalls(Scripted(script), said, 0.3).make("commit")
     status, error, ends = answer
     assert said.messages == [("t", "commit", status, error, 5, 6, ends)]
 
 
 def test_a_producer_that_lost_a_record_and_cannot_mend_it_ends_after_the_abort() -> None:
     said = Said()
-    Calls(Scripted([""], spent="OutOfOrderSequenceNumber"), said, 1).make("abort")
+    TransactionCalls(Scripted([""], spent="OutOfOrderSequenceNumber"), said, 1).make("abort")
     assert said.messages == [("t", "abort", OK, "", 5, 6, "OutOfOrderSequenceNumber")]
 
 

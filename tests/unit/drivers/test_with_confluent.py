@@ -8,12 +8,12 @@ from typing import Any
 import pytest
 
 from squall.chaos.drivers import with_confluent
-from squall.chaos.drivers.library import OK, ClientOrder, ReadRecord
+from squall.chaos.drivers.library import OK, DriverConfig, ReadRecord
 from squall.workloads.payload import NOT_KNOWN
 
 
-def order() -> ClientOrder:
-    return ClientOrder(
+def order() -> DriverConfig:
+    return DriverConfig(
         library="confluent", role="producer", bootstrap="127.0.0.1:1", acks=-1, idempotence=True, max_in_flight=5,
         linger_ms=5, batch_size=16384, codec="none", request_timeout_ms=1000, delivery_timeout_ms=2000,
         max_record_bytes=1024,

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from squall.chaos.errors import Refused
+from squall.chaos.errors import PreconditionError
 from tests.support.gate import costs
 from tests.support.gate.costs import Cost
 from tests.support.gate.results import Result
@@ -62,6 +62,6 @@ def test_rows_are_read_as_they_were_written(tmp_path: Path) -> None:
 )
 def test_what_is_not_a_file_of_costs_is_refused(tmp_path: Path, text: str, why: str) -> None:
     (tmp_path / "costs.json").write_text(text)
-    with pytest.raises(Refused, match="git checkout tests/costs.json") as refused:
+    with pytest.raises(PreconditionError, match="git checkout tests/costs.json") as refused:
         costs.read(tmp_path / "costs.json")
     assert why in str(refused.value)

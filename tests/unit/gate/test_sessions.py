@@ -8,7 +8,7 @@ from tempfile import mkdtemp
 
 import pytest
 
-from squall.chaos.errors import Refused
+from squall.chaos.errors import PreconditionError
 from tests.support.gate import costs, results
 from tests.support.gate.__main__ import Session
 from tests.support.gate.costs import ROOT, Cost
@@ -130,7 +130,7 @@ def test_results_that_were_cut_or_are_of_another_commit_are_told(
 
 def test_a_file_of_something_else_is_not_written_over(checkout: Path, capfd: pytest.CaptureFixture[str]) -> None:
     (checkout / "README.md").write_text("# Read me\n")
-    with pytest.raises(Refused, match="holds no results of tests"):
+    with pytest.raises(PreconditionError, match="holds no results of tests"):
         ran(checkout, capfd, {"unit/test_a.py": PASSES}, checkout / "README.md")
     assert (checkout / "README.md").read_text() == "# Read me\n"
 

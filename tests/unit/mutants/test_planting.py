@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from squall.chaos.errors import Refused
+from squall.chaos.errors import PreconditionError
 from squall.chaos.mutants import MUTANTS, Mutant, find, select
 from squall.chaos.plans.plan import write_plan
 from squall.chaos.runtimes.sim.invariants.table import INVARIANTS
@@ -107,7 +107,7 @@ def test_mutants_are_found_by_id_name_and_group() -> None:
     assert {mutant for group in groups for mutant in group} == set(MUTANTS.values())
     assert sum(map(len, groups)) == len(MUTANTS)
     assert select("all") == tuple(MUTANTS.values())
-    with pytest.raises(Refused, match="no mutant 'nonsense'"):
+    with pytest.raises(PreconditionError, match="no mutant 'nonsense'"):
         find("nonsense")
 
 

@@ -13,7 +13,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from squall.chaos.errors import Refused
+from squall.chaos.errors import PreconditionError
 from tests.night import __main__ as night
 from tests.night import collecting
 from tests.night.parts import EVERYTHING, PARTS, SEEDS, Part
@@ -70,10 +70,10 @@ def test_the_line_that_a_killed_session_was_writing_does_not_count(tmp_path: Pat
 
 
 def test_a_night_is_not_begun_twice_and_nothing_goes_on_where_none_is(tmp_path: Path) -> None:
-    with pytest.raises(Refused, match="no night of tests"):
+    with pytest.raises(PreconditionError, match="no night of tests"):
         Folder(tmp_path).read()
     Folder(tmp_path).begin(HEAD)
-    with pytest.raises(Refused, match="already"):
+    with pytest.raises(PreconditionError, match="already"):
         Folder(tmp_path).begin(HEAD)
 
 
@@ -104,7 +104,7 @@ def test_a_record_that_no_night_writes_is_refused_with_its_line(
     rows = [json.loads(text) for text in folder.record.read_text().splitlines()]
     rows[number - 1] |= change
     folder.record.write_text("".join(json.dumps(each) + "\n" for each in rows))
-    with pytest.raises(Refused, match=re.escape(f"{folder.record}, line {number}: {what}")):
+    with pytest.raises(PreconditionError, match=re.escape(f"{folder.record}, line {number}: {what}")):
         folder.read()
 
 
@@ -118,7 +118,7 @@ def test_a_record_that_no_night_writes_is_refused_with_its_line(
 )
 def test_a_record_without_a_head_is_refused(tmp_path: Path, text: str, what: str) -> None:
     (tmp_path / "record.jsonl").write_text(text)
-    with pytest.raises(Refused, match=re.escape(f"record.jsonl{what}")):
+    with pytest.raises(PreconditionError, match=re.escape(f"record.jsonl{what}")):
         Folder(tmp_path).read()
 
 
@@ -215,7 +215,7 @@ def test_results_that_cannot_be_read_leave_the_part_unknown(
 
 
 def refuse(file: Path) -> list[Result]:
-    raise Refused(f"{file.name}: line 3 is no result")
+    raise PreconditionError(f"{file.name}: line 3 is no result")
 
 
 def test_of_a_test_that_ran_twice_the_last_result_counts(tmp_path: Path) -> None:

@@ -15,12 +15,12 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from squall.chaos import cli
 from squall.chaos.commands.night_end import night_output
-from squall.chaos.nightly.accepted import Accepted
+from squall.chaos.nightly.accepted import AcceptedFinding
 from squall.chaos.nightly.announcement import announce
 from squall.chaos.nightly.findings import NightFinding
 from tests.unit.nightly.test_outcome import night
 
-ENTRY = Accepted(fingerprint="0123456789ab", owner="alice", until=date(2026, 12, 31), why="KAFKA-17754")
+ENTRY = AcceptedFinding(fingerprint="0123456789ab", owner="alice", until=date(2026, 12, 31), why="KAFKA-17754")
 SAVE = "import sys; open(sys.argv[1], 'w').write(sys.stdin.read())"
 
 

@@ -6,24 +6,24 @@ from dataclasses import replace
 
 import pytest
 
-from squall.chaos.nightly.budget import MIB, PAGES_BYTES, Costs, forecast, spent_s
-from squall.chaos.nightly.items import Item, plan_night
+from squall.chaos.nightly.budget import MIB, PAGES_BYTES, CostModel, forecast, spent_s
+from squall.chaos.nightly.items import PlannedRun, plan_night
 from squall.chaos.nightly.matrix import make_matrix, read_matrix
 from squall.chaos.typed import PROGRAM
 from squall.checkers.nightly.results import Attempt
 
 
-def items(**axes: object) -> tuple[Item, ...]:
+def items(**axes: object) -> tuple[PlannedRun, ...]:
     return plan_night(make_matrix({"runs": [{"axes": axes, "faults": ["kill"], "time_s": 20}], "seeds": 4}), 1).items
 
 
-def attempt(item: Item, seconds: float, kept: int = 0, began: str = "2026-07-04T01:00:00+00:00") -> Attempt:
+def attempt(item: PlannedRun, seconds: float, kept: int = 0, began: str = "2026-07-04T01:00:00+00:00") -> Attempt:
     return Attempt(item.item, 1, "valid", 0, "", began, seconds, "", (), kept)
 
 
 def test_costs_are_learnt_from_runs_that_are_most_alike() -> None:
     steady, appends = items(runtime="sim", workload="steady")[0], items(runtime="sim")[0]
-    costs = Costs([(steady, attempt(steady, 10.0, 2 * MIB)), (steady, attempt(steady, 20.0, 4 * MIB))])
+    costs = CostModel([(steady, attempt(steady, 10.0, 2 * MIB)), (steady, attempt(steady, 20.0, 4 * MIB))])
     assert (costs.of(steady).seconds, costs.of(steady).bytes) == (15.0, 3 * MIB)
     assert costs.of(appends).seconds == 15.0, "the same runtime, and nothing nearer is known"
     costs.learn(appends, attempt(appends, 5.0))
@@ -33,7 +33,9 @@ def test_costs_are_learnt_from_runs_that_are_most_alike() -> None:
 
 def test_what_a_run_keeps_is_learnt_from_valid_runs_with_its_rate_and_whole_ones_are_another_matter() -> None:
     run = items(runtime="process")[0]
-    costs = Costs([(run, attempt(run, 10.0, 2 * MIB)), (run, replace(attempt(run, 10.0, 80 * MIB), verdict="unknown"))])
+    costs = CostModel(
+        [(run, attempt(run, 10.0, 2 * MIB)), (run, replace(attempt(run, 10.0, 80 * MIB), verdict="unknown"))]
+    )
     assert (costs.of(run).bytes, costs.whole_bytes(run)) == (2 * MIB, 80 * MIB)
     faster = replace(run, arguments=(*run.arguments, "--rate", "4000"))
     assert costs.of(faster).seconds == 10.0
@@ -43,20 +45,20 @@ def test_what_a_run_keeps_is_learnt_from_valid_runs_with_its_rate_and_whole_ones
 def test_the_disk_that_a_night_is_said_to_take_is_not_less_than_what_one_took() -> None:
     planned = plan_night(read_matrix(PROGRAM.parent / "plans/nightly.toml"), 1).items
     usual = [each for each in planned if each.cell["workload"] != "command"]
-    told = forecast(usual, Costs(), None, 1 << 40, slots=1).bytes / MIB
+    told = forecast(usual, CostModel(), None, 1 << 40, slots=1).bytes / MIB
     # 48 runs left 328 MiB and 104 of Allure's; one of Apache Kafka was unknown, and its 190 MiB were kept.
     assert 432 <= told < 3 * 432
 
 
 def test_what_has_never_run_costs_what_such_runs_usually_do() -> None:
     sim, process, kafka = (items(**axes)[0] for axes in ({"runtime": "sim"}, {}, {"target": "kafka"}))
-    assert Costs().of(sim).seconds < Costs().of(process).seconds < Costs().of(kafka).seconds
+    assert CostModel().of(sim).seconds < CostModel().of(process).seconds < CostModel().of(kafka).seconds
 
 
 @pytest.mark.parametrize(("budget_s", "plays"), [(None, 4), (41, 4), (40, 4), (39, 3), (9, 0)])
 def test_a_budget_leaves_out_what_does_not_fit(budget_s: float | None, plays: int) -> None:
     runs = items()
-    costs = Costs([(runs[0], attempt(runs[0], 10.0))])
+    costs = CostModel([(runs[0], attempt(runs[0], 10.0))])
     told = forecast(runs, costs, budget_s, 1 << 40, slots=1)
     assert [each.item for each in told.plays] == [each.item for each in runs[:plays]]
     assert [why.split(":")[0] for _, why in told.left_out] == ["no time"] * (4 - plays)
@@ -65,7 +67,7 @@ def test_a_budget_leaves_out_what_does_not_fit(budget_s: float | None, plays: in
 @pytest.mark.parametrize("slots", [1, 2])
 def test_the_budget_that_is_enough_leaves_out_nothing_and_a_shorter_one_does(slots: int) -> None:
     runs = items()
-    costs = Costs([(runs[0], attempt(runs[0], 10.0))])
+    costs = CostModel([(runs[0], attempt(runs[0], 10.0))])
     costs.report = True
     enough_s = forecast(runs, costs, 1, 1 << 40, slots).enough_s
     assert forecast(runs, costs, enough_s, 1 << 40, slots).left_out == ()
@@ -75,7 +77,7 @@ def test_the_budget_that_is_enough_leaves_out_nothing_and_a_shorter_one_does(slo
 @pytest.mark.parametrize(("done", "plays"), [(0, 2), (2, 1), (8, 0)])
 def test_the_report_is_within_the_budget_and_takes_as_long_as_earlier_ones(done: int, plays: int) -> None:
     runs = items()
-    costs = Costs([(runs[0], attempt(runs[0], 10.0))])
+    costs = CostModel([(runs[0], attempt(runs[0], 10.0))])
     assert costs.report_s(3) == 0, "a night without a report"
     costs.report = True
     assert costs.report_s(3) > costs.report_s(2) > 20
@@ -89,20 +91,20 @@ def test_the_report_is_within_the_budget_and_takes_as_long_as_earlier_ones(done:
 
 def test_a_long_run_that_does_not_fit_leaves_room_for_a_short_one() -> None:
     long, short = items()[0], items(runtime="sim")[0]
-    told = forecast([long, short], Costs(), 20, 1 << 40, slots=1)
+    told = forecast([long, short], CostModel(), 20, 1 << 40, slots=1)
     assert [each.item for each in told.plays] == [short.item]
 
 
 def test_two_simulations_take_the_room_of_one_run_of_processes() -> None:
     runs = items(runtime="sim")
-    costs = Costs([(runs[0], attempt(runs[0], 10.0))])
+    costs = CostModel([(runs[0], attempt(runs[0], 10.0))])
     assert forecast(runs, costs, None, 1 << 40, slots=1).seconds == 20.0
     assert forecast(runs, costs, None, 1 << 40, slots=2).seconds == 10.0
 
 
 def test_the_disk_is_bounded_like_time() -> None:
     runs = items()
-    costs = Costs([(runs[0], attempt(runs[0], 1.0, 30 * MIB))])
+    costs = CostModel([(runs[0], attempt(runs[0], 1.0, 30 * MIB))])
     told = forecast(runs, costs, None, 100 * MIB, slots=1)
     assert len(told.plays) == 3
     assert told.bytes == 90 * MIB + 3 * PAGES_BYTES + costs.whole_bytes(runs[0]), "one of them may be kept whole"

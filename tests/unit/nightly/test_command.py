@@ -15,12 +15,12 @@ import tomli_w
 from squall.chaos import cli
 from squall.chaos.commands import durability, night_end, nightly
 from squall.chaos.nightly import scheduling
-from squall.chaos.nightly.accepted import Accepted
-from squall.chaos.nightly.budget import Costs
+from squall.chaos.nightly.accepted import AcceptedFinding
+from squall.chaos.nightly.budget import CostModel
 from squall.chaos.nightly.directory import NightDirectory, nights_beside
 from squall.chaos.nightly.matrix import make_matrix, read_matrix
 from squall.chaos.nightly.plugin import case_of
-from squall.chaos.nightly.scheduling import Opened
+from squall.chaos.nightly.scheduling import ScheduledNight
 from squall.chaos.screen import console
 from squall.chaos.toolchain import allure
 from squall.checkers.nightly.night import read_night
@@ -175,7 +175,7 @@ def test_a_summary_that_cannot_be_written_any_more_changes_no_exit_code(
 ) -> None:
     player = night(tmp_path, {1: ["valid"]})
     played(player)
-    opened = Opened("n1", player.matrix, tuple(player.items), (), {}, Costs(), 1)
+    opened = ScheduledNight("n1", player.matrix, tuple(player.items), (), {}, CostModel(), 1)
     given = flags(report=False, summary=tmp_path / "gone/s.md", mail=tmp_path / "gone/m.txt")
     assert night_end.end(player.directory, opened, player, given, interrupted=False) == 0
     told = capsys.readouterr()
@@ -198,7 +198,7 @@ def test_a_verdict_in_doubt_makes_a_clean_night_end_with_2(
     for contradicted, code in (((), 0), ((doubt,), 2)):
         player = night(tmp_path, {1: ["valid"]})
         played(player)
-        opened = Opened("n1", player.matrix, tuple(player.items), (), {}, Costs(), 1)
+        opened = ScheduledNight("n1", player.matrix, tuple(player.items), (), {}, CostModel(), 1)
         report = SimpleNamespace(found=(), contradicted=contradicted)
         monkeypatch.setattr(night_end, "pages", lambda directory, say, room, told=report: ("index.html", told))
         assert night_end.end(player.directory, opened, player, flags(), interrupted=False) == code
@@ -216,7 +216,7 @@ def test_a_report_that_is_interrupted_leaves_the_results_and_the_command_that_ma
 
     player = night(tmp_path, {1: ["valid"]})
     played(player)
-    opened = Opened("n1", player.matrix, tuple(player.items), (), {}, Costs(), 1)
+    opened = ScheduledNight("n1", player.matrix, tuple(player.items), (), {}, CostModel(), 1)
     monkeypatch.setattr(durability, "make_report", interrupted)
     monkeypatch.setattr(allure, "make_page", lambda results, folder, name, say: folder)
     given = flags(metrics=tmp_path / "night.prom")
@@ -253,10 +253,10 @@ def test_the_exit_code_tells_new_findings_from_known_and_accepted_ones(
     played(player)
     rows = [finding(name=each, item=player.items[0].item, fingerprint="0123456789ab") for each in nights]
     print_ = rows[0]["fingerprint"]
-    accepted = {} if until is None else {print_: Accepted(fingerprint=print_, owner="al", until=until, why="w")}
+    accepted = {} if until is None else {print_: AcceptedFinding(fingerprint=print_, owner="al", until=until, why="w")}
     report = SimpleNamespace(found=standings(rows, nights)[0], contradicted=())
     monkeypatch.setattr(night_end, "pages", lambda directory, say, room: ("index.html", report))
-    opened = Opened("n1", player.matrix, tuple(player.items), (), {}, Costs(), 1)
+    opened = ScheduledNight("n1", player.matrix, tuple(player.items), (), {}, CostModel(), 1)
     given = flags(accepted=accepted, fail_on=fail_on)
     case = 'classname="{}" name="{}"'.format(*case_of(player.items[0]))
     player.directory.junit.write_text(
@@ -323,7 +323,7 @@ def test_a_finding_that_the_report_does_not_explain_is_new(tmp_path: Path, monke
     rows = [finding(name=each, item=player.items[0].item, fingerprint="0123456789ab") for each in ("n0", "n1")]
     report = SimpleNamespace(found=standings(rows, ("n0", "n1"))[0], contradicted=())
     monkeypatch.setattr(night_end, "pages", lambda directory, say, room: ("index.html", report))
-    opened = Opened("n1", player.matrix, tuple(player.items), (), {}, Costs(), 1)
+    opened = ScheduledNight("n1", player.matrix, tuple(player.items), (), {}, CostModel(), 1)
     assert night_end.end(player.directory, opened, player, flags(fail_on="new"), interrupted=False) == 1
     told = json.loads((tmp_path / "summary.json").read_text())["findings"]
     assert [(each["state"], each["cause"]) for each in told][1] == ("new", "for a reason")
@@ -336,7 +336,7 @@ def test_a_finding_of_a_night_without_a_report_names_its_anomalies(tmp_path: Pat
     shown = [{"name": "lost-write", "permitted": False}, {"name": "duplicate", "permitted": True},
              {"name": "stale-ack", "evidence": "acks", "permitted": False}]  # fmt: skip
     (tmp_path / attempt.run / "verdict.json").write_text(json.dumps({"verdict": "invalid", "anomalies": shown}))
-    opened = Opened("n1", player.matrix, tuple(player.items), (), {}, Costs(), 1)
+    opened = ScheduledNight("n1", player.matrix, tuple(player.items), (), {}, CostModel(), 1)
     night_end.end(player.directory, opened, player, flags(), interrupted=True)
     (found,) = json.loads((tmp_path / "summary.json").read_text())["findings"]
     assert (found["anomalies"], found["state"]) == (["lost-write", "stale-ack (acks)"], "new")

@@ -6,15 +6,15 @@ from datetime import date, timedelta
 
 import pytest
 
-from squall.chaos.nightly.accepted import Accepted
+from squall.chaos.nightly.accepted import AcceptedFinding
 from squall.chaos.nightly.findings import NightFinding, tolerated
 
 TODAY = date(2026, 7, 20)
-ENTRY = Accepted(fingerprint="0123456789ab", owner="alice", until=TODAY, why="KAFKA-17754")
+ENTRY = AcceptedFinding(fingerprint="0123456789ab", owner="alice", until=TODAY, why="KAFKA-17754")
 OVER = ENTRY.model_copy(update={"until": TODAY - timedelta(days=1)})
 
 
-def finding(*nights: str, accepted: Accepted | None = None, items: tuple[str, ...] = ("a",)) -> NightFinding:
+def finding(*nights: str, accepted: AcceptedFinding | None = None, items: tuple[str, ...] = ("a",)) -> NightFinding:
     attempts = frozenset((item, 1) for item in items)
     return NightFinding("0123456789ab", ("lost-write",), "why", ("acks=all",), attempts, nights, accepted, TODAY)
 

@@ -10,13 +10,13 @@ from pathlib import Path
 import pytest
 
 from squall.chaos.commands import night_end
-from squall.chaos.errors import Refused
+from squall.chaos.errors import PreconditionError
 from squall.chaos.nightly import allure_results, full_disk, session
-from squall.chaos.nightly.budget import Costs
+from squall.chaos.nightly.budget import CostModel
 from squall.chaos.nightly.directory import NightDirectory
 from squall.chaos.nightly.evidence import Evidence
-from squall.chaos.nightly.player import Player
-from squall.chaos.nightly.scheduling import Opened
+from squall.chaos.nightly.player import NightRunner
+from squall.chaos.nightly.scheduling import ScheduledNight
 from squall.checkers.nightly.results import Attempt, by_item
 from tests.unit.nightly.test_player import flags, night, played
 
@@ -24,7 +24,7 @@ FULL = OSError(errno.ENOSPC, "No space left on device")
 ATTEMPT = Attempt("a", 1, "valid", 0, "", "2026-07-04T01:00:00+00:00", 1.0, "")
 
 
-def verdicts(player: Player) -> dict[int, list[str]]:
+def verdicts(player: NightRunner) -> dict[int, list[str]]:
     return {seed: [each.verdict for each in attempts] for seed, attempts in played(player).items()}
 
 
@@ -90,7 +90,7 @@ def test_a_file_of_allure_that_does_not_fit_ends_the_night_in_a_sentence(
 
     player = night(tmp_path, {1: ["valid"], 2: ["valid"]})
     items = tuple(player.items)
-    opened = Opened("n1", player.matrix, items, (), {}, Costs(), 1)
+    opened = ScheduledNight("n1", player.matrix, items, (), {}, CostModel(), 1)
     player.directory.write(player.directory.night, {"schema": 1, "items": [each.as_json() for each in items]})
     monkeypatch.setattr(allure_results, where, on_a_full_disk)
     code = session.play(player.directory, player, lambda run, unexpected: Evidence(), "", stop_at_first=False)
@@ -110,7 +110,7 @@ def test_a_file_of_allure_that_does_not_fit_ends_the_night_in_a_sentence(
 
 def test_a_finding_before_the_disk_was_full_is_the_exit_code(tmp_path: Path) -> None:
     player = night(tmp_path, {1: ["invalid"], 2: ["disk full"]})
-    opened = Opened("n1", player.matrix, tuple(player.items), (), {}, Costs(), 1)
+    opened = ScheduledNight("n1", player.matrix, tuple(player.items), (), {}, CostModel(), 1)
     player.limits.slots = 1
     played(player)
     assert night_end.end(player.directory, opened, player, flags(), interrupted=True) == 1
@@ -121,5 +121,8 @@ def test_a_night_needs_some_room_to_begin(tmp_path: Path, monkeypatch: pytest.Mo
         raise FULL
 
     monkeypatch.setattr(full_disk, "reserve", on_a_full_disk)
-    with pytest.raises(Refused, match="is full, .* make room, or name another folder"), NightDirectory(tmp_path).held():
+    with (
+        pytest.raises(PreconditionError, match="is full, .* make room, or name another folder"),
+        NightDirectory(tmp_path).held(),
+    ):
         pass

@@ -6,12 +6,12 @@ from typing import Any
 
 import pytest
 
-from squall.chaos.nightly.axes import NoSuchRun, cell_of, flags_of, plan_of, title
-from squall.chaos.nightly.items import Planned, item_of, plan_night
+from squall.chaos.nightly.axes import ImpossibleCombination, cell_of, flags_of, plan_of, title
+from squall.chaos.nightly.items import NightPlan, item_of, plan_night
 from squall.chaos.nightly.matrix import make_matrix
 
 
-def planned(*runs: dict[str, Any], seeds: int = 1, **rest: Any) -> Planned:
+def planned(*runs: dict[str, Any], seeds: int = 1, **rest: Any) -> NightPlan:
     return plan_night(make_matrix({"runs": list(runs), "seeds": seeds, **rest}), first_seed=7)
 
 
@@ -49,7 +49,7 @@ def test_a_cell_holds_every_axis_of_its_workload_and_its_name_only_what_is_unusu
     ],
 )
 def test_what_makes_no_sense_is_excluded_with_the_reason(named: dict[str, str], why: str) -> None:
-    with pytest.raises(NoSuchRun, match=r".*") as refused:
+    with pytest.raises(ImpossibleCombination, match=r".*") as refused:
         cell_of(named)
     assert why in str(refused.value)
     found = planned({"axes": {name: [value] for name, value in named.items()}})

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from squall.chaos.nightly import machine
-from squall.chaos.nightly.items import Item, plan_night
+from squall.chaos.nightly.items import PlannedRun, plan_night
 from squall.chaos.nightly.machine import lacking
 from squall.chaos.nightly.matrix import MatrixError, make_matrix
 
@@ -22,7 +22,7 @@ def fresh() -> Iterator[None]:
     machine._client.cache_clear()
 
 
-def item(command: str, *clients: str) -> Item:
+def item(command: str, *clients: str) -> PlannedRun:
     """A run of the workload `command`."""
     axes = {"workload": "command", "command": command}
     return plan_night(make_matrix({"runs": [{"axes": axes, "faults": ["kill"], "clients": clients}]}), 1).items[0]

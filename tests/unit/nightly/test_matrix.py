@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from squall.chaos.nightly.budget import MIB, Costs, forecast
+from squall.chaos.nightly.budget import MIB, CostModel, forecast
 from squall.chaos.nightly.items import plan_night
 from squall.chaos.nightly.matrix import MatrixError, make_matrix, plain, read_matrix, seconds, varied, write_matrix
 from squall.chaos.nightly.order import in_order
@@ -71,7 +71,7 @@ def test_the_matrix_of_this_checkout_has_every_target_runtime_and_workload_and_f
     assert there["target"] == {"squall", "kafka"}
     assert there["runtime"] == {"process", "docker", "sim"}
     assert there["workload"] == set(SCENARIOS)
-    told = forecast(in_order(planned.items, {}), Costs(), matrix.budget, matrix.keep_mib * MIB, slots=1)
+    told = forecast(in_order(planned.items, {}), CostModel(), matrix.budget, matrix.keep_mib * MIB, slots=1)
     assert not told.left_out
     assert (len(told.plays) >= 40, told.seconds <= 3600) == (True, True)
 

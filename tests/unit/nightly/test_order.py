@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-from squall.chaos.nightly.items import Item, plan_night
+from squall.chaos.nightly.items import PlannedRun, plan_night
 from squall.chaos.nightly.matrix import make_matrix
 from squall.chaos.nightly.order import DOUBTFUL, WELL, history_of, in_order
 from squall.checkers.nightly.results import Attempt
 
 
-def items(seeds: int = 2) -> tuple[Item, ...]:
+def items(seeds: int = 2) -> tuple[PlannedRun, ...]:
     axes = {"runtime": "sim", "acks": ["all", "1", "0"]}
     return plan_night(make_matrix({"runs": [{"axes": axes, "faults": ["kill"]}], "seeds": seeds}), 1).items
 
 
-def attempt(item: Item, verdict: str, *unexpected: str) -> Attempt:
+def attempt(item: PlannedRun, verdict: str, *unexpected: str) -> Attempt:
     return Attempt(item.item, 1, verdict, 0, "", "2026-07-04T01:00:00+00:00", 3.0, "", unexpected)
 
 

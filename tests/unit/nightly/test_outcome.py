@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from squall.chaos.nightly.items import Item, plan_night
+from squall.chaos.nightly.items import PlannedRun, plan_night
 from squall.chaos.nightly.matrix import make_matrix
 from squall.chaos.nightly.outcome import NightResult, by_configuration, markdown, text
 from squall.checkers.nightly.results import Attempt, by_item
@@ -27,7 +27,7 @@ def night() -> NightResult:
     )
 
 
-def attempt(item: Item, number: int, verdict: str, why: str) -> Attempt:
+def attempt(item: PlannedRun, number: int, verdict: str, why: str) -> Attempt:
     run = f"runs/20260704T010000-{item.item}"
     return Attempt(item.item, number, verdict, 0, run, "2026-07-04T01:00:00+00:00", 3.0, why)
 

@@ -12,12 +12,12 @@ import pytest
 from rich.console import Console
 
 from squall.chaos.commands import nightly
-from squall.chaos.nightly.budget import Costs
+from squall.chaos.nightly.budget import CostModel
 from squall.chaos.nightly.directory import NightDirectory
-from squall.chaos.nightly.items import Item, plan_night
+from squall.chaos.nightly.items import PlannedRun, plan_night
 from squall.chaos.nightly.matrix import Matrix, make_matrix
 from squall.chaos.nightly.outcome import NightResult
-from squall.chaos.nightly.player import NightLimits, Player, judged
+from squall.chaos.nightly.player import NightLimits, NightRunner, judged
 from squall.checkers.nightly.results import Attempt, by_item, parse
 
 SCRIPT = """
@@ -66,13 +66,13 @@ def night(
     runtime: str = "process",
     codes: dict[int, int] | None = None,
     **matrix: Any,
-) -> Player:
+) -> NightRunner:
     """A night of a run for each seed, whose attempts end as scripted. codes: seed -> exit code."""
     (tmp_path / "script.py").write_text(SCRIPT)
     (tmp_path / "told.json").write_text(json.dumps({**ends, "codes": codes or {}}))
     read: Matrix = make_matrix({"runs": [{"axes": {"runtime": runtime}, "faults": ["kill"]}], **matrix})
     items = plan_night(read, min(ends), len(ends)).items
-    player = Player(NightDirectory(tmp_path), read, items, NightLimits(None, 1 << 40, 2), Costs(), {})
+    player = NightRunner(NightDirectory(tmp_path), read, items, NightLimits(None, 1 << 40, 2), CostModel(), {})
     began = "2026-07-04T01:00:00+00:00"
     player.directory.write(player.directory.night, {"schema": 1, "began": began, "commit": "c0ffee", "items": []})
     player.program = (sys.executable, "-I", "-S", str(tmp_path / "script.py"))
@@ -85,12 +85,12 @@ def flags(**more: Any) -> dict[str, Any]:
     return {**usual, "metrics": None, **more}
 
 
-def played(player: Player) -> dict[int, list[Attempt]]:
+def played(player: NightRunner) -> dict[int, list[Attempt]]:
     """Seed -> its attempts."""
     return {each.seed: player.result(each) or [] for each in player.items}
 
 
-def outcome(player: Player) -> NightResult:
+def outcome(player: NightRunner) -> NightResult:
     """Return the outcome of a night that is over."""
     items = tuple(player.items)
     matrix = player.matrix
@@ -236,13 +236,13 @@ def test_after_the_last_run_the_time_left_is_that_of_the_report(tmp_path: Path) 
 def test_the_items_of_a_session_are_played_in_their_order(tmp_path: Path) -> None:
     player = night(tmp_path, {seed: ["valid"] for seed in range(1, 5)})
     player.limits.slots = 1
-    order: list[Item] = []
+    order: list[PlannedRun] = []
     player.said = lambda item, attempt: order.append(item)
     played(player)
     assert order == list(player.items)
 
 
-def attempts_in_order(player: Player) -> list[tuple[int, int]]:
+def attempts_in_order(player: NightRunner) -> list[tuple[int, int]]:
     """Play a night: the seed and the number of each attempt, in the order in which they ended."""
     order: list[tuple[int, int]] = []
     player.said = lambda item, attempt: order.append((item.seed, attempt.attempt))
@@ -336,7 +336,7 @@ def test_only_what_is_invalid_needs_no_exit_code_of_its_own(
 def test_a_run_that_hangs_is_ended_and_the_night_goes_on(how: str, tmp_path: Path) -> None:
     player = night(tmp_path, {1: [how, "valid"], 2: ["valid"]})
     player.limits.slots, player.limits.run_s, player.ending_s = 1, 0.5, 0.5
-    cleared: list[list[Item]] = []
+    cleared: list[list[PlannedRun]] = []
     player.clear = lambda: cleared.append(player.under_way())
     (hung,) = player.result(player.items[0]) or []
     player.limits.run_s = None

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from squall.chaos.errors import Refused
+from squall.chaos.errors import PreconditionError
 from squall.chaos.plans.plan import PlanError, make_plan, read_plan, with_schedule, write_plan
 from squall.chaos.toolchain.compose_file import FILES, FOLDER, NODE, ONE_OFF, SERVICE, brokers_of
 
@@ -114,14 +114,14 @@ def test_brokers_are_found_by_label_or_by_the_number_of_their_service(compose: P
 
 
 def test_a_broker_that_is_no_container_or_two_is_refused_by_name(compose: Path) -> None:
-    with pytest.raises(Refused, match=r"no\.yaml: there is no such file"):
+    with pytest.raises(PreconditionError, match=r"no\.yaml: there is no such file"):
         brokers_of(compose.with_name("no.yaml"), [], (1,))
-    with pytest.raises(Refused, match="no container was made from"):
+    with pytest.raises(PreconditionError, match="no container was made from"):
         brokers_of(compose, [], (1,))
     one = container("a", "kafka1", str(compose))
-    with pytest.raises(Refused, match=r"broker 3 is not one container .*found: none; there are a"):
+    with pytest.raises(PreconditionError, match=r"broker 3 is not one container .*found: none; there are a"):
         brokers_of(compose, [one], (1, 3))
-    with pytest.raises(Refused, match=r"found: a, b"):
+    with pytest.raises(PreconditionError, match=r"found: a, b"):
         brokers_of(compose, [one, container("b", "k1", str(compose))], (1,))
 
 
@@ -133,7 +133,7 @@ def test_compose_1_labels_containers_with_the_path_that_it_was_given(compose: Pa
     both = container("a", "kafka1", f"{given},{Path(given).parent}/more.yaml", **{FOLDER: folder})
     (compose.parent / "more.yaml").touch()
     assert brokers_of(compose.parent / "more.yaml", [both], (1,)) == {1: "id-a"}
-    with pytest.raises(Refused, match="no container was made from"):
+    with pytest.raises(PreconditionError, match="no container was made from"):
         brokers_of(compose, [container("a", "kafka1", given, **{FOLDER: "/elsewhere"})], (1,))
 
 

@@ -15,7 +15,7 @@ import pytest
 from prometheus_client.openmetrics.parser import text_string_to_metric_families
 from rich.console import Console
 
-from squall.chaos.errors import Refused
+from squall.chaos.errors import PreconditionError
 from squall.chaos.faults.context import FaultExecution
 from squall.chaos.faults.nemesis import UpcomingFault
 from squall.chaos.faults.targets import ClusterSnapshot
@@ -258,7 +258,7 @@ def test_without_a_port_nothing_is_served(progress: Progress) -> None:
 def test_a_port_that_is_taken_is_refused_with_what_to_do(progress: Progress) -> None:
     with served(progress) as url:
         port = int(url.rpartition(":")[2].partition("/")[0])
-        with pytest.raises(Refused, match=f"--metrics {port}: Address already in use; --metrics 0"):
+        with pytest.raises(PreconditionError, match=f"--metrics {port}: Address already in use; --metrics 0"):
             MetricsExporter(port, lambda: ("", False))
 
 

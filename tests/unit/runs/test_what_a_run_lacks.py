@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from squall.chaos.drivers import host
-from squall.chaos.errors import Refused
+from squall.chaos.errors import PreconditionError
 from squall.chaos.plans.plan import make_plan
 from squall.chaos.runs import real
 from squall.chaos.toolchain.cache import Say
@@ -38,7 +38,7 @@ def test_everything_is_told_at_once_and_nothing_was_made(
     nothing: Path, asked: dict[str, str], expected: tuple[str, ...]
 ) -> None:
     plan = make_plan({**asked, "workload": {"client": "confluent"}})
-    with pytest.raises(Refused) as refused:
+    with pytest.raises(PreconditionError) as refused:
         real.run_and_judge(plan, nothing / "runs")
     for each in ("--client confluent needs the package", *expected):
         assert each in str(refused.value)
@@ -50,10 +50,10 @@ def test_toxiproxy_is_built_before_the_run_begins(nothing: Path, monkeypatch: py
     """Building takes minutes on a busy machine, and is no part of starting the cluster."""
 
     def build(say: Say) -> Path:
-        raise Refused("it cannot be built")
+        raise PreconditionError("it cannot be built")
 
     monkeypatch.setattr(real, "toxiproxy_server", build)
-    with pytest.raises(Refused, match="it cannot be built"):
+    with pytest.raises(PreconditionError, match="it cannot be built"):
         real.run_and_judge(make_plan({"workload": {}}), nothing / "runs", engine=REFERENCE)
     assert list((nothing / "runs").iterdir()) == []
 

@@ -7,7 +7,7 @@ from random import Random
 
 import pytest
 
-from squall.chaos.errors import HarnessError, Refused
+from squall.chaos.errors import HarnessError, PreconditionError
 from squall.chaos.runtimes.contract import Act, Link, Probe
 from squall.chaos.runtimes.kafka.layout import CONTROLLER, KafkaLayout, link_host
 from squall.chaos.runtimes.kafka.program import LogWords
@@ -133,7 +133,7 @@ def test_a_stop_is_controlled_where_the_controller_let_the_broker_go(
 def test_settings_of_ours_are_left_out_and_told_and_addresses_are_nobodys_to_give() -> None:
     known, left_out = kafka_settings({"squall.parked.bytes": "1", "num.io.threads": "2"})
     assert (known, left_out) == ({"num.io.threads": "2"}, ("squall.parked.bytes",))
-    with pytest.raises(Refused, match="listeners cannot be given"):
+    with pytest.raises(PreconditionError, match="listeners cannot be given"):
         kafka_settings({"listeners": "PLAINTEXT://:9092"})
 
 

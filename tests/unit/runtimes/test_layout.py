@@ -8,7 +8,7 @@ import socket
 import pytest
 
 from squall.broker.config import BrokerConfig, parse_properties
-from squall.chaos.errors import HarnessError, Refused
+from squall.chaos.errors import HarnessError, PreconditionError
 from squall.chaos.runtimes import layout
 from squall.chaos.runtimes.contract import Link
 from squall.chaos.runtimes.layout import AddressLayout
@@ -68,13 +68,13 @@ def test_voters_are_as_many_as_can_lose_one(nodes: tuple[int, ...], voters: tupl
 
 
 def test_settings_that_follow_from_the_place_are_refused() -> None:
-    with pytest.raises(Refused, match="squall.peers"):
+    with pytest.raises(PreconditionError, match="squall.peers"):
         layout.check_settings({"num.partitions": "3", "squall.peers": "x"})
 
 
 @pytest.mark.parametrize("zones", [("INTERNAL",), ("client",), ("A-B",), ("A", "A"), ("",)])
 def test_zones_that_cannot_be_listeners_are_refused(zones: tuple[str, ...]) -> None:
-    with pytest.raises(Refused, match="zone"):
+    with pytest.raises(PreconditionError, match="zone"):
         layout.check_zones(zones)
 
 

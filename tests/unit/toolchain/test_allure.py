@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from squall.chaos.errors import Refused
+from squall.chaos.errors import PreconditionError
 from squall.chaos.toolchain.allure import make_page, without_counter
 
 PAGE = """<body><script src="data:x"></script>
@@ -28,5 +28,5 @@ def test_the_counter_of_visitors_is_removed_and_nothing_else() -> None:
 
 def test_without_node_it_is_said_what_is_missing(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
-    with pytest.raises(Refused, match="npm was not found on PATH"):
+    with pytest.raises(PreconditionError, match="npm was not found on PATH"):
         make_page(tmp_path, tmp_path / "allure", "night", lambda line: None)

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from squall.chaos.errors import Refused
+from squall.chaos.errors import PreconditionError
 from squall.chaos.toolchain import engine
 from squall.chaos.toolchain.engine import check, find_engine, host_name
 
@@ -46,19 +46,19 @@ def test_a_container_with_a_long_name_has_a_host_name_that_the_kernel_takes() ->
     ],
 )
 def test_an_engine_that_will_not_do_is_refused_with_the_reason(said: dict[str, Any], api: str, why: str) -> None:
-    with pytest.raises(Refused, match=why):
+    with pytest.raises(PreconditionError, match=why):
         check(FINE | said, api)
 
 
 def test_an_engine_without_room_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(shutil, "disk_usage", lambda path: Usage(10 << 30, (10 << 30) - (50 << 20), 50 << 20))
-    with pytest.raises(Refused, match="out of disk: 50 MiB are free"):
+    with pytest.raises(PreconditionError, match="out of disk: 50 MiB are free"):
         check(FINE | {"DockerRootDir": str(tmp_path)}, "1.41")
 
 
 def test_no_engine_is_told_with_what_starts_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("DOCKER_HOST", f"unix://{tmp_path}/none.sock")
-    with pytest.raises(Refused, match="no Docker engine: there is no .*none.sock.*compose/engine.sh"):
+    with pytest.raises(PreconditionError, match="no Docker engine: there is no .*none.sock.*compose/engine.sh"):
         find_engine()
 
 
@@ -67,13 +67,13 @@ def test_a_socket_that_nobody_answers_at_is_no_engine(tmp_path: Path, monkeypatc
     with socket.socket(socket.AF_UNIX) as deaf:
         deaf.bind(str(path))
     monkeypatch.setenv("DOCKER_HOST", f"unix://{path}")
-    with pytest.raises(Refused, match="no Docker engine answers at .*deaf.sock.*\n.*does not answer"):
+    with pytest.raises(PreconditionError, match="no Docker engine answers at .*deaf.sock.*\n.*does not answer"):
         find_engine()
 
 
 def test_an_engine_elsewhere_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("DOCKER_HOST", "tcp://10.0.0.1:2375")
-    with pytest.raises(Refused, match="need an engine of this machine"):
+    with pytest.raises(PreconditionError, match="need an engine of this machine"):
         find_engine()
 
 

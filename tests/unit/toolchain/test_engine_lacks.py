@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from squall.chaos.errors import Refused
+from squall.chaos.errors import PreconditionError
 from squall.chaos.toolchain import engine_lacks
 from squall.chaos.toolchain.lacks import Lack, one_line, refuse
 
@@ -48,7 +48,7 @@ def test_an_engine_elsewhere_is_no_matter_of_installing(monkeypatch: pytest.Monk
 
 
 def test_a_refusal_names_each_thing_and_ends_with_one_line_for_all() -> None:
-    with pytest.raises(Refused) as refused:
+    with pytest.raises(PreconditionError) as refused:
         refuse("this run", [Lack("x", ("a", "b")), Lack("y"), Lack("z", ("b", "c"), "start"), Lack("w", (), "start")])
     assert str(refused.value).splitlines() == [
         "this run needs what is not here:",

@@ -106,7 +106,7 @@ def test_a_command_that_lacks_a_package_names_the_extra(
     def lacks_it(*_: object) -> None:
         raise ModuleNotFoundError(f"No module named {module!r}", name=module)
 
-    monkeypatch.setattr("squall.chaos.cli.Commands.get_command", lacks_it)
+    monkeypatch.setattr("squall.chaos.cli.LazyCommandGroup.get_command", lacks_it)
     assert cli.run(["faults"]) == 3
     assert f"pip install 'squall[{extra}]'" in capsys.readouterr().err
 
@@ -118,7 +118,7 @@ def test_a_module_that_no_extra_brings_is_a_failure_of_ours(
         raise ModuleNotFoundError("No module named 'squall.chaos.nothing'", name="squall.chaos.nothing")
 
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr("squall.chaos.cli.Commands.get_command", lacks_it)
+    monkeypatch.setattr("squall.chaos.cli.LazyCommandGroup.get_command", lacks_it)
     assert cli.run(["faults"]) == 2
     assert "a failure inside Squall" in capsys.readouterr().err
 

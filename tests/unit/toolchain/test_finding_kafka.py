@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from squall.chaos.errors import Refused
+from squall.chaos.errors import PreconditionError
 from squall.chaos.toolchain import kafka
 from squall.chaos.toolchain.cache import cache_folder
 
@@ -56,9 +56,9 @@ def test_a_second_version_is_another_one(ground: Path, monkeypatch: pytest.Monke
     monkeypatch.setenv("KAFKA_HOME", str(ground / "dist"))
     first = kafka.apache_kafka(lambda line: pytest.fail(line))
     assert kafka.second_kafka(str(ground / "newer"), first).version == "4.3.1"
-    with pytest.raises(Refused, match="it is Apache Kafka 4.1.0 too"):
+    with pytest.raises(PreconditionError, match="it is Apache Kafka 4.1.0 too"):
         kafka.second_kafka(str(ground / "dist"), first)
-    with pytest.raises(Refused, match="holds no libs/kafka_"):
+    with pytest.raises(PreconditionError, match="holds no libs/kafka_"):
         kafka.second_kafka(str(ground), first)
 
 
@@ -72,19 +72,19 @@ def test_jars_in_the_cache_are_taken_without_fetching(ground: Path) -> None:
 def test_an_old_kafka_is_refused_by_its_version(ground: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     jars(ground / "dist/libs", "3.9.1")
     monkeypatch.setenv("KAFKA_HOME", str(ground / "dist"))
-    with pytest.raises(Refused, match=r"holds Apache Kafka 3\.9\.1: 4\.0 or newer is needed"):
+    with pytest.raises(PreconditionError, match=r"holds Apache Kafka 3\.9\.1: 4\.0 or newer is needed"):
         kafka.apache_kafka(lambda line: None)
 
 
 def test_a_kafka_home_without_jars_is_refused(ground: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("KAFKA_HOME", str(ground))
-    with pytest.raises(Refused, match=r"holds no libs/kafka_\*\.jar"):
+    with pytest.raises(PreconditionError, match=r"holds no libs/kafka_\*\.jar"):
         kafka.apache_kafka(lambda line: None)
 
 
 def test_without_jars_and_without_maven_the_refusal_says_how_to_get_it(ground: Path) -> None:
     with pytest.raises(
-        Refused,
+        PreconditionError,
         match=r"set KAFKA_HOME .* or install Maven.*\n"
         r"get it: as root: apt-get install -y maven; then: \./squall setup --kafka$",
     ):
@@ -94,7 +94,7 @@ def test_without_jars_and_without_maven_the_refusal_says_how_to_get_it(ground: P
 
 def test_all_that_is_missing_is_told_at_once_with_one_line_that_gets_it(ground: Path) -> None:
     (ground / "bin/java").unlink()
-    with pytest.raises(Refused) as refused:
+    with pytest.raises(PreconditionError) as refused:
         kafka.apache_kafka(lambda line: None)
     *_, needed_java, needed_jars, get_it = str(refused.value).splitlines()
     assert needed_java.startswith("  a whole Java (17, 21, 25)")
@@ -106,5 +106,5 @@ def test_of_jars_without_java_only_java_is_missing(ground: Path) -> None:
     jars(cache_folder() / f"kafka-{kafka.VERSION}", kafka.VERSION)
     assert kafka.kafka_lacks() == []
     (ground / "bin/java").unlink()
-    with pytest.raises(Refused, match=r"get it: as root: apt-get install -y default-jre-headless; then: "):
+    with pytest.raises(PreconditionError, match=r"get it: as root: apt-get install -y default-jre-headless; then: "):
         kafka.apache_kafka(lambda line: None)
