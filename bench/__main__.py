@@ -12,11 +12,11 @@ from pathlib import Path
 
 from bench import against
 from bench.clusters import new_cluster
-from bench.machine import snapshot, told
+from bench.machine import snapshot, usage_report
 from bench.pairs import checkout, measured
 from bench.pairs import table as table_of_pairs
 from bench.script import script
-from bench.sheet import Sheet, say, table
+from bench.sheet import ClusterFigures, say, table
 from squall.chaos.errors import PreconditionError
 
 OURS = "squall"
@@ -34,14 +34,14 @@ def main(given: Sequence[str] | None = None) -> int:
     except PreconditionError as missing:
         say(f"bench: {missing}")
         return 3
-    print(told(before, snapshot(), os.getpid()))
+    print(usage_report(before, snapshot(), os.getpid()))
     return code
 
 
 def _beside(arguments: argparse.Namespace) -> int:
     """Our cluster and the peer, one after the other, in each round."""
     names = [OURS] + (["kafka"] if arguments.peer == "kafka" else [])
-    sheets = {name: Sheet(name) for name in names}
+    sheets = {name: ClusterFigures(name) for name in names}
     for number in range(arguments.rounds):
         last = number == arguments.rounds - 1
         for name in names:
@@ -80,7 +80,7 @@ def _against(arguments: argparse.Namespace) -> int:
         finally:
             for side in (now, then, peer):
                 if side is not None:
-                    side.put_down()
+                    side.stop_cluster()
         rows |= measured(checkouts, now, then, None, arguments.pairs)
     print(table_of_pairs(rows, peer.name if peer is not None else ""))
     if arguments.json:

@@ -15,11 +15,11 @@ from itertools import count
 from pathlib import Path
 
 from bench.client import first_ack, latency, throughput
-from bench.clusters import Kafka, MeasuredCluster, Prototype, Squall, is_prototype
+from bench.clusters import Kafka, MeasuredCluster, PrototypeCluster, Squall, is_prototype
 from bench.failover import KINDS, failover
-from bench.launch import Traced
+from bench.launch import TracedSquall
 from bench.launch import measure as measure_launch
-from bench.pairs import Figures, Slice
+from bench.pairs import Figures, PairedMeasurement
 from squall.chaos.toolchain.sources import package_in
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -32,7 +32,7 @@ KNOWN_CODES = (0, 2)
 
 
 @dataclass(slots=True)
-class Side:
+class ComparedSide:
     """A checkout, a prototype or Apache Kafka. `root`: the files of a checkout; None where there are none."""
 
     name: str
@@ -51,7 +51,7 @@ class Side:
             first_ack(self._standing.bootstrap, self._standing.launched_at)
         return self._standing
 
-    def put_down(self) -> None:
+    def stop_cluster(self) -> None:
         """End the cluster that stands."""
         standing, self._standing = self._standing, None
         if standing is not None:
@@ -78,20 +78,24 @@ class Side:
         return folder
 
 
-def sides(files: Path, peer: str, folder: Path, warmup_s: float) -> tuple[Side, Side, Side | None]:
+def sides(
+    files: Path, peer: str, folder: Path, warmup_s: float
+) -> tuple[ComparedSide, ComparedSide, ComparedSide | None]:
     """This checkout, the other one (or a prototype) and the peer. Refused where the peer cannot be had."""
     for name in ("now", "then", "peer"):
         (folder / name).mkdir()
-    now = Side("now", Squall, folder / "now", ROOT)
+    now = ComparedSide("now", Squall, folder / "now", ROOT)
     if is_prototype(files):
-        then = Side("prototype", partial(Prototype, files), folder / "then")
+        then = ComparedSide("prototype", partial(PrototypeCluster, files), folder / "then")
     else:
-        then = Side("then", partial(Squall, root=files), folder / "then", files)
-    other = Side("kafka", Kafka, folder / "peer", warmup_s=warmup_s) if peer == "kafka" else None
+        then = ComparedSide("then", partial(Squall, root=files), folder / "then", files)
+    other = ComparedSide("kafka", Kafka, folder / "peer", warmup_s=warmup_s) if peer == "kafka" else None
     return now, then, other
 
 
-def slices(files: Path, seconds: float, seeds: int) -> tuple[list[Slice[Side]], list[Slice[Side]]]:
+def slices(
+    files: Path, seconds: float, seeds: int
+) -> tuple[list[PairedMeasurement[ComparedSide]], list[PairedMeasurement[ComparedSide]]]:
     """Return what is measured of clusters, of a peer's too, and what only a checkout of Squall has. seeds: of the
     swarm.
 
@@ -102,33 +106,37 @@ def slices(files: Path, seconds: float, seeds: int) -> tuple[list[Slice[Side]], 
         return loads, []
     clusters = [
         *loads,
-        Slice(f"100 B, one a request, {RATE}/s", partial(_single, seconds), _warm),
-        Slice(f"ack at {RATE}/s", partial(_latency, seconds), _warm),
-        Slice("launch", _launch),
-        *(Slice(kind, partial(_failover, controller=controller)) for controller, kind in KINDS.items()),
+        PairedMeasurement(f"100 B, one a request, {RATE}/s", partial(_single, seconds), _warm),
+        PairedMeasurement(f"ack at {RATE}/s", partial(_latency, seconds), _warm),
+        PairedMeasurement("launch", _launch),
+        *(PairedMeasurement(kind, partial(_failover, controller=controller)) for controller, kind in KINDS.items()),
     ]
     return clusters, [
-        Slice("steps of a launch", _steps, _steps),
+        PairedMeasurement("steps of a launch", _steps, _steps),
         _run(),
         *(_words(words) for words in (SINGLE, ("--help",), ("run", "--help"))),
         _swarm(seeds),
     ]
 
 
-def _run() -> Slice[Side]:
-    return Slice(" ".join(RUN), lambda side: {"s to the verdict": command(side, RUN)[0]}, lambda s: command(s, RUN))
+def _run() -> PairedMeasurement[ComparedSide]:
+    return PairedMeasurement(
+        " ".join(RUN), lambda side: {"s to the verdict": command(side, RUN)[0]}, lambda s: command(s, RUN)
+    )
 
 
-def _words(words: Sequence[str]) -> Slice[Side]:
-    return Slice(" ".join(words), partial(_cpu, words), lambda side: command(side, words))
+def _words(words: Sequence[str]) -> PairedMeasurement[ComparedSide]:
+    return PairedMeasurement(" ".join(words), partial(_cpu, words), lambda side: command(side, words))
 
 
-def _swarm(seeds: int) -> Slice[Side]:
+def _swarm(seeds: int) -> PairedMeasurement[ComparedSide]:
     words = ("sim", "--seeds", f"0..{seeds}", "--jobs", "1")
-    return Slice(f"a seed of {' '.join(words)}", partial(_cpu, words, share=seeds), lambda side: command(side, SINGLE))
+    return PairedMeasurement(
+        f"a seed of {' '.join(words)}", partial(_cpu, words, share=seeds), lambda side: command(side, SINGLE)
+    )
 
 
-def _warm(side: Side) -> None:
+def _warm(side: ComparedSide) -> None:
     """Do what is slow for the first time only, so that no figure has it."""
     cluster = side.cluster()
     seconds, side.warmup_s = max(side.warmup_s, len(SIZES)), 0.0
@@ -136,8 +144,8 @@ def _warm(side: Side) -> None:
         throughput(cluster, size, idempotent=True, seconds=seconds / len(SIZES))
 
 
-def _load(size: int, seconds: float) -> Slice[Side]:
-    def take(side: Side) -> Figures:
+def _load(size: int, seconds: float) -> PairedMeasurement[ComparedSide]:
+    def take(side: ComparedSide) -> Figures:
         found = throughput(side.cluster(), size, idempotent=True, seconds=seconds)
         system = found.broker_system_s_per_m
         return {
@@ -147,41 +155,41 @@ def _load(size: int, seconds: float) -> Slice[Side]:
             "of it system": system,
         }
 
-    return Slice(f"{size} B", take, _warm)
+    return PairedMeasurement(f"{size} B", take, _warm)
 
 
-def _single(seconds: float, side: Side) -> Figures:
+def _single(seconds: float, side: ComparedSide) -> Figures:
     # `latency` does not count its first second as latency, and so wants more than one.
     found = latency(side.cluster(), RATE, seconds + 1, size=100, linger_ms=0)
     return {"broker CPU s per M": found.broker_cores * 1e6 / RATE}
 
 
-def _latency(seconds: float, side: Side) -> Figures:
+def _latency(seconds: float, side: ComparedSide) -> Figures:
     found = latency(side.cluster(), RATE, seconds + 1)
     return {"p50 ms": found.p50_ms, "p99 ms": found.p99_ms}
 
 
-def _launch(side: Side) -> Figures:
+def _launch(side: ComparedSide) -> Figures:
     with side.fresh() as cluster:
         return {"s to the first ack": first_ack(cluster.bootstrap, cluster.launched_at)}
 
 
-def _steps(side: Side) -> Figures:
-    return measure_launch(Traced(side.place(), side.folder / "compiled", side.root))
+def _steps(side: ComparedSide) -> Figures:
+    return measure_launch(TracedSquall(side.place(), side.folder / "compiled", side.root))
 
 
-def _failover(side: Side, *, controller: bool) -> Figures:
+def _failover(side: ComparedSide, *, controller: bool) -> Figures:
     with side.fresh() as cluster:
         first_ack(cluster.bootstrap, cluster.launched_at)
         found = failover(cluster, controller=controller)
         return {figure: value for figure, value in found.items() if figure.startswith("s ") or ", s " in figure}
 
 
-def _cpu(words: Sequence[str], side: Side, share: int = 1) -> Figures:
+def _cpu(words: Sequence[str], side: ComparedSide, share: int = 1) -> Figures:
     return {"CPU s": command(side, words)[1] / share}
 
 
-def command(side: Side, words: Sequence[str]) -> tuple[float, float]:
+def command(side: ComparedSide, words: Sequence[str]) -> tuple[float, float]:
     """Run `squall WORDS` of a checkout: (seconds, CPU seconds of all its processes, user and system).
 
     Both checkouts keep compiled modules from one run to the next, as an installation does, whatever this shell says of

@@ -12,7 +12,7 @@ from typing import Any
 from confluent_kafka import KafkaException, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic, OffsetSpec
 
-from bench.handover import ByPython, Handing, InC
+from bench.handover import BulkProducer, ConfluentProducer, LibrdkafkaProducer
 
 PARTITIONS = 6
 LINGER_MS = 5
@@ -100,8 +100,8 @@ def throughput(cluster: Any, size: int, *, idempotent: bool, seconds: float, in_
     topic = f"t{size}-{idempotent}-{time.monotonic_ns()}"
     create_topic(cluster.bootstrap, topic)
     payload = (bytes(range(256)) * (size // 256 + 1))[:size]
-    make = InC if in_c else ByPython
-    producer: Handing = make(settings(cluster.bootstrap, idempotent=idempotent), topic, payload)
+    make = LibrdkafkaProducer if in_c else ConfluentProducer
+    producer: BulkProducer = make(settings(cluster.bootstrap, idempotent=idempotent), topic, payload)
     try:
         for partition in range(PARTITIONS):
             producer.hand(partition, once=True)
@@ -130,7 +130,7 @@ def throughput(cluster: Any, size: int, *, idempotent: bool, seconds: float, in_
     return Throughput(sent * size / took / 1e6, sent / took / 1e3, *per_m)
 
 
-def _produce_until(producer: Handing, end: float) -> None:
+def _produce_until(producer: BulkProducer, end: float) -> None:
     """Keep the client's queue full until `end`."""
     partition = 0
     while time.monotonic() < end:

@@ -228,7 +228,7 @@ def is_prototype(files: Path) -> bool:
     return (files / PROGRAM).is_file() and not (files / "broker").is_dir()
 
 
-class Prototype(MeasuredCluster):
+class PrototypeCluster(MeasuredCluster):
     """Three nodes of a prototype of the data path, from a directory."""
 
     name = "prototype"

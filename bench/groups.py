@@ -15,8 +15,8 @@ from typing import Any
 from confluent_kafka import Consumer, KafkaException, TopicPartition
 
 from bench.client import PARTITIONS, create_topic, new_producer, records_in, settings
-from bench.handover import RUN, InC
-from bench.rates import Crew, Rate, rate_of
+from bench.handover import RUN, LibrdkafkaProducer
+from bench.rates import OperationRate, WorkerThreads, rate_of
 
 PATIENCE_S = 120.0
 POLL_S = 0.002
@@ -25,7 +25,7 @@ RECORD_BYTES, READ_MB = 1024, 300
 
 
 @dataclass(frozen=True, slots=True)
-class Rebalance:
+class RebalanceTimes:
     """Seconds from the first `subscribe` until each member of a new group has a record, and from that of one member
     more until that one has one."""
 
@@ -44,7 +44,7 @@ class ReadRate:
     client_cpu_s_per_m: float
 
 
-def rebalance(cluster: Any, members: int, protocol: str) -> Rebalance:
+def rebalance(cluster: Any, members: int, protocol: str) -> RebalanceTimes:
     """`members` join a new group at once, then one more joins. `protocol`: classic or consumer (KIP-848).
 
     Nobody commits and each partition has a record, so whoever is given one has something to read. One thread polls them
@@ -69,7 +69,7 @@ def rebalance(cluster: Any, members: int, protocol: str) -> Rebalance:
         _until_each_has_read(consumers[-1:], consumers)
         more_s = time.monotonic() - began
         _until_each_has_one(consumers, partitions)
-    return Rebalance(all_s, more_s)
+    return RebalanceTimes(all_s, more_s)
 
 
 @contextmanager
@@ -136,7 +136,7 @@ def _until_each_has_one(consumers: Sequence[Consumer], partitions: int) -> None:
         time.sleep(POLL_S)
 
 
-def commits(cluster: Any, committers: int, seconds: float) -> Rate:
+def commits(cluster: Any, committers: int, seconds: float) -> OperationRate:
     """Each committer, of a group of its own, commits one offset after the other for `seconds`.
 
     Its first commit comes before the clock starts; its last one must be what the coordinator tells afterwards.
@@ -146,7 +146,7 @@ def commits(cluster: Any, committers: int, seconds: float) -> Rate:
     return rate_of(cluster, committers, seconds, partial(_commit, cluster.bootstrap, topic), "committers")
 
 
-def _commit(bootstrap: str, topic: str, number: int, crew: Crew) -> None:
+def _commit(bootstrap: str, topic: str, number: int, crew: WorkerThreads) -> None:
     """Commit offsets in one committer's thread, one a turn."""
     with _members(bootstrap, f"{topic}-{number}", 1, "classic") as (consumer,):
         place, offset = TopicPartition(topic, number % PARTITIONS), 0
@@ -156,7 +156,7 @@ def _commit(bootstrap: str, topic: str, number: int, crew: Crew) -> None:
             crew.failed.append(str(error))
         crew.begin()
         try:
-            while crew.goes_on:
+            while crew.has_time_left:
                 offset += 1
                 with crew.turn():
                     consumer.commit(offsets=[_at(place, offset)], asynchronous=False)
@@ -219,7 +219,9 @@ def reading(cluster: Any, members: int) -> ReadRate:
 
 def _fill(bootstrap: str, topic: str) -> int:
     """`READ_MB` of records, in all partitions alike. How many there are."""
-    producer = InC(settings(bootstrap, idempotent=True), topic, bytes(range(256)) * (RECORD_BYTES // 256))
+    producer = LibrdkafkaProducer(
+        settings(bootstrap, idempotent=True), topic, bytes(range(256)) * (RECORD_BYTES // 256)
+    )
     try:
         partition, deadline = 0, time.monotonic() + PATIENCE_S
         while producer.taken * RECORD_BYTES < READ_MB * 1e6 and time.monotonic() < deadline:

@@ -27,7 +27,7 @@ _PRODUCER, _COPY = 0, 2
 """RD_KAFKA_PRODUCER, RD_KAFKA_MSG_F_COPY."""
 
 
-class Handing(Protocol):
+class BulkProducer(Protocol):
     """A producer of equal records for one topic."""
 
     failed: list[Any]
@@ -49,7 +49,7 @@ class Handing(Protocol):
     """Records handed over so far."""
 
 
-class ByPython(Handing):
+class ConfluentProducer(BulkProducer):
     """Through confluent-kafka."""
 
     def __init__(self, settings: dict[str, Any], topic: str, payload: bytes) -> None:
@@ -85,7 +85,7 @@ class ByPython(Handing):
         """Do nothing: it ends with the object."""
 
 
-class _Message(ctypes.Structure):
+class _RdKafkaMessage(ctypes.Structure):
     """rd_kafka_message_t."""
 
     _fields_ = (
@@ -101,7 +101,7 @@ class _Message(ctypes.Structure):
     )
 
 
-_Report = ctypes.CFUNCTYPE(None, c_void_p, ctypes.POINTER(_Message), c_void_p)
+_Report = ctypes.CFUNCTYPE(None, c_void_p, ctypes.POINTER(_RdKafkaMessage), c_void_p)
 
 
 def _library() -> ctypes.CDLL:
@@ -128,7 +128,7 @@ def _library() -> ctypes.CDLL:
     return library
 
 
-class InC(Handing):
+class LibrdkafkaProducer(BulkProducer):
     """Through librdkafka itself."""
 
     def __init__(self, settings: dict[str, Any], topic: str, payload: bytes) -> None:
@@ -148,7 +148,7 @@ class InC(Handing):
             raise ValueError(why.value.decode())
         self._topic = lib.rd_kafka_topic_new(self._producer, topic.encode(), None)
         self._payload = ctypes.create_string_buffer(payload, len(payload))
-        self._run = (_Message * RUN)()
+        self._run = (_RdKafkaMessage * RUN)()
         for message in self._run:
             message.payload, message.length = ctypes.addressof(self._payload), len(payload)
 

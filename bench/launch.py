@@ -28,7 +28,7 @@ STEPS: Mapping[str, tuple[str, bool]] = {
 ACKNOWLEDGED, CPU = "s until the first record is acknowledged", "CPU s of the three brokers"
 
 
-class Traced(Squall):
+class TracedSquall(Squall):
     """Ours, with traces, and with a folder for compiled modules."""
 
     def __init__(self, folder: Path, compiled: Path, root: Path | None) -> None:
@@ -58,7 +58,7 @@ def steps(lines: Iterable[Mapping[str, Any]], launched_at: float) -> Mapping[str
     return {title: (max if last else min)(at[event]) for title, (event, last) in STEPS.items()}
 
 
-def measure(cluster: Traced) -> Mapping[str, float]:
+def measure(cluster: TracedSquall) -> Mapping[str, float]:
     """Measure one launch: seconds to each step and to the first acknowledgement, and CPU seconds."""
     cluster.start()
     try:

@@ -27,7 +27,7 @@ class ProcessUsage:
 
 
 @dataclass(frozen=True, slots=True)
-class Snapshot:
+class CpuSnapshot:
     """All processes by pid, at one time, and CPU seconds so far: of the whole machine, and of this process and all
     that it has started and waited for.
     """
@@ -38,7 +38,7 @@ class Snapshot:
     processes: Mapping[int, ProcessUsage]
 
 
-def snapshot() -> Snapshot:
+def snapshot() -> CpuSnapshot:
     """Take a snapshot of all processes and of the CPU seconds used so far."""
     found = {}
     for path in Path("/proc").glob("[0-9]*/stat"):
@@ -51,10 +51,10 @@ def snapshot() -> Snapshot:
         found[int(path.parent.name)] = ProcessUsage(int(fields[1]), head.partition("(")[2], used)
     user, nice, system, _, _, *interrupts = map(int, Path("/proc/stat").read_text().splitlines()[0].split()[1:8])
     own = sum(each.ru_utime + each.ru_stime for each in map(getrusage, (RUSAGE_SELF, RUSAGE_CHILDREN)))
-    return Snapshot(time.monotonic(), (user + nice + system + sum(interrupts)) / TICKS, own, found)
+    return CpuSnapshot(time.monotonic(), (user + nice + system + sum(interrupts)) / TICKS, own, found)
 
 
-def others(before: Snapshot, after: Snapshot, own: int) -> list[tuple[str, float]]:
+def others(before: CpuSnapshot, after: CpuSnapshot, own: int) -> list[tuple[str, float]]:
     """Programs that are no descendants of `own`, by the CPU that they used between two snapshots, most first, as
     (name, cores). Of what began and ended in between nobody knows the name.
     """
@@ -76,7 +76,7 @@ def _descends(pid: int, ancestor: int, processes: Mapping[int, ProcessUsage]) ->
     return pid == ancestor
 
 
-def told(before: Snapshot, after: Snapshot, own: int) -> str:
+def usage_report(before: CpuSnapshot, after: CpuSnapshot, own: int) -> str:
     """Two lines: what it was measured with, and what others did meanwhile."""
     found = others(before, after, own)
     used = (after.busy_s - before.busy_s) - (after.own_s - before.own_s)

@@ -34,7 +34,7 @@ MORE_IS_BETTER = "MB/s"
 
 
 @dataclass(frozen=True, slots=True)
-class Slice(Generic[Side]):
+class PairedMeasurement(Generic[Side]):
     """Measures something of each side in turn. `take` gives figures by name; `warm` is called once before."""
 
     name: str
@@ -43,7 +43,7 @@ class Slice(Generic[Side]):
 
 
 @dataclass(slots=True)
-class Row:
+class PairedFigures:
     """Holds one figure of all pairs: of this checkout, of the other one and, where there is one, of a peer."""
 
     now: list[float] = field(default_factory=list)
@@ -80,9 +80,11 @@ SIDES = {"now": "this checkout", "then": "the one to compare with", "peer": "the
 """Whose cluster did not do what it was asked for."""
 
 
-def measure(each: Slice[Side], now: Side, then: Side, peer: Side | None, pairs: int) -> dict[str, Row]:
+def measure(
+    each: PairedMeasurement[Side], now: Side, then: Side, peer: Side | None, pairs: int
+) -> dict[str, PairedFigures]:
     """Rows by figure. RuntimeError or KafkaException where a side does not do what it is asked for."""
-    rows: dict[str, Row] = {}
+    rows: dict[str, PairedFigures] = {}
     sides = [(now, "now"), (then, "then"), *([(peer, "peer")] if peer is not None else [])]
     if each.warm is not None:
         for side, _ in sides:
@@ -96,7 +98,7 @@ def measure(each: Slice[Side], now: Side, then: Side, peer: Side | None, pairs: 
                 raise RuntimeError(f"pair {number + 1}, {SIDES[place]}: {error}") from error
         # A step of a failover that was too quick to be seen has no figure in that pair.
         for figure in (figure for figure in found["now"] if all(figure in figures for figures in found.values())):
-            row = rows.setdefault(f"{each.name}, {figure}", Row())
+            row = rows.setdefault(f"{each.name}, {figure}", PairedFigures())
             for place, figures in found.items():
                 getattr(row, place).append(figures[figure])
         told = (
@@ -107,19 +109,21 @@ def measure(each: Slice[Side], now: Side, then: Side, peer: Side | None, pairs: 
     return rows
 
 
-def measured(slices: Iterable[Slice[Side]], now: Side, then: Side, peer: Side | None, pairs: int) -> dict[str, Row]:
+def measured(
+    slices: Iterable[PairedMeasurement[Side]], now: Side, then: Side, peer: Side | None, pairs: int
+) -> dict[str, PairedFigures]:
     """All rows. A slice that fails has none, and that is said."""
-    rows: dict[str, Row] = {}
+    rows: dict[str, PairedFigures] = {}
     for each in slices:
         try:
             rows |= measure(each, now, then, peer, pairs)
         except (RuntimeError, KafkaException) as error:
             say(f"{each.name}: no figures, {error}")
-            rows[each.name] = Row()
+            rows[each.name] = PairedFigures()
     return rows
 
 
-def table(rows: Mapping[str, Row], peer: str) -> str:
+def table(rows: Mapping[str, PairedFigures], peer: str) -> str:
     """Medians before and now, the median of the ratios, and its interval; this checkout divided by the peer."""
     width = max(map(len, rows), default=0) + 1
     lines = [f"{'figure':<{width}}{'before':>10}{'now':>10}{'ratio':>8}  {'interval':<16}"]

@@ -12,7 +12,7 @@ from typing import Any
 
 
 @dataclass(frozen=True, slots=True)
-class Rate:
+class OperationRate:
     """Turns a second of all workers together; one turn, ms; the brokers' CPU for each, ms."""
 
     per_s: float
@@ -31,7 +31,7 @@ class Rate:
 
 
 @dataclass(slots=True)
-class Crew:
+class WorkerThreads:
     """Workers, each in a thread, that begin together. What fails in one ends the others' turns, too."""
 
     start: threading.Barrier
@@ -46,7 +46,7 @@ class Crew:
         self.start.wait()
 
     @property
-    def goes_on(self) -> bool:
+    def has_time_left(self) -> bool:
         """Return whether there is time for another turn."""
         return not self.failed and time.monotonic() < self.ends
 
@@ -58,12 +58,14 @@ class Crew:
         self.took.append(time.monotonic() - began)
 
 
-def rate_of(cluster: Any, workers: int, seconds: float, work: Callable[[int, Crew], None], called: str) -> Rate:
+def rate_of(
+    cluster: Any, workers: int, seconds: float, work: Callable[[int, WorkerThreads], None], called: str
+) -> OperationRate:
     """Measure what `workers` threads do in `seconds`, each by `work(its number, the crew)`, which calls `begin` once.
 
     `called`: what the workers are, for the error. Raises RuntimeError if one of them failed.
     """
-    crew = Crew(threading.Barrier(workers + 1))
+    crew = WorkerThreads(threading.Barrier(workers + 1))
     threads = [threading.Thread(target=work, args=(number, crew)) for number in range(workers)]
     for thread in threads:
         thread.start()
@@ -77,4 +79,4 @@ def rate_of(cluster: Any, workers: int, seconds: float, work: Callable[[int, Cre
     if crew.failed:
         raise RuntimeError(f"{len(crew.failed)} {called} failed, the first: {crew.failed[0]}")
     cuts, done = statistics.quantiles(crew.took, n=100), len(crew.took)
-    return Rate(done / took, cuts[49] * 1e3, cuts[98] * 1e3, cpu / done * 1e3)
+    return OperationRate(done / took, cuts[49] * 1e3, cuts[98] * 1e3, cpu / done * 1e3)

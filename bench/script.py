@@ -11,8 +11,8 @@ from bench.client import LINGER_MS, first_ack, latency, throughput
 from bench.clusters import MeasuredCluster
 from bench.failover import KINDS, failover
 from bench.groups import commits, reading, rebalance
-from bench.rates import Rate
-from bench.sheet import Step, say
+from bench.rates import OperationRate
+from bench.sheet import MeasurementStep, say
 from bench.transactions import transactions
 from squall.chaos.errors import PreconditionError
 
@@ -35,11 +35,14 @@ NEEDED = "launch"
 Figures = Mapping[str, float]
 
 
-def script(cluster: MeasuredCluster, arguments: argparse.Namespace, *, failovers: bool) -> list[Step]:
+def script(cluster: MeasuredCluster, arguments: argparse.Namespace, *, failovers: bool) -> list[MeasurementStep]:
     """The steps of a round of a cluster that is being launched: those that are needed, and what was asked for."""
-    steps = [Step(NEEDED, partial(_launch, cluster), needed=True), Step("memory at rest", partial(_at_rest, cluster))]
+    steps = [
+        MeasurementStep(NEEDED, partial(_launch, cluster), needed=True),
+        MeasurementStep("memory at rest", partial(_at_rest, cluster)),
+    ]
     if cluster.name == "kafka" and arguments.warmup:
-        steps.append(Step("warm-up", partial(_warm_up, cluster, arguments.warmup), needed=True))
+        steps.append(MeasurementStep("warm-up", partial(_warm_up, cluster, arguments.warmup), needed=True))
     steps += [_load(cluster, arguments, *load) for load in ASKED_FIRST]
     steps += [_rate(cluster, arguments, *rate) for rate in RATES]
     steps += [_load(cluster, arguments, *load) for load in FURTHER]
@@ -54,10 +57,12 @@ def script(cluster: MeasuredCluster, arguments: argparse.Namespace, *, failovers
     ]
     steps.append(_reading(cluster))
     steps.append(_load(cluster, arguments, 100, True, False, ", at the end"))
-    steps.append(Step("memory after load", lambda: {"memory after load, MB a broker": max(cluster.rss_mb())}))
+    steps.append(
+        MeasurementStep("memory after load", lambda: {"memory after load, MB a broker": max(cluster.rss_mb())})
+    )
     for controller in (False, True) if failovers else ():
         kind = KINDS[controller]
-        steps.append(Step(kind, partial(_failover, cluster, controller, kind)))
+        steps.append(MeasurementStep(kind, partial(_failover, cluster, controller, kind)))
     asked = [step for step in steps if step.needed or arguments.only in step.name]
     if all(step.needed for step in asked) and arguments.only not in NEEDED:
         names = "; ".join(step.name for step in steps)
@@ -84,7 +89,7 @@ def _warm_up(cluster: MeasuredCluster, seconds: float) -> Figures:
 
 def _load(
     cluster: MeasuredCluster, arguments: argparse.Namespace, size: int, idempotent: bool, in_c: bool, when: str = ""
-) -> Step:
+) -> MeasurementStep:
     kind = f"{size} B, {'idempotent' if idempotent else 'not idempotent'}{', in C' if in_c else ''}{when}"
 
     def take() -> Figures:
@@ -95,10 +100,10 @@ def _load(
             f"{kind}, client CPU s per M": found.client_cpu_s_per_m,
         }
 
-    return Step(kind, take)
+    return MeasurementStep(kind, take)
 
 
-def _rate(cluster: MeasuredCluster, arguments: argparse.Namespace, rate: int, linger_ms: int) -> Step:
+def _rate(cluster: MeasuredCluster, arguments: argparse.Namespace, rate: int, linger_ms: int) -> MeasurementStep:
     kind = f"ack at {rate}/s" + ("" if linger_ms == LINGER_MS else f", linger {linger_ms}")
 
     def take() -> Figures:
@@ -110,31 +115,31 @@ def _rate(cluster: MeasuredCluster, arguments: argparse.Namespace, rate: int, li
             f"{kind}, broker cores": found.broker_cores,
         }
 
-    return Step(kind, take)
+    return MeasurementStep(kind, take)
 
 
 def _turns(
     cluster: MeasuredCluster,
     seconds: float,
     kind: str,
-    measure: Callable[[MeasuredCluster, int, float], Rate],
+    measure: Callable[[MeasuredCluster, int, float], OperationRate],
     workers: int,
-) -> Step:
+) -> MeasurementStep:
     kind = f"{kind}{'s' if workers > 1 else ''}"
-    return Step(kind, lambda: measure(cluster, workers, seconds).figures(kind))
+    return MeasurementStep(kind, lambda: measure(cluster, workers, seconds).figures(kind))
 
 
-def _rebalance(cluster: MeasuredCluster, members: int, protocol: str) -> Step:
+def _rebalance(cluster: MeasuredCluster, members: int, protocol: str) -> MeasurementStep:
     kind = f"groups, {protocol}, {members} members"
 
     def take() -> Figures:
         found = rebalance(cluster, members, protocol)
         return {f"{kind}, all have a record, s": found.all_s, f"{kind}, one more has one, s": found.more_s}
 
-    return Step(kind, take)
+    return MeasurementStep(kind, take)
 
 
-def _reading(cluster: MeasuredCluster) -> Step:
+def _reading(cluster: MeasuredCluster) -> MeasurementStep:
     kind = f"groups, {READERS} members read"
 
     def take() -> Figures:
@@ -145,7 +150,7 @@ def _reading(cluster: MeasuredCluster) -> Step:
             f"{kind}, client CPU s per M": found.client_cpu_s_per_m,
         }
 
-    return Step(kind, take)
+    return MeasurementStep(kind, take)
 
 
 def _failover(cluster: MeasuredCluster, controller: bool, kind: str) -> Figures:

@@ -17,7 +17,7 @@ def say(text: str) -> None:
 
 
 @dataclass(frozen=True, slots=True)
-class Step:
+class MeasurementStep:
     """One thing that a round asks of a cluster."""
 
     name: str
@@ -27,14 +27,14 @@ class Step:
     """Whether nothing counts in a round in which it fails: a JVM that is not warm would be compared in our favour."""
 
 
-class Sheet:
+class ClusterFigures:
     """Every figure of one cluster, and how often each step was asked for and how often there was nothing of it."""
 
     def __init__(self, name: str) -> None:
         self.name, self.found = name, dict[str, list[float]]()
         self.asked, self.failed = Counter[str](), Counter[str]()
 
-    def fill(self, steps: Sequence[Step]) -> None:
+    def fill(self, steps: Sequence[MeasurementStep]) -> None:
         """Fill in one round. A step that fails costs its own figures; one that is needed costs the whole round and ends
         it.
         """

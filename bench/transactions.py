@@ -10,14 +10,14 @@ from confluent_kafka import IsolationLevel, KafkaException, Producer, TopicParti
 from confluent_kafka.admin import AdminClient, OffsetSpec
 
 from bench.client import PARTITIONS, create_topic
-from bench.rates import Crew, Rate, rate_of
+from bench.rates import OperationRate, WorkerThreads, rate_of
 
 RECORDS, INTO, SIZE = 10, 2, 100
 """Records of each transaction, the partitions that they go to by turns, and the bytes of each."""
 PATIENCE_S = 30.0
 
 
-def transactions(cluster: Any, producers: int, seconds: float) -> Rate:
+def transactions(cluster: Any, producers: int, seconds: float) -> OperationRate:
     """Each producer commits one transaction after the other for `seconds`. Its first one comes before the clock starts.
 
     That all are there is asked of the cluster: its last stable offsets must count every record and every marker.
@@ -32,7 +32,7 @@ def transactions(cluster: Any, producers: int, seconds: float) -> Rate:
     return found
 
 
-def _produce(bootstrap: str, topic: str, committed: list[int], number: int, crew: Crew) -> None:
+def _produce(bootstrap: str, topic: str, committed: list[int], number: int, crew: WorkerThreads) -> None:
     """Commit transactions in one producer's thread. `committed`: for each producer, its transactions, those before the
     clock started too.
     """
@@ -47,7 +47,7 @@ def _produce(bootstrap: str, topic: str, committed: list[int], number: int, crew
         crew.failed.append(str(error))
     crew.begin()
     try:
-        while crew.goes_on:
+        while crew.has_time_left:
             with crew.turn():
                 _transact(producer, topic, number)
             committed[number] += 1

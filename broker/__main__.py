@@ -13,13 +13,13 @@ import trio
 from squall.broker.cluster.feed import UnsupportedFeature
 from squall.broker.config import BrokerConfig, ConfigError
 from squall.broker.control.port import RegistrationFailed
-from squall.broker.log.manager import InconsistentMeta
+from squall.broker.log.manager import InconsistentMetaProperties
 from squall.broker.node import broker_main
 from squall.broker.real_env import RealEnv
 from squall.broker.replicas.fetcher import StorageFailed
 from squall.broker.turn_meter import TaskStepMeter
 
-REFUSALS = (OSError, RegistrationFailed, StorageFailed, UnsupportedFeature, InconsistentMeta)
+REFUSALS = (OSError, RegistrationFailed, StorageFailed, UnsupportedFeature, InconsistentMetaProperties)
 """What ends a node with one sentence: none of them is a bug."""
 USAGE, FAILED = 3, 1
 

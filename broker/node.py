@@ -60,7 +60,7 @@ if TYPE_CHECKING:
 
     from squall.broker.config import BrokerConfig
     from squall.broker.control.planes import Make
-    from squall.broker.control.port import Membership
+    from squall.broker.control.port import ClusterMembership
     from squall.broker.env import Env
 
 DEFAULT_CLUSTER_ID = "squall-cluster-0000000"
@@ -202,7 +202,7 @@ class Node:
             env.trace("node_stopped", **said)
             nursery.cancel_scope.cancel()
 
-    async def _join(self, nursery: trio.Nursery, membership: Membership, stop: trio.Event) -> bool:
+    async def _join(self, nursery: trio.Nursery, membership: ClusterMembership, stop: trio.Event) -> bool:
         """Register and catch up; False if a stop was requested first, which needs no controller."""
         with trio.CancelScope() as scope:
 
@@ -216,7 +216,9 @@ class Node:
             return True
         return False
 
-    async def _announce(self, membership: Membership, server: Server, task_status: trio.TaskStatus[Node]) -> None:
+    async def _announce(
+        self, membership: ClusterMembership, server: Server, task_status: trio.TaskStatus[Node]
+    ) -> None:
         await membership.unfenced.wait()
         server.open_to_clients()
         self._metrics_say(RUNNING)
@@ -304,7 +306,7 @@ class Node:
                 self.env.trace("stray_log_deleted", topic=topic, partition=partition)
                 self.logs.delete(topic, partition, self.env.wall_ms())
 
-    async def _leave(self, membership: Membership) -> dict[str, bool]:
+    async def _leave(self, membership: ClusterMembership) -> dict[str, bool]:
         """Controlled shutdown; given up where there is no controller to agree to it, as when a whole cluster stops. The
         trace says which of the two it was: `controlled`, or `alone`.
         """
@@ -319,7 +321,7 @@ class Node:
         async with trio.open_nursery() as nursery:
             nursery.start_soon(give_up_alone)
             left.append(await membership.controlled_shutdown(SHUTDOWN_PATIENCE_S))
-            await self.control.outlast()
+            await self.control.wait_until_not_needed()
             nursery.cancel_scope.cancel()
         return {"controlled": left[0]} if left else {"controlled": False, "alone": True}
 
@@ -392,7 +394,7 @@ class Node:
             work = self.replicas.retain(wall_ms)
             if self._retain_for_a_turn(work):
                 nursery.start_soon(self._retain_on, work)
-        if doomed := self.logs.take_doomed(wall_ms):
+        if doomed := self.logs.take_removable(wall_ms):
             nursery.start_soon(self._remove, doomed)
 
     def _retain_for_a_turn(self, work: Iterator[bool]) -> bool:

@@ -6,7 +6,7 @@ from collections import Counter
 from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
-from squall.broker.log.lookups import Pause, SearchBudget
+from squall.broker.log.lookups import SearchBudget, SearchPause
 from squall.broker.net.deferred_response import DeferredResponse
 from squall.broker.net.fair_scheduler import give_way
 from squall.broker.protocol.errors import ErrorCode
@@ -32,14 +32,14 @@ from squall.broker.work import DONE
 
 if TYPE_CHECKING:
     from squall.broker.apis.decompression import DecompressionPool
-    from squall.broker.log.lookups import Candidate, Lookup
+    from squall.broker.log.lookups import CandidateBatch, TimestampLookup
     from squall.broker.net.connection import PendingResponse
     from squall.broker.protocol.schema.list_offsets import ListOffsetsPartition, ListOffsetsRequest
     from squall.broker.protocol.schema.offset_for_leader_epoch import OffsetForLeaderEpochRequest
     from squall.broker.replicas.hosted_partition import Hosted
     from squall.broker.replicas.replica_manager import ReplicaManager
 
-    Step = Candidate | Pause
+    Step = CandidateBatch | SearchPause
 
 _CONSUMER = -1
 _EPOCHS_FROM = 4
@@ -57,7 +57,7 @@ class _TimestampLookup(NamedTuple):
     part: Part
     hosted: Hosted
     leader_epoch: int
-    lookup: Lookup
+    lookup: TimestampLookup
     may_fail: bool
     """True where it is not known what is committed: then it is no answer that nothing was found."""
 
@@ -125,7 +125,7 @@ class OffsetApis:
         for search, first in left:
             step: Step | None = first
             while step is not None and not conn.closed:
-                if isinstance(step, Pause):
+                if isinstance(step, SearchPause):
                     if turn.is_over:
                         await give_way()
                         turn = SearchBudget()
@@ -201,8 +201,8 @@ class OffsetApis:
 def _go_on(search: _TimestampLookup, turn: SearchBudget) -> Step | None:
     """Search until a batch comes that takes long, or the turn is over. None where the answer is known."""
     lookup, part = search.lookup, search.part
-    while (step := Pause.TURN_IS_OVER if turn.is_over else lookup.next(turn)) is not None:
-        if isinstance(step, Pause):
+    while (step := SearchPause.TURN_IS_OVER if turn.is_over else lookup.next(turn)) is not None:
+        if isinstance(step, SearchPause):
             return step
         turn.bytes -= len(step.data)
         if not step.is_quick:

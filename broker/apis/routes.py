@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from squall.broker.apis.transactions import TransactionApis
     from squall.broker.apis.txn_markers import TxnMarkersApi
     from squall.broker.apis.txn_offsets import TxnOffsetApis
-    from squall.broker.control.port import Decider, NodeHandler
+    from squall.broker.control.port import ClientRequestForwarder, NodeHandler
     from squall.broker.net.connection import PendingResponse
     from squall.broker.replicas.replica_manager import ReplicaManager
 
@@ -97,7 +97,7 @@ def coordinator_routes(
     )
 
 
-def admin_routes(context: AdminContext, metadata: MetadataHandler, decider: Decider) -> dict[int, Route]:
+def admin_routes(context: AdminContext, metadata: MetadataHandler, decider: ClientRequestForwarder) -> dict[int, Route]:
     """APIs answered from the image, and those that the active controller decides."""
 
     def versions(request: Any, slot: PendingResponse) -> Any:

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     import trio
 
     from squall.broker.config import BrokerConfig
-    from squall.broker.control.port import Decider
+    from squall.broker.control.port import ClientRequestForwarder
 
 TOPICS_AT_ONCE: Final = 100
 """Most topics of one CreateTopics."""
@@ -30,7 +30,7 @@ class TopicCreator:
     way (AutoTopicCreationManager). The limits are Squall's own: one Metadata request can name tens of thousands.
     """
 
-    def __init__(self, decider: Decider, config: BrokerConfig, nursery: trio.Nursery) -> None:
+    def __init__(self, decider: ClientRequestForwarder, config: BrokerConfig, nursery: trio.Nursery) -> None:
         self._decider, self._nursery = decider, nursery
         self._at_once = max(1, min(TOPICS_AT_ONCE, PARTITIONS_AT_ONCE // config.num_partitions))
         self._waiting: dict[str, None] = {}

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from squall.broker.apis.committed_offsets import CommittedOffsetApis
     from squall.broker.apis.txn_verification import TxnCoordinatorClient
     from squall.broker.env import Env
-    from squall.broker.log.producer_rules import Verification
+    from squall.broker.log.producer_rules import VerificationStateEntry
     from squall.broker.net.connection import PendingResponse
     from squall.broker.protocol.schema.add_offsets_to_txn import AddOffsetsToTxnRequest
     from squall.broker.replicas.coordinators.group_coordinator import GroupCoordinator
@@ -99,7 +99,7 @@ class TxnOffsetApis:
         return DeferredResponse(lambda: self._ask_and_commit(request, slot, question))
 
     async def _ask_and_commit(
-        self, request: wire.TxnOffsetCommitRequest, slot: PendingResponse, question: Verification
+        self, request: wire.TxnOffsetCommitRequest, slot: PendingResponse, question: VerificationStateEntry
     ) -> wire.TxnOffsetCommitResponse:
         try:
             place = TOPIC, self._groups.partition_of(request.group_id)

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
     from squall.broker.env import Env
-    from squall.broker.log.producer_rules import Verification
+    from squall.broker.log.producer_rules import VerificationStateEntry
     from squall.broker.net.connection import PendingResponse
     from squall.broker.protocol.hot import ProduceIn
     from squall.broker.replicas.coordinators.add_partitions_client import Place
@@ -55,7 +55,7 @@ class PartitionToVerify(NamedTuple):
     key: bytes
     partition: int
     hosted: Hosted
-    verification: Verification
+    verification: VerificationStateEntry
 
     @property
     def place(self) -> Place:

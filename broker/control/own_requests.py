@@ -24,7 +24,7 @@ ALLOCATE_VERSION = 0
 TIMEOUT_MS = 5_000
 
 
-class OwnRequests:
+class BrokerToControllerRequests:
     """Requests in the name of one broker, with the broker epoch that it has when it sends them."""
 
     def __init__(self, forwarder: Forwarder, node_id: int, broker_epoch: Callable[[], int]) -> None:

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING
 
 from squall.broker.cluster.names import METADATA_TOPIC
-from squall.broker.control.kraft.plane import KraftPlane, metadata_log_config
+from squall.broker.control.kraft.plane import KraftControlPlane, metadata_log_config
 
 if TYPE_CHECKING:
     from squall.broker.cluster.feed import ImageFeed
@@ -24,7 +24,7 @@ def control_plane(
     env: Env, config: BrokerConfig, cluster_id: str, feed: ImageFeed, logs: LogManager, peers: PeerClient
 ) -> ControlPlane:
     """The plane that the configuration asks for. Raises what the plane raises at its start."""
-    return KraftPlane(env, config, cluster_id, feed, logs, peers)
+    return KraftControlPlane(env, config, cluster_id, feed, logs, peers)
 
 
 def own_logs(config: BrokerConfig) -> Mapping[str, LogConfig]:

@@ -5,7 +5,7 @@ The control plane decides who leads, who is in sync and what exists; the data pl
 `replicas/` nor `apis/` nor `node` knows which one it is.
 
 From the control plane come `Order`s, in the order in which they must be obeyed, answers to ISR proposals, and cluster
-images. To the control plane go registration, heartbeats and controlled shutdown (`Membership`), ISR proposals,
+images. To the control plane go registration, heartbeats and controlled shutdown (`ClusterMembership`), ISR proposals,
 requests for producer ids, and what clients want decided (`forward`).
 """
 
@@ -173,7 +173,7 @@ class ProducerIdSource(Protocol):
         """A block of them for this broker alone. Raises RequestRefused, OSError."""
 
 
-class Decider(Protocol):
+class ClientRequestForwarder(Protocol):
     """Gets decisions on clients' requests that no broker may decide by itself."""
 
     async def forward(
@@ -187,7 +187,7 @@ class Decider(Protocol):
 # ----------------------------------------------------------------------------------------------------- the two planes
 
 
-class Membership(Protocol):
+class ClusterMembership(Protocol):
     """This broker's standing in the cluster: registered, caught up, unfenced, stopping."""
 
     @property
@@ -222,7 +222,7 @@ NodeHandler = Callable[[Any], Any]
 """The answer to a request of another node, or a `squall.broker.net.deferred_response.DeferredResponse`."""
 
 
-class ControlPlane(IsrAuthority, ProducerIdSource, Decider, Protocol):
+class ControlPlane(IsrAuthority, ProducerIdSource, ClientRequestForwarder, Protocol):
     """Provides what a node needs of its control plane."""
 
     @property
@@ -252,13 +252,13 @@ class ControlPlane(IsrAuthority, ProducerIdSource, Decider, Protocol):
     def start(self, start_soon: Callable[..., None]) -> None:
         """Begin to take part. Raises OSError, in a task, if the disk fails."""
 
-    def join(self, endpoints: Mapping[str, tuple[str, int]]) -> Membership:
+    def join(self, endpoints: Mapping[str, tuple[str, int]]) -> ClusterMembership:
         """This broker's membership, to be run. `endpoints`: listener name to advertised (host, port), all bound."""
 
     def command(self, data_plane: DataPlane) -> None:
         """Give orders from now on. The first ones bring about everything decided so far."""
 
-    async def outlast(self) -> None:
+    async def wait_until_not_needed(self) -> None:
         """This broker was let go: wait while others that stop need what this node does for the control plane. May be
         cancelled.
         """

@@ -65,7 +65,7 @@ class PartitionChange:
 
     def plan(self) -> PartitionChangeRecord | None:
         """The record that makes the change, None where nothing changes."""
-        before, target = self.before, _Target(self)
+        before, target = self.before, _PlannedPartition(self)
         target.complete_reassignment()
         target.keep_eligible(self)
         leader, unclean = self._elect(target)
@@ -90,7 +90,7 @@ class PartitionChange:
         self._fill(record, target)
         return None if record == PartitionChangeRecord(topic_id=self.topic_id, partition_id=self.index) else record
 
-    def _elect(self, target: _Target) -> tuple[int, bool]:
+    def _elect(self, target: _PlannedPartition) -> tuple[int, bool]:
         """(leader, whether the election is unclean)."""
         valid = [replica for replica in target.replicas if self._valid(replica, target)]
         preferred = target.replicas[0]
@@ -109,17 +109,17 @@ class PartitionChange:
                     return replica, True
         return NO_NODE, False
 
-    def _valid(self, replica: int, target: _Target) -> bool:
+    def _valid(self, replica: int, target: _PlannedPartition) -> bool:
         """Holds every committed record, and is alive."""
         complete = replica in (target.isr or target.elr)
         return complete and self.acceptable(replica)
 
-    def _last_known_leader_may_lead(self, target: _Target) -> bool:
+    def _last_known_leader_may_lead(self, target: _PlannedPartition) -> bool:
         if not self.elr_enabled or target.isr or target.elr or len(self.before.last_known_elr) != 1:
             return False
         return self.acceptable(self.before.last_known_elr[0])
 
-    def _fill(self, record: PartitionChangeRecord, target: _Target) -> None:
+    def _fill(self, record: PartitionChangeRecord, target: _PlannedPartition) -> None:
         before = self.before
         # Without eligible leader replicas an ISR never becomes empty; with them nobody may be left in it.
         if target.isr != before.isr and (target.isr or self.elr_enabled):
@@ -148,7 +148,7 @@ class PartitionChange:
             record.last_known_elr = [before.leader]
 
 
-class _Target:
+class _PlannedPartition:
     """The partition as it shall be, while it is planned."""
 
     __slots__ = ("adding", "elr", "isr", "removing", "replicas")

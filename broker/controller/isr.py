@@ -33,7 +33,7 @@ def alter_partitions(command: Command, request: wire.AlterPartitionRequest) -> D
         check_broker_epoch(command.image, request.broker_id, request.broker_epoch)
     except Refusal as refused:
         return Decision(wire.AlterPartitionResponse(error_code=refused.code))
-    work = _Work(command, request.broker_id)
+    work = _AlterPartitionHandler(command, request.broker_id)
     topics = [
         wire.AlterPartitionResponseTopicData(
             topic_id=topic.topic_id,
@@ -44,7 +44,7 @@ def alter_partitions(command: Command, request: wire.AlterPartitionRequest) -> D
     return Decision(wire.AlterPartitionResponse(topics=topics), tuple(work.writes))
 
 
-class _Work:
+class _AlterPartitionHandler:
     """Decides one request, partition by partition: what it has changed so far counts for the partitions behind."""
 
     def __init__(self, command: Command, broker_id: int) -> None:

@@ -13,7 +13,7 @@ from squall.broker.cluster.replay import MetadataRecord
 from squall.broker.controller.decision import Decision, Refusal
 from squall.broker.controller.elections import PARTITION_CHANGE_VERSION, Election, election_for, partition_change
 from squall.broker.controller.placement import check_manual
-from squall.broker.controller.replica_quota import ReplicaQuota
+from squall.broker.controller.replica_count_limit import ReplicaCountLimit
 from squall.broker.protocol.errors import ErrorCode
 from squall.broker.protocol.schema import alter_partition_reassignments as wire
 from squall.broker.protocol.schema import list_partition_reassignments as list_wire
@@ -29,7 +29,7 @@ def alter_reassignments(
     command: Command, request: wire.AlterPartitionReassignmentsRequest
 ) -> Decision[wire.AlterPartitionReassignmentsResponse]:
     """Begin, change or (replicas null) cancel the reassignment of partitions, each decided for itself."""
-    room = ReplicaQuota(command.image, command.settings.config)
+    limit = ReplicaCountLimit(command.image, command.settings.config)
     writes: list[MetadataRecord] = []
     responses = []
     named: set[tuple[str, int]] = set()
@@ -42,7 +42,7 @@ def alter_reassignments(
                 if (asked.name, target.partition_index) in named:
                     raise Refusal(ErrorCode.INVALID_REQUEST, "The partition is named more than once.")
                 named.add((asked.name, target.partition_index))
-                writes += _reassign(command, asked.name, target, room, request.allow_replication_factor_change)
+                writes += _reassign(command, asked.name, target, limit, request.allow_replication_factor_change)
             except Refusal as refused:
                 result.error_code, result.error_message = refused.code, refused.message
             response.partitions.append(result)
@@ -53,7 +53,7 @@ def alter_reassignments(
 
 
 def _reassign(
-    command: Command, name: str, target: wire.ReassignablePartition, room: ReplicaQuota, may_change_factor: bool
+    command: Command, name: str, target: wire.ReassignablePartition, limit: ReplicaCountLimit, may_change_factor: bool
 ) -> list[MetadataRecord]:
     topic = command.image.topic(name)
     if topic is None:
@@ -70,7 +70,7 @@ def _reassign(
     if not may_change_factor and len(replicas) != len(before):
         message = f"The replication factor is changed from {len(before)} to {len(replicas)}"
         raise Refusal(ErrorCode.INVALID_REPLICATION_FACTOR, message)
-    room.take([[replica for replica in replicas if replica not in partition.replicas]])
+    limit.take([[replica for replica in replicas if replica not in partition.replicas]])
     leaving = tuple(replica for replica in partition.replicas if replica not in replicas)
     change = partition_change(command, topic.id, target.partition_index, partition)
     change.replicas = replicas + leaving

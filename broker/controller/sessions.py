@@ -27,7 +27,7 @@ class SessionChange:
 
 
 @dataclass(slots=True)
-class Session:
+class BrokerSession:
     """Holds the state of one broker's session."""
 
     contact_ms: int
@@ -41,7 +41,7 @@ class BrokerSessions:
 
     def __init__(self, timeout_ms: int) -> None:
         self.timeout_ms = timeout_ms
-        self.sessions: dict[int, Session] = {}
+        self.sessions: dict[int, BrokerSession] = {}
 
     @classmethod
     def fresh(cls, timeout_ms: int, image: ClusterImage, now_ms: int) -> BrokerSessions:
@@ -49,12 +49,12 @@ class BrokerSessions:
         sessions = cls(timeout_ms)
         for broker in image.brokers.values():
             shutdown_offset = image.offset if broker.in_controlled_shutdown else None
-            sessions.sessions[broker.id] = Session(now_ms, -1, shutdown_offset)
+            sessions.sessions[broker.id] = BrokerSession(now_ms, -1, shutdown_offset)
         return sessions
 
     def apply(self, change: SessionChange, now_ms: int, offset: int) -> None:
         """Note contact at `now_ms`; `offset` is that of the last record appended so far."""
-        session = self.sessions.setdefault(change.broker_id, Session(now_ms))
+        session = self.sessions.setdefault(change.broker_id, BrokerSession(now_ms))
         assert session.contact_ms <= now_ms, f"contact at {now_ms} after one at {session.contact_ms}"
         session.contact_ms = now_ms
         # It may go back: the broker has started anew, and has read nothing yet.

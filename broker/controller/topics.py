@@ -20,7 +20,7 @@ from squall.broker.config import (
 from squall.broker.controller.configs import MOST_CHARACTERS, long_characters, too_many_characters
 from squall.broker.controller.decision import Decision, Refusal, duplicates
 from squall.broker.controller.placement import check_manual, live_replicas, place
-from squall.broker.controller.replica_quota import ReplicaQuota
+from squall.broker.controller.replica_count_limit import ReplicaCountLimit
 from squall.broker.protocol.errors import ErrorCode
 from squall.broker.protocol.schema import create_partitions as partitions_wire
 from squall.broker.protocol.schema import create_topics as create_wire
@@ -51,7 +51,7 @@ def create_topics(
     too_many = sum(_partitions_asked(topic, default) for topic in request.topics) > MAX_PARTITIONS_PER_REQUEST
     values = (config.value for topic in request.topics for config in topic.configs)
     too_long = len(request.topics) > 1 and long_characters(values) > MOST_CHARACTERS
-    shared = _Shared(command)
+    shared = _TopicCreationState(command)
     writes: list[MetadataRecord] = []
     results: dict[str, create_wire.CreatableTopicResult] = {}
     for topic in request.topics:
@@ -79,18 +79,18 @@ def _partitions_asked(topic: create_wire.CreatableTopic, default: int) -> int:
     return default if topic.num_partitions == USE_DEFAULT else max(topic.num_partitions, 0)
 
 
-class _Shared:
+class _TopicCreationState:
     """Holds what the topics of one request share: it is worked out once, because there may be thousands of them."""
 
     def __init__(self, command: Command) -> None:
         self._command = command
-        self.room = ReplicaQuota(command.image, command.settings.config)
-        self.names = NamesTaken(command.image)
+        self.limit = ReplicaCountLimit(command.image, command.settings.config)
+        self.names = ExistingTopicNames(command.image)
         self._layers = layers_of(command.image, command.settings.config)
         self._checked: dict[tuple[tuple[str, str], ...], dict[str, str]] = {}
         self._without: list[create_wire.CreatableTopicConfigs] | None = None
         """All settings of a topic that has none of its own: made when first needed."""
-        self._may_tell = command.settings.config.squall_request_max_elements
+        self._entries_left = command.settings.config.squall_request_max_elements
 
     def overrides(self, topic: create_wire.CreatableTopic) -> dict[str, str]:
         """The settings that a topic is to have of its own. Raises Refused (INVALID_CONFIG)."""
@@ -122,8 +122,8 @@ class _Shared:
                 )
                 for entry in describe_topic(config, {})
             ]
-        self._may_tell -= len(self._without)
-        if self._may_tell < 0:
+        self._entries_left -= len(self._without)
+        if self._entries_left < 0:
             result.configs, result.topic_config_error_code = None, int(ErrorCode.INVALID_REQUEST)
         elif not overrides:
             result.configs = self._without
@@ -146,13 +146,13 @@ def _overridden(
 
 
 def _create_topic(
-    command: Command, topic: create_wire.CreatableTopic, shared: _Shared
+    command: Command, topic: create_wire.CreatableTopic, shared: _TopicCreationState
 ) -> tuple[create_wire.CreatableTopicResult, list[MetadataRecord]]:
     shared.names.check(topic.name)
     overrides = shared.overrides(topic)
     placements = _placements(command, topic)
     assert placements
-    shared.room.take(placements)
+    shared.limit.take(placements)
     topic_id = new_topic_id(command)
     writes = [MetadataRecord(TopicRecord(name=topic.name, topic_id=topic_id), 0)]
     writes += [
@@ -171,7 +171,7 @@ def _create_topic(
     return result, writes
 
 
-class NamesTaken:
+class ExistingTopicNames:
     """The names of the topics that there are. Two that differ in dots and underscores only would share the names of
     metrics.
     """
@@ -287,7 +287,7 @@ def create_partitions(
     """Add partitions to topics, each decided for itself. If they are too many together, no topic gets any."""
     twice = duplicates([topic.name for topic in request.topics])
     added = sum(_partitions_added(command.image, topic) for topic in request.topics)
-    room = ReplicaQuota(command.image, command.settings.config)
+    limit = ReplicaCountLimit(command.image, command.settings.config)
     writes: list[MetadataRecord] = []
     results: dict[str, partitions_wire.CreatePartitionsTopicResult] = {}
     for topic in request.topics:
@@ -295,7 +295,7 @@ def create_partitions(
         try:
             if topic.name in twice:
                 raise Refusal(ErrorCode.INVALID_REQUEST, "Duplicate topic name.")
-            writes += _more_partitions(command, topic, room, too_many=added > MAX_PARTITIONS_PER_REQUEST)
+            writes += _more_partitions(command, topic, limit, too_many=added > MAX_PARTITIONS_PER_REQUEST)
         except Refusal as refused:
             result.error_code, result.error_message = refused.code, refused.message
         results[topic.name] = result
@@ -309,7 +309,7 @@ def _partitions_added(image: ClusterImage, asked: partitions_wire.CreatePartitio
 
 
 def _more_partitions(
-    command: Command, asked: partitions_wire.CreatePartitionsTopic, room: ReplicaQuota, *, too_many: bool
+    command: Command, asked: partitions_wire.CreatePartitionsTopic, limit: ReplicaCountLimit, *, too_many: bool
 ) -> list[MetadataRecord]:
     image = command.image
     topic = image.topic(asked.name)
@@ -329,7 +329,7 @@ def _more_partitions(
         raise Refusal(ErrorCode.INVALID_PARTITIONS, f"A topic of so long a name cannot have {asked.count} partitions.")
     placements = _added_placements(command, asked, topic)
     assert len(placements) == asked.count - present
-    room.take(placements)
+    limit.take(placements)
     return _partition_records(image, topic.id, present, placements)
 
 

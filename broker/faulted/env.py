@@ -58,7 +58,7 @@ def _with_gate(link: object, gate: Gate) -> FaultedTransport:
 class FaultedEnv(RealEnv):
     """`folder`: see `FaultedFs`; made where it is missing. `roots`: the log directories.
 
-    OrdersError for a control file that cannot be followed, OSError for a folder that cannot be used.
+    FaultCommandsError for a control file that cannot be followed, OSError for a folder that cannot be used.
     """
 
     def __init__(
@@ -78,8 +78,8 @@ class FaultedEnv(RealEnv):
                 raise OSError(f"--faults {folder} must be on the file system of log.dirs, {path}")
         fs = FaultedFs(folder, roots, incarnation)
         self.fs = fs
-        self._gate = fs.wrongs.gate
-        fs.wrongs.watch()
+        self._gate = fs.injector.gate
+        fs.injector.watch()
 
     @override
     async def listen(self, host: str, port: int) -> FaultedListener:  # type: ignore[override]

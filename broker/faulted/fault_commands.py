@@ -29,7 +29,7 @@ class FaultCommandsError(ValueError):
 
 
 @dataclass(frozen=True, slots=True)
-class FaultOrder:
+class FaultCommand:
     """Describes one fault; the fields that its kind has no use for keep their defaults."""
 
     number: int
@@ -52,21 +52,21 @@ class CrashPoint:
 
 
 @dataclass(frozen=True, slots=True)
-class FaultCommands:
+class FaultCommandSet:
     """All of them."""
 
     serial: int = 0
     limit_bytes: int = LIMIT_BYTES
-    faults: tuple[FaultOrder, ...] = ()
+    faults: tuple[FaultCommand, ...] = ()
     crash: CrashPoint | None = None
 
 
-def parse_orders(text: str) -> FaultCommands:
-    """The orders in a control file. OrdersError names what is wrong."""
+def parse_commands(text: str) -> FaultCommandSet:
+    """The orders in a control file. FaultCommandsError names what is wrong."""
     try:
         data: Mapping[str, Any] = json.loads(text)
         crash = data.get("crash")
-        return FaultCommands(
+        return FaultCommandSet(
             serial=int(data["serial"]),
             limit_bytes=int(data.get("limit_bytes", LIMIT_BYTES)),
             faults=tuple(_fault(each) for each in data.get("faults", ())),
@@ -76,8 +76,8 @@ def parse_orders(text: str) -> FaultCommands:
         raise FaultCommandsError(f"no control file: {type(error).__name__}: {error}") from None
 
 
-def _fault(data: Mapping[str, Any]) -> FaultOrder:
-    fault = FaultOrder(**data)
+def _fault(data: Mapping[str, Any]) -> FaultCommand:
+    fault = FaultCommand(**data)
     if fault.kind not in ("fail", "slow", "quota") or fault.op not in ("write", "fsync"):
         raise ValueError(f"there is no fault of kind {fault.kind!r} for {fault.op!r}")
     if fault.errno not in ("EIO", "ENOSPC"):

@@ -13,8 +13,8 @@ from collections.abc import Callable
 from dataclasses import replace
 from fnmatch import fnmatchcase
 
-from squall.broker.faulted.fault_commands import FaultCommands, FaultCommandsError, FaultOrder, parse_orders
-from squall.broker.faulted.tally import FaultTally, Head
+from squall.broker.faulted.fault_commands import FaultCommand, FaultCommandsError, FaultCommandSet, parse_commands
+from squall.broker.faulted.tally import FaultTally, TallyHeader
 
 LOOK_INTERVAL_S = 0.01
 TRUNCATION = -1
@@ -34,7 +34,7 @@ class FaultInjector:
 
     def __init__(self, folder: str, incarnation: int, used: Callable[[], int]) -> None:
         self.lock = threading.RLock()
-        self.orders = FaultCommands()
+        self.commands = FaultCommandSet()
         self._folder, self._incarnation, self._used = folder, incarnation, used
         self._tally = FaultTally(f"{folder}/tally")
         self._stamp: tuple[int, int] | None = None
@@ -55,7 +55,7 @@ class FaultInjector:
                 return
 
     def look(self) -> None:
-        """Take over a control file that is new. OrdersError for one that cannot be followed."""
+        """Take over a control file that is new. FaultCommandsError for one that cannot be followed."""
         path = f"{self._folder}/control"
         try:
             stat = os.stat(path)
@@ -63,25 +63,25 @@ class FaultInjector:
             if stamp == self._stamp:
                 return
             with open(path, encoding="utf-8") as file:
-                orders = parse_orders(file.read())
+                commands = parse_commands(file.read())
         except FileNotFoundError:
-            stamp, orders = (0, 0), FaultCommands()
+            stamp, commands = (0, 0), FaultCommandSet()
             if stamp == self._stamp:
                 return
         with self.lock:
             self._stamp = stamp
-            self._take_over(orders)
+            self._take_over(commands)
 
-    def _take_over(self, orders: FaultCommands) -> None:
-        for fault in orders.faults:
+    def _take_over(self, commands: FaultCommandSet) -> None:
+        for fault in commands.faults:
             count = self._tally.count(fault.number)
             if fault.kind == "quota" and not count.limit:
                 count.limit = self._used() + fault.free_bytes
             self._tally.put(fault.number, count)
-        if orders.crash is not None and orders.crash != self.orders.crash:
-            self._crash_left = 0 if self._has_crashed(orders.crash.number) else orders.crash.nth
-        self.orders = orders
-        self._tally.note(Head(orders.serial, self._incarnation, self._tally.head.through_bytes))
+        if commands.crash is not None and commands.crash != self.commands.crash:
+            self._crash_left = 0 if self._has_crashed(commands.crash.number) else commands.crash.nth
+        self.commands = commands
+        self._tally.note(TallyHeader(commands.serial, self._incarnation, self._tally.head.through_bytes))
 
     def _has_crashed(self, number: int) -> bool:
         try:
@@ -90,7 +90,7 @@ class FaultInjector:
         except (FileNotFoundError, ValueError):
             return False
 
-    def went_through(self, size: int) -> None:
+    def count_written_back(self, size: int) -> None:
         """So many pending bytes count as written back."""
         head = self._tally.head
         self._tally.note(replace(head, through_bytes=head.through_bytes + size))
@@ -101,7 +101,7 @@ class FaultInjector:
         """Before an effect, which is counted: the process ends here where this is the one that it was to crash at."""
         with self.lock:
             self._tally.call(op)
-            crash = self.orders.crash
+            crash = self.commands.crash
             if crash is None or crash.op != op or not self._crash_left:
                 return
             self._crash_left -= 1
@@ -117,7 +117,7 @@ class FaultInjector:
         """Take as much longer as the faults say: whoever calls waits, as for a slow device."""
         delay_s = 0.0
         with self.lock:
-            for fault in self.orders.faults:
+            for fault in self.commands.faults:
                 if fault.kind == "slow" and fault.op == op:
                     self._hit(fault)
                     delay_s += fault.delay_ms / 1000
@@ -127,7 +127,7 @@ class FaultInjector:
     def syncing(self, path: str) -> None:
         """An fsync begins. OSError where it is to fail. Every fault that matches counts it."""
         with self.lock:
-            codes = [self._strike(fault, "fsync", path) for fault in self.orders.faults]
+            codes = [self._strike(fault, "fsync", path) for fault in self.commands.faults]
         if code := next(filter(None, codes), 0):
             raise failure(code, path)
 
@@ -135,7 +135,7 @@ class FaultInjector:
         """A write begins that makes its file `growth` bytes longer, or TRUNCATION. OSError where it is to fail."""
         code = 0
         with self.lock:
-            for fault in self.orders.faults:
+            for fault in self.commands.faults:
                 if fault.kind == "quota":
                     space = self._tally.count(fault.number).limit - self._used() if growth > 0 else 0
                     if growth > max(0, space):
@@ -147,7 +147,7 @@ class FaultInjector:
         if code:
             raise failure(code, path)
 
-    def _strike(self, fault: FaultOrder, op: str, path: str) -> int:
+    def _strike(self, fault: FaultCommand, op: str, path: str) -> int:
         """The errno where the fault fails this call, else 0. Counts the call."""
         if fault.kind != "fail" or fault.op != op or not fnmatchcase(path, fault.path_glob):
             return 0
@@ -158,7 +158,7 @@ class FaultInjector:
         self._tally.put(fault.number, count)
         return int(getattr(errno, fault.errno)) if struck else 0
 
-    def _hit(self, fault: FaultOrder) -> None:
+    def _hit(self, fault: FaultCommand) -> None:
         count = self._tally.count(fault.number)
         count.hits += 1
         self._tally.put(fault.number, count)

@@ -14,7 +14,7 @@ from collections.abc import Iterator, Sequence
 from squall.broker.env import Buffer
 from squall.broker.faulted.fault_injector import TRUNCATION, FaultInjector, failure
 from squall.broker.faulted.journal import FileJournal
-from squall.broker.faulted.names import NameChange, NamesJournal
+from squall.broker.faulted.names import DirectoryJournal, NameChange
 from squall.broker.overriding import override
 from squall.broker.real_files import RealFile, RealFs
 
@@ -43,7 +43,7 @@ class FaultedFile(RealFile):
     @override
     def append(self, data: Buffer) -> int:
         self._fs.before_write(self._path, len(data))
-        with self._fs.wrongs.lock:
+        with self._fs.injector.lock:
             self._fs.note_write(self._inode, self._end, len(data), self._end)
             return super().append(data)
 
@@ -51,7 +51,7 @@ class FaultedFile(RealFile):
     def pwrite(self, data: Buffer, offset: int) -> None:
         size = self.size()
         self._fs.before_write(self._path, max(0, offset + len(data) - size))
-        with self._fs.wrongs.lock:
+        with self._fs.injector.lock:
             replaced = os.pread(self._fd, len(data), offset) if offset < size else b""
             self._fs.note_write(self._inode, offset, len(data), size, replaced)
             super().pwrite(data, offset)
@@ -59,26 +59,26 @@ class FaultedFile(RealFile):
     @override
     def truncate(self, size: int) -> None:
         self._fs.before_write(self._path, TRUNCATION)
-        with self._fs.wrongs.lock:
+        with self._fs.injector.lock:
             self._fs.note_cut(self._inode, self._fd, size)
             super().truncate(size)
 
     @override
     def fsync(self) -> None:
         """Make data durable. An fsync that fails gives up for good what it should have made durable, as Linux does."""
-        wrongs, inode = self._fs.wrongs, self._inode
-        wrongs.gate("fsync", self._path)
-        wrongs.delayed("fsync")
-        with wrongs.lock:
+        injector, inode = self._fs.injector, self._inode
+        injector.gate("fsync", self._path)
+        injector.delayed("fsync")
+        with injector.lock:
             mark = inode.journal.mark()
         try:
-            wrongs.syncing(self._path)
+            injector.syncing(self._path)
             super().fsync()
         except OSError:
-            with wrongs.lock:
+            with injector.lock:
                 inode.journal.failed(mark)
             raise
-        with wrongs.lock:
+        with injector.lock:
             if not inode.gone:
                 self._fs.synced(inode, mark)
 
@@ -104,17 +104,17 @@ class FaultedFs(RealFs):
         self._pending_bytes = 0
         self._waiting: dict[int, int] = {}
         """Inodes with pending bytes, and how many, those first that have waited longest."""
-        self._names: dict[int, NamesJournal] = {}
-        self.wrongs = FaultInjector(self._folder, incarnation, lambda: self._used)
+        self._names: dict[int, DirectoryJournal] = {}
+        self.injector = FaultInjector(self._folder, incarnation, lambda: self._used)
 
     # -------------------------------------------------------------------------------------------------------- bytes
 
     def before_write(self, path: str, growth: int) -> None:
         """Whatever is to happen before a write: a crash, a delay, an error."""
-        self.wrongs.gate("write", path)
-        if self.wrongs.orders.faults:
-            self.wrongs.delayed("write")
-            self.wrongs.writing(path, growth)
+        self.injector.gate("write", path)
+        if self.injector.commands.faults:
+            self.injector.delayed("write")
+            self.injector.writing(path, growth)
 
     def note_write(self, inode: Inode, offset: int, length: int, size: int, replaced: Buffer = b"") -> None:
         """Into the inode's journal; the lock is held."""
@@ -124,7 +124,7 @@ class FaultedFs(RealFs):
         self._used += max(0, offset + length - size)
         self._waiting[inode.number] = self._waiting.get(inode.number, 0) + length
         self._pending_bytes += length
-        while self._pending_bytes > self.wrongs.orders.limit_bytes:
+        while self._pending_bytes > self.injector.commands.limit_bytes:
             self._write_back(next(iter(self._waiting)))
 
     def note_cut(self, inode: Inode, fd: int, size: int) -> None:
@@ -142,15 +142,15 @@ class FaultedFs(RealFs):
         if left := inode.journal.pending_bytes if not inode.journal.is_clean else 0:
             self._waiting[inode.number] = left
             self._pending_bytes += left
-        self._let_go(inode)
+        self._close_unused(inode)
 
     def closed(self, inode: Inode) -> None:
         """A handle was closed."""
-        with self.wrongs.lock:
+        with self.injector.lock:
             inode.handles -= 1
-            self._let_go(inode)
+            self._close_unused(inode)
 
-    def _let_go(self, inode: Inode) -> None:
+    def _close_unused(self, inode: Inode) -> None:
         """Keep no descriptor for what nobody has open. What is pending stays in the journal's file."""
         if inode.handles == 0 and self._inodes.get(inode.number) is inode:
             inode.journal.close()
@@ -163,7 +163,7 @@ class FaultedFs(RealFs):
 
     def _write_back(self, number: int) -> None:
         """Too much is pending: this file's bytes count as written back, as a kernel does when memory is short."""
-        self.wrongs.went_through(self._waiting.get(number, 0))
+        self.injector.count_written_back(self._waiting.get(number, 0))
         self._no_longer_waits(number)
         inode = self._inodes.get(number)
         if inode is not None:
@@ -201,15 +201,15 @@ class FaultedFs(RealFs):
         """The name's directory is one of ours: a log directory's own name is not."""
         return any(path.startswith(root + "/") for root in self._roots)
 
-    def _told(self, path: str) -> str:
+    def _reported_path(self, path: str) -> str:
         """As faults and evidence name it: from the log directory's own name on."""
         root = next(root for root in self._roots if path == root or path.startswith(root + "/"))
         return os.path.relpath(path, os.path.dirname(root))
 
-    def _journal(self, directory: str) -> NamesJournal:
+    def _journal(self, directory: str) -> DirectoryJournal:
         number = os.stat(directory).st_ino
         if number not in self._names:
-            self._names[number] = NamesJournal(f"{self._folder}/names/{number}")
+            self._names[number] = DirectoryJournal(f"{self._folder}/names/{number}")
         return self._names[number]
 
     def _keep(self) -> tuple[int, str]:
@@ -221,7 +221,7 @@ class FaultedFs(RealFs):
         path = os.path.abspath(path)
         if not self._in_ours(path):
             return super().open(path, create=create, truncate=truncate)
-        with self.wrongs.lock:
+        with self.injector.lock:
             fresh = create and not os.path.exists(path)
             if fresh:
                 directory, name = os.path.split(path)
@@ -232,7 +232,7 @@ class FaultedFs(RealFs):
                 if truncate and not fresh:
                     self.note_cut(inode, fd, 0)
                     os.ftruncate(fd, 0)
-                return FaultedFile(fd, self, inode, self._told(path))
+                return FaultedFile(fd, self, inode, self._reported_path(path))
             except BaseException:
                 os.close(fd)
                 raise
@@ -245,7 +245,7 @@ class FaultedFs(RealFs):
             return
         directory, name = os.path.split(path)
         self.mkdirs(directory)
-        with self.wrongs.lock:
+        with self.injector.lock:
             if not os.path.isdir(path):
                 self._journal(directory).note(NameChange("create", name))
                 os.mkdir(path)
@@ -260,7 +260,7 @@ class FaultedFs(RealFs):
         if not self._in_ours(old) or os.path.dirname(new) != directory:
             super().rename(old, new)
             return
-        with self.wrongs.lock:
+        with self.injector.lock:
             if not os.path.lexists(old):
                 raise failure(errno.ENOENT, old)
             kept = None
@@ -279,7 +279,7 @@ class FaultedFs(RealFs):
         if not self._in_ours(path):
             super().remove(path)
             return
-        with self.wrongs.lock:
+        with self.injector.lock:
             if not os.path.isfile(path):
                 raise failure(errno.EISDIR if os.path.isdir(path) else errno.ENOENT, path)
             self._used -= os.path.getsize(path)
@@ -302,9 +302,9 @@ class FaultedFs(RealFs):
             for name in files:
                 self.remove(os.path.join(folder, name))
             for name in folders:
-                with self.wrongs.lock:
+                with self.injector.lock:
                     self._take_away(os.path.join(folder, name))
-        with self.wrongs.lock:
+        with self.injector.lock:
             if not os.path.isdir(path):
                 raise failure(errno.ENOENT, path)
             self._take_away(path)
@@ -318,13 +318,13 @@ class FaultedFs(RealFs):
         if not self._is_ours(path):
             super().fsync_dir(path)
             return
-        self.wrongs.delayed("fsync")
-        self.wrongs.syncing(self._told(path))
-        with self.wrongs.lock:
+        self.injector.delayed("fsync")
+        self.injector.syncing(self._reported_path(path))
+        with self.injector.lock:
             journal = self._journal(path)
             count = len(journal.changes)
         super().fsync_dir(path)
-        with self.wrongs.lock:
+        with self.injector.lock:
             for change in journal.settle(count):
                 if change.kept is not None:
                     self._purge(f"{self._folder}/kept/{change.kept}")
@@ -350,7 +350,7 @@ class FaultedFs(RealFs):
             _unlink(kept)
 
     def _inner_changes(self, number: int) -> list[NameChange]:
-        changes = NamesJournal(f"{self._folder}/names/{number}").changes
+        changes = DirectoryJournal(f"{self._folder}/names/{number}").changes
         return [change for change in changes if change.kept is not None]
 
 

@@ -31,7 +31,7 @@ COMPACT_BYTES = 1 << 20
 
 @dataclass(slots=True)
 class FileChange:
-    """One write or truncation. `sure`: None while no fsync has spoken of it, else whether it is durable for good."""
+    """Describes one write or truncation. `is_durable`: None while no fsync has ended since."""
 
     kind: int
     offset: int
@@ -39,7 +39,7 @@ class FileChange:
     size_before: int
     replaced: bytes
     at: int
-    sure: bool | None = None
+    is_durable: bool | None = None
 
 
 class FileJournal:
@@ -48,7 +48,7 @@ class FileJournal:
     Not safe across threads by itself: its file system holds one lock around every call.
     """
 
-    __slots__ = ("_base", "_doubtful", "_end", "_fd", "path", "pending_bytes")
+    __slots__ = ("_base", "_has_failed_sync", "_end", "_fd", "path", "pending_bytes")
 
     def __init__(self, path: str) -> None:
         self.path = path
@@ -57,7 +57,7 @@ class FileJournal:
         self.pending_bytes = 0
         """Written and not durable; of what an earlier incarnation left, nothing is counted."""
         changes, end = parse(_whole(self._fd))
-        self._doubtful = any(change.sure is not None for change in changes)
+        self._has_failed_sync = any(change.is_durable is not None for change in changes)
         if changes:
             self._end = end
             os.ftruncate(self._fd, end)
@@ -83,7 +83,7 @@ class FileJournal:
         upto = mark - self._base
         if upto < HEADER.size:
             return
-        if self._doubtful:
+        if self._has_failed_sync:
             self._note(SYNCED, upto, 0, 0)
         elif upto >= self._end:
             self._start_over()
@@ -93,7 +93,7 @@ class FileJournal:
 
     def failed(self, mark: int) -> None:
         """An fsync failed: its pages count as clean from now on, so no later one makes them durable."""
-        self._doubtful = True
+        self._has_failed_sync = True
         self._note(FAILED, max(0, mark - self._base), 0, 0)
 
     @property
@@ -162,7 +162,7 @@ def parse(data: bytes) -> tuple[list[FileChange], int]:
             changes.append(FileChange(kind, offset, length, size_before, data[at + RECORD.size : end], at))
         else:
             for change in changes:
-                if change.sure is None and change.at < offset:
-                    change.sure = kind == SYNCED
+                if change.is_durable is None and change.at < offset:
+                    change.is_durable = kind == SYNCED
         at = end
     return changes, at

@@ -67,7 +67,7 @@ def lose_power(
         if number in seen:
             with open(path, "rb") as file:
                 changed(seen[number], file.read(), b"")
-        gone = sum(change.length for change in pending.get(number, ()) if not change.sure)
+        gone = sum(change.length for change in pending.get(number, ()) if not change.is_durable)
         loss.bytes_pending += gone
         loss.bytes_lost += gone
     for part in ("files", "names", "kept"):
@@ -151,7 +151,7 @@ def _lose_bytes(path: str, changes: Sequence[FileChange], rng: random.Random, lo
         written.reverse()
         written_back = rng.randrange(len(changes) + 1) if rng.random() < 0.5 else 0
         for at, (change, data) in enumerate(zip(changes, written, strict=True)):
-            if change.sure:
+            if change.is_durable:
                 _redo(content, change, data)
             else:
                 _draw(content, change, data, 0.0 if at < written_back else rng.random(), rng, loss)

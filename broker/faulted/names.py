@@ -22,7 +22,7 @@ class NameChange:
     kept: int | None = None
 
 
-class NamesJournal:
+class DirectoryJournal:
     """The changes of names in one directory since it was synced. Its file system holds a lock around every call."""
 
     def __init__(self, path: str) -> None:

@@ -25,7 +25,7 @@ OPS = ("fsync", "write", "send")
 
 
 @dataclass(frozen=True, slots=True)
-class Head:
+class TallyHeader:
     """Holds the fields before the slots."""
 
     serial: int
@@ -53,10 +53,10 @@ class FaultTally:
         finally:
             os.close(fd)
         found = _head(self._map[:])
-        self.head = found or Head(0, 0, 0)
+        self.head = found or TallyHeader(0, 0, 0)
         self._calls = dict(zip(OPS, CALLS.unpack_from(self._map, CALLS_AT) if found else (0, 0, 0), strict=True))
 
-    def note(self, head: Head) -> None:
+    def note(self, head: TallyHeader) -> None:
         """Write what stands before the slots."""
         self.head = head
         HEAD.pack_into(self._map, 0, MAGIC, head.serial, head.incarnation, head.through_bytes)
@@ -84,7 +84,7 @@ def read_tally(path: str) -> bytes:
         return b""
 
 
-def head_of(data: bytes) -> Head | None:
+def head_of(data: bytes) -> TallyHeader | None:
     """Return the fields before the slots; None if the bytes are no tally (yet)."""
     return _head(data)
 
@@ -99,11 +99,11 @@ def calls_of(data: bytes, op: str) -> int:
     return int(CALLS.unpack_from(data, CALLS_AT)[OPS.index(op)]) if _head(data) is not None else 0
 
 
-def _head(data: bytes) -> Head | None:
+def _head(data: bytes) -> TallyHeader | None:
     if len(data) < SIZE:
         return None
     magic, serial, incarnation, through = HEAD.unpack_from(data)
-    return Head(serial, incarnation, through) if magic == MAGIC else None
+    return TallyHeader(serial, incarnation, through) if magic == MAGIC else None
 
 
 def _count(data: bytes, number: int) -> FaultCounts:

@@ -31,7 +31,7 @@ class FlushJob(NamedTuple):
             self.fs.fsync_dir(self.directory)
 
 
-class Durability:
+class DurabilityTracker:
     """Tracks up to where one log's batches are durable, and whether the names of its files are.
 
     A file whose name is not durable can be gone after a power loss, however often it was synced itself.
@@ -52,7 +52,7 @@ class Durability:
         self._flush_messages, self._flush_ms = config.flush_messages, config.flush_ms
 
     @property
-    def is_ours(self) -> bool:
+    def has_flush_settings(self) -> bool:
         """False where flushing is left to the system, as it is by default: nothing is ever due then."""
         return min(self._flush_messages, self._flush_ms) < LONG_MAX
 
@@ -66,16 +66,16 @@ class Durability:
         self._flushed_wall_ms = min(self._flushed_wall_ms, wall_ms)  # The clock may have been set back.
         return wall_ms - self._flushed_wall_ms >= self._flush_ms
 
-    def is_promised(self, log_end_offset: int) -> bool:
+    def is_flush_required(self, log_end_offset: int) -> bool:
         """True where flush.messages asks for a flush before anybody hears of what is new. (flush.ms promises none.)"""
         return log_end_offset - self.recovery_point >= self._flush_messages
 
-    def named(self) -> None:
+    def file_created(self) -> None:
         """A file has appeared."""
         self._names += 1
 
     @property
-    def lacks_names(self) -> bool:
+    def has_unsynced_names(self) -> bool:
         """True while some file's name may not survive a power loss."""
         return self._names > self._names_durable
 
@@ -105,12 +105,12 @@ class Durability:
             files += segment.unsynced(indexes=full or indexes)
             if full:
                 inactive.append(segment)
-        if not files and not self.lacks_names:
+        if not files and not self.has_unsynced_names:
             return None
         # Oldest first: if a crash comes between two of them, what is durable is a beginning of the log without a hole.
         files.reverse()
         return FlushJob(
-            fs, files, directory if self.lacks_names else None, end_offset, generation, self._names, inactive
+            fs, files, directory if self.has_unsynced_names else None, end_offset, generation, self._names, inactive
         )
 
     def done(self, job: FlushJob, generation: int, wall_ms: int) -> None:

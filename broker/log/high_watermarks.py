@@ -17,20 +17,20 @@ from squall.broker.log.checkpoints import HIGH_WATERMARKS, Offsets, TopicPartiti
 ASIDE = ".draft"
 
 
-class HighWatermarks:
+class HighWatermarkCheckpoint:
     """The checkpoint in one directory. One task uses it, but for `CheckpointDraft.write` and `CheckpointDraft.sync`."""
 
     def __init__(self, fs: Fs, log_dir: str) -> None:
         self._fs = fs
         self.path = f"{log_dir}/{HIGH_WATERMARKS}"
-        self._said = checkpoints.read_offsets(fs, self.path)
-        self._former: Offsets = {}
-        """What it said before, as long as a power loss may bring that back."""
+        self._offsets = checkpoints.read_offsets(fs, self.path)
+        self._previous: Offsets = {}
+        """What it offsets before, as long as a power loss may bring that back."""
         self._draft: CheckpointDraft | None = None
 
     def read(self) -> Offsets:
         """Return the offsets in the checkpoint."""
-        return dict(self._said)
+        return dict(self._offsets)
 
     def write(self, high_watermarks: Mapping[TopicPartition, int]) -> None:
         """Replace it, durably."""
@@ -40,7 +40,7 @@ class HighWatermarks:
     def draft(self, high_watermarks: Mapping[TopicPartition, int]) -> CheckpointDraft:
         """Begin to replace it: see `CheckpointDraft`. One at a time."""
         assert self._draft is None
-        self._former = {}  # The draft before this one was made durable.
+        self._previous = {}  # The draft before this one was made durable.
         self._draft = CheckpointDraft(self._fs, self, high_watermarks)
         return self._draft
 
@@ -49,36 +49,36 @@ class HighWatermarks:
         Durable on return, so call it before that happens.
         """
         assert end_offset >= 0
-        if self._draft is not None and self._draft.said.get(place, 0) > end_offset:
+        if self._draft is not None and self._draft.offsets.get(place, 0) > end_offset:
             self._draft = None
         self.correct({place: end_offset})
-        assert self._said.get(place, 0) <= end_offset
-        assert self._former.get(place, 0) <= end_offset
+        assert self._offsets.get(place, 0) <= end_offset
+        assert self._previous.get(place, 0) <= end_offset
 
     def correct(self, ends: Mapping[TopicPartition, int]) -> None:
         """Lower several partitions at once, as `cut` does one: each log ends at the offset beside it."""
-        # A draft's new name may not be durable yet: a power loss would bring back what the file said before.
-        said, former = self._said, self._former
+        # A draft's new name may not be durable yet: a power loss would bring back what the file offsets before.
+        offsets, previous = self._offsets, self._previous
         beyond = {
-            place: min(said.get(place, 0), end)
+            place: min(offsets.get(place, 0), end)
             for place, end in ends.items()
-            if max(said.get(place, 0), former.get(place, 0)) > end
+            if max(offsets.get(place, 0), previous.get(place, 0)) > end
         }
         if beyond:
-            self._replace({**said, **beyond})
+            self._replace({**offsets, **beyond})
 
-    def kept(self, draft: CheckpointDraft) -> bool:
+    def replace_with(self, draft: CheckpointDraft) -> bool:
         """A draft takes the checkpoint's place, unless it says too much by now. Whether it does."""
         if self._draft is not draft:
             return False
         self._draft = None
         self._fs.rename(draft.path, self.path)
-        self._former, self._said = self._said, draft.said
+        self._previous, self._offsets = self._offsets, draft.offsets
         return True
 
     def _replace(self, high_watermarks: Mapping[TopicPartition, int]) -> None:
         checkpoints.write_offsets(self._fs, self.path, high_watermarks)
-        self._former, self._said = {}, dict(high_watermarks)
+        self._previous, self._offsets = {}, dict(high_watermarks)
 
 
 class CheckpointDraft:
@@ -86,18 +86,20 @@ class CheckpointDraft:
     the event loop. `keep` comes between them, on it.
     """
 
-    def __init__(self, fs: Fs, checkpoint: HighWatermarks, high_watermarks: Mapping[TopicPartition, int]) -> None:
+    def __init__(
+        self, fs: Fs, checkpoint: HighWatermarkCheckpoint, high_watermarks: Mapping[TopicPartition, int]
+    ) -> None:
         self._fs, self._checkpoint = fs, checkpoint
         self.path = checkpoint.path + ASIDE
-        self.said = dict(high_watermarks)
+        self.offsets = dict(high_watermarks)
 
     def write(self) -> None:
         """Write it beside the checkpoint, durably."""
-        checkpoints.write_offsets_to(self._fs, self.path, self.said)
+        checkpoints.write_offsets_to(self._fs, self.path, self.offsets)
 
     def keep(self) -> bool:
         """Put it in the checkpoint's place. False, and nothing is done, where something it speaks of was cut since."""
-        return self._checkpoint.kept(self)
+        return self._checkpoint.replace_with(self)
 
     def sync(self) -> None:
         """Make its new name durable."""

@@ -22,7 +22,7 @@ READ_ENTRIES = 120
 E = TypeVar("E")
 
 
-class EntryFile(Generic[E]):
+class IndexFile(Generic[E]):
     """A file of entries of one fixed size, appended at the end. Opened when first needed."""
 
     ENTRY: Struct
@@ -112,18 +112,18 @@ class EntryFile(Generic[E]):
             self._count = -1
 
 
-class BatchEntry(NamedTuple):
+class OffsetIndexEntry(NamedTuple):
     """A batch: its last offset less the segment's base, and the byte at which it begins."""
 
     relative_offset: int
     position: int
 
 
-class OffsetIndex(EntryFile[BatchEntry]):
+class OffsetIndex(IndexFile[OffsetIndexEntry]):
     """Some of the segment's batches."""
 
     ENTRY = Struct(">Ii")
-    made = staticmethod(BatchEntry._make)
+    made = staticmethod(OffsetIndexEntry._make)
     __slots__ = ()
 
     def batch_before(self, relative_offset: int) -> int:
@@ -137,18 +137,18 @@ class OffsetIndex(EntryFile[BatchEntry]):
         return 0 if at < 0 else self[at].position
 
 
-class TimeEntry(NamedTuple):
+class TimeIndexEntry(NamedTuple):
     """The largest timestamp up to here, and the last offset of the batch that has it less the segment's base."""
 
     timestamp: int
     relative_offset: int
 
 
-class TimeIndex(EntryFile[TimeEntry]):
+class TimeIndex(IndexFile[TimeIndexEntry]):
     """Maps offsets to the largest timestamp up to them."""
 
     ENTRY = Struct(">qI")
-    made = staticmethod(TimeEntry._make)
+    made = staticmethod(TimeIndexEntry._make)
     __slots__ = ("last_timestamp",)
 
     def __init__(self, fs: Fs, path: str, *, fresh: bool) -> None:
@@ -185,7 +185,7 @@ class AbortedTxn(NamedTuple):
     """The last stable offset once the marker was appended, with all before it replicated."""
 
 
-class AbortedIndex(EntryFile[AbortedTxn]):
+class AbortedIndex(IndexFile[AbortedTxn]):
     """Entries (version 0, producer id, first offset, last offset, last stable offset). The file exists once needed."""
 
     ENTRY = Struct(">hqqqq")

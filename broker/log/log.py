@@ -15,21 +15,21 @@ from squall.broker.env import Fs
 from squall.broker.log import reads
 from squall.broker.log.arrivals import batch_around, checked_batches
 from squall.broker.log.config import LogConfig
-from squall.broker.log.durability import Durability, FlushJob
+from squall.broker.log.durability import DurabilityTracker, FlushJob
 from squall.broker.log.epochs import EpochCache
 from squall.broker.log.indexes import AbortedTxn
 from squall.broker.log.limits import AppendLimits
-from squall.broker.log.lookups import Lookup
+from squall.broker.log.lookups import TimestampLookup
 from squall.broker.log.markers import TxnMarker, encode_marker
 from squall.broker.log.producer_answers import answer_to, marker_answer
 from squall.broker.log.producers import ProducerStates, remove_snapshots, write_snapshot
 from squall.broker.log.reads import segment_at
-from squall.broker.log.results import AppendResult, FollowerAppend, Recovery
-from squall.broker.log.retention import useless
+from squall.broker.log.results import AppendResult, FollowerAppendResult, RecoveryResult
+from squall.broker.log.retention import deletable
 from squall.broker.log.scan import PLACE, PlacedBatch
 from squall.broker.log.segment import Segment
 from squall.broker.log.slices import FileSlice
-from squall.broker.log.validation import ORDINARY, look_closer, stamped
+from squall.broker.log.validation import ORDINARY, check_unusual, with_timestamp
 from squall.broker.protocol.compression import MOST_UNPACKED
 from squall.broker.protocol.errors import ErrorCode
 from squall.broker.protocol.record_walk import CheckedBatch
@@ -83,10 +83,10 @@ class Log:
         """Readers may ask for this and later."""
         self.log_end_offset = self._active.next_offset
         """Offset of the next batch."""
-        self.durability = Durability(config, wall_ms)
+        self.durability = DurabilityTracker(config, wall_ms)
         self.generation = 0
         """Counts truncations: what was sliced before one must not be sent any further after it."""
-        self.recovery = Recovery(True, 0, 0, 0, None, self.log_end_offset)
+        self.recovery = RecoveryResult(True, 0, 0, 0, None, self.log_end_offset)
         self.before_shrink: Callable[[Log], None] = lambda log: None
         """Called when recovery point or log start has been lowered, before files change: to make that durable."""
         self.before_cut: Callable[[Log, int], None] = lambda log, end_offset: None
@@ -100,7 +100,7 @@ class Log:
         self.config = config
         self._limits = AppendLimits(config)
         self.durability.configure(config)
-        self.flushes = self.durability.is_ours
+        self.flushes = self.durability.has_flush_settings
         """False where flushing is left to the system, as it is by default: `flush_due` need not be asked."""
 
     @property
@@ -159,7 +159,7 @@ class Log:
             or (sequence | epoch < 0 if producer_id >= 0 else attributes & TRANSACTIONAL_BIT)
             or crc32c(records[CRC_FROM:]) != crc
         ):
-            looked = look_closer(records, self.config, wall_ms, client=client, zstd=zstd, checked=checked)
+            looked = check_unusual(records, self.config, wall_ms, client=client, zstd=zstd, checked=checked)
             if isinstance(looked, AppendResult):
                 return looked
             records, timestamp = looked
@@ -173,7 +173,7 @@ class Log:
                 if answer is not None:
                     return answer
         if limits.append_time:
-            records, timestamp = stamped(records, wall_ms, True), wall_ms
+            records, timestamp = with_timestamp(records, wall_ms, True), wall_ms
         elif records.readonly:
             records = memoryview(bytearray(records))
         base = self.log_end_offset
@@ -216,7 +216,7 @@ class Log:
             return self.append_as_leader(batch, leader_epoch, wall_ms, client=False)
         return marker_answer(verdict, self.log_end_offset)
 
-    def append_as_follower(self, records: memoryview, leader_epoch: int) -> FollowerAppend:
+    def append_as_follower(self, records: memoryview, leader_epoch: int) -> FollowerAppendResult:
         """Append what a leader that was asked in `leader_epoch` sent, as it is: whole batches that begin at the log's
         end. A partial last one is left, and so is everything from a batch of a later epoch on.
 
@@ -251,7 +251,7 @@ class Log:
         assert self._active.next_offset == self.log_end_offset
         assert first <= self.log_end_offset
         self.increment_log_start(start)
-        return FollowerAppend(first, self.log_end_offset, run[-1].stop if run else 0)
+        return FollowerAppendResult(first, self.log_end_offset, run[-1].stop if run else 0)
 
     def _append_run(self, segment: Segment, records: memoryview, run: list[PlacedBatch]) -> None:
         """Append checked batches that go into one segment."""
@@ -278,7 +278,7 @@ class Log:
         aborted = self.producers.replay(header, batch)
         if aborted is not None:
             segment.aborted.add_aborted(aborted)
-            self.durability.named()
+            self.durability.file_created()
 
     def roll(self, *, must: bool = False) -> Segment:
         """Begin a new segment at the log's end, unless the active one is empty, or small where there are too many. The
@@ -291,7 +291,7 @@ class Log:
         old.become_inactive()
         write_snapshot(self._fs, self.directory, self.log_end_offset, self.producers)
         new = Segment(self._fs, self.directory, self.log_end_offset, self.config, fresh=True)
-        self.durability.named()
+        self.durability.file_created()
         self.segments.append(new)
         self._active = new
         assert new.base_offset > old.base_offset
@@ -321,9 +321,9 @@ class Log:
         """Header and bytes of each batch from the one `offset` is in, below `limit` entirely."""
         return reads.read_batches(self.segments, offset, limit)
 
-    def offset_for_timestamp(self, timestamp: int | None, limit: int) -> Lookup:
+    def offset_for_timestamp(self, timestamp: int | None, limit: int) -> TimestampLookup:
         """The search for the first record below `limit` that is not earlier (ms), or (None) that is the latest one."""
-        return Lookup(self.segments, self.log_start_offset, limit, timestamp, self.config)
+        return TimestampLookup(self.segments, self.log_start_offset, limit, timestamp, self.config)
 
     def aborted_transactions(self, offset: int, end_offset: int) -> list[AbortedTxn]:
         """Return the transactions whose batches in `offset` .. `end_offset` - 1 a reader of committed data drops."""
@@ -340,7 +340,7 @@ class Log:
         """Find out, after loading, which transactions have ended whose markers `high_watermark` has not passed (R5).
         Snapshots do not say, so the batches are asked.
         """
-        if high_watermark < self.log_end_offset and self.producers.have_ended():
+        if high_watermark < self.log_end_offset and self.producers.has_ended_transactions():
             start, end = self.segments[0].base_offset, self.log_end_offset
             found = reads.producers_at(self._fs, self.directory, self.segments, start, end, since=high_watermark)
             found.first_unstable_offset(high_watermark)
@@ -431,10 +431,10 @@ class Log:
         base offsets. The log start moves to the first one left.
         """
         assert high_watermark <= self.log_end_offset
-        doomed = useless(self.segments, self.config, wall_ms, self.log_start_offset, high_watermark)
+        doomed = deletable(self.segments, self.config, wall_ms, self.log_start_offset, high_watermark)
         if doomed == len(self.segments):
             self.roll(must=True)
-        if doomed and self.durability.lacks_names:
+        if doomed and self.durability.has_unsynced_names:
             # What is left must be there for good before the rest goes: else, after a crash, offsets begin anew.
             self._fs.fsync_dir(self.directory)
             self.durability.directory_synced()
@@ -459,9 +459,9 @@ class Log:
         return self.durability.is_due(self.log_end_offset, wall_ms)
 
     @property
-    def is_flush_promised(self) -> bool:
+    def is_flush_required(self) -> bool:
         """True where flush.messages asks for a flush before anybody hears of what is new. (flush.ms promises none.)"""
-        return self.durability.is_promised(self.log_end_offset)
+        return self.durability.is_flush_required(self.log_end_offset)
 
     def begin_flush(self, *, indexes: bool = False) -> FlushJob | None:
         """Return the job that makes all that is in the log now durable; None if it is. See `finish_flush`. The active
@@ -487,7 +487,7 @@ class Log:
         """Flush all, with indexes and a producer snapshot, so that the next load need not recover; close the files."""
         self._active.become_inactive()
         write_snapshot(self._fs, self.directory, self.log_end_offset, self.producers)
-        self.durability.named()
+        self.durability.file_created()
         self.flush(wall_ms, indexes=True)
         if self.epochs.dirty:
             self.epochs.flush()

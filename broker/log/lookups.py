@@ -1,7 +1,7 @@
 """Records looked for by their timestamps (ListOffsets, R6, KIP-734).
 
 Headers lead to the batch that may hold the record; then that batch is unpacked, as far as needed. A small batch can
-unpack to much, so a `Lookup` goes in steps: whoever asks decides where a batch is searched, on the event loop or off
+unpack to much, so a `TimestampLookup` goes in steps: the caller decides if a batch is searched on the event loop or off
 it. It also pauses among headers, of which a segment may have hundreds of thousands. Between two steps the log may grow,
 or lose its beginning; a cut of its end ends the leadership, and whoever asks gives up then.
 """
@@ -44,7 +44,7 @@ class SearchBudget:
         return self.headers <= 0 or self.bytes <= 0
 
 
-class Pause(Enum):
+class SearchPause(Enum):
     """A step that finds nothing."""
 
     TURN_IS_OVER = 1
@@ -58,7 +58,7 @@ class TimestampAndOffset(NamedTuple):
     leader_epoch: int
 
 
-class Candidate(NamedTuple):
+class CandidateBatch(NamedTuple):
     """A batch that may hold the record."""
 
     header: BatchHeader
@@ -88,7 +88,7 @@ class Candidate(NamedTuple):
         return None if found is None else TimestampAndOffset(*found, header.leader_epoch)
 
 
-class Lookup:
+class TimestampLookup:
     """Makes one search. Ask `next` for a batch, search it, and give the outcome to `take`, until `next` has no more."""
 
     def __init__(
@@ -101,14 +101,14 @@ class Lookup:
         self._steps = self._with_max_timestamp() if timestamp is None else self._not_before(timestamp)
         self.found: TimestampAndOffset | None = None
 
-    def next(self, turn: SearchBudget) -> Candidate | Pause | None:
+    def next(self, turn: SearchBudget) -> CandidateBatch | SearchPause | None:
         """The next batch to be searched; None where the search is over. A pause where the turn is."""
         if self.found is not None:
             return None
         self._turn = turn
         return next(self._steps, None)
 
-    def take(self, candidate: Candidate, found: TimestampAndOffset | None) -> None:
+    def take(self, candidate: CandidateBatch, found: TimestampAndOffset | None) -> None:
         """Note what the search of a batch found."""
         assert self.found is None
         self.found = found
@@ -118,21 +118,21 @@ class Lookup:
     def run(self) -> TimestampAndOffset | None:
         """Search here and now, whatever it costs."""
         while (step := self.next(SearchBudget(sys.maxsize, sys.maxsize))) is not None:
-            assert isinstance(step, Candidate)
+            assert isinstance(step, CandidateBatch)
             self.take(step, step.search())
         return self.found
 
-    def _candidate(self, segment: Segment, placed: PlacedBatch, timestamp: int) -> Candidate:
+    def _candidate(self, segment: Segment, placed: PlacedBatch, timestamp: int) -> CandidateBatch:
         data = segment.file.pread(placed.stop - placed.start, placed.start)
-        return Candidate(placed.header, data, timestamp, self._start, self._limit, self._max_bytes)
+        return CandidateBatch(placed.header, data, timestamp, self._start, self._limit, self._max_bytes)
 
-    def _walk(self, segment: Segment, offset: int) -> Iterator[PlacedBatch | Pause]:
+    def _walk(self, segment: Segment, offset: int) -> Iterator[PlacedBatch | SearchPause]:
         """The segment's batches from the one that `offset` is in to the limit, with a pause before each that is too
         much for the turn.
         """
         for placed in walk(segment.file, segment.position_before(offset), segment.size, LOOKUP_CHUNK):
             while self._turn.is_over:
-                yield Pause.TURN_IS_OVER
+                yield SearchPause.TURN_IS_OVER
             self._turn.headers -= 1
             DONE.entries += 1
             if placed.header.base_offset >= self._limit:
@@ -140,7 +140,7 @@ class Lookup:
             if placed.header.base_offset + placed.header.last_offset_delta >= offset:
                 yield placed
 
-    def _not_before(self, timestamp: int) -> Iterator[Candidate | Pause]:
+    def _not_before(self, timestamp: int) -> Iterator[CandidateBatch | SearchPause]:
         """Each batch that says that it has a record so late."""
         start = self._start
         for segment in self._segments[segment_at(self._segments, start) :]:
@@ -148,13 +148,13 @@ class Lookup:
                 continue
             from_offset = max(start, segment.base_offset + segment.time_index.offset_before(timestamp))
             for step in self._walk(segment, from_offset):
-                if isinstance(step, Pause):
+                if isinstance(step, SearchPause):
                     yield step
                 # By its largest timestamp: a batch that begins too early may end late enough (Redpanda 6604).
                 elif step.header.max_timestamp >= timestamp:
                     yield self._candidate(segment, step, timestamp)
 
-    def _with_max_timestamp(self) -> Iterator[Candidate | Pause]:
+    def _with_max_timestamp(self) -> Iterator[CandidateBatch | SearchPause]:
         """The first batch with the largest timestamp of all."""
         start, limit = self._start, self._limit
         best: tuple[Segment, PlacedBatch] | None = None
@@ -165,7 +165,7 @@ class Lookup:
             whole = start <= segment.max_timestamp_offset and segment.next_offset <= limit
             # Where the largest one may not be among those asked for, all are looked at.
             for step in self._walk(segment, segment.max_timestamp_offset if whole else start):
-                if isinstance(step, Pause):
+                if isinstance(step, SearchPause):
                     yield step
                     continue
                 if step.header.max_timestamp > largest:

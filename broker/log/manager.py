@@ -9,7 +9,7 @@ from squall.broker.env import Fs
 from squall.broker.log import checkpoints
 from squall.broker.log.checkpoints import CLEAN_SHUTDOWN, LOG_STARTS, META_PROPERTIES, RECOVERY_POINTS, TopicPartition
 from squall.broker.log.config import LogConfig
-from squall.broker.log.high_watermarks import HighWatermarks
+from squall.broker.log.high_watermarks import HighWatermarkCheckpoint
 from squall.broker.log.log import Log
 from squall.broker.log.recovery import load
 
@@ -19,14 +19,14 @@ LONGEST_NAME = 255
 _RESERVED_IDS = (ZERO_ID, bytes(15) + b"\x01", bytes(15) + b"\x02")
 
 
-class InconsistentMeta(Exception):
+class InconsistentMetaProperties(Exception):
     """The data directory belongs to another cluster or node: the caller's fault. Starting would mix their data."""
 
 
 class LogManager:
     """The logs in one directory. One task uses it; the calls are synchronous and may fsync.
 
-    A broker's life: `load_all`, then `get_or_create`, `delete`, `tick`, `take_doomed` and `checkpoint_recovery_points`,
+    Order of calls: `load_all`, then `get_or_create`, `delete`, `tick`, `take_removable`, `checkpoint_recovery_points`,
     and at a controlled end `close` and `mark_clean_shutdown`. Flush jobs of its logs must have ended before `close`.
     """
 
@@ -41,7 +41,7 @@ class LogManager:
         node_id: int | None = None,
         segments: int = 1000,
     ) -> None:
-        """Makes the directory and its meta.properties if missing. InconsistentMeta where those name somebody else.
+        """Make the directory and its meta.properties if absent. InconsistentMetaProperties if those name another node.
 
         segments: inactive ones of all logs, from which on none ends before it has `log.SMALL_BYTES`.
         """
@@ -51,9 +51,9 @@ class LogManager:
         self._rng = rng
         self._segments = segments
         self.logs: dict[TopicPartition, Log] = {}
-        self._doomed: list[tuple[int, str]] = []
+        self._removable: list[tuple[int, str]] = []
         """Renamed directories, each with the wall-clock ms from which it may be removed."""
-        self._forgotten: dict[TopicPartition, None] = {}
+        self._deleted_since_checkpoint: dict[TopicPartition, None] = {}
         """Deleted since the checkpoints were written, which may still speak of them."""
         self._starts_written: checkpoints.Offsets = {}
         """What the checkpoint of log starts says."""
@@ -62,7 +62,7 @@ class LogManager:
         self.clean = False
         """True where the run before ended cleanly."""
         fs.mkdirs(log_dir)
-        self.high_watermarks = HighWatermarks(fs, log_dir)
+        self.high_watermarks = HighWatermarkCheckpoint(fs, log_dir)
         self.directory_id = self._check_meta(cluster_id, node_id)
         """16 bytes that name this directory for good (KIP-858)."""
 
@@ -83,7 +83,7 @@ class LogManager:
             wanted["cluster.id"] = cluster_id
         for name, value in wanted.items():
             if found.get(name, value) != value:
-                raise InconsistentMeta(f"{path} says {name}={found[name]}, the configuration {value}")
+                raise InconsistentMetaProperties(f"{path} says {name}={found[name]}, the configuration {value}")
         directory_id = checkpoints.uuid_bytes(found.get("directory.id", ""))
         if directory_id is None:
             directory_id = self._new_id()
@@ -189,7 +189,7 @@ class LogManager:
             self.delete(topic, partition, wall_ms)
             log = None
         if log is None:
-            if (topic, partition) in self._forgotten:
+            if (topic, partition) in self._deleted_since_checkpoint:
                 # It must not inherit how far its predecessor was synced.
                 self.checkpoint_recovery_points()
             # Nor how far its predecessor was committed: consumers would be shown what is not committed.
@@ -221,8 +221,8 @@ class LogManager:
         name = f"{topic}-{partition}"
         renamed = self._path(name[: LONGEST_NAME - len(suffix)] + suffix)
         self._fs.rename(log.directory, renamed)
-        self._forgotten[topic, partition] = None
-        self._doomed.append((wall_ms + log.config.file_delete_delay_ms, renamed))
+        self._deleted_since_checkpoint[topic, partition] = None
+        self._removable.append((wall_ms + log.config.file_delete_delay_ms, renamed))
         return True
 
     # ------------------------------------------------------------------------------------------------ housekeeping
@@ -236,13 +236,13 @@ class LogManager:
                 log.producers.expire(wall_ms, log.config.producer_id_expiration_ms)
                 yield log, log.delete_old_segments(wall_ms, high_watermark_of(log))
 
-    def take_doomed(self, wall_ms: int) -> list[str]:
+    def take_removable(self, wall_ms: int) -> list[str]:
         """The deleted directories that may be removed by now: `remove` each. They are told once."""
-        due = [path for due_ms, path in self._doomed if due_ms <= wall_ms]
+        due = [path for due_ms, path in self._removable if due_ms <= wall_ms]
         if due:
             # Else half of a log could come back by its old name.
             self._fs.fsync_dir(self.log_dir)
-            self._doomed = [item for item in self._doomed if item[0] > wall_ms]
+            self._removable = [item for item in self._removable if item[0] > wall_ms]
         return due
 
     def remove(self, doomed: str) -> None:
@@ -268,7 +268,7 @@ class LogManager:
         points = {place: log.recovery_point for place, log in self.logs.items()}
         checkpoints.write_offsets(self._fs, self._path(RECOVERY_POINTS), points)
         self.checkpoint_log_starts()
-        self._forgotten.clear()
+        self._deleted_since_checkpoint.clear()
 
     def checkpoint_log_starts(self) -> None:
         """Write down where each log starts, as far as its first segment does not say. Durable on return; nothing is

@@ -72,7 +72,7 @@ class EndedTxn(NamedTuple):
     aborted: bool
 
 
-class Verification:
+class VerificationStateEntry:
     """A question to the coordinator: is this partition part of the producer's transaction?
 
     A marker takes the question away, answered or not, for it ends the transaction that the coordinator spoke of. An
@@ -120,7 +120,7 @@ class ProducerRules:
         """The first sequence of the next batch."""
         return 0 if epoch > entry.epoch else entry.next_sequence
 
-    def begins_too_late(self, verification: Verification | None, first_sequence: int) -> bool:
+    def begins_too_late(self, verification: VerificationStateEntry | None, first_sequence: int) -> bool:
         """Return whether the first batch of a producer that this log does not know is not its first one. A retried
         batch that overtook another would else make the other one out of order for ever (KAFKA-14904). Producers of
         the second generation always begin with 0.
@@ -137,7 +137,7 @@ class ProducerRules:
         """Return whether a transaction of that epoch is open in this log: then the coordinator knows the partition."""
         return entry is not None and entry.txn_first_offset >= 0 and entry.epoch == epoch
 
-    def is_voided(self, asked: Verification, marker_epoch: int, transaction_version: int) -> bool:
+    def is_voided(self, asked: VerificationStateEntry, marker_epoch: int, transaction_version: int) -> bool:
         """Return whether a marker ends the transaction that the coordinator was asked about. In the second generation a
         marker has the epoch of the transaction that follows, and says nothing of that one. A client may ask in the
         second generation and end in the first: then the marker is one of the first.
@@ -145,7 +145,7 @@ class ProducerRules:
         of_next = asked.raises_epoch and transaction_version >= EPOCH_RAISED_BY_END
         return asked.epoch < marker_epoch or (asked.epoch == marker_epoch and not of_next)
 
-    def is_verified(self, asked: Verification | None, epoch: int) -> bool:
+    def is_verified(self, asked: VerificationStateEntry | None, epoch: int) -> bool:
         """Return whether a transaction of that epoch may begin here: its coordinator has agreed."""
         return asked is not None and asked.agreed and asked.epoch == epoch
 

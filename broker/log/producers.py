@@ -20,7 +20,7 @@ from squall.broker.log.producer_rules import (
     EndedTxn,
     ProducerRules,
     ProducerStateEntry,
-    Verification,
+    VerificationStateEntry,
 )
 from squall.broker.protocol.errors import ErrorCode
 from squall.broker.protocol.records import CONTROL_BIT, SEQUENCE_MASK, TRANSACTIONAL_BIT, BatchHeader
@@ -44,7 +44,7 @@ class ProducerStates(ProducerRules):
         """First offset -> producer id of the open transactions, in the order of their offsets."""
         self.undecided: deque[EndedTxn] = deque()
         """Transactions whose marker the high watermark may not have passed yet, in the order of their markers."""
-        self.verifications: dict[int, dict[int, Verification]] = {}
+        self.verifications: dict[int, dict[int, VerificationStateEntry]] = {}
         """By producer id and epoch: the coordinator was asked whether a transaction may begin in this log. Not on disk.
 
         Each epoch has its own question: who asks in another one, known or made up, must not take this one's answer.
@@ -116,11 +116,13 @@ class ProducerStates(ProducerRules):
         if not of_producer:
             self.verifications.pop(producer_id, None)
 
-    def verification(self, producer_id: int, epoch: int) -> Verification | None:
+    def verification(self, producer_id: int, epoch: int) -> VerificationStateEntry | None:
         """The question about a producer's epoch, answered or not; None if there was none, or a marker took it away."""
         return self.verifications.get(producer_id, {}).get(epoch)
 
-    def begin_verification(self, header: BatchHeader, wall_ms: int, *, raises_epoch: bool) -> Verification | None:
+    def begin_verification(
+        self, header: BatchHeader, wall_ms: int, *, raises_epoch: bool
+    ) -> VerificationStateEntry | None:
         """Before a transactional batch is appended: the question to its coordinator, of which the caller notes whether
         it agreed. None where nothing need be asked: the transaction is open here, or the coordinator has agreed, or the
         batch is here already.
@@ -132,7 +134,7 @@ class ProducerStates(ProducerRules):
             return None
         asked = self.verification(producer_id, epoch)
         if asked is None:
-            asked = Verification(epoch, first, raises_epoch)
+            asked = VerificationStateEntry(epoch, first, raises_epoch)
             self.verifications.setdefault(producer_id, {})[epoch] = asked
         asked.lowest_sequence = min(asked.lowest_sequence, first)
         asked.wall_ms = wall_ms
@@ -210,7 +212,7 @@ class ProducerStates(ProducerRules):
             undecided.popleft()
         return self.oldest_unstable(self.ongoing, undecided)
 
-    def have_ended(self) -> bool:
+    def has_ended_transactions(self) -> bool:
         """Return whether any transaction has ended here, of a producer that is still known."""
         return any(entry.coordinator_epoch >= 0 for entry in self.entries.values())
 

@@ -17,8 +17,8 @@ from squall.broker.log.config import LONG_MAX, LogConfig
 from squall.broker.log.epochs import EpochCache
 from squall.broker.log.log import Log
 from squall.broker.log.producers import ProducerStates, remove_snapshots
-from squall.broker.log.results import Recovery
-from squall.broker.log.scan import Scan
+from squall.broker.log.results import RecoveryResult
+from squall.broker.log.scan import BatchScanner
 from squall.broker.log.segment import INDEX, LOG, SUFFIXES, TIME_INDEX, TRUNCATING, Segment, file_name
 from squall.broker.protocol.errors import MalformedFrame
 from squall.broker.protocol.records import BatchHeader
@@ -46,7 +46,7 @@ def load(
     """
     fs.mkdirs(directory)
     bases = _tidy(fs, directory)
-    loading = _Loading(fs, directory, config, bases, clean, recovery_point, log_start_offset)
+    loading = _LogLoader(fs, directory, config, bases, clean, recovery_point, log_start_offset)
     loading.run()
     segments, recovery_point = loading.segments, min(recovery_point, loading.end_offset)
     if segments and loading.end_offset < log_start_offset:
@@ -101,7 +101,7 @@ def _tidy(fs: Fs, directory: str) -> list[int]:
     return sorted(bases)
 
 
-class _Loading:
+class _LogLoader:
     """Carries out one load, step by step."""
 
     def __init__(
@@ -208,7 +208,7 @@ class _Loading:
         """Check and take in the batches of one segment, and cut it at the first damage, which is returned."""
         size = segment.size
         segment.forget()  # What the indexes say is not believed: they may be as damaged as the batches.
-        scan = Scan(segment.file, size)
+        scan = BatchScanner(segment.file, size)
         damage = None
         for header, position, data in scan:
             damage = self._take(segment, header, position, data)
@@ -274,9 +274,9 @@ class _Loading:
             for epoch, start in later:
                 self.epochs.assign(epoch, start)
 
-    def report(self, log_end_offset: int) -> Recovery:
+    def report(self, log_end_offset: int) -> RecoveryResult:
         """Return what was found and done."""
-        return Recovery(
+        return RecoveryResult(
             self._clean and not self._scanned_segments,
             self._scanned_segments,
             self._scanned_bytes,

@@ -28,7 +28,7 @@ class AppendResult(NamedTuple):
         return cls(int(error), -1, -1, -1, False, message, faults)
 
 
-class FollowerAppend(NamedTuple):
+class FollowerAppendResult(NamedTuple):
     """Holds the result of a follower's append. `first_offset` is the log's end before, `log_end_offset` after."""
 
     first_offset: int
@@ -36,7 +36,7 @@ class FollowerAppend(NamedTuple):
     bytes: int
 
 
-class Recovery(NamedTuple):
+class RecoveryResult(NamedTuple):
     """Holds what loading found and did."""
 
     clean: bool

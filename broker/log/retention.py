@@ -8,7 +8,7 @@ from squall.broker.log.config import LogConfig
 from squall.broker.log.segment import Segment
 
 
-def useless(
+def deletable(
     segments: Sequence[Segment], config: LogConfig, wall_ms: int, log_start_offset: int, high_watermark: int
 ) -> int:
     """Return how many of the oldest segments may go: below the log start, or too old or too many by a policy of

@@ -89,7 +89,7 @@ def walk_ends(file: File, position: int, end: int, chunk_bytes: int) -> Iterator
         position = stop
 
 
-class Scan:
+class BatchScanner:
     """All batches of a file from the start, each checked: header, first byte, and bytes that are good until the next.
 
     After the iteration, `damage` says why it ended early.

@@ -14,7 +14,7 @@ from typing import Any
 from squall.broker.env import Buffer, File, Fs
 from squall.broker.log.checkpoints import parent
 from squall.broker.log.config import LogConfig
-from squall.broker.log.indexes import AbortedIndex, EntryFile, OffsetIndex, TimeIndex
+from squall.broker.log.indexes import AbortedIndex, IndexFile, OffsetIndex, TimeIndex
 from squall.broker.log.scan import LOOKUP_CHUNK, PlacedBatch, walk, walk_ends
 from squall.broker.log.slices import FileSlice
 
@@ -170,7 +170,7 @@ class Segment:
                 files.append(self.aborted.file)
         return files
 
-    def _entry_files(self) -> tuple[EntryFile[Any], ...]:
+    def _entry_files(self) -> tuple[IndexFile[Any], ...]:
         return self.index, self.time_index, self.aborted
 
     # --------------------------------------------------------------------------------------------------- finding

@@ -92,7 +92,7 @@ def check_batch(records: memoryview, config: LogConfig, wall_ms: int) -> Checked
     return found
 
 
-def look_closer(
+def check_unusual(
     records: memoryview,
     config: LogConfig,
     wall_ms: int,
@@ -118,7 +118,7 @@ def look_closer(
     largest = max(header.base_timestamp, now) if checked is None else checked.max_timestamp
     if largest == now or config.message_timestamp_type == "LogAppendTime":
         return records, now
-    return stamped(records, largest, False), largest
+    return with_timestamp(records, largest, False), largest
 
 
 def _misshapen(header: BatchHeader, size: int) -> AppendResult | None:
@@ -202,7 +202,7 @@ def _invalid(message: str) -> AppendResult:
     return AppendResult.refused(ErrorCode.INVALID_RECORD, message)
 
 
-def stamped(records: memoryview, timestamp: int, append_time: bool) -> memoryview:
+def with_timestamp(records: memoryview, timestamp: int, append_time: bool) -> memoryview:
     """The batch with another largest timestamp, which holds for every record if it is the time of the append; the CRC
     anew. In place unless it cannot be written to.
     """

@@ -47,7 +47,7 @@ class Truncate:
 
 
 @dataclass(frozen=True, slots=True)
-class WriteSnapshot:
+class WriteSnapshotChunk:
     """A piece of a snapshot that is being fetched, to stand at `position` of it. At 0 what was there of one is gone."""
 
     snapshot: SnapshotId
@@ -66,11 +66,11 @@ class InstallSnapshot:
     generation: int
 
 
-LogOp = AppendOwn | AppendLeaderChange | AppendFetched | Truncate | WriteSnapshot | InstallSnapshot
+LogOp = AppendOwn | AppendLeaderChange | AppendFetched | Truncate | WriteSnapshotChunk | InstallSnapshot
 
 
 @dataclass(frozen=True, slots=True)
-class TraceNote:
+class QuorumTraceEvent:
     """Something for the node's trace."""
 
     event: str
@@ -90,4 +90,4 @@ class Ready(NamedTuple):
     """To be written to the page cache, in this order, before the messages leave: replies read the log."""
     messages: tuple[QuorumMessage, ...]
     """To be sent, in any order. Each request ends in exactly one `Raft.step` with its reply or `Raft.failed`."""
-    notes: tuple[TraceNote, ...]
+    notes: tuple[QuorumTraceEvent, ...]

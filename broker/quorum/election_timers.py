@@ -41,7 +41,7 @@ class ElectionTimers:
             timeout = min(timeout, 2 * self._spread(self._lost_rounds))
         return timeout + self._rng.randrange(timeout)
 
-    def before_standing(self, fresh: bool) -> int:
+    def before_candidacy(self, fresh: bool) -> int:
         """Return how long a node that has only just come into its epoch waits for a leader."""
         return self._rng.randrange(self._spread(self._lost_rounds)) if fresh else self.for_votes(fresh)
 

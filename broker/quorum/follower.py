@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from squall.broker.quorum.settings import QuorumSettings
 
 
-class Download:
+class SnapshotDownload:
     """A snapshot on its way here, piece by piece, each asked for at the end of those before it."""
 
     __slots__ = ("position", "snapshot")
@@ -31,7 +31,7 @@ class Download:
         return awaited and 0 < reply.length <= reply.size - self.position
 
 
-class LeaderFetchState:
+class FetchFromLeaderState:
     """Fields are for reading."""
 
     def __init__(self, settings: QuorumSettings, rng: random.Random) -> None:
@@ -42,7 +42,7 @@ class LeaderFetchState:
         """When it last answered with something."""
         self.probing = False
         """An observer without a leader asks one voter after another; each answer tells who leads."""
-        self.download: Download | None = None
+        self.download: SnapshotDownload | None = None
 
     def begin(self, source: int = NO_NODE) -> None:
         """Ask this node from now on. Nothing has been heard from it yet."""
@@ -75,7 +75,7 @@ class LeaderFetchState:
     def wants(self, snapshot: SnapshotId) -> None:
         """The leader has nothing left but this snapshot of what would come next. One begun already is gone on with."""
         if self.download is None or self.download.snapshot != snapshot:
-            self.download = Download(snapshot)
+            self.download = SnapshotDownload(snapshot)
 
     def request(self, epoch: int, log: LogExtent, high_watermark: int) -> Fetch | FetchSnapshot:
         """Return the next request to the source."""

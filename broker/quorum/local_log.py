@@ -1,4 +1,4 @@
-"""This node's log as the core sees it: its shape, how much of it is durable, and what is still to be written."""
+"""This node's log as the core sees it: its extent, how much of it is durable, and what is still to be written."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from squall.broker.quorum.effects import (
     InstallSnapshot,
     LogOp,
     Truncate,
-    WriteSnapshot,
+    WriteSnapshotChunk,
 )
 
 if TYPE_CHECKING:
@@ -20,10 +20,10 @@ if TYPE_CHECKING:
 
 
 class LocalLog:
-    """Changes the shape at once and keeps the change for the edge to carry out (`take_ops`)."""
+    """Changes the extent at once and keeps the change for the edge to carry out (`take_ops`)."""
 
-    def __init__(self, shape: LogExtent) -> None:
-        self.shape = shape
+    def __init__(self, extent: LogExtent) -> None:
+        self.extent = extent
         self.synced_offset = 0
         """All before it is durable. 0 after a start: what a killed process wrote may be in the page cache only."""
         self.generation = 0
@@ -34,7 +34,7 @@ class LocalLog:
     @property
     def is_synced(self) -> bool:
         """True when everything is durable."""
-        return self.synced_offset >= self.shape.end_offset
+        return self.synced_offset >= self.extent.end_offset
 
     def take_ops(self) -> tuple[LogOp, ...]:
         """Return the operations that the edge has to apply to the log, each once."""
@@ -43,27 +43,27 @@ class LocalLog:
 
     def append_own(self, epoch: int, count: int, payload: object) -> int:
         """A batch of this leader's. Returns its base offset."""
-        base = self.shape.end_offset
-        self.shape.append(epoch, base, base + count)
+        base = self.extent.end_offset
+        self.extent.append(epoch, base, base + count)
         self.ops.append(AppendOwn(base, epoch, count, payload))
         return base
 
     def append_leader_change(self, epoch: int, voters: tuple[int, ...], granting: tuple[int, ...]) -> int:
         """The record that begins an epoch. Returns its offset."""
-        offset = self.shape.end_offset
-        self.shape.append(epoch, offset, offset + 1)
+        offset = self.extent.end_offset
+        self.extent.append(epoch, offset, offset + 1)
         self.ops.append(AppendLeaderChange(offset, epoch, voters, granting))
         return offset
 
     def append_fetched(self, spans: tuple[BatchSpan, ...], payload: object, epoch: int) -> bool:
         """Batches from the leader of `epoch`. False, and nothing done, where they do not continue this log."""
-        at, last_epoch = self.shape.end_offset, self.shape.last_epoch
+        at, last_epoch = self.extent.end_offset, self.extent.last_epoch
         for span in spans:
             if span.base_offset != at or span.end_offset <= at or not last_epoch <= span.epoch <= epoch:
                 return False
             at, last_epoch = span.end_offset, span.epoch
         for span in spans:
-            self.shape.append(span.epoch, span.base_offset, span.end_offset)
+            self.extent.append(span.epoch, span.base_offset, span.end_offset)
         self.ops.append(AppendFetched(spans, payload))
         return True
 
@@ -72,10 +72,10 @@ class LocalLog:
 
         A leader that would cut off what is committed, or nothing at all, is a bug in some node: AssertionError.
         """
-        target = self.shape.truncation_target(diverging.epoch, diverging.end_offset)
-        assert target < self.shape.end_offset, f"{diverging} does not diverge from a log that ends at {target}"
+        target = self.extent.truncation_target(diverging.epoch, diverging.end_offset)
+        assert target < self.extent.end_offset, f"{diverging} does not diverge from a log that ends at {target}"
         assert target >= high_watermark, f"{diverging} cuts at {target}, below the high watermark {high_watermark}"
-        self.shape.truncate_to(target)
+        self.extent.truncate_to(target)
         self.synced_offset = min(self.synced_offset, target)
         self.generation += 1
         self.ops.append(Truncate(target, self.generation))
@@ -83,12 +83,12 @@ class LocalLog:
 
     def write_snapshot(self, snapshot: SnapshotId, position: int, payload: object) -> None:
         """A piece of a snapshot that is being fetched."""
-        self.ops.append(WriteSnapshot(snapshot, position, payload))
+        self.ops.append(WriteSnapshotChunk(snapshot, position, payload))
 
     def install(self, snapshot: SnapshotId, high_watermark: int) -> None:
         """All of it is there: this log is left for it. What is known to be committed must be in it: AssertionError."""
         assert snapshot.end_offset >= high_watermark, f"{snapshot} lacks what is committed below {high_watermark}"
-        self.shape.restart_at(snapshot)
+        self.extent.restart_at(snapshot)
         self.synced_offset = snapshot.end_offset
         self.generation += 1
         self.ops.append(InstallSnapshot(snapshot, self.generation))
@@ -97,6 +97,6 @@ class LocalLog:
         """The log was durable up to `end_offset`. False where it has been truncated since that sync began."""
         if generation != self.generation:
             return False
-        assert end_offset <= self.shape.end_offset
+        assert end_offset <= self.extent.end_offset
         self.synced_offset = max(self.synced_offset, end_offset)
         return True

@@ -1,4 +1,4 @@
-"""The shape of a log: where it starts and ends and which epoch wrote which offsets. All that Raft must know of it."""
+"""The extent of a log: where it starts and ends and which epoch wrote which offsets. All that Raft must know of it."""
 
 from __future__ import annotations
 
@@ -115,7 +115,7 @@ class LogExtent:
         return min(end, end_offset) if known == epoch else end
 
 
-def goes_on_from(snapshot: SnapshotId, end_offset: int, epochs: Iterable[tuple[int, int]]) -> bool:
+def continues_from_snapshot(snapshot: SnapshotId, end_offset: int, epochs: Iterable[tuple[int, int]]) -> bool:
     """True when a log as found on disk holds what this snapshot says; `epochs` are its (epoch, first offset).
 
     It does not where it ends before the snapshot does, and not where another epoch wrote the snapshot's last record: a

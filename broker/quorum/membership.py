@@ -1,4 +1,4 @@
-"""A node's seat in the quorum: what it is in its epoch, what it must never forget, and how it changes.
+"""A node's member in the quorum: what it is in its epoch, what it must never forget, and how it changes.
 
 Everything else, the messages and the clock, is `Raft`'s, which has one.
 """
@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Any
 
 from squall.broker.protocol.errors import ErrorCode
 from squall.broker.protocol.ids import NO_NODE
-from squall.broker.quorum.effects import TraceNote
+from squall.broker.quorum.effects import QuorumTraceEvent
 from squall.broker.quorum.election import LEGAL, Role, VoteTally
 from squall.broker.quorum.election_timers import ElectionTimers
-from squall.broker.quorum.follower import LeaderFetchState
+from squall.broker.quorum.follower import FetchFromLeaderState
 from squall.broker.quorum.leadership import LeaderState
 from squall.broker.quorum.local_log import LocalLog
 from squall.broker.quorum.messages import FetchReply, QuorumMessage, SnapshotId
@@ -48,7 +48,7 @@ class QuorumMembership:
         self.leadership: LeaderState | None = None
         """Set while this node leads."""
         self.settings = settings
-        self.patience = ElectionTimers(settings, rng)
+        self.timers = ElectionTimers(settings, rng)
         self.local = LocalLog(log)
         self.state = state
         """What must never be forgotten."""
@@ -63,10 +63,10 @@ class QuorumMembership:
         self.outbox = Outbox(settings)
         self.deadline_ms = NEVER
         """When the role's time is up."""
-        self.following = LeaderFetchState(settings, rng)
+        self.following = FetchFromLeaderState(settings, rng)
         self.persist = False
         """`state` has changed since it was last given out to be made durable."""
-        self.notes: list[TraceNote] = []
+        self.notes: list[QuorumTraceEvent] = []
 
     @property
     def epoch(self) -> int:
@@ -139,7 +139,7 @@ class QuorumMembership:
     def become_follower(self, epoch: int, leader_id: int, now_ms: int) -> None:
         """Follow the leader of `epoch`."""
         self.move_to(epoch, leader_id=leader_id)
-        self.follow(now_ms, self.patience.to_fetch())
+        self.follow(now_ms, self.timers.to_fetch())
 
     def follow(self, now_ms: int, patience_ms: int) -> None:
         """Fetch from the leader that this node knows, for `patience_ms` without an answer."""
@@ -151,8 +151,8 @@ class QuorumMembership:
     def become_leader(self, now_ms: int, granting: tuple[int, ...]) -> None:
         """Lead the epoch that these voters granted."""
         self.move_to(self.epoch, leader_id=self.node_id)
-        self.become(Role.LEADER, now_ms + self.patience.for_majority(), f"elected by {granting}")
-        self.patience.found_leader()
+        self.become(Role.LEADER, now_ms + self.timers.for_majority(), f"elected by {granting}")
+        self.timers.found_leader()
         # Records of earlier epochs are committed only by one of this epoch after them: so there is one at once.
         start = self.local.append_leader_change(self.epoch, self.settings.voters, granting)
         self.leadership = LeaderState(self.settings, self.epoch, start, now_ms, self.heard)
@@ -162,7 +162,7 @@ class QuorumMembership:
     def become_resigned(self, leadership: LeaderState, now_ms: int, why: str) -> None:
         """Lead this epoch no longer, and say so to all."""
         self.successors = leadership.successors()
-        self.become(Role.RESIGNED, now_ms + self.patience.for_votes(fresh=False), why)
+        self.become(Role.RESIGNED, now_ms + self.timers.for_votes(fresh=False), why)
         self.outbox.due_all(now_ms)
 
     @property
@@ -186,4 +186,4 @@ class QuorumMembership:
         self.outbox.due(self.following.probe_next(), at_ms)
 
     def note(self, event: str, **fields: Any) -> None:
-        self.notes.append(TraceNote(event, fields))
+        self.notes.append(QuorumTraceEvent(event, fields))

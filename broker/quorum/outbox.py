@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 NEVER = 1 << 62
 
 
-class _Line:
+class _VoterRequestState:
     """Tracks the requests to one voter. `ticket`: of the request under way, 0 when there is none. `due_ms`: when it may
     be owed one. `failures`: requests that failed since the last reply.
     """
@@ -31,7 +31,7 @@ class Outbox:
     def __init__(self, settings: QuorumSettings) -> None:
         self._node_id = settings.node_id
         self._backoff_ms, self._longest_backoff_ms = settings.retry_backoff_ms, settings.fetch_timeout_ms // 4
-        self._lines = {voter: _Line() for voter in settings.voters if voter != settings.node_id}
+        self._lines = {voter: _VoterRequestState() for voter in settings.voters if voter != settings.node_id}
         self._tickets = 0
         self.messages: list[QuorumMessage] = []
         """To be sent: see `take`."""

@@ -1,7 +1,7 @@
 """One node's part in the quorum, as KRaft plays it: Raft in which followers pull (C2).
 
 Pure: `step` takes a message, `tick` the time, `propose` a batch of the leader's; `ready` gives out what is to be done
-(see `effects.Ready` for the order). Log contents stay with the caller, the core knows only the log's shape.
+(see `effects.Ready` for the order). Log contents stay with the caller, the core knows only the log's extent.
 
 What makes it safe, and where it stands:
 - one vote an epoch, durable before it is answered: `_may_grant`, `_move_to`, `Ready.state`
@@ -63,10 +63,10 @@ class Raft:
         snapshot: SnapshotId | None = None,
     ) -> None:
         """`state`, `log` and the newest `snapshot` as found on disk; nothing of the log counts as synced yet."""
-        self.seat = seat = QuorumMembership(settings, rng, state, log, snapshot)
+        self.member = member = QuorumMembership(settings, rng, state, log, snapshot)
         self.node_id, self.log = settings.node_id, log
-        self._settings, self._patience = settings, seat.patience
-        self._local, self._outbox, self._following = seat.local, seat.outbox, seat.following
+        self._settings, self._timers = settings, member.timers
+        self._local, self._outbox, self._following = member.local, member.outbox, member.following
         self._boot(now_ms)
 
     # ------------------------------------------------------------------------------------------------ for the caller
@@ -74,41 +74,41 @@ class Raft:
     @property
     def role(self) -> Role:
         """Return this node's role in its epoch."""
-        return self.seat.role
+        return self.member.role
 
     @property
     def epoch(self) -> int:
         """The epoch this node is in."""
-        return self.seat.state.epoch
+        return self.member.state.epoch
 
     @property
     def leader_id(self) -> int:
         """See `QuorumMembership.leader_id`."""
-        return self.seat.leader_id
+        return self.member.leader_id
 
     @property
     def leadership(self) -> LeaderState | None:
         """Set while this node leads."""
-        return self.seat.leadership
+        return self.member.leadership
 
     @property
     def high_watermark(self) -> int:
         """Everything before it is committed, for all this node knows. Never goes back."""
-        return self.seat.high_watermark
+        return self.member.high_watermark
 
     @property
     def snapshot(self) -> SnapshotId | None:
         """The newest one that this node has, all of it committed and durable."""
-        return self.seat.snapshot
+        return self.member.snapshot
 
     @property
-    def leader_patience_ms(self) -> int:
+    def majority_timeout_ms(self) -> int:
         """Return how long a leader keeps its role without fetches from a majority, in ms (KAFKA-15489)."""
-        return self._patience.for_majority()
+        return self._timers.for_majority()
 
-    def deserted_ms(self, now_ms: int) -> int:
+    def ms_without_majority(self, now_ms: int) -> int:
         """For how long no majority has fetched from this node; 0 where it does not lead."""
-        leadership = self.seat.leadership
+        leadership = self.member.leadership
         return now_ms - leadership.majority_heard_ms(now_ms) if leadership is not None else 0
 
     @property
@@ -119,15 +119,15 @@ class Raft:
     def next_deadline_ms(self) -> int:
         """Return when `tick` will have something to do."""
         parked_ms = self.leadership.next_deadline_ms() if self.leadership is not None else NEVER
-        return min(self.seat.deadline_ms, self._outbox.next_due_ms(), parked_ms)
+        return min(self.member.deadline_ms, self._outbox.next_due_ms(), parked_ms)
 
     def ready(self) -> Ready | None:
         """Return what there is to do now; None for nothing. Each effect is given out once."""
-        if not (self._outbox.messages or self._local.ops or self.seat.persist or self.seat.notes):
+        if not (self._outbox.messages or self._local.ops or self.member.persist or self.member.notes):
             return None
-        state = self.seat.state if self.seat.persist else None
-        ready = Ready(state, self._local.take_ops(), self._outbox.take(), tuple(self.seat.notes))
-        self.seat.persist, self.seat.notes = False, []
+        state = self.member.state if self.member.persist else None
+        ready = Ready(state, self._local.take_ops(), self._outbox.take(), tuple(self.member.notes))
+        self.member.persist, self.member.notes = False, []
         return ready
 
     def step(self, message: QuorumMessage, now_ms: int) -> None:
@@ -153,19 +153,19 @@ class Raft:
         assert receiver != self.node_id, "no request of ours goes to ourselves"
         if not self._outbox.ended(receiver, ticket):
             return
-        if self.seat.tally is not None:
-            self._count_vote(self.seat.tally, receiver, None, now_ms)
+        if self.member.tally is not None:
+            self._count_vote(self.member.tally, receiver, None, now_ms)
         elif self.leadership is not None:
             self._outbox.due(receiver, now_ms + self._settings.fetch_timeout_ms // 8)
         elif self._following.probing:
-            self.seat.probe_next(now_ms + self._settings.retry_backoff_ms)
+            self.member.probe_next(now_ms + self._settings.retry_backoff_ms)
         elif self.role is not Role.RESIGNED:  # Its farewell is said once: whoever missed it finds out by fetching.
             self._outbox.due(receiver, now_ms + self._outbox.backoff_ms(receiver))
         self._settle(now_ms)
 
     def tick(self, now_ms: int) -> None:
         """Time has passed."""
-        if now_ms >= self.seat.deadline_ms:
+        if now_ms >= self.member.deadline_ms:
             self._expire(now_ms)
         self._settle(now_ms)
 
@@ -188,7 +188,7 @@ class Raft:
         """The edge has made a snapshot of what is committed before that offset, durably."""
         assert snapshot.end_offset <= self.high_watermark
         if self.snapshot is None or snapshot > self.snapshot:
-            self.seat.snapshot = snapshot
+            self.member.snapshot = snapshot
 
     def trim(self, snapshot: SnapshotId) -> None:
         """The edge is about to drop the log before the end of a snapshot that it has."""
@@ -199,35 +199,35 @@ class Raft:
     def resign(self, now_ms: int) -> None:
         """Give up leadership, naming successors. Nothing happens where this node does not lead."""
         if self.leadership is not None:
-            self.seat.become_resigned(self.leadership, now_ms, "asked to")
+            self.member.become_resigned(self.leadership, now_ms, "asked to")
             self._settle(now_ms)
 
     # ---------------------------------------------------------------------------------------------------------- roles
 
     def _boot(self, now_ms: int) -> None:
-        if self.seat.state.epoch < self.log.last_epoch:  # The file was lost; at least do not go back.
-            self.seat.state = QuorumState(self.log.last_epoch)
-            self.seat.persist = True
-        if self.seat.state.leader_id == self.node_id:
-            self.seat.enter(Role.RESIGNED, now_ms + self._patience.for_votes(fresh=False), "restarted")
+        if self.member.state.epoch < self.log.last_epoch:  # The file was lost; at least do not go back.
+            self.member.state = QuorumState(self.log.last_epoch)
+            self.member.persist = True
+        if self.member.state.leader_id == self.node_id:
+            self.member.enter(Role.RESIGNED, now_ms + self._timers.for_votes(fresh=False), "restarted")
             self._outbox.due_all(now_ms)
-        elif self.seat.state.leader_id in self._outbox.voters:
-            self.seat.follow(now_ms, self._patience.to_fetch())
+        elif self.member.state.leader_id in self._outbox.voters:
+            self.member.follow(now_ms, self._timers.to_fetch())
         else:
-            self.seat.become_unattached(
-                self.epoch, now_ms, self._patience.before_standing(self.seat.is_fresh), "started"
+            self.member.become_unattached(
+                self.epoch, now_ms, self._timers.before_candidacy(self.member.is_fresh), "started"
             )
         if self._settings.voters == (self.node_id,):
-            self.seat.deadline_ms = now_ms
+            self.member.deadline_ms = now_ms
         self._settle(now_ms)
 
     def _become_prospective(self, now_ms: int, why: str) -> None:
-        self.seat.become(Role.PROSPECTIVE, now_ms + self._patience.for_votes(self.seat.is_fresh), why)
+        self.member.become(Role.PROSPECTIVE, now_ms + self._timers.for_votes(self.member.is_fresh), why)
         self._open_round(now_ms)
 
     def _become_candidate(self, now_ms: int) -> None:
-        self.seat.move_to(self.epoch + 1, voted_id=self.node_id)
-        self.seat.become(Role.CANDIDATE, now_ms + self._patience.for_votes(self.seat.is_fresh), "would be elected")
+        self.member.move_to(self.epoch + 1, voted_id=self.node_id)
+        self.member.become(Role.CANDIDATE, now_ms + self._timers.for_votes(self.member.is_fresh), "would be elected")
         self._open_round(now_ms)
 
     def _expire(self, now_ms: int) -> None:
@@ -238,17 +238,17 @@ class Raft:
             case Role.PROSPECTIVE | Role.CANDIDATE:
                 self._lose_round(now_ms, "election timed out")
             case Role.FOLLOWER if not self._settings.is_voter:
-                self.seat.deadline_ms = NEVER
-                self.seat.probe(now_ms)
+                self.member.deadline_ms = NEVER
+                self.member.probe(now_ms)
             case _:
                 self._become_prospective(now_ms, f"{self.role.value} for too long")
 
     def _check_quorum(self, now_ms: int) -> None:
         """Resign where a majority has not fetched for too long: they may have another leader (KAFKA-15489)."""
         assert self.leadership is not None
-        self.seat.deadline_ms = self.leadership.majority_heard_ms(now_ms) + self._patience.for_majority()
-        if now_ms >= self.seat.deadline_ms:
-            self.seat.become_resigned(self.leadership, now_ms, "no majority fetches")
+        self.member.deadline_ms = self.leadership.majority_heard_ms(now_ms) + self._timers.for_majority()
+        if now_ms >= self.member.deadline_ms:
+            self.member.become_resigned(self.leadership, now_ms, "no majority fetches")
 
     # ------------------------------------------------------------------------------------------------------- requests
 
@@ -256,19 +256,19 @@ class Raft:
         if message.sender not in self._outbox.voters:  # Nobody asks itself: its own vote is in the tally.
             return self._outbox.answer(message, VoteReply(ErrorCode.INCONSISTENT_VOTER_SET, self.epoch, self.leader_id))
         if vote.epoch > self.epoch:
-            pause_ms = self._patience.before_standing(self.seat.is_fresh)
-            self.seat.become_unattached(vote.epoch, now_ms, pause_ms, f"{message.sender} is in epoch {vote.epoch}")
+            pause_ms = self._timers.before_candidacy(self.member.is_fresh)
+            self.member.become_unattached(vote.epoch, now_ms, pause_ms, f"{message.sender} is in epoch {vote.epoch}")
         if vote.epoch < self.epoch:
             return self._outbox.answer(message, VoteReply(ErrorCode.FENCED_LEADER_EPOCH, self.epoch, self.leader_id))
         granted = self._settings.is_voter and self._may_grant(vote, message.sender, now_ms)
         if granted and not vote.pre_vote:
-            self.seat.move_to(self.epoch, voted_id=message.sender)
+            self.member.move_to(self.epoch, voted_id=message.sender)
             if self.role is Role.PROSPECTIVE:
-                self.seat.become_unattached(self.epoch, now_ms, 0, f"votes for {message.sender}")
-            self.seat.deadline_ms = now_ms + self._patience.for_votes(self.seat.is_fresh)
-        elif granted and self.seat.tally is None:  # Who would be elected gets a moment's head start to stand.
-            self.seat.deadline_ms = max(self.seat.deadline_ms, now_ms + self._settings.jitter_ms)
-        self.seat.note("vote", epoch=vote.epoch, candidate=message.sender, pre_vote=vote.pre_vote, granted=granted)
+                self.member.become_unattached(self.epoch, now_ms, 0, f"votes for {message.sender}")
+            self.member.deadline_ms = now_ms + self._timers.for_votes(self.member.is_fresh)
+        elif granted and self.member.tally is None:  # Who would be elected gets a moment's head start to stand.
+            self.member.deadline_ms = max(self.member.deadline_ms, now_ms + self._settings.jitter_ms)
+        self.member.note("vote", epoch=vote.epoch, candidate=message.sender, pre_vote=vote.pre_vote, granted=granted)
         self._outbox.answer(message, VoteReply(ErrorCode.NONE, self.epoch, self.leader_id, granted))
 
     def _may_grant(self, vote: Vote, candidate: int, now_ms: int) -> bool:
@@ -277,18 +277,18 @@ class Raft:
             return False  # It may lack what is committed.
         if vote.pre_vote:
             return not self._hears_leader(now_ms) and not self._comes_first(vote, candidate, now_ms)
-        return self.seat.state.leader_id == NO_NODE and self.seat.state.voted_id in (NO_NODE, candidate)
+        return self.member.state.leader_id == NO_NODE and self.member.state.voted_id in (NO_NODE, candidate)
 
     def _comes_first(self, vote: Vote, candidate: int, now_ms: int) -> bool:
         """Return whether this node has just begun to ask for pre-votes as well, and has an equal log and the lower id.
 
         Two that granted each other's would both begin an epoch, vote for themselves, and elect nobody in it.
         """
-        tally = self.seat.tally if self.role is Role.PROSPECTIVE else None
+        tally = self.member.tally if self.role is Role.PROSPECTIVE else None
         if tally is None or tally.refused_by(candidate) or self.node_id > candidate:
             return False
         equal = (vote.last_epoch, vote.end_offset) == (self.log.last_epoch, self.log.end_offset)
-        return equal and now_ms < self.seat.began_ms + self._settings.jitter_ms
+        return equal and now_ms < self.member.began_ms + self._settings.jitter_ms
 
     def _hears_leader(self, now_ms: int) -> bool:
         return self._following.hears_leader(now_ms) if self.role is Role.FOLLOWER else self.role is Role.LEADER
@@ -304,7 +304,7 @@ class Raft:
         if error is ErrorCode.NONE:
             self._learn(epoch, message.sender, now_ms)
             if self.role is Role.FOLLOWER:
-                self._leader_gone(now_ms, self._patience.after_end_of_epoch(successors))
+                self._leader_gone(now_ms, self._timers.after_end_of_epoch(successors))
         self._outbox.answer(message, EndEpochReply(error, self.epoch, self.leader_id))
 
     def _check_claim(self, sender: int, epoch: int) -> ErrorCode:
@@ -313,21 +313,21 @@ class Raft:
             return ErrorCode.INCONSISTENT_VOTER_SET
         if epoch < self.epoch:
             return ErrorCode.FENCED_LEADER_EPOCH
-        if epoch == self.epoch and self.seat.state.leader_id not in (NO_NODE, sender):
-            self.seat.note("two_leaders", epoch=epoch, known=self.seat.state.leader_id, claims=sender)
+        if epoch == self.epoch and self.member.state.leader_id not in (NO_NODE, sender):
+            self.member.note("two_leaders", epoch=epoch, known=self.member.state.leader_id, claims=sender)
             return ErrorCode.INVALID_REQUEST
         return ErrorCode.NONE
 
     def _on_fetch(self, message: QuorumMessage, fetch: Fetch, now_ms: int) -> None:
         error = self._check_fetcher(fetch.epoch)
         if error is not ErrorCode.NONE or self.leadership is None:
-            self.seat.refuse_fetch(message, error)
+            self.member.refuse_fetch(message, error)
         elif (refusal := self.leadership.heard(message, fetch, self.log, self.snapshot, now_ms)) is not None:
             self._outbox.answer(message, refusal)
         else:
             older = self.leadership.park(message, fetch, now_ms)
             if older is not None:
-                self.seat.refuse_fetch(older, ErrorCode.NONE)
+                self.member.refuse_fetch(older, ErrorCode.NONE)
 
     def _on_fetch_snapshot(self, message: QuorumMessage, fetch: FetchSnapshot, now_ms: int) -> None:
         error = self._check_fetcher(fetch.epoch)
@@ -354,8 +354,8 @@ class Raft:
             return
         match reply:
             case VoteReply():
-                assert self.seat.tally is not None
-                self._count_vote(self.seat.tally, message.sender, reply.granted and not reply.error, now_ms)
+                assert self.member.tally is not None
+                self._count_vote(self.member.tally, message.sender, reply.granted and not reply.error, now_ms)
             case FetchReply():
                 self._on_fetch_reply(message.sender, reply, now_ms)
             case FetchSnapshotReply():
@@ -371,10 +371,10 @@ class Raft:
         """Somebody says that `leader_id` (or NO_NODE it knows) leads `epoch`."""
         can_follow = leader_id in self._outbox.voters
         if epoch > self.epoch and not can_follow:
-            pause_ms = self._patience.before_standing(self.seat.is_fresh)
-            self.seat.become_unattached(epoch, now_ms, pause_ms, f"heard of epoch {epoch}")
-        elif can_follow and (epoch > self.epoch or (epoch == self.epoch and self.seat.state.leader_id == NO_NODE)):
-            self.seat.become_follower(epoch, leader_id, now_ms)
+            pause_ms = self._timers.before_candidacy(self.member.is_fresh)
+            self.member.become_unattached(epoch, now_ms, pause_ms, f"heard of epoch {epoch}")
+        elif can_follow and (epoch > self.epoch or (epoch == self.epoch and self.member.state.leader_id == NO_NODE)):
+            self.member.become_follower(epoch, leader_id, now_ms)
 
     def _on_fetch_reply(self, sender: int, reply: FetchReply, now_ms: int) -> None:
         if not self._answered(sender, reply, now_ms):
@@ -385,11 +385,11 @@ class Raft:
         if reply.diverging is not None:
             leaves = self.log.end_offset
             target = self._local.truncate(reply.diverging, self.high_watermark)
-            self.seat.note(
+            self.member.note(
                 "truncated", from_offset=leaves, to_offset=target, reason=f"epoch {reply.diverging.epoch} ends"
             )
         elif reply.spans and not self._local.append_fetched(reply.spans, reply.payload, self.epoch):
-            self.seat.note("bad_fetch", base=reply.spans[0].base_offset, leo=self.log.end_offset)
+            self.member.note("bad_fetch", base=reply.spans[0].base_offset, leo=self.log.end_offset)
             self._outbox.due(sender, now_ms + self._settings.retry_backoff_ms)
         self._raise_high_watermark(min(reply.high_watermark, self.log.end_offset))
 
@@ -404,9 +404,9 @@ class Raft:
         if download.position == reply.size:
             self._following.download = None
             self._local.install(reply.snapshot, self.high_watermark)
-            self.seat.snapshot = reply.snapshot
+            self.member.snapshot = reply.snapshot
             self._raise_high_watermark(reply.snapshot.end_offset)
-            self.seat.note("snapshot_installed", offset=reply.snapshot.end_offset, epoch=reply.snapshot.epoch)
+            self.member.note("snapshot_installed", offset=reply.snapshot.end_offset, epoch=reply.snapshot.epoch)
 
     def _answered(self, sender: int, reply: FetchReply | FetchSnapshotReply, now_ms: int) -> bool:
         """Return whether the replier leads and has served the fetch. Plans the next fetch, or the same again."""
@@ -414,14 +414,14 @@ class Raft:
         if reply.error is not ErrorCode.NONE or self.role is not Role.FOLLOWER:
             self._outbox.due(sender, retry_ms)
             if self._following.probing:
-                self.seat.probe_next(retry_ms)
+                self.member.probe_next(retry_ms)
             elif reply.error is ErrorCode.NOT_LEADER_OR_FOLLOWER and reply.epoch == self.epoch:
-                self._leader_gone(now_ms, self._patience.jitter())
+                self._leader_gone(now_ms, self._timers.jitter())
             return False
         self._following.heard(sender, now_ms)
-        self.seat.heard = sender, now_ms
-        self.seat.deadline_ms = now_ms + self._patience.to_fetch()
-        self._patience.found_leader()
+        self.member.heard = sender, now_ms
+        self.member.deadline_ms = now_ms + self._timers.to_fetch()
+        self._timers.found_leader()
         self._outbox.due(sender, now_ms)
         return True
 
@@ -429,16 +429,16 @@ class Raft:
         """The leader itself says that it leads no longer: do not wait for a time-out."""
         self._following.leader_gone()
         if self._settings.is_voter:
-            self.seat.deadline_ms = min(self.seat.deadline_ms, now_ms + pause_ms)
+            self.member.deadline_ms = min(self.member.deadline_ms, now_ms + pause_ms)
         else:
-            self.seat.probe(now_ms)
+            self.member.probe(now_ms)
 
     # ------------------------------------------------------------------------------------------------------ elections
 
     def _open_round(self, now_ms: int) -> None:
-        self.seat.tally, self.seat.began_ms = VoteTally(self._settings), now_ms
+        self.member.tally, self.member.began_ms = VoteTally(self._settings), now_ms
         self._outbox.due_all(now_ms)
-        self._close_round(self.seat.tally, now_ms)
+        self._close_round(self.member.tally, now_ms)
 
     def _count_vote(self, tally: VoteTally, voter: int, granted: bool | None, now_ms: int) -> None:
         tally.answer(voter, granted)
@@ -446,54 +446,54 @@ class Raft:
 
     def _close_round(self, tally: VoteTally, now_ms: int) -> None:
         """Act on a round that is decided."""
-        if tally.lost or self.seat.has_no_next_epoch:
+        if tally.lost or self.member.has_no_next_epoch:
             self._lose_round(now_ms, "not elected")
         elif tally.won and self.role is Role.PROSPECTIVE:
             self._become_candidate(now_ms)
         elif tally.won:
-            self.seat.become_leader(now_ms, tally.granting)
+            self.member.become_leader(now_ms, tally.granting)
 
     def _lose_round(self, now_ms: int, why: str) -> None:
-        pause_ms = self._patience.after_losing(self.seat.is_fresh)
+        pause_ms = self._timers.after_losing(self.member.is_fresh)
         if self.leader_id != NO_NODE:
-            self.seat.follow(now_ms, pause_ms)
+            self.member.follow(now_ms, pause_ms)
         else:
-            self.seat.become_unattached(self.epoch, now_ms, pause_ms, why)
+            self.member.become_unattached(self.epoch, now_ms, pause_ms, why)
 
     # ----------------------------------------------------------------------------------------------------- what is due
 
     def _settle(self, now_ms: int) -> None:
         """Settle what follows from an event: raise the high watermark, and send the replies and requests now due."""
-        leadership = self.seat.leadership
+        leadership = self.member.leadership
         if leadership is not None:
             self._raise_high_watermark(leadership.committed_offset(self._local.synced_offset))
-            for message, reply in leadership.answer(self.log, self.seat.high_watermark, now_ms):
+            for message, reply in leadership.answer(self.log, self.member.high_watermark, now_ms):
                 self._outbox.answer(message, reply)
         for voter in self._outbox.take_due(now_ms):
             request = self._owed(voter, now_ms)
             if request is not None:
                 self._outbox.send(voter, request)
-        self.seat.check()
+        self.member.check()
 
     def _raise_high_watermark(self, high_watermark: int) -> None:
         assert high_watermark <= self.log.end_offset
-        self.seat.high_watermark = max(self.high_watermark, high_watermark)
+        self.member.high_watermark = max(self.high_watermark, high_watermark)
 
     def _owed(self, voter: int, now_ms: int) -> Request | None:
         """The request that this voter should get now, if any."""
         log = self.log
-        if self.seat.tally is not None:
+        if self.member.tally is not None:
             pre_vote = self.role is Role.PROSPECTIVE
-            return (
-                None if self.seat.tally.answered(voter) else Vote(self.epoch, log.last_epoch, log.end_offset, pre_vote)
-            )
+            if self.member.tally.answered(voter):
+                return None
+            return Vote(self.epoch, log.last_epoch, log.end_offset, pre_vote)
         if self.leadership is not None:
             begin_ms = self.leadership.next_begin_ms(voter)
             if begin_ms <= now_ms:
                 return BeginEpoch(self.epoch)
             self._outbox.due(voter, begin_ms)
         elif self.role is Role.RESIGNED:
-            return EndEpoch(self.epoch, self.seat.successors)
+            return EndEpoch(self.epoch, self.member.successors)
         elif voter == self._following.source and (self._local.is_synced or not self._settings.is_voter):
             # Fetching from an offset says that all before it is durable here: so a voter syncs first.
             return self._following.request(self.epoch, log, self.high_watermark)

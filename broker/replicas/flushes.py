@@ -51,12 +51,12 @@ class Flushes:
         that crashed has left records in the system's memory that no flush has reached, and from here on they count.
         """
         log.configure(config)
-        if log.is_flush_promised:
+        if log.is_flush_required:
             log.flush(self._env.wall_ms())
 
     def begin(self, h: Hosted) -> bool:
         """Flush a log, and go on until no flush is due. True if nobody may see new records before the flush."""
-        h.holding = h.holding or h.log.is_flush_promised
+        h.holding = h.holding or h.log.is_flush_required
         if not h.flushing:
             assert self._start_soon is not None
             h.flushing = True

@@ -7,7 +7,7 @@ and would hide what is shown here.
 from __future__ import annotations
 
 from squall.broker.log.log import Log
-from squall.broker.log.results import FollowerAppend
+from squall.broker.log.results import FollowerAppendResult
 from squall.broker.protocol.errors import ErrorCode
 from squall.broker.replication import Partition
 from squall.broker.replication.rules import Rules
@@ -26,7 +26,7 @@ append_up_to = Log.append_as_follower
 NEWEST = 2**31 - 1
 
 
-def append_as_follower(self: Log, records: memoryview, leader_epoch: int) -> FollowerAppend:
+def append_as_follower(self: Log, records: memoryview, leader_epoch: int) -> FollowerAppendResult:
     """Whatever was sent is taken."""
     return append_up_to(self, records, NEWEST)
 

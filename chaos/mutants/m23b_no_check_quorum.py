@@ -10,7 +10,7 @@ from squall.chaos.plans.plan import Plan
 
 def _check_quorum(self: Raft, now_ms: int) -> None:
     """Look again later."""
-    self.seat.deadline_ms = now_ms + self._patience.for_majority()
+    self.member.deadline_ms = now_ms + self._timers.for_majority()
 
 
 def plan(seed: int) -> Plan:

@@ -6,7 +6,7 @@ part 1, and the mutant does not.
 
 from __future__ import annotations
 
-from squall.broker.log.producer_rules import ProducerRules, Verification
+from squall.broker.log.producer_rules import ProducerRules, VerificationStateEntry
 from squall.chaos.mutants.hunt_plans import draw, fault
 from squall.chaos.mutants.mutant import TRANSACTIONS, Mutant, ReplacedFunction
 from squall.chaos.mutants.txn_plans import TOPIC, txn, txn_plan
@@ -15,7 +15,7 @@ from squall.chaos.plans.plan import Plan
 _SOUND = ProducerRules.is_verified
 
 
-def is_verified(self: ProducerRules, asked: Verification | None, epoch: int) -> bool:
+def is_verified(self: ProducerRules, asked: VerificationStateEntry | None, epoch: int) -> bool:
     """Return true in the first generation, without asking the coordinator."""
     return asked is None or not asked.raises_epoch or _SOUND(self, asked, epoch)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from squall.broker.log.log import Log
 from squall.broker.log.producers import ProducerStates
-from squall.broker.log.results import FollowerAppend
+from squall.broker.log.results import FollowerAppendResult
 from squall.chaos.mutants.hunt_plans import hunt_plan, killings_behind
 from squall.chaos.mutants.mutant import Mutant, ReplacedFunction
 from squall.chaos.plans.plan import Plan
@@ -12,7 +12,7 @@ from squall.chaos.plans.plan import Plan
 _SOUND = Log.append_as_follower
 
 
-def append_as_follower(self: Log, records: memoryview, leader_epoch: int) -> FollowerAppend:
+def append_as_follower(self: Log, records: memoryview, leader_epoch: int) -> FollowerAppendResult:
     """As ever, but what the batches say of their producers is forgotten."""
     kept, self.producers = self.producers, ProducerStates()
     try:

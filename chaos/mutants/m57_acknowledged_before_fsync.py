@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from squall.broker.log.durability import Durability
+from squall.broker.log.durability import DurabilityTracker
 from squall.chaos.mutants.hunt_plans import draw, fault, hunt_plan
 from squall.chaos.mutants.mutant import Mutant, ReplacedFunction
 from squall.chaos.plans.plan import Plan
 
 
-def is_promised(self: Durability, log_end_offset: int) -> bool:
+def is_flush_required(self: DurabilityTracker, log_end_offset: int) -> bool:
     """Return true once the flush has begun, without waiting for it."""
     return False
 
@@ -27,7 +27,7 @@ MUTANT = Mutant(
     name="acknowledged-before-fsync",
     title="acknowledges before the fsync that flush.messages=1 promises",
     source="Jepsen: NATS 2.12",
-    replaces=(ReplacedFunction(Durability, "is_promised", is_promised),),
+    replaces=(ReplacedFunction(DurabilityTracker, "is_flush_required", is_flush_required),),
     expected=("acknowledged-is-durable", "leader-completeness", "strong-isr", "lost-write", "unseen"),
     faults=("disk", "power_loss"),
     plan=plan,

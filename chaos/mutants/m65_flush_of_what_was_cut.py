@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from squall.broker.log.durability import Durability, FlushJob
+from squall.broker.log.durability import DurabilityTracker, FlushJob
 from squall.chaos.mutants.hunt_plans import REBALANCING, draw, fault, hunt_plan
 from squall.chaos.mutants.mutant import Mutant, ReplacedFunction
 from squall.chaos.plans.plan import Plan
 
-_SOUND = Durability.done
+_SOUND = DurabilityTracker.done
 
 
-def done(self: Durability, job: FlushJob, generation: int, wall_ms: int) -> None:
+def done(self: DurabilityTracker, job: FlushJob, generation: int, wall_ms: int) -> None:
     """As if nothing had been cut meanwhile."""
     _SOUND(self, job, job.generation, wall_ms)
 
@@ -35,7 +35,7 @@ MUTANT = Mutant(
     name="flush-of-what-was-cut",
     title="counts a flush for records that came after the truncation of what it synced",
     source="Redpanda #15201, PR 16105 (2024)",
-    replaces=(ReplacedFunction(Durability, "done", done),),
+    replaces=(ReplacedFunction(DurabilityTracker, "done", done),),
     expected=("lost-write", "unseen", "corrupt"),
     faults=("disk", "partition", "power_loss"),
     plan=plan,

@@ -15,7 +15,7 @@ def checkpoint_recovery_points(self: LogManager) -> None:
     points = {place: log.log_end_offset for place, log in self.logs.items()}
     checkpoints.write_offsets(self._fs, self._path(RECOVERY_POINTS), points)
     self.checkpoint_log_starts()
-    self._forgotten.clear()
+    self._deleted_since_checkpoint.clear()
 
 
 def plan(seed: int) -> Plan:

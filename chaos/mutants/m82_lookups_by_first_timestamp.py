@@ -4,18 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from squall.broker.log.lookups import Candidate, Lookup, Pause
+from squall.broker.log.lookups import CandidateBatch, SearchPause, TimestampLookup
 from squall.broker.log.reads import segment_at
 from squall.chaos.mutants.hunt_plans import hunt_plan, somewhat_late
 from squall.chaos.mutants.mutant import Mutant, ReplacedFunction
 from squall.chaos.plans.plan import Plan
 
 
-def _not_before(self: Lookup, timestamp: int) -> Iterator[Candidate | Pause]:
+def _not_before(self: TimestampLookup, timestamp: int) -> Iterator[CandidateBatch | SearchPause]:
     """Each batch whose first record is so late."""
     for segment in self._segments[segment_at(self._segments, self._start) :]:
         for step in self._walk(segment, max(self._start, segment.base_offset)):
-            if isinstance(step, Pause):
+            if isinstance(step, SearchPause):
                 yield step
             elif step.header.base_timestamp >= timestamp:
                 yield self._candidate(segment, step, timestamp)
@@ -32,7 +32,7 @@ MUTANT = Mutant(
     name="lookups-by-first-timestamp",
     title="leaves out batches that begin before the time that is looked up",
     source="Redpanda #6604, PR 6606 (2022)",
-    replaces=(ReplacedFunction(Lookup, "_not_before", _not_before),),
+    replaces=(ReplacedFunction(TimestampLookup, "_not_before", _not_before),),
     expected=("wrong-lookup",),
     faults=("latency",),
     plan=plan,

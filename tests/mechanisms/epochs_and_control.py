@@ -228,7 +228,7 @@ CONTROL_PLANE = (
             Removal(
                 "takes old replicas away before the new ones have caught up",
                 at.ELECTIONS,
-                "_Target.complete_reassignment",
+                "_PlannedPartition.complete_reassignment",
                 piece=" and set(self.adding) <= set(isr):",
                 by=":",
             ),
@@ -275,7 +275,7 @@ CONTROL_PLANE = (
                 "votes twice in an epoch",
                 RAFT,
                 "Raft._may_grant",
-                piece="leader_id == NO_NODE and self.seat.state.voted_id in (NO_NODE, candidate)",
+                piece="leader_id == NO_NODE and self.member.state.voted_id in (NO_NODE, candidate)",
                 by="leader_id == NO_NODE",
             ),
             Removal(
@@ -290,7 +290,7 @@ CONTROL_PLANE = (
                 "leads on after a restart",
                 RAFT,
                 "Raft._boot",
-                piece="if self.seat.state.leader_id == self.node_id:",
+                piece="if self.member.state.leader_id == self.node_id:",
                 by="if False:",
             ),
             Removal(
@@ -314,7 +314,7 @@ CONTROL_PLANE = (
                 piece="leadership.committed_offset(self._local.synced_offset)",
                 by="leadership.committed_offset(self.log.end_offset)",
             ),
-            Removal("leads on without a majority", RAFT, "Raft._check_quorum", body="self.seat.deadline_ms = NEVER"),
+            Removal("leads on without a majority", RAFT, "Raft._check_quorum", body="self.member.deadline_ms = NEVER"),
             Removal(
                 "serves logs that part from the leader's",
                 LEADERSHIP,

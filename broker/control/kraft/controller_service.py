@@ -37,7 +37,7 @@ class NotQuorumLeader(Exception):
     """Raised by a quorum that does not lead, or has just ceased to lead."""
 
 
-class QuorumOperations(Protocol):
+class QuorumInterface(Protocol):
     """Describes the operations of the metadata quorum that the controller uses. `ControllerService` gets its exception
     type.
     """
@@ -68,7 +68,7 @@ class ControllerService:
         env: Env,
         config: BrokerConfig,
         cluster_id: str,
-        quorum: QuorumOperations,
+        quorum: QuorumInterface,
         feed: ImageFeed,
         lost: type[Exception] = NotQuorumLeader,
         formatted: Sequence[Any] = (),

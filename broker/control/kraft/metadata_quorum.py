@@ -1,4 +1,4 @@
-"""This node's seat in the metadata quorum: the pure core of `squall.broker.quorum`, over a log, a file and other nodes
+"""Runs this node's member of the metadata quorum: the core `squall.broker.quorum`, over a log, a file and other nodes
 (C2).
 
 Every event goes into the core. This module carries out the core's effects in rounds: first it makes the quorum state
@@ -15,7 +15,7 @@ import trio
 
 from squall.broker.cluster.names import METADATA_TOPIC
 from squall.broker.control.kraft import quorum_wire as wire
-from squall.broker.control.kraft.quorum_requests import QuorumRequests
+from squall.broker.control.kraft.quorum_requests import QuorumRequestHandler
 from squall.broker.control.kraft.quorum_storage import Committed, QuorumStorage
 from squall.broker.control.kraft.snapshot_store import decode_snapshot, encode_snapshot
 from squall.broker.protocol.errors import ErrorCode, MalformedFrame
@@ -73,7 +73,7 @@ def quorum_settings(config: BrokerConfig) -> QuorumSettings:
     )
 
 
-class QuorumSnapshot(NamedTuple):
+class QuorumNodeView(NamedTuple):
     """Holds what one node knows of the quorum at one instant, for invariants and tests, which must not disturb it."""
 
     state: QuorumState
@@ -124,18 +124,18 @@ class MetadataQuorum:
         self._voters = config.voters
         self._log = log
         self._storage = QuorumStorage(env, log, self._settings, cluster_id)
-        self.requests = QuorumRequests(self, self._storage, self._settings.node_id, cluster_id)
+        self.requests = QuorumRequestHandler(self, self._storage, self._settings.node_id, cluster_id)
         """Answers the other nodes."""
         newest = self._storage.snapshots.newest
-        state, shape = self._storage.load_state(), self._storage.shape()
-        self._raft = Raft(self._settings, env.rng, state, shape, self._now_ms(), newest)
+        state, extent = self._storage.load_state(), self._storage.extent()
+        self._raft = Raft(self._settings, env.rng, state, extent, self._now_ms(), newest)
         self._restored = newest
         """A snapshot that has still to be handed on."""
         self._retention = config.metadata_max_retention_bytes, config.metadata_max_retention_ms
         self._request_timeout_ms = config.controller_quorum_request_timeout_ms
         # Shorter than the fetch time-out: a lost fetch is sent again before the leader is given up because of it.
         self._fetch_patience_ms = (self._settings.fetch_max_wait_ms + self._settings.fetch_timeout_ms) // 2
-        self._asked: dict[int, Callable[[Reply], None]] = {}
+        self._reply_callbacks: dict[int, Callable[[Reply], None]] = {}
         """Ticket of another node's request to who takes its reply."""
         self._tickets = 0
         self._applied = 0
@@ -148,8 +148,8 @@ class MetadataQuorum:
         self._armed_ms = NEVER
         self._rearm = env.signal()
         self._moved = trio.Event()
-        self._farewells = 0
-        self._talking_to = NO_NODE
+        self._unanswered_end_epochs = 0
+        self._current_receiver = NO_NODE
         """Whose answer is being worked on."""
         self._next: QuorumMessage | None = None
         """What comes of it for the same node."""
@@ -187,23 +187,23 @@ class MetadataQuorum:
         """Return the offset of the next record."""
         return self._raft.log.end_offset
 
-    def inspect(self) -> QuorumSnapshot:
+    def inspect(self) -> QuorumNodeView:
         """Return what this node knows now, for invariants and tests. Costs little, changes nothing."""
-        seat, log = self._raft.seat, self._log
-        role = seat.role
-        leadership = seat.leadership
+        member, log = self._raft.member, self._log
+        role = member.role
+        leadership = member.leadership
         looked = (
-            seat.state,
+            member.state,
             role,
             role is Role.LEADER,
-            seat.high_watermark,
+            member.high_watermark,
             log.log_end_offset,
             log.generation,
             self._round is None,
             self._left,
             () if leadership is None else tuple([each.end_offset for each in leadership.voters.values()]),
         )
-        return tuple.__new__(QuorumSnapshot, looked)
+        return tuple.__new__(QuorumNodeView, looked)
 
     @property
     def voters(self) -> tuple[int, ...]:
@@ -211,13 +211,13 @@ class MetadataQuorum:
         return self._settings.voters
 
     @property
-    def leader_patience_ms(self) -> int:
+    def majority_timeout_ms(self) -> int:
         """Return how long a leader without fetches from a majority keeps its role, in ms."""
-        return self._raft.leader_patience_ms
+        return self._raft.majority_timeout_ms
 
-    def deserted_ms(self) -> int:
+    def ms_without_majority(self) -> int:
         """For how long no majority has fetched from this node; 0 if this node does not lead."""
-        return self._raft.deserted_ms(self._now_ms())
+        return self._raft.ms_without_majority(self._now_ms())
 
     # -------------------------------------------------------------------------------------------------- for the leader
 
@@ -250,7 +250,7 @@ class MetadataQuorum:
         self._raft.resign(self._now_ms())
         self._work()
         with self._env.timeout(FAREWELL_S):
-            while self._farewells:
+            while self._unanswered_end_epochs:
                 await self._moved.wait()
 
     async def leave(self) -> None:
@@ -315,14 +315,14 @@ class MetadataQuorum:
         sender, request = found
         self._tickets += 1
         ticket = self._tickets
-        self._asked[ticket] = replied
+        self._reply_callbacks[ticket] = replied
         self._raft.step(QuorumMessage(sender, self._settings.node_id, ticket, request), self._now_ms())
         self._work()
         return ticket
 
     def withdraw(self, ticket: int) -> None:
         """Whoever asked under this ticket waits no more. No error if the reply has been given."""
-        self._asked.pop(ticket, None)
+        self._reply_callbacks.pop(ticket, None)
 
     # --------------------------------------------------------------------------------------------------------- running
 
@@ -348,7 +348,7 @@ class MetadataQuorum:
             return
         self._working = True
         try:
-            while self._next_round() or self._tell():
+            while self._next_round() or self._deliver():
                 pass
         finally:
             self._working = False
@@ -398,12 +398,12 @@ class MetadataQuorum:
             self._env.trace(note.event, **where, **note.fields)
         for message in ready.messages:
             if not isinstance(message.body, REPLIES):
-                self._farewells += isinstance(message.body, EndEpoch)
-                if message.receiver == self._talking_to and self._next is None:
+                self._unanswered_end_epochs += isinstance(message.body, EndEpoch)
+                if message.receiver == self._current_receiver and self._next is None:
                     self._next = message
                 else:
-                    self._nursery.start_soon(self._talk, message)
-            elif (replied := self._asked.pop(message.ticket, None)) is not None:  # Else whoever asked was cancelled.
+                    self._nursery.start_soon(self._send_requests, message)
+            elif (replied := self._reply_callbacks.pop(message.ticket, None)) is not None:
                 replied(message.body)
 
     async def _sync(self) -> None:
@@ -426,16 +426,16 @@ class MetadataQuorum:
                 return replace(reply, error=ErrorCode.CORRUPT_MESSAGE)
         return reply
 
-    async def _talk(self, message: QuorumMessage) -> None:
+    async def _send_requests(self, message: QuorumMessage) -> None:
         """Send a request. If the outcome makes the core ask the same node again, as each answered fetch does, this task
         sends the next request too, which saves starting another task.
         """
         asked: QuorumMessage | None = message
         while asked is not None:
             await self._send(asked)
-            self._talking_to = asked.receiver
+            self._current_receiver = asked.receiver
             self._work()
-            self._talking_to = NO_NODE
+            self._current_receiver = NO_NODE
             asked, self._next = self._next, None
 
     async def _send(self, message: QuorumMessage) -> None:
@@ -457,12 +457,12 @@ class MetadataQuorum:
                 reply = self._checked(reply)
             self._raft.step(QuorumMessage(receiver, own_id, ticket, reply), self._now_ms())
         if isinstance(request, EndEpoch):
-            self._farewells -= 1
+            self._unanswered_end_epochs -= 1
             self._wake()
 
     # --------------------------------------------------------------------------------------------------------- telling
 
-    def _tell(self) -> bool:
+    def _deliver(self) -> bool:
         """Hand on newly committed records and changes of leadership. True if there were any."""
         leadership = self._raft.leadership
         if leadership is not self._term:

@@ -9,12 +9,12 @@ from squall.broker.cluster.names import METADATA_TOPIC, METADATA_TOPIC_ID
 from squall.broker.control.forwarder import Forwarder, open_envelope
 from squall.broker.control.kraft.bootstrap_file import formatted_records
 from squall.broker.control.kraft.controller_service import ControllerService
-from squall.broker.control.kraft.departure import Departure
 from squall.broker.control.kraft.metadata_quorum import MetadataQuorum, NotLeader
 from squall.broker.control.kraft.snapshotter import Snapshotter
+from squall.broker.control.kraft.voter_shutdown import VoterShutdown
 from squall.broker.control.lifecycle import BrokerLifecycle
 from squall.broker.control.orders import orders_of
-from squall.broker.control.own_requests import OwnRequests
+from squall.broker.control.own_requests import BrokerToControllerRequests
 from squall.broker.control.port import NOT_REGISTERED
 from squall.broker.controller.features import check_supported
 from squall.broker.log.config import LogConfig
@@ -53,7 +53,7 @@ def metadata_log_config(config: BrokerConfig) -> LogConfig:
     return LogConfig(retention_ms=-1, retention_bytes=-1, segment_bytes=most, max_message_bytes=MOST_BYTES)
 
 
-class KraftPlane:
+class KraftControlPlane:
     """A `port.ControlPlane`. Its parts may be read; only tests and the simulator look at them."""
 
     def __init__(
@@ -86,8 +86,8 @@ class KraftPlane:
         self.forwarder = Forwarder(env, config, peers, self.service, lambda: self.quorum.leader_id)
         self.quorum.on_leader = self.forwarder.controller_moved
         self.forward = self.forwarder.forward
-        self.departure = Departure(env, config.node_id, self.quorum, feed)
-        self._own = OwnRequests(self.forwarder, config.node_id, lambda: self.broker_epoch)
+        self.voter_shutdown = VoterShutdown(env, config.node_id, self.quorum, feed)
+        self._own = BrokerToControllerRequests(self.forwarder, config.node_id, lambda: self.broker_epoch)
         self.lifecycle: BrokerLifecycle | None = None
         """Set once this broker begins to join."""
 
@@ -177,9 +177,9 @@ class KraftPlane:
 
         self.feed.follow(changed, caught_up=True)
 
-    async def outlast(self) -> None:
+    async def wait_until_not_needed(self) -> None:
         """See `port.ControlPlane`."""
-        await self.departure.due()
+        await self.voter_shutdown.due()
 
     async def leave(self) -> None:
         """See `port.ControlPlane`."""

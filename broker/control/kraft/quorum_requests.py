@@ -29,7 +29,7 @@ class QuorumCore(Protocol):
         """Whoever asked under this ticket waits for the reply no more."""
 
 
-class QuorumRequests:
+class QuorumRequestHandler:
     """Vote, BeginQuorumEpoch, EndQuorumEpoch, Fetch of the metadata log and FetchSnapshot."""
 
     def __init__(self, core: QuorumCore, storage: QuorumStorage, node_id: int, cluster_id: str) -> None:

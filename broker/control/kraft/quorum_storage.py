@@ -21,9 +21,9 @@ from squall.broker.quorum.effects import (
     AppendOwn,
     InstallSnapshot,
     Truncate,
-    WriteSnapshot,
+    WriteSnapshotChunk,
 )
-from squall.broker.quorum.log_extent import LogExtent, goes_on_from
+from squall.broker.quorum.log_extent import LogExtent, continues_from_snapshot
 from squall.broker.quorum.state import DamagedQuorumState, QuorumState
 
 if TYPE_CHECKING:
@@ -96,7 +96,7 @@ class QuorumStorage:
                 self._env.trace("snapshot_damaged", offset=newest.end_offset, epoch=newest.epoch, why=str(wrong))
                 self.snapshots.delete(newest)
         log = self._log
-        if newest is not None and not goes_on_from(newest, log.log_end_offset, log.epochs.entries):
+        if newest is not None and not continues_from_snapshot(newest, log.log_end_offset, log.epochs.entries):
             # The node died after it installed the snapshot, or what was written and cut last was never synced.
             log.truncate_fully_and_start_at(newest.end_offset)
             for older in self.snapshots.ids[:-1]:
@@ -111,7 +111,7 @@ class QuorumStorage:
             log.increment_log_start(kept[0].end_offset)
         return records
 
-    def shape(self) -> LogExtent:
+    def extent(self) -> LogExtent:
         """The log as it is."""
         start, end = self._log.log_start_offset, self._log.log_end_offset
         before = [found.epoch for found in self.snapshots.ids if found.end_offset == start]
@@ -138,7 +138,7 @@ class QuorumStorage:
         return self._log.size + self.snapshots.size
 
     def write(self, op: LogOp) -> None:
-        """Do to the log what the core has already done to its shape. A different outcome is a bug."""
+        """Do to the log what the core has already done to its extent. A different outcome is a bug."""
         match op:
             case AppendOwn():
                 assert isinstance(op.payload, bytes)
@@ -153,7 +153,7 @@ class QuorumStorage:
                 self._log.truncate_to(op.to_offset)
                 self._generation = op.generation
                 assert self._log.log_end_offset == op.to_offset
-            case WriteSnapshot():
+            case WriteSnapshotChunk():
                 assert isinstance(op.payload, bytes)
                 self.snapshots.write_part(op.snapshot, op.position, op.payload)
             case InstallSnapshot():

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from squall.broker.env import Env
-    from squall.broker.log.producer_rules import Verification
+    from squall.broker.log.producer_rules import VerificationStateEntry
     from squall.broker.replicas.hosted_partition import Hosted
     from squall.broker.replicas.replica_manager import ReplicaManager
 
@@ -188,7 +188,7 @@ class CoordinatorLog:
         self._replicas.appended(h, int(self._env.mono() * 1000), wall_ms)
         return ErrorCode.NONE, done.base_offset
 
-    def question(self, producer_id: int, epoch: int, *, raises_epoch: bool) -> Verification | None:
+    def question(self, producer_id: int, epoch: int, *, raises_epoch: bool) -> VerificationStateEntry | None:
         """Return what to ask the transaction's coordinator before records of that transaction are appended; None:
         nothing. `raises_epoch`: of generation V2.
         """

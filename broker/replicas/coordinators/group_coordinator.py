@@ -45,7 +45,7 @@ if TYPE_CHECKING:
     from squall.broker.coordinators.groups.classic import ClassicGroup
     from squall.broker.coordinators.groups.values import Committed, Effect, GroupListing, Request, TopicPartition
     from squall.broker.env import Env
-    from squall.broker.log.producer_rules import Verification
+    from squall.broker.log.producer_rules import VerificationStateEntry
     from squall.broker.protocol.records import BatchHeader
     from squall.broker.replicas.hosted_partition import Hosted
     from squall.broker.replicas.replica_manager import ReplicaManager
@@ -258,7 +258,9 @@ class GroupCoordinator:
         """The partition of the log that a group belongs to."""
         return partition_of(group_id, self.partitions())
 
-    def question(self, group_id: str, producer_id: int, epoch: int, *, raises_epoch: bool) -> Verification | None:
+    def question(
+        self, group_id: str, producer_id: int, epoch: int, *, raises_epoch: bool
+    ) -> VerificationStateEntry | None:
         """Return what to ask the coordinator of a transaction before offsets of a group are committed in it; None:
         nothing, or nothing here. `raises_epoch`: of generation V2.
         """

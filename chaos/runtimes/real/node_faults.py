@@ -17,10 +17,10 @@ from typing import Any
 from squall.broker.faulted.fault_commands import (
     LIMIT_BYTES,
     CrashPoint,
-    FaultCommands,
+    FaultCommand,
     FaultCommandsError,
-    FaultOrder,
-    parse_orders,
+    FaultCommandSet,
+    parse_commands,
 )
 from squall.broker.faulted.losses import lose_power
 from squall.broker.faulted.tally import calls_of, count_of, head_of, read_tally
@@ -35,12 +35,12 @@ class NodeFaults:
     def __init__(self, folder: Path, *, limit_bytes: int = LIMIT_BYTES) -> None:
         self.folder = folder
         self._limit_bytes = limit_bytes
-        self._named: dict[str, FaultOrder] = {}
+        self._named: dict[str, FaultCommand] = {}
         self._crash: CrashPoint | None = None
         self._has_ordered = False
         """What stands in the control file is this run's."""
         try:
-            self._serial = parse_orders((folder / "control").read_text()).serial
+            self._serial = parse_commands((folder / "control").read_text()).serial
         except (FileNotFoundError, FaultCommandsError):
             self._serial = 0
 
@@ -85,7 +85,7 @@ class NodeFaults:
     def _write(self) -> None:
         self._serial += 1
         faults = tuple(self._named.values())
-        orders = FaultCommands(self._serial, self._limit_bytes, faults, self._crash)
+        orders = FaultCommandSet(self._serial, self._limit_bytes, faults, self._crash)
         self.folder.mkdir(parents=True, exist_ok=True)
         fresh = self.folder / "control.new"
         fresh.write_text(json.dumps(asdict(orders)))
@@ -142,11 +142,11 @@ class NodeFaults:
         return read_tally(str(self.folder / "tally"))
 
 
-def _as_ordered(number: int, fault: DiskFault) -> FaultOrder:
+def _as_ordered(number: int, fault: DiskFault) -> FaultCommand:
     match fault:
         case FailWrites():
-            return FaultOrder(number, "fail", fault.op, fault.errno, fault.nth, fault.path_glob)
+            return FaultCommand(number, "fail", fault.op, fault.errno, fault.nth, fault.path_glob)
         case SlowDisk():
-            return FaultOrder(number, "slow", fault.op, delay_ms=fault.delay_ms)
+            return FaultCommand(number, "slow", fault.op, delay_ms=fault.delay_ms)
         case Quota():
-            return FaultOrder(number, "quota", free_bytes=fault.free_bytes)
+            return FaultCommand(number, "quota", free_bytes=fault.free_bytes)

@@ -13,7 +13,7 @@ from hypothesis.stateful import (
 )
 
 from squall.broker.log.config import LogConfig
-from squall.broker.log.lookups import Lookup, Pause, SearchBudget, TimestampAndOffset
+from squall.broker.log.lookups import SearchBudget, SearchPause, TimestampAndOffset, TimestampLookup
 from squall.broker.log.producers import ProducerStates
 from squall.broker.protocol.records import decode_batch
 from tests.support.disks.batches import NEWEST, batch, marker
@@ -38,10 +38,10 @@ places = st.floats(0, 1)
 producers = st.sampled_from([-1, -1, 1, 2])
 
 
-def in_short_turns(lookup: Lookup) -> TimestampAndOffset | None:
+def in_short_turns(lookup: TimestampLookup) -> TimestampAndOffset | None:
     """Return what a search finds that pauses before each header."""
     while (step := lookup.next(SearchBudget(headers=1))) is not None:
-        if not isinstance(step, Pause):
+        if not isinstance(step, SearchPause):
             lookup.take(step, step.search())
     return lookup.found
 

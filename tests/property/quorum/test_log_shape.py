@@ -12,10 +12,10 @@ logs = st.lists(st.integers(1, 6), max_size=12).map(sorted)
 
 
 def shape_of(epochs: list[int]) -> LogExtent:
-    shape = LogExtent()
+    extent = LogExtent()
     for offset, epoch in enumerate(epochs):
-        shape.append(epoch, offset, offset + 1)
-    return shape
+        extent.append(epoch, offset, offset + 1)
+    return extent
 
 
 @given(logs, st.integers(0, 7))
@@ -26,10 +26,10 @@ def test_end_of_epoch_is_where_the_first_higher_epoch_begins(log: list[int], epo
 
 @given(logs, st.integers(0, 12))
 def test_truncated_shape_is_the_shape_of_the_truncated_log(log: list[int], offset: int) -> None:
-    shape = shape_of(log)
-    shape.truncate_to(min(offset, len(log)))
+    extent = shape_of(log)
+    extent.truncate_to(min(offset, len(log)))
     expected = shape_of(log[:offset])
-    assert (shape.end_offset, shape.epochs) == (expected.end_offset, expected.epochs)
+    assert (extent.end_offset, extent.epochs) == (expected.end_offset, expected.epochs)
 
 
 histories = st.lists(st.tuples(st.integers(0, 2), st.integers(0, 9), st.integers(1, 3)), max_size=12)

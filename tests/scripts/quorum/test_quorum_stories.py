@@ -137,7 +137,7 @@ class Teller:
         for node in self.stage.nodes.values():
             node.start()
             if node.raft is not None and node.node_id in self.stage.settings.voters:
-                node.raft.seat.deadline_ms += 1000  # No node is a candidate before the story says so.
+                node.raft.member.deadline_ms += 1000  # No node is a candidate before the story says so.
 
     def do_stand(self, node_id: int, run_ms: int = AT_ONCE_MS) -> None:
         self.run_ms = run_ms
@@ -146,7 +146,7 @@ class Teller:
                 other.raft._following.fetched_ms = None
         node = self.stage.nodes[node_id]
         assert node.raft is not None
-        node.raft.seat.deadline_ms = node.now
+        node.raft.member.deadline_ms = node.now
         node.raft.tick(node.now)
         node.drive()
 

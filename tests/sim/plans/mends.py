@@ -14,7 +14,7 @@ import pytest
 
 from squall.broker.coordinators.groups.consumer import coordination
 from squall.broker.coordinators.groups.consumer.coordination import ConsumerCoordination
-from squall.broker.log.high_watermarks import HighWatermarks
+from squall.broker.log.high_watermarks import HighWatermarkCheckpoint
 from squall.broker.replicas.coordinators.coordinator_log import CoordinatorLog
 from squall.broker.replicas.flushes import Flushes
 from squall.broker.replication.partition import Partition
@@ -196,7 +196,7 @@ def the_isr_comes_before_the_settings(undone: pytest.MonkeyPatch) -> None:
 
 def high_watermarks_outlive_their_records(undone: pytest.MonkeyPatch) -> None:
     """Keep high watermarks until the next checkpoint."""
-    undone.setattr(HighWatermarks, "cut", lambda *_: None)
+    undone.setattr(HighWatermarkCheckpoint, "cut", lambda *_: None)
 
 
 def a_marker_is_held_against_what_any_log_knows(undone: pytest.MonkeyPatch) -> None:

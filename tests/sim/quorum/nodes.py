@@ -16,9 +16,9 @@ from squall.broker.quorum.effects import (
     LogOp,
     Ready,
     Truncate,
-    WriteSnapshot,
+    WriteSnapshotChunk,
 )
-from squall.broker.quorum.log_extent import LogExtent, goes_on_from
+from squall.broker.quorum.log_extent import LogExtent, continues_from_snapshot
 from squall.broker.quorum.messages import (
     BatchSpan,
     Fetch,
@@ -109,11 +109,11 @@ class Node:
         settings = replace(world.settings, node_id=self.node_id)
         disk.part.clear()
         newest = disk.newest
-        if newest is not None and not goes_on_from(newest, len(disk.log), shape_of(disk.log).epochs):
+        if newest is not None and not continues_from_snapshot(newest, len(disk.log), shape_of(disk.log).epochs):
             disk.restart_at(newest)
         epochs = {snapshot.end_offset: snapshot.epoch for snapshot in disk.snapshots}
-        shape = shape_of(disk.log, disk.start, epochs.get(disk.start, 0))
-        self.raft = Raft(settings, rng, disk.state, shape, self.now, newest)
+        extent = shape_of(disk.log, disk.start, epochs.get(disk.start, 0))
+        self.raft = Raft(settings, rng, disk.state, extent, self.now, newest)
         self.drive()
 
     def stop(self, *, lose_power: bool) -> None:
@@ -220,7 +220,7 @@ class Node:
                 del log[to_offset:]
                 disk.kept = min(disk.kept, to_offset)
                 self.generation = generation
-            case WriteSnapshot(_, position, payload):
+            case WriteSnapshotChunk(_, position, payload):
                 assert position in (0, len(disk.part)) and isinstance(payload, tuple)
                 disk.part[position:] = payload
             case InstallSnapshot(snapshot, generation):
@@ -297,11 +297,11 @@ class Node:
 
 
 def shape_of(log: list[Entry], start: int = 0, start_epoch: int = 0) -> LogExtent:
-    """The shape of a log as found on disk."""
-    shape = LogExtent(start, start_offset=start, start_epoch=start_epoch)
+    """The extent of a log as found on disk."""
+    extent = LogExtent(start, start_offset=start, start_epoch=start_epoch)
     for span in spans_of(start, tuple(log[start:])):
-        shape.append(span.epoch, span.base_offset, span.end_offset)
-    return shape
+        extent.append(span.epoch, span.base_offset, span.end_offset)
+    return extent
 
 
 def spans_of(offset: int, entries: tuple[Entry, ...]) -> tuple[BatchSpan, ...]:

@@ -39,7 +39,7 @@ async def test_fetches_that_follow_each_other_take_one_task(tmp_path: Path) -> N
 
         def fetching() -> set[trio.lowlevel.Task]:
             assert observer._nursery is not None
-            return {task for task in observer._nursery.child_tasks if task.name.endswith("._talk")}
+            return {task for task in observer._nursery.child_tasks if task.name.endswith("._send_requests")}
 
         known: list[str] = []
         stayed: list[bool] = []

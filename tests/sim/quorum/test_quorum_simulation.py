@@ -82,26 +82,26 @@ _committed_offset = LeaderState.committed_offset
 
 
 def _never_resign(self: Raft, now_ms: int) -> None:
-    self.seat.deadline_ms = now_ms + 1000
+    self.member.deadline_ms = now_ms + 1000
 
 
 def _grant_to_shorter_log(self: Raft, vote: Vote, candidate: int, now_ms: int) -> bool:
     if vote.pre_vote:
         return not self._hears_leader(now_ms)
-    return self.seat.state.leader_id == NO_NODE and self.seat.state.voted_id in (NO_NODE, candidate)
+    return self.member.state.leader_id == NO_NODE and self.member.state.voted_id in (NO_NODE, candidate)
 
 
 def _truncate_to_high_watermark(self: LocalLog, diverging: Diverging, high_watermark: int) -> int:
-    return _truncate(self, Diverging(self.shape.last_epoch, high_watermark), high_watermark)
+    return _truncate(self, Diverging(self.extent.last_epoch, high_watermark), high_watermark)
 
 
 _truncate = LocalLog.truncate
 
 
 def _lead_again_after_restart(self: Raft, now_ms: int) -> None:
-    if self.seat.state.leader_id == self.node_id:
-        self.seat.role = Role.CANDIDATE
-        self.seat.become_leader(now_ms, ())
+    if self.member.state.leader_id == self.node_id:
+        self.member.role = Role.CANDIDATE
+        self.member.become_leader(now_ms, ())
     else:
         _boot(self, now_ms)
 

@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
-from squall.broker.quorum.effects import TraceNote
+from squall.broker.quorum.effects import QuorumTraceEvent
 from squall.broker.quorum.election import Role
 from squall.broker.quorum.messages import BeginEpoch, EndEpoch, Fetch, FetchSnapshot, QuorumMessage, Vote
 from squall.broker.quorum.raft import Raft
@@ -189,7 +189,7 @@ class World:
             node.stop(lose_power=lose_power)
             self.at(lasts, node.start)
 
-    def maybe_crash(self, node: Node, note: TraceNote) -> None:
+    def maybe_crash(self, node: Node, note: QuorumTraceEvent) -> None:
         """Crashes at the worst moments: just after a vote, an election, a truncation."""
         what = note.fields["role"] if note.event == "election" else note.event
         real = not note.fields.get("pre_vote") and note.fields.get("granted", True)

@@ -45,12 +45,12 @@ def partitions_of(result: SimResult) -> Sequence[ObservedPartition]:
 @pytest.fixture
 def hasty(monkeypatch: pytest.MonkeyPatch) -> None:
     """Brokers that take a thousandth of retention.ms for it, as if it were seconds."""
-    useless = retention.useless
+    deletable = retention.deletable
 
     def too_early(segments: Sequence[Segment], config: LogConfig, *more: Any) -> int:
-        return useless(segments, replace(config, retention_ms=config.retention_ms // 1000), *more)
+        return deletable(segments, replace(config, retention_ms=config.retention_ms // 1000), *more)
 
-    monkeypatch.setattr(log, "useless", too_early)
+    monkeypatch.setattr(log, "deletable", too_early)
 
 
 @pytest.mark.parametrize(

@@ -212,7 +212,7 @@ def test_a_controller_that_keeps_eligible_who_is_not_waited_for_is_found_before_
 ) -> None:
     """No other invariant sees it: the eligible replica lacks nothing until somebody writes."""
     faults = [{"at_s": 2, "duration_s": 2, "action": "stop", "target": "follower:appends-0-0"}]
-    plan, target = small(faults=faults), elections._Target
+    plan, target = small(faults=faults), elections._PlannedPartition
     keep = target.keep_eligible
 
     def keep_eligible(self: Any, change: PartitionChange) -> None:

@@ -12,7 +12,7 @@ from squall.broker.apis import committed_offsets
 from squall.broker.coordinators.groups.values import Committed
 from squall.broker.log.config import LONG_MAX
 from squall.broker.log.log import Log
-from squall.broker.log.lookups import Lookup, TimestampAndOffset
+from squall.broker.log.lookups import TimestampAndOffset, TimestampLookup
 from squall.broker.log.results import AppendResult
 from squall.broker.protocol.records import decode_records, encode_batch, read_header
 from squall.chaos.mutants.group_plans import GROUPS_LOAD, LEAVE, PIPELINE_LOAD, act, group_plan
@@ -79,21 +79,21 @@ def test_timestamps_of_a_topic_whose_leaders_set_them_are_not_held_against_its_s
     assert simulate(plan(topic_settings={"message.timestamp.type": "LogAppendTime"})).verdict == "valid"
 
 
-def the_end(self: Log, timestamp: int | None, limit: int) -> Lookup:
+def the_end(self: Log, timestamp: int | None, limit: int) -> TimestampLookup:
     """The answer to every look-up by time is the end of what may be read."""
     lookup = LOOK_UP(self, timestamp, limit)
     lookup.found = TimestampAndOffset(timestamp or 0, limit, self.epochs.latest or 0)
     return lookup
 
 
-def nothing(self: Log, timestamp: int | None, limit: int) -> Lookup:
+def nothing(self: Log, timestamp: int | None, limit: int) -> TimestampLookup:
     """No record is ever late enough."""
     return LOOK_UP(self, LONG_MAX, limit)
 
 
 @pytest.mark.parametrize("harm", [the_end, nothing])
 def test_a_look_up_by_time_that_passes_over_what_its_reader_had_got_is_wrong(
-    monkeypatch: pytest.MonkeyPatch, harm: Callable[..., Lookup]
+    monkeypatch: pytest.MonkeyPatch, harm: Callable[..., TimestampLookup]
 ) -> None:
     monkeypatch.setattr(Log, "offset_for_timestamp", harm)
     result = simulate(plan(lookups=True))

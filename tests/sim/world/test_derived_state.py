@@ -15,7 +15,7 @@ import pytest
 from squall.broker.cluster import replay
 from squall.broker.cluster.names import METADATA_TOPIC
 from squall.broker.control.kraft.quorum_storage import QuorumStorage
-from squall.broker.controller.elections import _Target
+from squall.broker.controller.elections import _PlannedPartition
 from squall.broker.log import recovery
 from squall.broker.log.durability import FlushJob
 from squall.broker.log.indexes import OffsetIndex, TimeIndex
@@ -203,13 +203,13 @@ MISTAKES = {
         "feature-offset-is-a-replay", failover, replay.APPLY, records.FeatureLevelRecord, forgets_when
     ),
     "a move that is over still removes who has gone": Mistake(
-        "reassignment-within-replicas", drained, _Target, "complete_reassignment", keeps_who_went
+        "reassignment-within-replicas", drained, _PlannedPartition, "complete_reassignment", keeps_who_went
     ),
     "a move drops who came": Mistake(
-        "reassignment-ends-as-asked", drained, _Target, "complete_reassignment", drops_who_came
+        "reassignment-ends-as-asked", drained, _PlannedPartition, "complete_reassignment", drops_who_came
     ),
     "a move is called off, and nobody asked for that": Mistake(
-        "reassignment-ends-as-asked", drained, _Target, "complete_reassignment", calls_off
+        "reassignment-ends-as-asked", drained, _PlannedPartition, "complete_reassignment", calls_off
     ),
     "a leader believes too much of a follower": Mistake(
         "believed-end-is-shared", failover, Partition, "follower_fetched", believes_too_much

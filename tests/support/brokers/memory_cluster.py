@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import trio
 
 from squall.broker.config import BrokerConfig
-from squall.broker.control.kraft.plane import KraftPlane
+from squall.broker.control.kraft.plane import KraftControlPlane
 from squall.broker.control.planes import control_plane
 from squall.broker.coordinators.partitions import partition_of
 from squall.broker.net.peers import PeerClient
@@ -359,9 +359,9 @@ class Load:
             self.failed.append((value, outcome.error))
 
 
-def kraft(node: Node) -> KraftPlane:
+def kraft(node: Node) -> KraftControlPlane:
     """A node's control plane, to look into."""
-    assert isinstance(node.control, KraftPlane)
+    assert isinstance(node.control, KraftControlPlane)
     return node.control
 
 

@@ -230,7 +230,7 @@ class ScriptedPlane:
         ]
         self._control.tell(self._node_id, *orders)
 
-    async def outlast(self) -> None:
+    async def wait_until_not_needed(self) -> None:
         await trio.lowlevel.checkpoint()
 
     async def leave(self) -> None:

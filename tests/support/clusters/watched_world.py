@@ -10,7 +10,7 @@ from types import SimpleNamespace
 from typing import Any
 
 from squall.broker.cluster.image import Broker, ClusterImage, PartitionImage, Topic
-from squall.broker.control.kraft.metadata_quorum import QuorumSnapshot
+from squall.broker.control.kraft.metadata_quorum import QuorumNodeView
 from squall.broker.log.config import LogConfig
 from squall.broker.log.log import Log
 from squall.broker.log.manager import LogManager
@@ -36,7 +36,7 @@ class FakeQuorum:
     """A seat that the test sets. `deserted_since_ms`: since when no majority fetches from it, where it leads."""
 
     voters = NODES
-    leader_patience_ms = PATIENCE_MS
+    majority_timeout_ms = PATIENCE_MS
     leader_id, epoch, high_watermark, end_offset = -1, 1, 0, 0
 
     def __init__(self, log: Log) -> None:
@@ -45,13 +45,13 @@ class FakeQuorum:
         self.now_ms: Callable[[], int] = lambda: 0
         self.deserted_since_ms = 0
 
-    def inspect(self) -> QuorumSnapshot:
+    def inspect(self) -> QuorumNodeView:
         role, log = Role.LEADER if self.is_leader else Role.FOLLOWER, self._log
-        return QuorumSnapshot(
+        return QuorumNodeView(
             QuorumState(), role, self.is_leader, 0, log.log_end_offset, log.generation, is_settled=True, has_left=False
         )
 
-    def deserted_ms(self) -> int:
+    def ms_without_majority(self) -> int:
         return self.now_ms() - self.deserted_since_ms
 
 

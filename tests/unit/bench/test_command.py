@@ -7,19 +7,19 @@ from pathlib import Path
 import pytest
 
 from bench.__main__ import main
-from bench.against import Side, command, slices
+from bench.against import ComparedSide, command, slices
 from bench.clusters import Squall
 from squall.chaos import cli
 
 BUSY = "sum(range(5_000_000))\n"
 
 
-def side(tmp_path: Path, name: str, program: str) -> Side:
+def side(tmp_path: Path, name: str, program: str) -> ComparedSide:
     root = tmp_path / name
     (root / "chaos").mkdir(parents=True)
     (root / "chaos/__init__.py").write_text("")
     (root / "chaos/__main__.py").write_text(program)
-    return Side(name, Squall, tmp_path, root)
+    return ComparedSide(name, Squall, tmp_path, root)
 
 
 def test_each_side_runs_its_own_files_and_its_cpu_is_counted(tmp_path: Path) -> None:

@@ -6,15 +6,15 @@ import os
 
 import pytest
 
-from bench.machine import ProcessUsage, Snapshot, others, snapshot, told
+from bench.machine import CpuSnapshot, ProcessUsage, others, snapshot, usage_report
 
-BEFORE = Snapshot(
+BEFORE = CpuSnapshot(
     10.0,
     100.0,
     4.0,
     {1: ProcessUsage(0, "init", 5.0), 50: ProcessUsage(1, "bench", 1.0), 60: ProcessUsage(1, "pytest", 2.0)},
 )
-AFTER = Snapshot(
+AFTER = CpuSnapshot(
     20.0,
     120.0,
     14.0,
@@ -35,12 +35,12 @@ def test_what_was_started_to_measure_is_nobody_else_and_programs_are_added_up_by
 
 
 def test_a_pid_that_another_program_has_now_begins_at_nothing() -> None:
-    after = Snapshot(20.0, 120.0, 14.0, {60: ProcessUsage(1, "java", 1.0)})
+    after = CpuSnapshot(20.0, 120.0, 14.0, {60: ProcessUsage(1, "java", 1.0)})
     assert others(BEFORE, after, 50) == [("java", pytest.approx(0.1))]
 
 
 def test_it_is_told_in_cores() -> None:
-    lines = told(BEFORE, AFTER, 50).splitlines()
+    lines = usage_report(BEFORE, AFTER, 50).splitlines()
     assert lines[0].startswith("Measured with Python 3.")
     assert lines[1] == "Other programs used 1.00 cores meanwhile: pytest 0.60, java 0.25."
 

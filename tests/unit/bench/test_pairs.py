@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from bench.clusters import PROGRAM, Squall, is_prototype
-from bench.pairs import CERTAINTY, Figures, Row, Slice, checkout, interval, measured, table
+from bench.pairs import CERTAINTY, Figures, PairedFigures, PairedMeasurement, checkout, interval, measured, table
 from squall.chaos.errors import PreconditionError
 
 
@@ -37,7 +37,7 @@ def test_both_are_measured_in_turn_a_peer_beside_them_and_each_pair_gives_a_rati
         return {"s": {"now": 3.0, "then": 2.0, "peer": 6.0}[side]}
 
     warmed: list[str] = []
-    rows = measured([Slice("a load", take, warmed.append)], "now", "then", "peer", 6)
+    rows = measured([PairedMeasurement("a load", take, warmed.append)], "now", "then", "peer", 6)
     assert warmed == ["now", "then", "peer"]
     assert asked == 3 * ["now", "then", "peer", "peer", "then", "now"]
     assert rows["a load, s"].ratios == 6 * [1.5]
@@ -47,7 +47,7 @@ def test_both_are_measured_in_turn_a_peer_beside_them_and_each_pair_gives_a_rati
 
 
 def test_few_pairs_have_no_interval_and_nothing_is_worse_by_them() -> None:
-    rows = {"a load, s": Row(now=[2.0] * 5, then=[1.0] * 5)}
+    rows = {"a load, s": PairedFigures(now=[2.0] * 5, then=[1.0] * 5)}
     assert "- (under 6 pairs)" in table(rows, "")
     assert not rows["a load, s"].is_worse("a load, s")
 
@@ -60,7 +60,9 @@ def test_what_fails_has_no_figures_whose_it_was_is_told_and_the_rest_is_measured
             raise RuntimeError("no leader")
         return {"s": 1.0}
 
-    rows = measured([Slice("bad", fails), Slice("good", lambda _: {"s": 1.0})], "now", "then", None, 2)
+    rows = measured(
+        [PairedMeasurement("bad", fails), PairedMeasurement("good", lambda _: {"s": 1.0})], "now", "then", None, 2
+    )
     assert "bad: no figures, pair 1, the one to compare with: no leader" in capsys.readouterr().err
     assert "bad     no figures" in table(rows, "")
     assert rows["good, s"].ratios == [1.0, 1.0]
@@ -68,10 +70,10 @@ def test_what_fails_has_no_figures_whose_it_was_is_told_and_the_rest_is_measured
 
 @pytest.mark.parametrize(("name", "worse"), [("CPU s", False), ("MB/s", True)])
 def test_less_is_better_but_of_throughput(name: str, worse: bool) -> None:
-    fewer = Row(now=[1.0] * 6, then=[2.0] * 6)
+    fewer = PairedFigures(now=[1.0] * 6, then=[2.0] * 6)
     assert fewer.is_worse(name) is worse
-    assert Row(now=[2.0] * 6, then=[1.0] * 6).is_worse(name) is not worse
-    assert not Row(now=[1.0, 3.0], then=[2.0, 2.0]).is_worse(name), "the interval holds 1"
+    assert PairedFigures(now=[2.0] * 6, then=[1.0] * 6).is_worse(name) is not worse
+    assert not PairedFigures(now=[1.0, 3.0], then=[2.0, 2.0]).is_worse(name), "the interval holds 1"
 
 
 def test_a_directory_is_measured_as_it_stands(tmp_path: Path) -> None:

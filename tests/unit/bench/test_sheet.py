@@ -13,9 +13,9 @@ from confluent_kafka import KafkaError, KafkaException
 from bench import __main__ as program
 from bench import script as scripts
 from bench.client import AckLatency, Throughput
-from bench.groups import ReadRate, Rebalance
-from bench.rates import Rate
-from bench.sheet import Sheet, Step, table
+from bench.groups import ReadRate, RebalanceTimes
+from bench.rates import OperationRate
+from bench.sheet import ClusterFigures, MeasurementStep, table
 
 
 def gives(**figures: float) -> Callable[[], Mapping[str, float]]:
@@ -30,17 +30,22 @@ def fails(error: Exception | None = None) -> Callable[[], Mapping[str, float]]:
 
 
 def test_a_failed_step_costs_its_own_figures_of_that_round_and_is_counted() -> None:
-    sheet = Sheet("squall")
-    sheet.fill([Step("a", gives(a=1)), Step("b", gives(b=2))])
-    sheet.fill([Step("a", gives(a=3)), Step("b", fails(KafkaException(KafkaError(KafkaError._TIMED_OUT))))])
+    sheet = ClusterFigures("squall")
+    sheet.fill([MeasurementStep("a", gives(a=1)), MeasurementStep("b", gives(b=2))])
+    sheet.fill(
+        [
+            MeasurementStep("a", gives(a=3)),
+            MeasurementStep("b", fails(KafkaException(KafkaError(KafkaError._TIMED_OUT)))),
+        ]
+    )
     assert sheet.found == {"a": [1, 3], "b": [2]}
     assert sheet.missing() == ["squall: b: no figure in 1 of 2 rounds"]
 
 
 def test_a_step_is_counted_in_the_rounds_in_which_it_was_asked_for() -> None:
-    sheet = Sheet("kafka")
-    sheet.fill([Step("a", gives(a=1))])
-    sheet.fill([Step("a", gives(a=1)), Step("failover", fails())])
+    sheet = ClusterFigures("kafka")
+    sheet.fill([MeasurementStep("a", gives(a=1))])
+    sheet.fill([MeasurementStep("a", gives(a=1)), MeasurementStep("failover", fails())])
     assert sheet.missing() == ["kafka: failover: no figure in 1 of 1 round"]
 
 
@@ -51,9 +56,21 @@ def test_a_failed_step_that_is_needed_costs_every_figure_of_that_round_and_ends_
         after.append(1)
         return {"b": 2}
 
-    sheet = Sheet("kafka")
-    sheet.fill([Step("a", gives(a=1)), Step("warm-up", gives(), needed=True), Step("b", asked)])
-    sheet.fill([Step("a", gives(a=9)), Step("warm-up", fails(), needed=True), Step("b", asked)])
+    sheet = ClusterFigures("kafka")
+    sheet.fill(
+        [
+            MeasurementStep("a", gives(a=1)),
+            MeasurementStep("warm-up", gives(), needed=True),
+            MeasurementStep("b", asked),
+        ]
+    )
+    sheet.fill(
+        [
+            MeasurementStep("a", gives(a=9)),
+            MeasurementStep("warm-up", fails(), needed=True),
+            MeasurementStep("b", asked),
+        ]
+    )
     assert sheet.found == {"a": [1], "b": [2]}
     assert len(after) == 1
     assert sheet.missing() == [f"kafka: {name}: no figure in 1 of 2 rounds" for name in ("a", "warm-up", "b")]
@@ -61,7 +78,7 @@ def test_a_failed_step_that_is_needed_costs_every_figure_of_that_round_and_ends_
 
 def test_a_bug_is_no_missing_figure() -> None:
     with pytest.raises(KeyError):
-        Sheet("squall").fill([Step("a", fails(KeyError("a")))])
+        ClusterFigures("squall").fill([MeasurementStep("a", fails(KeyError("a")))])
 
 
 def test_figures_that_one_cluster_alone_has_stand_in_the_table_without_a_ratio() -> None:
@@ -121,9 +138,9 @@ def loads(monkeypatch: pytest.MonkeyPatch) -> Loads:
     monkeypatch.setattr(scripts, "first_ack", lambda *_: 1.0)
     monkeypatch.setattr(scripts, "throughput", found.throughput)
     monkeypatch.setattr(scripts, "latency", lambda *_, **__: AckLatency(1, 1, 1, 1))
-    monkeypatch.setattr(scripts, "transactions", lambda *_: Rate(1, 1, 1, 1))
-    monkeypatch.setattr(scripts, "rebalance", lambda *_: Rebalance(1, 1))
-    monkeypatch.setattr(scripts, "commits", lambda *_: Rate(1, 1, 1, 1))
+    monkeypatch.setattr(scripts, "transactions", lambda *_: OperationRate(1, 1, 1, 1))
+    monkeypatch.setattr(scripts, "rebalance", lambda *_: RebalanceTimes(1, 1))
+    monkeypatch.setattr(scripts, "commits", lambda *_: OperationRate(1, 1, 1, 1))
     monkeypatch.setattr(scripts, "reading", lambda *_: ReadRate(1, 1, 1))
     monkeypatch.setattr(scripts, "failover", lambda *_, **__: {"s to next ack": 1.0, "records failed": 0})
     return found

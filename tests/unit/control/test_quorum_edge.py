@@ -334,9 +334,9 @@ async def test_log_on_disk_has_the_shape_that_the_core_gave_it() -> None:
     kept.write(AppendLeaderChange(0, 3, (1, 2, 3), (1, 2)))
     kept.write(AppendOwn(1, 3, 2, kept.encode([(TopicRecord(name="a"), 0), (NoOpRecord(), 0)])))
     kept.write(AppendLeaderChange(3, 5, (1, 2, 3), (1, 3)))
-    assert (kept.shape().end_offset, kept.shape().epochs) == (4, [(3, 0), (5, 3)])
+    assert (kept.extent().end_offset, kept.extent().epochs) == (4, [(3, 0), (5, 3)])
     kept.write(Truncate(3, 1))
-    assert (kept.shape().end_offset, kept.shape().epochs) == (3, [(3, 0)])
+    assert (kept.extent().end_offset, kept.extent().epochs) == (3, [(3, 0)])
     assert [(offset, epoch) for offset, epoch, _ in kept.read(0, 99)[1]] == [(1, 3), (2, 3)]
     assert kept.read(0, 99)[0] == 3
 

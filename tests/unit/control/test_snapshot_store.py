@@ -11,7 +11,7 @@ from squall.broker.control.kraft.quorum_storage import QuorumStorage
 from squall.broker.control.kraft.snapshot_store import SnapshotStore, decode_snapshot, encode_snapshot, id_of
 from squall.broker.protocol.errors import MalformedFrame
 from squall.broker.protocol.schema.metadata_records import NoOpRecord, TopicRecord
-from squall.broker.quorum.effects import AppendLeaderChange, AppendOwn, InstallSnapshot, Truncate, WriteSnapshot
+from squall.broker.quorum.effects import AppendLeaderChange, AppendOwn, InstallSnapshot, Truncate, WriteSnapshotChunk
 from squall.broker.quorum.messages import SnapshotId
 from squall.broker.quorum.settings import QuorumSettings
 from squall.broker.quorum.state import DamagedQuorumState
@@ -139,7 +139,7 @@ def test_a_start_hands_on_the_newest_snapshot_and_then_the_log() -> None:
     again = storage(fs.after_crash())
     assert again.loaded == names(9)
     assert [offset for offset, _, _ in again.read(10, 99)[1]] == list(range(10, 20))
-    assert (again.shape().start_offset, again.shape().start_epoch) == (0, 0), "nothing was dropped"
+    assert (again.extent().start_offset, again.extent().start_epoch) == (0, 0), "nothing was dropped"
 
 
 def test_a_damaged_snapshot_is_dropped_where_the_log_has_it_all() -> None:
@@ -158,7 +158,7 @@ def test_a_trimmed_log_without_its_snapshot_stops_the_node() -> None:
     take(kept, 5)
     kept.trim(take(kept, 10), 20)
     assert kept.snapshots.ids == [SnapshotId(10, 3)]
-    assert (kept.shape().start_offset, kept.shape().start_epoch, kept.shape().epochs) == (10, 3, [(3, 10)])
+    assert (kept.extent().start_offset, kept.extent().start_epoch, kept.extent().epochs) == (10, 3, [(3, 10)])
     fs.write(f"{DIRECTORY}/{10:020d}-{3:010d}.checkpoint", b"rotten")
     with pytest.raises(DamagedQuorumState, match="where no snapshot ends"):
         storage(fs.after_crash())
@@ -168,14 +168,14 @@ def check_whole(fs: MemoryFs, least: int) -> None:
     """Whatever the crash left: from the snapshot on the log continues without a gap, and nothing synced is missing."""
     kept = storage(fs)
     newest = kept.snapshots.newest
-    shape = kept.shape()
+    extent = kept.extent()
     begins = newest.end_offset if newest is not None else 0
-    assert shape.start_offset <= begins <= shape.end_offset
-    assert shape.end_offset >= least
+    assert extent.start_offset <= begins <= extent.end_offset
+    assert extent.end_offset >= least
     assert kept.loaded == names(begins - 1 if begins else 0)
-    following = [record for _, _, record in kept.read(begins, shape.end_offset)[1]]
+    following = [record for _, _, record in kept.read(begins, extent.end_offset)[1]]
     assert kept.loaded + following == names(len(kept.loaded) + len(following))
-    assert all(shape.epoch_at(offset) == 3 for offset in range(shape.start_offset, shape.end_offset))
+    assert all(extent.epoch_at(offset) == 3 for offset in range(extent.start_offset, extent.end_offset))
 
 
 @pytest.mark.parametrize("power_loss", [False, True])
@@ -208,8 +208,8 @@ def test_a_crash_while_a_snapshot_is_installed_leaves_the_old_log_or_the_snapsho
         kept = written(fs)
         fs.crash_at = fs.calls + step
         try:
-            kept.write(WriteSnapshot(snapshot, 0, data[:100]))
-            kept.write(WriteSnapshot(snapshot, 100, data[100:]))
+            kept.write(WriteSnapshotChunk(snapshot, 0, data[:100]))
+            kept.write(WriteSnapshotChunk(snapshot, 100, data[100:]))
             kept.write(InstallSnapshot(snapshot, 1))
         except Crashed:
             check_whole(fs.after_crash(random.Random(seed) if power_loss else None), 20)
@@ -223,13 +223,13 @@ async def test_after_an_install_the_log_goes_on_behind_the_snapshot() -> None:
     fs = fresh()
     kept = written(fs)
     snapshot, data = SnapshotId(50, 4), snapshot_of(49, 4)
-    kept.write(WriteSnapshot(snapshot, 0, data))
+    kept.write(WriteSnapshotChunk(snapshot, 0, data))
     kept.write(InstallSnapshot(snapshot, 1))
     assert kept.loaded == names(49)
     kept.write(AppendOwn(50, 4, 1, kept.encode([(NoOpRecord(), 0)])))
     assert await kept.sync() == (51, 1)
-    shape = storage(fs.after_crash(random.Random(1))).shape()
-    assert (shape.start_offset, shape.start_epoch, shape.end_offset, shape.last_epoch) == (50, 4, 51, 4)
+    extent = storage(fs.after_crash(random.Random(1))).extent()
+    assert (extent.start_offset, extent.start_epoch, extent.end_offset, extent.last_epoch) == (50, 4, 51, 4)
 
 
 def test_a_log_whose_truncation_a_power_loss_undid_is_left_for_the_snapshot_of_what_followed() -> None:
@@ -241,10 +241,10 @@ def test_a_log_whose_truncation_a_power_loss_undid_is_left_for_the_snapshot_of_w
     take(kept, 5)
     snapshot, data = SnapshotId(10, 4), snapshot_of(9, 4)
     kept.snapshots.write(snapshot, data)
-    assert storage(fs.after_crash()).shape().last_epoch == 4, "what was written after the truncation is kept"
+    assert storage(fs.after_crash()).extent().last_epoch == 4, "what was written after the truncation is kept"
     for name, content in undone.items():
         fs.write(f"{DIRECTORY}/{name}", content)
     again = storage(fs.after_crash())
-    shape = again.shape()
-    assert (shape.start_offset, shape.start_epoch, shape.end_offset, shape.last_epoch) == (10, 4, 10, 4)
+    extent = again.extent()
+    assert (extent.start_offset, extent.start_epoch, extent.end_offset, extent.last_epoch) == (10, 4, 10, 4)
     assert again.snapshots.ids == [snapshot], "the log no longer goes on from the older one"

@@ -14,7 +14,13 @@ from random import Random
 
 import pytest
 
-from squall.broker.faulted.fault_commands import CrashPoint, FaultCommands, FaultCommandsError, FaultOrder, parse_orders
+from squall.broker.faulted.fault_commands import (
+    CrashPoint,
+    FaultCommand,
+    FaultCommandsError,
+    FaultCommandSet,
+    parse_commands,
+)
 from squall.broker.faulted.files import FaultedFs
 from squall.broker.faulted.losses import lose_power
 from squall.broker.faulted.tally import count_of, head_of, read_tally
@@ -33,7 +39,7 @@ class Disk:
     def mount(self) -> FaultedFs:
         return FaultedFs(str(self.faults), [str(self.data)], 1)
 
-    def order(self, orders: FaultCommands) -> None:
+    def order(self, orders: FaultCommandSet) -> None:
         fresh = self.faults / "new"
         fresh.write_text(json.dumps(asdict(orders)))
         fresh.replace(self.faults / "control")
@@ -103,21 +109,23 @@ def test_after_a_failed_fsync_a_later_one_succeeds_without_those_bytes(disk: Dis
     fs = disk.mount()
     file = fs.open(disk.path("f"), create=True)
     fs.fsync_dir(str(disk.data))
-    disk.order(FaultCommands(serial=1, faults=(FaultOrder(1, "fail", "fsync"),)))
-    fs.wrongs.look()
+    disk.order(FaultCommandSet(serial=1, faults=(FaultCommand(1, "fail", "fsync"),)))
+    fs.injector.look()
     file.append(b"never durable")
     with pytest.raises(OSError, match="Input/output error") as failed:
         file.fsync()
     assert failed.value.errno == errno.EIO
-    disk.order(FaultCommands(serial=2))
-    fs.wrongs.look()
+    disk.order(FaultCommandSet(serial=2))
+    fs.injector.look()
     file.fsync()
     lost = next(lost for lost in map(disk.lose, range(1)) if lost["bytes_pending"])
     assert lost["bytes_pending"] == 13
 
 
 def test_a_fault_strikes_from_the_nth_matching_call_on_and_counts(disk: Disk) -> None:
-    disk.order(FaultCommands(serial=7, faults=(FaultOrder(5, "fail", "write", "ENOSPC", nth=2, path_glob="data/a*"),)))
+    disk.order(
+        FaultCommandSet(serial=7, faults=(FaultCommand(5, "fail", "write", "ENOSPC", nth=2, path_glob="data/a*"),))
+    )
     fs = disk.mount()
     head = head_of(read_tally(str(disk.faults / "tally")))
     assert head is not None
@@ -139,8 +147,8 @@ def test_a_fault_strikes_from_the_nth_matching_call_on_and_counts(disk: Disk) ->
 def test_a_quota_counts_growth_and_gives_back_what_is_removed(disk: Disk) -> None:
     fs = disk.mount()
     fs.open(disk.path("old"), create=True).append(b"x" * 100)
-    disk.order(FaultCommands(serial=1, faults=(FaultOrder(1, "quota", free_bytes=10),)))
-    fs.wrongs.look()
+    disk.order(FaultCommandSet(serial=1, faults=(FaultCommand(1, "quota", free_bytes=10),)))
+    fs.injector.look()
     file = fs.open(disk.path("f"), create=True)
     file.append(b"y" * 10)
     with pytest.raises(OSError, match="No space left"):
@@ -154,7 +162,7 @@ def test_a_quota_counts_growth_and_gives_back_what_is_removed(disk: Disk) -> Non
 
 
 def test_a_slow_disk_takes_longer(disk: Disk) -> None:
-    disk.order(FaultCommands(serial=1, faults=(FaultOrder(1, "slow", "fsync", delay_ms=30),)))
+    disk.order(FaultCommandSet(serial=1, faults=(FaultCommand(1, "slow", "fsync", delay_ms=30),)))
     fs = disk.mount()
     file = fs.open(disk.path("f"), create=True)
     file.append(b"1")
@@ -166,7 +174,7 @@ def test_a_slow_disk_takes_longer(disk: Disk) -> None:
 
 
 def test_beyond_the_limit_the_oldest_counts_as_written_back(disk: Disk) -> None:
-    disk.order(FaultCommands(serial=1, limit_bytes=1000))
+    disk.order(FaultCommandSet(serial=1, limit_bytes=1000))
     fs = disk.mount()
     files = [fs.open(disk.path(name), create=True) for name in "abc"]
     fs.fsync_dir(str(disk.data))
@@ -199,11 +207,11 @@ def test_the_journal_of_a_file_written_to_during_every_fsync_stays_short(disk: D
 )
 def test_a_control_file_that_cannot_be_followed_is_named(text: str) -> None:
     with pytest.raises(FaultCommandsError, match="no control file"):
-        parse_orders(text)
+        parse_commands(text)
 
 
 def test_the_process_ends_just_before_the_nth_write(disk: Disk) -> None:
-    disk.order(FaultCommands(serial=1, crash=CrashPoint(1, "write", 3)))
+    disk.order(FaultCommandSet(serial=1, crash=CrashPoint(1, "write", 3)))
     program = f"""
 from squall.broker.faulted.files import FaultedFs
 file = FaultedFs({str(disk.faults)!r}, [{str(disk.data)!r}], 1).open({disk.path("f")!r}, create=True)

@@ -8,7 +8,7 @@ import pytest
 
 from squall.broker.log.config import LogConfig
 from squall.broker.log.log import Log
-from squall.broker.log.manager import InconsistentMeta, LogManager
+from squall.broker.log.manager import InconsistentMetaProperties, LogManager
 from tests.support.disks.batches import batch
 from tests.support.disks.memory_fs import Crashed, MemoryFs
 
@@ -28,7 +28,7 @@ def fill(log: Log, count: int = 6) -> None:
 
 
 def remove_doomed(manager: LogManager, wall_ms: int) -> None:
-    for directory in manager.take_doomed(wall_ms):
+    for directory in manager.take_removable(wall_ms):
         manager.remove(directory)
 
 
@@ -87,10 +87,10 @@ def test_a_deleted_log_is_renamed_at_once_and_removed_later() -> None:
     assert name.startswith("a-0.")
     assert found is not None
     assert len(found.read()) == found.length
-    assert manager.take_doomed(1_499) == []
+    assert manager.take_removable(1_499) == []
     assert fs.exists(f"data/{name}")
     remove_doomed(manager, 1_500)
-    assert manager.take_doomed(9_999) == []
+    assert manager.take_removable(9_999) == []
     assert not fs.exists(f"data/{name}")
     assert manager.get_or_create("a", 0, OTHER).log_end_offset == 0
 
@@ -238,9 +238,9 @@ def test_a_directory_of_another_cluster_or_node_is_refused() -> None:
     manager = start(fs, cluster_id="C", node_id=1)
     again = start(fs.after_crash(), cluster_id="C", node_id=1)
     assert again.directory_id == manager.directory_id
-    with pytest.raises(InconsistentMeta, match=r"cluster\.id=C"):
+    with pytest.raises(InconsistentMetaProperties, match=r"cluster\.id=C"):
         start(fs.after_crash(), cluster_id="D", node_id=1)
-    with pytest.raises(InconsistentMeta, match=r"node\.id=1"):
+    with pytest.raises(InconsistentMetaProperties, match=r"node\.id=1"):
         start(fs.after_crash(), cluster_id="C", node_id=2)
 
 

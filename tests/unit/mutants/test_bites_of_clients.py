@@ -11,7 +11,7 @@ from squall.broker.apis import produce
 from squall.broker.apis.produce import ProduceApi
 from squall.broker.log import log as log_module
 from squall.broker.log import scan
-from squall.broker.log.durability import Durability
+from squall.broker.log.durability import DurabilityTracker
 from squall.broker.log.producer_rules import BatchMetadata, ProducerRules, ProducerStateEntry
 from squall.broker.log.producers import ProducerStates
 from squall.broker.protocol.errors import ErrorCode
@@ -82,11 +82,11 @@ def test_54_tells_offset_0_unless_there_is_an_error() -> None:
 
 
 def test_57_nobody_waits_for_a_flush() -> None:
-    durability = Durability(open_log(MemoryFs()).config, 0)
+    durability = DurabilityTracker(open_log(MemoryFs()).config, 0)
     durability._flush_messages = 1
-    assert durability.is_promised(5)
+    assert durability.is_flush_required(5)
     with find("57").planted():
-        assert not durability.is_promised(5)
+        assert not durability.is_flush_required(5)
         assert durability.is_due(5, 0)
 
 
@@ -131,7 +131,7 @@ def test_64_leaves_open_transactions_out() -> None:
 def test_65_counts_a_flush_from_before_a_truncation() -> None:
     job: Any = Fields(names=1, generation=0, end_offset=9, inactive=())
     for planted, durable in ((False, 0), (True, 9)):
-        durability = Durability(open_log(MemoryFs()).config, 0)
+        durability = DurabilityTracker(open_log(MemoryFs()).config, 0)
         if planted:
             with find("65").planted():
                 durability.done(job, 1, 0)
@@ -175,7 +175,7 @@ def test_71_writes_down_what_is_not_durable() -> None:
     log: Any = Fields(log_end_offset=9, recovery_point=2)
     fs = MemoryFs()
     fs.mkdirs("d")
-    manager: Any = Fields(logs={("t", 0): log}, _fs=fs, _path=lambda name: f"d/{name}", _forgotten={})
+    manager: Any = Fields(logs={("t", 0): log}, _fs=fs, _path=lambda name: f"d/{name}", _deleted_since_checkpoint={})
     manager.checkpoint_log_starts = lambda: None
     with find("71").planted():
         LogManager.checkpoint_recovery_points(manager)

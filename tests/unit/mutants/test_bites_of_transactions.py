@@ -21,7 +21,7 @@ from squall.broker.coordinators.transactions.values import (
     TxnState,
 )
 from squall.broker.log.markers import TxnMarker
-from squall.broker.log.producer_rules import EndedTxn, Verification
+from squall.broker.log.producer_rules import EndedTxn, VerificationStateEntry
 from squall.broker.protocol.errors import ErrorCode
 from squall.broker.replicas.coordinators import coordinator_log
 from squall.chaos.mutants import find
@@ -52,7 +52,10 @@ def log_of_a_transaction(*, markers: int = 0) -> Any:
 
 def test_25_asks_nobody_in_the_first_generation() -> None:
     rules = log_of_a_transaction().producers
-    first, second = Verification(EPOCH, 0, raises_epoch=False), Verification(EPOCH, 0, raises_epoch=True)
+    first, second = (
+        VerificationStateEntry(EPOCH, 0, raises_epoch=False),
+        VerificationStateEntry(EPOCH, 0, raises_epoch=True),
+    )
     assert not rules.is_verified(first, EPOCH)
     with find("25").planted():
         assert rules.is_verified(first, EPOCH)

@@ -206,7 +206,7 @@ def test_each_mutant_says_what_it_is() -> None:
     assert one == [
         "82  lookups-by-first-timestamp: the broker leaves out batches that begin before the time that is looked up",
         "  source: Redpanda #6604, PR 6606 (2022)",
-        "  replaces: log.lookups.Lookup._not_before",
+        "  replaces: log.lookups.TimestampLookup._not_before",
         "  faults: latency",
     ]
 

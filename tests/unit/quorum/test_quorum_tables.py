@@ -25,13 +25,13 @@ ILLEGAL = {
 @pytest.mark.parametrize(("old", "new"), list(itertools.product(Role, Role)))
 def test_every_change_of_roles_is_legal_or_stops_the_node(old: Role, new: Role) -> None:
     raft = core()
-    raft.seat.role = old
+    raft.member.role = old
     assert ((old, new) in ILLEGAL) is (new not in LEGAL[old])
     if (old, new) in ILLEGAL:
         with pytest.raises(AssertionError, match="must not become"):
-            raft.seat.become(new, 0, "")
+            raft.member.become(new, 0, "")
     else:
-        raft.seat.become(new, 0, "")
+        raft.member.become(new, 0, "")
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from squall.broker.protocol.errors import ErrorCode
-from squall.broker.quorum.effects import InstallSnapshot, Ready, WriteSnapshot
+from squall.broker.quorum.effects import InstallSnapshot, Ready, WriteSnapshotChunk
 from squall.broker.quorum.log_extent import LogExtent
 from squall.broker.quorum.messages import (
     BeginEpoch,
@@ -80,7 +80,7 @@ def test_a_log_that_parts_behind_the_snapshot_is_told_where() -> None:
 
 def test_asking_for_a_snapshot_counts_as_being_heard() -> None:
     raft = trimmed_leader()
-    later = raft._patience.for_majority() - 1
+    later = raft._timers.for_majority() - 1
     reply = tell(raft, 3, FetchSnapshot(raft.epoch, TEN, 0), later)
     [answer] = said(reply, FetchSnapshotReply)
     assert (answer.error, answer.snapshot, answer.position) == (OK, TEN, 0)
@@ -136,11 +136,11 @@ def test_a_snapshot_comes_in_pieces_and_is_installed_when_it_is_whole() -> None:
     raft, effects = follower()
     request = begin_download(raft, effects)
     effects = answer(raft, request, piece(raft, request.body, 60))
-    assert effects.log == (WriteSnapshot(TEN, 0, "x" * 60),)
+    assert effects.log == (WriteSnapshotChunk(TEN, 0, "x" * 60),)
     request = request_to(effects, 2)
     assert request.body == FetchSnapshot(raft.epoch, TEN, 60)
     effects = answer(raft, request, piece(raft, request.body, 40))
-    assert effects.log == (WriteSnapshot(TEN, 60, "x" * 40), InstallSnapshot(TEN, 1))
+    assert effects.log == (WriteSnapshotChunk(TEN, 60, "x" * 40), InstallSnapshot(TEN, 1))
     assert (raft.high_watermark, raft.log.start_offset, raft.log.end_offset, raft.log.last_epoch) == (10, 10, 10, 3)
     assert raft.snapshot == TEN
     next_fetch = request_to(effects, 2).body
@@ -207,7 +207,7 @@ def test_downloading_keeps_the_leader() -> None:
 
 
 def test_votes_compare_the_epoch_of_a_snapshot_where_the_log_is_empty() -> None:
-    raft = Raft(core()._settings, core()._patience._rng, core().seat.state, LogExtent(10, (), 10, 3), 0, TEN)
+    raft = Raft(core()._settings, core()._timers._rng, core().member.state, LogExtent(10, (), 10, 3), 0, TEN)
     for last_epoch, end, granted in ((3, 10, True), (3, 9, False), (2, 99, False), (4, 1, True)):
         [vote] = said(tell(raft, 2, Vote(raft.epoch, last_epoch, end, True)), VoteReply)
         assert vote.granted is granted, (last_epoch, end)

@@ -125,7 +125,7 @@ def prospective(node_id: int, end: int = 9) -> Raft:
 @pytest.mark.parametrize(("node_id", "grants"), [(2, False), (3, True)])
 def test_of_two_that_ask_for_pre_votes_at_once_the_lower_id_comes_first(node_id: int, grants: bool) -> None:
     voter = prospective(node_id)
-    asked_ms = voter.seat.began_ms
+    asked_ms = voter.member.began_ms
     assert said(tell(voter, 5 - node_id, vote(2, 2, 9, pre_vote=True), asked_ms), VoteReply)[0].granted is grants
     later = tell(voter, 5 - node_id, vote(2, 2, 9, pre_vote=True), asked_ms + 150)
     assert said(later, VoteReply)[0].granted, "it had its time"
@@ -136,18 +136,18 @@ def test_who_was_refused_lets_the_other_come_first() -> None:
     while voter.role is not Role.PROSPECTIVE:
         voter.tick(voter.next_deadline_ms())
     asked_3 = asked(ready(voter), 3)
-    tell(voter, 3, VoteReply(OK, 2, 1, granted=False), voter.seat.began_ms, ticket=asked_3.ticket)
-    assert said(tell(voter, 3, vote(2, 2, 9, pre_vote=True), voter.seat.began_ms), VoteReply)[0].granted
+    tell(voter, 3, VoteReply(OK, 2, 1, granted=False), voter.member.began_ms, ticket=asked_3.ticket)
+    assert said(tell(voter, 3, vote(2, 2, 9, pre_vote=True), voter.member.began_ms), VoteReply)[0].granted
 
 
 def test_a_longer_log_comes_before_a_lower_id() -> None:
     voter = prospective(2)
-    assert said(tell(voter, 3, vote(2, 2, 10, pre_vote=True), voter.seat.began_ms), VoteReply)[0].granted
+    assert said(tell(voter, 3, vote(2, 2, 10, pre_vote=True), voter.member.began_ms), VoteReply)[0].granted
 
 
 def test_who_grants_a_pre_vote_does_not_stand_in_the_next_moment() -> None:
     voter = core(3, state=QuorumState(epoch=2, leader_id=1), log=((2, 0),), end=9)
-    last_ms = voter.seat.deadline_ms - 1
+    last_ms = voter.member.deadline_ms - 1
     tell(voter, 2, vote(2, 2, 9, pre_vote=True), now_ms=last_ms)
     voter.tick(last_ms + 149)
     assert voter.role is Role.FOLLOWER

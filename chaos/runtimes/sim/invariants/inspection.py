@@ -29,12 +29,12 @@ from squall.chaos.runtimes.sim.invariants.transactions import Remembered
 
 if TYPE_CHECKING:
     from squall.broker.cluster.image import ClusterImage
-    from squall.broker.control.kraft.metadata_quorum import MetadataQuorum, QuorumSnapshot
+    from squall.broker.control.kraft.metadata_quorum import MetadataQuorum, QuorumNodeView
     from squall.broker.coordinators.groups.ledger import Ledger
     from squall.broker.coordinators.groups.values import Committed, GroupRecord, TopicPartition
     from squall.broker.coordinators.transactions.shard import TransactionCoordinatorShard
     from squall.broker.coordinators.transactions.values import TransactionMetadata
-    from squall.broker.log.indexes import EntryFile
+    from squall.broker.log.indexes import IndexFile
     from squall.broker.log.log import Log
     from squall.broker.log.producer_rules import ProducerStateEntry
     from squall.broker.replicas.hosted_partition import Hosted
@@ -155,7 +155,7 @@ def aborted_in(log: Log, disk: InspectedDisk) -> tuple[CompletedTxn, ...]:
     return tuple(found)
 
 
-def entries_of(index: EntryFile[Any], path: str, disk: InspectedDisk) -> tuple[tuple[Any, ...], ...]:
+def entries_of(index: IndexFile[Any], path: str, disk: InspectedDisk) -> tuple[tuple[Any, ...], ...]:
     """The entries of an index as its log reads them: those in the file, and those that are still in memory."""
     rows, size = peek(disk, path) or b"", index.ENTRY.size
     count = index._count if index._count >= 0 else len(rows) // size
@@ -212,7 +212,7 @@ def _generation(known: GroupRecord | None) -> Generation | None:
     return Generation(known.protocol_type, known.generation, known.protocol, known.leader, members)
 
 
-def seat_of(node: int, incarnation: int, quorum: MetadataQuorum, seen: QuorumSnapshot) -> NodeQuorumView:
+def seat_of(node: int, incarnation: int, quorum: MetadataQuorum, seen: QuorumNodeView) -> NodeQuorumView:
     """Return one node's view of the quorum now. `seen`: its own report of itself."""
     state = seen.state
     return NodeQuorumView(
@@ -225,7 +225,7 @@ def seat_of(node: int, incarnation: int, quorum: MetadataQuorum, seen: QuorumSna
         seen.high_watermark,
         seen.log_end_offset,
         believed=tuple(zip([each for each in quorum.voters if each != node], seen.believed, strict=False)),
-        deserted=quorum.deserted_ms() / quorum.leader_patience_ms if seen.leads else 0.0,
+        deserted=quorum.ms_without_majority() / quorum.majority_timeout_ms if seen.leads else 0.0,
     )
 
 

@@ -149,7 +149,7 @@ class InvariantChecker:
         seat, offset, topics = seen.before = glance
         if seat != before[0] or (now >= seen.due and not seen.sim.env.paused):
             # A leader that is cut off on all sides changes nothing: so it is looked at now and then.
-            seen.due = now + seen.quorum.leader_patience_ms / 1000 / LOOKS if seat.leads else inf
+            seen.due = now + seen.quorum.majority_timeout_ms / 1000 / LOOKS if seat.leads else inf
             self.quorum.take_in(seen.id, seen.incarnation, seen.broker, seen.sim.disk)
         if offset != before[1] or topics != before[2]:
             self._hosting_changed(seen)

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 Place = tuple[bytes, int]
 Glance = tuple[Any, int, int]
-"""A node's seat in the quorum (`QuorumSnapshot`), its image's offset, and how many topics it hosts."""
+"""A node's state in the quorum (`QuorumNodeView`), its image's offset, and how many topics it hosts."""
 NOTHING_SEEN: Glance = (), -1, -1
 
 

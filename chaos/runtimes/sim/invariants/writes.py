@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from types import MemberDescriptorType
 from typing import Any, Final
 
-from squall.broker.log.durability import Durability
+from squall.broker.log.durability import DurabilityTracker
 from squall.broker.log.log import Log
 from squall.broker.replication.partition import Partition
 from squall.broker.replication.replica import Replica
@@ -38,13 +38,13 @@ def noted() -> Iterator[Written]:
     assert isinstance(slot, MemberDescriptorType), "there is a hook already"
     Partition.__setattr__ = _hook(OF_STATE, written)  # type: ignore[method-assign]
     Log.__setattr__ = _hook(OF_LOG, written)  # type: ignore[method-assign]
-    Durability.__setattr__ = _hook(OF_DURABILITY, written)  # type: ignore[method-assign]
+    DurabilityTracker.__setattr__ = _hook(OF_DURABILITY, written)  # type: ignore[method-assign]
     # Its other attributes are written five times as often, and this one is seldom read.
     setattr(Replica, BELIEVED, property(slot.__get__, _setter(slot, written)))
     try:
         yield written
     finally:
-        del Partition.__setattr__, Log.__setattr__, Durability.__setattr__
+        del Partition.__setattr__, Log.__setattr__, DurabilityTracker.__setattr__
         setattr(Replica, BELIEVED, slot)
 
 

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from squall.broker.log.config import LogConfig
-from squall.broker.log.durability import Durability
+from squall.broker.log.durability import DurabilityTracker
 from squall.broker.log.log import Log
 from squall.broker.replication.partition import Partition
 from squall.broker.replication.replica import Replica as Follower
@@ -60,7 +60,7 @@ def follower(node: int, end: int) -> Follower:
 def log() -> Log:
     found = Log.__new__(Log)
     found.log_end_offset, found.generation, found.log_start_offset = 9, 0, 0
-    found.durability = Durability(LogConfig(), 0)
+    found.durability = DurabilityTracker(LogConfig(), 0)
     return found
 
 
@@ -167,7 +167,7 @@ def test_what_the_tasks_of_a_dead_incarnation_write_later_is_nobodys(seen: Seen,
 
 
 def test_afterwards_the_brokers_classes_are_as_they_were() -> None:
-    classes = Partition, Log, Durability, Follower
+    classes = Partition, Log, DurabilityTracker, Follower
     before = [dict(vars(owner)) for owner in classes]
     with noted():
         assert vars(Follower)[BELIEVED] is not before[3][BELIEVED]

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from squall.broker.config import BrokerConfig
 
 
-class ReplicaQuota:
+class ReplicaCountLimit:
     """The replicas of each broker, with those that a request has got so far. Kafka has no such limit: its brokers end
     when they cannot open another file.
     """

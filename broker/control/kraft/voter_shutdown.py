@@ -38,7 +38,7 @@ def takes_majority(image: ClusterImage, node_id: int, voters: Sequence[int]) -> 
     return bool(serving) and node_id in voters and len(staying) < len(voters) // 2 + 1
 
 
-class Departure:
+class VoterShutdown:
     """Carries out one node's leave of the quorum."""
 
     def __init__(self, env: Env, node_id: int, quorum: MetadataQuorum, feed: ImageFeed) -> None:
@@ -59,9 +59,9 @@ class Departure:
                 break
             await self._changed.wait(left_s if left_s > 0 else inf)
         with self._env.timeout(LAST_CHANCE_S):
-            await self._told()
+            await self._others_know()
 
-    async def _told(self) -> None:
+    async def _others_know(self) -> None:
         """Wait, on a leader, until each voter that still fetches knows what is committed, so that none waits for this
         node.
         """
