@@ -20,7 +20,7 @@ from squall.chaos.faults.kind import Fault, FaultTrait
 from squall.chaos.faults.shapes import Hit
 from squall.chaos.faults.targets import ClusterSnapshot, UnresolvedTargetError
 from squall.chaos.faults.timeouts import HEALED_WITHIN_S, MIDDLE, POLL_S
-from squall.chaos.runtimes.contract import Evidence, Link, LinkFault, NodeState, Probe, Runtime
+from squall.chaos.runtimes.contract import Evidence, Link, LinkFault, NodeState, ProbeResult, Runtime
 from squall.chaos.runtimes.layout import choose_controllers
 from squall.checkers import fault_traits
 from squall.checkers.nemesis_log import SCHEMA
@@ -447,17 +447,17 @@ class FaultContext:
         """Return whether some fault is about to show its effect, or its end, on one of these links."""
         return any(self._proving[link] for link in links)
 
-    async def probe(self, link: Link) -> Probe:
+    async def probe(self, link: Link) -> ProbeResult:
         """One probe over a link, with the usual time limit."""
         return await self.runtime.probe(link, timeout_s=self.probe_timeout_s)
 
-    async def probes(self, links: Sequence[Link], timeout_s: float | None = None) -> list[Probe]:
+    async def probes(self, links: Sequence[Link], timeout_s: float | None = None) -> list[ProbeResult]:
         """Send one probe over each link, all at the same time. timeout_s: None means the usual time limit."""
         return await self.each(links, partial(self.runtime.probe, timeout_s=timeout_s or self.probe_timeout_s))
 
-    async def each(self, links: Sequence[Link], measure: Callable[[Link], Awaitable[Probe]]) -> list[Probe]:
+    async def each(self, links: Sequence[Link], measure: Callable[[Link], Awaitable[ProbeResult]]) -> list[ProbeResult]:
         """Measure each link, all at the same time; the answers in the order of the links."""
-        found: dict[Link, Probe] = {}
+        found: dict[Link, ProbeResult] = {}
 
         async def one(link: Link) -> None:
             found[link] = await measure(link)
@@ -468,13 +468,13 @@ class FaultContext:
         return [found[link] for link in links]
 
     async def probes_until_ok(
-        self, p: FaultExecution, links: Sequence[Link], measure: Callable[[Link], Awaitable[Probe]] | None = None
-    ) -> list[Probe]:
+        self, p: FaultExecution, links: Sequence[Link], measure: Callable[[Link], Awaitable[ProbeResult]] | None = None
+    ) -> list[ProbeResult]:
         """Probe each healed link until it has answered once, or the time is over, which counts anew as long as other
         faults are on it. Returns the last answers, good or bad: what others do to a link afterwards does not count. A
         fault that waits for one of these links waits for this, too. measure: None means a probe.
         """
-        measure, silent, found = measure or self.probe, list(links), dict[Link, Probe]()
+        measure, silent, found = measure or self.probe, list(links), dict[Link, ProbeResult]()
         waiting = ExtendableDeadline(lambda: any(self.company(p, link) for link in silent), HEALED_WITHIN_S)
         with self.proving(links):
             while True:

@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from squall.chaos.faults.words import Json, integer, mapping, number, objects, texts
-from squall.chaos.runtimes.contract import GONE, NodeState, Stream
+from squall.chaos.runtimes.contract import GONE, NodeState, StreamDirection
 
 Verify = Callable[[Json, Mapping[str, Any], Sequence[Any]], str]
 """(evidence, parameters, what the fault hit) -> what is missing in the evidence, in words. Empty: nothing is."""
@@ -199,7 +199,7 @@ def wrong_way(seen: Json) -> str:
     """Return which link let requests pass that were to be cut, or cut those that were to pass; empty: none did."""
     proven = texts(seen.get("proven"))
     for way in objects(seen.get("ways")):
-        link, only_answers = way.get("link"), way.get("stream") == Stream.BACK
+        link, only_answers = way.get("link"), way.get("stream") == StreamDirection.BACK
         if way.get("reached") is True and not only_answers:
             return f"a request still came over link {link}, although requests were to be cut"
         if way.get("reached") is False and only_answers and link in proven:

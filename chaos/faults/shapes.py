@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from squall.chaos.faults.kind import TRAFFIC
-from squall.chaos.runtimes.contract import Cut, Link, Manner, Stream
+from squall.chaos.runtimes.contract import Cut, CutMode, Link, StreamDirection
 
 Hit = int | str | Link
 """A broker, the clients of a zone, or one link."""
@@ -42,7 +42,7 @@ def partition_cuts(
     A TCP connection carries bytes both ways, so "no byte from A reaches B" cuts the requests of A's connections to B
     and the answers on B's connections to A. REFUSE knows no direction: a one-way refusal ends A's connections to B.
     """
-    manner, shape, side = Manner(params["manner"]), params["shape"], params["side"]
+    manner, shape, side = CutMode(params["manner"]), params["shape"], params["side"]
     found: list[tuple[Link, Cut]] = []
     for link in targets:
         if isinstance(link, Link):
@@ -50,19 +50,19 @@ def partition_cuts(
     if side in ("peers", "both", *TRAFFIC):
         found += _between(_deaf(shape, [each for each in targets if isinstance(each, int)], nodes), manner)
     if side in ("clients", "both"):
-        stream = Stream.BACK if shape == "one-way" else Stream.BOTH
+        stream = StreamDirection.BACK if shape == "one-way" else StreamDirection.BOTH
         clients = links_of({"side": "clients"}, targets, links)
         found += [(link, Cut(manner, stream)) for link in clients]
     return found
 
 
-def _of_link(link: Link, manner: Manner, *, one_way: bool) -> list[tuple[Link, Cut]]:
+def _of_link(link: Link, manner: CutMode, *, one_way: bool) -> list[tuple[Link, Cut]]:
     """Cut the connections of one link; or, one-way, whatever its source sends to its target."""
     if not one_way:
         return [(link, Cut(manner))]
     if isinstance(link.source, int):
         return _between({(link.source, link.target)}, manner)
-    return [(link, Cut(manner, Stream.THERE))]
+    return [(link, Cut(manner, StreamDirection.THERE))]
 
 
 def _deaf(shape: str, targets: Sequence[int], nodes: Sequence[int]) -> set[Pair]:
@@ -98,13 +98,13 @@ def _ring(order: Sequence[int]) -> set[Pair]:
     return found
 
 
-def _between(deaf: set[Pair], manner: Manner) -> list[tuple[Link, Cut]]:
+def _between(deaf: set[Pair], manner: CutMode) -> list[tuple[Link, Cut]]:
     """The cuts that keep each pair's first broker from reaching its second."""
     cuts: dict[Link, Cut] = {}
     for a, b in sorted(deaf):
-        if manner is Manner.REFUSE or (b, a) in deaf:
+        if manner is CutMode.REFUSE or (b, a) in deaf:
             cuts[Link(a, b)] = Cut(manner)
             continue
-        cuts[Link(a, b)] = Cut(manner, Stream.THERE)
-        cuts[Link(b, a)] = Cut(manner, Stream.BACK)
+        cuts[Link(a, b)] = Cut(manner, StreamDirection.THERE)
+        cuts[Link(b, a)] = Cut(manner, StreamDirection.BACK)
     return sorted(cuts.items())

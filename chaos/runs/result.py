@@ -13,7 +13,7 @@ from squall.chaos.plans.plan import Plan
 from squall.checkers import simulated
 
 if TYPE_CHECKING:
-    from squall.chaos.runtimes.sim.invariants.violation import Violation
+    from squall.chaos.runtimes.sim.invariants.violation import InvariantViolation
     from squall.checkers.in_memory import Judgement
 
 Kind = Literal["invariant", "anomaly", "liveness", "deadlock", "crash"]
@@ -40,7 +40,7 @@ class SimResult:
     digest: str
     trace: list[dict[str, Any]]
     messages: list[Any] | None
-    violations: list[Violation]
+    violations: list[InvariantViolation]
     anomalies: tuple[str, ...]
     """Names of what the reference finders found and the guarantees do not permit."""
     verdict: str
@@ -74,7 +74,7 @@ class SimResult:
         return files
 
 
-def violation_json(v: Violation) -> dict[str, Any]:
+def violation_json(v: InvariantViolation) -> dict[str, Any]:
     """As violations.json has it."""
     place = {"node": v.node, "topic": v.topic, "partition": v.partition}
     from squall.chaos.runtimes.sim.invariants.table import INVARIANTS

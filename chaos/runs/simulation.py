@@ -26,17 +26,17 @@ from squall.chaos.runs.result import VIOLATIONS, FailureSignature, SimResult, vi
 from squall.chaos.runs.run import Run
 from squall.chaos.runs.run_store import MemoryRunStore
 from squall.chaos.runtimes.layout import zone_names
+from squall.chaos.runtimes.sim.core import MONO_S
 from squall.chaos.runtimes.sim.coverage_probes import counted
-from squall.chaos.runtimes.sim.ground import MONO_S
 from squall.chaos.runtimes.sim.interruptions import interruption_of
-from squall.chaos.runtimes.sim.invariants.connections import Connections
+from squall.chaos.runtimes.sim.invariants.connections import ConnectionOrderWatch
 from squall.chaos.runtimes.sim.invariants.watch import InvariantChecker
 from squall.chaos.runtimes.sim.invariants.writes import Written, noted
 from squall.chaos.runtimes.sim.kernel import Deadlock
-from squall.chaos.runtimes.sim.offsets import Offsets
+from squall.chaos.runtimes.sim.offsets import OffsetTracer
 from squall.chaos.runtimes.sim.preload import load_what_comes_late
 from squall.chaos.runtimes.sim.runtime import SimRuntime
-from squall.chaos.runtimes.sim.world import World
+from squall.chaos.runtimes.sim.world import SimWorld
 from squall.checkers.case import Workload
 from squall.checkers.in_memory import Judgement, judge_bytes
 from squall.checkers.plan_facts import facts_of
@@ -69,7 +69,7 @@ class _SimulatedRun:
         self,
         plan: Plan,
         written: Written,
-        connections: Connections,
+        connections: ConnectionOrderWatch,
         *,
         messages: bool,
         stop_at_first: bool,
@@ -78,11 +78,11 @@ class _SimulatedRun:
         self.plan, self.stop_at_first, self.enough = plan, stop_at_first, enough
         self.acks = plan.workload.traffic().acks
         self.min_isr = facts_of(plan.model_dump(mode="json", exclude={"operations"})).configuration.min_isr
-        self.world = World(plan.seed)
+        self.world = SimWorld(plan.seed)
         self.world.frames_matter = messages or any(FaultTrait.NEEDS_FRAMES in fault.traits for fault in plan.timeline())
         if messages:
             self.world.messages = []
-            self.world.kernel.after_event.append(Offsets(self.world).look)
+            self.world.kernel.after_event.append(OffsetTracer(self.world).look)
         zones = zone_names(plan.workload.zones)
         self.runtime = SimRuntime(self.world, nodes=plan.nodes, zones=zones, settings=dict(plan.cluster.settings))
         self.watch = InvariantChecker(self.world, written=written, connections=connections)
@@ -220,7 +220,7 @@ def simulate(
     plan = concrete(plan.model_copy(update={"runtime": "sim"}))
     load_what_comes_late()
     began = time.process_time()
-    connections = Connections()
+    connections = ConnectionOrderWatch()
     with planted(mutant), noted() as written, connections.heard():
         sim = _SimulatedRun(plan, written, connections, messages=messages, stop_at_first=stop_at_first, enough=enough)
         with counted(sim.world.counts):

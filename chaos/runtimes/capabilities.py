@@ -7,14 +7,14 @@ from typing import Protocol, TypeGuard
 from squall.chaos.runtimes.contract import CrashOp, Evidence
 
 
-class Counting(Protocol):
+class CallCountingRuntime(Protocol):
     """A world that counts its brokers' calls."""
 
     def calls(self, node: int, op: CrashOp) -> int:
         """Return how many calls of this kind a node has made since the cluster was made, over all its incarnations."""
 
 
-class FakingTime(Protocol):
+class ClockFakingRuntime(Protocol):
     """A world that can also bend a broker's clock from outside, without help from the broker."""
 
     async def fake_time(self, node: int, offset_ms: float) -> Evidence:
@@ -23,7 +23,7 @@ class FakingTime(Protocol):
         """
 
 
-def counts_calls(runtime: object) -> TypeGuard[Counting]:
+def counts_calls(runtime: object) -> TypeGuard[CallCountingRuntime]:
     """Return whether a runtime counts its brokers' calls.
 
     Not by `isinstance`: since Python 3.12 that does not see methods that a runtime passes on by `__getattr__`.
@@ -31,6 +31,6 @@ def counts_calls(runtime: object) -> TypeGuard[Counting]:
     return hasattr(runtime, "calls")
 
 
-def fakes_time(runtime: object) -> TypeGuard[FakingTime]:
+def fakes_time(runtime: object) -> TypeGuard[ClockFakingRuntime]:
     """Return whether a runtime can bend a broker's clock from outside."""
     return hasattr(runtime, "fake_time")

@@ -24,7 +24,7 @@ Json = None | bool | int | float | str | Sequence["Json"] | Mapping[str, "Json"]
 Evidence = dict[str, Json]
 
 
-class Act(StrEnum):
+class RuntimeCapability(StrEnum):
     """Names the acts that a runtime may be able to do. `Runtime.acts` lists those it can do; a plan that needs more is
     refused.
     """
@@ -49,7 +49,7 @@ class Act(StrEnum):
     FRAMES = "frames"
 
 
-class Stream(StrEnum):
+class StreamDirection(StrEnum):
     """Selects bytes of a link's connections: those its source sends, those its target answers, or both."""
 
     THERE = "there"
@@ -57,7 +57,7 @@ class Stream(StrEnum):
     BOTH = "both"
 
 
-class Manner(StrEnum):
+class CutMode(StrEnum):
     """Selects how a link is cut.
 
     REFUSE ends open connections and refuses new ones, always in both streams. DROP swallows bytes; when the cut is
@@ -101,8 +101,8 @@ class Link:
 class Cut:
     """No byte gets through, in one of three manners."""
 
-    manner: Manner
-    stream: Stream = Stream.BOTH
+    manner: CutMode
+    stream: StreamDirection = StreamDirection.BOTH
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,7 +111,7 @@ class Latency:
 
     latency_ms: int
     jitter_ms: int = 0
-    stream: Stream = Stream.BOTH
+    stream: StreamDirection = StreamDirection.BOTH
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,7 +119,7 @@ class Bandwidth:
     """Limits each connection to `kb_per_s` KiB a second."""
 
     kb_per_s: int
-    stream: Stream = Stream.BOTH
+    stream: StreamDirection = StreamDirection.BOTH
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,7 +129,7 @@ class Slicer:
     average_bytes: int
     variation_bytes: int = 0
     delay_us: int = 0
-    stream: Stream = Stream.BOTH
+    stream: StreamDirection = StreamDirection.BOTH
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,7 +137,7 @@ class LimitData:
     """A connection ends after this many bytes, usually in the middle of a frame."""
 
     limit_bytes: int
-    stream: Stream = Stream.BOTH
+    stream: StreamDirection = StreamDirection.BOTH
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,7 +145,7 @@ class ResetPeer:
     """A connection is reset (RST) `after_ms` after it opened, or after the fault began if it was open by then."""
 
     after_ms: int = 0
-    stream: Stream = Stream.BOTH
+    stream: StreamDirection = StreamDirection.BOTH
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,7 +153,7 @@ class SlowClose:
     """The end of a connection is passed on after `delay_ms`."""
 
     delay_ms: int
-    stream: Stream = Stream.BOTH
+    stream: StreamDirection = StreamDirection.BOTH
 
 
 @dataclass(frozen=True, slots=True)
@@ -164,7 +164,7 @@ class Loss:
 
     probability: float
     rto_ms: int = 200
-    stream: Stream = Stream.BOTH
+    stream: StreamDirection = StreamDirection.BOTH
 
 
 class FrameAct(StrEnum):
@@ -199,7 +199,7 @@ class Frames:
     """For DELAY and REORDER."""
     error: int = 0
     """Kafka's error code, for ERROR."""
-    stream: Stream = Stream.THERE
+    stream: StreamDirection = StreamDirection.THERE
     """THERE hits requests, BACK their responses. BOTH is not allowed; DUPLICATE and ERROR are THERE."""
     also: tuple[int, ...] = ()
     """More APIs that are hit and counted as `api` is."""
@@ -247,7 +247,7 @@ DiskFault = FailWrites | SlowDisk | Quota
 
 
 @dataclass(frozen=True, slots=True)
-class Probe:
+class ProbeResult:
     """Holds the result of one ApiVersions round trip. `error` says why there was no answer ("refused", "timed out",
     "ended: ...").
     """
@@ -263,7 +263,7 @@ class Probe:
 
 
 @dataclass(frozen=True, slots=True)
-class ClockWord:
+class ClockReport:
     """A node's own report of its wall clock. offset_ms: the time it showed, less the true time at that moment."""
 
     t_ns: int
@@ -296,7 +296,7 @@ class Runtime(Protocol):
 
     name: str
     """"process", "docker", "sim" or "external"."""
-    acts: frozenset[Act]
+    acts: frozenset[RuntimeCapability]
     nodes: tuple[int, ...]
     """Every node that the cluster was made of, ascending, whatever its state."""
     zones: tuple[str, ...]
@@ -390,7 +390,7 @@ class Runtime(Protocol):
     async def set_clock(self, node: int, offset_ms: float, *, rate: float = 1.0) -> Evidence:
         """Bend a node's wall clock: the true time plus `offset_ms`, running at `rate` from now. 0 and 1.0 heal it."""
 
-    def clock_words(self, node: int) -> Sequence[ClockWord]:
+    def clock_words(self, node: int) -> Sequence[ClockReport]:
         """Return a node's reports of its wall clock since the first call of this method, in order. A node reports
         whenever its clock is bent anew, and every half second while the clock is bent.
         """
@@ -458,10 +458,10 @@ class Runtime(Protocol):
         """Remove the fault of this name from a link; an unknown name is no error.
 
         Evidence: link, asked_ns, ended_ns; for Loss and Frames also hits (packets lost, frames hit); for Frames struck,
-        what is told of the first frames of some APIs (`squall.chaos.runtimes.wire.conversation.Struck`).
+        what is told of the first frames of some APIs (`squall.chaos.runtimes.wire.conversation.StruckEndTxn`).
         """
 
-    async def probe(self, link: Link, *, timeout_s: float = 1.0, pad_bytes: int = 0) -> Probe:
+    async def probe(self, link: Link, *, timeout_s: float = 1.0, pad_bytes: int = 0) -> ProbeResult:
         """Open a new connection over a link, through its faults, and make one round trip. Never raises.
 
         pad_bytes: by how much the request is lengthened, spread over as many requests on that connection as needed.
@@ -469,7 +469,7 @@ class Runtime(Protocol):
 
     async def ending(
         self, link: Link, *, timeout_s: float = 1.0, spoil: bool = False, opened: Callable[[], None] = lambda: None
-    ) -> Probe:
+    ) -> ProbeResult:
         """Open a new connection over a link, and watch it after a first request until it ends. `ok` if it ends; `error`
         and `round_trip_ms` say how and when. Else `error` is "still open", or "refused" or "never open" if it never
         opened. Never raises.

@@ -24,7 +24,7 @@ Where = Literal["checked", "epoch"]
 
 
 @dataclass(frozen=True, slots=True)
-class Damage:
+class FileDamage:
     """Describes the damage to one file. `path` begins with the log directory's own name. `size` is what is left, in
     bytes; None: no file.
     """
@@ -33,7 +33,7 @@ class Damage:
     size: int | None
 
 
-def drawn(files: Mapping[str, int], how: How, size: int, rng: Random) -> Damage | None:
+def drawn(files: Mapping[str, int], how: How, size: int, rng: Random) -> FileDamage | None:
     """Choose what to damage among these files, given as path -> size. None if there is nothing to damage.
 
     tail: the newest segment of some partition, if it has any bytes, loses `size` of them, or all if it has fewer. file:
@@ -52,10 +52,10 @@ def drawn(files: Mapping[str, int], how: How, size: int, rng: Random) -> Damage 
     if not possible:
         return None
     path = rng.choice(possible)
-    return Damage(path, max(0, files[path] - size) if how == "tail" else None)
+    return FileDamage(path, max(0, files[path] - size) if how == "tail" else None)
 
 
-def evidence(done: Damage | None, before: bytes, after: bytes | None) -> Evidence:
+def evidence(done: FileDamage | None, before: bytes, after: bytes | None) -> Evidence:
     """The evidence of `Runtime.damage`."""
     if done is None:
         return {"path": None, "bytes": None, "bytes_left": None, "before": None, "after": None}

@@ -16,7 +16,7 @@ _NOWHERE = (1 << 63) - 1
 """Behind all offsets."""
 
 
-class LostRecords:
+class LostOffsetRanges:
     """Collects, for each partition, the offsets from the first lost batch to the end that its log had.
 
     Batches behind the first lost one count as lost, too: recovery cuts a log at its first damage.

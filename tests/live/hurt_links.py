@@ -7,33 +7,33 @@ import trio
 from squall.chaos.runtimes.contract import (
     Bandwidth,
     Cut,
+    CutMode,
     Latency,
     LimitData,
     Link,
     LinkFault,
-    Manner,
     ResetPeer,
     Runtime,
     Slicer,
     SlowClose,
-    Stream,
+    StreamDirection,
 )
 from tests.support.patience import LONG_S
 
 CUTS: list[tuple[LinkFault, str]] = [
-    (Cut(Manner.REFUSE), "refused"),
-    (Cut(Manner.DROP), "timed out"),
-    (Cut(Manner.DROP, Stream.THERE), "timed out"),
-    (Cut(Manner.DROP, Stream.BACK), "timed out"),
-    (Cut(Manner.HOLD), "timed out"),
-    (Cut(Manner.HOLD, Stream.BACK), "timed out"),
+    (Cut(CutMode.REFUSE), "refused"),
+    (Cut(CutMode.DROP), "timed out"),
+    (Cut(CutMode.DROP, StreamDirection.THERE), "timed out"),
+    (Cut(CutMode.DROP, StreamDirection.BACK), "timed out"),
+    (Cut(CutMode.HOLD), "timed out"),
+    (Cut(CutMode.HOLD, StreamDirection.BACK), "timed out"),
     (LimitData(3), "ended: the connection was closed"),
     (ResetPeer(), "ended: Connection reset by peer"),
 ]
 """Nothing passes, and the probe's error through a real Toxiproxy; what comes before the colon is every world's."""
 SLOW: list[tuple[LinkFault, float]] = [
     (Latency(40), 80),
-    (Latency(40, stream=Stream.BACK), 40),
+    (Latency(40, stream=StreamDirection.BACK), 40),
     (Slicer(1, 0, 1000), 20),
 ]
 """Everything passes, and the least that a round trip takes, in ms."""

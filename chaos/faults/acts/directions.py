@@ -24,7 +24,7 @@ from squall.broker.protocol.header import decode_response_header, encode_request
 from squall.broker.protocol.schema.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic
 from squall.chaos.faults.context import FaultContext, FaultExecution
 from squall.chaos.faults.timeouts import POLL_S
-from squall.chaos.runtimes.contract import Cut, Link, Manner, Stream
+from squall.chaos.runtimes.contract import Cut, CutMode, Link, StreamDirection
 from squall.chaos.runtimes.layout import INTERNAL, Address, addresses
 
 CLIENT_ID, TOPIC = "squall-probe", "squall-probe"
@@ -55,7 +55,7 @@ class DirectionProbe:
     """One link that is going to be cut in `stream`, its connection, and the session of its target."""
 
     link: Link
-    stream: Stream
+    stream: StreamDirection
     target: Address
     connection: Transport | None = None
     session: int = 0
@@ -82,7 +82,7 @@ class DirectionProbes:
         self._env: Env = runtime.env(f"directions-{p.fault.id}")
         direct = dict(zip(runtime.nodes, addresses(runtime.bootstrap(INTERNAL)), strict=True))
         for link, cut in cuts:
-            if link in whole and cut.manner is not Manner.REFUSE:
+            if link in whole and cut.manner is not CutMode.REFUSE:
                 self.found.append(DirectionProbe(link, cut.stream, direct[link.target]))
 
     async def open(self) -> None:
@@ -121,7 +121,7 @@ class DirectionProbes:
             way.connection.send((_frame(way.session, FIRST),))
         except OSError:
             return
-        if way.stream is not Stream.BACK:
+        if way.stream is not StreamDirection.BACK:
             await trio.sleep(self._context.probe_timeout_s - PEEK_S)
             await self._peek(way)
             return

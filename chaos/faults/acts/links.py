@@ -19,8 +19,17 @@ from squall.chaos.faults.proofs import wrong_way
 from squall.chaos.faults.shapes import links_of
 from squall.chaos.faults.targets import UnresolvedTargetError
 from squall.chaos.faults.timeouts import LONGER_S, POLL_S, WHOLE_WITHIN_S
-from squall.chaos.runtimes.contract import Cut, Evidence, FrameAct, Frames, Link, LinkFault, Probe, Stream
-from squall.chaos.runtimes.wire.frames import FETCH, METADATA_FETCH, Traffic
+from squall.chaos.runtimes.contract import (
+    Cut,
+    Evidence,
+    FrameAct,
+    Frames,
+    Link,
+    LinkFault,
+    ProbeResult,
+    StreamDirection,
+)
+from squall.chaos.runtimes.wire.frames import FETCH, METADATA_FETCH, BrokerTraffic
 
 LAST_LOOK_S = 0.5
 """A cut link is probed again this long before the cut ends."""
@@ -74,7 +83,7 @@ async def _cut(
         context.check_landed(p, context.now_ns())
         middle = await _in_the_middle(context, p, links, second)
         await trio.sleep(max(0.0, context.left_s(p) - LAST_LOOK_S))
-        last, then = list[Probe](), {link: context.company(p, link) for link in whole}
+        last, then = list[ProbeResult](), {link: context.company(p, link) for link in whole}
         if context.left_s(p) >= LOOK_S:
             last = await context.probes(links, LOOK_S)
             # Those that came as it began may have gone: then it is this one that silences the link still.
@@ -105,9 +114,9 @@ async def _cut(
 
 async def _both_looks(
     context: FaultContext, links: Sequence[Link], ways: DirectionProbes, limit_s: float
-) -> list[Probe]:
+) -> list[ProbeResult]:
     """Probe the links, and see whether requests pass over them. Returns the probes."""
-    found = list[Probe]()
+    found = list[ProbeResult]()
 
     async def probes() -> None:
         found.extend(await context.probes(links, limit_s))
@@ -120,7 +129,7 @@ async def _both_looks(
 
 async def _in_the_middle(
     context: FaultContext, p: FaultExecution, links: Sequence[Link], ways: DirectionProbes
-) -> list[Probe]:
+) -> list[ProbeResult]:
     """Probe the links at a drawn moment between the first look and the last one; not if that leaves no time for it."""
     free_s = context.left_s(p) - LAST_LOOK_S - max(LOOK_S, 2 * context.probe_timeout_s if ways.found else 0.0)
     if free_s <= 0:
@@ -133,8 +142,8 @@ def frames(params: Mapping[str, Any]) -> Frames:
     """Return which frames to hit and what to do to them, from the parameters."""
     api, side = int(ApiKey[api_constant(params["api"])]), params["side"]
     also: tuple[int, ...] = ()
-    if api == FETCH and side != Traffic.REPLICATION:  # what fetches the metadata log is a Fetch, too
-        api, also = (METADATA_FETCH, ()) if side == Traffic.CONTROLLER else (FETCH, (METADATA_FETCH,))
+    if api == FETCH and side != BrokerTraffic.REPLICATION:  # what fetches the metadata log is a Fetch, too
+        api, also = (METADATA_FETCH, ()) if side == BrokerTraffic.CONTROLLER else (FETCH, (METADATA_FETCH,))
     return Frames(
         api=api,
         also=also,
@@ -143,7 +152,7 @@ def frames(params: Mapping[str, Any]) -> Frames:
         count=int(params["count"]),
         delay_ms=int(params["delay_ms"]),
         error=int(ErrorCode[params["error"]]),
-        stream=Stream(params["stream"]),
+        stream=StreamDirection(params["stream"]),
     )
 
 
@@ -219,12 +228,12 @@ async def reset_connections(context: FaultContext, p: FaultExecution) -> None:
 @asynccontextmanager
 async def _watched(
     context: FaultContext, links: Sequence[Link], patience_s: float
-) -> AsyncIterator[tuple[set[Link], dict[Link, Probe]]]:
+) -> AsyncIterator[tuple[set[Link], dict[Link, ProbeResult]]]:
     """Keep one connection open over each link that answers in time, while the block runs. Yields the set of those
     links, and a mapping that says, after the block, how each connection ended.
     """
     opened: set[Link] = set()
-    ended: dict[Link, Probe] = {}
+    ended: dict[Link, ProbeResult] = {}
     changed = trio.Event()
 
     async def watch(link: Link) -> None:

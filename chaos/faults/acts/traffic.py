@@ -14,14 +14,14 @@ from squall.chaos.errors import HarnessError
 from squall.chaos.faults.context import FaultContext, FaultExecution
 from squall.chaos.faults.targets import UnresolvedTargetError
 from squall.chaos.faults.timeouts import POLL_S, whole_within_s
-from squall.chaos.runtimes.contract import Cut, FrameAct, Frames, Link, LinkFault, Manner, Probe, Stream
-from squall.chaos.runtimes.wire.frames import TRAFFIC, Traffic
+from squall.chaos.runtimes.contract import Cut, CutMode, FrameAct, Frames, Link, LinkFault, ProbeResult, StreamDirection
+from squall.chaos.runtimes.wire.frames import TRAFFIC, BrokerTraffic
 
 
 class TrafficProber(Protocol):
     """A world whose brokers' links can be asked about one kind of traffic."""
 
-    async def probe_traffic(self, link: Link, traffic: Traffic, *, timeout_s: float = 1.0) -> Probe:
+    async def probe_traffic(self, link: Link, traffic: BrokerTraffic, *, timeout_s: float = 1.0) -> ProbeResult:
         """Probe a link as `Runtime.probe` does, with a request that counts as this traffic and changes nothing."""
 
 
@@ -30,16 +30,16 @@ def can_probe_traffic(runtime: object) -> TypeGuard[TrafficProber]:
     return hasattr(runtime, "probe_traffic")
 
 
-def frames_of(cut: Cut, traffic: Traffic) -> Frames:
+def frames_of(cut: Cut, traffic: BrokerTraffic) -> Frames:
     """Return what a cut does to the requests of one traffic, or to their responses if it cuts those."""
     first, *rest = TRAFFIC[traffic]
-    act = FrameAct.RESET if cut.manner is Manner.REFUSE else FrameAct.DROP
-    stream = Stream.BACK if cut.stream is Stream.BACK else Stream.THERE
+    act = FrameAct.RESET if cut.manner is CutMode.REFUSE else FrameAct.DROP
+    stream = StreamDirection.BACK if cut.stream is StreamDirection.BACK else StreamDirection.THERE
     return Frames(first, act, count=0, stream=stream, also=tuple(rest))
 
 
 async def cut_traffic(
-    context: FaultContext, p: FaultExecution, cuts: Sequence[tuple[Link, Cut]], traffic: Traffic
+    context: FaultContext, p: FaultExecution, cuts: Sequence[tuple[Link, Cut]], traffic: BrokerTraffic
 ) -> None:
     """Cut one kind of traffic on links between brokers."""
     if not can_probe_traffic(context.runtime):
@@ -65,7 +65,7 @@ async def cut_traffic(
         during, other = await context.each(whole, ask), await context.probes(whole)
         # One that has gone meanwhile did not silence a link that answered before.
         alone = [link for link in whole if context.company(p, link) <= company[link]]
-        middle = list[Probe]()
+        middle = list[ProbeResult]()
 
         async def look() -> None:
             middle[:] = await context.each(whole, ask)
@@ -91,7 +91,7 @@ async def cut_traffic(
 
 
 def _wrong(
-    during: Sequence[Probe], other: dict[Link, Probe], after: Sequence[Probe], alone: Sequence[Link]
+    during: Sequence[ProbeResult], other: dict[Link, ProbeResult], after: Sequence[ProbeResult], alone: Sequence[Link]
 ) -> str | None:
     """Return what contradicts the cut. None: it is proven."""
     if not alone:

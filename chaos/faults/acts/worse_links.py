@@ -28,7 +28,7 @@ from squall.chaos.faults.deadline import ExtendableDeadline
 from squall.chaos.faults.shapes import links_of
 from squall.chaos.faults.targets import UnresolvedTargetError
 from squall.chaos.faults.timeouts import POLL_S, whole_within_s
-from squall.chaos.runtimes.contract import Cut, Link, LinkFault, Manner, NodeState, Probe
+from squall.chaos.runtimes.contract import Cut, CutMode, Link, LinkFault, NodeState, ProbeResult
 
 ANSWER_BYTES = 2_000
 """Larger than any answer to a probe: the answer goes through the same narrow link."""
@@ -40,11 +40,11 @@ LEAST_MS = 1.0
 ROUNDS = 3
 """How often each link is measured before, during and after the fault, if there is noise or much jitter."""
 
-Measure = Callable[[Link, float], Awaitable[Probe]]
+Measure = Callable[[Link, float], Awaitable[ProbeResult]]
 """Measure a link that took so many seconds already before the fault: other faults may slow it down, too."""
-Timed = Callable[..., Awaitable[Probe]]
+Timed = Callable[..., Awaitable[ProbeResult]]
 """Measure a link, within `timeout_s`."""
-Tell = Callable[[Probe], bool]
+Tell = Callable[[ProbeResult], bool]
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +57,7 @@ class LinkCheck:
     """Whether a measurement without the fault shows a whole link. Any other measurement is left out."""
     says: Tell
     """Whether a measurement with the fault is usable, for or against it."""
-    shows: Callable[[Sequence[Probe], Sequence[Probe]], bool]
+    shows: Callable[[Sequence[ProbeResult], Sequence[ProbeResult]], bool]
     """Whether several measurements without the fault, and several with it, prove the fault."""
     wrong: str
     """The error's text if the fault did not land."""
@@ -70,9 +70,9 @@ class LinkCheck:
 class LinkMeasurement:
     """The measurements of one link, each with the fault's company at that moment."""
 
-    before: list[tuple[frozenset[int], Probe]] = field(default_factory=list)
-    during: list[tuple[frozenset[int], Probe]] = field(default_factory=list)
-    after: list[tuple[frozenset[int], Probe]] = field(default_factory=list)
+    before: list[tuple[frozenset[int], ProbeResult]] = field(default_factory=list)
+    during: list[tuple[frozenset[int], ProbeResult]] = field(default_factory=list)
+    after: list[tuple[frozenset[int], ProbeResult]] = field(default_factory=list)
 
     def proves(self, proof: LinkCheck, *, noise: bool = True) -> bool | None:
         """None: the measurements are not usable. Both sides (before and after) must prove the fault, because noise may
@@ -88,7 +88,9 @@ class LinkMeasurement:
 
 
 def _against(
-    proof: LinkCheck, quiet: Sequence[tuple[frozenset[int], Probe]], during: Sequence[tuple[frozenset[int], Probe]]
+    proof: LinkCheck,
+    quiet: Sequence[tuple[frozenset[int], ProbeResult]],
+    during: Sequence[tuple[frozenset[int], ProbeResult]],
 ) -> bool | None:
     """Return whether the measurements show the fault. Those with it are compared with those without it that were taken
     while the same other faults were on, or more of them. None: there is nothing to compare.
@@ -127,7 +129,7 @@ def slower(
         )
     mean_floor_ms = max(LEAST_MS, OF_MEAN * mean_ms)
 
-    def shows(without: Sequence[Probe], with_it: Sequence[Probe]) -> bool:
+    def shows(without: Sequence[ProbeResult], with_it: Sequence[ProbeResult]) -> bool:
         quiet, slow = [each.round_trip_ms for each in without], [each.round_trip_ms for each in with_it]
         return min(slow) - min(quiet) >= floor_ms and fmean(slow) - min(quiet) >= mean_floor_ms
 
@@ -146,7 +148,7 @@ def slower(
 
 def ends(
     fault: LinkFault,
-    measure: Callable[[Link], Awaitable[Probe]],
+    measure: Callable[[Link], Awaitable[ProbeResult]],
     whole: Tell,
     struck: Tell,
     wrong: str,
@@ -211,7 +213,7 @@ async def _compared(
         await _sample(context, p, proof, proof.whole, alone)
 
 
-Samples = Mapping[Link, list[tuple[frozenset[int], Probe]]]
+Samples = Mapping[Link, list[tuple[frozenset[int], ProbeResult]]]
 NOTHING: Mapping[Link, float] = {}
 
 
@@ -236,7 +238,7 @@ async def _sample(
     same.
     """
 
-    async def one(link: Link) -> Probe:
+    async def one(link: Link) -> ProbeResult:
         company = context.company(p, link)
         probe = await proof.measure(link, before_s.get(link, 0.0))
         if tell(probe) and context.company(p, link) == company:
@@ -294,7 +296,7 @@ async def _while_on(
             await _sample(context, p, proof, proof.says, into, before_s)
 
 
-def _shortest(samples: Sequence[tuple[frozenset[int], Probe]]) -> Mapping[str, Any]:
+def _shortest(samples: Sequence[tuple[frozenset[int], ProbeResult]]) -> Mapping[str, Any]:
     """The shortest round trip, for the evidence. Empty samples mean that nothing answered."""
     if not samples:
         return {"ok": False, "round_trip_ms": None, "error": "no answer", "of": 0}
@@ -306,7 +308,7 @@ async def cut_in_turns(context: FaultContext, p: FaultExecution) -> None:
     """Cut and heal the targets' links again and again. Probe them in each state."""
     params = p.fault.params
     down_s, up_s = params["down_ms"] / 1000, params["up_ms"] / 1000
-    links, cut = _links(context, p), Cut(Manner(params["manner"]))
+    links, cut = _links(context, p), Cut(CutMode(params["manner"]))
     whole = await answering(context, p, links)
     if not whole:
         raise UnresolvedTargetError("no link answered before it began")
@@ -354,7 +356,7 @@ async def _while_down(context: FaultContext, links: Sequence[Link], down_s: floa
     return sum(a.ok or b.ok for a, b in zip(first, last, strict=True))
 
 
-async def _for(length_s: float, looking: Awaitable[list[Probe]]) -> list[Probe]:
+async def _for(length_s: float, looking: Awaitable[list[ProbeResult]]) -> list[ProbeResult]:
     """The probes' answers, after at least this length of time."""
     until = trio.current_time() + length_s
     seen = await looking
@@ -362,7 +364,7 @@ async def _for(length_s: float, looking: Awaitable[list[Probe]]) -> list[Probe]:
     return seen
 
 
-def _answers(probes: Sequence[Probe]) -> int:
+def _answers(probes: Sequence[ProbeResult]) -> int:
     return sum(probe.ok for probe in probes)
 
 

@@ -20,7 +20,7 @@ from squall.chaos.faults.kind import (
 from squall.chaos.faults.targets import UnresolvedTargetError
 from squall.chaos.faults.words import Json, mapping, number
 from squall.chaos.runtimes.capabilities import fakes_time
-from squall.chaos.runtimes.contract import ClockWord, Evidence
+from squall.chaos.runtimes.contract import ClockReport, Evidence
 
 if TYPE_CHECKING:
     from squall.chaos.faults.context import FaultContext, FaultExecution
@@ -89,14 +89,14 @@ def _bender(context: FaultContext, how: str) -> Callable[[int, float, float], Aw
     return from_below if how == FROM_BELOW else by_file
 
 
-def clock_evidence(words: Sequence[ClockWord], offset_ms: float, rate: float) -> dict[str, Any]:
+def clock_evidence(words: Sequence[ClockReport], offset_ms: float, rate: float) -> dict[str, Any]:
     """Return what a node's traced clock proves: how many lines it wrote, its first and last offset while it was wrong,
     and how often it became wrong or right. `undone`: how often it had another setting after the fault's. `off`: most
     of its readings match the fault's setting and not the true time.
     """
     away: list[float] = []
     matches, since, undone = 0, 0, 0
-    last: ClockWord | None = None
+    last: ClockReport | None = None
     jumps = 0
     for word in words:
         if last is None or (word.set_ms, word.rate) != (last.set_ms, last.rate):

@@ -40,11 +40,11 @@ async def play(context: FaultContext, p: FaultExecution) -> None:
     """Cut directed links: between brokers, or of clients to brokers."""
     from squall.chaos.faults.acts.links import cut
     from squall.chaos.faults.acts.traffic import cut_traffic
-    from squall.chaos.runtimes.wire.frames import Traffic
+    from squall.chaos.runtimes.wire.frames import BrokerTraffic
 
     cuts = partition_cuts(p.fault.params, p.hit, context.runtime.nodes, context.runtime.links())
     if p.fault.params["side"] in TRAFFIC:
-        await cut_traffic(context, p, cuts, Traffic(p.fault.params["side"]))
+        await cut_traffic(context, p, cuts, BrokerTraffic(p.fault.params["side"]))
     else:
         await cut(context, p, cuts)
 

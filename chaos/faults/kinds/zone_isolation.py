@@ -10,7 +10,7 @@ from squall.chaos.faults.kind import MANNERS, OUR_WORLDS, ChoiceParameter, DrawR
 from squall.chaos.faults.link_faults import ON_S
 from squall.chaos.faults.targets import UnresolvedTargetError
 from squall.chaos.faults.words import Json, cut_and_healed
-from squall.chaos.runtimes.contract import Cut, Manner
+from squall.chaos.runtimes.contract import Cut, CutMode
 
 if TYPE_CHECKING:
     from squall.chaos.faults.context import FaultContext, FaultExecution
@@ -24,7 +24,7 @@ async def play(context: FaultContext, p: FaultExecution) -> None:
 
     kept = _kept(context, p)
     links = [link for link in context.runtime.links() if link.source == p.zone and link.target != kept]
-    manner = Manner(p.fault.params["manner"])
+    manner = CutMode(p.fault.params["manner"])
     await cut(context, p, [(link, Cut(manner)) for link in links])
     p.evidence["kept"] = kept
 

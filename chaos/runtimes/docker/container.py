@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 import trio
 
 from squall.chaos.errors import HarnessError
-from squall.chaos.runtimes.docker.watch import ContainerWatch, Death
+from squall.chaos.runtimes.docker.watch import ContainerExit, ContainerWatch
 from squall.chaos.toolchain.engine import ContainerSpec, Engine, EngineError
 
 T = TypeVar("T")
@@ -55,12 +55,12 @@ class Container:
         return int((await self.state())["Pid"])
 
     @property
-    def death(self) -> Death | None:
+    def death(self) -> ContainerExit | None:
         """The end of its latest start; None while the container runs."""
         deaths = self._watch.deaths(self._id)
         return deaths[-1] if self.starts and len(deaths) >= self.starts else None
 
-    async def died(self, timeout_s: float) -> Death | None:
+    async def died(self, timeout_s: float) -> ContainerExit | None:
         """Wait for the end of its latest start. None if the container still runs after `timeout_s`."""
         await until(lambda: self.death is not None, timeout_s, self._watch)
         return self.death
@@ -140,12 +140,12 @@ async def in_thread(function: Callable[..., T], *arguments: Any) -> T:
     return await trio.to_thread.run_sync(function, *arguments)
 
 
-def ended_badly(what: str, death: Death, words: str) -> HarnessError:
+def ended_badly(what: str, death: ContainerExit, words: str) -> HarnessError:
     """The error for a container that ended too early."""
     return HarnessError(f"{what} ended with {told(death)}:\n{words}")
 
 
-def told(death: Death) -> str:
+def told(death: ContainerExit) -> str:
     """An exit code, and whether the container ran out of memory."""
     return f"{death.code}" + (" (it was out of its container's memory)" if death.out_of_memory else "")
 

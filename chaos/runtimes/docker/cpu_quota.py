@@ -11,7 +11,7 @@ from squall.broker.overriding import override
 from squall.chaos.errors import HarnessError
 from squall.chaos.runtimes.contract import Evidence
 from squall.chaos.runtimes.docker.container import Container
-from squall.chaos.runtimes.real.cpus import Cpus
+from squall.chaos.runtimes.real.cpus import CpuLimiter
 
 
 @dataclass(slots=True)
@@ -68,8 +68,8 @@ class CpuQuota:
         return measured
 
 
-class Slowed(Protocol):
-    """Represents a broker whose container `QuotaCpus` limits."""
+class CpuLimitedBroker(Protocol):
+    """Represents a broker whose container `QuotaCpuLimiter` limits."""
 
     quota: CpuQuota
 
@@ -78,10 +78,10 @@ class Slowed(Protocol):
         """Return the container whose CPU is limited."""
 
 
-class QuotaCpus(Cpus):
+class QuotaCpuLimiter(CpuLimiter):
     """Limits brokers by the quota of their containers' control groups."""
 
-    def __init__(self, nodes: Mapping[int, Slowed]) -> None:
+    def __init__(self, nodes: Mapping[int, CpuLimitedBroker]) -> None:
         self._nodes = nodes
 
     @override

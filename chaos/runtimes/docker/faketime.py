@@ -16,7 +16,7 @@ from pathlib import Path
 
 from squall.broker.overriding import override
 from squall.chaos.errors import PreconditionError
-from squall.chaos.runtimes.contract import ClockWord, Evidence
+from squall.chaos.runtimes.contract import ClockReport, Evidence
 from squall.chaos.runtimes.real.brokers import Brokers
 from squall.chaos.runtimes.real.clocks import Clocks, FileClocks
 from squall.chaos.runtimes.real.node_folder import NodeFolder
@@ -59,7 +59,7 @@ def check_image(engine: Engine, image: str) -> None:
         raise PreconditionError(f"image {image} has no libfaketime that works (see {LIBRARY} in it): how = 'offset'")
 
 
-class FakeTime:
+class FaketimeFile:
     """The offset file of one node, and the offsets that were ordered, with their times."""
 
     def __init__(self, folder: Path) -> None:
@@ -73,7 +73,7 @@ class FakeTime:
         fresh.replace(self._file)
         self._ordered.append((time.monotonic_ns(), offset_ms))
 
-    def meant(self, words: Sequence[ClockWord]) -> list[ClockWord]:
+    def meant(self, words: Sequence[ClockReport]) -> list[ClockReport]:
         """The node's reports, with the ordered offset filled in where TELLING_MS caused the report: the node cannot
         know it.
         """
@@ -90,11 +90,11 @@ class FakedClocks(Clocks):
 
     def __init__(self, brokers: Brokers) -> None:
         self._own, self._brokers = FileClocks(brokers), brokers
-        self._faked: dict[int, FakeTime] = {}
+        self._faked: dict[int, FaketimeFile] = {}
 
     def begin(self, files: NodeFolder, node: int) -> None:
         """Called before a node's first start: cancels what an earlier run in this folder ordered."""
-        self._faked[node] = FakeTime(files.path)
+        self._faked[node] = FaketimeFile(files.path)
         self._faked[node].order(0)
 
     @override
@@ -112,7 +112,7 @@ class FakedClocks(Clocks):
         return {"offset_ms": offset_ms, "rate": 1.0, "by": "libfaketime", "asked_ns": asked_ns}
 
     @override
-    def words(self, node: int) -> Sequence[ClockWord]:
+    def words(self, node: int) -> Sequence[ClockReport]:
         return self._faked[node].meant(self._own.words(node))
 
     @override

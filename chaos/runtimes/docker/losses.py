@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 import trio
 
 from squall.chaos.errors import HarnessError
-from squall.chaos.runtimes.contract import Link, Loss, Stream
+from squall.chaos.runtimes.contract import Link, Loss, StreamDirection
 from squall.chaos.runtimes.docker.container import Container
 
 CAPABILITY = "NET_ADMIN"
@@ -18,7 +18,7 @@ CHANGE = "iptables-save -c -t filter && iptables-restore --noflush"
 """The first one prints every rule with its count; the second one takes all changes from stdin at once."""
 
 
-class _Change:
+class _IptablesBatch:
     """Lines for iptables-restore that leave together, and what came of them."""
 
     def __init__(self) -> None:
@@ -28,7 +28,7 @@ class _Change:
         self.error = "it was given up"
 
 
-class Losses:
+class PacketLossRules:
     """Losses by link and name. `ports`: the port of each link's proxy. The kernel's TCP sends lost packets again.
 
     Losses that begin at the same moment take one call to the engine, which puts all their rules on at once.
@@ -38,7 +38,7 @@ class Losses:
         self._container = container
         self._ports = ports
         self._rules: dict[tuple[Link, str], list[str]] = {}
-        self._next: _Change | None = None
+        self._next: _IptablesBatch | None = None
 
     def has(self, name: str, link: Link) -> bool:
         """Return whether a link has a loss of this name."""
@@ -68,7 +68,7 @@ class Losses:
 
     async def _change(self, lines: Sequence[str]) -> str:
         """Change rules, together with whatever else is to be changed just now. Returns the rules as they were."""
-        change, first = self._next or _Change(), self._next is None
+        change, first = self._next or _IptablesBatch(), self._next is None
         self._next = change
         change.lines += lines
         if first:
@@ -93,8 +93,8 @@ def _rules(comment: str, port: int, fault: Loss) -> list[str]:
     """Return one rule for each direction: packets from the link's source to its proxy's port, and packets from that
     port.
     """
-    ways = {Stream.THERE: [("INPUT", "--dport")], Stream.BACK: [("OUTPUT", "--sport")]}
-    ways[Stream.BOTH] = ways[Stream.THERE] + ways[Stream.BACK]
+    ways = {StreamDirection.THERE: [("INPUT", "--dport")], StreamDirection.BACK: [("OUTPUT", "--sport")]}
+    ways[StreamDirection.BOTH] = ways[StreamDirection.THERE] + ways[StreamDirection.BACK]
     chance = f"-m statistic --mode random --probability {fault.probability:.6f}"
     return [
         f"{chain} -p tcp {side} {port} {chance} -m comment --comment {comment}.{chain} -j DROP"

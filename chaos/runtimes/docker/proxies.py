@@ -11,8 +11,8 @@ from squall.chaos.errors import HarnessError, PreconditionError
 from squall.chaos.runtimes.contract import Evidence, Frames, Link, LinkFault, Loss
 from squall.chaos.runtimes.docker.addresses import API_PORT
 from squall.chaos.runtimes.docker.container import POLL_S, Container, last_words, told
-from squall.chaos.runtimes.docker.losses import Losses
-from squall.chaos.runtimes.docker.relay import Relay
+from squall.chaos.runtimes.docker.losses import PacketLossRules
+from squall.chaos.runtimes.docker.relay import RelayContainer
 from squall.chaos.runtimes.layout import proxy_name, shown
 from squall.chaos.runtimes.real.framed_links import Routes
 from squall.chaos.runtimes.real.links import LinkProxies
@@ -34,14 +34,20 @@ class ContainerProxies(LinkProxies):
     """Toxiproxy and its links, for trio: each call waits in a thread."""
 
     def __init__(
-        self, container: Container, host: str, routes: Routes, relay: Relay | None = None, *, lossy: bool = False
+        self,
+        container: Container,
+        host: str,
+        routes: Routes,
+        relay: RelayContainer | None = None,
+        *,
+        lossy: bool = False,
     ) -> None:
         """lossy: whether the container may lose packets."""
         self._container, self._relay, self._is_lossy = container, relay, lossy
         self._api = ToxiproxyApi(host, API_PORT)
         self._routes = relay.routes if relay is not None else routes
         self._links = ProxiedLinks(self._api, {link: proxy_name(link) for link in routes})
-        self._losses = Losses(container, {link: listen[1] for link, (listen, _) in routes.items()})
+        self._losses = PacketLossRules(container, {link: listen[1] for link, (listen, _) in routes.items()})
 
     async def start(self, log: Path) -> None:
         """Start it with a proxy for each link, and the relay before it. HarnessError if one of them does not start."""

@@ -23,7 +23,7 @@ def command() -> list[str]:
     return ["sh", "-c", redirected, "sh", "python", "-P", "-m", "squall.chaos.runtimes.real.frame_relay", ROUTES_INSIDE]
 
 
-class Relay:
+class RelayContainer:
     """Holds the relay's container, and the faults on its links (`links`)."""
 
     def __init__(self, container: Container, host: str, routes: Routes, framed: Collection[Link]) -> None:

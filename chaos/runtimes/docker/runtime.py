@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from squall.chaos.runtimes.contract import Act, Link
-from squall.chaos.runtimes.docker.cpu_quota import QuotaCpus
+from squall.chaos.runtimes.contract import Link, RuntimeCapability
+from squall.chaos.runtimes.docker.backend import BROKER_CPUS, BROKER_MEMORY, ContainerBackend, ContainerOptions
+from squall.chaos.runtimes.docker.cpu_quota import QuotaCpuLimiter
 from squall.chaos.runtimes.docker.node import BROKER
-from squall.chaos.runtimes.docker.site import BROKER_CPUS, BROKER_MEMORY, Containers, Fitting
 from squall.chaos.runtimes.real.blueprint import blueprint
 from squall.chaos.runtimes.real.clocks import FileClocks
 from squall.chaos.runtimes.real.runtime import RealRuntime
@@ -16,7 +16,17 @@ from squall.chaos.toolchain.cache import Say
 from squall.chaos.toolchain.engine import Engine, Mount
 from squall.chaos.toolchain.images import ImageNames
 
-ACTS = frozenset({Act.KILL, Act.STOP, Act.PAUSE, Act.CLOCK, Act.ROT, Act.SLOW, Act.LINK})
+ACTS = frozenset(
+    {
+        RuntimeCapability.KILL,
+        RuntimeCapability.STOP,
+        RuntimeCapability.PAUSE,
+        RuntimeCapability.CLOCK,
+        RuntimeCapability.ROT,
+        RuntimeCapability.SLOW,
+        RuntimeCapability.LINK,
+    }
+)
 """What any container can be made to do."""
 
 
@@ -24,7 +34,7 @@ class DockerRuntime(RealRuntime):
     """Squall brokers in containers, composed.
 
     nodes, zones, settings, controllers: as in `blueprint`. seed: for random choices in disk faults and power losses.
-    The rest as in `Fitting`.
+    The rest as in `ContainerOptions`.
     """
 
     def __init__(
@@ -51,7 +61,7 @@ class DockerRuntime(RealRuntime):
         say: Say = lambda line: None,
     ) -> None:
         plan = blueprint(folder, nodes, zones, settings, controllers)
-        fitting = Fitting(
+        options = ContainerOptions(
             cpus=cpus,
             memory_bytes=memory_bytes,
             program=program,
@@ -63,11 +73,11 @@ class DockerRuntime(RealRuntime):
             second=second,
             volume_bytes=volume_bytes,
         )
-        site = Containers(plan, engine, images, fitting, say=say)
-        acts = ACTS | ({Act.LOSS} if lossy else set()) | ({Act.FRAMES} if framed else set())
-        acts |= {Act.POWER_LOSS, Act.CRASH, Act.DISK} if hurt else set()
-        acts |= {Act.UPGRADE} if second is not None else set()
-        clocks, cpus_of = site.faked or FileClocks(site.brokers), QuotaCpus(site.brokers)
-        self.run = site.run
+        backend = ContainerBackend(plan, engine, images, options, say=say)
+        acts = ACTS | ({RuntimeCapability.LOSS} if lossy else set()) | ({RuntimeCapability.FRAMES} if framed else set())
+        acts |= {RuntimeCapability.POWER_LOSS, RuntimeCapability.CRASH, RuntimeCapability.DISK} if hurt else set()
+        acts |= {RuntimeCapability.UPGRADE} if second is not None else set()
+        clocks, cpus_of = backend.faked or FileClocks(backend.brokers), QuotaCpuLimiter(backend.brokers)
+        self.run = backend.run
         """Its id in the engine's labels."""
-        super().__init__("docker", plan, site, acts=acts, clocks=clocks, cpus=cpus_of, seed=seed)
+        super().__init__("docker", plan, backend, acts=acts, clocks=clocks, cpus=cpus_of, seed=seed)

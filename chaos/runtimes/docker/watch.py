@@ -17,7 +17,7 @@ from squall.chaos.toolchain.engine import Engine
 
 
 @dataclass(frozen=True, slots=True)
-class Death:
+class ContainerExit:
     """A container's end. `code` is negative for a signal."""
 
     code: int
@@ -33,14 +33,14 @@ class ContainerWatch:
         self._engine = engine.second()
         # Subscribed here, before the thread starts, so that no event after this constructor is missed.
         self._events = self._engine.events(label)
-        self._deaths: dict[str, list[Death]] = {}
+        self._deaths: dict[str, list[ContainerExit]] = {}
         self._short_of_memory: set[str] = set()
         self._lost: str | None = None
         self._closed = False
         self._turn = threading.Lock()
         threading.Thread(target=self._listen, name="docker-events", daemon=True).start()
 
-    def deaths(self, container: str) -> list[Death]:
+    def deaths(self, container: str) -> list[ContainerExit]:
         """The deaths of one container: one for each of its ends so far."""
         with self._turn:
             return list(self._deaths.get(container, ()))
@@ -77,7 +77,7 @@ class ContainerWatch:
                 code = signed(int(event["Actor"]["Attributes"].get("exitCode", "0")))
                 short = container in self._short_of_memory
                 self._short_of_memory.discard(container)
-                self._deaths.setdefault(container, []).append(Death(code, time.monotonic_ns(), short))
+                self._deaths.setdefault(container, []).append(ContainerExit(code, time.monotonic_ns(), short))
 
 
 def signed(code: int) -> int:

@@ -13,7 +13,7 @@ from squall.chaos.errors import HarnessError
 from squall.chaos.runtimes.contract import GONE, Evidence, NodeExit, NodeState
 from squall.chaos.runtimes.layout import Address
 from squall.chaos.runtimes.real import inquiry
-from squall.chaos.runtimes.real.processes.registry import Registration
+from squall.chaos.runtimes.real.processes.registry import RunRegistration
 from squall.chaos.toolchain.engine import Engine
 
 ASK_S = 5.0
@@ -35,7 +35,7 @@ class AttachedContainer:
     """
 
     def __init__(
-        self, node: int, engine: Engine, container: str, advertised: Address, registration: Registration
+        self, node: int, engine: Engine, container: str, advertised: Address, registration: RunRegistration
     ) -> None:
         self.id = node
         self.state = NodeState.RUNNING

@@ -22,8 +22,7 @@ from squall.broker.real_env import RealEnv, RealTransport
 from squall.chaos.errors import HarnessError, PreconditionError
 from squall.chaos.runtimes.contract import (
     NOISE_MS,
-    Act,
-    ClockWord,
+    ClockReport,
     CrashOp,
     DiskFault,
     Evidence,
@@ -31,8 +30,9 @@ from squall.chaos.runtimes.contract import (
     LinkFault,
     NodeExit,
     NodeState,
-    Probe,
+    ProbeResult,
     Runtime,
+    RuntimeCapability,
 )
 from squall.chaos.runtimes.external.container import AttachedContainer
 from squall.chaos.runtimes.layout import Address, addresses, shown
@@ -40,7 +40,7 @@ from squall.chaos.runtimes.real import inquiry
 from squall.chaos.runtimes.real.links import Links
 from squall.chaos.runtimes.real.processes.ports import LOOPBACK, free_ports
 from squall.chaos.runtimes.real.processes.proxies import ProcessProxies
-from squall.chaos.runtimes.real.processes.registry import Registration, claimed_ports, locked
+from squall.chaos.runtimes.real.processes.registry import RunRegistration, claimed_ports, locked
 from squall.chaos.runtimes.real.readiness import silent_links
 from squall.chaos.toolchain.cache import Say
 from squall.chaos.toolchain.engine import Engine
@@ -55,13 +55,13 @@ POLL_S = 0.1
 DELETED = ("", "UNKNOWN_TOPIC_OR_PARTITION")
 
 
-class Discovered(dict[int, Address]):
+class DiscoveredCluster(dict[int, Address]):
     """Broker id -> the address that it advertises on the listener that was asked. `topics`: the name of every topic."""
 
     topics: frozenset[str] = frozenset()
 
 
-async def discover(bootstrap: str) -> Discovered:
+async def discover(bootstrap: str) -> DiscoveredCluster:
     """Ask the first bootstrap server that answers. Refused if none answers, or what was given is no address."""
     try:
         servers = addresses(bootstrap)
@@ -75,7 +75,7 @@ async def discover(bootstrap: str) -> Discovered:
         except (OSError, MalformedFrame, trio.TooSlowError) as trouble:
             why = f"{host}:{port}: {str(trouble) or 'no answer'}"
             continue
-        found = Discovered({broker.node_id: (broker.host, broker.port) for broker in seen.brokers})
+        found = DiscoveredCluster({broker.node_id: (broker.host, broker.port) for broker in seen.brokers})
         found.topics = frozenset(topic.name for topic in seen.topics)
         return found
     raise PreconditionError(f"--bootstrap {bootstrap}: no broker answers: {why}")
@@ -116,11 +116,14 @@ class ExternalRuntime(Runtime):
         say: Say = lambda line: None,
     ) -> None:
         self.nodes, self.zones = nodes, zones
-        self.acts = frozenset({Act.LINK} | ({Act.KILL, Act.STOP, Act.PAUSE} if containers else set()))
+        self.acts = frozenset(
+            {RuntimeCapability.LINK}
+            | ({RuntimeCapability.KILL, RuntimeCapability.STOP, RuntimeCapability.PAUSE} if containers else set())
+        )
         self._folder, self._bootstrap, self._topics, self._say = folder.absolute(), bootstrap, frozenset(topics), say
         self._engine, self._containers = engine, dict(containers or {})
         self._theirs: dict[int, AttachedContainer] = {}
-        self._registration: Registration | None = None
+        self._registration: RunRegistration | None = None
         self._proxies: ProcessProxies | None = None
         self._links: Links | None = None
         self._advertised: dict[int, Address] = {}
@@ -139,7 +142,7 @@ class ExternalRuntime(Runtime):
                 f"the cluster has topics that the run would make: {', '.join(taken)}; delete them first"
             )
         self._advertised = dict(found)
-        self._registration = Registration(f"{self._folder.name}-{os.getpid()}-{os.urandom(4).hex()}", self._folder)
+        self._registration = RunRegistration(f"{self._folder.name}-{os.getpid()}-{os.urandom(4).hex()}", self._folder)
         if self._engine is not None:
             self._theirs = {
                 node: AttachedContainer(node, self._engine, container, self._advertised[node], self._registration)
@@ -274,13 +277,13 @@ class ExternalRuntime(Runtime):
         return await self._linked().reset(links)
 
     @override
-    async def probe(self, link: Link, *, timeout_s: float = 1.0, pad_bytes: int = 0) -> Probe:
+    async def probe(self, link: Link, *, timeout_s: float = 1.0, pad_bytes: int = 0) -> ProbeResult:
         return await self._linked().probe(link, timeout_s, pad_bytes)
 
     @override
     async def ending(
         self, link: Link, *, timeout_s: float = 1.0, spoil: bool = False, opened: Callable[[], None] = lambda: None
-    ) -> Probe:
+    ) -> ProbeResult:
         return await self._linked().ending(link, timeout_s, spoil, opened)
 
     @override
@@ -332,7 +335,7 @@ class ExternalRuntime(Runtime):
         _refuse("CPU that can be slowed", f"node {node}")
 
     @override
-    def clock_words(self, node: int) -> Sequence[ClockWord]:
+    def clock_words(self, node: int) -> Sequence[ClockReport]:
         """Return nothing: the cluster writes no trace."""
         return ()
 

@@ -12,7 +12,7 @@ from squall.broker.overriding import override
 from squall.chaos.errors import HarnessError, PreconditionError
 from squall.chaos.runtimes.contract import Evidence
 from squall.chaos.runtimes.layout import properties_text
-from squall.chaos.runtimes.process.program import Program, Words
+from squall.chaos.runtimes.process.program import BrokerProgram, BrokerReports
 from squall.chaos.runtimes.real.node_faults import NodeFaults
 from squall.chaos.runtimes.real.node_folder import NodeFolder
 from squall.chaos.runtimes.real.processes.child import tail
@@ -53,8 +53,8 @@ STARTED = "Kafka Server started"
 LEAVING = ("Beginning controlled shutdown", "The controller has asked us to exit controlled shutdown")
 
 
-class LogWords(Words):
-    """A node's log lines since this object was made (`squall.chaos.runtimes.process.program.Words`)."""
+class KafkaLogReports(BrokerReports):
+    """A node's log lines since this object was made (`squall.chaos.runtimes.process.program.BrokerReports`)."""
 
     def __init__(self, log: Path) -> None:
         self._log = log
@@ -97,8 +97,8 @@ class LogWords(Words):
         return whole.decode(errors="replace").splitlines()
 
 
-class KafkaProgram(Program):
-    """A `squall.chaos.runtimes.process.program.Program` that runs a JVM. hosts: the text of its hosts file."""
+class KafkaProgram(BrokerProgram):
+    """A `squall.chaos.runtimes.process.program.BrokerProgram` that runs a JVM. hosts: the text of its hosts file."""
 
     faults: NodeFaults | None = None
 
@@ -136,9 +136,9 @@ class KafkaProgram(Program):
         return {}
 
     @override
-    def words(self) -> Words:
+    def words(self) -> BrokerReports:
         """Begin to read its log."""
-        return LogWords(self._files.log)
+        return KafkaLogReports(self._files.log)
 
     @override
     async def software(self, pid: int, came_up: Evidence) -> Evidence:

@@ -8,14 +8,14 @@ from pathlib import Path
 from squall.broker.overriding import override
 from squall.chaos.errors import PreconditionError
 from squall.chaos.runtimes.broker_settings import fitted
-from squall.chaos.runtimes.contract import Act, Link
+from squall.chaos.runtimes.contract import Link, RuntimeCapability
 from squall.chaos.runtimes.kafka.layout import CONTROLLER, GIVEN, HOME, SMALL, KafkaLayout, link_host
 from squall.chaos.runtimes.kafka.program import KafkaProgram
 from squall.chaos.runtimes.layout import INTERNAL, AddressLayout
-from squall.chaos.runtimes.process.cpu_share import ThrottledCpus
-from squall.chaos.runtimes.process.program import Program
+from squall.chaos.runtimes.process.backend import BrokerSoftware, Claim, ProcessBackend, client_addresses
+from squall.chaos.runtimes.process.cpu_share import ThrottlingCpuLimiter
+from squall.chaos.runtimes.process.program import BrokerProgram
 from squall.chaos.runtimes.process.runtime import ACTS
-from squall.chaos.runtimes.process.site import Claim, Processes, Software, client_addresses
 from squall.chaos.runtimes.real.blueprint import Blueprint, blueprint
 from squall.chaos.runtimes.real.clocks import NoClocks
 from squall.chaos.runtimes.real.runtime import RealRuntime
@@ -28,9 +28,9 @@ SHARE = {"share.coordinator.state.topic.replication.factor": 3, "share.coordinat
 """Kafka's defaults for the log of share groups, which only its brokers have."""
 
 
-class KafkaSoftware(Software):
-    """`squall.chaos.runtimes.process.site.Software`: KRaft nodes, each broker and controller as in a Squall cluster.
-    Kafka itself refuses invalid settings.
+class KafkaSoftware(BrokerSoftware):
+    """Makes Apache Kafka's KRaft nodes, each a broker and a controller as in a Squall cluster. Kafka itself refuses
+    invalid settings.
     """
 
     def __init__(
@@ -59,7 +59,7 @@ class KafkaSoftware(Software):
         return KafkaLayout(plan.nodes, plan.controllers, plan.zones, direct, proxies)
 
     @override
-    def program(self, plan: Blueprint, node: int, layout: AddressLayout) -> Program:
+    def program(self, plan: Blueprint, node: int, layout: AddressLayout) -> BrokerProgram:
         assert isinstance(layout, KafkaLayout), "as this placed it"
         settings = {**plan.settings, **layout.settings(node)}
         return KafkaProgram(
@@ -97,11 +97,12 @@ class KafkaRuntime(RealRuntime):
         plan = blueprint(folder, nodes, zones, fitted({**SMALL, **(settings or {})}, len(nodes), SHARE))
         software = KafkaSoftware(kafka, second, proxied=proxied, client_port=client_port, client_host=client_host)
         framed = framed if proxied else ()
-        site = Processes(plan, software, proxied=proxied, framed=framed, say=say)
-        acts = ACTS | ({Act.LINK} if proxied else set()) | ({Act.FRAMES} if framed else set())
-        acts |= {Act.UPGRADE} if second is not None else set()
-        clocks, cpus = NoClocks("Apache Kafka"), ThrottledCpus(site.brokers)
-        super().__init__("process", plan, site, acts=acts, clocks=clocks, cpus=cpus, seed=0)
+        backend = ProcessBackend(plan, software, proxied=proxied, framed=framed, say=say)
+        links = {RuntimeCapability.LINK} if proxied else set()
+        acts = ACTS | links | ({RuntimeCapability.FRAMES} if framed else set())
+        acts |= {RuntimeCapability.UPGRADE} if second is not None else set()
+        clocks, cpus = NoClocks("Apache Kafka"), ThrottlingCpuLimiter(backend.brokers)
+        super().__init__("process", plan, backend, acts=acts, clocks=clocks, cpus=cpus, seed=0)
 
 
 def kafka_settings(given: Mapping[str, str]) -> tuple[dict[str, str], tuple[str, ...]]:

@@ -11,10 +11,10 @@ from squall.broker.overriding import override
 from squall.chaos.errors import HarnessError
 from squall.chaos.runtimes.contract import Evidence
 from squall.chaos.runtimes.process.node import ProcessNode
-from squall.chaos.runtimes.real.cpus import Cpus
+from squall.chaos.runtimes.real.cpus import CpuLimiter
 
 
-class ThrottledCpus(Cpus):
+class ThrottlingCpuLimiter(CpuLimiter):
     """Limits brokers with SIGSTOP and SIGCONT, which the harness sends in turn, ten times a second."""
 
     def __init__(self, nodes: Mapping[int, ProcessNode]) -> None:

@@ -10,7 +10,7 @@ import trio
 from squall.broker.overriding import override
 from squall.chaos.errors import HarnessError
 from squall.chaos.runtimes.contract import GONE, Evidence, NodeExit, NodeState
-from squall.chaos.runtimes.process.program import Program, Words
+from squall.chaos.runtimes.process.program import BrokerProgram, BrokerReports
 from squall.chaos.runtimes.real.brokers import BrokerNode
 from squall.chaos.runtimes.real.inquiry import probe
 from squall.chaos.runtimes.real.node_faults import NodeFaults
@@ -18,7 +18,7 @@ from squall.chaos.runtimes.real.node_folder import NodeFolder
 from squall.chaos.runtimes.real.proc import run_state
 from squall.chaos.runtimes.real.processes.child import Child, start, until
 from squall.chaos.runtimes.real.processes.ports import LOOPBACK
-from squall.chaos.runtimes.real.processes.registry import Registration
+from squall.chaos.runtimes.real.processes.registry import RunRegistration
 from squall.chaos.runtimes.real.processes.throttle import Throttle, ThrottleUsage, cpu_seconds
 
 SIGNAL_TIMEOUT_S = 5.0
@@ -29,7 +29,7 @@ class ProcessNode(BrokerNode):
     """A broker's folder and, while it runs, its process. Each start in this folder is one incarnation."""
 
     def __init__(
-        self, node: int, files: NodeFolder, program: Program, *, registration: Registration, probe_port: int
+        self, node: int, files: NodeFolder, program: BrokerProgram, *, registration: RunRegistration, probe_port: int
     ) -> None:
         self.id, self.files, self.program = node, files, program
         self.state = NodeState.DOWN
@@ -44,7 +44,7 @@ class ProcessNode(BrokerNode):
         self._throttled = ThrottleUsage()
         self._registration, self._probe_port = registration, probe_port
         self._child: Child | None = None
-        self._words: Words | None = None
+        self._words: BrokerReports | None = None
 
     @property
     @override

@@ -23,7 +23,7 @@ from squall.chaos.toolchain.sources import digest_of, package_in
 BROKER = (sys.executable, "-P", "-m", "squall.broker")
 
 
-class Words(Protocol):
+class BrokerReports(Protocol):
     """A broker's reports of itself since this object was made."""
 
     def ready(self, incarnation: int) -> Evidence | None:
@@ -33,7 +33,7 @@ class Words(Protocol):
         """For a broker asked to stop, which ended with `code`: what it reported of that."""
 
 
-class Program(Protocol):
+class BrokerProgram(Protocol):
     """The program of one broker."""
 
     faults: NodeFaults | None
@@ -51,19 +51,19 @@ class Program(Protocol):
     def environment(self) -> Mapping[str, str]:
         """The variables that it needs besides the harness's own."""
 
-    def words(self) -> Words:
+    def words(self) -> BrokerReports:
         """Begin to read its reports."""
 
     async def software(self, pid: int, came_up: Evidence) -> Evidence:
         """Identify the running program. Evidence: as `Runtime.software`, without `speaks`. came_up: what its
-        `Words.ready` returned.
+        `BrokerReports.ready` returned.
         """
 
     def upgrade(self) -> Evidence:
         """Make a program that is down run the second version next. Evidence: as `Runtime.upgrade_node`."""
 
 
-class OurProgram(Program):
+class SquallProgram(BrokerProgram):
     """A Squall broker. hurt: its files can lose power and fail, as in `squall.broker.faulted`. second: the version that
     it can be upgraded to, a folder as `squall.chaos.toolchain.sources.package_in` wants it.
     """
@@ -107,9 +107,9 @@ class OurProgram(Program):
         return {"PYTHONPATH": str(self._packages), "PYTHONUNBUFFERED": "1"}
 
     @override
-    def words(self) -> Words:
+    def words(self) -> BrokerReports:
         """Begin to read its trace."""
-        return TraceWords(self._files.trace)
+        return TraceReports(self._files.trace)
 
     @override
     async def software(self, pid: int, came_up: Evidence) -> Evidence:
@@ -126,7 +126,7 @@ class OurProgram(Program):
         return {"from": str(before), "to": str(self._packages)}
 
 
-class TraceWords(Words):
+class TraceReports(BrokerReports):
     """The reports of a Squall broker: its trace."""
 
     def __init__(self, trace: Path) -> None:

@@ -5,17 +5,25 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from squall.chaos.runtimes.contract import Act, Link
-from squall.chaos.runtimes.process.cpu_share import ThrottledCpus
+from squall.chaos.runtimes.contract import Link, RuntimeCapability
+from squall.chaos.runtimes.process.backend import ProcessBackend, SquallSoftware
+from squall.chaos.runtimes.process.cpu_share import ThrottlingCpuLimiter
 from squall.chaos.runtimes.process.program import BROKER
-from squall.chaos.runtimes.process.site import OurSoftware, Processes
 from squall.chaos.runtimes.real.blueprint import blueprint
 from squall.chaos.runtimes.real.clocks import FileClocks
 from squall.chaos.runtimes.real.processes.ports import LOOPBACK
 from squall.chaos.runtimes.real.runtime import RealRuntime
 from squall.chaos.toolchain.cache import Say
 
-ACTS = frozenset({Act.KILL, Act.STOP, Act.PAUSE, Act.ROT, Act.SLOW})
+ACTS = frozenset(
+    {
+        RuntimeCapability.KILL,
+        RuntimeCapability.STOP,
+        RuntimeCapability.PAUSE,
+        RuntimeCapability.ROT,
+        RuntimeCapability.SLOW,
+    }
+)
 """What any process can be made to do."""
 
 
@@ -49,13 +57,18 @@ class ProcessRuntime(RealRuntime):
         say: Say = lambda line: None,
     ) -> None:
         plan = blueprint(folder, nodes, zones, settings, controllers)
-        software = OurSoftware(
+        software = SquallSoftware(
             proxied=proxied, client_port=client_port, client_host=client_host, program=program, hurt=hurt, second=second
         )
         framed = framed if proxied else ()
-        site = Processes(plan, software, proxied=proxied, framed=framed, say=say)
-        acts = ACTS | {Act.CLOCK} | ({Act.LINK} if proxied else set()) | ({Act.FRAMES} if framed else set())
-        acts |= {Act.POWER_LOSS, Act.CRASH, Act.DISK} if hurt else set()
-        acts |= {Act.UPGRADE} if second is not None else set()
-        clocks, cpus = FileClocks(site.brokers), ThrottledCpus(site.brokers)
-        super().__init__("process", plan, site, acts=acts, clocks=clocks, cpus=cpus, seed=seed)
+        backend = ProcessBackend(plan, software, proxied=proxied, framed=framed, say=say)
+        acts = (
+            ACTS
+            | {RuntimeCapability.CLOCK}
+            | ({RuntimeCapability.LINK} if proxied else set())
+            | ({RuntimeCapability.FRAMES} if framed else set())
+        )
+        acts |= {RuntimeCapability.POWER_LOSS, RuntimeCapability.CRASH, RuntimeCapability.DISK} if hurt else set()
+        acts |= {RuntimeCapability.UPGRADE} if second is not None else set()
+        clocks, cpus = FileClocks(backend.brokers), ThrottlingCpuLimiter(backend.brokers)
+        super().__init__("process", plan, backend, acts=acts, clocks=clocks, cpus=cpus, seed=seed)

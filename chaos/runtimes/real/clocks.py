@@ -8,7 +8,7 @@ from typing import NoReturn, Protocol
 
 from squall.broker.overriding import override
 from squall.chaos.errors import PreconditionError
-from squall.chaos.runtimes.contract import ClockWord, Evidence
+from squall.chaos.runtimes.contract import ClockReport, Evidence
 from squall.chaos.runtimes.real.brokers import Brokers
 from squall.chaos.runtimes.real.trace_tail import TraceTail
 
@@ -22,7 +22,7 @@ class Clocks(Protocol):
     def fake(self, node: int, offset_ms: float) -> Evidence:
         """Bend a broker's wall clock from outside, by `offset_ms`."""
 
-    def words(self, node: int) -> Sequence[ClockWord]:
+    def words(self, node: int) -> Sequence[ClockReport]:
         """Return a broker's reports of its wall clock since the first call, in order."""
 
     def heal(self) -> None:
@@ -34,7 +34,7 @@ class FileClocks(Clocks):
 
     def __init__(self, brokers: Brokers) -> None:
         self._brokers = brokers
-        self._heard: dict[int, tuple[TraceTail, list[ClockWord]]] = {}
+        self._heard: dict[int, tuple[TraceTail, list[ClockReport]]] = {}
 
     @override
     def bend(self, node: int, offset_ms: float, rate: float) -> Evidence:
@@ -47,7 +47,7 @@ class FileClocks(Clocks):
         raise PreconditionError(f"broker {node} was started without libfaketime: how = 'offset'")
 
     @override
-    def words(self, node: int) -> Sequence[ClockWord]:
+    def words(self, node: int) -> Sequence[ClockReport]:
         if node not in self._heard:
             self._heard[node] = (TraceTail(self._brokers[node].files.trace), [])
         tail, words = self._heard[node]
@@ -56,7 +56,7 @@ class FileClocks(Clocks):
         for event in tail.events():
             if event["e"] == "clock":
                 offset_ms = event["w"] - (event["t"] * 1000 + between_ms)
-                words.append(ClockWord(int(event["t"] * 1e9), offset_ms, event["offset_ms"], event["rate"]))
+                words.append(ClockReport(int(event["t"] * 1e9), offset_ms, event["offset_ms"], event["rate"]))
         return tuple(words)
 
     @override
@@ -79,7 +79,7 @@ class NoClocks:
         """Refused."""
         self.bend(node, offset_ms, 1.0)
 
-    def words(self, node: int) -> Sequence[ClockWord]:
+    def words(self, node: int) -> Sequence[ClockReport]:
         """None."""
         return ()
 

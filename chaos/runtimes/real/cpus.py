@@ -7,7 +7,7 @@ from typing import Protocol
 from squall.chaos.runtimes.contract import Evidence
 
 
-class Cpus(Protocol):
+class CpuLimiter(Protocol):
     """The CPUs of a cluster's brokers."""
 
     async def slow(self, name: str, node: int, share: float) -> Evidence:

@@ -21,31 +21,31 @@ from typing import Any, TextIO
 
 from squall.broker.overriding import override
 from squall.broker.protocol.produce_counts import ProducerSettingsCounter
-from squall.chaos.runtimes.contract import FrameAct, Frames, Stream
-from squall.chaos.runtimes.real.relay_loop import MOST, End, Loop, connect
-from squall.chaos.runtimes.wire.conversation import Conversation, OnLink, Struck, strike
+from squall.chaos.runtimes.contract import FrameAct, Frames, StreamDirection
+from squall.chaos.runtimes.real.relay_loop import MOST, ConnectionEnd, RelayEventLoop, connect
+from squall.chaos.runtimes.wire.conversation import FramedConnection, LinkFaultState, StruckEndTxn, strike
 from squall.chaos.runtimes.wire.frames import REQUEST_HEAD, Framer, produce_in
 
 DIAL_S = 10.0
 
 
 @dataclass
-class On:
-    """A fault on a link, and a count of what it has done. As `OnLink`."""
+class RelayFault:
+    """A fault on a link, and a count of what it has done. As `LinkFaultState`."""
 
     fault: Frames
     seen: int = 0
     hits: int = 0
-    struck: list[Struck] = field(default_factory=list)
+    struck: list[StruckEndTxn] = field(default_factory=list)
 
 
 @dataclass
 class FrameFaults:
     """The faults on one link, by name."""
 
-    named: dict[str, On] = field(default_factory=dict)
+    named: dict[str, RelayFault] = field(default_factory=dict)
 
-    def all(self) -> list[OnLink]:
+    def all(self) -> list[LinkFaultState]:
         """Return the faults in the order in which they began."""
         return list(self.named.values())
 
@@ -77,28 +77,34 @@ class RelayCommands:
         if name in faults.named:
             return {"error": f"link {order['link']} already has a fault named {name}"}
         told = order["fault"]
-        typed = {"act": FrameAct(told["act"]), "stream": Stream(told["stream"]), "also": tuple(told.get("also", ()))}
+        stream = StreamDirection(told["stream"])
+        typed = {"act": FrameAct(told["act"]), "stream": stream, "also": tuple(told.get("also", ()))}
         fault = Frames(**{**told, **typed})
-        faults.named[name] = On(fault)
+        faults.named[name] = RelayFault(fault)
         return {}
 
     def _of(self, order: dict[str, Any]) -> FrameFaults:
         return self._links[order["link"]]
 
 
-class Relayed(Conversation):
+class RelayedConnection(FramedConnection):
     """Represents one connection through the relay. It ends when both ends have ended. A reset of one resets both."""
 
     def __init__(
-        self, loop: Loop, faults: FrameFaults, counts: ProducerSettingsCounter | None, source: End, target: End
+        self,
+        loop: RelayEventLoop,
+        faults: FrameFaults,
+        counts: ProducerSettingsCounter | None,
+        source: ConnectionEnd,
+        target: ConnectionEnd,
     ) -> None:
         super().__init__()
         self._loop, self._faults, self._counts = loop, faults, counts
         self._copied = Framer(REQUEST_HEAD, lambda head: None)
         """The requests once more, whole: faults may hold or drop them."""
-        self._ends = {Stream.THERE: (source, target), Stream.BACK: (target, source)}
+        self._ends = {StreamDirection.THERE: (source, target), StreamDirection.BACK: (target, source)}
         """Where the bytes of a stream come from, and where they go."""
-        self._more = {Stream.THERE, Stream.BACK}
+        self._more = {StreamDirection.THERE, StreamDirection.BACK}
         """Streams whose source may send more."""
         for stream, (origin, sink) in self._ends.items():
             origin.arrived = partial(self._arrived, stream)
@@ -111,11 +117,11 @@ class Relayed(Conversation):
         return bool(self._faults.named)
 
     @override
-    def hit(self, stream: Stream, api: int) -> OnLink | None:
+    def hit(self, stream: StreamDirection, api: int) -> LinkFaultState | None:
         return strike(self._faults.all(), stream, api)
 
     @override
-    def put(self, stream: Stream, data: bytes, later_s: float) -> None:
+    def put(self, stream: StreamDirection, data: bytes, later_s: float) -> None:
         self._ends[stream][1].put(data, later_s)
 
     @override
@@ -130,13 +136,13 @@ class Relayed(Conversation):
     def now_ns(self) -> int:
         return time.monotonic_ns()
 
-    def _arrived(self, stream: Stream, data: bytes) -> None:
+    def _arrived(self, stream: StreamDirection, data: bytes) -> None:
         origin, sink = self._ends[stream]
         if not data:
             self._more.discard(stream)
             self.ended(stream)
             sink.put(None, self.lingers_s(stream))
-        elif stream is Stream.THERE:
+        elif stream is StreamDirection.THERE:
             self.asked(data)
             if self._counts is not None:
                 self._count(self._counts, data)
@@ -150,7 +156,7 @@ class Relayed(Conversation):
             if (found := produce_in(frame)) is not None:
                 counts.count(*found, self.unanswered_produces, self.unanswered_produces())
 
-    def _sent(self, stream: Stream) -> None:
+    def _sent(self, stream: StreamDirection) -> None:
         origin, sink = self._ends[stream]
         if sink.held <= MOST and stream in self._more:
             origin.read(True)
@@ -168,23 +174,27 @@ class Relayed(Conversation):
 
 
 def relay(
-    loop: Loop, faults: FrameFaults, counts: ProducerSettingsCounter | None, to: tuple[str, int], source: socket.socket
+    loop: RelayEventLoop,
+    faults: FrameFaults,
+    counts: ProducerSettingsCounter | None,
+    to: tuple[str, int],
+    source: socket.socket,
 ) -> None:
     """Relay one connection from its accept to its end. If the target does not answer, reset the connection."""
-    near = End(loop, source)
+    near = ConnectionEnd(loop, source)
 
     def connected(target: socket.socket | None) -> None:
         if target is None:
             near.close(reset=True)
         else:
-            Relayed(loop, faults, counts, near, End(loop, target))
+            RelayedConnection(loop, faults, counts, near, ConnectionEnd(loop, target))
 
     connect(loop, to, DIAL_S, connected)
 
 
-def control(loop: Loop, orders: RelayCommands, stream: socket.socket) -> None:
+def control(loop: RelayEventLoop, orders: RelayCommands, stream: socket.socket) -> None:
     """Answer the orders that arrive over one connection."""
-    end, held = End(loop, stream), bytearray()
+    end, held = ConnectionEnd(loop, stream), bytearray()
 
     def arrived(data: bytes) -> None:
         if not data:
@@ -206,7 +216,7 @@ def control(loop: Loop, orders: RelayCommands, stream: socket.socket) -> None:
 
 def main(routes: dict[str, Any]) -> None:
     """Listen on every route and for orders. Never ends by itself."""
-    loop, links = Loop(), dict[str, FrameFaults]()
+    loop, links = RelayEventLoop(), dict[str, FrameFaults]()
     counted = Path(routes["produce"]).open("a", buffering=1) if "produce" in routes else None
     counts: dict[str, ProducerSettingsCounter] = {}
     for route in routes["routes"]:

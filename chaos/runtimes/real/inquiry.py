@@ -17,8 +17,8 @@ from squall.broker.protocol.apis import response_class
 from squall.broker.protocol.errors import MalformedFrame
 from squall.broker.protocol.header import decode_response_header, encode_request
 from squall.chaos.errors import HarnessError
-from squall.chaos.runtimes.contract import Probe
-from squall.chaos.runtimes.wire.frames import Traffic
+from squall.chaos.runtimes.contract import ProbeResult
+from squall.chaos.runtimes.wire.frames import BrokerTraffic
 
 CLIENT_ID = "squall-probe"
 METADATA_VERSION = 12
@@ -88,28 +88,30 @@ def probe_frames(pad_bytes: int) -> list[bytes]:
     ]
 
 
-def traffic_frame(traffic: Traffic) -> tuple[bytes, int, int]:
+def traffic_frame(traffic: BrokerTraffic) -> tuple[bytes, int, int]:
     """A request that counts as this traffic and changes nothing, its API key and its version."""
     from squall.broker.protocol.schema.fetch_snapshot import FetchSnapshotRequest
     from squall.broker.protocol.schema.offset_for_leader_epoch import OffsetForLeaderEpochRequest
 
     # A broker refuses the second one at once: it names another cluster, and nothing of it is forwarded.
-    asked: Any = OffsetForLeaderEpochRequest() if traffic is Traffic.REPLICATION else FetchSnapshotRequest(CLIENT_ID)
+    asked: Any = (
+        OffsetForLeaderEpochRequest() if traffic is BrokerTraffic.REPLICATION else FetchSnapshotRequest(CLIENT_ID)
+    )
     version = asked.MAX_VERSION
     return encode_request(asked.API_KEY, version, 1, CLIENT_ID, asked.encode(version)), asked.API_KEY, version
 
 
-async def probe_traffic(host: str, port: int, traffic: Traffic, *, timeout_s: float) -> Probe:
+async def probe_traffic(host: str, port: int, traffic: BrokerTraffic, *, timeout_s: float) -> ProbeResult:
     """Probe a broker as `probe` does, with a request of this traffic."""
     return await _probe(host, port, [traffic_frame(traffic)], timeout_s)
 
 
-async def probe(host: str, port: int, *, timeout_s: float, pad_bytes: int = 0) -> Probe:
+async def probe(host: str, port: int, *, timeout_s: float, pad_bytes: int = 0) -> ProbeResult:
     """Probe a broker with ApiVersions, and time its answer. Raises nothing except cancellation."""
     return await _probe(host, port, [(frame, API_VERSIONS, 0) for frame in probe_frames(pad_bytes)], timeout_s)
 
 
-async def _probe(host: str, port: int, asked: Sequence[tuple[bytes, int, int]], timeout_s: float) -> Probe:
+async def _probe(host: str, port: int, asked: Sequence[tuple[bytes, int, int]], timeout_s: float) -> ProbeResult:
     began = trio.current_time()
     error: str | None = "timed out"
     with trio.move_on_after(timeout_s):
@@ -126,10 +128,10 @@ async def _probe(host: str, port: int, asked: Sequence[tuple[bytes, int, int]], 
             error = f"ended: {problem.strerror or problem}"
         except MalformedFrame as problem:
             error = f"malformed: {problem}"
-    return Probe(error is None, (trio.current_time() - began) * 1000, error)
+    return ProbeResult(error is None, (trio.current_time() - began) * 1000, error)
 
 
-async def ending(host: str, port: int, *, timeout_s: float, spoil: bool, opened: Callable[[], None]) -> Probe:
+async def ending(host: str, port: int, *, timeout_s: float, spoil: bool, opened: Callable[[], None]) -> ProbeResult:
     """Watch a new connection until it ends. Returns what `Runtime.ending` returns."""
     asked = began = trio.current_time()
     how = "never open"
@@ -151,8 +153,8 @@ async def ending(host: str, port: int, *, timeout_s: float, spoil: bool, opened:
         except OSError as problem:
             how = f"ended: {problem.strerror or problem}" if how == "still open" else "never open"
     if spoil and began == asked:
-        return Probe(False, (trio.current_time() - asked) * 1000, f"no answer before the end: {how}")
-    return Probe(how == "closed" or how.startswith("ended"), (trio.current_time() - began) * 1000, how)
+        return ProbeResult(False, (trio.current_time() - asked) * 1000, f"no answer before the end: {how}")
+    return ProbeResult(how == "closed" or how.startswith("ended"), (trio.current_time() - began) * 1000, how)
 
 
 async def speaks(host: str, port: int) -> dict[str, Any]:

@@ -10,10 +10,10 @@ from typing import Protocol
 import trio
 
 from squall.chaos.errors import PreconditionError
-from squall.chaos.runtimes.contract import Cut, Evidence, Link, LinkFault, Manner, Probe
+from squall.chaos.runtimes.contract import Cut, CutMode, Evidence, Link, LinkFault, ProbeResult
 from squall.chaos.runtimes.layout import Address
 from squall.chaos.runtimes.real import inquiry
-from squall.chaos.runtimes.wire.frames import Traffic
+from squall.chaos.runtimes.wire.frames import BrokerTraffic
 
 
 class LinkProxies(Protocol):
@@ -63,7 +63,7 @@ class Links:
         Toxiproxy's reset_peer is not used: of the open connections it ends only those that carry bytes at that moment.
         """
         for link in links:
-            await self._hurtable().add("reset", link, Cut(Manner.REFUSE))
+            await self._hurtable().add("reset", link, Cut(CutMode.REFUSE))
         for link in links:
             await self._hurtable().remove("reset", link)
         return {"reset": None, "t_ns": time.monotonic_ns()}
@@ -81,14 +81,14 @@ class Links:
         """The first of the addresses that the link's source dials."""
         return self._ways(link)[0]
 
-    async def probe_traffic(self, link: Link, traffic: Traffic, timeout_s: float) -> Probe:
+    async def probe_traffic(self, link: Link, traffic: BrokerTraffic, timeout_s: float) -> ProbeResult:
         """Probe the link's first way with a request of one kind of traffic."""
         return await inquiry.probe_traffic(*self._ways(link)[0], traffic, timeout_s=timeout_s)
 
-    async def probe(self, link: Link, timeout_s: float, pad_bytes: int) -> Probe:
+    async def probe(self, link: Link, timeout_s: float, pad_bytes: int) -> ProbeResult:
         """Probe a link. A link of several ways is whole if all of them answer, and cut if none does."""
         ways = self._ways(link)
-        found: dict[int, Probe] = {}
+        found: dict[int, ProbeResult] = {}
 
         async def one(at: int) -> None:
             found[at] = await inquiry.probe(*ways[at], timeout_s=timeout_s, pad_bytes=pad_bytes)
@@ -99,7 +99,7 @@ class Links:
         hurt = self._proxies is not None and self._proxies.hurt(link)
         return one_of([found[at] for at in range(len(ways))], hurt=hurt)
 
-    async def ending(self, link: Link, timeout_s: float, spoil: bool, opened: Callable[[], None]) -> Probe:
+    async def ending(self, link: Link, timeout_s: float, spoil: bool, opened: Callable[[], None]) -> ProbeResult:
         """Watch a new connection over the link's first way until it ends, as `Runtime.ending`."""
         return await inquiry.ending(*self._ways(link)[0], timeout_s=timeout_s, spoil=spoil, opened=opened)
 
@@ -109,11 +109,11 @@ class Links:
         return self._proxies
 
 
-def one_of(probes: Sequence[Probe], *, hurt: bool) -> Probe:
+def one_of(probes: Sequence[ProbeResult], *, hurt: bool) -> ProbeResult:
     """Join the probes of a link's ways. With a fault on, one answer makes the link ok; without one, one silence makes
     it not ok.
     """
     ok = any(each.ok for each in probes) if hurt else all(each.ok for each in probes)
     # A round trip is as long as the shortest of those that were: nothing is made of one that another one disproves.
     round_trip_ms = min(each.round_trip_ms for each in probes if each.ok or not ok)
-    return Probe(ok, round_trip_ms, None if ok else next(each.error for each in probes if not each.ok))
+    return ProbeResult(ok, round_trip_ms, None if ok else next(each.error for each in probes if not each.ok))

@@ -26,7 +26,7 @@ from squall.broker.faulted.losses import lose_power
 from squall.broker.faulted.tally import calls_of, count_of, head_of, read_tally
 from squall.chaos.errors import HarnessError
 from squall.chaos.runtimes.contract import CrashOp, DiskFault, Evidence, FailWrites, Quota, SlowDisk
-from squall.chaos.runtimes.lost_records import LostRecords
+from squall.chaos.runtimes.lost_records import LostOffsetRanges
 
 
 class NodeFaults:
@@ -131,7 +131,7 @@ class NodeFaults:
 
     def lose_power(self, roots: Sequence[Path], rng: Random) -> Evidence:
         """Remove from a dead broker's files what it had not synced. Evidence: `Loss`, logs, through_bytes."""
-        records = LostRecords()
+        records = LostOffsetRanges()
         lost = lose_power(str(self.folder), [str(root) for root in roots], rng, records.changed)
         for name in records.partitions:
             for path in sorted(path for root in roots for path in root.glob(f"{name}/*.log")):

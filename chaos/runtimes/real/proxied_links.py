@@ -9,29 +9,33 @@ from squall.chaos.errors import HarnessError, PreconditionError
 from squall.chaos.runtimes.contract import (
     Bandwidth,
     Cut,
+    CutMode,
     Frames,
     Latency,
     LimitData,
     Link,
     LinkFault,
     Loss,
-    Manner,
     ResetPeer,
     Slicer,
     SlowClose,
-    Stream,
+    StreamDirection,
 )
 from squall.chaos.runtimes.real.toxiproxy_api import ToxiproxyApi
 
-STREAMS = {Stream.THERE: ("upstream",), Stream.BACK: ("downstream",), Stream.BOTH: ("upstream", "downstream")}
+STREAMS = {
+    StreamDirection.THERE: ("upstream",),
+    StreamDirection.BACK: ("downstream",),
+    StreamDirection.BOTH: ("upstream", "downstream"),
+}
 
 
 def toxic(fault: LinkFault) -> tuple[str, dict[str, int]]:
     """Toxiproxy's kind of toxic and its attributes. A REFUSE cut has no toxic: the proxy is switched off."""
     match fault:
-        case Cut(manner=Manner.DROP):
+        case Cut(manner=CutMode.DROP):
             return "timeout", {"timeout": 0}
-        case Cut(manner=Manner.HOLD):
+        case Cut(manner=CutMode.HOLD):
             return "bandwidth", {"rate": 0}
         case Latency():
             return "latency", {"latency": fault.latency_ms, "jitter": fault.jitter_ms}
@@ -123,4 +127,4 @@ class ProxiedLinks:
 
 
 def _refuses(fault: LinkFault) -> bool:
-    return isinstance(fault, Cut) and fault.manner is Manner.REFUSE
+    return isinstance(fault, Cut) and fault.manner is CutMode.REFUSE

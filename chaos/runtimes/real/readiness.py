@@ -9,7 +9,7 @@ import trio
 
 from squall.broker.protocol.errors import MalformedFrame
 from squall.chaos.errors import HarnessError
-from squall.chaos.runtimes.contract import Link, NodeExit, Probe
+from squall.chaos.runtimes.contract import Link, NodeExit, ProbeResult
 from squall.chaos.runtimes.layout import Address
 from squall.chaos.runtimes.real.inquiry import visible_brokers
 
@@ -48,17 +48,17 @@ async def _sees(address: Address, nodes: frozenset[int]) -> bool:
     return False
 
 
-class Probed(Protocol):
+class ProbedRuntime(Protocol):
     """Represents a runtime whose links `silent_links` probes."""
 
     def links(self) -> tuple[Link, ...]:
         """Return every link that can carry a fault."""
 
-    async def probe(self, link: Link) -> Probe:
+    async def probe(self, link: Link) -> ProbeResult:
         """Probe a link as `Runtime.probe`."""
 
 
-async def silent_links(runtime: Probed, within_s: float) -> list[Link]:
+async def silent_links(runtime: ProbedRuntime, within_s: float) -> list[Link]:
     """Probe every link until it answers. Returns the links that have not answered within `within_s`."""
     waiting = dict.fromkeys(runtime.links())
 

@@ -27,7 +27,7 @@ READ, WRITE = selectors.EVENT_READ, selectors.EVENT_WRITE
 UNDER_WAY = (0, errno.EINPROGRESS)
 
 
-class Loop:
+class RelayEventLoop:
     """Calls whoever has something to do. Times are in seconds."""
 
     def __init__(self) -> None:
@@ -92,10 +92,10 @@ class Loop:
             heappop(self._due)[2]()
 
 
-class End:
+class ConnectionEnd:
     """One end of a connection. Bytes leave it in order, each piece no earlier than its time."""
 
-    def __init__(self, loop: Loop, end: socket.socket) -> None:
+    def __init__(self, loop: RelayEventLoop, end: socket.socket) -> None:
         end.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self._loop, self._end = loop, end
         self._queue: deque[tuple[float, bytes | memoryview | None]] = deque()
@@ -207,7 +207,9 @@ class End:
         self._flush()
 
 
-def connect(loop: Loop, to: tuple[str, int], within_s: float, done: Callable[[socket.socket | None], None]) -> None:
+def connect(
+    loop: RelayEventLoop, to: tuple[str, int], within_s: float, done: Callable[[socket.socket | None], None]
+) -> None:
     """Open a connection, and call `done` with it, or with None if nobody answers in time."""
     # The address is a number: nothing is looked up.
     family, kind, protocol, _, address = socket.getaddrinfo(*to, type=socket.SOCK_STREAM)[0]

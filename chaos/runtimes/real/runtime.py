@@ -1,6 +1,6 @@
 """A cluster of real brokers as a runtime, composed of brokers, links, disks, CPUs and clocks.
 
-The `Site` decides where the brokers run (processes or containers): it makes and starts them.
+The `ClusterBackend` decides where the brokers run (processes or containers): it makes and starts them.
 """
 
 from __future__ import annotations
@@ -16,11 +16,10 @@ from squall.broker.env import Env, Transport
 from squall.broker.overriding import override
 from squall.broker.real_env import RealEnv
 from squall.chaos.errors import HarnessError, PreconditionError
-from squall.chaos.runtimes.capabilities import Counting, FakingTime
+from squall.chaos.runtimes.capabilities import CallCountingRuntime, ClockFakingRuntime
 from squall.chaos.runtimes.contract import (
     NOISE_MS,
-    Act,
-    ClockWord,
+    ClockReport,
     CrashOp,
     DiskFault,
     Evidence,
@@ -28,8 +27,9 @@ from squall.chaos.runtimes.contract import (
     LinkFault,
     NodeExit,
     NodeState,
-    Probe,
+    ProbeResult,
     Runtime,
+    RuntimeCapability,
 )
 from squall.chaos.runtimes.damage import How, Where
 from squall.chaos.runtimes.layout import INTERNAL, AddressLayout
@@ -37,17 +37,17 @@ from squall.chaos.runtimes.real import inquiry
 from squall.chaos.runtimes.real.blueprint import Blueprint
 from squall.chaos.runtimes.real.brokers import Brokers, exits_of, leave, state_of
 from squall.chaos.runtimes.real.clocks import Clocks
-from squall.chaos.runtimes.real.cpus import Cpus
+from squall.chaos.runtimes.real.cpus import CpuLimiter
 from squall.chaos.runtimes.real.disks import Disks
 from squall.chaos.runtimes.real.links import LinkProxies, Links
 from squall.chaos.runtimes.real.readiness import silent_links, until_all_see_all
-from squall.chaos.runtimes.wire.frames import Traffic
+from squall.chaos.runtimes.wire.frames import BrokerTraffic
 
 READY_S = 60.0
 HEAL_S = 15.0
 
 
-class Site(Protocol):
+class ClusterBackend(Protocol):
     """Makes, starts and ends the brokers, their proxies, and whatever lies below them: as processes, or in containers.
     """
 
@@ -69,7 +69,7 @@ class Site(Protocol):
         """End everything that was made, by force if it still runs."""
 
 
-class RealRuntime(Runtime, Counting, FakingTime):
+class RealRuntime(Runtime, CallCountingRuntime, ClockFakingRuntime):
     """`squall.chaos.runtimes.contract.Runtime`. A cluster that starts again in the same folder keeps its data.
 
     Files are below the blueprint's folder: nodes/N/{broker.properties, broker.log, trace.jsonl, data/}, toxiproxy.log.
@@ -79,14 +79,22 @@ class RealRuntime(Runtime, Counting, FakingTime):
     noise_ms = NOISE_MS
 
     def __init__(
-        self, name: str, plan: Blueprint, site: Site, *, acts: frozenset[Act], clocks: Clocks, cpus: Cpus, seed: int
+        self,
+        name: str,
+        plan: Blueprint,
+        backend: ClusterBackend,
+        *,
+        acts: frozenset[RuntimeCapability],
+        clocks: Clocks,
+        cpus: CpuLimiter,
+        seed: int,
     ) -> None:
         self.name, self.acts, self.seed = name, acts, seed
         self.nodes, self.zones = plan.nodes, plan.zones
-        self.site = site
+        self.backend = backend
         self._plan, self._clocks, self._cpus = plan, clocks, cpus
-        self._brokers = site.brokers
-        self._disks = Disks(site.brokers, seed)
+        self._brokers = backend.brokers
+        self._disks = Disks(backend.brokers, seed)
         self._lock: IO[str] | None = None
         self._layout: AddressLayout | None = None
         self._links: Links | None = None
@@ -100,9 +108,9 @@ class RealRuntime(Runtime, Counting, FakingTime):
         assert self._lock is None, "a runtime is started once"
         self._lock = self._plan.lock()
         try:
-            layout, proxies = await self.site.make()
+            layout, proxies = await self.backend.make()
             self._layout, self._links = layout, Links(layout.ways, proxies)
-            await self.site.bring_up(self.nodes, READY_S)
+            await self.backend.bring_up(self.nodes, READY_S)
             waited = {Link(zone, node): layout.address(Link(zone, node)) for zone in self.zones for node in self.nodes}
             if not await until_all_see_all(waited, self.nodes, self.exits, READY_S):
                 where = f"{self._plan.folder}/nodes"
@@ -124,7 +132,7 @@ class RealRuntime(Runtime, Counting, FakingTime):
                         await self._links.heal_all()
                 await leave(self._brokers)
             finally:
-                await self.site.end()
+                await self.backend.end()
 
     @override
     def env(self, name: str) -> Env:
@@ -165,7 +173,7 @@ class RealRuntime(Runtime, Counting, FakingTime):
 
     @override
     async def start_node(self, node: int) -> Evidence:
-        return await self.site.start_node(node, READY_S)
+        return await self.backend.start_node(node, READY_S)
 
     @override
     async def software(self, node: int) -> Evidence:
@@ -199,7 +207,7 @@ class RealRuntime(Runtime, Counting, FakingTime):
         return self._clocks.fake(node, offset_ms)
 
     @override
-    def clock_words(self, node: int) -> Sequence[ClockWord]:
+    def clock_words(self, node: int) -> Sequence[ClockReport]:
         return self._clocks.words(node)
 
     @override
@@ -255,21 +263,21 @@ class RealRuntime(Runtime, Counting, FakingTime):
         return await self._linked().reset(links)
 
     @override
-    async def probe(self, link: Link, *, timeout_s: float = 1.0, pad_bytes: int = 0) -> Probe:
+    async def probe(self, link: Link, *, timeout_s: float = 1.0, pad_bytes: int = 0) -> ProbeResult:
         return await self._linked().probe(link, timeout_s, pad_bytes)
 
     async def connect(self, link: Link) -> Transport:
         """Open a connection over the link's first way, through its faults. OSError if it is refused."""
         return await self.env("prober").connect(*self._linked().way(link))
 
-    async def probe_traffic(self, link: Link, traffic: Traffic, *, timeout_s: float = 1.0) -> Probe:
+    async def probe_traffic(self, link: Link, traffic: BrokerTraffic, *, timeout_s: float = 1.0) -> ProbeResult:
         """Probe a link with a request of one kind of traffic."""
         return await self._linked().probe_traffic(link, traffic, timeout_s)
 
     @override
     async def ending(
         self, link: Link, *, timeout_s: float = 1.0, spoil: bool = False, opened: Callable[[], None] = lambda: None
-    ) -> Probe:
+    ) -> ProbeResult:
         return await self._linked().ending(link, timeout_s, spoil, opened)
 
     # --------------------------------------------------------------------------------------------------- the whole
@@ -284,7 +292,7 @@ class RealRuntime(Runtime, Counting, FakingTime):
         await self._cpus.heal_all()
         self._clocks.heal()
         down = [node for node in self.nodes if self.state(node) is NodeState.DOWN]
-        await self.site.bring_up(down, READY_S)
+        await self.backend.bring_up(down, READY_S)
         failed = await silent_links(self, HEAL_S)
         return {
             "resumed": resumed,

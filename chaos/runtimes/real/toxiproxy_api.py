@@ -12,7 +12,7 @@ from toxiproxy import Proxy, Toxiproxy
 from toxiproxy.toxic import Toxic
 
 from squall.chaos.errors import HarnessError
-from squall.chaos.runtimes.real.toxiproxy_transport import Consumer, HttpTransport, ToxiproxyError
+from squall.chaos.runtimes.real.toxiproxy_transport import HttpTransport, ToxiproxyConsumer, ToxiproxyError
 
 SAFE_NAME = re.compile(r"[A-Za-z0-9._-]+")
 """The package writes names into paths as they are."""
@@ -28,7 +28,7 @@ class ToxiproxyServer(Toxiproxy):  # type: ignore[misc]  # the package has no ty
 
     def populate(self, proxies: Sequence[Mapping[str, str]]) -> list[Proxy]:
         """Make or replace proxies, all or none. The package makes them one by one."""
-        return [Proxy(**made) for made in Consumer.post("/populate", json=list(proxies)).json()["proxies"]]
+        return [Proxy(**made) for made in ToxiproxyConsumer.post("/populate", json=list(proxies)).json()["proxies"]]
 
 
 class ToxiproxyApi:

@@ -2,8 +2,8 @@
 
 The package's own transport, `toxiproxy.api.APIConsumer`, opens a connection for each call and waits for ever. It
 ignores every error status except 400, 404 and 409. Its host and port belong to the class, so a process knows only one
-server. `Consumer` replaces it in the package's modules: a call goes to the transport in whose `chosen` block it is
-made.
+server. `ToxiproxyConsumer` replaces it in the package's modules: a call goes to the transport in whose `chosen` block
+it is made.
 """
 
 from __future__ import annotations
@@ -95,7 +95,7 @@ class HttpTransport:
 _CHOSEN: ContextVar[HttpTransport] = ContextVar("the Toxiproxy that calls go to")
 
 
-class Consumer:
+class ToxiproxyConsumer:
     """Replaces `toxiproxy.api.APIConsumer`: the same methods over the chosen transport."""
 
     @classmethod
@@ -114,5 +114,5 @@ class Consumer:
         return _CHOSEN.get().send("POST", url, json)
 
 
-toxiproxy.proxy.APIConsumer = Consumer
-toxiproxy.server.APIConsumer = Consumer
+toxiproxy.proxy.APIConsumer = ToxiproxyConsumer
+toxiproxy.server.APIConsumer = ToxiproxyConsumer

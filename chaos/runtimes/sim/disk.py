@@ -33,11 +33,11 @@ from collections.abc import Mapping
 from squall.broker.env import Fs
 from squall.chaos.runtimes.contract import DiskFault, Evidence
 from squall.chaos.runtimes.damage import How, Where, drawn, evidence
-from squall.chaos.runtimes.lost_records import LostRecords
-from squall.chaos.runtimes.sim.disk_content import Content, LostChanges
+from squall.chaos.runtimes.lost_records import LostOffsetRanges
+from squall.chaos.runtimes.sim.disk_content import FileContent, LostChanges
 from squall.chaos.runtimes.sim.disk_faults import DiskFaults, rot, used
 from squall.chaos.runtimes.sim.disk_fs import Gate, SimFs
-from squall.chaos.runtimes.sim.disk_names import DirectoryTree, FileNode, Folder, failure, parts
+from squall.chaos.runtimes.sim.disk_names import DirectoryTree, FileNode, FolderNode, failure, parts
 
 
 class SimDisk:
@@ -88,7 +88,7 @@ class SimDisk:
             if node not in left:
                 loss.add(node.content.lost())
         after = {path: bytes(seen[path].content.cached) if seen[path] in left else b"" for path in before}
-        records = LostRecords()
+        records = LostOffsetRanges()
         for path, content in before.items():
             records.changed(path, content, after[path])
         known = dict.fromkeys(seen.values())
@@ -153,7 +153,7 @@ class SimDisk:
             self.names.remove(place)
             self.names.sync(place[0])
         else:
-            node.content = Content(before[: chosen.size])
+            node.content = FileContent(before[: chosen.size])
         left = dict(self.names.files()).get(chosen.path)
         return evidence(chosen, before, None if left is None else bytes(left.content.cached))
 
@@ -188,10 +188,10 @@ class SimDisk:
             *folders, name = parts(path)
             for step in folders:
                 if step not in folder.entries:
-                    self.names.create((folder, step), Folder())
+                    self.names.create((folder, step), FolderNode())
                     self.names.sync(folder)
                 inner = folder.entries[step]
-                assert isinstance(inner, Folder), f"{path}: {step} is a file"
+                assert isinstance(inner, FolderNode), f"{path}: {step} is a file"
                 folder = inner
             self.names.create((folder, name), FileNode(files[path]))
             self.names.sync(folder)

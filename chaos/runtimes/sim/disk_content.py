@@ -38,7 +38,7 @@ class LostChanges:
         self.torn += other.torn
 
 
-class Content:
+class FileContent:
     """A file's bytes, independent of its names. `cached` may be read directly; changes go through methods."""
 
     __slots__ = ("_after_failure", "cached", "pending")

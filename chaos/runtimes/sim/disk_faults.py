@@ -20,7 +20,7 @@ TRUNCATION = -1
 
 
 @dataclass(slots=True)
-class _Active:
+class _ActiveFault:
     fault: DiskFault
     calls: int = 0
     hits: int = 0
@@ -35,7 +35,7 @@ class DiskFaults:
     """
 
     def __init__(self, rng: random.Random) -> None:
-        self.active: dict[str, _Active] = {}
+        self.active: dict[str, _ActiveFault] = {}
         self._rng = rng
 
     def add(self, name: str, fault: DiskFault, used: int) -> None:
@@ -43,7 +43,7 @@ class DiskFaults:
         if name in self.active:
             raise HarnessError(f"there is a fault {name!r} on this disk already")
         limit = used + fault.free_bytes if isinstance(fault, Quota) else 0
-        self.active[name] = _Active(fault, limit=limit)
+        self.active[name] = _ActiveFault(fault, limit=limit)
 
     def remove(self, name: str) -> int:
         """End one. Returns its hits; 0 where there is none of that name."""
@@ -90,7 +90,7 @@ class DiskFaults:
         return failed
 
 
-def _strike(active: _Active, op: str, path: str) -> int:
+def _strike(active: _ActiveFault, op: str, path: str) -> int:
     """The errno of a fault that fails this call, else 0. Counts the call."""
     fault = active.fault
     if isinstance(fault, Quota) or fault.op != op:

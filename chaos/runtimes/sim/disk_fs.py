@@ -12,7 +12,7 @@ from collections.abc import Callable
 from squall.broker.env import Buffer, DiskSpace, Fs, NodeDead
 from squall.broker.overriding import override
 from squall.chaos.runtimes.sim.disk_faults import TRUNCATION, DiskFaults, used
-from squall.chaos.runtimes.sim.disk_names import DirectoryTree, FileNode, Folder, Place, clean, failure, parts
+from squall.chaos.runtimes.sim.disk_names import DirectoryTree, FileNode, FolderNode, Place, clean, failure, parts
 
 Gate = Callable[[str, str], None]
 
@@ -159,9 +159,9 @@ class SimFs(Fs):
             inner = folder.entries.get(name)
             if inner is None:
                 self.gate("mkdirs", way)
-                inner = Folder()
+                inner = FolderNode()
                 self._names.create((folder, name), inner)
-            elif not isinstance(inner, Folder):
+            elif not isinstance(inner, FolderNode):
                 raise failure(errno.EEXIST if way == "/".join(parts(path)) else errno.ENOTDIR, path)
             folder = inner
 
@@ -177,14 +177,14 @@ class SimFs(Fs):
         there = target[0].entries.get(target[1])
         if there is node:
             return
-        if isinstance(node, Folder) and _within(parts(old), parts(new)):
+        if isinstance(node, FolderNode) and _within(parts(old), parts(new)):
             raise failure(errno.EINVAL, new)
-        if isinstance(there, Folder):
-            if not isinstance(node, Folder):
+        if isinstance(there, FolderNode):
+            if not isinstance(node, FolderNode):
                 raise failure(errno.EISDIR, new)
             if there.entries:
                 raise failure(errno.ENOTEMPTY, new)
-        elif there is not None and isinstance(node, Folder):
+        elif there is not None and isinstance(node, FolderNode):
             raise failure(errno.ENOTDIR, new)
         self._names.move(source, target)
 
@@ -196,7 +196,7 @@ class SimFs(Fs):
         node = place[0].entries.get(place[1])
         if node is None:
             raise failure(errno.ENOENT, path)
-        if isinstance(node, Folder):
+        if isinstance(node, FolderNode):
             raise failure(errno.EISDIR, path)
         self._names.remove(place)
 
@@ -219,10 +219,10 @@ class SimFs(Fs):
         self.gate("remove", path)
         self._names.remove(place)
 
-    def _empty(self, folder: Folder, path: str) -> None:
+    def _empty(self, folder: FolderNode, path: str) -> None:
         for name in sorted(folder.entries):
             node, inner = folder.entries[name], f"{path}/{name}"
-            if isinstance(node, Folder):
+            if isinstance(node, FolderNode):
                 self._empty(node, inner)
             self.gate("remove", inner)
             place: Place = (folder, name)

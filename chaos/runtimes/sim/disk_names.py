@@ -14,9 +14,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import lru_cache
 
-from squall.chaos.runtimes.sim.disk_content import Content
+from squall.chaos.runtimes.sim.disk_content import FileContent
 
-Place = tuple["Folder", str]
+Place = tuple["FolderNode", str]
 
 
 class TreeNode:
@@ -37,10 +37,10 @@ class FileNode(TreeNode):
 
     def __init__(self, content: bytes = b"") -> None:
         super().__init__()
-        self.content = Content(content)
+        self.content = FileContent(content)
 
 
-class Folder(TreeNode):
+class FolderNode(TreeNode):
     """A directory."""
 
     __slots__ = ("decided", "durable", "entries", "pending")
@@ -105,9 +105,9 @@ class DirectoryTree:
     """The tree. Paths are str with "/" separators; a leading one and "." change nothing. Errors are those of Linux."""
 
     def __init__(self) -> None:
-        self.root = Folder()
+        self.root = FolderNode()
         self._changes = 0
-        self._unsynced: dict[Folder, None] = {}
+        self._unsynced: dict[FolderNode, None] = {}
         """Folders with pending changes, in the order in which they came to have them."""
 
     # ------------------------------------------------------------------------------------------------------- looking
@@ -118,17 +118,17 @@ class DirectoryTree:
         """
         node: TreeNode | None = self.root
         for name in parts(path):
-            if not isinstance(node, Folder):
+            if not isinstance(node, FolderNode):
                 return None
             node = (node.durable if durable else node.entries).get(name)
         return node
 
-    def folder(self, path: str) -> Folder:
+    def folder(self, path: str) -> FolderNode:
         """The directory there."""
         node = self.find(path)
         if node is None:
             raise failure(errno.ENOENT, path)
-        if not isinstance(node, Folder):
+        if not isinstance(node, FolderNode):
             raise failure(errno.ENOTDIR, path)
         return node
 
@@ -161,7 +161,7 @@ class DirectoryTree:
         """Remove a name."""
         self._change(place[0].entries[place[1]], place, None)
 
-    def sync(self, folder: Folder) -> None:
+    def sync(self, folder: FolderNode) -> None:
         """Make the changes of names in the folder durable, in order."""
         for change in folder.pending:
             if not change.done and not change.given_up:
@@ -173,14 +173,14 @@ class DirectoryTree:
             folder.decided.clear()
             self._unsynced.pop(folder, None)
 
-    def sync_failed(self, folder: Folder) -> None:
+    def sync_failed(self, folder: FolderNode) -> None:
         """No later sync will make these changes durable."""
         for change in folder.pending:
             change.given_up = True
 
     def _forget(self, node: TreeNode) -> None:
         """Forget what is pending in a directory that is durably gone."""
-        if isinstance(node, Folder) and node in self._unsynced:
+        if isinstance(node, FolderNode) and node in self._unsynced:
             del self._unsynced[node]
             for change in node.pending:
                 self._forget(change.node)
@@ -196,7 +196,7 @@ class DirectoryTree:
             if source is None or source[0] is not target[0]:
                 self._pend(target[0], change)
 
-    def _pend(self, folder: Folder, change: DirectoryChange) -> None:
+    def _pend(self, folder: FolderNode, change: DirectoryChange) -> None:
         if not folder.pending:
             self._unsynced[folder] = None
         folder.pending.append(change)
@@ -238,20 +238,20 @@ def failure(code: int, path: str) -> OSError:
     return OSError(code, os.strerror(code), path)
 
 
-def _walk(folder: Folder, path: str, *, durable: bool) -> Iterator[tuple[str, FileNode]]:
+def _walk(folder: FolderNode, path: str, *, durable: bool) -> Iterator[tuple[str, FileNode]]:
     entries = folder.durable if durable else folder.entries
     for name in sorted(entries):
         node = entries[name]
         if isinstance(node, FileNode):
             yield path + name, node
-        elif isinstance(node, Folder):
+        elif isinstance(node, FolderNode):
             yield from _walk(node, f"{path}{name}/", durable=durable)
 
 
-def _restart(folder: Folder) -> None:
+def _restart(folder: FolderNode) -> None:
     folder.pending = []
     folder.decided = {}
     folder.entries = {name: folder.durable[name] for name in sorted(folder.durable)}
     for node in folder.entries.values():
-        if isinstance(node, Folder):
+        if isinstance(node, FolderNode):
             _restart(node)

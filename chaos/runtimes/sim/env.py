@@ -19,14 +19,14 @@ from trio.lowlevel import current_task
 
 from squall.broker.env import Env, Fs, NodeDead
 from squall.broker.overriding import override
-from squall.chaos.runtimes.sim.ground import MONO_S, WALL_MS
+from squall.chaos.runtimes.sim.core import MONO_S, WALL_MS
 from squall.chaos.runtimes.sim.kernel import ABORTED, GO_ON
 
 if TYPE_CHECKING:
-    from squall.chaos.runtimes.sim.ground import SimCore
+    from squall.chaos.runtimes.sim.core import SimCore
     from squall.chaos.runtimes.sim.kernel import TimerHandle
     from squall.chaos.runtimes.sim.links import SimTransport
-    from squall.chaos.runtimes.sim.network import Network, SimListener
+    from squall.chaos.runtimes.sim.network import SimListener, SimNetwork
 
 T = TypeVar("T")
 
@@ -100,7 +100,7 @@ class SimEnv(Env):
     def __init__(
         self,
         world: SimCore,
-        network: Network,
+        network: SimNetwork,
         name: str,
         incarnation: int,
         *,
@@ -127,7 +127,7 @@ class SimEnv(Env):
         self._is_node = gate is not None
         self._cpu_rng = world.rng("cpu", name, incarnation)
         self._held: deque[trio.lowlevel.Task] = deque()
-        self._naps: list[_Nap] = []
+        self._naps: list[_PendingSleep] = []
         self._scopes: list[trio.CancelScope] = []
         """Time-outs that run, in the order in which they were made, and some that are over."""
         self._most_scopes = MOST_SCOPES
@@ -185,7 +185,7 @@ class SimEnv(Env):
         """True virtual seconds."""
         if not self.alive:
             raise NodeDead
-        nap = self._naps.pop() if self._naps else _Nap(self)
+        nap = self._naps.pop() if self._naps else _PendingSleep(self)
         nap.task = task = current_task()
         nap.timer = self._kernel.at(seconds, self.wake, task)
         try:
@@ -278,7 +278,7 @@ class SimEnv(Env):
         self._stopped_scopes.clear()
 
 
-class _Nap:
+class _PendingSleep:
     """A task's wait for a time. The object is reused once the wait is over."""
 
     __slots__ = ("_env", "message", "task", "timer")

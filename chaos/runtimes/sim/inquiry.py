@@ -16,9 +16,9 @@ from squall.broker.protocol.apis import response_class
 from squall.broker.protocol.errors import MalformedFrame
 from squall.broker.protocol.header import decode_response_header, encode_request
 from squall.broker.protocol.schema.metadata import MetadataRequest
-from squall.chaos.runtimes.contract import Probe
+from squall.chaos.runtimes.contract import ProbeResult
 from squall.chaos.runtimes.real.inquiry import API_VERSIONS, IMPOSSIBLE, probe_frames, traffic_frame
-from squall.chaos.runtimes.wire.frames import Traffic
+from squall.chaos.runtimes.wire.frames import BrokerTraffic
 
 CLIENT_ID = "squall-probe"
 METADATA_VERSION = 12
@@ -56,17 +56,17 @@ async def _send(link: Transport, frame: bytes) -> None:
             await link.wait_writable()
 
 
-async def probe_traffic(env: Env, host: str, port: int, traffic: Traffic, *, timeout_s: float) -> Probe:
+async def probe_traffic(env: Env, host: str, port: int, traffic: BrokerTraffic, *, timeout_s: float) -> ProbeResult:
     """Probe a link with a request of one kind of traffic, as `TrafficProber.probe_traffic`."""
     return await _probe(env, host, port, [traffic_frame(traffic)], timeout_s)
 
 
-async def probe(env: Env, host: str, port: int, *, timeout_s: float, pad_bytes: int = 0) -> Probe:
+async def probe(env: Env, host: str, port: int, *, timeout_s: float, pad_bytes: int = 0) -> ProbeResult:
     """Open a connection and make one round trip, as `Runtime.probe`."""
     return await _probe(env, host, port, [(frame, API_VERSIONS, 0) for frame in probe_frames(pad_bytes)], timeout_s)
 
 
-async def _probe(env: Env, host: str, port: int, asked: Sequence[Asked], timeout_s: float) -> Probe:
+async def _probe(env: Env, host: str, port: int, asked: Sequence[Asked], timeout_s: float) -> ProbeResult:
     began = trio.current_time()
     error: str | None = "timed out"
     with trio.move_on_after(timeout_s):
@@ -81,7 +81,7 @@ async def _probe(env: Env, host: str, port: int, asked: Sequence[Asked], timeout
             error = f"ended: {problem}"
         except MalformedFrame as problem:
             error = f"malformed: {problem}"
-    return Probe(error is None, (trio.current_time() - began) * 1000, error)
+    return ProbeResult(error is None, (trio.current_time() - began) * 1000, error)
 
 
 async def _all_answered(link: Transport, asked: Sequence[Asked]) -> None:
@@ -92,7 +92,9 @@ async def _all_answered(link: Transport, asked: Sequence[Asked]) -> None:
         link.close()
 
 
-async def ending(env: Env, host: str, port: int, *, timeout_s: float, spoil: bool, opened: Callable[[], None]) -> Probe:
+async def ending(
+    env: Env, host: str, port: int, *, timeout_s: float, spoil: bool, opened: Callable[[], None]
+) -> ProbeResult:
     """Open a connection and watch it until it ends, as `Runtime.ending`."""
     asked = began = trio.current_time()
     how, link = "never open", None
@@ -114,8 +116,8 @@ async def ending(env: Env, host: str, port: int, *, timeout_s: float, spoil: boo
     if link is not None:
         link.close()
     if spoil and began == asked:
-        return Probe(False, (trio.current_time() - asked) * 1000, f"no answer before the end: {how}")
-    return Probe(how == "closed" or how.startswith("ended"), (trio.current_time() - began) * 1000, how)
+        return ProbeResult(False, (trio.current_time() - asked) * 1000, f"no answer before the end: {how}")
+    return ProbeResult(how == "closed" or how.startswith("ended"), (trio.current_time() - began) * 1000, how)
 
 
 async def _until_end(link: Transport) -> None:

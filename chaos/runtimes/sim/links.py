@@ -17,9 +17,9 @@ from trio.lowlevel import current_task
 
 from squall.broker.env import Buffer, File, LinkClosed, NodeDead
 from squall.broker.overriding import override
-from squall.chaos.runtimes.contract import Manner, Stream
+from squall.chaos.runtimes.contract import CutMode, StreamDirection
 from squall.chaos.runtimes.sim.kernel import ABORTED
-from squall.chaos.runtimes.wire.conversation import Conversation, OnLink
+from squall.chaos.runtimes.wire.conversation import FramedConnection, LinkFaultState
 
 if TYPE_CHECKING:
     from squall.chaos.runtimes.sim.wires import SimLink
@@ -30,7 +30,7 @@ SHORT_READ = 0.02
 """Probability that a receive brings less than there is: framing must not depend on how bytes come."""
 
 
-class Incarnation(Protocol):
+class TransportOwner(Protocol):
     """The owner of one end of a link, as the link sees it: `SimEnv`."""
 
     alive: bool
@@ -57,10 +57,10 @@ class SimTransport:
     __slots__ = ("_eof", "_in", "_parked", "_reader", "_reading", "_reset", "_writer", "closed", "env", "incoming",
                  "out", "peer", "serial")  # fmt: skip
 
-    def __init__(self, env: Incarnation, peer: str, serial: int) -> None:
+    def __init__(self, env: TransportOwner, peer: str, serial: int) -> None:
         self.env, self.peer, self.serial = env, peer, serial
-        self.out: Flow
-        self.incoming: Flow
+        self.out: OneWayStream
+        self.incoming: OneWayStream
         self.closed = False
         self._in = b""
         self._eof = self._reset = False
@@ -221,14 +221,19 @@ class SimTransport:
         self._writer = None
 
 
-class Flow:
+class OneWayStream:
     """Represents one direction of a connection."""
 
     __slots__ = ("_due", "_last", "_passed", "_queue", "_scheduled", "connection", "held", "push", "rng", "sink",
                  "source", "stream", "swallowed", "wire")  # fmt: skip
 
     def __init__(
-        self, connection: SimConnection, wire: SimLink, stream: Stream, source: SimTransport, sink: SimTransport
+        self,
+        connection: SimConnection,
+        wire: SimLink,
+        stream: StreamDirection,
+        source: SimTransport,
+        sink: SimTransport,
     ) -> None:
         self.connection, self.wire, self.stream, self.source, self.sink = connection, wire, stream, source, sink
         self.rng = wire.rng
@@ -244,7 +249,7 @@ class Flow:
         self.push: Callable[[bytes], object] = self.put
         """The source sent bytes."""
         if connection.followed:
-            self.push = connection.asked if stream is Stream.THERE else connection.answered
+            self.push = connection.asked if stream is StreamDirection.THERE else connection.answered
 
     def put(self, data: bytes | None, later_s: float = 0.0) -> float:
         """Send bytes past the frame-aware faults. Returns when they will arrive, as far as that is known."""
@@ -331,7 +336,7 @@ class Flow:
         kernel.at(self._queue[0][0] - kernel.now, self.pump)
 
 
-class SimConnection(Conversation):
+class SimConnection(FramedConnection):
     """Both directions of one connection over a wire, and the frames in them."""
 
     def __init__(self, wire: SimLink, serial: int, a: SimTransport, b: SimTransport) -> None:
@@ -339,20 +344,20 @@ class SimConnection(Conversation):
         self.wire, self.serial = wire, serial
         self.a, self.b = a, b
         self.followed = wire.world.frames_matter
-        self.there = Flow(self, wire, Stream.THERE, a, b)
-        self.back = Flow(self, wire, Stream.BACK, b, a)
+        self.there = OneWayStream(self, wire, StreamDirection.THERE, a, b)
+        self.back = OneWayStream(self, wire, StreamDirection.BACK, b, a)
 
     @override
     def framed(self) -> bool:
         return bool(self.wire.frame_faults)
 
     @override
-    def hit(self, stream: Stream, api: int) -> OnLink | None:
+    def hit(self, stream: StreamDirection, api: int) -> LinkFaultState | None:
         return self.wire.hit(stream, api)
 
     @override
-    def put(self, stream: Stream, data: bytes, later_s: float) -> None:
-        (self.there if stream is Stream.THERE else self.back).put(data, later_s)
+    def put(self, stream: StreamDirection, data: bytes, later_s: float) -> None:
+        (self.there if stream is StreamDirection.THERE else self.back).put(data, later_s)
 
     @override
     def later(self, delay_s: float, act: Callable[[], None]) -> None:
@@ -367,7 +372,7 @@ class SimConnection(Conversation):
             act()
 
     @override
-    def note(self, stream: Stream, api: int, correlation_id: int, size: int, what: str) -> None:
+    def note(self, stream: StreamDirection, api: int, correlation_id: int, size: int, what: str) -> None:
         if self.wire.world.messages is not None:
             self.wire.note(stream, api, correlation_id, size, what)
 
@@ -377,10 +382,10 @@ class SimConnection(Conversation):
             end.broken()
         self.over()
 
-    def healed(self, manner: Manner) -> None:
+    def healed(self, manner: CutMode) -> None:
         """Pass on bytes that a cut held. If it swallowed bytes, reset the connection."""
         for flow in (self.there, self.back):
-            if manner is Manner.DROP and flow.swallowed:
+            if manner is CutMode.DROP and flow.swallowed:
                 self.reset()
                 return
             flow.pump()

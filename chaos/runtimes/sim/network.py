@@ -10,11 +10,11 @@ import trio
 
 from squall.broker.env import LinkClosed, Listener
 from squall.broker.overriding import override
-from squall.chaos.runtimes.sim.links import Incarnation, SimConnection, SimTransport
+from squall.chaos.runtimes.sim.links import SimConnection, SimTransport, TransportOwner
 from squall.chaos.runtimes.sim.wires import SimLink
 
 if TYPE_CHECKING:
-    from squall.chaos.runtimes.sim.ground import SimCore
+    from squall.chaos.runtimes.sim.core import SimCore
 
 FIRST_FREE_PORT = 40_000
 BACKLOG = 1024
@@ -23,7 +23,7 @@ SYN_AGAIN_S = 0.25
 SYN_AGAIN_MAX_S = 2.0
 
 
-class NetworkPeer(Incarnation, Protocol):
+class NetworkPeer(TransportOwner, Protocol):
     """Represents a `SimEnv` for the network: it listens or dials."""
 
     host: str
@@ -37,7 +37,7 @@ class NetworkPeer(Incarnation, Protocol):
 class SimListener(Listener):
     """Accepts connections in virtual time."""
 
-    def __init__(self, network: Network, env: NetworkPeer, port: int) -> None:
+    def __init__(self, network: SimNetwork, env: NetworkPeer, port: int) -> None:
         self._network, self.env, self.port = network, env, port
         self._queue: deque[SimTransport] = deque()
         self._waiter: trio.lowlevel.Task | None = None
@@ -85,7 +85,7 @@ class SimListener(Listener):
         self._waiter = None
 
 
-class Network:
+class SimNetwork:
     """Wires are made when they are first asked for."""
 
     def __init__(self, world: SimCore) -> None:

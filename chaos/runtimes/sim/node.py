@@ -23,12 +23,12 @@ from squall.chaos.runtimes.sim.disk import SimDisk
 from squall.chaos.runtimes.sim.env import SimClock, SimEnv
 from squall.chaos.runtimes.sim.interruptions import interruption_of
 from squall.chaos.runtimes.sim.kernel import TimerHandle
-from squall.chaos.runtimes.sim.slowness import Slowness
+from squall.chaos.runtimes.sim.slowness import CpuShareLimits
 
 if TYPE_CHECKING:
-    from squall.chaos.runtimes.sim.ground import SimCore
+    from squall.chaos.runtimes.sim.core import SimCore
     from squall.chaos.runtimes.sim.links import SimTransport
-    from squall.chaos.runtimes.sim.network import Network
+    from squall.chaos.runtimes.sim.network import SimNetwork
 
 CRASH_OPS: Mapping[str, CrashOp] = {
     "fsync": "fsync",
@@ -52,7 +52,7 @@ class _CrashPoint:
 class SimNode:
     """See the module. properties: the settings of all incarnations. Raises ConfigError if one is wrong."""
 
-    def __init__(self, world: SimCore, network: Network, node_id: int, properties: Mapping[str, str]) -> None:
+    def __init__(self, world: SimCore, network: SimNetwork, node_id: int, properties: Mapping[str, str]) -> None:
         self._world, self._network = world, network
         self.id = node_id
         self.name = f"broker-{node_id}"
@@ -63,7 +63,7 @@ class SimNode:
         self.disk = SimDisk(world.rng("disk", self.name))
         self.clock = SimClock(world)
         self.env: SimEnv | None = None
-        self.slowness = Slowness(world.kernel, self)
+        self.slowness = CpuShareLimits(world.kernel, self)
         self.exits: list[NodeExit] = []
         self.words: list[str] = []
         self._config = BrokerConfig.from_properties(properties)
@@ -118,7 +118,7 @@ class SimNode:
         try:
             with scope:
                 node = self.node = Node(env, self._config)
-                await node.run(stop, _Started(ready.set))
+                await node.run(stop, _ReadyStatus(ready.set))
         except BaseException as error:
             failure = error
             # A signal interrupts whatever runs just then. That is often a broker, which has not failed.
@@ -257,7 +257,7 @@ class SimNode:
             raise NodeDead
 
 
-class _Started:
+class _ReadyStatus:
     """The `task_status` of a Node: it takes what the Node reports when it has started."""
 
     def __init__(self, done: Callable[[], None]) -> None:

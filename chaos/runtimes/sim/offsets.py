@@ -32,7 +32,7 @@ class TracedWorld(Protocol):
         """Add a line to a node's trace that is no part of the digest."""
 
 
-class Offsets:
+class OffsetTracer:
     """Compares every replica's offsets with those of the last look. `look` is called after each event."""
 
     def __init__(self, world: TracedWorld) -> None:

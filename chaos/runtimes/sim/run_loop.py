@@ -61,7 +61,7 @@ def lean_trio(seed: str) -> Iterator[None]:
     before = _trio_run._ALLOW_DETERMINISTIC_SCHEDULING, _trio_run._r, _trio_run.unrolled_run
     registering = trio.CancelScope._might_change_registered_deadline
     _trio_run._ALLOW_DETERMINISTIC_SCHEDULING = True  # type: ignore[misc]
-    _trio_run._r = Schedule(seed)
+    _trio_run._r = TaskOrderRandom(seed)
     _trio_run.unrolled_run = lean_run
     trio.CancelScope._might_change_registered_deadline = registers  # type: ignore[method-assign, assignment]
     try:
@@ -71,7 +71,7 @@ def lean_trio(seed: str) -> Iterator[None]:
         trio.CancelScope._might_change_registered_deadline = registering  # type: ignore[method-assign]
 
 
-class Schedule(random.Random):
+class TaskOrderRandom(random.Random):
     """trio's generator for the order of tasks. It draws as `random.Random` does, and nothing for a single task."""
 
     @override
@@ -80,7 +80,7 @@ class Schedule(random.Random):
             super().shuffle(x)
 
 
-class _Registers:
+class _DeadlineUpdate:
     """Registers or removes a cancel scope's deadline with trio at the end of each change."""
 
     __slots__ = ("_scope",)
@@ -104,9 +104,9 @@ class _Registers:
                 deadlines.add(new, scope)
 
 
-def registers(scope: trio.CancelScope) -> _Registers:
+def registers(scope: trio.CancelScope) -> _DeadlineUpdate:
     """Replace trio's `CancelScope._might_change_registered_deadline`."""
-    return _Registers(scope)
+    return _DeadlineUpdate(scope)
 
 
 @trio.lowlevel.enable_ki_protection

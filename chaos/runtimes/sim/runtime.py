@@ -16,11 +16,10 @@ from squall.broker.overriding import override
 from squall.broker.protocol.errors import MalformedFrame
 from squall.chaos.errors import HarnessError, PreconditionError
 from squall.chaos.runtimes.broker_settings import fitted
-from squall.chaos.runtimes.capabilities import Counting
+from squall.chaos.runtimes.capabilities import CallCountingRuntime
 from squall.chaos.runtimes.contract import (
     GONE,
-    Act,
-    ClockWord,
+    ClockReport,
     CrashOp,
     DiskFault,
     Evidence,
@@ -30,17 +29,18 @@ from squall.chaos.runtimes.contract import (
     Loss,
     NodeExit,
     NodeState,
-    Probe,
+    ProbeResult,
     Runtime,
+    RuntimeCapability,
 )
 from squall.chaos.runtimes.damage import How, Where
 from squall.chaos.runtimes.sim import inquiry
+from squall.chaos.runtimes.sim.core import true_wall_ms
 from squall.chaos.runtimes.sim.disk import SimDisk
 from squall.chaos.runtimes.sim.env import SimEnv
-from squall.chaos.runtimes.sim.ground import true_wall_ms
 from squall.chaos.runtimes.sim.node import DATA, SimNode
-from squall.chaos.runtimes.sim.world import World
-from squall.chaos.runtimes.wire.frames import Traffic
+from squall.chaos.runtimes.sim.world import SimWorld
+from squall.chaos.runtimes.wire.frames import BrokerTraffic
 
 INTERNAL, INTERNAL_PORT, ZONE_PORT = "INTERNAL", 9000, 9100
 READY_S = 60.0
@@ -50,18 +50,18 @@ ASK_S = 1.0
 PROBER = "prober"
 
 
-class SimRuntime(Runtime, Counting):
+class SimRuntime(Runtime, CallCountingRuntime):
     """See the module. nodes: their number (ids begin at 1) or their ids. controllers: the voters; None means the first
     three.
     """
 
     name = "sim"
-    acts = frozenset(Act)
+    acts = frozenset(RuntimeCapability)
     noise_ms = 0.0
 
     def __init__(
         self,
-        world: World,
+        world: SimWorld,
         *,
         nodes: int | Sequence[int] = 3,
         zones: tuple[str, ...] = ("CLIENT",),
@@ -274,12 +274,12 @@ class SimRuntime(Runtime, Counting):
         return {**told, "asked_ns": self.world.now_ns()}
 
     @override
-    def clock_words(self, node: int) -> Sequence[ClockWord]:
+    def clock_words(self, node: int) -> Sequence[ClockReport]:
         """Return the node's clock reports. The true time is known in a simulation."""
         name, first = self._node(node).name, self._clocks_heard.setdefault(node, len(self.world.trace))
         said = [line for line in self.world.trace[first:] if line["e"] == "clock" and line["n"] == name]
         return tuple(
-            ClockWord(int(each["t"] * 1e9), each["w"] - true_wall_ms(each["t"]), each["offset_ms"], each["rate"])
+            ClockReport(int(each["t"] * 1e9), each["w"] - true_wall_ms(each["t"]), each["offset_ms"], each["rate"])
             for each in said
         )
 
@@ -378,7 +378,7 @@ class SimRuntime(Runtime, Counting):
         return {"reset": found, "t_ns": self.world.now_ns()}
 
     @override
-    async def probe(self, link: Link, *, timeout_s: float = 1.0, pad_bytes: int = 0) -> Probe:
+    async def probe(self, link: Link, *, timeout_s: float = 1.0, pad_bytes: int = 0) -> ProbeResult:
         self._check(link)
         return await self._probe(link.source, link.target, self._port(link), timeout_s, pad_bytes)
 
@@ -386,7 +386,7 @@ class SimRuntime(Runtime, Counting):
         """Open a connection over a link, through its faults. OSError if it is refused."""
         return await self._prober(link.source).connect(_host(link.target), self._port(link))
 
-    async def probe_traffic(self, link: Link, traffic: Traffic, *, timeout_s: float = 1.0) -> Probe:
+    async def probe_traffic(self, link: Link, traffic: BrokerTraffic, *, timeout_s: float = 1.0) -> ProbeResult:
         """Probe a link with a request of one kind of traffic."""
         self._check(link)
         env, host = self._prober(link.source), _host(link.target)
@@ -395,7 +395,7 @@ class SimRuntime(Runtime, Counting):
     @override
     async def ending(
         self, link: Link, *, timeout_s: float = 1.0, spoil: bool = False, opened: Callable[[], None] = lambda: None
-    ) -> Probe:
+    ) -> ProbeResult:
         self._check(link)
         env, host = self._prober(link.source), _host(link.target)
         return await inquiry.ending(env, host, self._port(link), timeout_s=timeout_s, spoil=spoil, opened=opened)
@@ -403,7 +403,9 @@ class SimRuntime(Runtime, Counting):
     def _port(self, link: Link) -> int:
         return ZONE_PORT + self.zones.index(link.source) if isinstance(link.source, str) else INTERNAL_PORT
 
-    async def _probe(self, source: int | str, node: int, port: int, timeout_s: float, pad_bytes: int = 0) -> Probe:
+    async def _probe(
+        self, source: int | str, node: int, port: int, timeout_s: float, pad_bytes: int = 0
+    ) -> ProbeResult:
         env, host = self._prober(source), _host(node)
         return await inquiry.probe(env, host, port, timeout_s=timeout_s, pad_bytes=pad_bytes)
 

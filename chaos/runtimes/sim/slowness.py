@@ -16,7 +16,7 @@ class SlowedNode(Protocol):
         """Hold its effects, or let them go on."""
 
 
-class Slowness:
+class CpuShareLimits:
     """The limits on a node's CPU share, by the fault's name. The smallest counts. They survive restarts of the node."""
 
     def __init__(self, kernel: Kernel, node: SlowedNode) -> None:

@@ -15,29 +15,29 @@ from squall.chaos.errors import HarnessError
 from squall.chaos.runtimes.contract import (
     Bandwidth,
     Cut,
+    CutMode,
     Frames,
     Latency,
     LimitData,
     LinkFault,
     Loss,
-    Manner,
     ResetPeer,
     Slicer,
     SlowClose,
-    Stream,
+    StreamDirection,
 )
-from squall.chaos.runtimes.sim.ground import TracedFrame
-from squall.chaos.runtimes.wire.conversation import OnLink, Struck, strike
+from squall.chaos.runtimes.sim.core import TracedFrame
+from squall.chaos.runtimes.wire.conversation import LinkFaultState, StruckEndTxn, strike
 
 if TYPE_CHECKING:
-    from squall.chaos.runtimes.sim.ground import SimCore
+    from squall.chaos.runtimes.sim.core import SimCore
 
 BASE_S = 0.00015
 MEAN_S = 0.00025
 """One way takes this long, and an exponentially distributed time with this mean more: a local network."""
 
 
-class Carried(Protocol):
+class WireConnection(Protocol):
     """A connection as its wire sees it."""
 
     serial: int
@@ -45,11 +45,11 @@ class Carried(Protocol):
     def reset(self) -> None:
         """Both ends are reset at the same moment."""
 
-    def healed(self, manner: Manner) -> None:
+    def healed(self, manner: CutMode) -> None:
         """A cut is over: bytes that it held go on. If it swallowed bytes, the connection is reset."""
 
 
-class _On:
+class _WireFault:
     """A fault on a wire, and how often it struck."""
 
     __slots__ = ("fault", "hits", "seen", "struck")
@@ -58,7 +58,7 @@ class _On:
         self.fault = fault
         self.hits = 0
         self.seen = 0
-        self.struck: list[Struck] = []
+        self.struck: list[StruckEndTxn] = []
 
 
 class SimLink:
@@ -70,14 +70,14 @@ class SimLink:
         self.world, self.kernel = world, world.kernel
         self.source, self.target = source, target
         self.rng = world.rng("link", source, target)
-        self.connections: dict[int, Carried] = {}
-        self.frame_faults: list[OnLink] = []
+        self.connections: dict[int, WireConnection] = {}
+        self.frame_faults: list[LinkFaultState] = []
         self.faulty = False
         """There is any fault on it at all."""
         self.refuses = self.silent = False
         """New connections are refused; nobody answers a new connection's first packet, one way or the other."""
-        self._on: dict[str, _On] = {}
-        self._cuts: dict[Stream, frozenset[Manner]] = {}
+        self._on: dict[str, _WireFault] = {}
+        self._cuts: dict[StreamDirection, frozenset[CutMode]] = {}
         self._sort()
 
     # ------------------------------------------------------------------ faults
@@ -88,9 +88,9 @@ class SimLink:
             raise HarnessError(f"link {self.source}->{self.target} already has a fault named {name}")
         if isinstance(fault, Frames) and not self.world.frames_matter:
             raise HarnessError("this world was told that no protocol fault would come: it has lost count of the frames")
-        self._on[name] = _On(fault)
+        self._on[name] = _WireFault(fault)
         self._sort()
-        if isinstance(fault, Cut) and fault.manner is Manner.REFUSE:
+        if isinstance(fault, Cut) and fault.manner is CutMode.REFUSE:
             self.reset_all()
         if isinstance(fault, ResetPeer):
             self.kernel.at(fault.after_ms / 1000, self._reset_if, name)
@@ -123,7 +123,7 @@ class SimLink:
             connection.reset()
         return len(found)
 
-    def opened(self, connection: Carried) -> None:
+    def opened(self, connection: WireConnection) -> None:
         """A new connection runs over it."""
         self.connections[connection.serial] = connection
         for on in self._on.values():
@@ -137,28 +137,32 @@ class SimLink:
     def _sort(self) -> None:
         faults = [on.fault for on in self._on.values()]
         self.faulty = bool(faults)
-        for stream in (Stream.THERE, Stream.BACK):
+        for stream in (StreamDirection.THERE, StreamDirection.BACK):
             self._cuts[stream] = frozenset(
-                f.manner for f in faults if isinstance(f, Cut) and f.stream in (stream, Stream.BOTH)
+                f.manner for f in faults if isinstance(f, Cut) and f.stream in (stream, StreamDirection.BOTH)
             )
-        self.refuses = any(Manner.REFUSE in cuts for cuts in self._cuts.values())
+        self.refuses = any(CutMode.REFUSE in cuts for cuts in self._cuts.values())
         self.silent = any(self._cuts.values())
-        self.frame_faults = [cast(OnLink, on) for on in self._on.values() if isinstance(on.fault, Frames)]
+        self.frame_faults = [cast(LinkFaultState, on) for on in self._on.values() if isinstance(on.fault, Frames)]
 
-    def _of(self, kind: type, stream: Stream) -> list[_On]:
+    def _of(self, kind: type, stream: StreamDirection) -> list[_WireFault]:
         if not self._on:
             return []
-        return [o for o in self._on.values() if isinstance(o.fault, kind) and o.fault.stream in (stream, Stream.BOTH)]
+        return [
+            o
+            for o in self._on.values()
+            if isinstance(o.fault, kind) and o.fault.stream in (stream, StreamDirection.BOTH)
+        ]
 
     # ------------------------------------------------------------------ what they do
 
-    def drops(self, stream: Stream) -> bool:
+    def drops(self, stream: StreamDirection) -> bool:
         """Bytes of the stream are swallowed."""
-        return Manner.DROP in self._cuts[stream]
+        return CutMode.DROP in self._cuts[stream]
 
-    def holds(self, stream: Stream) -> bool:
+    def holds(self, stream: StreamDirection) -> bool:
         """Bytes of the stream wait until the cut is healed."""
-        return Manner.HOLD in self._cuts[stream]
+        return CutMode.HOLD in self._cuts[stream]
 
     def base_s(self) -> float:
         """Seconds that a packet takes one way, without faults."""
@@ -166,10 +170,10 @@ class SimLink:
 
     def takes_connecting_s(self) -> float:
         """Seconds for the answer to a connection's first packet, latency faults of the wire included."""
-        there, _ = self.takes(Stream.THERE, 0, 0.0)
-        return there + self.takes(Stream.BACK, 0, 0.0)[0]
+        there, _ = self.takes(StreamDirection.THERE, 0, 0.0)
+        return there + self.takes(StreamDirection.BACK, 0, 0.0)[0]
 
-    def takes(self, stream: Stream, size: int, busy_until: float) -> tuple[float, float]:
+    def takes(self, stream: StreamDirection, size: int, busy_until: float) -> tuple[float, float]:
         """(seconds until bytes sent now arrive, when the connection's share of the line is free again)."""
         took_s = self.base_s()
         if not self._on:
@@ -193,7 +197,7 @@ class SimLink:
                 rto_s *= 2
         return took_s, busy_until
 
-    def pieces(self, stream: Stream, data: bytes | None) -> Iterator[tuple[bytes | None, float]]:
+    def pieces(self, stream: StreamDirection, data: bytes | None) -> Iterator[tuple[bytes | None, float]]:
         """The bytes in pieces as they arrive: (piece, seconds after the piece before it)."""
         slicers = self._of(Slicer, stream)
         if data is None or not slicers:
@@ -218,21 +222,21 @@ class SimLink:
                 yield data[at : at + size], wait_s
                 at, first = at + size, False
 
-    def limit(self, stream: Stream) -> int | None:
+    def limit(self, stream: StreamDirection) -> int | None:
         """Bytes that a connection carries before it ends."""
         return min((o.fault.limit_bytes for o in self._of(LimitData, stream)), default=None)  # type: ignore[union-attr]
 
-    def slow_close_s(self, stream: Stream) -> float:
+    def slow_close_s(self, stream: StreamDirection) -> float:
         """Return by how many seconds the end of a stream is delayed."""
         return sum(o.fault.delay_ms for o in self._of(SlowClose, stream)) / 1000  # type: ignore[union-attr, misc]
 
-    def hit(self, stream: Stream, api: int) -> OnLink | None:
+    def hit(self, stream: StreamDirection, api: int) -> LinkFaultState | None:
         """The fault that strikes this frame."""
         return strike(self.frame_faults, stream, api)
 
-    def note(self, stream: Stream, api: int, correlation_id: int, size: int, note: str) -> None:
+    def note(self, stream: StreamDirection, api: int, correlation_id: int, size: int, note: str) -> None:
         """Record a sent frame, for diagrams. Its arrival is filled in later."""
-        there = stream is Stream.THERE
+        there = stream is StreamDirection.THERE
         source, target = (self.source, self.target) if there else (self.target, self.source)
         kind = "request" if there else "response"
         assert self.world.messages is not None

@@ -4,19 +4,19 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from squall.chaos.runtimes.sim.ground import SimCore
-from squall.chaos.runtimes.sim.network import Network
+from squall.chaos.runtimes.sim.core import SimCore
+from squall.chaos.runtimes.sim.network import SimNetwork
 
 if TYPE_CHECKING:
-    from squall.chaos.runtimes.sim.invariants.violation import Violation
+    from squall.chaos.runtimes.sim.invariants.violation import InvariantViolation
     from squall.chaos.runtimes.sim.node import SimNode
 
 
-class World(SimCore):
+class SimWorld(SimCore):
     """Represents one world, made from one seed."""
 
     def __init__(self, seed: int) -> None:
         super().__init__(seed)
-        self.network = Network(self)
+        self.network = SimNetwork(self)
         self.nodes: dict[int, SimNode] = {}
-        self.violations: list[Violation] = []
+        self.violations: list[InvariantViolation] = []

@@ -1,8 +1,8 @@
 """Both directions of one connection, the frames in them, and what protocol faults do to these frames. Pure.
 
-A world hands in the bytes that arrive and sends the bytes that `Conversation` puts out. `Conversation` knows no socket
-and no clock. A protocol fault acts on whole frames. While its link has a protocol fault, a connection is cut into
-frames; at other times the frames are only followed. Bytes that form no frame pass unchanged.
+A runtime hands in the bytes that arrive and sends the bytes that `FramedConnection` puts out. `FramedConnection` knows
+no socket and no clock. A protocol fault acts on whole frames. While its link has a protocol fault, a connection is cut
+into frames; at other times the frames are only followed. Bytes that form no frame pass unchanged.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Protocol
 
-from squall.chaos.runtimes.contract import FrameAct, Frames, Stream
+from squall.chaos.runtimes.contract import FrameAct, Frames, StreamDirection
 from squall.chaos.runtimes.wire import frames
 from squall.chaos.runtimes.wire.frames import Framer
 
@@ -30,7 +30,7 @@ LINGER_S = 1.0
 
 
 @dataclass(slots=True)
-class Struck:
+class StruckEndTxn:
     """An EndTxn that a fault struck. Times are ns of the run's monotonic clock."""
 
     said: str
@@ -43,7 +43,7 @@ class Struck:
     answered_ns: int = -1
 
 
-class OnLink(Protocol):
+class LinkFaultState(Protocol):
     """A fault on a link, and a count of what it has done."""
 
     fault: Frames
@@ -51,11 +51,11 @@ class OnLink(Protocol):
     """Frames of its API, since it began."""
     hits: int
     """Frames that it struck."""
-    struck: list[Struck]
+    struck: list[StruckEndTxn]
     """The first of them, of APIs that are told of."""
 
 
-def strike(faults: Iterable[OnLink], stream: Stream, api: int) -> OnLink | None:
+def strike(faults: Iterable[LinkFaultState], stream: StreamDirection, api: int) -> LinkFaultState | None:
     """The fault that acts on the next frame of an API. That fault and those before it in the list count the frame."""
     for on in faults:
         fault = on.fault
@@ -70,13 +70,13 @@ def strike(faults: Iterable[OnLink], stream: Stream, api: int) -> OnLink | None:
 class OvertakenFrame:
     """A frame that waits to be overtaken by the next frame of its stream."""
 
-    on: OnLink
+    on: LinkFaultState
     frame: bytes
     api: int
     correlation_id: int
 
 
-class Conversation(ABC):
+class FramedConnection(ABC):
     """Represents one connection. THERE carries requests, BACK carries responses."""
 
     def __init__(self) -> None:
@@ -88,12 +88,12 @@ class Conversation(ABC):
         """Correlation ids asked twice -> whether the first answer has passed."""
         self._own: dict[int, bytes] = {}
         """Answers of the link's own, by correlation id, that wait for the answers before them."""
-        self._held: dict[Stream, OvertakenFrame] = {}
+        self._held: dict[StreamDirection, OvertakenFrame] = {}
         self._over = False
         """The connection was reset by a fault."""
         self._overtook: dict[int, int] = {}
         """Correlation id of a request that overtook another one -> that one's, whose answer its asker awaits first."""
-        self._struck: dict[int, tuple[int, Struck]] = {}
+        self._struck: dict[int, tuple[int, StruckEndTxn]] = {}
         """Correlation id -> version of the request, and what is told of it, until its answer is seen."""
         self._early: dict[int, bytes] = {}
         """Correlation id of an overtaken request -> the answer that came before its own."""
@@ -105,11 +105,11 @@ class Conversation(ABC):
         """Return whether the link has any protocol fault."""
 
     @abstractmethod
-    def hit(self, stream: Stream, api: int) -> OnLink | None:
+    def hit(self, stream: StreamDirection, api: int) -> LinkFaultState | None:
         """The fault that acts on this frame, as in `strike`. The fault counts the frame."""
 
     @abstractmethod
-    def put(self, stream: Stream, data: bytes, later_s: float) -> None:
+    def put(self, stream: StreamDirection, data: bytes, later_s: float) -> None:
         """Send bytes on, `later_s` seconds later than without a fault."""
 
     @abstractmethod
@@ -124,7 +124,7 @@ class Conversation(ABC):
     def now_ns(self) -> int:
         """The run's monotonic clock."""
 
-    def note(self, stream: Stream, api: int, correlation_id: int, size: int, what: str) -> None:  # noqa: B027
+    def note(self, stream: StreamDirection, api: int, correlation_id: int, size: int, what: str) -> None:  # noqa: B027
         """A frame passes, or a fault acted on it."""
 
     # ------------------------------------------------------------------ what comes
@@ -133,11 +133,11 @@ class Conversation(ABC):
         """Bytes arrive from the side that opened the connection."""
         if not (self._held or self._requests.holds or self.framed()):
             self._requests.follow(data)
-            self.put(Stream.THERE, data, 0.0)
+            self.put(StreamDirection.THERE, data, 0.0)
             return
         passing, whole = self._requests.cut(data)
         if passing:
-            self.put(Stream.THERE, passing, 0.0)
+            self.put(StreamDirection.THERE, passing, 0.0)
         for frame in whole:
             if not self._over:
                 self._ask(frame)
@@ -147,11 +147,11 @@ class Conversation(ABC):
         waits = self._twice or self._own or self._held or self._overtook or self._early or self._struck
         if not (waits or self._responses.holds or self.framed()):
             self._responses.follow(data)
-            self.put(Stream.BACK, data, 0.0)
+            self.put(StreamDirection.BACK, data, 0.0)
             return
         passing, whole = self._responses.cut(data)
         if passing:
-            self.put(Stream.BACK, passing, 0.0)
+            self.put(StreamDirection.BACK, passing, 0.0)
         for frame in whole:
             self._answer(frame)
 
@@ -159,22 +159,22 @@ class Conversation(ABC):
         """Count the Produce requests that have passed and whose responses have not."""
         return sum(api == frames.PRODUCE for _, api in self._waiting)
 
-    def lingers_s(self, stream: Stream) -> float:
+    def lingers_s(self, stream: StreamDirection) -> float:
         """Return by how many seconds the end of a stream is delayed: a broker answers a held frame only while it is
         connected.
         """
-        if stream is Stream.BACK or not self._struck:
+        if stream is StreamDirection.BACK or not self._struck:
             return 0.0
         released = max(struck.came_ns / 1e9 + struck.held_ms / 1000 for _, struck in self._struck.values())
         return max(0.0, released + LINGER_S - self.now_ns() / 1e9)
 
-    def ended(self, stream: Stream) -> None:
+    def ended(self, stream: StreamDirection) -> None:
         """A stream's source sends no more. Whatever waits for more bytes passes now, even an incomplete frame."""
         self._release(stream, self._held.get(stream))
-        if stream is Stream.BACK:
+        if stream is StreamDirection.BACK:
             for correlation_id in list(self._early):
                 self._answer_early(correlation_id)
-        rest = (self._requests if stream is Stream.THERE else self._responses).rest()
+        rest = (self._requests if stream is StreamDirection.THERE else self._responses).rest()
         if rest:
             self.put(stream, rest, 0.0)
 
@@ -182,13 +182,13 @@ class Conversation(ABC):
 
     def _ask(self, frame: bytes) -> None:
         if self._requests.lost:
-            self._release(Stream.THERE, self._held.get(Stream.THERE))
-            self.put(Stream.THERE, frame, 0.0)
+            self._release(StreamDirection.THERE, self._held.get(StreamDirection.THERE))
+            self.put(StreamDirection.THERE, frame, 0.0)
             return
         _, api, _, correlation_id = frames.request_head(frame)
         if api == frames.FETCH and frames.fetches_metadata(frame):
             api = frames.METADATA_FETCH
-        on = self.hit(Stream.THERE, api)
+        on = self.hit(StreamDirection.THERE, api)
         act = on.fault.act if on is not None else None
         answer = frames.error_answer(frame, on.fault.error) if on is not None and act is FrameAct.ERROR else None
         if on is None or (act is FrameAct.ERROR and answer is None):
@@ -196,45 +196,47 @@ class Conversation(ABC):
         elif act is not FrameAct.REORDER:
             on.hits += 1
             self._tell(on, frame, api, correlation_id)
-        self.note(Stream.THERE, _known(api), correlation_id, len(frame), DONE[act])
+        self.note(StreamDirection.THERE, _known(api), correlation_id, len(frame), DONE[act])
         if act is FrameAct.DROP:
             return
         if act is FrameAct.RESET:
             self._over = True
             self.reset()
             return
-        if on is not None and act is FrameAct.REORDER and Stream.THERE not in self._held:
-            self._hold(Stream.THERE, OvertakenFrame(on, frame, api, correlation_id))
+        if on is not None and act is FrameAct.REORDER and StreamDirection.THERE not in self._held:
+            self._hold(StreamDirection.THERE, OvertakenFrame(on, frame, api, correlation_id))
             return
         if answer is not None:
-            self._release(Stream.THERE, self._held.get(Stream.THERE))  # its answer is awaited before this one
+            self._release(
+                StreamDirection.THERE, self._held.get(StreamDirection.THERE)
+            )  # its answer is awaited before this one
             self._waiting.append((correlation_id, api))
             self._own[correlation_id] = answer
             self._answer_own()
             return
         self._waiting.append((correlation_id, api))
-        self.put(Stream.THERE, frame, _later_s(on))
+        self.put(StreamDirection.THERE, frame, _later_s(on))
         if act is FrameAct.DUPLICATE:
             self._twice[correlation_id] = False
-            self.put(Stream.THERE, frame, 0.0)
-        if (held := self._held.get(Stream.THERE)) is not None:
+            self.put(StreamDirection.THERE, frame, 0.0)
+        if (held := self._held.get(StreamDirection.THERE)) is not None:
             held.on.hits += 1
             self._overtook[correlation_id] = held.correlation_id
-            self._release(Stream.THERE, held)
+            self._release(StreamDirection.THERE, held)
 
-    def _tell(self, on: OnLink, frame: bytes, api: int, correlation_id: int) -> None:
+    def _tell(self, on: LinkFaultState, frame: bytes, api: int, correlation_id: int) -> None:
         """Keep what a struck EndTxn said, for the evidence."""
         if api != frames.END_TXN or len(on.struck) >= STRUCK_TOLD:
             return
-        struck = Struck(frames.said_in(frame), self.now_ns(), int(_later_s(on) * 1000))
+        struck = StruckEndTxn(frames.said_in(frame), self.now_ns(), int(_later_s(on) * 1000))
         on.struck.append(struck)
         if on.fault.act not in (FrameAct.DROP, FrameAct.ERROR):
             self._struck[correlation_id] = (frames.request_head(frame)[2], struck)
 
     def _answer(self, frame: bytes) -> None:
         if self._responses.lost:
-            self._release(Stream.BACK, self._held.get(Stream.BACK))
-            self.put(Stream.BACK, frame, 0.0)
+            self._release(StreamDirection.BACK, self._held.get(StreamDirection.BACK))
+            self.put(StreamDirection.BACK, frame, 0.0)
             return
         _, correlation_id = frames.response_head(frame)
         if (told := self._struck.pop(correlation_id, None)) is not None:
@@ -246,13 +248,13 @@ class Conversation(ABC):
         if correlation_id in self._twice:
             self._twice[correlation_id] = True
         api = self._answers_to(correlation_id)
-        on = self.hit(Stream.BACK, api)
+        on = self.hit(StreamDirection.BACK, api)
         act = on.fault.act if on is not None else None
         if on is not None and act is not FrameAct.REORDER:
             on.hits += 1
-        self.note(Stream.BACK, _known(api), correlation_id, len(frame), act.value if act else "")
-        if on is not None and act is FrameAct.REORDER and Stream.BACK not in self._held:
-            self._hold(Stream.BACK, OvertakenFrame(on, frame, api, correlation_id))
+        self.note(StreamDirection.BACK, _known(api), correlation_id, len(frame), act.value if act else "")
+        if on is not None and act is FrameAct.REORDER and StreamDirection.BACK not in self._held:
+            self._hold(StreamDirection.BACK, OvertakenFrame(on, frame, api, correlation_id))
         elif act is FrameAct.DROP:
             self._overtook.pop(correlation_id, None)
         else:
@@ -260,7 +262,7 @@ class Conversation(ABC):
         self._answer_early(correlation_id)
         self._answer_own()
 
-    def _give(self, correlation_id: int, frame: bytes, on: OnLink | None = None) -> None:
+    def _give(self, correlation_id: int, frame: bytes, on: LinkFaultState | None = None) -> None:
         """Send a response to the client: after the response to the request that it overtook, before the one it
         overtakes.
         """
@@ -269,26 +271,26 @@ class Conversation(ABC):
             self._early[first] = frame
             self.later(BEHIND_S, lambda: self._answer_early(first))  # the first one may never have an answer (acks=0)
             return
-        self.put(Stream.BACK, frame, _later_s(on))
-        if (held := self._held.get(Stream.BACK)) is not None:
+        self.put(StreamDirection.BACK, frame, _later_s(on))
+        if (held := self._held.get(StreamDirection.BACK)) is not None:
             held.on.hits += 1
-            self._release(Stream.BACK, held)
+            self._release(StreamDirection.BACK, held)
 
     def _answer_early(self, correlation_id: int) -> None:
         if (frame := self._early.pop(correlation_id, None)) is not None:
-            self.put(Stream.BACK, frame, 0.0)
+            self.put(StreamDirection.BACK, frame, 0.0)
 
-    def _hold(self, stream: Stream, held: OvertakenFrame) -> None:
+    def _hold(self, stream: StreamDirection, held: OvertakenFrame) -> None:
         """Hold a frame until it is overtaken, or until the fault's `delay_ms` have passed."""
         self._held[stream] = held
         self.later(held.on.fault.delay_ms / 1000, lambda: self._release(stream, held))
 
-    def _release(self, stream: Stream, held: OvertakenFrame | None) -> None:
+    def _release(self, stream: StreamDirection, held: OvertakenFrame | None) -> None:
         """The held frame passes now, unless it already has."""
         if held is None or self._held.get(stream) is not held:
             return
         del self._held[stream]
-        if stream is Stream.THERE:
+        if stream is StreamDirection.THERE:
             self._waiting.append((held.correlation_id, held.api))
         self.put(stream, held.frame, 0.0)
 
@@ -301,11 +303,11 @@ class Conversation(ABC):
     def _saw_request(self, head: bytearray) -> None:
         size, api, _, correlation_id = frames.request_head(head)
         self._waiting.append((correlation_id, api))
-        self.note(Stream.THERE, api, correlation_id, size, "")
+        self.note(StreamDirection.THERE, api, correlation_id, size, "")
 
     def _saw_response(self, head: bytearray) -> None:
         size, correlation_id = frames.response_head(head)
-        self.note(Stream.BACK, _known(self._answers_to(correlation_id)), correlation_id, size, "")
+        self.note(StreamDirection.BACK, _known(self._answers_to(correlation_id)), correlation_id, size, "")
 
     def _answers_to(self, correlation_id: int) -> int:
         """The API of the request that this response answers. Requests before it get no response any more (acks=0)."""
@@ -322,5 +324,5 @@ def _known(api: int) -> int:
     return frames.FETCH if api == frames.METADATA_FETCH else api
 
 
-def _later_s(on: OnLink | None) -> float:
+def _later_s(on: LinkFaultState | None) -> float:
     return on.fault.delay_ms / 1000 if on is not None and on.fault.act is FrameAct.DELAY else 0.0

@@ -34,16 +34,16 @@ PRODUCE_VERSIONS = [(PRODUCE, version) for version in range(3, 14)]
 """API key and version that `decode_produce` reads."""
 
 
-class Traffic(StrEnum):
+class BrokerTraffic(StrEnum):
     """Names the requests that brokers send each other: of followers, or to and among controllers."""
 
     REPLICATION = "replication"
     CONTROLLER = "controller"
 
 
-TRAFFIC: Mapping[Traffic, tuple[int, ...]] = {
-    Traffic.REPLICATION: (FETCH, int(ApiKey.LIST_OFFSETS), int(ApiKey.OFFSET_FOR_LEADER_EPOCH)),
-    Traffic.CONTROLLER: (METADATA_FETCH, 52, 53, 54, 55, 56, 57, 58, 59, 62, 63, 64, 67, 70),
+TRAFFIC: Mapping[BrokerTraffic, tuple[int, ...]] = {
+    BrokerTraffic.REPLICATION: (FETCH, int(ApiKey.LIST_OFFSETS), int(ApiKey.OFFSET_FOR_LEADER_EPOCH)),
+    BrokerTraffic.CONTROLLER: (METADATA_FETCH, 52, 53, 54, 55, 56, 57, 58, 59, 62, 63, 64, 67, 70),
 }
 """What brokers ask each other. To controllers: Vote, BeginQuorumEpoch, EndQuorumEpoch, DescribeQuorum, AlterPartition,
 UpdateFeatures, Envelope, FetchSnapshot, BrokerRegistration, BrokerHeartbeat, UnregisterBroker, AllocateProducerIds and
@@ -280,7 +280,7 @@ def _index(item: Any, index: Any, error: int) -> bool:
     return bool(found)
 
 
-class _Items(dict[tuple[str, str, str], Any]):
+class _ListFieldTypes(dict[tuple[str, str, str], Any]):
     """(module, structure, field) -> the structure that the field is a list of. None if the field is no such list."""
 
     def __missing__(self, key: tuple[str, str, str]) -> Any:
@@ -295,4 +295,4 @@ class _Items(dict[tuple[str, str, str], Any]):
         return kind
 
 
-ITEMS = _Items()
+ITEMS = _ListFieldTypes()

@@ -18,7 +18,7 @@ from squall.chaos.runtimes.contract import Runtime
 from squall.chaos.runtimes.docker.runtime import DockerRuntime
 from squall.chaos.runtimes.process.runtime import ProcessRuntime
 from squall.chaos.runtimes.sim.runtime import SimRuntime
-from squall.chaos.runtimes.sim.world import World
+from squall.chaos.runtimes.sim.world import SimWorld
 from tests.live.engine import STUB_INSIDE, STUB_MOUNT, engine_and_images
 from tests.live.process.conftest import STUB
 from tests.support.patience import slowed
@@ -41,7 +41,7 @@ def _in_processes(folder: Path, test: Test, **options: object) -> None:
 
 def in_simulation(folder: Path, test: Test, **options: object) -> None:
     """Run a test's body on simulated brokers, three where nothing else is said."""
-    world = World(7)
+    world = SimWorld(7)
     runtime = SimRuntime(world, **options)  # type: ignore[arg-type]
 
     async def run() -> None:

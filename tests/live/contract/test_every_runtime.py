@@ -6,7 +6,7 @@ import pytest
 import trio
 
 from squall.chaos.errors import HarnessError, PreconditionError
-from squall.chaos.runtimes.contract import Cut, Latency, Link, Manner, NodeState, Runtime
+from squall.chaos.runtimes.contract import Cut, CutMode, Latency, Link, NodeState, Runtime
 from squall.chaos.runtimes.layout import addresses
 from tests.live.contract.conftest import OnCluster
 from tests.live.hurt_links import CUTS, SLOW, WORSE, answers, is_quick_again
@@ -27,7 +27,7 @@ def test_every_link_leads_to_a_broker_once_the_cluster_is_up(on_cluster: OnClust
 def test_the_listener_between_nodes_is_reached_straight_whatever_is_cut(on_cluster: OnCluster) -> None:
     async def body(runtime: Runtime) -> None:
         for link in runtime.links():
-            await runtime.fault_link("cut", link, Cut(Manner.REFUSE))
+            await runtime.fault_link("cut", link, Cut(CutMode.REFUSE))
         env = runtime.env("inside")
         for host, port in addresses(runtime.bootstrap("INTERNAL")):
             (await env.connect(host, port)).close()
@@ -75,7 +75,7 @@ def test_a_slow_link_is_measurably_slow_and_one_that_is_only_worse_still_answers
 
 def test_what_was_held_arrives_late(on_cluster: OnCluster) -> None:
     async def body(runtime: Runtime) -> None:
-        await runtime.fault_link("held", HURT, Cut(Manner.HOLD))
+        await runtime.fault_link("held", HURT, Cut(CutMode.HOLD))
         probes, waited_s = [], []
 
         async def wait(task_status: trio.TaskStatus[None]) -> None:
@@ -98,7 +98,7 @@ def test_what_was_held_arrives_late(on_cluster: OnCluster) -> None:
 
 def test_ending_one_of_two_cuts_leaves_the_other(on_cluster: OnCluster) -> None:
     async def body(runtime: Runtime) -> None:
-        for manner in Manner:
+        for manner in CutMode:
             await runtime.fault_link("first", HURT, Cut(manner))
             await runtime.fault_link("second", HURT, Cut(manner))
             await runtime.heal_link("first", HURT)
@@ -178,7 +178,7 @@ def test_acts_on_a_node_in_the_wrong_state_are_errors_not_guesses(on_cluster: On
 def test_heal_mends_whatever_was_done(on_cluster: OnCluster) -> None:
     async def body(runtime: Runtime) -> None:
         for link in runtime.links():
-            await runtime.fault_link("cut", link, Cut(Manner.REFUSE))
+            await runtime.fault_link("cut", link, Cut(CutMode.REFUSE))
             await runtime.fault_link("slow", link, Latency(1000))
         await runtime.kill(1)
         await runtime.pause(2)
@@ -187,7 +187,7 @@ def test_heal_mends_whatever_was_done(on_cluster: OnCluster) -> None:
         assert healed == {"resumed": [2], "started": [1], "links": 9, "failed": []}
         assert {runtime.state(node) for node in runtime.nodes} == {NodeState.RUNNING}
         assert await is_quick_again(runtime, HURT, 1000)
-        await runtime.fault_link("cut", HURT, Cut(Manner.REFUSE))  # names are free again
+        await runtime.fault_link("cut", HURT, Cut(CutMode.REFUSE))  # names are free again
 
     on_cluster(body)
 

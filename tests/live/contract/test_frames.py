@@ -18,7 +18,7 @@ from squall.broker.protocol.schema.metadata import MetadataRequest, MetadataResp
 from squall.chaos.errors import HarnessError
 from squall.chaos.faults.targets import ClusterSnapshot
 from squall.chaos.faults.vocabulary import make_fault
-from squall.chaos.runtimes.contract import Cut, FrameAct, Frames, Latency, Link, Manner, Stream
+from squall.chaos.runtimes.contract import Cut, CutMode, FrameAct, Frames, Latency, Link, StreamDirection
 from squall.chaos.runtimes.docker.runtime import DockerRuntime
 from squall.chaos.runtimes.layout import addresses
 from squall.chaos.runtimes.process.runtime import ProcessRuntime
@@ -109,7 +109,9 @@ async def test_a_dropped_request_has_no_answer_and_the_next_one_has(runtime: Fra
 
 async def test_a_delayed_answer_comes_late_and_in_order(runtime: FramedRuntime) -> None:
     async def body(inquiry: Asking) -> None:
-        await runtime.fault_link("f", FRAMED, Frames(METADATA, FrameAct.DELAY, delay_ms=300, stream=Stream.BACK))
+        await runtime.fault_link(
+            "f", FRAMED, Frames(METADATA, FrameAct.DELAY, delay_ms=300, stream=StreamDirection.BACK)
+        )
         began = trio.current_time()
         await inquiry.send(1)
         await inquiry.send(2)
@@ -150,7 +152,7 @@ async def test_an_overtaken_answer_comes_behind_the_next_one_and_alone_it_comes_
                 await inquiry.send(number)
             assert [(await inquiry.answer())[0] for _ in range(count)] == expected
 
-    swapped = Frames(METADATA, FrameAct.REORDER, count=0, delay_ms=300, stream=Stream.BACK)
+    swapped = Frames(METADATA, FrameAct.REORDER, count=0, delay_ms=300, stream=StreamDirection.BACK)
     await runtime.fault_link("f", FRAMED, swapped)
     await connected(runtime, body)
     assert (await runtime.heal_link("f", FRAMED))["hits"] == 1
@@ -187,7 +189,7 @@ async def test_faults_of_the_proxy_work_before_the_relay_and_ending_one_leaves_t
     await connected(runtime, body)
     await runtime.heal_link("slow", FRAMED)
     await connected(runtime, body)
-    await runtime.fault_link("cut", FRAMED, Cut(Manner.REFUSE))
+    await runtime.fault_link("cut", FRAMED, Cut(CutMode.REFUSE))
     assert not (await runtime.probe(FRAMED)).ok
     healed = await runtime.heal()
     assert healed["failed"] == []

@@ -12,7 +12,7 @@ from squall.chaos.faults.kind import FaultTrait
 from squall.chaos.faults.kinds import KINDS
 from squall.chaos.faults.targets import ClusterSnapshot
 from squall.chaos.faults.vocabulary import make_fault
-from squall.chaos.runtimes.contract import Link, Probe, Runtime
+from squall.chaos.runtimes.contract import Link, ProbeResult, Runtime
 from tests.live.contract.conftest import OnCluster
 from tests.live.contract.player import Seen, play, unproven
 from tests.live.hurt_links import answers
@@ -51,7 +51,7 @@ def test_every_action_on_links_is_played_here() -> None:
 def test_each_lands_with_proof_and_a_client_feels_it(on_real_cluster: OnCluster) -> None:
     async def body(runtime: Runtime) -> None:
         for number, (action, params) in enumerate(FAULTS):
-            felt: list[Probe] = []
+            felt: list[ProbeResult] = []
             link = Link("CLIENT" if params.get("side") else 2, 3 if not params.get("side") else 2)
             async with trio.open_nursery() as nursery:
                 if params.get("side"):
@@ -70,7 +70,7 @@ def test_each_lands_with_proof_and_a_client_feels_it(on_real_cluster: OnCluster)
     on_real_cluster(body)
 
 
-async def feel(runtime: Runtime, link: Link, felt: list[Probe]) -> None:
+async def feel(runtime: Runtime, link: Link, felt: list[ProbeResult]) -> None:
     """Probe the link now and then, as a client would notice it."""
     for _ in range(4):
         await trio.sleep(scaled(0.25))

@@ -8,7 +8,7 @@ import pytest
 import trio
 
 from squall.chaos.errors import HarnessError
-from squall.chaos.runtimes.contract import Act, NodeState, Runtime
+from squall.chaos.runtimes.contract import NodeState, Runtime, RuntimeCapability
 from tests.live.contract.client import OneClient
 from tests.live.contract.conftest import OnCluster
 from tests.live.contract.test_switched_off import SwitchedOff, played
@@ -19,7 +19,7 @@ ROUNDS = 40
 
 def test_a_slow_node_makes_its_clients_wait_and_was_held_for_its_share(on_real_broker: OnCluster) -> None:
     async def body(runtime: Runtime) -> None:
-        assert Act.SLOW in runtime.acts
+        assert RuntimeCapability.SLOW in runtime.acts
         client, env = OneClient(runtime), runtime.env("clock")
         await client.create("t")
 
@@ -48,7 +48,7 @@ def test_a_slow_node_makes_its_clients_wait_and_was_held_for_its_share(on_real_b
 
 def test_a_slow_node_can_be_paused_killed_and_healed_like_any_other(on_real_broker: OnCluster) -> None:
     async def body(runtime: Runtime) -> None:
-        assert Act.SLOW in runtime.acts
+        assert RuntimeCapability.SLOW in runtime.acts
         await runtime.slow_cpu("f", 1, 0.3)
         await runtime.pause(1)
         await trio.sleep(0.3)
@@ -78,7 +78,7 @@ class Restored(SwitchedOff):
 @pytest.mark.parametrize("off", [False, True], ids=["left_on", "switched_off"])
 def test_only_what_is_left_on_has_evidence(on_real_broker: OnCluster, off: bool) -> None:
     async def body(runtime: Runtime) -> None:
-        assert Act.SLOW in runtime.acts
+        assert RuntimeCapability.SLOW in runtime.acts
         told = await played(Restored(runtime) if off else runtime, runtime, "slow", {"share": 0.2})
         assert bool(told["evidence"]) is not off, told
         assert bool(told["error"]) is off

@@ -11,7 +11,7 @@ import trio
 
 from squall.broker.protocol.schema.api_versions import ApiVersionsRequest
 from squall.chaos.errors import PreconditionError
-from squall.chaos.runtimes.contract import Act, Evidence, NodeState, Runtime
+from squall.chaos.runtimes.contract import Evidence, NodeState, Runtime, RuntimeCapability
 from squall.chaos.toolchain.images import second_image
 from squall.chaos.toolchain.places import PACKAGES
 from squall.chaos.toolchain.sources import second_version
@@ -67,7 +67,7 @@ def test_clients_hear_the_second_version_and_only_then_there_is_evidence(
     where: str, off: bool, tmp_path: Path, another: Path
 ) -> None:
     async def body(runtime: Runtime) -> None:
-        assert Act.UPGRADE in runtime.acts
+        assert RuntimeCapability.UPGRADE in runtime.acts
         before = await spoken(runtime)
         told = await played(SwitchedOff(runtime) if off else runtime, runtime, "upgrade", {}, duration_s=60.0)
         assert bool(told["evidence"]) is not off, told
@@ -89,7 +89,7 @@ def test_clients_hear_the_second_version_and_only_then_there_is_evidence(
 @pytest.mark.parametrize("where", ["process", "docker"])
 def test_without_a_second_version_there_is_none_to_upgrade_to(where: str, tmp_path: Path) -> None:
     async def body(runtime: Runtime) -> None:
-        assert Act.UPGRADE not in runtime.acts
+        assert RuntimeCapability.UPGRADE not in runtime.acts
         await runtime.kill(1)
         with pytest.raises(PreconditionError, match="no second"):
             await runtime.upgrade_node(1)

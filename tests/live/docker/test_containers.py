@@ -10,11 +10,11 @@ import pytest
 import trio
 
 from squall.chaos.errors import HarnessError, PreconditionError
-from squall.chaos.runtimes.contract import Cut, Link, Manner, NodeState
+from squall.chaos.runtimes.contract import Cut, CutMode, Link, NodeState
 from squall.chaos.runtimes.docker import addresses
-from squall.chaos.runtimes.docker import site as module
+from squall.chaos.runtimes.docker import backend as module
+from squall.chaos.runtimes.docker.backend import BROKER_MEMORY
 from squall.chaos.runtimes.docker.runtime import DockerRuntime
-from squall.chaos.runtimes.docker.site import BROKER_MEMORY
 from squall.chaos.toolchain.engine import Engine
 from tests.live.docker.conftest import MakeRuntime, of_run
 from tests.support.lacks import without
@@ -73,7 +73,7 @@ async def test_without_toxiproxy_no_link_can_be_hurt_and_nothing_is_healed(
         while (await runtime.probe(Link(1, 2))).ok:
             await trio.sleep(0.01)
     with pytest.raises(HarnessError, match="Toxiproxy"):
-        await runtime.fault_link("cut", Link(1, 2), Cut(Manner.DROP))
+        await runtime.fault_link("cut", Link(1, 2), Cut(CutMode.DROP))
     with pytest.raises(HarnessError, match="Toxiproxy"):
         await runtime.heal()
     await runtime.stop()

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from squall.chaos.errors import HarnessError, PreconditionError
-from squall.chaos.runtimes.contract import Act, Link, Loss, Stream
+from squall.chaos.runtimes.contract import Link, Loss, RuntimeCapability, StreamDirection
 from squall.chaos.runtimes.docker.runtime import DockerRuntime
 from squall.chaos.toolchain.engine import Engine
 from tests.live.docker.conftest import MakeRuntime
@@ -28,13 +28,15 @@ async def _meets_a_loss(runtime: DockerRuntime) -> bool:
     return False
 
 
-@pytest.mark.parametrize("fault", [MOST, Loss(0.3, stream=Stream.THERE), Loss(0.3, stream=Stream.BACK)], ids=str)
+@pytest.mark.parametrize(
+    "fault", [MOST, Loss(0.3, stream=StreamDirection.THERE), Loss(0.3, stream=StreamDirection.BACK)], ids=str
+)
 async def test_lost_packets_come_late_are_counted_and_only_of_their_link(
     make_runtime: MakeRuntime, fault: Loss
 ) -> None:
     runtime = make_runtime(lossy=True)
     await runtime.start()
-    assert Act.LOSS in runtime.acts
+    assert RuntimeCapability.LOSS in runtime.acts
     await runtime.fault_link("lost", HURT, fault)
     with pytest.raises(HarnessError, match="already has a fault named lost"):
         await runtime.fault_link("lost", HURT, fault)
@@ -61,6 +63,6 @@ async def test_healing_everything_heals_losses(make_runtime: MakeRuntime, engine
 async def test_without_the_capability_it_is_refused(make_runtime: MakeRuntime) -> None:
     runtime = make_runtime(nodes=2)
     await runtime.start()
-    assert Act.LOSS not in runtime.acts
+    assert RuntimeCapability.LOSS not in runtime.acts
     with pytest.raises(PreconditionError, match="no packets can be lost"):
         await runtime.fault_link("lost", HURT, MOST)

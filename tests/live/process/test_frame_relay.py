@@ -14,9 +14,9 @@ from squall.broker.protocol.header import encode_request
 from squall.broker.protocol.produce_counts import ProducerSettingsCounter
 from squall.broker.protocol.schema.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from squall.chaos.runtimes.contract import FrameAct, Frames
-from squall.chaos.runtimes.real.frame_relay import FrameFaults, On, relay
+from squall.chaos.runtimes.real.frame_relay import FrameFaults, RelayFault, relay
 from squall.chaos.runtimes.real.inquiry import probe_frames
-from squall.chaos.runtimes.real.relay_loop import MOST, Loop
+from squall.chaos.runtimes.real.relay_loop import MOST, RelayEventLoop
 from tests.support.disks.batches import batch
 
 HERE = "127.0.0.1"
@@ -29,7 +29,7 @@ class Relaying:
     """A relay in this thread, a listener that it leads to, and the two ends of one connection through it."""
 
     def __init__(self) -> None:
-        self.loop, self.faults = Loop(), FrameFaults()
+        self.loop, self.faults = RelayEventLoop(), FrameFaults()
         self.listener = socket.create_server((HERE, 0))
         (port,) = _free(1)
         self.counted: list[dict[str, Any]] = []
@@ -74,7 +74,7 @@ def test_a_piece_passes_within_one_turn_of_the_loop(relaying: Relaying) -> None:
 
 
 def test_a_whole_frame_passes_within_one_turn_while_a_fault_is_on(relaying: Relaying) -> None:
-    relaying.faults.named["f"] = On(Frames(API_VERSIONS, FrameAct.DROP, nth=2))
+    relaying.faults.named["f"] = RelayFault(Frames(API_VERSIONS, FrameAct.DROP, nth=2))
     (frame,) = probe_frames(0)
     relaying.near.send(frame + frame)
     relaying.loop.turn()
@@ -105,7 +105,7 @@ def test_produce_requests_are_counted_in_whatever_pieces_they_come(relaying: Rel
 
 
 def test_a_protocol_fault_hides_no_produce_request(relaying: Relaying) -> None:
-    relaying.faults.named["f"] = On(Frames(ApiKey.PRODUCE, FrameAct.DROP))
+    relaying.faults.named["f"] = RelayFault(Frames(ApiKey.PRODUCE, FrameAct.DROP))
     relaying.near.send(produce(1, 1))
     relaying.loop.turn()
     assert [each["acks"] for each in relaying.counted] == [1]
@@ -158,7 +158,7 @@ def test_a_reset_of_one_end_resets_the_other(relaying: Relaying) -> None:
 
 
 def test_a_target_that_does_not_listen_resets_whoever_came() -> None:
-    loop = Loop()
+    loop = RelayEventLoop()
     nobody, port = _free(2)
     loop.listen(HERE, port, partial(relay, loop, FrameFaults(), None, (HERE, nobody)))
     with socket.create_connection((HERE, port)) as near:

@@ -126,7 +126,7 @@ def test_the_next_run_ends_what_an_ended_run_left_and_forgets_the_run(
     own_registry: Path, sleeper: subprocess.Popen[bytes], tmp_path: Path
 ) -> None:
     leave_behind(known(sleeper), dead())
-    registry.Registration("next", tmp_path).close()
+    registry.RunRegistration("next", tmp_path).close()
     assert sleeper.wait(LONG_S) == -signal.SIGKILL
     assert registry.runs() == []
 
@@ -135,9 +135,9 @@ def test_the_next_run_leaves_alone_what_it_cannot_know(
     own_registry: Path, sleeper: subprocess.Popen[bytes], tmp_path: Path
 ) -> None:
     leave_behind(known(sleeper), dead(), namespace="pid:[1]")
-    registry.Registration("next", tmp_path).close()
+    registry.RunRegistration("next", tmp_path).close()
     leave_behind(known(sleeper), dead(), hurt=["of-somebody-else"])
-    registry.Registration("next", tmp_path).close()
+    registry.RunRegistration("next", tmp_path).close()
     assert sleeper.poll() is None
     assert len(registry.runs()) == 1
 

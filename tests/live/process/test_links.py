@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from squall.chaos.runtimes.contract import Cut, Link, LinkFault, Manner
+from squall.chaos.runtimes.contract import Cut, CutMode, Link, LinkFault
 from squall.chaos.runtimes.process.runtime import ProcessRuntime
 from tests.live.hurt_links import CUTS, answers
 from tests.live.process.conftest import MakeRuntime
@@ -32,7 +32,7 @@ async def test_a_zone_is_cut_off_without_the_others_noticing(make_runtime: MakeR
     runtime = make_runtime(zones=("CLIENT", "ZONE_B"), nodes=2)
     await runtime.start()
     for node in runtime.nodes:
-        await runtime.fault_link("away", Link("ZONE_B", node), Cut(Manner.REFUSE))
+        await runtime.fault_link("away", Link("ZONE_B", node), Cut(CutMode.REFUSE))
     assert not (await runtime.probe(Link("ZONE_B", 1))).ok
     assert await answers(runtime, Link("CLIENT", 1))
     assert set(runtime.bootstrap("CLIENT").split(",")).isdisjoint(runtime.bootstrap("ZONE_B").split(","))

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from squall.chaos.errors import HarnessError, PreconditionError
-from squall.chaos.runtimes.contract import Act, Link, NodeState
+from squall.chaos.runtimes.contract import Link, NodeState, RuntimeCapability
 from squall.chaos.runtimes.process.runtime import ProcessRuntime
 from squall.chaos.runtimes.real import runtime as runtime_module
 from squall.chaos.runtimes.real.proc import run_state
@@ -164,7 +164,7 @@ async def test_without_toxiproxy_brokers_are_reached_straight_and_no_link_can_be
 ) -> None:
     runtime = make_runtime(proxied=False)
     await runtime.start()
-    assert Act.LINK not in runtime.acts
+    assert RuntimeCapability.LINK not in runtime.acts
     assert not (Path(runtime.data_path(1).parents[2]) / "toxiproxy.log").exists()
     for link in runtime.links():
         assert await answers(runtime, link)

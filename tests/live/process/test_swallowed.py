@@ -24,7 +24,7 @@ from squall.chaos.faults.targets import ClusterSnapshot
 from squall.chaos.faults.vocabulary import make_fault
 from squall.chaos.plans.parts import FAST_FAILOVER
 from squall.chaos.runtimes import damage
-from squall.chaos.runtimes.contract import Cut, Evidence, Link, LinkFault, Stream
+from squall.chaos.runtimes.contract import Cut, Evidence, Link, LinkFault, StreamDirection
 from squall.chaos.runtimes.process import node as process_node
 from squall.chaos.runtimes.process.runtime import ProcessRuntime
 from squall.chaos.runtimes.real import bit_rot
@@ -149,7 +149,7 @@ async def test_a_cut_of_answers_alone_is_no_cut_of_both_directions(tmp_path: Pat
     cut = runtime.fault_link
 
     async def answers_alone(name: str, link: Link, fault: LinkFault) -> Evidence:
-        return await cut(name, link, replace(fault, stream=Stream.BACK) if isinstance(fault, Cut) else fault)
+        return await cut(name, link, replace(fault, stream=StreamDirection.BACK) if isinstance(fault, Cut) else fault)
 
     try:
         await runtime.start()

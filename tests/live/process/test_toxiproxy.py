@@ -7,9 +7,9 @@ from functools import partial
 import pytest
 import trio
 
-from squall.chaos.runtimes.contract import Cut, Latency, Link, LinkFault, Manner
+from squall.chaos.runtimes.contract import Cut, CutMode, Latency, Link, LinkFault
+from squall.chaos.runtimes.process.backend import ProcessBackend
 from squall.chaos.runtimes.process.runtime import ProcessRuntime
-from squall.chaos.runtimes.process.site import Processes
 from squall.chaos.runtimes.real.proxied_links import toxic
 from squall.chaos.runtimes.real.toxiproxy_api import ToxiproxyApi
 from squall.chaos.runtimes.real.toxiproxy_transport import ToxiproxyError
@@ -21,8 +21,8 @@ LINK, PROXY = Link(1, 2), "1-to-2"
 
 
 def api_of(runtime: ProcessRuntime) -> ToxiproxyApi:
-    assert isinstance(runtime.site, Processes)
-    return ToxiproxyApi(*runtime.site.api)
+    assert isinstance(runtime.backend, ProcessBackend)
+    return ToxiproxyApi(*runtime.backend.api)
 
 
 async def test_it_says_which_version_it_is_and_what_proxies_it_has(runtime: ProcessRuntime) -> None:
@@ -34,7 +34,7 @@ async def test_it_says_which_version_it_is_and_what_proxies_it_has(runtime: Proc
     api.close()
 
 
-@pytest.mark.parametrize("fault", [Latency(40, 5), Cut(Manner.HOLD)], ids=str)
+@pytest.mark.parametrize("fault", [Latency(40, 5), Cut(CutMode.HOLD)], ids=str)
 async def test_what_was_put_on_a_link_is_read_back(runtime: ProcessRuntime, fault: LinkFault) -> None:
     api = api_of(runtime)
     read = partial(trio.to_thread.run_sync, api.toxics, PROXY)
@@ -51,7 +51,7 @@ async def test_what_was_put_on_a_link_is_read_back(runtime: ProcessRuntime, faul
 
 async def test_a_proxy_that_was_switched_off_says_so(runtime: ProcessRuntime) -> None:
     api = api_of(runtime)
-    await runtime.fault_link("f", LINK, Cut(Manner.REFUSE))
+    await runtime.fault_link("f", LINK, Cut(CutMode.REFUSE))
     assert not (await trio.to_thread.run_sync(api.proxies))[PROXY].enabled
     await runtime.heal_link("f", LINK)
     assert (await trio.to_thread.run_sync(api.proxies))[PROXY].enabled

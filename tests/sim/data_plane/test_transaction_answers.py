@@ -9,7 +9,7 @@ import trio
 
 from squall.chaos.runtimes.layout import addresses
 from squall.chaos.runtimes.sim.runtime import SimRuntime
-from squall.chaos.runtimes.sim.world import World
+from squall.chaos.runtimes.sim.world import SimWorld
 from squall.workloads.client.client import Client
 from tests.support.transaction_answers import (
     CONCURRENT,
@@ -29,7 +29,7 @@ FATAL = (("InitProducerId", 5), ("EndTxn commit", 5))
 
 def on_our_cluster(test: Callable[[Coordinators], Awaitable[None]]) -> None:
     """Run a test's body on three simulated brokers, one of them paused."""
-    world = World(7)
+    world = SimWorld(7)
     runtime = SimRuntime(world, settings=SETTINGS)
 
     async def run() -> None:

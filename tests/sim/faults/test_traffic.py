@@ -12,8 +12,8 @@ from squall.chaos.plans.plan import make_plan
 from squall.chaos.runs.simulation import simulate
 from squall.chaos.runtimes.capabilities import counts_calls, fakes_time
 from squall.chaos.runtimes.sim.runtime import SimRuntime
-from squall.chaos.runtimes.sim.world import World
-from squall.chaos.runtimes.wire.frames import Traffic
+from squall.chaos.runtimes.sim.world import SimWorld
+from squall.chaos.runtimes.wire.frames import BrokerTraffic
 from tests.support.clusters.pretender import Pretending
 
 PARTITION = {"at_s": 2, "duration_s": 3, "action": "partition", "target": "leader:appends-0-0"}
@@ -54,7 +54,7 @@ def test_a_world_that_swallows_the_cut_proves_nothing(monkeypatch: pytest.Monkey
     assert line["error"] == "a request that was cut got its answer"
 
 
-OTHER = {Traffic.REPLICATION: Traffic.CONTROLLER, Traffic.CONTROLLER: Traffic.REPLICATION}
+OTHER = {BrokerTraffic.REPLICATION: BrokerTraffic.CONTROLLER, BrokerTraffic.CONTROLLER: BrokerTraffic.REPLICATION}
 
 
 def test_a_world_that_cuts_the_whole_link_proves_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -66,7 +66,7 @@ def test_a_world_that_cuts_the_whole_link_proves_nothing(monkeypatch: pytest.Mon
 
 @pytest.mark.gate
 def test_a_runtime_that_another_one_wraps_can_be_asked_for_one_traffic() -> None:
-    wrapped = Pretending(SimRuntime(World(7)))
+    wrapped = Pretending(SimRuntime(SimWorld(7)))
     assert can_probe_traffic(wrapped)
     assert counts_calls(wrapped)
     assert not fakes_time(wrapped)

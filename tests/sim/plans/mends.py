@@ -22,7 +22,7 @@ from squall.chaos.runtimes.sim import disk_faults
 from squall.chaos.runtimes.sim.invariants import quorum_watch
 from squall.chaos.runtimes.sim.invariants.batches import CommittedBatches
 from squall.chaos.runtimes.sim.invariants.image_watch import ImageWatch
-from squall.chaos.runtimes.sim.invariants.known import PartitionModel
+from squall.chaos.runtimes.sim.invariants.models import PartitionModel
 from squall.chaos.runtimes.sim.invariants.txn_watch import TransactionWatch
 from squall.chaos.runtimes.sim.invariants.watch import InvariantChecker
 from squall.checkers import guarantees, nemesis_log, reasons
@@ -36,7 +36,7 @@ from squall.workloads.control import AdminLog, ClientHandle
 if TYPE_CHECKING:
     from squall.broker.protocol.schema.join_group import JoinGroupResponse
     from squall.chaos.runtimes.sim.invariants.decision_log import PartitionDecision
-    from squall.chaos.runtimes.sim.invariants.log_replay import Marked
+    from squall.chaos.runtimes.sim.invariants.log_replay import WrittenMarker
     from squall.workloads.client.cluster import Client
     from squall.workloads.client.groups.membership import Heed
     from squall.workloads.client.new_topic import NewTopic
@@ -203,7 +203,7 @@ def a_marker_is_held_against_what_any_log_knows(undone: pytest.MonkeyPatch) -> N
     """Also a follower's, after a permitted loss."""
     sound = TransactionWatch._marker
 
-    def marker(watch: TransactionWatch, node: int, known: PartitionModel, marked: Marked) -> None:
+    def marker(watch: TransactionWatch, node: int, known: PartitionModel, marked: WrittenMarker) -> None:
         with pytest.MonkeyPatch.context() as asking:
             asking.setattr(known, "leaders", dict.fromkeys([*known.leaders, marked.batch.epoch], node))
             sound(watch, node, known, marked)

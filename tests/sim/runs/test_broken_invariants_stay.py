@@ -18,7 +18,7 @@ from squall.broker.net.server import Server
 from squall.chaos.commands.night_evidence import evidence_of
 from squall.chaos.runs.saved import save
 from squall.chaos.runs.simulation import simulate
-from squall.chaos.runtimes.sim.invariants.violation import Violation
+from squall.chaos.runtimes.sim.invariants.violation import InvariantViolation
 from squall.chaos.runtimes.sim.invariants.watch import InvariantChecker
 from squall.checkers import simulated
 from squall.checkers.history import conversion, seal
@@ -45,7 +45,9 @@ def saved(tmp_path_factory: pytest.TempPathFactory) -> Path:
     def look(self: InvariantChecker, *stirred: Any) -> None:
         looked(self, *stirred)
         if self._world.kernel.now > 2 and not self._world.violations:
-            self._world.violations.append(Violation(NAME, "it is broken", 2.0, 1, "appends-0", 0, {"epoch": 3}))
+            self._world.violations.append(
+                InvariantViolation(NAME, "it is broken", 2.0, 1, "appends-0", 0, {"epoch": 3})
+            )
 
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr(InvariantChecker, "look", look)

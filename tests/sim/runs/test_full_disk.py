@@ -13,7 +13,7 @@ from squall.chaos.runs.run import Run
 from squall.chaos.runs.run_store import MemoryRunStore
 from squall.chaos.runtimes.contract import NodeState
 from squall.chaos.runtimes.sim.runtime import SimRuntime
-from squall.chaos.runtimes.sim.world import World
+from squall.chaos.runtimes.sim.world import SimWorld
 
 pytestmark = pytest.mark.gate
 
@@ -46,7 +46,7 @@ class Stopped(SimRuntime):
 @pytest.mark.parametrize("ended", [False, True], ids=["at-its-beginning", "at-its-end"])
 @pytest.mark.parametrize("phase", PHASES)
 def test_the_cluster_is_ended_although_nothing_can_be_written_down(phase: str, ended: bool) -> None:
-    world = World(1)
+    world = SimWorld(1)
     runtime = Stopped(world)
     load = {"topics": 1, "partitions": 1, "producers": 1, "readers": 1, "rate": 5}
     plan = make_plan({"seed": 1, "runtime": "sim", "time_s": 1, "warmup_s": 0.5, "workload": load, "faults": []})

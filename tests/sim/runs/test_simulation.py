@@ -27,7 +27,7 @@ from squall.chaos.runs.result import FailureSignature, SimResult
 from squall.chaos.runs.saved import save
 from squall.chaos.runs.simulation import simulate
 from squall.chaos.runtimes.sim.invariants import writes
-from squall.chaos.runtimes.sim.invariants.violation import Violation
+from squall.chaos.runtimes.sim.invariants.violation import InvariantViolation
 from squall.chaos.runtimes.sim.invariants.watch import InvariantChecker
 from squall.chaos.runtimes.sim.runtime import SimRuntime
 from squall.checkers.history.parser import parse
@@ -123,7 +123,9 @@ def test_a_broken_invariant_ends_the_run_and_names_the_failure(monkeypatch: pyte
     def look(self: InvariantChecker, *stirred: Any) -> None:
         looked(self, *stirred)
         if self._world.kernel.now > 2 and not self._world.violations:
-            self._world.violations.append(Violation("made-up", "it is broken", 2.0, 1, "appends-0", 0, {"epoch": 3}))
+            self._world.violations.append(
+                InvariantViolation("made-up", "it is broken", 2.0, 1, "appends-0", 0, {"epoch": 3})
+            )
 
     monkeypatch.setattr(InvariantChecker, "look", look)
     result = simulate(small())
@@ -151,7 +153,7 @@ def test_trouble_of_ours_behind_a_broken_invariant_is_told_where_the_run_was_to_
         if self._world.violations:
             raise RuntimeError("a look failed")
         if self._world.kernel.now > 2:
-            self._world.violations.append(Violation("made-up", "it is broken", 2.0, 1, "appends-0", 0, {}))
+            self._world.violations.append(InvariantViolation("made-up", "it is broken", 2.0, 1, "appends-0", 0, {}))
 
     monkeypatch.setattr(InvariantChecker, "look", look)
     assert simulate(small()).trouble is None
@@ -298,7 +300,7 @@ def test_a_broker_that_ends_by_itself_is_a_crash(monkeypatch: pytest.MonkeyPatch
 def test_of_a_crash_and_a_broken_invariant_the_first_one_is_the_failure(
     crash_s: float, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    settle, broken = Server.settle, Violation("hw-monotonic", "it went back", 4.0, 1, "appends-0", 0)
+    settle, broken = Server.settle, InvariantViolation("hw-monotonic", "it went back", 4.0, 1, "appends-0", 0)
 
     def crashing(self: Server) -> None:
         assert trio.current_time() < crash_s, "a bug"

@@ -9,7 +9,7 @@ import pytest
 
 from squall.chaos.plans.parts import FAST_FAILOVER
 from squall.chaos.runtimes.sim.runtime import SimRuntime
-from squall.chaos.runtimes.sim.world import World
+from squall.chaos.runtimes.sim.world import SimWorld
 
 Body = Callable[[SimRuntime], Awaitable[Any]]
 
@@ -19,7 +19,7 @@ def simulated() -> Callable[..., Any]:
     """Runs a test's body on a started cluster of three; what it returns."""
 
     def run(body: Body, *, seed: int = 7, nodes: int = 3) -> Any:
-        world = World(seed)
+        world = SimWorld(seed)
         runtime = SimRuntime(world, nodes=nodes, settings=FAST_FAILOVER)
 
         async def whole() -> Any:

@@ -11,14 +11,14 @@ import trio
 import trio.testing
 
 from squall.chaos.runtimes import damage
-from squall.chaos.runtimes.contract import Cut, Stream
+from squall.chaos.runtimes.contract import Cut, StreamDirection
 from squall.chaos.runtimes.sim import disk, disk_faults
+from squall.chaos.runtimes.sim.core import true_wall_ms
 from squall.chaos.runtimes.sim.disk_names import DirectoryTree
 from squall.chaos.runtimes.sim.env import SimClock, SimEnv
-from squall.chaos.runtimes.sim.ground import true_wall_ms
 from squall.chaos.runtimes.sim.node import SimNode, _CrashPoint
-from squall.chaos.runtimes.sim.slowness import Slowness
-from squall.chaos.runtimes.sim.wires import Carried, SimLink
+from squall.chaos.runtimes.sim.slowness import CpuShareLimits
+from squall.chaos.runtimes.sim.wires import SimLink, WireConnection
 from squall.workloads.client import admin, topics
 from squall.workloads.control import ClientHandle, ZombieRun
 from squall.workloads.groups.member_slot import MemberSlot, of_member
@@ -44,7 +44,7 @@ def blind_wires(patch: Patch) -> None:
         sort(wire)
         wire._on = kept
 
-    def opened(wire: SimLink, connection: Carried) -> None:
+    def opened(wire: SimLink, connection: WireConnection) -> None:
         wire.connections[connection.serial] = connection
 
     patch.setattr(SimLink, "_sort", without_faults)
@@ -72,7 +72,7 @@ def wires_healed_soon(patch: Patch) -> None:
     patch.setattr(SimLink, "_of", lambda wire, kind, stream: [])
 
 
-def cut_in(stream: Stream) -> Callable[[Patch], None]:
+def cut_in(stream: StreamDirection) -> Callable[[Patch], None]:
     """Whatever streams a cut is to have, it has this one."""
 
     def by(patch: Patch) -> None:
@@ -198,12 +198,12 @@ def no_crash_point(patch: Patch) -> None:
 
 def unlimited_cpu(patch: Patch) -> None:
     """The limit is noted, and holds nothing."""
-    patch.setattr(Slowness, "_hold", nothing)
+    patch.setattr(CpuShareLimits, "_hold", nothing)
 
 
 def freed_quota(patch: Patch) -> None:
     """Somebody frees the CPU after the first tenth of a second."""
-    patch.setattr(Slowness, "_let_go", Slowness._go_on)
+    patch.setattr(CpuShareLimits, "_let_go", CpuShareLimits._go_on)
 
 
 def steady_clock(patch: Patch) -> None:

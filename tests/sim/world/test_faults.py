@@ -24,7 +24,7 @@ from squall.chaos.runtimes.contract import (
     NodeState,
     Quota,
     SlowDisk,
-    Stream,
+    StreamDirection,
 )
 from squall.chaos.runtimes.sim import inquiry
 from squall.chaos.runtimes.sim.runtime import SimRuntime
@@ -60,8 +60,10 @@ def test_a_world_in_which_frames_are_not_followed_takes_no_fault_of_frames(simul
     simulated(body)
 
 
-@pytest.mark.parametrize("stream", [Stream.THERE, Stream.BACK])
-def test_a_dropped_frame_never_arrives_and_only_the_nth_is_dropped(simulated: Simulated, stream: Stream) -> None:
+@pytest.mark.parametrize("stream", [StreamDirection.THERE, StreamDirection.BACK])
+def test_a_dropped_frame_never_arrives_and_only_the_nth_is_dropped(
+    simulated: Simulated, stream: StreamDirection
+) -> None:
     async def body(runtime: SimRuntime) -> None:
         await runtime.fault_link("f", CLIENT_LINK, Frames(VERSIONS, FrameAct.DROP, nth=2, stream=stream))
         assert await answered_within(runtime, 1)

@@ -26,7 +26,7 @@ from squall.broker.protocol.schema import offset_commit as committing
 from squall.broker.protocol.schema import offset_fetch as fetching
 from squall.broker.protocol.schema import produce as producing
 from squall.broker.protocol.schema.create_topics import CreatableReplicaAssignment, CreatableTopic, CreateTopicsRequest
-from squall.chaos.runtimes.sim.invariants.connections import Connections
+from squall.chaos.runtimes.sim.invariants.connections import ConnectionOrderWatch
 from squall.chaos.runtimes.sim.runtime import SimRuntime
 
 SEEDS = range(10)
@@ -207,9 +207,9 @@ HEARD = {0, 2, 8, 9, 21, 22, 32, 44}
 """API keys of all that is mixed."""
 
 
-def mixed(simulated: Callable[..., Any], seed: int) -> tuple[Connections, list[str]]:
+def mixed(simulated: Callable[..., Any], seed: int) -> tuple[ConnectionOrderWatch, list[str]]:
     """Whatever a client may send, in an order that the seed draws, over one connection; and what was out of order."""
-    heard, wrong = Connections(), list[str]()
+    heard, wrong = ConnectionOrderWatch(), list[str]()
     heard.tell = lambda node, now, last: wrong.append(f"{now} after {last}")
 
     async def body(runtime: SimRuntime) -> None:

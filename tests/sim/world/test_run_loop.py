@@ -45,7 +45,7 @@ def all_of_trio(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_tasks_run_in_the_same_order_as_in_all_of_trio(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
     lean = order(seed)
     all_of_trio(monkeypatch)
-    monkeypatch.setattr(run_loop.Schedule, "shuffle", run_loop.Schedule.__base__.shuffle)
+    monkeypatch.setattr(run_loop.TaskOrderRandom, "shuffle", run_loop.TaskOrderRandom.__base__.shuffle)
     assert order(seed) == lean
 
 

@@ -18,7 +18,7 @@ import trio.testing
 from squall.chaos.faults.kinds import KINDS
 from squall.chaos.plans.plan import Plan, make_plan
 from squall.chaos.runs.simulation import simulate
-from squall.chaos.runtimes.contract import NodeState, Stream
+from squall.chaos.runtimes.contract import NodeState, StreamDirection
 from squall.checkers.fault_classes import not_landed
 from tests.sim.world.swallowing import (
     LASTS_S,
@@ -97,10 +97,10 @@ SWALLOWED: dict[str, Sequence[Swallowed]] = {
     )
     + (
         *(
-            Swallowed(f"answers-alone-{manner}", cut_in(Stream.BACK), {"manner": manner}, "node:2")
+            Swallowed(f"answers-alone-{manner}", cut_in(StreamDirection.BACK), {"manner": manner}, "node:2")
             for manner in ("drop", "hold")
         ),
-        Swallowed("both-ways", cut_in(Stream.BOTH), {"shape": "one-way", "manner": "drop"}, "node:2"),
+        Swallowed("both-ways", cut_in(StreamDirection.BOTH), {"shape": "one-way", "manner": "drop"}, "node:2"),
     ),
     "crash_at": (Swallowed("no-point", no_crash_point),),
     "power_loss": (Swallowed("immortal", immortal),),

@@ -6,7 +6,7 @@ from typing import Any
 
 from squall.chaos.runtimes.sim.invariants.acks import Ack
 from squall.chaos.runtimes.sim.invariants.batches import BatchIdentity, BatchInLog
-from squall.chaos.runtimes.sim.invariants.known import LostTail, PartitionModel, ServedRecord
+from squall.chaos.runtimes.sim.invariants.models import LostTail, PartitionModel, ServedRecord
 from tests.support.clusters.known_partitions import known, one, run
 from tests.support.clusters.quorum_cases import Arguments, Case
 

@@ -7,9 +7,9 @@ from typing import Any
 
 from squall.broker.cluster.image import Broker
 from squall.chaos.runtimes.sim.invariants.acks import Ack
-from squall.chaos.runtimes.sim.invariants.contents import Contents, Leveled
-from squall.chaos.runtimes.sim.invariants.derived import Epochs, Indexed, IndexedBatch
-from squall.chaos.runtimes.sim.invariants.known import LeaderView, LostTail, PartitionModel
+from squall.chaos.runtimes.sim.invariants.contents import ComparableImage, FeatureLevelChange
+from squall.chaos.runtimes.sim.invariants.derived import EpochCacheView, IndexedBatch, SegmentIndexes
+from squall.chaos.runtimes.sim.invariants.models import LeaderView, LostTail, PartitionModel
 from tests.support.clusters.known_partitions import decision, known, one, quorum, run, seat, view
 from tests.support.clusters.quorum_cases import Arguments, Case
 
@@ -61,32 +61,48 @@ def segment(
     interval: int = 4096,
     sealed: bool = False,
 ) -> Arguments:
-    return (Indexed(50, ROWS, offsets, times, latest, interval, sealed),)
+    return (SegmentIndexes(50, ROWS, offsets, times, latest, interval, sealed),)
 
 
 NAMES = (("t", b"1"),)
 
 
-def registered(at: int) -> Contents:
+def registered(at: int) -> ComparableImage:
     """One broker, of epoch 3."""
-    return Contents((Broker(1, 3, b"", {}, False, registered_at=at),))
+    return ComparableImage((Broker(1, 3, b"", {}, False, registered_at=at),))
 
 
-def leveled(at: int, *begins: int) -> Contents:
+def leveled(at: int, *begins: int) -> ComparableImage:
     """The features have changed last at an offset."""
-    return Contents(leveled=Leveled(at, frozenset(begins)))
+    return ComparableImage(leveled=FeatureLevelChange(at, frozenset(begins)))
 
 
 def cache(*entries: tuple[int, int], start: int = 0) -> Arguments:
-    return Epochs(entries, start, 6), BATCHES
+    return EpochCacheView(entries, start, 6), BATCHES
 
 
 DERIVED: dict[str, list[Case]] = {
     "image-is-a-replay": [
-        ("a feature", (Contents(features=(("f", 1),)), Contents(features=(("f", 2),))), (Contents(), Contents())),
-        ("a name", (Contents(names=(("t", b"1"),)), Contents()), (Contents(names=NAMES), Contents(names=NAMES))),
-        ("what is not served", (Contents(kept=("a",)), Contents()), (Contents(kept=("a",)), Contents(kept=("a",)))),
-        ("an epoch", (Contents(epoch=3), Contents(epoch=4)), (Contents(epoch=4), Contents(epoch=4))),
+        (
+            "a feature",
+            (ComparableImage(features=(("f", 1),)), ComparableImage(features=(("f", 2),))),
+            (ComparableImage(), ComparableImage()),
+        ),
+        (
+            "a name",
+            (ComparableImage(names=(("t", b"1"),)), ComparableImage()),
+            (ComparableImage(names=NAMES), ComparableImage(names=NAMES)),
+        ),
+        (
+            "what is not served",
+            (ComparableImage(kept=("a",)), ComparableImage()),
+            (ComparableImage(kept=("a",)), ComparableImage(kept=("a",))),
+        ),
+        (
+            "an epoch",
+            (ComparableImage(epoch=3), ComparableImage(epoch=4)),
+            (ComparableImage(epoch=4), ComparableImage(epoch=4)),
+        ),
     ],
     "registration-is-a-replay": [
         ("another offset", (registered(5), registered(8)), (registered(8), registered(8))),

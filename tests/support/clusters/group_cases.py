@@ -5,11 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 from squall.chaos.runtimes.sim.invariants.group_journal import (
-    Books,
     CommittedOffset,
     Generation,
     GenerationMember,
-    Owned,
+    GroupStateView,
+    PartitionOwners,
     Positions,
 )
 from tests.support.clusters.quorum_cases import Arguments, Case
@@ -23,11 +23,11 @@ GENERATION = Generation(
 
 def books(
     generation: Generation | None = GENERATION, offsets: Positions | None = None, pending: Any = None
-) -> dict[str, Books]:
-    return {"g": Books(generation, {PLACE: AT} if offsets is None else offsets, pending or {})}
+) -> dict[str, GroupStateView]:
+    return {"g": GroupStateView(generation, {PLACE: AT} if offsets is None else offsets, pending or {})}
 
 
-def against(found: dict[str, Books]) -> Arguments:
+def against(found: dict[str, GroupStateView]) -> Arguments:
     return found, books()
 
 
@@ -36,10 +36,10 @@ SAME = against(books())
 
 def owned(generation: int, *, before: int | None = None, moved: bool = False, **owners: list[tuple[str, int]]) -> Any:
     """`moved`: the record before had the first two members the other way round."""
-    now = Owned(generation, {member: frozenset(places) for member, places in owners.items()})
+    now = PartitionOwners(generation, {member: frozenset(places) for member, places in owners.items()})
     names = list(owners)
     swapped = dict(zip([*names[1:], names[0]], now.owners.values(), strict=True)) if moved else now.owners
-    return None if before is None else Owned(before, swapped), now
+    return None if before is None else PartitionOwners(before, swapped), now
 
 
 GROUPS: dict[str, list[Case]] = {

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-from squall.chaos.runtimes.sim.invariants import Promise
+from squall.chaos.runtimes.sim.invariants import TopicGuarantees as Promise
 from squall.chaos.runtimes.sim.invariants.batches import BatchIdentity, BatchInLog
-from squall.chaos.runtimes.sim.invariants.known import FOLLOWER, LostTail, PartitionModel, ReplicaSnapshot
-from squall.chaos.runtimes.sim.invariants.one_order import Effect
+from squall.chaos.runtimes.sim.invariants.models import FOLLOWER, LostTail, PartitionModel, ReplicaSnapshot
 from squall.chaos.runtimes.sim.invariants.producers import ExpectedSequence as Expected
+from squall.chaos.runtimes.sim.invariants.request_order import RequestEffect as Effect
 from tests.support.clusters.client_cases import ACK, READ
 from tests.support.clusters.derived_cases import DERIVED
 from tests.support.clusters.group_cases import GROUPS

@@ -6,16 +6,16 @@ from collections.abc import Iterable
 from typing import Any
 
 from squall.broker.cluster.image import Broker, PartitionImage
-from squall.chaos.runtimes.sim.invariants import Promise
-from squall.chaos.runtimes.sim.invariants.batches import BatchIdentity, CommittedBatches, Copy
-from squall.chaos.runtimes.sim.invariants.known import (
+from squall.chaos.runtimes.sim.invariants import TopicGuarantees
+from squall.chaos.runtimes.sim.invariants.batches import BatchIdentity, CommittedBatches, LogCopy
+from squall.chaos.runtimes.sim.invariants.metadata import NodeQuorumView, QuorumModel
+from squall.chaos.runtimes.sim.invariants.models import (
     LEADER,
     ClusterModel,
     LostTail,
     PartitionModel,
     ReplicaSnapshot,
 )
-from squall.chaos.runtimes.sim.invariants.metadata import NodeQuorumView, QuorumModel
 
 ALL = (1, 2, 3)
 
@@ -63,7 +63,7 @@ def known(
     views: Iterable[ReplicaSnapshot] = (),
     truth: PartitionImage | None = None,
     fenced: Iterable[int] = (),
-    promise: Promise | None = None,
+    promise: TopicGuarantees | None = None,
     lost: dict[int, LostTail] | None = None,
     **more: Any,
 ) -> PartitionModel:
@@ -74,11 +74,12 @@ def known(
     )
     cluster.imaged = more.pop("imaged", {})
     low = more.pop("low", 0)
-    made = PartitionModel(promise=promise or Promise(min_isr=2), cluster=cluster, truth=truth, lost=lost or {}, **more)
+    promise = promise or TopicGuarantees(min_isr=2)
+    made = PartitionModel(promise=promise, cluster=cluster, truth=truth, lost=lost or {}, **more)
     made.ledger = CommittedBatches(run(committed) if isinstance(committed, int) else committed)
     made.ledger.deleted(low)
     for node, batches in (copies or {}).items():
-        copy = made.copies[node] = Copy(0, run(batches) if isinstance(batches, int) else batches)
+        copy = made.copies[node] = LogCopy(0, run(batches) if isinstance(batches, int) else batches)
         copy.compare(made.ledger)
     made.views = {each.node: each for each in views}
     return made
@@ -101,7 +102,7 @@ def seat(
 def quorum(committed: int = 5, ends: tuple[int, int, int] = (5, 5, 4), **more: Any) -> QuorumModel:
     made = QuorumModel(ALL, CommittedBatches(run(committed)), **more)
     for node, end in zip(ALL, ends, strict=True):
-        made.copies[node] = Copy(0, run(end))
+        made.copies[node] = LogCopy(0, run(end))
         made.copies[node].compare(made.ledger)
     return made
 

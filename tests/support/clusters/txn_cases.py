@@ -5,15 +5,15 @@ from __future__ import annotations
 from typing import Any
 
 from squall.chaos.runtimes.sim.invariants.batches import BatchIdentity
-from squall.chaos.runtimes.sim.invariants.headers import TxnMarker
-from squall.chaos.runtimes.sim.invariants.journal import (
+from squall.chaos.runtimes.sim.invariants.headers import TxnMarkerBatch
+from squall.chaos.runtimes.sim.invariants.log_replay import CompletedTxn, ProducerReplay, ReplayedBatch, WrittenMarker
+from squall.chaos.runtimes.sim.invariants.transaction_journal import (
     COMPLETE_COMMIT,
     PREPARE_ABORT,
     PREPARE_COMMIT,
     TransactionRecord,
 )
-from squall.chaos.runtimes.sim.invariants.log_replay import CompletedTxn, Marked, ProducerReplay, ReplayedBatch
-from squall.chaos.runtimes.sim.invariants.transactions import Owner, Prepared, Remembered
+from squall.chaos.runtimes.sim.invariants.transactions import LogProducerState, OpenTransaction, PreparedTransaction
 from tests.support.clusters.known_partitions import known, one, view
 from tests.support.clusters.quorum_cases import Arguments, Case
 
@@ -30,15 +30,15 @@ def data(base: int, sequence: int, epoch: int = 4, *, transactional: bool = True
 
 def mark(base: int, epoch: int = 4, *, commit: bool = False, coordinator: int = 2) -> BatchIdentity:
     """A marker of producer 9."""
-    marker = TxnMarker(commit, coordinator)
+    marker = TxnMarkerBatch(commit, coordinator)
     return one(base, attributes=CONTROL, producer_id=9, producer_epoch=epoch, marker=marker)
 
 
 def memory(
     sender: ProducerReplay | None = SENDER, *, aborted: tuple[CompletedTxn, ...] = (), start: int = 0
-) -> Remembered:
+) -> LogProducerState:
     opened = ((sender.first, 9),) if sender is not None and sender.first >= 0 else ()
-    return Remembered({9: sender}, opened, aborted, start)
+    return LogProducerState({9: sender}, opened, aborted, start)
 
 
 def states(found: ProducerReplay | None, wanted: ProducerReplay | None = SENDER, start: int = 0) -> Arguments:
@@ -49,8 +49,8 @@ def index(*found: CompletedTxn, wanted: tuple[CompletedTxn, ...] = (), start: in
     return memory(aborted=found), memory(aborted=wanted, start=start)
 
 
-def came(batch: BatchIdentity, before: ProducerReplay | None, *decided: Prepared) -> Arguments:
-    return Marked(batch, before), decided
+def came(batch: BatchIdentity, before: ProducerReplay | None, *decided: PreparedTransaction) -> Arguments:
+    return WrittenMarker(batch, before), decided
 
 
 def entry(state: int = PREPARE_COMMIT, epoch: int = 4, *, version: int = 0, **more: Any) -> TransactionRecord:
@@ -58,8 +58,8 @@ def entry(state: int = PREPARE_COMMIT, epoch: int = 4, *, version: int = 0, **mo
     return fields._replace(**more)
 
 
-def decided(state: int = PREPARE_COMMIT, epoch: int = 4, **more: Any) -> Prepared:
-    return Prepared("x", entry(state, epoch, **more))
+def decided(state: int = PREPARE_COMMIT, epoch: int = 4, **more: Any) -> PreparedTransaction:
+    return PreparedTransaction("x", entry(state, epoch, **more))
 
 
 def stable(lso: int, *batches: BatchIdentity, hw: int = 3, committed: int = 0) -> Arguments:
@@ -67,16 +67,16 @@ def stable(lso: int, *batches: BatchIdentity, hw: int = 3, committed: int = 0) -
     return None, view(hw=hw, leo=len(batches), lso=lso), about
 
 
-def marked_at(index: int, *decisions: Prepared, commit: bool = False) -> Arguments:
-    return Marked(mark(30, commit=commit), SENDER), ("t", index), decisions
+def marked_at(index: int, *decisions: PreparedTransaction, commit: bool = False) -> Arguments:
+    return WrittenMarker(mark(30, commit=commit), SENDER), ("t", index), decisions
 
 
 def complete(sender: ProducerReplay | None) -> Arguments:
     return decided(), {("t", 0): RESTED, ("t", 1): sender}
 
 
-def opened(*others: Owner) -> Arguments:
-    return Owner(9, 4), {("t", number): owner for number, owner in enumerate(others)}
+def opened(*others: OpenTransaction) -> Arguments:
+    return OpenTransaction(9, 4), {("t", number): owner for number, owner in enumerate(others)}
 
 
 def shards(found: TransactionRecord | None, wanted: TransactionRecord | None) -> Arguments:
@@ -104,8 +104,8 @@ TXNS: dict[str, list[Case]] = {
         ),
         (
             "the order of what is open",
-            (Remembered({}, ((5, 8), (3, 9)), ()), Remembered({}, ((3, 9), (5, 8)), ())),
-            (Remembered({}, ((3, 9), (5, 8)), ()), Remembered({}, ((3, 9), (5, 8)), ())),
+            (LogProducerState({}, ((5, 8), (3, 9)), ()), LogProducerState({}, ((3, 9), (5, 8)), ())),
+            (LogProducerState({}, ((3, 9), (5, 8)), ()), LogProducerState({}, ((3, 9), (5, 8)), ())),
         ),
     ],
     "aborted-index-is-a-replay": [
@@ -156,8 +156,8 @@ TXNS: dict[str, list[Case]] = {
         ("open, of an older epoch", complete(SENDER._replace(epoch=3)), complete(SENDER._replace(epoch=5))),
     ],
     "one-transaction-per-id": [
-        ("an older epoch", opened(Owner(9, 3)), opened(Owner(9, 4))),
-        ("another producer id", opened(Owner(8, 4)), opened()),
+        ("an older epoch", opened(OpenTransaction(9, 3)), opened(OpenTransaction(9, 4))),
+        ("another producer id", opened(OpenTransaction(8, 4)), opened()),
     ],
     "coordinator-state-is-a-replay": [
         ("another state", shards(entry(), entry(COMPLETE_COMMIT)), shards(entry(), entry())),

@@ -19,7 +19,7 @@ from squall.broker.quorum.state import QuorumState
 from squall.broker.replicas.hosted_partition import Hosted
 from squall.broker.replication import BrokerView, LeaderAndIsr, Partition, ReplicationSettings
 from squall.chaos.runtimes.sim.disk import SimDisk
-from squall.chaos.runtimes.sim.invariants import InvariantChecker, Violation
+from squall.chaos.runtimes.sim.invariants import InvariantChecker, InvariantViolation
 from tests.support.brokers.in_memory import broker_config
 from tests.support.disks.batches import NEWEST, batch
 
@@ -157,7 +157,7 @@ class WatchedWorld:
         self.topic = topic
         self.now_ms = 0
         self.kernel = SimpleNamespace(now=0.0)
-        self.violations: list[Violation] = []
+        self.violations: list[InvariantViolation] = []
         self.epochs = {node: 100 + node for node in NODES}
         self.image = ClusterImage(offset=0)
         self.image.topics_by_id[TOPIC_ID] = Topic(topic, TOPIC_ID, {0: PartitionImage(NODES, NODES, 1, 0, 0)})

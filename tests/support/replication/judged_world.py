@@ -9,9 +9,9 @@ from typing import Any
 
 from squall.broker.cluster.image import Broker, PartitionImage
 from squall.broker.replication import Partition
-from squall.chaos.runtimes.sim.invariants import Invariant, Promise, When
-from squall.chaos.runtimes.sim.invariants.batches import BatchIdentity, Copy
-from squall.chaos.runtimes.sim.invariants.known import FOLLOWER, IDLE, LEADER, PartitionModel, ReplicaSnapshot
+from squall.chaos.runtimes.sim.invariants import CheckTrigger, Invariant, TopicGuarantees
+from squall.chaos.runtimes.sim.invariants.batches import BatchIdentity, LogCopy
+from squall.chaos.runtimes.sim.invariants.models import FOLLOWER, IDLE, LEADER, PartitionModel, ReplicaSnapshot
 from squall.chaos.runtimes.sim.invariants.partition_checks import Change, PartitionChecks
 from tests.support.replication.replication_steps import Steps, _progress, _trouble
 from tests.support.replication.replication_world import Node, World
@@ -21,13 +21,13 @@ class Judged:
     """Shows a `World` to a `PartitionChecks` after every step. `broken`: the invariants that were, with their first
     messages."""
 
-    def __init__(self, world: World, promise: Promise | None = None) -> None:
+    def __init__(self, world: World, promise: TopicGuarantees | None = None) -> None:
         controller = world.controller
         self.world = world
         self.broken: dict[str, str] = {}
         self.judge = PartitionChecks(self._report)
         elr = controller.keeps_eligible
-        self.known = PartitionModel(promise=promise or Promise(min_isr=controller.min_isr, elr=elr))
+        self.known = PartitionModel(promise=promise or TopicGuarantees(min_isr=controller.min_isr, elr=elr))
         self.judged = dict.fromkeys(world.nodes, 0)
         """Incarnation that was last seen running; 0 while it is down."""
 
@@ -56,7 +56,7 @@ class Judged:
     def _died(self, node: Node) -> None:
         if self.judged[node.id]:
             self.judged[node.id] = 0
-            self.judge.died(self.known, node.id, Copy(0, batches_of(node)))
+            self.judge.died(self.known, node.id, LogCopy(0, batches_of(node)))
 
     def _look_at(self, node: Node) -> list[Change]:
         known, batches = self.known, batches_of(node)
@@ -64,17 +64,17 @@ class Judged:
         known.views[node.id] = now
         copy = known.copies.get(node.id)
         if copy is None or self.judged[node.id] == 0:
-            known.copies[node.id] = Copy(0, batches)
+            known.copies[node.id] = LogCopy(0, batches)
             if copy is not None:
-                self.judge.shortened(When.RECOVERED, known, node.id, copy.compare(known.ledger))
+                self.judge.shortened(CheckTrigger.RECOVERED, known, node.id, copy.compare(known.ledger))
             self.judged[node.id] = node.incarnation
         elif tuple(copy.batches) != batches:
             if tuple(copy.batches) == batches[: len(copy.batches)]:
                 copy.add(batches[len(copy.batches) :])
             else:
                 held = copy.compare(known.ledger)
-                known.copies[node.id] = Copy(0, batches)
-                self.judge.shortened(When.TRUNCATED, known, node.id, held)
+                known.copies[node.id] = LogCopy(0, batches)
+                self.judge.shortened(CheckTrigger.TRUNCATED, known, node.id, held)
         self.judge.wrote(known, now, known.copies[node.id].newest(len(batches)))
         return [(before, now)] if before != now else []
 

@@ -12,7 +12,7 @@ import trio.testing
 from squall.broker.env import NodeDead, WakeupSignal
 from squall.broker.signals import EventSignal
 from squall.chaos.runtimes.sim.env import SimEnv
-from squall.chaos.runtimes.sim.world import World
+from squall.chaos.runtimes.sim.world import SimWorld
 
 Story = Callable[[WakeupSignal], Awaitable[None]]
 
@@ -22,7 +22,7 @@ class NoDisk:
         return 0.0
 
 
-def env_of(world: World) -> SimEnv:
+def env_of(world: SimWorld) -> SimEnv:
     return SimEnv(world, world.network, "a", 1, host="a", source=1, fs=cast(Any, None), disk=NoDisk())
 
 
@@ -34,7 +34,7 @@ def in_trio(story: Story) -> None:
 
 
 def in_simulation(story: Story) -> None:
-    world = World(1)
+    world = SimWorld(1)
     world.kernel.simulate(1, story, env_of(world).signal())
 
 
@@ -87,7 +87,7 @@ async def set_after(signal: WakeupSignal, seconds: float) -> None:
 
 
 def test_a_paused_node_hears_of_neither_word_nor_time() -> None:
-    world = World(1)
+    world = SimWorld(1)
     env = env_of(world)
     woken: list[tuple[float, bool]] = []
 
@@ -112,7 +112,7 @@ def test_a_paused_node_hears_of_neither_word_nor_time() -> None:
 
 
 def test_after_its_end_a_node_waits_for_nothing() -> None:
-    world = World(1)
+    world = SimWorld(1)
     env = env_of(world)
 
     async def main() -> None:

@@ -18,16 +18,16 @@ from squall.chaos.faults.vocabulary import make_fault
 from squall.chaos.runs.run_store import MemoryRunStore
 from squall.chaos.runtimes.contract import (
     GONE,
-    ClockWord,
+    ClockReport,
     FailWrites,
     FrameAct,
     Frames,
     Link,
     Loss,
     NodeState,
-    Probe,
+    ProbeResult,
     SlowDisk,
-    Stream,
+    StreamDirection,
 )
 from squall.workloads.client import admin
 
@@ -50,7 +50,7 @@ class World:
         self.faults: list[Any] = []
         self.healed = 0
         self.clocks: dict[int, float] = {}
-        self.words: dict[int, list[ClockWord]] = {}
+        self.words: dict[int, list[ClockReport]] = {}
         self.done: list[str] = []
         self.upgraded: set[int] = set()
 
@@ -105,7 +105,7 @@ class World:
     async def set_clock(self, node: int, offset_ms: float, *, rate: float = 1.0) -> dict[str, Any]:
         self.clocks[node] = offset_ms
         shown_ms = offset_ms if self.hits else 0.0
-        self.words.setdefault(node, []).append(ClockWord(int(trio.current_time() * 1e9), shown_ms, offset_ms, rate))
+        self.words.setdefault(node, []).append(ClockReport(int(trio.current_time() * 1e9), shown_ms, offset_ms, rate))
         return {"offset_ms": offset_ms}
 
     async def slow_cpu(self, name: str, node: int, share: float) -> dict[str, Any]:
@@ -114,7 +114,7 @@ class World:
     async def heal_cpu(self, name: str, node: int) -> dict[str, Any]:
         return {"stops": self.hits, "ran_share": 0.2 if self.hits else 1.0}
 
-    def clock_words(self, node: int) -> list[ClockWord]:
+    def clock_words(self, node: int) -> list[ClockReport]:
         return self.words.get(node, [])
 
     async def fault_link(self, name: str, link: Link, fault: Any) -> dict[str, Any]:
@@ -125,10 +125,10 @@ class World:
         self.healed += 1
         return {"hits": self.hits}
 
-    async def ending(self, link: Link, *, timeout_s: float = 1.0, opened: Any = None) -> Probe:
+    async def ending(self, link: Link, *, timeout_s: float = 1.0, opened: Any = None) -> ProbeResult:
         opened()
         await trio.sleep(0.1 if self.hits else timeout_s)
-        return Probe(bool(self.hits), 100.0, "closed" if self.hits else "still open")
+        return ProbeResult(bool(self.hits), 100.0, "closed" if self.hits else "still open")
 
     async def reset_links(self, links: list[Link]) -> dict[str, Any]:
         self.done.append(f"reset {len(links)}")
@@ -297,7 +297,7 @@ async def test_a_protocol_fault_hits_the_requests_that_its_target_is_asked(
     world = World()
     params = {"api": "Produce", "act": "error", "error": "NOT_LEADER_OR_FOLLOWER", "nth": 4, "side": "clients"}
     await played(world, "protocol", params)
-    frames = Frames(0, FrameAct.ERROR, nth=4, count=1, delay_ms=500, error=6, stream=Stream.THERE)
+    frames = Frames(0, FrameAct.ERROR, nth=4, count=1, delay_ms=500, error=6, stream=StreamDirection.THERE)
     assert world.faults == [("CLIENT->2", frames)]
     assert world.healed == 1
 

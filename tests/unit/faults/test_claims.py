@@ -11,7 +11,7 @@ import trio.testing
 from squall.chaos.errors import HarnessError
 from squall.chaos.faults.kind import Fault
 from squall.chaos.faults.vocabulary import make_fault
-from squall.chaos.runtimes.contract import Link, NodeState, Probe
+from squall.chaos.runtimes.contract import Link, NodeState, ProbeResult
 from tests.unit.faults.test_acts import World as FailingWorld
 from tests.unit.faults.test_nemesis import World, played
 
@@ -47,9 +47,9 @@ class Told(World):
         self._tell("start")
         return await super().start_node(node)
 
-    async def probe(self, link: Link, *, timeout_s: float = 1.0, pad_bytes: int = 0) -> Probe:
+    async def probe(self, link: Link, *, timeout_s: float = 1.0, pad_bytes: int = 0) -> ProbeResult:
         up = self.states[link.target] is NodeState.RUNNING
-        return Probe(up, 0.5, None if up else "refused")
+        return ProbeResult(up, 0.5, None if up else "refused")
 
     def _tell(self, what: str) -> None:
         self.times.append((round(trio.current_time(), 1), what))
@@ -58,8 +58,8 @@ class Told(World):
 class Failing(FailingWorld):
     """Has failing disks, and nodes that answer while they run."""
 
-    async def probe(self, link: Link, *, timeout_s: float = 1.0, pad_bytes: int = 0) -> Probe:
-        return Probe(self.states[link.target] is NodeState.RUNNING, 0.5)
+    async def probe(self, link: Link, *, timeout_s: float = 1.0, pad_bytes: int = 0) -> ProbeResult:
+        return ProbeResult(self.states[link.target] is NodeState.RUNNING, 0.5)
 
 
 def fault(number: int, at_s: float, duration_s: float, action: str = "kill", target: str = "node:1") -> Fault:
@@ -138,8 +138,8 @@ async def test_a_node_that_answers_while_it_is_said_to_be_down_proves_nothing(
 ) -> None:
     world = Told()
 
-    async def answer(link: Link, *, timeout_s: float = 1.0, pad_bytes: int = 0) -> Probe:
-        return Probe(True, 0.5)
+    async def answer(link: Link, *, timeout_s: float = 1.0, pad_bytes: int = 0) -> ProbeResult:
+        return ProbeResult(True, 0.5)
 
     world.probe = answer  # type: ignore[method-assign]
     _, second = await played(world, [fault(0, 0.0, 2.0), fault(1, 1.0, 3.0)])

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from squall.chaos.errors import HarnessError
 from squall.chaos.faults.acts.worse_links import ROUNDS, LinkCheck, LinkMeasurement, slower
-from squall.chaos.runtimes.contract import NOISE_MS, Latency, Probe
+from squall.chaos.runtimes.contract import NOISE_MS, Latency, ProbeResult
 
 NOBODY: frozenset[int] = frozenset()
 
@@ -30,7 +30,7 @@ def proof(least_ms: float, *, noise_ms: float = NOISE_MS, mean_ms: float = 0.0) 
 
 
 def measured(before: list[float], during: list[float], after: list[float]) -> LinkMeasurement:
-    return LinkMeasurement(*([(NOBODY, Probe(True, ms)) for ms in each] for each in (before, during, after)))
+    return LinkMeasurement(*([(NOBODY, ProbeResult(True, ms)) for ms in each] for each in (before, during, after)))
 
 
 @pytest.mark.parametrize("effect_ms", [2 * (5 - 4), 2 * (20 - 10)])
@@ -92,16 +92,20 @@ def test_one_side_is_enough_where_nothing_else_makes_a_link_slow(missing: str) -
 
 def test_without_noise_too_what_another_fault_adds_is_not_taken_for_this_one() -> None:
     another = frozenset({7})
-    found = LinkMeasurement([(NOBODY, Probe(True, 10))], [(another, Probe(True, 200))], [(NOBODY, Probe(True, 10))])
+    found = LinkMeasurement(
+        [(NOBODY, ProbeResult(True, 10))], [(another, ProbeResult(True, 200))], [(NOBODY, ProbeResult(True, 10))]
+    )
     assert found.proves(proof(80), noise=False) is None
 
 
 def test_what_another_fault_adds_is_not_taken_for_this_one() -> None:
     another = frozenset({7})
-    found = LinkMeasurement([(NOBODY, Probe(True, 10))], [(another, Probe(True, 200))], [(NOBODY, Probe(True, 10))])
+    found = LinkMeasurement(
+        [(NOBODY, ProbeResult(True, 10))], [(another, ProbeResult(True, 200))], [(NOBODY, ProbeResult(True, 10))]
+    )
     assert found.proves(proof(80)) is None, "the other one may have done it"
-    found.before.append((another, Probe(True, 110)))
-    found.after.append((another, Probe(True, 110)))
+    found.before.append((another, ProbeResult(True, 110)))
+    found.after.append((another, ProbeResult(True, 110)))
     assert found.proves(proof(80)) is True
 
 

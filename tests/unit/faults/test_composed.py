@@ -12,16 +12,16 @@ from squall.chaos.errors import HarnessError
 from squall.chaos.faults.kind import Fault, FaultError
 from squall.chaos.faults.kinds import KINDS
 from squall.chaos.faults.vocabulary import make_fault
-from squall.chaos.runtimes.contract import Link, NodeState, Probe
+from squall.chaos.runtimes.contract import Link, NodeState, ProbeResult
 from tests.unit.faults.test_nemesis import World, played
 
 
 class Answering(World):
     """Has nodes that answer unless they are paused."""
 
-    async def probe(self, link: Link, *, timeout_s: float = 1.0, pad_bytes: int = 0) -> Probe:
+    async def probe(self, link: Link, *, timeout_s: float = 1.0, pad_bytes: int = 0) -> ProbeResult:
         silent = self.states[link.target] is NodeState.PAUSED and not self.inert
-        return Probe(not silent, timeout_s * 1000, "timed out" if silent else None)
+        return ProbeResult(not silent, timeout_s * 1000, "timed out" if silent else None)
 
 
 async def test_a_node_paused_by_two_faults_goes_on_when_the_last_one_ends(

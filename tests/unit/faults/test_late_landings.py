@@ -15,7 +15,7 @@ from squall.chaos.faults.kinds import KINDS
 from squall.chaos.faults.nemesis import Nemesis
 from squall.chaos.faults.vocabulary import make_fault
 from squall.chaos.runs.run_store import MemoryRunStore
-from squall.chaos.runtimes.contract import Link, NodeState, Probe
+from squall.chaos.runtimes.contract import Link, NodeState, ProbeResult
 from squall.workloads.client import admin
 from squall.workloads.client.connection import RequestFailed
 from tests.unit.faults.test_acts import VIEW, Asked, Quorum, VirtualEnv, World, played
@@ -126,9 +126,9 @@ async def test_connections_of_a_broker_that_is_down_are_reset_once_it_is_back(
     class Dead(World):
         """A node that is down does not answer."""
 
-        async def ending(self, link: Link, *, timeout_s: float = 1.0, opened: Any = None) -> Probe:
+        async def ending(self, link: Link, *, timeout_s: float = 1.0, opened: Any = None) -> ProbeResult:
             if self.states[link.target] is not NodeState.RUNNING:
-                return Probe(False, 0.5, "refused")
+                return ProbeResult(False, 0.5, "refused")
             return await super().ending(link, timeout_s=timeout_s, opened=opened)
 
     killed = make_fault(0, 0.0, 5.0, "kill", "node:2", {})

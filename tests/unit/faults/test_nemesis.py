@@ -18,7 +18,7 @@ from squall.chaos.faults.nemesis import Nemesis
 from squall.chaos.faults.targets import ClusterSnapshot
 from squall.chaos.faults.vocabulary import make_fault
 from squall.chaos.runs.run_store import MemoryRunStore
-from squall.chaos.runtimes.contract import GONE, Link, NodeState, Probe
+from squall.chaos.runtimes.contract import GONE, Link, NodeState, ProbeResult
 from squall.workloads.client import admin
 from squall.workloads.client.connection import RequestFailed
 
@@ -77,17 +77,17 @@ class World:
         self.faults.pop((name, link), None)
         return {}
 
-    async def probe(self, link: Link, *, timeout_s: float = 1.0, pad_bytes: int = 0) -> Probe:
+    async def probe(self, link: Link, *, timeout_s: float = 1.0, pad_bytes: int = 0) -> ProbeResult:
         on = [fault for (_, where), fault in self.faults.items() if where == link]
         if any(hasattr(fault, "manner") for fault in on):
-            return Probe(False, timeout_s * 1000, "timed out")
-        return Probe(True, 200.0 if on else 0.5)
+            return ProbeResult(False, timeout_s * 1000, "timed out")
+        return ProbeResult(True, 200.0 if on else 0.5)
 
 
 class Timed(World):
     """Probes take a while."""
 
-    async def probe(self, link: Link, *, timeout_s: float = 1.0, pad_bytes: int = 0) -> Probe:
+    async def probe(self, link: Link, *, timeout_s: float = 1.0, pad_bytes: int = 0) -> ProbeResult:
         probe = await super().probe(link)
         await trio.sleep(0.05 + probe.round_trip_ms / 1000 if probe.ok else timeout_s)
         return probe
@@ -175,9 +175,9 @@ async def test_a_link_is_not_cut_again_before_it_was_seen_to_be_whole(autojump_c
             self.healed_at = trio.current_time()
             return await super().heal_link(name, link)
 
-        async def probe(self, link: Link, *, timeout_s: float = 1.0, pad_bytes: int = 0) -> Probe:
+        async def probe(self, link: Link, *, timeout_s: float = 1.0, pad_bytes: int = 0) -> ProbeResult:
             if trio.current_time() < self.healed_at + 0.02:
-                return Probe(False, timeout_s * 1000, "timed out")
+                return ProbeResult(False, timeout_s * 1000, "timed out")
             return await super().probe(link, timeout_s=timeout_s)
 
     cut = {"shape": "isolate", "manner": "drop"}
@@ -200,10 +200,10 @@ async def test_healed_links_need_not_all_answer_at_once(autojump_clock: trio.tes
             self.healed = True
             return await super().heal_link(name, link)
 
-        async def probe(self, link: Link, *, timeout_s: float = 1.0, pad_bytes: int = 0) -> Probe:
+        async def probe(self, link: Link, *, timeout_s: float = 1.0, pad_bytes: int = 0) -> ProbeResult:
             self.asked += self.healed
             if self.asked % 3:
-                return Probe(False, timeout_s * 1000, "timed out")
+                return ProbeResult(False, timeout_s * 1000, "timed out")
             return await super().probe(link, timeout_s=timeout_s)
 
     cut = make_fault(0, 0.1, 2.0, "partition", "node:3", {"shape": "isolate", "manner": "drop"})
@@ -216,9 +216,9 @@ async def test_a_cut_is_seen_to_have_healed_once_its_broker_is_back_however_long
     autojump_clock: trio.testing.MockClock,
 ) -> None:
     class Down(World):
-        async def probe(self, link: Link, *, timeout_s: float = 1.0, pad_bytes: int = 0) -> Probe:
+        async def probe(self, link: Link, *, timeout_s: float = 1.0, pad_bytes: int = 0) -> ProbeResult:
             down = self.states[link.target] is NodeState.DOWN
-            return Probe(False, 0.5, "refused") if down else await super().probe(link, timeout_s=timeout_s)
+            return ProbeResult(False, 0.5, "refused") if down else await super().probe(link, timeout_s=timeout_s)
 
     cut = make_fault(0, 0.1, 5.0, "partition", "node:3", {"shape": "isolate", "manner": "drop"})
     first, second = await played(Down(), [cut, make_fault(1, 4.5, 18.0, "kill", "node:3", {})])
@@ -282,10 +282,10 @@ async def test_a_link_that_is_slow_already_has_more_time_to_show_the_next_fault(
     autojump_clock: trio.testing.MockClock,
 ) -> None:
     class Narrow(World):
-        async def probe(self, link: Link, *, timeout_s: float = 1.0, pad_bytes: int = 0) -> Probe:
+        async def probe(self, link: Link, *, timeout_s: float = 1.0, pad_bytes: int = 0) -> ProbeResult:
             takes_s = 1.3 * sum(where == link for _, where in self.faults)
             await trio.sleep(min(takes_s, timeout_s))
-            return Probe(takes_s <= timeout_s, 1000 * min(takes_s, timeout_s))
+            return ProbeResult(takes_s <= timeout_s, 1000 * min(takes_s, timeout_s))
 
     narrow = [
         make_fault(0, 0.1, 12.0, "bandwidth", "node:3", {"kb_per_s": 8}),

@@ -10,7 +10,7 @@ from squall.chaos.faults.kind import FaultError
 from squall.chaos.faults.shapes import links_of, partition_cuts
 from squall.chaos.faults.vocabulary import make_fault
 from squall.chaos.plans.plan import PlanError, make_plan
-from squall.chaos.runtimes.contract import Cut, Link, Manner, Stream
+from squall.chaos.runtimes.contract import Cut, CutMode, Link, StreamDirection
 from squall.chaos.runtimes.layout import links
 
 
@@ -40,16 +40,19 @@ def hears(cuts: dict[Link, Cut], nodes: int) -> dict[int, set[int]]:
 
 def _passes(cuts: dict[Link, Cut], link: Link, there: bool) -> bool:
     cut = cuts.get(link)
-    return cut is None or cut.stream not in (Stream.BOTH, Stream.THERE if there else Stream.BACK)
+    return cut is None or cut.stream not in (
+        StreamDirection.BOTH,
+        StreamDirection.THERE if there else StreamDirection.BACK,
+    )
 
 
 def test_a_one_way_partition_cuts_requests_there_and_answers_back() -> None:
     cuts = cuts_of("one-way", [1], 3, "hold")
     assert {str(link): cut.stream for link, cut in cuts.items()} == {
-        "1->2": Stream.THERE,
-        "1->3": Stream.THERE,
-        "2->1": Stream.BACK,
-        "3->1": Stream.BACK,
+        "1->2": StreamDirection.THERE,
+        "1->3": StreamDirection.THERE,
+        "2->1": StreamDirection.BACK,
+        "3->1": StreamDirection.BACK,
     }
 
 
@@ -71,7 +74,7 @@ def test_clients_can_be_cut_off_from_a_broker_that_its_peers_still_see() -> None
     assert named(cuts_of("isolate", [2], 3, side="clients")) == ["CLIENT->2"]
     assert len(cuts_of("isolate", [2], 3, side="both")) == 5
     one_way = cuts_of("one-way", [2], 3, "drop", "clients")
-    assert one_way == {Link("CLIENT", 2): Cut(Manner.DROP, Stream.BACK)}
+    assert one_way == {Link("CLIENT", 2): Cut(CutMode.DROP, StreamDirection.BACK)}
 
 
 @pytest.mark.parametrize("nodes", [3, 4, 5, 7])

@@ -25,7 +25,7 @@ from squall.chaos.faults.targets import (
 )
 from squall.chaos.faults.vocabulary import make_fault
 from squall.chaos.plans.plan import PlanError, make_plan
-from squall.chaos.runtimes.contract import Cut, Link, Manner, Stream
+from squall.chaos.runtimes.contract import Cut, CutMode, Link, StreamDirection
 from squall.chaos.runtimes.layout import links, zone_names
 from squall.workloads.registry import SCENARIOS
 
@@ -157,18 +157,18 @@ def test_a_fault_of_one_link_is_on_no_other() -> None:
         assert params["side"] == "peers"
         assert links_of(params, [one], LINKS) == asked_over(params, [one], LINKS) == [one]
     cut = make_fault(0, 0, 2, "partition", "link:1->2", {"manner": "hold"}).params
-    assert partition_cuts(cut, [one], NODES, LINKS) == [(one, Cut(Manner.HOLD))]
+    assert partition_cuts(cut, [one], NODES, LINKS) == [(one, Cut(CutMode.HOLD))]
 
 
 def test_one_way_no_byte_of_the_source_reaches_the_target() -> None:
     params = make_fault(0, 0, 2, "partition", "link:1->2", {"manner": "drop", "shape": "one-way"}).params
     assert partition_cuts(params, [Link(1, 2)], NODES, LINKS) == [
-        (Link(1, 2), Cut(Manner.DROP, Stream.THERE)),
-        (Link(2, 1), Cut(Manner.DROP, Stream.BACK)),
+        (Link(1, 2), Cut(CutMode.DROP, StreamDirection.THERE)),
+        (Link(2, 1), Cut(CutMode.DROP, StreamDirection.BACK)),
     ]
     clients = make_fault(0, 0, 2, "partition", "link:zone:1->2", {"manner": "drop", "shape": "one-way"}).params
     link = Link("CLIENT", 2)
-    assert partition_cuts(clients, [link], NODES, LINKS) == [(link, Cut(Manner.DROP, Stream.THERE))]
+    assert partition_cuts(clients, [link], NODES, LINKS) == [(link, Cut(CutMode.DROP, StreamDirection.THERE))]
 
 
 @pytest.mark.parametrize(

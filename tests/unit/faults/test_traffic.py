@@ -19,10 +19,17 @@ from squall.chaos.faults.kinds import KINDS
 from squall.chaos.faults.kinds.protocol import OF_GROUPS
 from squall.chaos.faults.vocabulary import make_fault
 from squall.chaos.plans.plan import PlanError, make_plan
-from squall.chaos.runtimes.contract import Cut, FrameAct, Manner, Stream
+from squall.chaos.runtimes.contract import Cut, CutMode, FrameAct, StreamDirection
 from squall.chaos.runtimes.layout import links, zone_names
 from squall.chaos.runtimes.real.inquiry import probe_frames, traffic_frame
-from squall.chaos.runtimes.wire.frames import FETCH, METADATA_FETCH, METADATA_TOPIC, METADATA_TOPIC_ID, TRAFFIC, Traffic
+from squall.chaos.runtimes.wire.frames import (
+    FETCH,
+    METADATA_FETCH,
+    METADATA_TOPIC,
+    METADATA_TOPIC_ID,
+    TRAFFIC,
+    BrokerTraffic,
+)
 from tests.unit.runtimes.test_conversation import Heard
 
 LINKS = links((1, 2, 3), zone_names(1))
@@ -34,36 +41,40 @@ def fetch(topic: str, topic_id: bytes, version: int) -> bytes:
     return encode_request(FETCH, version, 1, "test", request.encode(version))
 
 
-REPLICATED = [fetch("t", bytes(16), 12), fetch("", bytes(14) + b"\1\1", 18), traffic_frame(Traffic.REPLICATION)[0]]
+REPLICATED = [
+    fetch("t", bytes(16), 12),
+    fetch("", bytes(14) + b"\1\1", 18),
+    traffic_frame(BrokerTraffic.REPLICATION)[0],
+]
 TO_CONTROLLERS = [
     fetch(METADATA_TOPIC, bytes(16), 12),
     fetch("", METADATA_TOPIC_ID, 18),
-    traffic_frame(Traffic.CONTROLLER)[0],
+    traffic_frame(BrokerTraffic.CONTROLLER)[0],
 ]
 
 
-@pytest.mark.parametrize("traffic", Traffic)
-def test_a_cut_of_one_traffic_takes_its_requests_and_no_others(traffic: Traffic) -> None:
-    heard = Heard(frames_of(Cut(Manner.DROP), traffic))
+@pytest.mark.parametrize("traffic", BrokerTraffic)
+def test_a_cut_of_one_traffic_takes_its_requests_and_no_others(traffic: BrokerTraffic) -> None:
+    heard = Heard(frames_of(Cut(CutMode.DROP), traffic))
     for frame in (*REPLICATED, *TO_CONTROLLERS, *probe_frames(0)):
         heard.asked(frame)
-    left = TO_CONTROLLERS if traffic is Traffic.REPLICATION else REPLICATED
-    assert heard.sent[Stream.THERE] == b"".join((*left, *probe_frames(0)))
+    left = TO_CONTROLLERS if traffic is BrokerTraffic.REPLICATION else REPLICATED
+    assert heard.sent[StreamDirection.THERE] == b"".join((*left, *probe_frames(0)))
 
 
 def test_a_refusal_resets_the_connection_and_lets_nothing_more_through() -> None:
-    heard = Heard(frames_of(Cut(Manner.REFUSE), Traffic.REPLICATION))
+    heard = Heard(frames_of(Cut(CutMode.REFUSE), BrokerTraffic.REPLICATION))
     heard.asked(TO_CONTROLLERS[0] + REPLICATED[0] + TO_CONTROLLERS[1])
-    assert heard.sent[Stream.THERE] == TO_CONTROLLERS[0]
+    assert heard.sent[StreamDirection.THERE] == TO_CONTROLLERS[0]
     assert heard.resets == 1
 
 
 def test_one_way_the_answers_are_cut() -> None:
-    heard = Heard(frames_of(Cut(Manner.DROP, Stream.BACK), Traffic.CONTROLLER))
+    heard = Heard(frames_of(Cut(CutMode.DROP, StreamDirection.BACK), BrokerTraffic.CONTROLLER))
     heard.asked(TO_CONTROLLERS[0])
-    assert heard.sent[Stream.THERE] == TO_CONTROLLERS[0]
+    assert heard.sent[StreamDirection.THERE] == TO_CONTROLLERS[0]
     heard.answered((4).to_bytes(4, "big") + (1).to_bytes(4, "big"))
-    assert heard.sent[Stream.BACK] == b""
+    assert heard.sent[StreamDirection.BACK] == b""
 
 
 @pytest.mark.parametrize(
@@ -76,8 +87,8 @@ def test_a_protocol_fault_hits_the_fetches_of_one_traffic(side: str, apis: set[i
 
 
 def test_no_request_is_of_both() -> None:
-    assert not set(TRAFFIC[Traffic.REPLICATION]) & set(TRAFFIC[Traffic.CONTROLLER])
-    assert OffsetForLeaderEpochRequest.API_KEY in TRAFFIC[Traffic.REPLICATION]
+    assert not set(TRAFFIC[BrokerTraffic.REPLICATION]) & set(TRAFFIC[BrokerTraffic.CONTROLLER])
+    assert OffsetForLeaderEpochRequest.API_KEY in TRAFFIC[BrokerTraffic.REPLICATION]
 
 
 def test_relays_stand_on_all_links_that_a_shape_may_choose_and_on_no_clients() -> None:
@@ -157,4 +168,4 @@ def test_the_registry_knows_who_tells_traffic_apart() -> None:
     sides = {name: kind.params["side"] for name, kind in KINDS.items() if "side" in kind.params}
     found = {name for name, side in sides.items() if isinstance(side, ChoiceParameter) and "controller" in side.values}
     assert found == {"partition", "protocol"}
-    assert frames_of(Cut(Manner.REFUSE), Traffic.CONTROLLER).act is FrameAct.RESET
+    assert frames_of(Cut(CutMode.REFUSE), BrokerTraffic.CONTROLLER).act is FrameAct.RESET

@@ -16,7 +16,7 @@ from squall.chaos.faults.targets import ClusterSnapshot
 from squall.chaos.faults.timeouts import WHOLE_WITHIN_S
 from squall.chaos.faults.vocabulary import make_fault
 from squall.chaos.runs.run_store import MemoryRunStore
-from squall.chaos.runtimes.contract import Link, NodeState, Probe
+from squall.chaos.runtimes.contract import Link, NodeState, ProbeResult
 from squall.workloads.client import admin
 from squall.workloads.client.connection import RequestFailed, UnsupportedApi
 from tests.unit.faults.test_acts import ELECTED, MOVED, VIEW, Asked, VirtualEnv
@@ -24,32 +24,34 @@ from tests.unit.faults.test_acts import World as Acting
 from tests.unit.faults.test_acts import played as acted
 from tests.unit.faults.test_nemesis import World, played
 
-SLOW, FAST = Probe(True, 200.0), Probe(True, 0.5)
-REFUSED, SILENT = Probe(False, 0.5, "refused"), Probe(False, 700.0, "timed out")
-CUT_SHORT = Probe(False, 10.0, "ended: connection with broker-1 was reset")
-CLOSED, CLOSED_LATE = Probe(True, 0.5, "closed"), Probe(True, 500.0, "closed")
-RESET, STILL_OPEN = Probe(True, 20.0, "ended: connection reset by peer"), Probe(False, 700.0, "still open")
+SLOW, FAST = ProbeResult(True, 200.0), ProbeResult(True, 0.5)
+REFUSED, SILENT = ProbeResult(False, 0.5, "refused"), ProbeResult(False, 700.0, "timed out")
+CUT_SHORT = ProbeResult(False, 10.0, "ended: connection with broker-1 was reset")
+CLOSED, CLOSED_LATE = ProbeResult(True, 0.5, "closed"), ProbeResult(True, 500.0, "closed")
+RESET, STILL_OPEN = ProbeResult(True, 20.0, "ended: connection reset by peer"), ProbeResult(False, 700.0, "still open")
 
 
 class Scripted(World):
     """Has links that return one probe before a fault is on them, and then one after the other; the last for good."""
 
-    def __init__(self, before: Probe, *during: Probe) -> None:
+    def __init__(self, before: ProbeResult, *during: ProbeResult) -> None:
         super().__init__()
         self.before, self.during = before, during
         self.looks: dict[Link, int] = {}
 
-    async def probe(self, link: Link, *, timeout_s: float = 1.0, pad_bytes: int = 0) -> Probe:
+    async def probe(self, link: Link, *, timeout_s: float = 1.0, pad_bytes: int = 0) -> ProbeResult:
         if not any(where == link for _, where in self.faults):
             return self.before
         at = self.looks[link] = self.looks.get(link, 0) + 1
         return self.during[min(at, len(self.during)) - 1]
 
-    async def ending(self, link: Link, *, timeout_s: float = 1.0, spoil: bool = False, opened: Any = None) -> Probe:
+    async def ending(
+        self, link: Link, *, timeout_s: float = 1.0, spoil: bool = False, opened: Any = None
+    ) -> ProbeResult:
         return await self.probe(link)
 
 
-LANDS: list[tuple[str, dict[str, Any], Probe, list[Probe]]] = [
+LANDS: list[tuple[str, dict[str, Any], ProbeResult, list[ProbeResult]]] = [
     ("latency", {"latency_ms": 100, "jitter_ms": 10}, FAST, [CUT_SHORT, SILENT, SLOW]),
     ("bandwidth", {"kb_per_s": 500}, FAST, [REFUSED, SLOW]),
     ("slicer", {}, FAST, [SILENT, SLOW]),
@@ -64,7 +66,11 @@ WHOLE = {"latency": FAST, "bandwidth": FAST, "slicer": FAST, "limit_data": FAST,
 
 @pytest.mark.parametrize(("action", "params", "before", "during"), LANDS, ids=[each[0] for each in LANDS])
 async def test_what_another_fault_cuts_short_is_measured_again(
-    action: str, params: dict[str, Any], before: Probe, during: list[Probe], autojump_clock: trio.testing.MockClock
+    action: str,
+    params: dict[str, Any],
+    before: ProbeResult,
+    during: list[ProbeResult],
+    autojump_clock: trio.testing.MockClock,
 ) -> None:
     world = Scripted(before, *during)
     (line,) = await played(world, [make_fault(0, 0.1, 3.0, action, "node:1", params)])
@@ -75,7 +81,11 @@ async def test_what_another_fault_cuts_short_is_measured_again(
 
 @pytest.mark.parametrize(("action", "params", "before", "during"), LANDS, ids=[each[0] for each in LANDS])
 async def test_a_link_that_shows_to_be_whole_proves_nothing_even_where_it_fits_later(
-    action: str, params: dict[str, Any], before: Probe, during: list[Probe], autojump_clock: trio.testing.MockClock
+    action: str,
+    params: dict[str, Any],
+    before: ProbeResult,
+    during: list[ProbeResult],
+    autojump_clock: trio.testing.MockClock,
 ) -> None:
     world = Scripted(before, during[0], WHOLE[action], during[-1])
     (line,) = await played(world, [make_fault(0, 0.1, 3.0, action, "node:1", params)])
@@ -87,7 +97,7 @@ async def test_a_link_that_shows_to_be_whole_proves_nothing_even_where_it_fits_l
 async def test_a_link_that_says_nothing_while_the_fault_lasts_proves_nothing(
     action: str, autojump_clock: trio.testing.MockClock
 ) -> None:
-    world = Scripted(Probe(True, 0.5, "closed"), REFUSED)
+    world = Scripted(ProbeResult(True, 0.5, "closed"), REFUSED)
     (line,) = await played(world, [make_fault(0, 0.1, 3.0, action, "node:1", {})])
     assert line["evidence"] is None
     assert line["ended"] - line["began"] == pytest.approx(3e9)
@@ -103,9 +113,9 @@ class Opening(Acting):
         super().__init__()
         self.at_s = at_s
 
-    async def ending(self, link: Link, *, timeout_s: float = 1.0, opened: Any = None) -> Probe:
+    async def ending(self, link: Link, *, timeout_s: float = 1.0, opened: Any = None) -> ProbeResult:
         if trio.current_time() < self.at_s:
-            return Probe(False, 0.5, "refused")
+            return ProbeResult(False, 0.5, "refused")
         return await super().ending(link, timeout_s=timeout_s, opened=opened)
 
 
@@ -272,7 +282,7 @@ class Slow(World):
         await trio.sleep(0.3)
         return told
 
-    async def probe(self, link: Link, *, timeout_s: float = 1.0, pad_bytes: int = 0) -> Probe:
+    async def probe(self, link: Link, *, timeout_s: float = 1.0, pad_bytes: int = 0) -> ProbeResult:
         await trio.sleep(timeout_s)
         return SILENT if self.states[link.target] is NodeState.PAUSED else FAST
 

@@ -14,7 +14,7 @@ from squall.chaos.faults.timeouts import PROBE_AT_MOST_S, PROBE_TIMEOUT_S, longe
 from squall.chaos.plans.plan import Plan, make_plan, proven_here, read_plan, with_schedule
 from squall.chaos.runs.fitted import fitted
 from squall.chaos.runs.run_store import PLAN, MemoryRunStore
-from squall.chaos.runtimes.contract import Link, Probe
+from squall.chaos.runtimes.contract import Link, ProbeResult
 from tests.unit.faults.test_nemesis import Asked, VirtualEnv, World
 
 LINKS = ("partition", "latency")
@@ -27,13 +27,13 @@ class Slow(World):
         super().__init__()
         self.probe_s, self.probes = probe_s, 0
 
-    async def probe(self, link: Link, *, timeout_s: float = 1.0, pad_bytes: int = 0) -> Probe:
+    async def probe(self, link: Link, *, timeout_s: float = 1.0, pad_bytes: int = 0) -> ProbeResult:
         self.probes += 1
         found = await super().probe(link, timeout_s=timeout_s)
         takes_s = self.probe_s + found.round_trip_ms / 1000 if found.ok else timeout_s
         await trio.sleep(min(takes_s, timeout_s))
         ok = found.ok and takes_s < timeout_s
-        return Probe(ok, min(takes_s, timeout_s) * 1000, None if ok else "timed out")
+        return ProbeResult(ok, min(takes_s, timeout_s) * 1000, None if ok else "timed out")
 
 
 def drawn(**values: Any) -> Plan:

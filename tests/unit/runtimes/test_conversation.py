@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 from squall.broker.protocol.errors import ErrorCode
 from squall.broker.protocol.header import encode_request, encode_response_header
 from squall.broker.protocol.schema.end_txn import EndTxnRequest, EndTxnResponse
-from squall.chaos.runtimes.contract import FrameAct, Frames, Stream
-from squall.chaos.runtimes.real.frame_relay import On
-from squall.chaos.runtimes.wire.conversation import LINGER_S, Conversation, OnLink, Struck, strike
+from squall.chaos.runtimes.contract import FrameAct, Frames, StreamDirection
+from squall.chaos.runtimes.real.frame_relay import RelayFault
+from squall.chaos.runtimes.wire.conversation import LINGER_S, FramedConnection, LinkFaultState, StruckEndTxn, strike
 
 PRODUCE, FETCH, END_TXN = 0, 1, 26
 
@@ -27,14 +27,14 @@ def response(correlation_id: int, body: bytes = b"") -> bytes:
     return pack(">ii", 4 + len(body), correlation_id) + body
 
 
-class Heard(Conversation):
+class Heard(FramedConnection):
     """Keeps what is sent on."""
 
     def __init__(self, *faults: Frames) -> None:
         super().__init__()
-        self.on: list[OnLink] = [On(fault) for fault in faults]
+        self.on: list[LinkFaultState] = [RelayFault(fault) for fault in faults]
         self.told = tuple(self.on)
-        self.sent = {Stream.THERE: b"", Stream.BACK: b""}
+        self.sent = {StreamDirection.THERE: b"", StreamDirection.BACK: b""}
         self.late: list[float] = []
         self.resets = 0
         self.clock_ns = 0
@@ -43,10 +43,10 @@ class Heard(Conversation):
     def framed(self) -> bool:
         return bool(self.on)
 
-    def hit(self, stream: Stream, api: int) -> OnLink | None:
+    def hit(self, stream: StreamDirection, api: int) -> LinkFaultState | None:
         return strike(self.on, stream, api)
 
-    def put(self, stream: Stream, data: bytes, later_s: float) -> None:
+    def put(self, stream: StreamDirection, data: bytes, later_s: float) -> None:
         self.sent[stream] += data
         self.late.append(later_s)
 
@@ -69,17 +69,17 @@ def test_the_nth_of_an_api_is_struck_and_counted_however_bytes_come() -> None:
     sent = [request(FETCH, 1), request(PRODUCE, 2), *(request(FETCH, n, b"abc") for n in (3, 4, 5))]
     for byte in b"".join(sent):
         heard.asked(bytes([byte]))
-    assert heard.sent[Stream.THERE] == sent[0] + sent[1] + sent[4]
+    assert heard.sent[StreamDirection.THERE] == sent[0] + sent[1] + sent[4]
     assert heard.on[0].hits == 2
 
 
 def test_a_doubled_request_has_one_answer() -> None:
     heard = Heard(Frames(FETCH, FrameAct.DUPLICATE))
     heard.asked(request(FETCH, 7))
-    assert heard.sent[Stream.THERE] == request(FETCH, 7) * 2
+    assert heard.sent[StreamDirection.THERE] == request(FETCH, 7) * 2
     heard.on.clear()
     heard.answered(response(7, b"a") + response(7, b"b") + response(8))
-    assert heard.sent[Stream.BACK] == response(7, b"a") + response(8)
+    assert heard.sent[StreamDirection.BACK] == response(7, b"a") + response(8)
 
 
 def test_an_end_of_a_transaction_that_is_held_is_told_of_with_its_answer() -> None:
@@ -89,13 +89,15 @@ def test_an_end_of_a_transaction_that_is_held_is_told_of_with_its_answer() -> No
     heard.asked(bytes(encode_request(END_TXN, 3, 5, "test", asked.encode(3))))
     assert heard.late == [4.0]
     heard.on.clear()
-    assert heard.lingers_s(Stream.THERE) == 4.0 + LINGER_S, "its asker has gone, but the broker may still answer"
+    assert heard.lingers_s(StreamDirection.THERE) == 4.0 + LINGER_S, (
+        "its asker has gone, but the broker may still answer"
+    )
     answer = encode_response_header(END_TXN, 3, 5) + EndTxnResponse(error_code=ErrorCode.PRODUCER_FENCED).encode(3)
     heard.clock_ns = 6 * 10**9
     heard.answered(pack(">i", len(answer)) + answer)
-    assert heard.lingers_s(Stream.THERE) == 0
+    assert heard.lingers_s(StreamDirection.THERE) == 0
     (told,) = heard.told[0].struck
-    assert told == Struck("commit of x, producer 7, epoch 2", 10**9, 4000, "PRODUCER_FENCED", 6 * 10**9)
+    assert told == StruckEndTxn("commit of x, producer 7, epoch 2", 10**9, 4000, "PRODUCER_FENCED", 6 * 10**9)
 
 
 def test_of_other_apis_and_of_ends_that_cannot_be_read_little_is_told() -> None:
@@ -108,12 +110,12 @@ def test_of_other_apis_and_of_ends_that_cannot_be_read_little_is_told() -> None:
 def test_an_error_is_not_counted_where_the_request_cannot_be_read() -> None:
     heard = Heard(Frames(FETCH, FrameAct.ERROR, error=6, count=0))
     heard.asked(request(FETCH, 7, b"nonsense"))
-    assert heard.sent[Stream.THERE] == request(FETCH, 7, b"nonsense")
+    assert heard.sent[StreamDirection.THERE] == request(FETCH, 7, b"nonsense")
     assert heard.on[0].hits == 0
 
 
 def test_answers_are_of_the_api_that_was_asked() -> None:
-    heard = Heard(Frames(FETCH, FrameAct.DELAY, delay_ms=250, stream=Stream.BACK))
+    heard = Heard(Frames(FETCH, FrameAct.DELAY, delay_ms=250, stream=StreamDirection.BACK))
     heard.asked(request(PRODUCE, 1) + request(FETCH, 2))
     heard.late.clear()
     heard.answered(response(1) + response(2))
@@ -123,34 +125,36 @@ def test_answers_are_of_the_api_that_was_asked() -> None:
 def test_a_request_is_overtaken_by_the_next_one_and_its_asker_gets_the_answers_in_its_own_order() -> None:
     heard = Heard(Frames(PRODUCE, FrameAct.REORDER))
     heard.asked(request(PRODUCE, 1))
-    assert heard.sent[Stream.THERE] == b""
+    assert heard.sent[StreamDirection.THERE] == b""
     heard.asked(request(PRODUCE, 2) + request(PRODUCE, 3))
-    assert heard.sent[Stream.THERE] == request(PRODUCE, 2) + request(PRODUCE, 1) + request(PRODUCE, 3)
+    assert heard.sent[StreamDirection.THERE] == request(PRODUCE, 2) + request(PRODUCE, 1) + request(PRODUCE, 3)
     assert heard.on[0].hits == 1
     heard.on.clear()
     for number in (2, 1, 3):
         heard.answered(response(number))
-    assert heard.sent[Stream.BACK] == response(1) + response(2) + response(3)
+    assert heard.sent[StreamDirection.BACK] == response(1) + response(2) + response(3)
 
 
 def test_an_answer_that_is_to_be_overtaken_comes_behind_the_next_one() -> None:
-    heard = Heard(Frames(FETCH, FrameAct.REORDER, stream=Stream.BACK))
+    heard = Heard(Frames(FETCH, FrameAct.REORDER, stream=StreamDirection.BACK))
     heard.asked(request(FETCH, 1) + request(PRODUCE, 2))
     heard.answered(response(1))
     heard.answered(response(2))
-    assert heard.sent[Stream.BACK] == response(2) + response(1)
+    assert heard.sent[StreamDirection.BACK] == response(2) + response(1)
     assert heard.on[0].hits == 1
 
 
-@pytest.mark.parametrize("stream", [Stream.THERE, Stream.BACK])
+@pytest.mark.parametrize("stream", [StreamDirection.THERE, StreamDirection.BACK])
 @pytest.mark.parametrize("end", [Heard.time_passes, lambda heard: [heard.ended(stream) for stream in heard.sent]])
-def test_what_nothing_overtakes_passes_as_it_is_and_was_not_hit(stream: Stream, end: Callable[[Heard], None]) -> None:
+def test_what_nothing_overtakes_passes_as_it_is_and_was_not_hit(
+    stream: StreamDirection, end: Callable[[Heard], None]
+) -> None:
     heard = Heard(Frames(FETCH, FrameAct.REORDER, stream=stream, count=0))
     heard.asked(request(FETCH, 1))
     heard.answered(response(1))
     end(heard)
     end(heard)
-    assert heard.sent == {Stream.THERE: request(FETCH, 1), Stream.BACK: response(1)}
+    assert heard.sent == {StreamDirection.THERE: request(FETCH, 1), StreamDirection.BACK: response(1)}
     assert heard.on[0].hits == 0
 
 
@@ -160,13 +164,13 @@ def test_an_answer_does_not_wait_for_that_of_a_request_which_has_none(then: str)
     heard.asked(request(PRODUCE, 1) + request(FETCH, 2))
     heard.on.clear()
     heard.answered(response(2))
-    assert heard.sent[Stream.BACK] == b""
+    assert heard.sent[StreamDirection.BACK] == b""
     if then == "time":
         heard.time_passes()
-        assert heard.sent[Stream.BACK] == response(2)
+        assert heard.sent[StreamDirection.BACK] == response(2)
     heard.asked(request(FETCH, 3))
     heard.answered(response(3))
-    assert heard.sent[Stream.BACK] == response(2) + response(3)
+    assert heard.sent[StreamDirection.BACK] == response(2) + response(3)
 
 
 @pytest.mark.parametrize("size", [-1, 0, 7, 1 << 30])
@@ -178,10 +182,10 @@ def test_behind_an_impossible_size_everything_passes(size: int, followed: bool) 
     if followed:
         heard.on.clear()
     heard.asked(strange[:5])
-    heard.on = [On(fault)]
+    heard.on = [RelayFault(fault)]
     heard.asked(strange[5:])
-    heard.ended(Stream.THERE)
-    assert heard.sent[Stream.THERE] == strange
+    heard.ended(StreamDirection.THERE)
+    assert heard.sent[StreamDirection.THERE] == strange
     assert heard.on[0].hits == 0
 
 
@@ -191,6 +195,6 @@ def test_bytes_of_any_kind_arrive_all_and_in_order_where_no_fault_strikes(chunks
     for chunk in chunks:
         heard.asked(chunk)
         heard.answered(chunk)
-    heard.ended(Stream.THERE)
-    heard.ended(Stream.BACK)
-    assert heard.sent == {Stream.THERE: b"".join(chunks), Stream.BACK: b"".join(chunks)}
+    heard.ended(StreamDirection.THERE)
+    heard.ended(StreamDirection.BACK)
+    assert heard.sent == {StreamDirection.THERE: b"".join(chunks), StreamDirection.BACK: b"".join(chunks)}

@@ -8,9 +8,9 @@ from random import Random
 import pytest
 
 from squall.chaos.errors import HarnessError, PreconditionError
-from squall.chaos.runtimes.contract import Act, Link, Probe
+from squall.chaos.runtimes.contract import Link, ProbeResult, RuntimeCapability
 from squall.chaos.runtimes.kafka.layout import CONTROLLER, KafkaLayout, link_host
-from squall.chaos.runtimes.kafka.program import LogWords
+from squall.chaos.runtimes.kafka.program import KafkaLogReports
 from squall.chaos.runtimes.kafka.runtime import KafkaRuntime, KafkaSoftware, kafka_settings
 from squall.chaos.runtimes.layout import links
 from squall.chaos.runtimes.real.blueprint import blueprint
@@ -29,7 +29,7 @@ PROXIES = {
     for link in links(NODES, ZONES)
 }
 LAYOUT = KafkaLayout(NODES, NODES, ZONES, DIRECT, PROXIES)
-YES, NO = Probe(True, 3.0), Probe(False, 700.0, "timed out")
+YES, NO = ProbeResult(True, 3.0), ProbeResult(False, 700.0, "timed out")
 
 
 def test_each_node_finds_each_peer_behind_the_proxy_of_just_that_link() -> None:
@@ -80,7 +80,7 @@ def test_no_two_proxies_share_an_address() -> None:
     [([YES, YES], False, True), ([YES, NO], False, False), ([YES, NO], True, True), ([NO, NO], True, False)],
 )
 def test_one_answer_speaks_against_a_cut_and_one_silence_against_its_end(
-    found: list[Probe], hurt: bool, ok: bool
+    found: list[ProbeResult], hurt: bool, ok: bool
 ) -> None:
     said = one_of(found, hurt=hurt)
     assert said.ok is ok
@@ -94,7 +94,7 @@ def test_a_log_tells_the_broker_epoch_and_version_of_this_incarnation_only(tmp_p
         "INFO [BrokerLifecycleManager id=1] Successfully registered broker 1 with broker epoch 7 (x)\n"
         "INFO [KafkaRaftServer nodeId=1] Kafka Server started (x)\n"
     )
-    words = LogWords(log)
+    words = KafkaLogReports(log)
     assert words.ready(2) is None, "those were the last incarnation's words"
     with log.open("a") as file:
         file.write("INFO Kafka version: 4.3.1 (x)\nINFO Successfully registered broker 1 with broker epoch 45 (x)\n")
@@ -107,7 +107,7 @@ def test_a_log_tells_the_broker_epoch_and_version_of_this_incarnation_only(tmp_p
 
 def test_a_log_that_names_no_epoch_is_no_evidence_of_a_registration(tmp_path: Path) -> None:
     log = tmp_path / "broker.log"
-    words = LogWords(log)
+    words = KafkaLogReports(log)
     log.write_text("INFO Kafka Server started (x)\n")
     with pytest.raises(HarnessError, match="not in which broker epoch"):
         words.ready(1)
@@ -125,7 +125,7 @@ def test_a_stop_is_controlled_where_the_controller_let_the_broker_go(
     tmp_path: Path, said: str, code: int, controlled: bool
 ) -> None:
     log = tmp_path / "broker.log"
-    words = LogWords(log)
+    words = KafkaLogReports(log)
     log.write_text(f"INFO Beginning controlled shutdown. (x)\nINFO {said} (x)\n")
     assert words.left(code).controlled is controlled
 
@@ -138,4 +138,4 @@ def test_settings_of_ours_are_left_out_and_told_and_addresses_are_nobodys_to_giv
 
 
 def test_nobody_can_bend_the_clock_of_a_jvm(tmp_path: Path) -> None:
-    assert Act.CLOCK not in KafkaRuntime(tmp_path, kafka=ApacheKafka("java", "jars/*", "4.3.1")).acts
+    assert RuntimeCapability.CLOCK not in KafkaRuntime(tmp_path, kafka=ApacheKafka("java", "jars/*", "4.3.1")).acts

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from squall.chaos.runtimes.lost_records import LostRecords
+from squall.chaos.runtimes.lost_records import LostOffsetRanges
 from tests.support.disks.batches import batch
 
 
@@ -17,7 +17,7 @@ def named(base: int, topic: str = "t-0") -> str:
 
 def lost(changed: dict[int, tuple[bytes, bytes]], left: dict[int, bytes]) -> list[int] | None:
     """The evidence about one log: segments that changed, as they were and are, and those that are left."""
-    records = LostRecords()
+    records = LostOffsetRanges()
     for base, (before, after) in changed.items():
         records.changed(named(base), before, after)
     for base, content in left.items():
@@ -52,7 +52,7 @@ def test_a_log_loses_what_a_segment_that_returned_does_not_lead_up_to() -> None:
 
 
 def test_other_files_and_logs_that_kept_everything_are_left_out() -> None:
-    records = LostRecords()
+    records = LostOffsetRanges()
     for path in ("data/t-0/00000000000000000000.index", "data/meta.properties", "data/t-0.0f-delete/0.log"):
         records.changed(path, segment(0), b"")
     records.changed(named(0, "u-1"), segment(0), b"")

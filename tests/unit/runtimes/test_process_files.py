@@ -70,7 +70,7 @@ def own_registry(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def test_a_run_under_way_holds_its_ports_until_it_is_closed(own_registry: Path) -> None:
     with registry.locked():
-        first = registry.Registration("one", own_registry)
+        first = registry.RunRegistration("one", own_registry)
         first.claim_ports([4001, 4002])
     assert registry.claimed_ports() == {4001, 4002}
     (found,) = registry.runs()

@@ -11,14 +11,14 @@ from squall.chaos.errors import HarnessError
 from squall.chaos.runtimes.contract import (
     Bandwidth,
     Cut,
+    CutMode,
     Latency,
     LimitData,
     Link,
-    Manner,
     ResetPeer,
     Slicer,
     SlowClose,
-    Stream,
+    StreamDirection,
 )
 from squall.chaos.runtimes.real.proxied_links import ProxiedLinks, toxic
 from squall.chaos.runtimes.real.toxiproxy_transport import ToxiproxyError
@@ -74,8 +74,8 @@ def links(api: FakeApi) -> ProxiedLinks:
 @pytest.mark.parametrize(
     ("fault", "kind", "attributes"),
     [
-        (Cut(Manner.DROP), "timeout", {"timeout": 0}),
-        (Cut(Manner.HOLD), "bandwidth", {"rate": 0}),
+        (Cut(CutMode.DROP), "timeout", {"timeout": 0}),
+        (Cut(CutMode.HOLD), "bandwidth", {"rate": 0}),
         (Latency(50, 10), "latency", {"latency": 50, "jitter": 10}),
         (Bandwidth(7), "bandwidth", {"rate": 7}),
         (Slicer(3, 2, 1), "slicer", {"average_size": 3, "size_variation": 2, "delay": 1}),
@@ -90,10 +90,14 @@ def test_each_fault_is_one_kind_of_toxic(fault: Any, kind: str, attributes: dict
 
 @pytest.mark.parametrize(
     ("stream", "toxics"),
-    [(Stream.THERE, {"upstream"}), (Stream.BACK, {"downstream"}), (Stream.BOTH, {"upstream", "downstream"})],
+    [
+        (StreamDirection.THERE, {"upstream"}),
+        (StreamDirection.BACK, {"downstream"}),
+        (StreamDirection.BOTH, {"upstream", "downstream"}),
+    ],
 )
 def test_a_fault_is_put_on_the_streams_it_names(
-    links: ProxiedLinks, api: FakeApi, stream: Stream, toxics: set[str]
+    links: ProxiedLinks, api: FakeApi, stream: StreamDirection, toxics: set[str]
 ) -> None:
     links.add("f", LINK, Latency(5, stream=stream))
     assert {each for _, each, _ in api.toxics_on.values()} == toxics
@@ -102,8 +106,8 @@ def test_a_fault_is_put_on_the_streams_it_names(
 
 
 def test_a_link_stays_off_while_one_of_its_faults_refuses(links: ProxiedLinks, api: FakeApi) -> None:
-    links.add("a", LINK, Cut(Manner.REFUSE))
-    links.add("b", LINK, Cut(Manner.REFUSE))
+    links.add("a", LINK, Cut(CutMode.REFUSE))
+    links.add("b", LINK, Cut(CutMode.REFUSE))
     links.add("c", LINK, Latency(5))
     links.remove("a", LINK)
     assert not api.enabled
@@ -123,15 +127,15 @@ def test_a_fault_that_was_put_on_by_half_can_be_taken_off(links: ProxiedLinks, a
 
 
 def test_reset_forgets_every_name(links: ProxiedLinks, api: FakeApi) -> None:
-    links.add("f", LINK, Cut(Manner.REFUSE))
+    links.add("f", LINK, Cut(CutMode.REFUSE))
     links.reset()
     assert api.enabled
-    links.add("f", LINK, Cut(Manner.REFUSE))
+    links.add("f", LINK, Cut(CutMode.REFUSE))
     with pytest.raises(HarnessError, match="already has"):
         links.add("f", LINK, Latency(1))
 
 
-@pytest.mark.parametrize("fault", [Latency(5), Cut(Manner.HOLD), Cut(Manner.REFUSE)], ids=str)
+@pytest.mark.parametrize("fault", [Latency(5), Cut(CutMode.HOLD), Cut(CutMode.REFUSE)], ids=str)
 def test_what_toxiproxy_says_that_it_took_is_read_back(links: ProxiedLinks, api: FakeApi, fault: Any) -> None:
     api.forgetful = True
     with pytest.raises(HarnessError, match="Toxiproxy (does not have|did not switch)"):

@@ -14,7 +14,7 @@ import trio
 
 from squall.chaos.errors import HarnessError
 from squall.chaos.runtimes.real.proc import run_state
-from squall.chaos.runtimes.real.processes.registry import MARK, Registration
+from squall.chaos.runtimes.real.processes.registry import MARK, RunRegistration
 
 TETHER = Path(__file__).with_name("tether.py")
 POLL_S = 0.005
@@ -55,7 +55,7 @@ class Child:
 
 
 def start(
-    what: str, arguments: Sequence[str], *, log: Path, registration: Registration, env: Mapping[str, str]
+    what: str, arguments: Sequence[str], *, log: Path, registration: RunRegistration, env: Mapping[str, str]
 ) -> Child:
     """Start a program tethered to this process, printing into the end of `log`, and note it in the registry.
 

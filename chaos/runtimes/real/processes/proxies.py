@@ -19,7 +19,7 @@ from squall.chaos.runtimes.real.framed_links import FramedLinks, Routes, led_thr
 from squall.chaos.runtimes.real.links import LinkProxies
 from squall.chaos.runtimes.real.processes.child import POLL_S, Child, start
 from squall.chaos.runtimes.real.processes.ports import LOOPBACK, free_ports
-from squall.chaos.runtimes.real.processes.registry import Registration, claimed_ports, locked
+from squall.chaos.runtimes.real.processes.registry import RunRegistration, claimed_ports, locked
 from squall.chaos.runtimes.real.proxied_links import ProxiedLinks
 from squall.chaos.runtimes.real.toxiproxy_api import ToxiproxyApi
 from squall.chaos.runtimes.real.toxiproxy_transport import ToxiproxyError
@@ -53,7 +53,7 @@ class ProcessProxies(LinkProxies):
         api_port: int,
         families: Sequence[Routes],
         log: Path,
-        registration: Registration,
+        registration: RunRegistration,
         framed: Collection[Link] = (),
     ) -> ProcessProxies:
         """Start it with a proxy for each link of each family. Raises HarnessError.
@@ -152,7 +152,7 @@ async def _wait_ready(api: ToxiproxyApi, child: Child) -> None:
 
 
 async def _start_relay(
-    families: Sequence[Routes], framed: Collection[Link], log: Path, registration: Registration
+    families: Sequence[Routes], framed: Collection[Link], log: Path, registration: RunRegistration
 ) -> tuple[list[Routes], tuple[Child, FramedLinks]]:
     """The families with the relay put behind the proxies of these links, and the relay."""
     count = sum(link in framed for routes in families for link in routes)

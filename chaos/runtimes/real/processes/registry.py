@@ -24,7 +24,7 @@ MARK = "SQUALL_RUN"
 
 
 @dataclass(frozen=True, slots=True)
-class Noted:
+class RegisteredProcess:
     """A process of a run, as its file has it."""
 
     what: str
@@ -32,14 +32,14 @@ class Noted:
 
 
 @dataclass(slots=True)
-class RunFile:
+class RunRegistryFile:
     """A run's file. `folder` is the run directory; `ports` are held by the run for as long as its harness is alive."""
 
     run: str
     folder: str
     harness: ProcessId
     ports: list[int]
-    processes: list[Noted]
+    processes: list[RegisteredProcess]
     hurt: list[str] = field(default_factory=list)
     """Containers of somebody else's that it has down or paused."""
     namespace: str = ""
@@ -53,15 +53,15 @@ class RegisteredRun:
     run: str
     folder: str
     harness_alive: bool
-    processes: tuple[Noted, ...]
+    processes: tuple[RegisteredProcess, ...]
     path: Path
     hurt: tuple[str, ...] = ()
-    """As `RunFile.hurt`."""
+    """As `RunRegistryFile.hurt`."""
     namespace: str = ""
-    """As `RunFile.namespace`."""
+    """As `RunRegistryFile.namespace`."""
 
 
-class Registration:
+class RunRegistration:
     """This run's file. Written whole at each change, so that a reader never sees half of it.
 
     Making one ends and forgets what killed harnesses left (`sweep`).
@@ -71,7 +71,7 @@ class Registration:
         harness = identify(os.getpid())
         assert harness is not None, "this process is alive"
         sweep()
-        self._file = RunFile(run, str(folder), harness, [], [], namespace=namespace())
+        self._file = RunRegistryFile(run, str(folder), harness, [], [], namespace=namespace())
         self._path = _runs_folder() / f"{run}.json"
 
     @property
@@ -88,7 +88,7 @@ class Registration:
         """Note a process that was just started, and forget those that have ended."""
         noted = [each for each in self._file.processes if is_alive(each.process)]
         process = identify(pid)
-        self._file.processes = [*noted, Noted(what, process)] if process is not None else noted
+        self._file.processes = [*noted, RegisteredProcess(what, process)] if process is not None else noted
         self._write()
 
     def hurt(self, container: str) -> None:
@@ -164,12 +164,12 @@ def _is_ours(process: ProcessId, run: str) -> bool:
     return is_alive(process) and environment(process.pid).get(MARK) == run
 
 
-def _files() -> list[tuple[Path, RunFile]]:
+def _files() -> list[tuple[Path, RunRegistryFile]]:
     """Every file that can be read: one that is being removed, or is not ours to understand, is passed over."""
     files = []
     for path in sorted(_runs_folder().glob("*.json")):
         try:
-            files.append((path, msgspec.json.decode(path.read_bytes(), type=RunFile)))
+            files.append((path, msgspec.json.decode(path.read_bytes(), type=RunRegistryFile)))
         except (OSError, msgspec.DecodeError):
             continue
     return files

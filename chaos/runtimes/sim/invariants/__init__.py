@@ -15,18 +15,21 @@ from squall.chaos.runtimes.sim.invariants import (
     derived,
     groups,
     metadata,
-    one_order,
     producers,
     reads,
     replicas,
+    request_order,
     transactions,
 )
-from squall.chaos.runtimes.sim.invariants.promise import Promise
-from squall.chaos.runtimes.sim.invariants.table import INVARIANTS, Invariant, When
-from squall.chaos.runtimes.sim.invariants.violation import Violation
+from squall.chaos.runtimes.sim.invariants.table import INVARIANTS, CheckTrigger, Invariant
+from squall.chaos.runtimes.sim.invariants.topic_guarantees import TopicGuarantees
+from squall.chaos.runtimes.sim.invariants.violation import InvariantViolation
 from squall.chaos.runtimes.sim.invariants.watch import InvariantChecker
 
-ROOMS = (acks, commitment, decisions, derived, groups, metadata, one_order, producers, reads, replicas, transactions)
-"""Whoever is imported has entered its invariants into the table."""
+CHECK_MODULES = (
+    *(acks, commitment, decisions, derived, groups, metadata, producers, reads, replicas, request_order),
+    transactions,
+)
+"""Lists the modules that define invariants: importing a module enters its invariants into the table."""
 
-__all__ = ["INVARIANTS", "Invariant", "Promise", "Violation", "InvariantChecker", "When"]
+__all__ = ["INVARIANTS", "Invariant", "TopicGuarantees", "InvariantViolation", "InvariantChecker", "CheckTrigger"]

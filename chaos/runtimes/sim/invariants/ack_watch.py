@@ -10,7 +10,7 @@ from squall.chaos.runtimes.sim.invariants.acks import Ack
 from squall.chaos.runtimes.sim.invariants.durable import durable_end
 
 if TYPE_CHECKING:
-    from squall.chaos.runtimes.sim.invariants.known import PartitionModel
+    from squall.chaos.runtimes.sim.invariants.models import PartitionModel
 
 
 class ReplicaHost(Protocol):

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from squall.chaos.runtimes.sim.invariants.table import When, invariant
+from squall.chaos.runtimes.sim.invariants.table import CheckTrigger, invariant
 
 if TYPE_CHECKING:
-    from squall.chaos.runtimes.sim.invariants.known import PartitionModel
+    from squall.chaos.runtimes.sim.invariants.models import PartitionModel
 
 
 class Ack(NamedTuple):
@@ -47,7 +47,9 @@ def _is_not_promised(known: PartitionModel) -> bool:
     return known.promise.hw_truncation or known.promise.without_controller
 
 
-@invariant("acknowledged-is-committed", When.ACK, "Kafka: producer configuration acks; Vanlightly: acked values")
+@invariant(
+    "acknowledged-is-committed", CheckTrigger.ACK, "Kafka: producer configuration acks; Vanlightly: acked values"
+)
 def acknowledged_is_committed(ack: Ack, known: PartitionModel) -> str | None:
     """With acks=all, success means that the leader's high watermark has passed the record. (Not asked of a record from
     before a permitted loss: see `is_overtaken`.)"""
@@ -56,7 +58,7 @@ def acknowledged_is_committed(ack: Ack, known: PartitionModel) -> str | None:
     return f"offset {ack.offset} was acknowledged, committed is what is before {known.ledger.end}"
 
 
-@invariant("acknowledged-is-replicated", When.ACK, "Kafka, topic configuration min.insync.replicas")
+@invariant("acknowledged-is-replicated", CheckTrigger.ACK, "Kafka, topic configuration min.insync.replicas")
 def acknowledged_is_replicated(ack: Ack, known: PartitionModel) -> str | None:
     """With acks=all, success means that at least min ISR replicas hold the record (the disks of dead nodes count, and
     so does what a power loss has taken since). (Not asked of batches from before a permitted loss.)"""
@@ -70,7 +72,7 @@ def acknowledged_is_replicated(ack: Ack, known: PartitionModel) -> str | None:
     return None if len(holders) >= needed else f"offset {ack.offset} is held by {holders}; min ISR is {ack.min_isr}"
 
 
-@invariant("acknowledged-is-durable", When.ACK, "Kafka, topic configuration flush.messages")
+@invariant("acknowledged-is-durable", CheckTrigger.ACK, "Kafka, topic configuration flush.messages")
 def acknowledged_is_durable(ack: Ack, known: PartitionModel) -> str | None:
     """If flush.messages is 1, success means that the record is durable: with acks=all on at least min ISR replicas,
     with acks=1 on one. (Not asked of batches from before a permitted loss, nor of acks=1 where no log has it.)"""
@@ -88,7 +90,7 @@ def acknowledged_is_durable(ack: Ack, known: PartitionModel) -> str | None:
     return f"offset {ack.offset} was acknowledged, and is durable on {list(ack.durable)}; needed are {needed}"
 
 
-@invariant("acknowledged-offset", When.ACK, "Bufstream 0.1 report: an acknowledgement carries offset 0")
+@invariant("acknowledged-offset", CheckTrigger.ACK, "Bufstream 0.1 report: an acknowledgement carries offset 0")
 def acknowledged_offset(ack: Ack, known: PartitionModel) -> str | None:
     """The record at the acknowledged offset is the one that was sent. (Where it is committed, or acks=1 and no other
     leader ever had a record there. Not asked of a record from before a permitted loss.)"""

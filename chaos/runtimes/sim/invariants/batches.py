@@ -9,8 +9,8 @@ from typing import Final, NamedTuple
 
 from squall.chaos.runtimes.sim.invariants.group_journal import GroupJournal
 from squall.chaos.runtimes.sim.invariants.headers import BatchIdentity, read
-from squall.chaos.runtimes.sim.invariants.journal import Journal
 from squall.chaos.runtimes.sim.invariants.log_replay import LogReplay
+from squall.chaos.runtimes.sim.invariants.transaction_journal import TransactionJournal
 
 
 class BatchInLog(NamedTuple):
@@ -81,7 +81,7 @@ class CommittedBatches:
         self.low = min(self.low, self.end)
         self.changes += 1
 
-    def compare(self, copies: Iterable[Copy]) -> None:
+    def compare(self, copies: Iterable[LogCopy]) -> None:
         """Bring these up to date: each that has changed, or all where the ledger has."""
         changes = self.changes
         for copy in copies:
@@ -89,11 +89,11 @@ class CommittedBatches:
                 copy.compare(self)
 
 
-AnyJournal = Journal | GroupJournal | None
+AnyJournal = TransactionJournal | GroupJournal | None
 """Of a coordinator's log; None: the log is no coordinator's."""
 
 
-class Copy:
+class LogCopy:
     """Represents one replica's log: its batches, and how far they are the committed ones. Its batches come and go by
     its methods only, which know what has to be compared anew.
     """
@@ -219,7 +219,7 @@ class Copy:
         self.compare(ledger)
 
 
-def are_alike(one: Copy, other: Copy, end: int) -> bool:
+def are_alike(one: LogCopy, other: LogCopy, end: int) -> bool:
     """Return whether two logs hold the same batches before `end`. Both have been compared with the ledger: what they
     share with it they share with each other.
     """
@@ -240,4 +240,4 @@ def _until(batches: Sequence[BatchIdentity], first: int, end: int) -> Sequence[B
     return batches[first:last]
 
 
-__all__ = ["NO_BATCHES", "BatchIdentity", "Copy", "CommittedBatches", "BatchInLog", "are_alike", "read"]
+__all__ = ["NO_BATCHES", "BatchIdentity", "LogCopy", "CommittedBatches", "BatchInLog", "are_alike", "read"]

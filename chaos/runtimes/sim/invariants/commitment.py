@@ -8,12 +8,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from squall.chaos.runtimes.sim.invariants.table import When, invariant
+from squall.chaos.runtimes.sim.invariants.table import CheckTrigger, invariant
 
 if TYPE_CHECKING:
     from squall.broker.cluster.image import PartitionImage
     from squall.chaos.runtimes.sim.invariants.batches import BatchInLog
-    from squall.chaos.runtimes.sim.invariants.known import PartitionModel, ReplicaSnapshot
+    from squall.chaos.runtimes.sim.invariants.models import PartitionModel, ReplicaSnapshot
 
 
 def lacks(known: PartitionModel, node: int) -> str:
@@ -28,7 +28,7 @@ def lacks(known: PartitionModel, node: int) -> str:
     return f"node {node} {has}, committed is {committed if committed is not None else 'nothing'}"
 
 
-@invariant("committed-prefix", When.REPLICA, "hachikuji: StrongIsr; Vanlightly: NoLogDivergence")
+@invariant("committed-prefix", CheckTrigger.REPLICA, "hachikuji: StrongIsr; Vanlightly: NoLogDivergence")
 def committed_prefix(before: ReplicaSnapshot | None, now: ReplicaSnapshot, known: PartitionModel) -> str | None:
     """Below its high watermark a replica holds exactly the batches that some leader committed, as far as they have not
     been deleted since. (Not promised with truncation to the high watermark, nor by replicas that have not heard of a
@@ -41,7 +41,9 @@ def committed_prefix(before: ReplicaSnapshot | None, now: ReplicaSnapshot, known
     return f"high watermark {now.hw}, but {lacks(known, now.node)}; the ledger ends at {known.ledger.end}"
 
 
-@invariant("hw-held-by-min-isr", When.LEADER, "KAFKA-15583, KIP-966: nothing is committed below min.insync.replicas")
+@invariant(
+    "hw-held-by-min-isr", CheckTrigger.LEADER, "KAFKA-15583, KIP-966: nothing is committed below min.insync.replicas"
+)
 def hw_held_by_min_isr(before: ReplicaSnapshot | None, now: ReplicaSnapshot, known: PartitionModel) -> str | None:
     """When a leader's high watermark moves, at least min ISR replicas hold everything below it, on the disks of dead
     nodes, too. (A replica still counts if a power loss has taken some of it since it reported its end. Until a
@@ -60,7 +62,7 @@ def hw_held_by_min_isr(before: ReplicaSnapshot | None, now: ReplicaSnapshot, kno
     return f"high watermark {now.hw} is held by {holders} only; min ISR is {needed}"
 
 
-@invariant("weak-isr", When.LEADER, "hachikuji: WeakIsr")
+@invariant("weak-isr", CheckTrigger.LEADER, "hachikuji: WeakIsr")
 def weak_isr(before: ReplicaSnapshot | None, now: ReplicaSnapshot, known: PartitionModel) -> str | None:
     """A leader of the newest epoch and the members of its own ISR have the same log below its high watermark."""
     truth = known.truth
@@ -77,7 +79,9 @@ def weak_isr(before: ReplicaSnapshot | None, now: ReplicaSnapshot, known: Partit
     return None
 
 
-@invariant("strong-isr", When.PARTITION, "hachikuji: StrongIsr; Vanlightly, KIP-966: LeaderCandidateCompleteness")
+@invariant(
+    "strong-isr", CheckTrigger.PARTITION, "hachikuji: StrongIsr; Vanlightly, KIP-966: LeaderCandidateCompleteness"
+)
 def strong_isr(known: PartitionModel) -> str | None:
     """Every member of the ISR and of the eligible leader replicas, as the control plane has decided them, holds every
     committed batch. (Except one that lost them with the power, until it has registered again; or as the last one.)"""
@@ -91,7 +95,7 @@ def strong_isr(known: PartitionModel) -> str | None:
     return None
 
 
-@invariant("valid-high-watermark", When.PARTITION, "hachikuji: AsyncIsr.ValidHighWatermark")
+@invariant("valid-high-watermark", CheckTrigger.PARTITION, "hachikuji: AsyncIsr.ValidHighWatermark")
 def valid_high_watermark(known: PartitionModel) -> str | None:
     """The logs of the decided ISR reach the high watermark of the leader of that epoch."""
     truth = known.truth
@@ -108,7 +112,7 @@ def valid_high_watermark(known: PartitionModel) -> str | None:
     return None
 
 
-@invariant("believed-end-is-shared", When.BELIEF, "KIP-903; Raft, figure 2: matchIndex")
+@invariant("believed-end-is-shared", CheckTrigger.BELIEF, "KIP-903; Raft, figure 2: matchIndex")
 def believed_end_is_shared(known: PartitionModel) -> str | None:
     """The newest leader's belief of a follower's log end is true or too low: up to there both logs are the same. (A
     power loss may have taken the rest since, unless the configuration promises that it does not.)
@@ -133,7 +137,9 @@ def believed_end_is_shared(known: PartitionModel) -> str | None:
     return None
 
 
-@invariant("leader-completeness", When.DECISION, "Raft, figure 3: Leader Completeness; KRaft: LeaderHasAllAckedValues")
+@invariant(
+    "leader-completeness", CheckTrigger.DECISION, "Raft, figure 3: Leader Completeness; KRaft: LeaderHasAllAckedValues"
+)
 def leader_completeness(before: PartitionImage | None, now: PartitionImage, known: PartitionModel) -> str | None:
     """An elected leader holds every committed batch. (Not promised of unclean elections, of a last replica that lost
     them with the power, and with truncation to the high watermark. A replica that lost them and whose death has not
@@ -162,7 +168,9 @@ def losing_is_permitted(elected: PartitionImage, known: PartitionModel) -> bool:
     return elected.isr == (elected.leader,) and (not promise.elr or bool(elected.leader_recovery_state))
 
 
-@invariant("log-matching", When.WRITTEN, "Raft, figure 3: Log Matching; Vanlightly: LogMatching, MetadataLogMatching")
+@invariant(
+    "log-matching", CheckTrigger.WRITTEN, "Raft, figure 3: Log Matching; Vanlightly: LogMatching, MetadataLogMatching"
+)
 def log_matching(
     now: BatchInLog, first: BatchInLog, view: ReplicaSnapshot | None, known: PartitionModel | None
 ) -> str | None:
@@ -181,7 +189,7 @@ def log_matching(
     return f"{now.batch} follows {now.previous}; where it was first seen, {first.previous}"
 
 
-@invariant("batches-in-epochs", When.WRITTEN, "KIP-101: the epoch cache follows from the batches")
+@invariant("batches-in-epochs", CheckTrigger.WRITTEN, "KIP-101: the epoch cache follows from the batches")
 def batches_in_epochs(
     now: BatchInLog, first: BatchInLog, view: ReplicaSnapshot | None, known: PartitionModel | None
 ) -> str | None:
@@ -199,7 +207,7 @@ def batches_in_epochs(
     return f"{batch}, but the epoch cache says {found}: {list(view.epochs)}"
 
 
-@invariant("truncation-keeps-committed", When.TRUNCATED, "KIP-101, KIP-279, KAFKA-6361, KAFKA-2143")
+@invariant("truncation-keeps-committed", CheckTrigger.TRUNCATED, "KIP-101, KIP-279, KAFKA-6361, KAFKA-2143")
 def truncation_keeps_committed(node: int, before: int, now: int, known: PartitionModel) -> str | None:
     """A follower's truncation takes nothing that is committed, unless the leader has deleted it. (Not promised with
     truncation to the high watermark.)"""
@@ -210,7 +218,9 @@ def truncation_keeps_committed(node: int, before: int, now: int, known: Partitio
     return f"held what is committed up to {min(before, known.ledger.end)}, now up to {now}"
 
 
-@invariant("recovery-keeps-committed", When.RECOVERED, "KAFKA-10471, KAFKA-10432: recovery after an unclean stop")
+@invariant(
+    "recovery-keeps-committed", CheckTrigger.RECOVERED, "KAFKA-10471, KAFKA-10432: recovery after an unclean stop"
+)
 def recovery_keeps_committed(node: int, before: int, now: int, known: PartitionModel) -> str | None:
     """Loading a log takes away nothing that is committed and was found whole on the disk. (Not asked of a node whose
     own disk was damaged.)"""
@@ -221,7 +231,9 @@ def recovery_keeps_committed(node: int, before: int, now: int, known: PartitionM
     return f"the disk held what is committed up to {min(before, known.ledger.end)}, the loaded log up to {now}"
 
 
-@invariant("loaded-log-is-whole", When.LOADED, "KAFKA-10471, KAFKA-15375: an unclean stop must not be taken for clean")
+@invariant(
+    "loaded-log-is-whole", CheckTrigger.LOADED, "KAFKA-10471, KAFKA-15375: an unclean stop must not be taken for clean"
+)
 def loaded_log_is_whole(node: int, whole: int, now: int, known: PartitionModel) -> str | None:
     """After it was loaded, a log consists of whole batches with the right checksums, up to its end. (Not asked of a
     node whose own disk was damaged.)
@@ -231,7 +243,7 @@ def loaded_log_is_whole(node: int, whole: int, now: int, known: PartitionModel) 
     return f"ends at {now}, but its batches are sound up to {whole} only"
 
 
-@invariant("replicas-agree", When.FINAL, "TigerBeetle: the liveness phase of its simulator")
+@invariant("replicas-agree", CheckTrigger.FINAL, "TigerBeetle: the liveness phase of its simulator")
 def replicas_agree(known: PartitionModel) -> str | None:
     """Once converged, every replica holds every committed batch, and the leader has committed all that it has. (On a
     rotten disk: it reaches as far.)"""

@@ -30,11 +30,11 @@ from squall.broker.net.server import Server
 from squall.broker.protocol.apis import ApiKey
 from squall.broker.replicas.coordinators.producer_ids import ProducerIds
 from squall.broker.replicas.replica_manager import ReplicaManager
-from squall.chaos.runtimes.sim.invariants.one_order import Effect
+from squall.chaos.runtimes.sim.invariants.request_order import RequestEffect
 
 if TYPE_CHECKING:
     from squall.broker.net.connection import Connection
-    from squall.chaos.runtimes.sim.invariants.known import Asked
+    from squall.chaos.runtimes.sim.invariants.models import Asked
 
 BY_ANSWER: Final = frozenset({*FORWARDED, ApiKey.LIST_OFFSETS})
 """What a client asks of these may take effect, or look, at any time until it is answered."""
@@ -42,7 +42,7 @@ BY_CALL: Final = frozenset({ApiKey.PRODUCE, ApiKey.DELETE_RECORDS, ApiKey.INIT_P
 """These take effect by a call that is heard. All others: as they come, and then only their answer may wait."""
 _ASKING: Final[tuple[ModuleType, ...]] = (committed_offsets, consumer_groups, groups, transactions, txn_offsets)
 """Who gives a coordinator requests."""
-Told = Callable[[int, Effect, Effect], None]
+Told = Callable[[int, RequestEffect, RequestEffect], None]
 """Called with a node's id, an effect, and the last one before it on its connection."""
 
 
@@ -54,12 +54,12 @@ class RequestOrder:
     def __init__(self) -> None:
         self.arrived = 0
         """How many there were so far."""
-        self.last = Effect(0, 0)
+        self.last = RequestEffect(0, 0)
         self.late = False
         """The one that is being dispatched takes effect by its answer, and waits for that."""
 
 
-class Connections:
+class ConnectionOrderWatch:
     """Follows all connections of a simulation. `tell` is called at each effect that is not its connection's next one.
     """
 
@@ -69,7 +69,7 @@ class Connections:
         """API key to how many requests took effect."""
         self.asked: Asked = {}
         self._lines: WeakKeyDictionary[Connection, RequestOrder] = WeakKeyDictionary()
-        self._now: ContextVar[tuple[int, RequestOrder, Effect] | None] = ContextVar("request", default=None)
+        self._now: ContextVar[tuple[int, RequestOrder, RequestEffect] | None] = ContextVar("request", default=None)
         """Whatever runs on behalf of a request: the node, the connection's line, and the request."""
 
     @contextmanager
@@ -105,7 +105,7 @@ class Connections:
 
         return decide
 
-    def _took_effect(self, node: int, line: RequestOrder, effect: Effect) -> None:
+    def _took_effect(self, node: int, line: RequestOrder, effect: RequestEffect) -> None:
         last = line.last
         if effect.number < last.number:
             self.tell(node, effect, last)
@@ -123,7 +123,7 @@ class Connections:
                 line = lines[conn] = RequestOrder()
             line.arrived += 1
             key = frame[0] << 8 | frame[1] if len(frame) > 1 else -1
-            request = server._config.node_id, line, Effect(line.arrived, key)
+            request = server._config.node_id, line, RequestEffect(line.arrived, key)
             before = now.set(request)
             try:
                 rule(server, conn, routes, frame)
@@ -146,7 +146,7 @@ class Connections:
 
         return handle
 
-    def _request(self) -> tuple[int, RequestOrder, Effect]:
+    def _request(self) -> tuple[int, RequestOrder, RequestEffect]:
         request = self._now.get()
         assert request is not None, "it was not dispatched"
         return request

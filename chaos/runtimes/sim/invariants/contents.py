@@ -13,7 +13,7 @@ NOT_KNOWN: Final = -1
 
 
 @dataclass(frozen=True, slots=True)
-class Leveled:
+class FeatureLevelChange:
     """Says when a feature's level has last changed."""
 
     offset: int = field(default=NOT_KNOWN, compare=False)
@@ -22,7 +22,7 @@ class Leveled:
     """Offsets of the snapshots that the image may come from: in such an image, all levels are of the snapshot's."""
 
 
-class Contents(NamedTuple):
+class ComparableImage(NamedTuple):
     """A cluster as a value: equal for equal images. All in order."""
 
     brokers: tuple[Broker, ...] = ()
@@ -37,8 +37,8 @@ class Contents(NamedTuple):
     """(topic name, the id by which it is found)."""
     kept: tuple[str, ...] = ()
     """The records of what is not served."""
-    leveled: Leveled = Leveled()
+    leveled: FeatureLevelChange = FeatureLevelChange()
 
-    def without_registrations(self) -> Contents:
+    def without_registrations(self) -> ComparableImage:
         """As one that no log has the registrations for."""
         return self._replace(brokers=tuple(replace(broker, registered_at=NOT_KNOWN) for broker in self.brokers))

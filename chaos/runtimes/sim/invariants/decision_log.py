@@ -29,7 +29,7 @@ class PartitionDecision(NamedTuple):
     now: PartitionImage
 
 
-class DecisionLog:
+class MetadataReplay:
     """The cluster after each batch of the metadata log. Its attributes are named as those of `ClusterImage`."""
 
     __slots__ = (
@@ -237,30 +237,30 @@ class DecisionLog:
             self.kept["quota", *of, record.key] = record
 
 
-SAYS: Final[dict[type[Any], Callable[[DecisionLog, Any], None]]] = {
-    records.RegisterBrokerRecord: DecisionLog._registered,
-    records.UnregisterBrokerRecord: DecisionLog._unregistered,
-    records.FenceBrokerRecord: DecisionLog._fenced,
-    records.UnfenceBrokerRecord: DecisionLog._fenced,
-    records.BrokerRegistrationChangeRecord: DecisionLog._registration_changed,
-    records.TopicRecord: DecisionLog._topic,
-    records.RemoveTopicRecord: DecisionLog._topic_gone,
-    records.PartitionRecord: DecisionLog._partition,
-    records.PartitionChangeRecord: DecisionLog._partition_changed,
-    records.ClearElrRecord: DecisionLog._eligible_no_more,
-    records.ConfigRecord: DecisionLog._configured,
-    records.FeatureLevelRecord: DecisionLog._feature,
-    records.ProducerIdsRecord: DecisionLog._producer_ids,
-    records.AccessControlEntryRecord: DecisionLog._entry,
-    records.RemoveAccessControlEntryRecord: DecisionLog._entry_gone,
-    records.UserScramCredentialRecord: DecisionLog._credential,
-    records.RemoveUserScramCredentialRecord: DecisionLog._credential_gone,
-    records.DelegationTokenRecord: DecisionLog._token,
-    records.RemoveDelegationTokenRecord: DecisionLog._token_gone,
-    records.RegisterControllerRecord: DecisionLog._controller,
-    records.UnregisterControllerRecord: DecisionLog._controller_gone,
-    records.ZkMigrationStateRecord: DecisionLog._migration,
-    records.ClientQuotaRecord: DecisionLog._quota,
+SAYS: Final[dict[type[Any], Callable[[MetadataReplay, Any], None]]] = {
+    records.RegisterBrokerRecord: MetadataReplay._registered,
+    records.UnregisterBrokerRecord: MetadataReplay._unregistered,
+    records.FenceBrokerRecord: MetadataReplay._fenced,
+    records.UnfenceBrokerRecord: MetadataReplay._fenced,
+    records.BrokerRegistrationChangeRecord: MetadataReplay._registration_changed,
+    records.TopicRecord: MetadataReplay._topic,
+    records.RemoveTopicRecord: MetadataReplay._topic_gone,
+    records.PartitionRecord: MetadataReplay._partition,
+    records.PartitionChangeRecord: MetadataReplay._partition_changed,
+    records.ClearElrRecord: MetadataReplay._eligible_no_more,
+    records.ConfigRecord: MetadataReplay._configured,
+    records.FeatureLevelRecord: MetadataReplay._feature,
+    records.ProducerIdsRecord: MetadataReplay._producer_ids,
+    records.AccessControlEntryRecord: MetadataReplay._entry,
+    records.RemoveAccessControlEntryRecord: MetadataReplay._entry_gone,
+    records.UserScramCredentialRecord: MetadataReplay._credential,
+    records.RemoveUserScramCredentialRecord: MetadataReplay._credential_gone,
+    records.DelegationTokenRecord: MetadataReplay._token,
+    records.RemoveDelegationTokenRecord: MetadataReplay._token_gone,
+    records.RegisterControllerRecord: MetadataReplay._controller,
+    records.UnregisterControllerRecord: MetadataReplay._controller_gone,
+    records.ZkMigrationStateRecord: MetadataReplay._migration,
+    records.ClientQuotaRecord: MetadataReplay._quota,
 }
 """What each kind of record says."""
 

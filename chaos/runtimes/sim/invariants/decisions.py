@@ -4,18 +4,18 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from squall.chaos.runtimes.sim.invariants.contents import NOT_KNOWN, Contents
-from squall.chaos.runtimes.sim.invariants.state_words import of_image
-from squall.chaos.runtimes.sim.invariants.table import When, invariant
+from squall.chaos.runtimes.sim.invariants.contents import NOT_KNOWN, ComparableImage
+from squall.chaos.runtimes.sim.invariants.state_differences import of_image
+from squall.chaos.runtimes.sim.invariants.table import CheckTrigger, invariant
 
 if TYPE_CHECKING:
     from squall.broker.cluster.image import PartitionImage
-    from squall.chaos.runtimes.sim.invariants.known import PartitionModel
+    from squall.chaos.runtimes.sim.invariants.models import PartitionModel
 
 STATE = "Vanlightly, KIP-966: ValidControllerState"
 
 
-@invariant("valid-decision", When.DECISION, STATE)
+@invariant("valid-decision", CheckTrigger.DECISION, STATE)
 def valid_decision(before: PartitionImage | None, now: PartitionImage, known: PartitionModel) -> str | None:
     """ISR and eligible leader replicas are replicas, each once and in one of both only; a leader is in the ISR; only
     with eligible leader replicas may the ISR be empty."""
@@ -29,7 +29,7 @@ def valid_decision(before: PartitionImage | None, now: PartitionImage, known: Pa
     return None
 
 
-@invariant("decision-epochs", When.DECISION, "KIP-497: every change of a partition has an epoch of its own")
+@invariant("decision-epochs", CheckTrigger.DECISION, "KIP-497: every change of a partition has an epoch of its own")
 def decision_epochs(before: PartitionImage | None, now: PartitionImage, known: PartitionModel) -> str | None:
     """Every change bumps the partition epoch, a change of the leader the leader epoch, and neither goes back."""
     if before is None or before == now:
@@ -42,7 +42,7 @@ def decision_epochs(before: PartitionImage | None, now: PartitionImage, known: P
     return None
 
 
-@invariant("isr-joins-in-service", When.DECISION, "KIP-841, KAFKA-13916; " + STATE)
+@invariant("isr-joins-in-service", CheckTrigger.DECISION, "KIP-841, KAFKA-13916; " + STATE)
 def isr_joins_in_service(before: PartitionImage | None, now: PartitionImage, known: PartitionModel) -> str | None:
     """No fenced broker is in an ISR, unless it is the only one."""
     if len(now.isr) < 2:
@@ -51,7 +51,7 @@ def isr_joins_in_service(before: PartitionImage | None, now: PartitionImage, kno
     return f"the ISR {list(now.isr)} has fenced members: {fenced}" if fenced else None
 
 
-@invariant("clean-election", When.DECISION, "KIP-966, KIP-704: from ISR or ELR, else recovering")
+@invariant("clean-election", CheckTrigger.DECISION, "KIP-966, KIP-704: from ISR or ELR, else recovering")
 def clean_election(before: PartitionImage | None, now: PartitionImage, known: PartitionModel) -> str | None:
     """A new leader was in the ISR or among the eligible leader replicas, or the partition is marked as recovering,
     and that only where unclean elections or eligible leader replicas are on. (The change of the ISR that completes a
@@ -67,7 +67,9 @@ def clean_election(before: PartitionImage | None, now: PartitionImage, known: Pa
     return None
 
 
-@invariant("reassignment-within-replicas", When.DECISION, "KIP-455: who is added and who is removed are replicas")
+@invariant(
+    "reassignment-within-replicas", CheckTrigger.DECISION, "KIP-455: who is added and who is removed are replicas"
+)
 def reassignment_within_replicas(
     before: PartitionImage | None, now: PartitionImage, known: PartitionModel
 ) -> str | None:
@@ -78,7 +80,9 @@ def reassignment_within_replicas(
     return f"{list(now.adding)} come and {list(now.removing)} go, of the replicas {list(now.replicas)}"
 
 
-@invariant("reassignment-ends-in-sync", When.DECISION, "KIP-455: a reassignment ends when its replicas are in sync")
+@invariant(
+    "reassignment-ends-in-sync", CheckTrigger.DECISION, "KIP-455: a reassignment ends when its replicas are in sync"
+)
 def reassignment_ends_in_sync(before: PartitionImage | None, now: PartitionImage, known: PartitionModel) -> str | None:
     """A reassignment ends only when every added replica is in the ISR: a replica that is no longer counted as added,
     and stays, is in it."""
@@ -91,7 +95,7 @@ def reassignment_ends_in_sync(before: PartitionImage | None, now: PartitionImage
     return f"the reassignment is over, and of the added {added} {early} are not in the ISR {isr}"
 
 
-@invariant("reassignment-ends-as-asked", When.DECISION, "KIP-455: the target replicas, or the original ones")
+@invariant("reassignment-ends-as-asked", CheckTrigger.DECISION, "KIP-455: the target replicas, or the original ones")
 def reassignment_ends_as_asked(before: PartitionImage | None, now: PartitionImage, known: PartitionModel) -> str | None:
     """The change of the ISR that completes a reassignment drops those that were to be removed, and nobody else. One
     that ends otherwise was called off: those that were to be added go, and nobody else. (Or another target was asked
@@ -122,15 +126,19 @@ def _was_asked(replicas: tuple[int, ...], original: tuple[int, ...], known: Part
     return any(original == replicas if each is None else set(each) == set(replicas) for each in asked)
 
 
-@invariant("image-is-a-replay", When.IMAGE, "KRaft: metadata is a function of the log; Vanlightly: MetadataLogMatching")
-def image_is_a_replay(image: Contents, replayed: Contents) -> str | None:
+@invariant(
+    "image-is-a-replay", CheckTrigger.IMAGE, "KRaft: metadata is a function of the log; Vanlightly: MetadataLogMatching"
+)
+def image_is_a_replay(image: ComparableImage, replayed: ComparableImage) -> str | None:
     """A node's image at an offset of the metadata log is what the records up to there come to. (Where no log has them
     any more, it is as the image that was seen there first.)"""
     return None if image == replayed else of_image(image, replayed)
 
 
-@invariant("registration-is-a-replay", When.IMAGE, "Kafka: a broker is unfenced when it has replayed its registration")
-def registration_is_a_replay(image: Contents, replayed: Contents) -> str | None:
+@invariant(
+    "registration-is-a-replay", CheckTrigger.IMAGE, "Kafka: a broker is unfenced when it has replayed its registration"
+)
+def registration_is_a_replay(image: ComparableImage, replayed: ComparableImage) -> str | None:
     """A node's image says of each broker at which offset it was registered last: that of the record, or, where the
     image came from a snapshot, which does not keep it, the broker's epoch. (No earlier one where no log has that
     record any more.)"""
@@ -143,8 +151,10 @@ def registration_is_a_replay(image: Contents, replayed: Contents) -> str | None:
     return None
 
 
-@invariant("feature-offset-is-a-replay", When.IMAGE, "Kafka: finalizedFeaturesEpoch, by which clients drop old levels")
-def feature_offset_is_a_replay(image: Contents, replayed: Contents) -> str | None:
+@invariant(
+    "feature-offset-is-a-replay", CheckTrigger.IMAGE, "Kafka: finalizedFeaturesEpoch, by which clients drop old levels"
+)
+def feature_offset_is_a_replay(image: ComparableImage, replayed: ComparableImage) -> str | None:
     """A node's image says at which offset a feature's level has changed last: that of the record, or, where the image
     came from a snapshot, which does not keep it, the snapshot's. (Not judged where no log has that record.)"""
     found, wanted = image.leveled.offset, replayed.leveled.offset
@@ -153,7 +163,9 @@ def feature_offset_is_a_replay(image: Contents, replayed: Contents) -> str | Non
     return f"the features changed last at offset {wanted}, and the image says {found}"
 
 
-@invariant("records-can-be-replayed", When.RECORDS, "KRaft: an image comes from the committed records of its log")
+@invariant(
+    "records-can-be-replayed", CheckTrigger.RECORDS, "KRaft: an image comes from the committed records of its log"
+)
 def records_can_be_replayed(reached: int, wanted: int, why: str) -> str | None:
     """The records between the newest image before and a newer one are in the log of the node that has it, and none
     contradicts those before it. (Not where bits rot, nor of a node that is down.)"""

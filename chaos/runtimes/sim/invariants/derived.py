@@ -11,7 +11,7 @@ from squall.broker.log.segment import INDEX, LOG, TIME_INDEX, file_name
 from squall.broker.protocol.records import HEADER, HEADER_SIZE, LENGTH_OVERHEAD
 from squall.chaos.runtimes.sim.invariants.durable import offsets_in
 from squall.chaos.runtimes.sim.invariants.inspection import entries_of, peek
-from squall.chaos.runtimes.sim.invariants.table import When, invariant
+from squall.chaos.runtimes.sim.invariants.table import CheckTrigger, invariant
 
 if TYPE_CHECKING:
     from squall.broker.log.log import Log
@@ -30,7 +30,7 @@ class IndexedBatch(NamedTuple):
     """Its largest."""
 
 
-class Indexed(NamedTuple):
+class SegmentIndexes(NamedTuple):
     """One segment, and what is kept beside it."""
 
     base: int
@@ -47,7 +47,7 @@ class Indexed(NamedTuple):
     """Nothing more will be appended: another segment follows."""
 
 
-class Epochs(NamedTuple):
+class EpochCacheView(NamedTuple):
     """The epoch cache of a log that has offsets from `start` to `end` - 1."""
 
     entries: tuple[tuple[int, int], ...]
@@ -55,12 +55,12 @@ class Epochs(NamedTuple):
     end: int
 
 
-def indexed(log: Log, disk: Any) -> list[Indexed]:
+def indexed(log: Log, disk: Any) -> list[SegmentIndexes]:
     """All segments of a log."""
     return [_segment(log, segment, disk, segment is not log.segments[-1]) for segment in log.segments]
 
 
-def _segment(log: Log, segment: Segment, disk: Any, sealed: bool) -> Indexed:
+def _segment(log: Log, segment: Segment, disk: Any, sealed: bool) -> SegmentIndexes:
     base, path = segment.base_offset, f"{log.directory}/{file_name(segment.base_offset, '')}"
     buffer, rows, at = peek(disk, path + LOG) or b"", [], 0
     size = min(segment.size, len(buffer))
@@ -71,13 +71,13 @@ def _segment(log: Log, segment: Segment, disk: Any, sealed: bool) -> Indexed:
     offsets = entries_of(segment.index, path + INDEX, disk)
     times = entries_of(segment.time_index, path + TIME_INDEX, disk)
     latest = segment.max_timestamp, segment.max_timestamp_offset - base
-    return Indexed(base, tuple(rows), offsets, times, latest, segment._index_interval, sealed)
+    return SegmentIndexes(base, tuple(rows), offsets, times, latest, segment._index_interval, sealed)
 
 
-def epochs_of(log: Log) -> Epochs:
+def epochs_of(log: Log) -> EpochCacheView:
     """A log's epoch cache as it is in memory."""
     entries = tuple((each.epoch, each.start_offset) for each in log.epochs.entries)
-    return Epochs(entries, log.log_start_offset, log.log_end_offset)
+    return EpochCacheView(entries, log.log_start_offset, log.log_end_offset)
 
 
 def kept_start(log: Log, disk: Any, directory: str) -> int:
@@ -85,8 +85,10 @@ def kept_start(log: Log, disk: Any, directory: str) -> int:
     return offsets_in(disk, f"{directory}/{LOG_STARTS}").get((log.topic, log.partition), 0)
 
 
-@invariant("epoch-cache-is-a-replay", When.EPOCHS, "KIP-101: the epoch cache follows from the batches; KAFKA-10432")
-def epoch_cache_is_a_replay(cache: Epochs, batches: Iterable[BatchIdentity]) -> str | None:
+@invariant(
+    "epoch-cache-is-a-replay", CheckTrigger.EPOCHS, "KIP-101: the epoch cache follows from the batches; KAFKA-10432"
+)
+def epoch_cache_is_a_replay(cache: EpochCacheView, batches: Iterable[BatchIdentity]) -> str | None:
     """After a load, a truncation or a move of the log's start, the epoch cache is what the batches say: each epoch from
     its first batch on, or from the log's start. (And a leader's own, from the log's end on, while it wrote nothing.)"""
     wanted: list[tuple[int, int]] = []
@@ -99,8 +101,8 @@ def epoch_cache_is_a_replay(cache: Epochs, batches: Iterable[BatchIdentity]) -> 
     return None if found == wanted else f"the epoch cache is {list(cache.entries)}, the batches say {wanted}"
 
 
-@invariant("offset-index-is-a-replay", When.INDEXES, "Kafka: OffsetIndex; KAFKA-5642, KAFKA-7157")
-def offset_index_is_a_replay(segment: Indexed) -> str | None:
+@invariant("offset-index-is-a-replay", CheckTrigger.INDEXES, "Kafka: OffsetIndex; KAFKA-5642, KAFKA-7157")
+def offset_index_is_a_replay(segment: SegmentIndexes) -> str | None:
     """After a load or a truncation, each entry of an offset index is a batch of its segment: the last offset, and the
     byte at which it begins; in order, each once."""
     rows = {row.position: row.relative for row in segment.rows}
@@ -110,8 +112,8 @@ def offset_index_is_a_replay(segment: Indexed) -> str | None:
     return None
 
 
-@invariant("time-index-is-a-replay", When.INDEXES, "Kafka: TimeIndex; KIP-33, KAFKA-5213")
-def time_index_is_a_replay(segment: Indexed) -> str | None:
+@invariant("time-index-is-a-replay", CheckTrigger.INDEXES, "Kafka: TimeIndex; KIP-33, KAFKA-5213")
+def time_index_is_a_replay(segment: SegmentIndexes) -> str | None:
     """After a load or a truncation, each entry of a time index is the largest timestamp up to a batch, and the last
     offset of the first batch that has it; and so is what the segment has in memory, for all of its batches."""
     steps = _steps(segment)
@@ -123,7 +125,7 @@ def time_index_is_a_replay(segment: Indexed) -> str | None:
     return None if segment.latest == latest else f"segment {segment.base}: the latest is {segment.latest}, not {latest}"
 
 
-def _steps(segment: Indexed) -> list[tuple[int, int]]:
+def _steps(segment: SegmentIndexes) -> list[tuple[int, int]]:
     """Return each growth of the largest timestamp, with the last offset of the batch that has it first."""
     steps: list[tuple[int, int]] = []
     for row in segment.rows:
@@ -132,8 +134,8 @@ def _steps(segment: Indexed) -> list[tuple[int, int]]:
     return steps
 
 
-@invariant("offset-index-is-dense", When.INDEXES, "Kafka: OffsetIndex, index.interval.bytes")
-def offset_index_is_dense(segment: Indexed) -> str | None:
+@invariant("offset-index-is-dense", CheckTrigger.INDEXES, "Kafka: OffsetIndex, index.interval.bytes")
+def offset_index_is_dense(segment: SegmentIndexes) -> str | None:
     """After a load or a truncation, an offset index has each batch that begins more than index.interval.bytes behind
     the last one that it has, or behind the segment's first byte. (A change of that setting holds from the next segment
     or load on, and no simulation makes one.)"""
@@ -147,8 +149,8 @@ def offset_index_is_dense(segment: Indexed) -> str | None:
     return None
 
 
-@invariant("time-index-is-dense", When.INDEXES, "Kafka: TimeIndex; KIP-33")
-def time_index_is_dense(segment: Indexed) -> str | None:
+@invariant("time-index-is-dense", CheckTrigger.INDEXES, "Kafka: TimeIndex; KIP-33")
+def time_index_is_dense(segment: SegmentIndexes) -> str | None:
     """After a load or a truncation, a time index has the largest timestamp up to each batch of the offset index, and,
     once another segment follows, the largest of all."""
     ends = [relative for relative, _ in segment.offsets]
@@ -166,14 +168,14 @@ def _relative(step: tuple[int, int]) -> int:
     return step[1]
 
 
-@invariant("log-start-is-kept", When.STARTED, "Kafka: log-start-offset-checkpoint; KIP-107")
+@invariant("log-start-is-kept", CheckTrigger.STARTED, "Kafka: log-start-offset-checkpoint; KIP-107")
 def log_start_is_kept(start: int, first: int, kept: int) -> str | None:
     """A log that was loaded starts where its checkpoint of log starts says, or at its first segment if that is
     later."""
     return None if start == max(first, kept) else f"starts at {start}; first segment {first}, checkpoint {kept}"
 
 
-@invariant("log-start-goes-on", When.WENT_BACK, "Kafka: a log's start only grows, but by a truncation; KIP-107")
+@invariant("log-start-goes-on", CheckTrigger.WENT_BACK, "Kafka: a log's start only grows, but by a truncation; KIP-107")
 def log_start_goes_on(before: int, now: int, end: int, cut: bool) -> str | None:
     """While a node runs, the start of a log goes back only with its end: where a truncation reaches beyond the start,
     the log is empty, and begins there."""
@@ -182,13 +184,13 @@ def log_start_goes_on(before: int, now: int, end: int, cut: bool) -> str | None:
     return f"starts at {now}, and started at {before}; it ends at {end}, and was {'' if cut else 'not '}truncated"
 
 
-@invariant("metadata-log-follows-a-snapshot", When.TRIMMED, "KIP-630: a log starts where a snapshot ends")
+@invariant("metadata-log-follows-a-snapshot", CheckTrigger.TRIMMED, "KIP-630: a log starts where a snapshot ends")
 def metadata_log_follows_a_snapshot(start: int, ends: Sequence[int]) -> str | None:
     """A node's metadata log starts at the first record of all, or where a snapshot on its disk ends."""
     return None if not start or start in ends else f"starts at {start}; the snapshots end at {sorted(ends)}"
 
 
-def wrong_in(segments: Sequence[Indexed], checks: Iterable[Any]) -> list[tuple[Any, str]]:
+def wrong_in(segments: Sequence[SegmentIndexes], checks: Iterable[Any]) -> list[tuple[Any, str]]:
     """The invariants that one of these segments breaks, each with what is wrong first."""
     found = [(each, each.check(segment)) for each in checks for segment in segments]
     return [(each, wrong) for each, wrong in found if wrong is not None]

@@ -9,18 +9,18 @@ from typing import TYPE_CHECKING, Any
 from squall.broker.control.kraft.snapshot_store import id_of
 from squall.broker.log.checkpoints import RECOVERY_POINTS
 from squall.broker.log.segment import LOG, file_name
-from squall.chaos.runtimes.sim.disk_names import FileNode, Folder
+from squall.chaos.runtimes.sim.disk_names import FileNode, FolderNode
 from squall.chaos.runtimes.sim.invariants.batches import read
 
 if TYPE_CHECKING:
     from squall.broker.log.log import Log
-    from squall.chaos.runtimes.sim.disk_content import Content
+    from squall.chaos.runtimes.sim.disk_content import FileContent
 
 
 def durable_end(log: Log, disk: Any) -> int:
     """Exclusive end of the batches whose bytes, and whose file's name, nothing can take back any more."""
     here, kept = disk.names.find(log.directory), disk.names.find(log.directory, durable=True)
-    if not isinstance(here, Folder) or not isinstance(kept, Folder):
+    if not isinstance(here, FolderNode) or not isinstance(kept, FolderNode):
         return log.segments[0].base_offset
     now, durable = here.entries.get, kept.durable.get
     for segment in log.segments:
@@ -35,14 +35,14 @@ def durable_end(log: Log, disk: Any) -> int:
     return log.log_end_offset
 
 
-def _end_within(content: Content, size: int, base: int) -> int:
+def _end_within(content: FileContent, size: int, base: int) -> int:
     end = base
     for batch, _ in read(content.cached, 0, size):
         end = batch.end
     return end
 
 
-def sure_bytes(content: Content) -> float:
+def sure_bytes(content: FileContent) -> float:
     """Return how many of a file's first bytes are durable; infinite if all are. A later fsync takes no change that an
     earlier one failed on.
     """

@@ -60,7 +60,7 @@ class Generation(NamedTuple):
 Positions = Mapping[tuple[str, int], CommittedOffset]
 
 
-class Books(NamedTuple):
+class GroupStateView(NamedTuple):
     """Holds the state of one group."""
 
     generation: Generation | None
@@ -70,7 +70,7 @@ class Books(NamedTuple):
     """By producer id: of transactions that have not ended."""
 
 
-class Owned(NamedTuple):
+class PartitionOwners(NamedTuple):
     """Maps members to partitions, by a record or by all records of a group."""
 
     generation: int
@@ -83,8 +83,8 @@ class OwnershipChange(NamedTuple):
     """A batch of records changed who owns what in a group."""
 
     group: str
-    before: Owned | None
-    after: Owned
+    before: PartitionOwners | None
+    after: PartitionOwners
 
 
 class GroupJournal:
@@ -101,7 +101,7 @@ class GroupJournal:
         self._offsets: dict[str, dict[tuple[str, int], CommittedOffset]] = {}
         self._pending: dict[int, dict[str, dict[tuple[str, int], CommittedOffset]]] = {}
         self._current: dict[str, dict[str, frozenset[Place]]] = {}
-        self._owned: dict[str, Owned] = {}
+        self._owned: dict[str, PartitionOwners] = {}
         self.unmarked: dict[int, int] = {}
         """Offset of a record -> producer id: what transactions committed that have no commit marker, or none yet."""
         self.touched: dict[str, None] = {}
@@ -114,10 +114,10 @@ class GroupJournal:
         pending = (group for groups in self._pending.values() for group in groups)
         return list(dict.fromkeys((*self._generations, *self._offsets, *pending)))
 
-    def books(self, names: Iterable[str]) -> dict[str, Books]:
+    def books(self, names: Iterable[str]) -> dict[str, GroupStateView]:
         """Return the state of these groups by the log."""
         return {
-            name: Books(
+            name: GroupStateView(
                 self._generations.get(name),
                 self._offsets.get(name, {}),
                 {producer: groups[name] for producer, groups in self._pending.items() if name in groups},
@@ -141,7 +141,7 @@ class GroupJournal:
         except MalformedFrame:
             pass  # whoever loads this log says so
         for name in owners:  # in the middle of a batch a member may have another's partitions: it takes its place
-            self._owners_changed(name, Owned(-1, dict(self._current.get(name, {}))))
+            self._owners_changed(name, PartitionOwners(-1, dict(self._current.get(name, {}))))
 
     def _record(self, key: object, value: object, at: int, producer: int) -> str:
         """Take one record. The group, if it says what a member with an epoch of its own has."""
@@ -204,7 +204,7 @@ class GroupJournal:
             else:
                 del self._pending[producer]
 
-    def _owners_changed(self, group: str, now: Owned) -> None:
+    def _owners_changed(self, group: str, now: PartitionOwners) -> None:
         self.touched[group] = None
         self.news.append(OwnershipChange(group, self._owned.get(group), now))
         self._owned[group] = now
@@ -219,7 +219,7 @@ def generation_of(value: GroupMetadataValue) -> Generation:
     return Generation(value.protocol_type, value.generation, value.protocol, value.leader, members)
 
 
-def owned_in(generation: Generation) -> Owned | None:
+def owned_in(generation: Generation) -> PartitionOwners | None:
     """Return the owners of partitions in a generation. None: only its members can read that."""
     if generation.protocol_type != CONSUMER:
         return None
@@ -232,4 +232,4 @@ def owned_in(generation: Generation) -> Owned | None:
             owners[each.instance_id or each.member_id] = places
     except MalformedFrame:
         return None
-    return Owned(generation.number, owners)
+    return PartitionOwners(generation.number, owners)

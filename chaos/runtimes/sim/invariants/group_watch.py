@@ -5,12 +5,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Final
 
 from squall.chaos.runtimes.sim.invariants import inspection
-from squall.chaos.runtimes.sim.invariants.group_words import records_of
-from squall.chaos.runtimes.sim.invariants.table import When, entered
+from squall.chaos.runtimes.sim.invariants.group_differences import records_of
+from squall.chaos.runtimes.sim.invariants.table import CheckTrigger, entered
 
 if TYPE_CHECKING:
     from squall.chaos.runtimes.sim.invariants.group_journal import GroupJournal
-    from squall.chaos.runtimes.sim.invariants.known import PartitionModel
+    from squall.chaos.runtimes.sim.invariants.models import PartitionModel
     from squall.chaos.runtimes.sim.invariants.partition_checks import Report
 
 GROUPS_LOG: Final = "__consumer_offsets"
@@ -21,8 +21,8 @@ class GroupWatch:
 
     def __init__(self, report: Report) -> None:
         self._report = report
-        self._of_groups, self._of_offsets = entered(When.GROUPS), entered(When.OFFSETS)
-        self._of_owners = entered(When.OWNERS)
+        self._of_groups, self._of_offsets = entered(CheckTrigger.GROUPS), entered(CheckTrigger.OFFSETS)
+        self._of_owners = entered(CheckTrigger.OWNERS)
 
     def coordinator(
         self, node: int, known: PartitionModel, journal: GroupJournal, machine: Any, *, whole: bool

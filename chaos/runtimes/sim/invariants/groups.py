@@ -5,15 +5,15 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
-from squall.chaos.runtimes.sim.invariants.group_words import difference
-from squall.chaos.runtimes.sim.invariants.table import When, invariant
+from squall.chaos.runtimes.sim.invariants.group_differences import difference
+from squall.chaos.runtimes.sim.invariants.table import CheckTrigger, invariant
 
 if TYPE_CHECKING:
-    from squall.chaos.runtimes.sim.invariants.group_journal import Books, Owned, Place, Positions
+    from squall.chaos.runtimes.sim.invariants.group_journal import GroupStateView, PartitionOwners, Place, Positions
 
 
-@invariant("group-state-is-a-replay", When.GROUPS, "KIP-98, KIP-848: a coordinator knows what its log says")
-def group_state_is_a_replay(found: Mapping[str, Books], replayed: Mapping[str, Books]) -> str | None:
+@invariant("group-state-is-a-replay", CheckTrigger.GROUPS, "KIP-98, KIP-848: a coordinator knows what its log says")
+def group_state_is_a_replay(found: Mapping[str, GroupStateView], replayed: Mapping[str, GroupStateView]) -> str | None:
     """A serving coordinator's generations, committed offsets and pending offsets of groups are those of its partition
     of __consumer_offsets, after it was loaded and after each record and marker in it.
     """
@@ -24,7 +24,9 @@ def group_state_is_a_replay(found: Mapping[str, Books], replayed: Mapping[str, B
     return None
 
 
-@invariant("offsets-wait-for-their-marker", When.OFFSETS, "KIP-98: offsets of a transaction count once it is committed")
+@invariant(
+    "offsets-wait-for-their-marker", CheckTrigger.OFFSETS, "KIP-98: offsets of a transaction count once it is committed"
+)
 def offsets_wait_for_their_marker(offsets: Mapping[str, Positions], unmarked: Mapping[int, int]) -> str | None:
     """No committed offset of a group that a coordinator knows comes from a record of a transaction that has no commit
     marker in this log."""
@@ -39,8 +41,10 @@ def offsets_wait_for_their_marker(offsets: Mapping[str, Positions], unmarked: Ma
     return None
 
 
-@invariant("one-owner-per-partition", When.OWNERS, "KIP-429, KIP-848: a partition is given away once nobody has it")
-def one_owner_per_partition(before: Owned | None, now: Owned) -> str | None:
+@invariant(
+    "one-owner-per-partition", CheckTrigger.OWNERS, "KIP-429, KIP-848: a partition is given away once nobody has it"
+)
+def one_owner_per_partition(before: PartitionOwners | None, now: PartitionOwners) -> str | None:
     """By the records of a group, a partition has at most one owner: one member in a generation, and from its first
     record to its last the same. Where members have epochs of their own, what is yet to be revoked counts as owned."""
     owners: dict[Place, str] = {}

@@ -28,7 +28,7 @@ _KEY, _VALUE = Struct(">hh"), Struct(">hi")
 """Version and type; version and coordinator epoch."""
 
 
-class TxnMarker(NamedTuple):
+class TxnMarkerBatch(NamedTuple):
     """Represents a control batch that ends a transaction."""
 
     commit: bool
@@ -46,7 +46,7 @@ class BatchIdentity(NamedTuple):
     producer_id: int = -1
     producer_epoch: int = -1
     sequence: int = -1
-    marker: TxnMarker | None = None
+    marker: TxnMarkerBatch | None = None
     """Of a control batch that ends a transaction."""
 
     @property
@@ -90,7 +90,7 @@ def read(buffer: Buffer, position: int, size: int, *, checked: bool = False) -> 
         position = stop
 
 
-def marker_in(batch: memoryview) -> TxnMarker | None:
+def marker_in(batch: memoryview) -> TxnMarkerBatch | None:
     """The marker in a control batch; None for other control records, and for what cannot be read (bit rot)."""
     try:
         records = decode_batch(BatchHeader._make(HEADER.unpack_from(batch)), batch)
@@ -98,4 +98,4 @@ def marker_in(batch: memoryview) -> TxnMarker | None:
         _, coordinator_epoch = _VALUE.unpack_from(records[0].value or b"")
     except (MalformedFrame, StructError, IndexError):
         return None
-    return TxnMarker(kind == COMMIT, coordinator_epoch) if kind in (ABORT, COMMIT) else None
+    return TxnMarkerBatch(kind == COMMIT, coordinator_epoch) if kind in (ABORT, COMMIT) else None

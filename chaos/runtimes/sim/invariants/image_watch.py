@@ -10,16 +10,16 @@ from typing import TYPE_CHECKING, Any
 
 from squall.broker.protocol.errors import MalformedFrame
 from squall.chaos.runtimes.sim.invariants import inspection
-from squall.chaos.runtimes.sim.invariants.contents import Leveled
-from squall.chaos.runtimes.sim.invariants.decision_log import DecisionLog, PartitionDecision
+from squall.chaos.runtimes.sim.invariants.contents import FeatureLevelChange
+from squall.chaos.runtimes.sim.invariants.decision_log import MetadataReplay, PartitionDecision
 from squall.chaos.runtimes.sim.invariants.durable import snapshot_ends
-from squall.chaos.runtimes.sim.invariants.table import When, entered
+from squall.chaos.runtimes.sim.invariants.table import CheckTrigger, entered
 
 if TYPE_CHECKING:
     from squall.broker.cluster.image import ClusterImage
     from squall.broker.log.log import Log
-    from squall.chaos.runtimes.sim.invariants.contents import Contents
-    from squall.chaos.runtimes.sim.invariants.known import ClusterModel
+    from squall.chaos.runtimes.sim.invariants.contents import ComparableImage
+    from squall.chaos.runtimes.sim.invariants.models import ClusterModel
     from squall.chaos.runtimes.sim.invariants.partition_checks import Report
 
 MOST_IMAGES = 4096
@@ -32,10 +32,10 @@ class ImageWatch:
     def __init__(self, report: Report, cluster: ClusterModel, decided: Callable[[PartitionDecision], None]) -> None:
         """`decided` takes each decision of a partition, while `cluster` and `log` are as the decision left them."""
         self._report, self._cluster, self._decided = report, cluster, decided
-        self._checks = entered(When.IMAGE)
-        self.log = DecisionLog()
+        self._checks = entered(CheckTrigger.IMAGE)
+        self.log = MetadataReplay()
         """The cluster as of the newest record that any image has."""
-        self._values: dict[int, Contents] = {}
+        self._values: dict[int, ComparableImage] = {}
         """By offset of a batch's last record."""
         self._begins: dict[int, frozenset[int]] = {}
         """Node to the offsets of the snapshots that its images may have come from."""
@@ -51,7 +51,9 @@ class ImageWatch:
         if replayed is None:
             replayed = self._values[image.offset] = value.without_registrations()
         if value.leveled.offset != replayed.leveled.offset:
-            value = value._replace(leveled=Leveled(value.leveled.offset, self._begun(node, value, log, disk)))
+            value = value._replace(
+                leveled=FeatureLevelChange(value.leveled.offset, self._begun(node, value, log, disk))
+            )
         for each in self._checks:
             wrong = each.check(value, replayed)
             if wrong is not None:
@@ -60,7 +62,7 @@ class ImageWatch:
             del self._values[next(iter(self._values))]
         return is_news
 
-    def _begun(self, node: int, value: Contents, log: Log, disk: Any) -> frozenset[int]:
+    def _begun(self, node: int, value: ComparableImage, log: Log, disk: Any) -> frozenset[int]:
         """The offsets of the snapshots that a node has, or had as its image began to say where features changed."""
         known = self._begins.get(node, frozenset())
         if value.leveled.offset not in known:
@@ -93,7 +95,7 @@ class ImageWatch:
                 self._decided(decided)
 
     def _contradicted(self, node: int, reached: int, wanted: int, why: str) -> None:
-        for each in entered(When.RECORDS):
+        for each in entered(CheckTrigger.RECORDS):
             wrong = each.check(reached, wanted, why)
             if wrong is not None:
                 self._report(each, wrong, node, None, {"offset": wanted})

@@ -18,14 +18,19 @@ from squall.broker.log.segment import ABORTED_INDEX, LOG, file_name
 from squall.broker.protocol.metadata_frame import decode_metadata_record
 from squall.broker.protocol.records import HEADER, BatchHeader, decode_batch
 from squall.broker.quorum.state import DamagedQuorumState, QuorumState
-from squall.chaos.runtimes.sim.invariants.batches import AnyJournal, BatchIdentity, Copy, read
-from squall.chaos.runtimes.sim.invariants.contents import Contents, Leveled
-from squall.chaos.runtimes.sim.invariants.group_journal import Books, CommittedOffset, Generation, GenerationMember
-from squall.chaos.runtimes.sim.invariants.journal import TransactionRecord
-from squall.chaos.runtimes.sim.invariants.known import FOLLOWER, IDLE, LEADER, ReplicaSnapshot
+from squall.chaos.runtimes.sim.invariants.batches import AnyJournal, BatchIdentity, LogCopy, read
+from squall.chaos.runtimes.sim.invariants.contents import ComparableImage, FeatureLevelChange
+from squall.chaos.runtimes.sim.invariants.group_journal import (
+    CommittedOffset,
+    Generation,
+    GenerationMember,
+    GroupStateView,
+)
 from squall.chaos.runtimes.sim.invariants.log_replay import CompletedTxn, ProducerReplay, ReplayedBatch
 from squall.chaos.runtimes.sim.invariants.metadata import NodeQuorumView
-from squall.chaos.runtimes.sim.invariants.transactions import Remembered
+from squall.chaos.runtimes.sim.invariants.models import FOLLOWER, IDLE, LEADER, ReplicaSnapshot
+from squall.chaos.runtimes.sim.invariants.transaction_journal import TransactionRecord
+from squall.chaos.runtimes.sim.invariants.transactions import LogProducerState
 
 if TYPE_CHECKING:
     from squall.broker.cluster.image import ClusterImage
@@ -39,7 +44,7 @@ if TYPE_CHECKING:
     from squall.broker.log.producer_rules import ProducerStateEntry
     from squall.broker.replicas.hosted_partition import Hosted
     from squall.broker.replication import Partition
-    from squall.chaos.runtimes.sim.invariants.decision_log import DecisionLog
+    from squall.chaos.runtimes.sim.invariants.decision_log import MetadataReplay
 
 
 _new = tuple.__new__
@@ -128,11 +133,11 @@ def stable_offset(state: Partition, log: Log) -> int:
     return state.last_stable_offset(unstable)
 
 
-def memory_of(log: Log, ids: Iterable[int], disk: InspectedDisk, *, aborted: bool) -> Remembered:
+def memory_of(log: Log, ids: Iterable[int], disk: InspectedDisk, *, aborted: bool) -> LogProducerState:
     """Return a log's state of these producers and of open transactions; `aborted`: also what its index has."""
     producers = log.producers
     entries = producers.entries
-    return Remembered(
+    return LogProducerState(
         {producer_id: None if (entry := entries.get(producer_id)) is None else _sender(entry) for producer_id in ids},
         tuple(producers.ongoing.items()),
         aborted_in(log, disk) if aborted else (),
@@ -189,12 +194,14 @@ def groups_of(ledger: Ledger) -> list[str]:
     return list(dict.fromkeys((*ledger.groups, *ledger.offsets, *pending)))
 
 
-def group_books(ledger: Ledger, names: Iterable[str]) -> dict[str, Books]:
+def group_books(ledger: Ledger, names: Iterable[str]) -> dict[str, GroupStateView]:
     """Return the coordinator shard's state of these groups."""
     found = {}
     for name in names:
         pending = {producer: _positions(groups[name]) for producer, groups in ledger.pending.items() if name in groups}
-        found[name] = Books(_generation(ledger.groups.get(name)), _positions(ledger.offsets.get(name, {})), pending)
+        found[name] = GroupStateView(
+            _generation(ledger.groups.get(name)), _positions(ledger.offsets.get(name, {})), pending
+        )
     return found
 
 
@@ -273,10 +280,10 @@ def durable_state(disk: InspectedDisk, path: str) -> tuple[int, int, int] | None
     return None
 
 
-def canonical(image: ClusterImage | DecisionLog) -> Contents:
+def canonical(image: ClusterImage | MetadataReplay) -> ComparableImage:
     """The cluster as a value."""
     topics = sorted(image.topics_by_id.items())
-    return Contents(
+    return ComparableImage(
         tuple(image.brokers[broker] for broker in sorted(image.brokers)),
         tuple((topic_id, topic.name, tuple(sorted(topic.partitions.items()))) for topic_id, topic in topics),
         tuple((key, tuple(sorted(values.items()))) for key, values in sorted(image.configs.items())),
@@ -285,7 +292,7 @@ def canonical(image: ClusterImage | DecisionLog) -> Contents:
         image.epoch,
         tuple(sorted(image.topic_ids.items())),
         tuple(sorted(map(repr, image.kept.values()))) if image.kept else (),
-        Leveled(image.features_offset),
+        FeatureLevelChange(image.features_offset),
     )
 
 
@@ -299,7 +306,7 @@ def peek(disk: InspectedDisk, path: str) -> Buffer | None:
     return None if content is None else content.cached
 
 
-def follow(copy: Copy, log: Log, disk: InspectedDisk, *, checked: bool = False) -> list[BatchIdentity]:
+def follow(copy: LogCopy, log: Log, disk: InspectedDisk, *, checked: bool = False) -> list[BatchIdentity]:
     """Read what a log has got since the last time, or all of it anew after a truncation. The batches read."""
     if log.generation != copy.generation or copy.segment < 0:
         copy.begin(log.segments[0].base_offset)
@@ -330,7 +337,7 @@ def follow(copy: Copy, log: Log, disk: InspectedDisk, *, checked: bool = False) 
     return found
 
 
-def copy_on_disk(disk: InspectedDisk, directory: str, journal: AnyJournal = None) -> Copy:
+def copy_on_disk(disk: InspectedDisk, directory: str, journal: AnyJournal = None) -> LogCopy:
     """A dead node's log: its segments' batches as far as they are whole and without gaps, as a recovery would see.
 
     `journal`: an empty one, of a coordinator's log.
@@ -339,8 +346,8 @@ def copy_on_disk(disk: InspectedDisk, directory: str, journal: AnyJournal = None
     names = [name.removesuffix(LOG) for name in sorted(files) if name.endswith(LOG)]
     bases = [int(name) for name in names if name.isdigit()]
     if not bases:
-        return Copy(0, journal=journal)
-    copy = Copy(bases[0], journal=journal)
+        return LogCopy(0, journal=journal)
+    copy = LogCopy(bases[0], journal=journal)
     for base in bases:
         if base != copy.end:
             break

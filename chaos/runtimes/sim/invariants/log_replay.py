@@ -55,7 +55,7 @@ class CompletedTxn(NamedTuple):
     """The last stable offset once all up to the marker is committed."""
 
 
-class Marked(NamedTuple):
+class WrittenMarker(NamedTuple):
     """A marker, and what was known of its producer before."""
 
     batch: BatchIdentity
@@ -97,7 +97,7 @@ class LogReplay:
         """Those of them that were aborted."""
         self.touched: dict[int, None] = {}
         """Producer ids that have been heard of since somebody last emptied this."""
-        self.news: list[Marked] = []
+        self.news: list[WrittenMarker] = []
         """Markers that came since somebody last took them."""
         self.opened: list[tuple[int, int]] = []
         """(producer id, epoch) of the transactions that began since somebody last took them."""
@@ -143,7 +143,7 @@ class LogReplay:
     def _marked(self, batch: BatchIdentity) -> None:
         marker, found = batch.marker, self._producers.get(batch.producer_id)
         assert marker is not None
-        self.news.append(Marked(batch, None if found is None else found.known))
+        self.news.append(WrittenMarker(batch, None if found is None else found.known))
         if found is None:
             found = self._producers[batch.producer_id] = _Producer(batch.producer_epoch)
         found.in_epoch(batch.producer_epoch)

@@ -6,8 +6,8 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from squall.broker.protocol.ids import NO_NODE
-from squall.chaos.runtimes.sim.invariants.batches import CommittedBatches, Copy, are_alike
-from squall.chaos.runtimes.sim.invariants.table import When, invariant
+from squall.chaos.runtimes.sim.invariants.batches import CommittedBatches, LogCopy, are_alike
+from squall.chaos.runtimes.sim.invariants.table import CheckTrigger, invariant
 
 
 class NodeQuorumView(NamedTuple):
@@ -37,7 +37,7 @@ class QuorumModel:
 
     voters: tuple[int, ...] = ()
     ledger: CommittedBatches = field(default_factory=CommittedBatches)
-    copies: dict[int, Copy] = field(default_factory=dict)
+    copies: dict[int, LogCopy] = field(default_factory=dict)
     durable: dict[int, int] = field(default_factory=dict)
     """Node to the end of what is durable in its log, when somebody committed last. None of a damaged disk."""
     leaders: dict[int, int] = field(default_factory=dict)
@@ -53,7 +53,7 @@ class QuorumModel:
         return copy is not None and copy.matched >= end and self.durable.get(node, end) >= end
 
 
-@invariant("one-controller-per-epoch", When.QUORUM, "Raft: Election Safety; KRaft: NeverTwoLeadersInSameEpoch")
+@invariant("one-controller-per-epoch", CheckTrigger.QUORUM, "Raft: Election Safety; KRaft: NeverTwoLeadersInSameEpoch")
 def one_controller_per_epoch(before: NodeQuorumView | None, now: NodeQuorumView, quorum: QuorumModel) -> str | None:
     """At most one node ever leads the quorum in one epoch."""
     if not now.leads:
@@ -62,7 +62,9 @@ def one_controller_per_epoch(before: NodeQuorumView | None, now: NodeQuorumView,
     return None if other == now.node else f"node {other} led epoch {now.epoch}, too"
 
 
-@invariant("one-vote-per-epoch", When.QUORUM, "Raft, section 5.2; KIP-595: the vote is durable before it is told")
+@invariant(
+    "one-vote-per-epoch", CheckTrigger.QUORUM, "Raft, section 5.2; KIP-595: the vote is durable before it is told"
+)
 def one_vote_per_epoch(before: NodeQuorumView | None, now: NodeQuorumView, quorum: QuorumModel) -> str | None:
     """A node gives one vote in an epoch, and does not forget it: not by a kill, not by a loss of power."""
     if now.voted == NO_NODE:
@@ -71,7 +73,7 @@ def one_vote_per_epoch(before: NodeQuorumView | None, now: NodeQuorumView, quoru
     return None if told == now.voted else f"voted for {told} and for {now.voted} in epoch {now.epoch}"
 
 
-@invariant("vote-durable-before-told", When.QUORUM, "KIP-595; Raft, section 5.6: persisted before responding")
+@invariant("vote-durable-before-told", CheckTrigger.QUORUM, "KIP-595; Raft, section 5.6: persisted before responding")
 def vote_durable_before_told(before: NodeQuorumView | None, now: NodeQuorumView, quorum: QuorumModel) -> str | None:
     """Epoch, vote and leader are durable before any message carries them."""
     mine = (now.epoch, now.voted, now.leader)
@@ -80,14 +82,14 @@ def vote_durable_before_told(before: NodeQuorumView | None, now: NodeQuorumView,
     return f"(epoch, vote, leader) is {mine}, and durable {now.durable}"
 
 
-@invariant("quorum-epoch-monotone", When.QUORUM, "Raft, section 5.1; KIP-595: quorum-state is durable")
+@invariant("quorum-epoch-monotone", CheckTrigger.QUORUM, "Raft, section 5.1; KIP-595: quorum-state is durable")
 def quorum_epoch_monotone(before: NodeQuorumView | None, now: NodeQuorumView, quorum: QuorumModel) -> str | None:
     """The epoch that a node is in never goes back, over all its incarnations."""
     known = quorum.epochs.get(now.node, now.epoch)
     return None if now.epoch >= known else f"in epoch {now.epoch}, after {known}"
 
 
-@invariant("metadata-hw-monotone", When.QUORUM, "KIP-595: the high watermark never goes back")
+@invariant("metadata-hw-monotone", CheckTrigger.QUORUM, "KIP-595: the high watermark never goes back")
 def metadata_hw_monotone(before: NodeQuorumView | None, now: NodeQuorumView, quorum: QuorumModel) -> str | None:
     """A node's high watermark of the metadata log does not go back while it runs."""
     if before is None or before.incarnation != now.incarnation or now.hw >= before.hw:
@@ -95,7 +97,7 @@ def metadata_hw_monotone(before: NodeQuorumView | None, now: NodeQuorumView, quo
     return f"from {before.hw} to {now.hw}"
 
 
-@invariant("metadata-committed-prefix", When.QUORUM, "Raft: State Machine Safety; KRaft: NoLogDivergence")
+@invariant("metadata-committed-prefix", CheckTrigger.QUORUM, "Raft: State Machine Safety; KRaft: NoLogDivergence")
 def metadata_committed_prefix(before: NodeQuorumView | None, now: NodeQuorumView, quorum: QuorumModel) -> str | None:
     """Below its high watermark a node's metadata log holds what the quorum has committed. (What is before its start
     is in a snapshot: `image-is-a-replay` sees to that.)"""
@@ -106,7 +108,9 @@ def metadata_committed_prefix(before: NodeQuorumView | None, now: NodeQuorumView
     return f"high watermark {now.hw}; has {mine}, committed is {committed}, up to {quorum.ledger.end}"
 
 
-@invariant("metadata-leader-completeness", When.QUORUM, "Raft: Leader Completeness; KRaft: LeaderHasAllAckedValues")
+@invariant(
+    "metadata-leader-completeness", CheckTrigger.QUORUM, "Raft: Leader Completeness; KRaft: LeaderHasAllAckedValues"
+)
 def metadata_leader_completeness(before: NodeQuorumView | None, now: NodeQuorumView, quorum: QuorumModel) -> str | None:
     """The quorum leader of the newest epoch holds every committed metadata record."""
     if not now.leads or now.epoch < max(quorum.leaders, default=-1):
@@ -120,7 +124,9 @@ def metadata_leader_completeness(before: NodeQuorumView | None, now: NodeQuorumV
     return f"leads epoch {now.epoch}; has {mine}, committed is {committed}, up to {quorum.ledger.end}"
 
 
-@invariant("metadata-held-by-majority", When.QUORUM, "Raft, section 5.3; KIP-595: committed is what a majority holds")
+@invariant(
+    "metadata-held-by-majority", CheckTrigger.QUORUM, "Raft, section 5.3; KIP-595: committed is what a majority holds"
+)
 def metadata_held_by_majority(before: NodeQuorumView | None, now: NodeQuorumView, quorum: QuorumModel) -> str | None:
     """Records that a quorum leader calls committed are durable in the logs of a majority of the voters. (On a disk that
     was damaged, or that forgets what was synced, they only have to be in the log.)
@@ -135,7 +141,7 @@ def metadata_held_by_majority(before: NodeQuorumView | None, now: NodeQuorumView
     return f"high watermark {now.hw} is held by {holders} of {list(quorum.voters)}; {durable}"
 
 
-@invariant("metadata-believed-end-is-shared", When.QUORUM, "KIP-595: fetch offsets; Raft, figure 2")
+@invariant("metadata-believed-end-is-shared", CheckTrigger.QUORUM, "KIP-595: fetch offsets; Raft, figure 2")
 def metadata_believed_end_is_shared(
     before: NodeQuorumView | None, now: NodeQuorumView, quorum: QuorumModel
 ) -> str | None:
@@ -156,7 +162,9 @@ def metadata_believed_end_is_shared(
     return None
 
 
-@invariant("metadata-commits-own-epoch", When.QUORUM, "Raft, section 5.4.2 and figure 8; KIP-595: leader-change record")
+@invariant(
+    "metadata-commits-own-epoch", CheckTrigger.QUORUM, "Raft, section 5.4.2 and figure 8; KIP-595: leader-change record"
+)
 def metadata_commits_own_epoch(before: NodeQuorumView | None, now: NodeQuorumView, quorum: QuorumModel) -> str | None:
     """A quorum leader moves its high watermark only to behind a record of its own epoch: what earlier epochs wrote can
     still be overwritten, even where a majority holds it."""
@@ -172,7 +180,9 @@ GIVES_UP = 1.2
 """Of a leader's own patience: its timers have a resolution."""
 
 
-@invariant("metadata-leader-is-followed", When.QUORUM, "KAFKA-15489: check-quorum; Raft dissertation, section 6.2")
+@invariant(
+    "metadata-leader-is-followed", CheckTrigger.QUORUM, "KAFKA-15489: check-quorum; Raft dissertation, section 6.2"
+)
 def metadata_leader_is_followed(before: NodeQuorumView | None, now: NodeQuorumView, quorum: QuorumModel) -> str | None:
     """A quorum leader from which no majority fetches any more gives up in time: there may be another one. (A node that
     was held may not have known for how long: so it is seen twice, at different times.)"""

@@ -6,16 +6,16 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from squall.chaos.runtimes.sim.invariants.derived import epochs_of, indexed, wrong_in
-from squall.chaos.runtimes.sim.invariants.known import STANDING, LostTail, ServedRecord
+from squall.chaos.runtimes.sim.invariants.models import STANDING, LostTail, ServedRecord
 from squall.chaos.runtimes.sim.invariants.producers import ExpectedSequence
-from squall.chaos.runtimes.sim.invariants.table import Invariant, When, entered
+from squall.chaos.runtimes.sim.invariants.table import CheckTrigger, Invariant, entered
 
 if TYPE_CHECKING:
     from squall.broker.cluster.image import PartitionImage
     from squall.broker.log.log import Log
     from squall.chaos.runtimes.sim.invariants.acks import Ack
-    from squall.chaos.runtimes.sim.invariants.batches import BatchIdentity, BatchInLog, Copy
-    from squall.chaos.runtimes.sim.invariants.known import PartitionModel, ReplicaSnapshot
+    from squall.chaos.runtimes.sim.invariants.batches import BatchIdentity, BatchInLog, LogCopy
+    from squall.chaos.runtimes.sim.invariants.models import PartitionModel, ReplicaSnapshot
 
 Report = Callable[[Invariant, str, "int | None", "PartitionModel | None", Mapping[str, Any]], None]
 """Takes the invariant, what is wrong, the node, the partition, and more details."""
@@ -27,16 +27,16 @@ class PartitionChecks:
 
     def __init__(self, report: Report) -> None:
         self._report = report
-        self._of_replica = entered(When.REPLICA)
-        self._of_leader = entered(When.REPLICA, When.LEADER)
-        self._of_standing = entered(When.STANDING)
-        self._of_partition = entered(When.PARTITION, When.BELIEF)
-        self._of_belief = entered(When.BELIEF)
-        self._of_decision = entered(When.DECISION)
-        self._of_batch = entered(When.BATCH)
-        self._of_written = entered(When.WRITTEN)
-        self._of_ack = entered(When.ACK)
-        self._of_read = entered(When.READ)
+        self._of_replica = entered(CheckTrigger.REPLICA)
+        self._of_leader = entered(CheckTrigger.REPLICA, CheckTrigger.LEADER)
+        self._of_standing = entered(CheckTrigger.STANDING)
+        self._of_partition = entered(CheckTrigger.PARTITION, CheckTrigger.BELIEF)
+        self._of_belief = entered(CheckTrigger.BELIEF)
+        self._of_decision = entered(CheckTrigger.DECISION)
+        self._of_batch = entered(CheckTrigger.BATCH)
+        self._of_written = entered(CheckTrigger.WRITTEN)
+        self._of_ack = entered(CheckTrigger.ACK)
+        self._of_read = entered(CheckTrigger.READ)
 
     def wrote(self, known: PartitionModel, view: ReplicaSnapshot, batches: Iterable[BatchInLog]) -> None:
         """These batches have appeared in a log."""
@@ -53,12 +53,12 @@ class PartitionChecks:
 
     def began(self, known: PartitionModel, node: int, epoch: int, durable: tuple[int, ...]) -> None:
         """A log has its first batch of another leader epoch, and the file beside it tells those epochs."""
-        for each in entered(When.EPOCH):
+        for each in entered(CheckTrigger.EPOCH):
             wrong = each.check(epoch, durable)
             if wrong is not None:
                 self._report(each, wrong, node, known, {})
 
-    def shortened(self, when: When, known: PartitionModel, node: int, before: int) -> None:
+    def shortened(self, when: CheckTrigger, known: PartitionModel, node: int, before: int) -> None:
         """A log was truncated, or loaded from the disk; it held what is committed up to `before`."""
         now = known.copies[node].compare(known.ledger)
         for each in entered(when):
@@ -68,7 +68,7 @@ class PartitionChecks:
 
     def loaded(self, known: PartitionModel, node: int, whole: int, now: int) -> None:
         """A log was loaded: it ends at `now`, and its batches are sound up to `whole`."""
-        for each in entered(When.LOADED):
+        for each in entered(CheckTrigger.LOADED):
             wrong = each.check(node, whole, now, known)
             if wrong is not None:
                 self._report(each, wrong, node, known, {})
@@ -80,23 +80,23 @@ class PartitionChecks:
         if node in known.cluster.damaged:
             return
         if not known.promise.hw_truncation:
-            for each in entered(When.EPOCHS):
+            for each in entered(CheckTrigger.EPOCHS):
                 wrong = each.check(epochs_of(log), known.copies[node].batches)
                 if wrong is not None:
                     self._report(each, wrong, node, known, {})
-        for each, wrong in wrong_in(indexed(log, disk), entered(When.INDEXES)) if anew else ():
+        for each, wrong in wrong_in(indexed(log, disk), entered(CheckTrigger.INDEXES)) if anew else ():
             self._report(each, wrong, node, known, {})
 
     def started(self, known: PartitionModel, node: int, log: Log, kept: int) -> None:
         """A log was loaded, and `kept` is where the checkpoint says that it starts."""
-        for each in entered(When.STARTED):
+        for each in entered(CheckTrigger.STARTED):
             wrong = each.check(log.log_start_offset, log.segments[0].base_offset, kept)
             if wrong is not None and node not in known.cluster.damaged:
                 self._report(each, wrong, node, known, {})
 
     def went_back(self, known: PartitionModel, node: int, before: int, now: int, end: int, *, cut: bool) -> None:
         """A log's start was `before`, and is `now`. `cut`: the log, which ends at `end`, was truncated."""
-        for each in entered(When.WENT_BACK):
+        for each in entered(CheckTrigger.WENT_BACK):
             wrong = each.check(before, now, end, cut)
             if wrong is not None:
                 self._report(each, wrong, node, known, {})
@@ -105,7 +105,7 @@ class PartitionChecks:
         """A log's recovery point, and the end of what is durable of it."""
         if node in known.cluster.damaged:
             return
-        for each in entered(When.FLUSHED):
+        for each in entered(CheckTrigger.FLUSHED):
             wrong = each.check(recovery_point, end)
             if wrong is not None:
                 self._report(each, wrong, node, known, {})
@@ -198,7 +198,7 @@ class PartitionChecks:
                 self._report(each, wrong, node, known, {"batch": str(batch)})
         known.producers[batch.producer_id] = ExpectedSequence.after(batch)
 
-    def died(self, known: PartitionModel, node: int, left: Copy) -> None:
+    def died(self, known: PartitionModel, node: int, left: LogCopy) -> None:
         """A node is down, and that is what its disk has of its log."""
         known.views.pop(node, None)
         before = known.copies.get(node)
@@ -244,7 +244,7 @@ class PartitionChecks:
 
     def final(self, known: PartitionModel) -> None:
         """The cluster has converged."""
-        for each in entered(When.FINAL):
+        for each in entered(CheckTrigger.FINAL):
             wrong = each.check(known)
             if wrong is not None:
                 self._report(each, wrong, None, known, {})

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from squall.chaos.runtimes.sim.invariants.table import When, invariant
+from squall.chaos.runtimes.sim.invariants.table import CheckTrigger, invariant
 
 if TYPE_CHECKING:
     from squall.chaos.runtimes.sim.invariants.batches import BatchIdentity
@@ -38,7 +38,7 @@ def _continues(batch: BatchIdentity, producer: ExpectedSequence) -> bool:
     return not _has_no_sequence(batch) and batch.producer_epoch == producer.epoch and producer.expected >= 0
 
 
-@invariant("producer-sequences", When.BATCH, "KIP-98: sequence numbers; KIP-360")
+@invariant("producer-sequences", CheckTrigger.BATCH, "KIP-98: sequence numbers; KIP-360")
 def producer_sequences(batch: BatchIdentity, producer: ExpectedSequence | None) -> str | None:
     """The committed sequences of a producer id in one producer epoch have no gap. (Whoever is not known may begin
     anywhere: a broker forgets producers.)"""
@@ -50,7 +50,7 @@ def producer_sequences(batch: BatchIdentity, producer: ExpectedSequence | None) 
     return None
 
 
-@invariant("appended-once", When.BATCH, "KIP-98: idempotence; KAFKA-5435, Redpanda #3038")
+@invariant("appended-once", CheckTrigger.BATCH, "KIP-98: idempotence; KAFKA-5435, Redpanda #3038")
 def appended_once(batch: BatchIdentity, producer: ExpectedSequence | None) -> str | None:
     """A sequence of a producer id in one producer epoch is committed at most once."""
     if producer is None or not _continues(batch, producer):
@@ -61,7 +61,7 @@ def appended_once(batch: BatchIdentity, producer: ExpectedSequence | None) -> st
     return None
 
 
-@invariant("producer-epochs", When.BATCH, "KIP-98, KIP-360: a fenced producer writes nothing more")
+@invariant("producer-epochs", CheckTrigger.BATCH, "KIP-98, KIP-360: a fenced producer writes nothing more")
 def producer_epochs(batch: BatchIdentity, producer: ExpectedSequence | None) -> str | None:
     """The producer epochs of a producer id do not go back, and a new one begins with sequence 0. (What a group's
     coordinator writes in the producer's transaction has none.)"""

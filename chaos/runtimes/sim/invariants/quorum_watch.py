@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING, Any
 from squall.broker.control.kraft.quorum_storage import STATE_FILE
 from squall.broker.protocol.ids import NO_NODE
 from squall.chaos.runtimes.sim.invariants import inspection
-from squall.chaos.runtimes.sim.invariants.batches import Copy
+from squall.chaos.runtimes.sim.invariants.batches import LogCopy
 from squall.chaos.runtimes.sim.invariants.derived import epochs_of, indexed, wrong_in
 from squall.chaos.runtimes.sim.invariants.durable import durable_end, newest_snapshot_end, snapshot_ends
 from squall.chaos.runtimes.sim.invariants.metadata import QuorumModel
-from squall.chaos.runtimes.sim.invariants.table import INVARIANTS, When, entered
+from squall.chaos.runtimes.sim.invariants.table import INVARIANTS, CheckTrigger, entered
 
 if TYPE_CHECKING:
     from squall.broker.log.log import Log
@@ -28,17 +28,17 @@ class QuorumWatch:
 
     def __init__(self, report: Report) -> None:
         self._report = report
-        self._checks = entered(When.QUORUM)
+        self._checks = entered(CheckTrigger.QUORUM)
         self.known = QuorumModel()
         self._seats: dict[int, NodeQuorumView] = {}
         self._written: dict[tuple[int, int], BatchInLog] = {}
         self._durable: dict[int, Any] = {}
         """The state of each node that was last found durable, or not."""
         self._matching = INVARIANTS["log-matching"]
-        self._flushed = entered(When.FLUSHED)
-        self._epochs, self._indexes = entered(When.EPOCHS), entered(When.INDEXES)
-        self._trimmed = entered(When.TRIMMED)
-        self._went_back = entered(When.WENT_BACK)
+        self._flushed = entered(CheckTrigger.FLUSHED)
+        self._epochs, self._indexes = entered(CheckTrigger.EPOCHS), entered(CheckTrigger.INDEXES)
+        self._trimmed = entered(CheckTrigger.TRIMMED)
+        self._went_back = entered(CheckTrigger.WENT_BACK)
         self._logs: dict[int, tuple[Log, Any]] = {}
         """Log and disk of each node that runs."""
         self._left: dict[int, int] = {}
@@ -58,7 +58,7 @@ class QuorumWatch:
         before = self._seats.get(node)
         copy = known.copies.get(node)
         if copy is None or before is None or before.incarnation != incarnation:
-            copy = known.copies[node] = Copy(log.segments[0].base_offset)
+            copy = known.copies[node] = LogCopy(log.segments[0].base_offset)
         self._start_went_back(node, copy, log)
         anew, moved = copy.generation != log.generation or copy.segment < 0, copy.low != log.log_start_offset
         if anew or copy.end != log.log_end_offset:
@@ -96,7 +96,7 @@ class QuorumWatch:
             known.votes.setdefault((node, now.epoch), now.voted)
         known.epochs[node] = max(known.epochs.get(node, 0), now.epoch)
 
-    def _derived(self, node: int, copy: Copy, log: Log, disk: Any, *, anew: bool) -> None:
+    def _derived(self, node: int, copy: LogCopy, log: Log, disk: Any, *, anew: bool) -> None:
         """Check what is kept beside the metadata log. `anew`: it was loaded or truncated; else its start has moved."""
         if node in self.damaged:
             return
@@ -107,7 +107,7 @@ class QuorumWatch:
             if wrong is not None:
                 self._report(each, wrong, node, None, {})
 
-    def _start_went_back(self, node: int, copy: Copy, log: Log) -> None:
+    def _start_went_back(self, node: int, copy: LogCopy, log: Log) -> None:
         """Nothing if it has not: see `log-start-goes-on`."""
         if log.log_start_offset < copy.low:
             for each in self._went_back:
@@ -132,7 +132,7 @@ class QuorumWatch:
         ends = {node: durable_end(log, disk) for node, (log, disk) in self._logs.items()}
         self.known.durable = {node: end for node, end in {**ends, **self._left}.items() if node not in self.damaged}
 
-    def _commit(self, seat: NodeQuorumView, copy: Copy) -> None:
+    def _commit(self, seat: NodeQuorumView, copy: LogCopy) -> None:
         ledger = self.known.ledger
         if seat.hw <= ledger.end or (copy.compare(ledger) < ledger.end and ledger.batches):
             return
@@ -152,7 +152,7 @@ class QuorumWatch:
         left = inspection.copy_on_disk(disk, log.directory)
         snapshot = newest_snapshot_end(disk, log.directory)
         if left.end < snapshot:  # It died as it installed this one: it will begin behind it.
-            left, self._left[node] = Copy(snapshot), snapshot
+            left, self._left[node] = LogCopy(snapshot), snapshot
         self.known.copies[node] = left
         if before is not None:
             left.low = before.low

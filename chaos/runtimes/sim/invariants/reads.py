@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from squall.chaos.runtimes.sim.invariants.table import When, invariant
+from squall.chaos.runtimes.sim.invariants.table import CheckTrigger, invariant
 
 if TYPE_CHECKING:
-    from squall.chaos.runtimes.sim.invariants.known import PartitionModel, ServedRecord
+    from squall.chaos.runtimes.sim.invariants.models import PartitionModel, ServedRecord
 
 
-@invariant("consistent-read", When.READ, "Vanlightly, KIP-966: ConsistentReadProperty")
+@invariant("consistent-read", CheckTrigger.READ, "Vanlightly, KIP-966: ConsistentReadProperty")
 def consistent_read(now: ServedRecord, first: ServedRecord, known: PartitionModel) -> str | None:
     """Whatever leader serves an offset to a reader, the record is the same as the first time. (A permitted loss starts
     anew from the offset on that it took. Not asked of leaders that it has overtaken, nor of one whose disk rots, nor
@@ -23,7 +23,9 @@ def consistent_read(now: ServedRecord, first: ServedRecord, known: PartitionMode
     )
 
 
-@invariant("served-is-committed", When.READ, "KAFKA-9835; Vanlightly, KIP-966: consumers can consume up to the HWM")
+@invariant(
+    "served-is-committed", CheckTrigger.READ, "KAFKA-9835; Vanlightly, KIP-966: consumers can consume up to the HWM"
+)
 def served_is_committed(now: ServedRecord, first: ServedRecord, known: PartitionModel) -> str | None:
     """When a reader receives a record, some leader's high watermark has passed it. (Exceptions as for
     `consistent-read`.)

@@ -4,16 +4,18 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from squall.chaos.runtimes.sim.invariants.known import FOLLOWER
-from squall.chaos.runtimes.sim.invariants.table import When, invariant
+from squall.chaos.runtimes.sim.invariants.models import FOLLOWER
+from squall.chaos.runtimes.sim.invariants.table import CheckTrigger, invariant
 
 if TYPE_CHECKING:
-    from squall.chaos.runtimes.sim.invariants.known import PartitionModel, ReplicaSnapshot
+    from squall.chaos.runtimes.sim.invariants.models import PartitionModel, ReplicaSnapshot
 
 OWN = "Kafka: Partition and ReplicaManager; no specification says it"
 
 
-@invariant("offsets-in-order", When.REPLICA, "Kafka: UnifiedLog (log start <= LSO <= high watermark <= log end)")
+@invariant(
+    "offsets-in-order", CheckTrigger.REPLICA, "Kafka: UnifiedLog (log start <= LSO <= high watermark <= log end)"
+)
 def offsets_in_order(before: ReplicaSnapshot | None, now: ReplicaSnapshot, known: PartitionModel) -> str | None:
     """Log start <= high watermark <= log end; the last stable offset is not beyond the high watermark; the state
     machine knows of no more than the log has. (Of less, while a flush goes on that it must wait for.)"""
@@ -22,7 +24,7 @@ def offsets_in_order(before: ReplicaSnapshot | None, now: ReplicaSnapshot, known
     return f"log start {now.start}, LSO {now.lso}, high watermark {now.hw}, end {now.leo}, the log's own {now.log_end}"
 
 
-@invariant("hw-monotone", When.LEADER, OWN)
+@invariant("hw-monotone", CheckTrigger.LEADER, OWN)
 def hw_monotone(before: ReplicaSnapshot | None, now: ReplicaSnapshot, known: PartitionModel) -> str | None:
     """While a node leads in one epoch, its high watermark does not go back. (A follower's may: by truncation, and
     because a new leader's lags behind its predecessor's.)"""
@@ -31,7 +33,7 @@ def hw_monotone(before: ReplicaSnapshot | None, now: ReplicaSnapshot, known: Par
     return None if now.hw >= before.hw else f"from {before.hw} to {now.hw} in epoch {now.leader_epoch}"
 
 
-@invariant("leader-append-only", When.LEADER, "Raft, figure 3: Leader Append-Only")
+@invariant("leader-append-only", CheckTrigger.LEADER, "Raft, figure 3: Leader Append-Only")
 def leader_append_only(before: ReplicaSnapshot | None, now: ReplicaSnapshot, known: PartitionModel) -> str | None:
     """While a node leads in one epoch, its log is not truncated."""
     if before is None or not before.leads or before.leader_epoch != now.leader_epoch:
@@ -41,7 +43,9 @@ def leader_append_only(before: ReplicaSnapshot | None, now: ReplicaSnapshot, kno
     return f"the log ended at {before.log_end} and ends at {now.log_end}, in epoch {now.leader_epoch}"
 
 
-@invariant("epochs-monotone", When.STANDING, "KIP-497 and KIP-320: decisions of the past are no news (KAFKA-9539)")
+@invariant(
+    "epochs-monotone", CheckTrigger.STANDING, "KIP-497 and KIP-320: decisions of the past are no news (KAFKA-9539)"
+)
 def epochs_monotone(before: ReplicaSnapshot | None, now: ReplicaSnapshot, known: PartitionModel) -> str | None:
     """Leader epoch and partition epoch of a replica never go back, and a new leader epoch comes with a new partition
     epoch."""
@@ -54,7 +58,7 @@ def epochs_monotone(before: ReplicaSnapshot | None, now: ReplicaSnapshot, known:
     return None
 
 
-@invariant("epoch-cache", When.REPLICA, "KIP-101, KIP-279, KAFKA-10432")
+@invariant("epoch-cache", CheckTrigger.REPLICA, "KIP-101, KIP-279, KAFKA-10432")
 def epoch_cache(before: ReplicaSnapshot | None, now: ReplicaSnapshot, known: PartitionModel) -> str | None:
     """The epoch cache rises strictly in epochs and offsets, knows no epoch that the replica has not heard of, begins
     no epoch behind the log's end, and a leader's ends with its own epoch."""
@@ -73,7 +77,7 @@ def epoch_cache(before: ReplicaSnapshot | None, now: ReplicaSnapshot, known: Par
     return None
 
 
-@invariant("isr-of-replicas", When.STANDING, "hachikuji: TypeOk")
+@invariant("isr-of-replicas", CheckTrigger.STANDING, "hachikuji: TypeOk")
 def isr_of_replicas(before: ReplicaSnapshot | None, now: ReplicaSnapshot, known: PartitionModel) -> str | None:
     """ISR and maximal ISR are made of replicas, each once, and the maximal one holds the committed one."""
     if before is not None and before.isr is now.isr and before.maximal_isr is now.maximal_isr:
@@ -86,7 +90,7 @@ def isr_of_replicas(before: ReplicaSnapshot | None, now: ReplicaSnapshot, known:
     return None
 
 
-@invariant("leader-in-isr", When.STANDING, "hachikuji: LeaderInIsr (where there is a leader)")
+@invariant("leader-in-isr", CheckTrigger.STANDING, "hachikuji: LeaderInIsr (where there is a leader)")
 def leader_in_isr(before: ReplicaSnapshot | None, now: ReplicaSnapshot, known: PartitionModel) -> str | None:
     """A leader is in its own ISR."""
     if now.leads and now.node not in now.isr:
@@ -94,7 +98,7 @@ def leader_in_isr(before: ReplicaSnapshot | None, now: ReplicaSnapshot, known: P
     return None
 
 
-@invariant("one-leader-per-epoch", When.STANDING, "KRaft: NeverTwoLeadersInSameEpoch, for partitions")
+@invariant("one-leader-per-epoch", CheckTrigger.STANDING, "KRaft: NeverTwoLeadersInSameEpoch, for partitions")
 def one_leader_per_epoch(before: ReplicaSnapshot | None, now: ReplicaSnapshot, known: PartitionModel) -> str | None:
     """One node leads in a leader epoch, and no other ever does. (Not promised without a controller.)"""
     if not now.leads or known.promise.without_controller:
@@ -103,7 +107,7 @@ def one_leader_per_epoch(before: ReplicaSnapshot | None, now: ReplicaSnapshot, k
     return None if other == now.node else f"node {other} led in epoch {now.leader_epoch}, too"
 
 
-@invariant("one-fetcher", When.STANDING, "Vanlightly: ValidFetcherState")
+@invariant("one-fetcher", CheckTrigger.STANDING, "Vanlightly: ValidFetcherState")
 def one_fetcher(before: ReplicaSnapshot | None, now: ReplicaSnapshot, known: PartitionModel) -> str | None:
     """A follower is fetched by one fetcher, from the leader of its leader epoch; other replicas are by none."""
     if now.fetching is None or (before is not None and before[:5] == now[:5] and before.fetching == now.fetching):
@@ -112,7 +116,7 @@ def one_fetcher(before: ReplicaSnapshot | None, now: ReplicaSnapshot, known: Par
     return None if now.fetching == wanted else f"fetched from {list(now.fetching)}, should be {list(wanted)}"
 
 
-@invariant("isr-superset", When.LEADER, "Vanlightly, KIP-966: ReplicationQuorumSuperset; KIP-497")
+@invariant("isr-superset", CheckTrigger.LEADER, "Vanlightly, KIP-966: ReplicationQuorumSuperset; KIP-497")
 def isr_superset(before: ReplicaSnapshot | None, now: ReplicaSnapshot, known: PartitionModel) -> str | None:
     """The leader in the newest epoch waits for every member of the ISR that the control plane has decided: its maximal
     ISR contains that one."""
@@ -125,7 +129,7 @@ def isr_superset(before: ReplicaSnapshot | None, now: ReplicaSnapshot, known: Pa
     return f"the maximal ISR is {list(now.maximal_isr)}, the decided one {list(truth.isr)}"
 
 
-@invariant("elr-superset", When.PARTITION, "Vanlightly, KIP-966: ReplicationQuorumSupersetProperty")
+@invariant("elr-superset", CheckTrigger.PARTITION, "Vanlightly, KIP-966: ReplicationQuorumSupersetProperty")
 def elr_superset(known: PartitionModel) -> str | None:
     """If the leader in the newest epoch can commit because its ISR has at least min ISR members, its maximal ISR
     contains every eligible leader replica that the control plane has decided, too. (Below min ISR it commits nothing,
@@ -144,13 +148,15 @@ def elr_superset(known: PartitionModel) -> str | None:
     return f"the maximal ISR is {list(leader.maximal_isr)}, the decided ISR {list(truth.isr)}, ELR {list(truth.elr)}"
 
 
-@invariant("epoch-durable-before-append", When.EPOCH, "KAFKA-16541; KIP-101: leader-epoch-checkpoint")
+@invariant("epoch-durable-before-append", CheckTrigger.EPOCH, "KAFKA-16541; KIP-101: leader-epoch-checkpoint")
 def epoch_durable_before_append(epoch: int, durable: tuple[int, ...]) -> str | None:
     """The start of a leader epoch is durable before anything of that epoch is in the log."""
     return None if epoch in durable else f"the log has batches of epoch {epoch}, the file beside it {list(durable)}"
 
 
-@invariant("recovery-point-is-durable", When.FLUSHED, "KAFKA-10471, KAFKA-1194; Kafka: UnifiedLog.recoveryPoint")
+@invariant(
+    "recovery-point-is-durable", CheckTrigger.FLUSHED, "KAFKA-10471, KAFKA-1194; Kafka: UnifiedLog.recoveryPoint"
+)
 def recovery_point_is_durable(recovery_point: int, end: int) -> str | None:
     """Everything before a log's recovery point is durable: a power loss takes nothing of it. (Not asked of a node whose
     disk was damaged, or forgets what was synced.)

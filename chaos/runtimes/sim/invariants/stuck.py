@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from squall.chaos.runtimes.sim.invariants.known import ClusterModel, PartitionModel
+    from squall.chaos.runtimes.sim.invariants.models import ClusterModel, PartitionModel
 
 
 def what_lacks(nodes: Mapping[int, Any], partitions: Iterable[PartitionModel], cluster: ClusterModel) -> list[str]:

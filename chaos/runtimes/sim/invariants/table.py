@@ -8,7 +8,7 @@ from enum import StrEnum
 from typing import Any
 
 
-class When(StrEnum):
+class CheckTrigger(StrEnum):
     """Selects when an invariant is checked, and on what. The check's arguments follow from it."""
 
     REPLICA = "replica"
@@ -105,17 +105,17 @@ class Invariant:
     name: str
     definition: str
     source: str
-    when: When
+    when: CheckTrigger
     check: Callable[..., str | None]
 
 
 INVARIANTS: dict[str, Invariant] = {}
 """By name."""
-_entered: dict[tuple[When, ...], tuple[int, tuple[Invariant, ...]]] = {}
+_entered: dict[tuple[CheckTrigger, ...], tuple[int, tuple[Invariant, ...]]] = {}
 """What `entered` has found, and among how many."""
 
 
-def invariant(name: str, when: When, source: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+def invariant(name: str, when: CheckTrigger, source: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
     """Enter a check into the table; its docstring is the definition."""
 
     def enter(check: Callable[..., Any]) -> Callable[..., Any]:
@@ -127,7 +127,7 @@ def invariant(name: str, when: When, source: str) -> Callable[[Callable[..., Any
     return enter
 
 
-def entered(*kinds: When) -> tuple[Invariant, ...]:
+def entered(*kinds: CheckTrigger) -> tuple[Invariant, ...]:
     """Those of these kinds, in the order in which they were entered."""
     found = _entered.get(kinds)
     if found is None or found[0] != len(INVARIANTS):

@@ -5,16 +5,16 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
-from squall.chaos.runtimes.sim.invariants.log_replay import CompletedTxn, Marked, ProducerReplay
-from squall.chaos.runtimes.sim.invariants.state_words import of_id, of_open, of_producer
-from squall.chaos.runtimes.sim.invariants.table import When, invariant
+from squall.chaos.runtimes.sim.invariants.log_replay import CompletedTxn, ProducerReplay, WrittenMarker
+from squall.chaos.runtimes.sim.invariants.state_differences import of_id, of_open, of_producer
+from squall.chaos.runtimes.sim.invariants.table import CheckTrigger, invariant
 
 if TYPE_CHECKING:
-    from squall.chaos.runtimes.sim.invariants.journal import Place, TransactionRecord
-    from squall.chaos.runtimes.sim.invariants.known import PartitionModel, ReplicaSnapshot
+    from squall.chaos.runtimes.sim.invariants.models import PartitionModel, ReplicaSnapshot
+    from squall.chaos.runtimes.sim.invariants.transaction_journal import Place, TransactionRecord
 
 
-class Remembered(NamedTuple):
+class LogProducerState(NamedTuple):
     """Holds the producers and transactions of a log: as it remembers them, or as its batches have them."""
 
     senders: Mapping[int, ProducerReplay | None]
@@ -27,14 +27,14 @@ class Remembered(NamedTuple):
     """Where the batches begin that are still there. What is known of earlier ones may be kept, or not."""
 
 
-class Prepared(NamedTuple):
+class PreparedTransaction(NamedTuple):
     """A decision of a coordinator that is committed in its log."""
 
     transactional_id: str
     entry: TransactionRecord
 
 
-class Owner(NamedTuple):
+class OpenTransaction(NamedTuple):
     """Identifies the producer whose transaction is open in a partition."""
 
     producer_id: int
@@ -44,8 +44,10 @@ class Owner(NamedTuple):
 # ------------------------------------------------------------------------------------------------------------ one log
 
 
-@invariant("producer-state-is-a-replay", When.REPLAY, "KIP-98: producer state follows from the log (KAFKA-9144)")
-def producer_state_is_a_replay(found: Remembered, replayed: Remembered) -> str | None:
+@invariant(
+    "producer-state-is-a-replay", CheckTrigger.REPLAY, "KIP-98: producer state follows from the log (KAFKA-9144)"
+)
+def producer_state_is_a_replay(found: LogProducerState, replayed: LogProducerState) -> str | None:
     """A log's state of producers (epoch, next sequence, newest batches, coordinator epoch, open transaction) follows
     from its batches, whether they were appended, loaded, or left by a truncation. (A restart may forget all but the
     newest batch of each. State known only by batches that retention has deleted may be kept or lost.)
@@ -80,9 +82,11 @@ def _differs(has: ProducerReplay, wanted: ProducerReplay, start: int) -> bool:
 
 
 @invariant(
-    "aborted-index-is-a-replay", When.REPLAY, "KIP-98: .txnindex; KAFKA-8778, KAFKA-10471: lost or wrong entries"
+    "aborted-index-is-a-replay",
+    CheckTrigger.REPLAY,
+    "KIP-98: .txnindex; KAFKA-8778, KAFKA-10471: lost or wrong entries",
 )
-def aborted_index_is_a_replay(found: Remembered, replayed: Remembered) -> str | None:
+def aborted_index_is_a_replay(found: LogProducerState, replayed: LogProducerState) -> str | None:
     """The index of aborted transactions has an entry for each abort marker that ended a transaction, and no other, with
     its first offset and the last stable offset of then. (Transactions that began before the log's first batch are not
     looked at.)"""
@@ -100,7 +104,7 @@ def _index(has: Sequence[object], wanted: Sequence[object]) -> str:
     )
 
 
-@invariant("stable-offset-is-a-replay", When.LEADER, "KIP-98; Kafka: UnifiedLog.lastStableOffset")
+@invariant("stable-offset-is-a-replay", CheckTrigger.LEADER, "KIP-98; Kafka: UnifiedLog.lastStableOffset")
 def stable_offset_is_a_replay(
     before: ReplicaSnapshot | None, now: ReplicaSnapshot, known: PartitionModel
 ) -> str | None:
@@ -119,8 +123,8 @@ def stable_offset_is_a_replay(
     return f"last stable offset {now.lso}, by the batches {due}; high watermark {now.hw}, log start {now.start}"
 
 
-@invariant("marker-epochs", When.MARKER, "KIP-98, KAFKA-9144: a marker of an epoch that is over ends nothing")
-def marker_epochs(marked: Marked, decided: Sequence[Prepared] | None) -> str | None:
+@invariant("marker-epochs", CheckTrigger.MARKER, "KIP-98, KAFKA-9144: a marker of an epoch that is over ends nothing")
+def marker_epochs(marked: WrittenMarker, decided: Sequence[PreparedTransaction] | None) -> str | None:
     """No marker has an older producer epoch, or is of an older coordinator, than its log has seen of that producer."""
     batch, before = marked
     marker = batch.marker
@@ -136,8 +140,8 @@ def marker_epochs(marked: Marked, decided: Sequence[Prepared] | None) -> str | N
     return None
 
 
-@invariant("marker-once", When.MARKER, "KAFKA-19999, KIP-890: a marker that is sent again is not written again")
-def marker_once(marked: Marked, decided: Sequence[Prepared] | None) -> str | None:
+@invariant("marker-once", CheckTrigger.MARKER, "KAFKA-19999, KIP-890: a marker that is sent again is not written again")
+def marker_once(marked: WrittenMarker, decided: Sequence[PreparedTransaction] | None) -> str | None:
     """A transaction has at most one marker in a partition. (Where producers keep their epoch from one transaction to
     the next, nobody can tell: there each coordinator epoch may write one that ends nothing, which fences the
     coordinators before.)"""
@@ -156,8 +160,8 @@ def marker_once(marked: Marked, decided: Sequence[Prepared] | None) -> str | Non
 # ------------------------------------------------------------------------------------------------------- coordinators
 
 
-@invariant("marker-is-decided", When.DECIDED, "KIP-98: markers are written once the decision is committed")
-def marker_is_decided(marked: Marked, place: Place, decided: Sequence[Prepared]) -> str | None:
+@invariant("marker-is-decided", CheckTrigger.DECIDED, "KIP-98: markers are written once the decision is committed")
+def marker_is_decided(marked: WrittenMarker, place: Place, decided: Sequence[PreparedTransaction]) -> str | None:
     """Whatever marker is in a log: a coordinator's log has, committed, the decision for this producer epoch and this
     partition, and it is the same. (Not asked after a permitted loss in the coordinators' log.)"""
     batch, marker = marked.batch, marked.batch.marker
@@ -171,8 +175,10 @@ def marker_is_decided(marked: Marked, place: Place, decided: Sequence[Prepared])
     )
 
 
-@invariant("completed-is-marked", When.COMPLETED, "KIP-98: a transaction is complete when all its markers are written")
-def completed_is_marked(prepared: Prepared, committed: Mapping[Place, ProducerReplay | None]) -> str | None:
+@invariant(
+    "completed-is-marked", CheckTrigger.COMPLETED, "KIP-98: a transaction is complete when all its markers are written"
+)
+def completed_is_marked(prepared: PreparedTransaction, committed: Mapping[Place, ProducerReplay | None]) -> str | None:
     """Once a coordinator has written that a transaction is complete, each of its partitions has its marker, committed,
     and nothing of the transaction is open there. (Not asked of deleted topics, nor after a permitted loss.)"""
     entry = prepared.entry
@@ -184,8 +190,10 @@ def completed_is_marked(prepared: Prepared, committed: Mapping[Place, ProducerRe
     return None
 
 
-@invariant("one-transaction-per-id", When.OPENED, "KIP-98: one transaction after the other; KAFKA-12671, KAFKA-14402")
-def one_transaction_per_id(now: Owner, others: Mapping[Place, Owner]) -> str | None:
+@invariant(
+    "one-transaction-per-id", CheckTrigger.OPENED, "KIP-98: one transaction after the other; KAFKA-12671, KAFKA-14402"
+)
+def one_transaction_per_id(now: OpenTransaction, others: Mapping[Place, OpenTransaction]) -> str | None:
     """Of each transactional id, at most one transaction is open: where a transaction of it begins to be committed in a
     partition, no other partition has an open one of another producer id or epoch. (Not asked after a permitted loss.)
     """
@@ -194,7 +202,9 @@ def one_transaction_per_id(now: Owner, others: Mapping[Place, Owner]) -> str | N
 
 
 @invariant(
-    "coordinator-state-is-a-replay", When.COORDINATOR, "KIP-98: the coordinator's state is its log's (KAFKA-7786)"
+    "coordinator-state-is-a-replay",
+    CheckTrigger.COORDINATOR,
+    "KIP-98: the coordinator's state is its log's (KAFKA-7786)",
 )
 def coordinator_state_is_a_replay(
     found: Mapping[str, TransactionRecord | None], replayed: Mapping[str, TransactionRecord | None]

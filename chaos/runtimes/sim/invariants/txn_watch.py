@@ -8,17 +8,17 @@ from typing import TYPE_CHECKING, Any, Final
 from squall.chaos.runtimes.sim.invariants import inspection
 from squall.chaos.runtimes.sim.invariants.group_journal import GroupJournal
 from squall.chaos.runtimes.sim.invariants.group_watch import GROUPS_LOG
-from squall.chaos.runtimes.sim.invariants.journal import COMPLETED, PREPARED, Journal
-from squall.chaos.runtimes.sim.invariants.log_replay import Marked
-from squall.chaos.runtimes.sim.invariants.table import When, entered
-from squall.chaos.runtimes.sim.invariants.transactions import Owner, Prepared, Remembered
+from squall.chaos.runtimes.sim.invariants.log_replay import WrittenMarker
+from squall.chaos.runtimes.sim.invariants.table import CheckTrigger, entered
+from squall.chaos.runtimes.sim.invariants.transaction_journal import COMPLETED, PREPARED, TransactionJournal
+from squall.chaos.runtimes.sim.invariants.transactions import LogProducerState, OpenTransaction, PreparedTransaction
 
 if TYPE_CHECKING:
-    from squall.chaos.runtimes.sim.invariants.batches import AnyJournal, BatchIdentity, Copy
-    from squall.chaos.runtimes.sim.invariants.journal import Place, TransactionChange, TransactionRecord
-    from squall.chaos.runtimes.sim.invariants.known import PartitionModel
+    from squall.chaos.runtimes.sim.invariants.batches import AnyJournal, BatchIdentity, LogCopy
     from squall.chaos.runtimes.sim.invariants.log_replay import LogReplay
+    from squall.chaos.runtimes.sim.invariants.models import PartitionModel
     from squall.chaos.runtimes.sim.invariants.partition_checks import Report
+    from squall.chaos.runtimes.sim.invariants.transaction_journal import Place, TransactionChange, TransactionRecord
 
 COORDINATORS_LOG: Final = "__transaction_state"
 NEVER_FORGOTTEN_MS: Final = 86_400_000
@@ -29,7 +29,7 @@ def journal_of(known: PartitionModel) -> AnyJournal:
     """Return a journal for the records of one more log of a partition; None if it is no coordinator's."""
     if known.topic == GROUPS_LOG:
         return GroupJournal()
-    return Journal(known.records) if known.topic == COORDINATORS_LOG else None
+    return TransactionJournal(known.records) if known.topic == COORDINATORS_LOG else None
 
 
 class TransactionWatch:
@@ -38,10 +38,10 @@ class TransactionWatch:
     def __init__(self, report: Report, partitions: Mapping[tuple[bytes, int], PartitionModel]) -> None:
         """`partitions`: those that exist, by topic id and index."""
         self._report, self._partitions = report, partitions
-        self._of_log, self._of_marker = entered(When.REPLAY), entered(When.MARKER)
-        self._of_decided, self._of_completed = entered(When.DECIDED), entered(When.COMPLETED)
-        self._of_opened, self._of_coordinator = entered(When.OPENED), entered(When.COORDINATOR)
-        self._decided: dict[tuple[int, int], list[Prepared]] = {}
+        self._of_log, self._of_marker = entered(CheckTrigger.REPLAY), entered(CheckTrigger.MARKER)
+        self._of_decided, self._of_completed = entered(CheckTrigger.DECIDED), entered(CheckTrigger.COMPLETED)
+        self._of_opened, self._of_coordinator = entered(CheckTrigger.OPENED), entered(CheckTrigger.COORDINATOR)
+        self._decided: dict[tuple[int, int], list[PreparedTransaction]] = {}
         """(producer id, epoch) -> what was decided for it, committed."""
         self._owners: dict[int, str] = {}
         """Producer id -> transactional id, by committed records."""
@@ -50,19 +50,19 @@ class TransactionWatch:
         self._completed: set[tuple[PartitionModel, int, int]] = set()
         """Partition, base offset and checksum of the records of completion that were looked at."""
         self._coordinators: dict[PartitionModel, None] = {}
-        self._news: dict[tuple[int, PartitionModel], Copy] = {}
+        self._news: dict[tuple[int, PartitionModel], LogCopy] = {}
         """What has changed in this event."""
 
     # ---------------------------------------------------------------------------------------------------- one log
 
     def log_changed(
-        self, node: int, known: PartitionModel, copy: Copy, log: Any, disk: Any, *, anew: bool = False
+        self, node: int, known: PartitionModel, copy: LogCopy, log: Any, disk: Any, *, anew: bool = False
     ) -> None:
         """A log has batches of producers, or records of a coordinator, that were not looked at yet. `anew`: it was
         truncated or loaded: all of it is compared.
         """
         replay = copy.replay
-        if isinstance(copy.journal, Journal):
+        if isinstance(copy.journal, TransactionJournal):
             self._coordinators.setdefault(known)
         self._news[node, known] = copy
         entries = log.producers.entries
@@ -85,7 +85,7 @@ class TransactionWatch:
         base = log.segments[0].base_offset if log.segments else 0
         if log.config.producer_id_expiration_ms < NEVER_FORGOTTEN_MS:
             ids = [producer_id for producer_id in ids if found.senders[producer_id] is not None]
-        replayed = Remembered(
+        replayed = LogProducerState(
             {producer_id: replay.sender(producer_id) for producer_id in ids},
             tuple(replay.open.items()),
             tuple([each for each in replay.aborted if each.last >= base]) if index else (),
@@ -98,7 +98,9 @@ class TransactionWatch:
 
     # ----------------------------------------------------------------------------------------------- coordinators
 
-    def coordinator(self, node: int, known: PartitionModel, journal: Journal, machine: Any, *, whole: bool) -> None:
+    def coordinator(
+        self, node: int, known: PartitionModel, journal: TransactionJournal, machine: Any, *, whole: bool
+    ) -> None:
         """A coordinator serves, and was loaded just now (`whole`), or its log has more records."""
         names = dict.fromkeys((*journal.entries, *machine.inspect())) if whole else journal.touched
         if names:
@@ -124,7 +126,7 @@ class TransactionWatch:
             return
         news, self._news = self._news, {}
         for (node, known), copy in news.items():
-            if isinstance(copy.journal, Journal) and copy.journal.news:
+            if isinstance(copy.journal, TransactionJournal) and copy.journal.news:
                 steps, copy.journal.news = copy.journal.news, []
                 for batch, step in steps:
                     self._completion(node, known, batch, step)
@@ -152,13 +154,13 @@ class TransactionWatch:
             return
         self._owners[entry.producer_id] = name
         if entry.state in PREPARED:
-            self._decided.setdefault((entry.producer_id, entry.epoch), []).append(Prepared(name, entry))
+            self._decided.setdefault((entry.producer_id, entry.epoch), []).append(PreparedTransaction(name, entry))
 
-    def _marker(self, node: int, known: PartitionModel, marked: Marked) -> None:
+    def _marker(self, node: int, known: PartitionModel, marked: WrittenMarker) -> None:
         batch = marked.batch
         if not _is_whole(known) and known.leaders.get(batch.epoch) != node:
             # Its leader may have lost what the follower knows of the producer.
-            marked = Marked(batch, None)
+            marked = WrittenMarker(batch, None)
         lossy = self._is_lossy() or node in known.cluster.rotten
         decided = self._decided.get((batch.producer_id, batch.producer_epoch), [])
         for each in self._of_marker:
@@ -184,7 +186,7 @@ class TransactionWatch:
             if (found.topic, found.partition) in before.places and _is_whole(found)
         }
         for each in self._of_completed:
-            wrong = each.check(Prepared(step.transactional_id, before), committed)
+            wrong = each.check(PreparedTransaction(step.transactional_id, before), committed)
             if wrong is not None:
                 self._report(each, wrong, node, known, {})
 
@@ -199,18 +201,18 @@ class TransactionWatch:
             others = self._open_of(name)
             others.pop((known.topic, known.partition), None)
             for each in self._of_opened:
-                wrong = each.check(Owner(producer_id, epoch), others)
+                wrong = each.check(OpenTransaction(producer_id, epoch), others)
                 if wrong is not None:
                     self._report(each, f"{name}: {wrong}", None, known, {})
 
-    def _open_of(self, name: str) -> dict[Place, Owner]:
+    def _open_of(self, name: str) -> dict[Place, OpenTransaction]:
         """Return the partitions in which a transaction of this id is open, as far as it is committed."""
-        found: dict[Place, Owner] = {}
+        found: dict[Place, OpenTransaction] = {}
         for known in self._partitions.values():
             for producer_id in known.replay.open.values() if known.replay.open else ():
                 sender = known.replay.sender(producer_id)
                 if self._owners.get(producer_id) == name and sender is not None and _is_whole(known):
-                    found[known.topic, known.partition] = Owner(producer_id, sender.epoch)
+                    found[known.topic, known.partition] = OpenTransaction(producer_id, sender.epoch)
         return found
 
 
@@ -225,7 +227,7 @@ def _is_whole(known: PartitionModel) -> bool:
 def _steps_of(known: PartitionModel, batch: BatchIdentity) -> list[TransactionChange]:
     """The records of a committed batch, from any log that has it; none where no log is left that does."""
     for copy in known.copies.values():
-        if isinstance(copy.journal, Journal):
+        if isinstance(copy.journal, TransactionJournal):
             found = copy.journal.steps.get(batch.base)
             if found is not None and found[0] == batch:
                 return found[1]

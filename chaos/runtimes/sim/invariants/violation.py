@@ -9,7 +9,7 @@ from typing import Any
 
 
 @dataclass(frozen=True, slots=True)
-class Violation:
+class InvariantViolation:
     """One broken invariant, at the first moment at which it was seen."""
 
     name: str

@@ -14,31 +14,31 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from squall.chaos.runtimes.sim.invariants import inspection
 from squall.chaos.runtimes.sim.invariants.ack_watch import ack_of
-from squall.chaos.runtimes.sim.invariants.batches import Copy
+from squall.chaos.runtimes.sim.invariants.batches import LogCopy
 from squall.chaos.runtimes.sim.invariants.derived import kept_start
 from squall.chaos.runtimes.sim.invariants.durable import durable_end, recovery_points
 from squall.chaos.runtimes.sim.invariants.group_journal import GroupJournal
 from squall.chaos.runtimes.sim.invariants.group_watch import GroupWatch
+from squall.chaos.runtimes.sim.invariants.guarantee_cache import TopicGuaranteeCache
 from squall.chaos.runtimes.sim.invariants.image_watch import ImageWatch
-from squall.chaos.runtimes.sim.invariants.journal import Journal
-from squall.chaos.runtimes.sim.invariants.known import ClusterModel, PartitionModel
+from squall.chaos.runtimes.sim.invariants.models import ClusterModel, PartitionModel
 from squall.chaos.runtimes.sim.invariants.partition_checks import Change, PartitionChecks
-from squall.chaos.runtimes.sim.invariants.promises import Promises
 from squall.chaos.runtimes.sim.invariants.quorum_watch import QuorumWatch
 from squall.chaos.runtimes.sim.invariants.stuck import what_lacks
-from squall.chaos.runtimes.sim.invariants.table import INVARIANTS, Invariant, When, entered
+from squall.chaos.runtimes.sim.invariants.table import INVARIANTS, CheckTrigger, Invariant, entered
+from squall.chaos.runtimes.sim.invariants.transaction_journal import TransactionJournal
 from squall.chaos.runtimes.sim.invariants.txn_watch import COORDINATORS_LOG, TransactionWatch, journal_of
-from squall.chaos.runtimes.sim.invariants.violation import Violation
-from squall.chaos.runtimes.sim.invariants.watched import Glance, Place, Replicas, WatchedNode, WatchedReplica
+from squall.chaos.runtimes.sim.invariants.violation import InvariantViolation
+from squall.chaos.runtimes.sim.invariants.watched import Glance, Place, WatchedNode, WatchedReplica, WatchedReplicas
 
 if TYPE_CHECKING:
     from squall.broker.cluster.image import ClusterImage
     from squall.broker.config import BrokerConfig
-    from squall.chaos.runtimes.sim.invariants.connections import Connections
-    from squall.chaos.runtimes.sim.invariants.decision_log import DecisionLog, PartitionDecision
-    from squall.chaos.runtimes.sim.invariants.known import ReplicaSnapshot
-    from squall.chaos.runtimes.sim.invariants.one_order import Effect
-    from squall.chaos.runtimes.sim.invariants.promise import Promise
+    from squall.chaos.runtimes.sim.invariants.connections import ConnectionOrderWatch
+    from squall.chaos.runtimes.sim.invariants.decision_log import MetadataReplay, PartitionDecision
+    from squall.chaos.runtimes.sim.invariants.models import ReplicaSnapshot
+    from squall.chaos.runtimes.sim.invariants.request_order import RequestEffect
+    from squall.chaos.runtimes.sim.invariants.topic_guarantees import TopicGuarantees
 
 WHOLE_EVERY = 64
 """Looks between two after which every replica is compared, whether somebody wrote to it or not."""
@@ -46,7 +46,7 @@ LOOKS = 5
 """How often a quorum leader is looked at, at least, within the time after which it must have given up."""
 
 
-class VirtualTime(Protocol):
+class VirtualClock(Protocol):
     """Represents the simulation's kernel for the watch."""
 
     @property
@@ -54,19 +54,19 @@ class VirtualTime(Protocol):
         """Virtual seconds."""
 
 
-class WatchedWorld(Protocol):
+class CheckedSimulation(Protocol):
     """Represents the simulation for the watch."""
 
     @property
     def kernel(self) -> Any:
-        """A `VirtualTime`."""
+        """A `VirtualClock`."""
 
     @property
     def nodes(self) -> Mapping[int, Any]:
         """Node id to `seeing.SimNode`."""
 
     @property
-    def violations(self) -> list[Violation]:
+    def violations(self) -> list[InvariantViolation]:
         """The list to which violations are added."""
 
 
@@ -75,26 +75,26 @@ class InvariantChecker:
 
     def __init__(
         self,
-        world: WatchedWorld,
-        promise: Promise | None = None,
+        world: CheckedSimulation,
+        promise: TopicGuarantees | None = None,
         written: dict[Any, None] | None = None,
-        connections: Connections | None = None,
+        connections: ConnectionOrderWatch | None = None,
     ) -> None:
         """`promise`: what the cluster's configuration promises; by default read from the nodes' configuration.
         `written`: what `writes.noted` gives; without it, every look compares every replica. `connections`: where
         requests are heard; without it, their order is not judged.
         """
         self._world, self._kernel = world, world.kernel
-        self._promise, self._promises = promise, Promises()
+        self._promise, self._promises = promise, TopicGuaranteeCache()
         self.partitions: dict[Place, PartitionModel] = {}
         self.cluster = ClusterModel()
         self.quorum = QuorumWatch(self._report)
         self._judge = PartitionChecks(self._report)
         self._txns = TransactionWatch(self._report, self.partitions)
-        self._of: dict[type, Any] = {Journal: self._txns, GroupJournal: GroupWatch(self._report)}
+        self._of: dict[type, Any] = {TransactionJournal: self._txns, GroupJournal: GroupWatch(self._report)}
         self._nodes: dict[str, WatchedNode] = {}
         """By name."""
-        self._replicas, self._looks = Replicas(written), 0
+        self._replicas, self._looks = WatchedReplicas(written), 0
         self._by_name: dict[tuple[str, int], PartitionModel] = {}
         self.images = ImageWatch(self._report, self.cluster, self._decided)
         self._config: Any = None
@@ -233,7 +233,7 @@ class InvariantChecker:
                 self._judge.began(known, seen.id, epoch, inspection.durable_epochs(seen.sim.disk, log.directory))
         if truncated:
             self._judge.derived(known, seen.id, log, seen.sim.disk, anew=True)
-            self._judge.shortened(When.TRUNCATED, known, seen.id, held)
+            self._judge.shortened(CheckTrigger.TRUNCATED, known, seen.id, held)
 
     def _start_went_back(self, seen: WatchedNode, replica: WatchedReplica) -> None:
         copy, log = replica.copy, replica.log
@@ -271,7 +271,7 @@ class InvariantChecker:
         if partition != known.truth:
             self._judge.decided(known, partition)
 
-    def _promised(self, config: BrokerConfig, image: ClusterImage | DecisionLog, topic: str) -> Promise:
+    def _promised(self, config: BrokerConfig, image: ClusterImage | MetadataReplay, topic: str) -> TopicGuarantees:
         return self._promise or self._promises.of(config, image, topic)
 
     def _known(self, topic_id: bytes, topic: str, index: int) -> PartitionModel:
@@ -301,14 +301,14 @@ class InvariantChecker:
     def _loaded(self, seen: WatchedNode, known: PartitionModel, log: Any) -> None:
         """A node has started: what it made of its files must be what was there."""
         before = known.copies.get(seen.id)
-        copy = known.copies[seen.id] = Copy(log.segments[0].base_offset, journal=journal_of(known))
+        copy = known.copies[seen.id] = LogCopy(log.segments[0].base_offset, journal=journal_of(known))
         inspection.follow(copy, log, seen.sim.disk, checked=True)
         self._txns.log_changed(seen.id, known, copy, log, seen.sim.disk, anew=True)
         self._judge.loaded(known, seen.id, copy.end, log.log_end_offset)
         self._judge.derived(known, seen.id, log, seen.sim.disk, anew=True)
         self._judge.started(known, seen.id, log, kept_start(log, seen.sim.disk, seen.broker.logs.log_dir))
         if before is not None:
-            self._judge.shortened(When.RECOVERED, known, seen.id, before.compare(known.ledger))
+            self._judge.shortened(CheckTrigger.RECOVERED, known, seen.id, before.compare(known.ledger))
 
     def _died(self, seen: WatchedNode) -> None:
         """The last that is seen of an incarnation, and what its disk has left."""
@@ -347,7 +347,7 @@ class InvariantChecker:
                 copy = known.copies.get(seen.id)
                 if copy is None or (replica is not None and replica.hosted is not hosted):
                     base = hosted.log.segments[0].base_offset
-                    copy = known.copies[seen.id] = Copy(base, journal=journal_of(known))
+                    copy = known.copies[seen.id] = LogCopy(base, journal=journal_of(known))
                 replica = WatchedReplica(seen, hosted, known, copy)
             places[place] = replica
         for place, replica in seen.places.items():
@@ -386,12 +386,12 @@ class InvariantChecker:
         if known is not None:
             self._judge.served(known, epoch, records)
 
-    def _out_of_order(self, node: int, now: Effect, last: Effect) -> None:
-        for each in entered(When.ORDER):
+    def _out_of_order(self, node: int, now: RequestEffect, last: RequestEffect) -> None:
+        for each in entered(CheckTrigger.ORDER):
             if wrong := each.check(now, last):
                 self._report(each, wrong, node, None, {"now": str(now), "last": str(last)})
 
-    def final(self) -> list[Violation]:
+    def final(self) -> list[InvariantViolation]:
         """Look once more, at a cluster that should have converged. What was found now."""
         already = len(self._world.violations)
         self.look()
@@ -415,7 +415,9 @@ class InvariantChecker:
         self._reported.add(mark)
         if known is not None:
             details = {**details, **_situation(known)}
-        self._world.violations.append(Violation(broken.name, wrong, self._kernel.now, node, topic, partition, details))
+        self._world.violations.append(
+            InvariantViolation(broken.name, wrong, self._kernel.now, node, topic, partition, details)
+        )
 
 
 def _situation(known: PartitionModel) -> dict[str, Any]:
@@ -429,4 +431,4 @@ def _situation(known: PartitionModel) -> dict[str, Any]:
     }
 
 
-__all__ = ["INVARIANTS", "Violation", "InvariantChecker"]
+__all__ = ["INVARIANTS", "InvariantViolation", "InvariantChecker"]

@@ -7,14 +7,14 @@ from math import inf
 from typing import TYPE_CHECKING, Any
 
 from squall.chaos.runtimes.sim.invariants import inspection
-from squall.chaos.runtimes.sim.invariants.batches import Copy
+from squall.chaos.runtimes.sim.invariants.batches import LogCopy
 from squall.chaos.runtimes.sim.invariants.group_journal import GroupJournal
-from squall.chaos.runtimes.sim.invariants.journal import Journal
-from squall.chaos.runtimes.sim.invariants.known import PartitionModel
+from squall.chaos.runtimes.sim.invariants.models import PartitionModel
+from squall.chaos.runtimes.sim.invariants.transaction_journal import TransactionJournal
 
 if TYPE_CHECKING:
     from squall.broker.replicas.hosted_partition import Hosted
-    from squall.chaos.runtimes.sim.invariants.known import ReplicaSnapshot
+    from squall.chaos.runtimes.sim.invariants.models import ReplicaSnapshot
 
 Place = tuple[bytes, int]
 Glance = tuple[Any, int, int]
@@ -42,7 +42,7 @@ class WatchedReplica:
         "view",
     )
 
-    def __init__(self, node: WatchedNode, hosted: Hosted, known: PartitionModel, copy: Copy) -> None:
+    def __init__(self, node: WatchedNode, hosted: Hosted, known: PartitionModel, copy: LogCopy) -> None:
         self.node, self.rank = node, -1
         """Its place among the node's replicas; -1 once it is none of them."""
         self.hosted, self.state, self.log = hosted, hosted.state, hosted.log
@@ -126,7 +126,7 @@ class WatchedNode:
         """Keep at hand what is looked at after every event."""
         self.image, self.by_id = broker.feed.image, broker.replicas.by_id
         self.quorum, self.inspect = broker.control.quorum, broker.control.quorum.inspect
-        self.shards = {Journal: broker.transactions.shards, GroupJournal: broker.groups.shards}
+        self.shards = {TransactionJournal: broker.transactions.shards, GroupJournal: broker.groups.shards}
         self.loading = []
         self.before = NOTHING_SEEN
 
@@ -139,7 +139,7 @@ News = tuple[Sequence[WatchedReplica], Sequence[WatchedReplica]]
 NOTHING_NEW: News = (), ()
 
 
-class Replicas:
+class WatchedReplicas:
     """The replicas of all nodes, and which of them have changed."""
 
     def __init__(self, written: dict[Any, None] | None) -> None:

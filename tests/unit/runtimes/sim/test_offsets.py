@@ -5,7 +5,7 @@ from __future__ import annotations
 from types import SimpleNamespace
 from typing import Any
 
-from squall.chaos.runtimes.sim.offsets import Offsets
+from squall.chaos.runtimes.sim.offsets import OffsetTracer
 
 
 class World:
@@ -29,7 +29,7 @@ class World:
 
 def test_what_grew_and_what_moved_is_told_once() -> None:
     world = World()
-    offsets = Offsets(world)
+    offsets = OffsetTracer(world)
     offsets.look()
     assert world.lines == [], "how it began is no change"
     world.nodes[1].log.log_end_offset = 4
@@ -50,7 +50,7 @@ def test_what_grew_and_what_moved_is_told_once() -> None:
 
 def test_a_truncation_is_no_append_and_what_is_down_is_not_asked() -> None:
     world = World()
-    offsets = Offsets(world)
+    offsets = OffsetTracer(world)
     world.nodes[1].log.log_end_offset = 4
     offsets.look()
     world.nodes[1].log.log_end_offset = 2

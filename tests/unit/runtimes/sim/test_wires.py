@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from squall.chaos.runtimes.contract import Bandwidth, Slicer, Stream
+from squall.chaos.runtimes.contract import Bandwidth, Slicer, StreamDirection
 from squall.chaos.runtimes.sim.wires import SimLink
 
 
@@ -18,7 +18,7 @@ def sliced(size: int, *slicers: Slicer) -> tuple[list[int], list[float]]:
     wire = SimLink(world, 1, 2)
     for number, slicer in enumerate(slicers):
         wire.add(str(number), slicer)
-    found = list(wire.pieces(Stream.THERE, bytes(range(256)) * (size // 256)))
+    found = list(wire.pieces(StreamDirection.THERE, bytes(range(256)) * (size // 256)))
     assert b"".join(piece for piece, _ in found if piece is not None) == bytes(range(256)) * (size // 256)
     times, now = [], 0.0
     for _, gap_s in found:
@@ -55,9 +55,9 @@ def test_what_passes_two_narrow_places_takes_as_long_as_both_and_no_longer(rates
     wire = SimLink(world, 1, 2)
     for number, kb_per_s in enumerate(rates):
         wire.add(str(number), Bandwidth(kb_per_s))
-    took_s, busy_until = wire.takes(Stream.THERE, 8192, 0.0)
+    took_s, busy_until = wire.takes(StreamDirection.THERE, 8192, 0.0)
     expected_s = sum(8 / kb_per_s for kb_per_s in rates)
     assert took_s == pytest.approx(expected_s, abs=0.01)
     assert busy_until == pytest.approx(100 + expected_s)
-    again_s, _ = wire.takes(Stream.THERE, 8192, busy_until)
+    again_s, _ = wire.takes(StreamDirection.THERE, 8192, busy_until)
     assert again_s == pytest.approx(2 * expected_s, abs=0.01), "it waits until the line is free"

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from squall.chaos.runtimes.sim.world import World
+from squall.chaos.runtimes.sim.world import SimWorld
 
 HEAD = {"t": 1012.25, "w": 1767225612250, "n": "broker-1", "i": 1, "e": "told"}
 
@@ -22,7 +22,7 @@ HEAD = {"t": 1012.25, "w": 1767225612250, "n": "broker-1", "i": 1, "e": "told"}
     ],
 )
 def test_a_line_is_kept_as_it_stands_in_the_file(said: dict[str, Any], kept: dict[str, Any]) -> None:
-    world = World(1)
+    world = SimWorld(1)
     world.traced({**HEAD, **said})
     assert world.trace == [{**HEAD, **said, **kept}]
     (text,) = world.trace_text["broker-1"]
@@ -30,7 +30,7 @@ def test_a_line_is_kept_as_it_stands_in_the_file(said: dict[str, Any], kept: dic
 
 
 def test_what_is_traced_later_does_not_change_what_was() -> None:
-    world, isr = World(1), [1, 2]
+    world, isr = SimWorld(1), [1, 2]
     world.traced({**HEAD, "isr": isr})
     isr.append(3)
     assert world.trace[0]["isr"] == [1, 2]

@@ -9,7 +9,7 @@ import pytest
 
 from squall.chaos.runtimes.sim.invariants.ack_watch import ack_of
 from squall.chaos.runtimes.sim.invariants.acks import acknowledged_is_durable
-from squall.chaos.runtimes.sim.invariants.known import PartitionModel
+from squall.chaos.runtimes.sim.invariants.models import PartitionModel
 from tests.support.clusters.known_partitions import decision, known, one, run
 
 

@@ -14,8 +14,8 @@ from squall.broker.coordinators.groups.values import (
     Written,
 )
 from squall.broker.protocol.records import Record, encode_batch
-from squall.chaos.runtimes.sim.invariants.group_journal import GroupJournal, Owned
-from squall.chaos.runtimes.sim.invariants.headers import TxnMarker
+from squall.chaos.runtimes.sim.invariants.group_journal import GroupJournal, PartitionOwners
+from squall.chaos.runtimes.sim.invariants.headers import TxnMarkerBatch
 from squall.chaos.runtimes.sim.invariants.inspection import group_books, groups_of
 from squall.workloads.client.groups.assignors import assignment
 from tests.support.clusters.known_partitions import one
@@ -44,7 +44,7 @@ class Both:
         self.compare()
 
     def mark(self, producer: int, *, commit: bool) -> None:
-        marker = TxnMarker(commit, 0)
+        marker = TxnMarkerBatch(commit, 0)
         header = one(self.end, attributes=CONTROL, producer_id=producer, marker=marker)
         self.ledger.end_transaction(producer, commit, self.end)
         self.end += 1
@@ -94,8 +94,8 @@ def test_each_record_of_a_generation_says_who_owns_what_and_what_was_before() ->
     both = Both()
     both.write(generation(1, m=[PLACE], n=[OTHER]))
     both.write(generation(2, m=[PLACE, OTHER]))
-    first = Owned(1, {"m": frozenset([PLACE]), "n": frozenset([OTHER])})
-    second = Owned(2, {"m": frozenset([PLACE, OTHER])})
+    first = PartitionOwners(1, {"m": frozenset([PLACE]), "n": frozenset([OTHER])})
+    second = PartitionOwners(2, {"m": frozenset([PLACE, OTHER])})
     assert [(step.before, step.after) for step in both.journal.news] == [(None, first), (first, second)]
 
 

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from squall.chaos.runtimes.sim.invariants import Promise
+from squall.chaos.runtimes.sim.invariants import TopicGuarantees
 from squall.chaos.runtimes.sim.invariants.acks import Ack
-from squall.chaos.runtimes.sim.invariants.batches import Copy
-from squall.chaos.runtimes.sim.invariants.known import FOLLOWER, PartitionModel, ReplicaSnapshot
+from squall.chaos.runtimes.sim.invariants.batches import LogCopy
+from squall.chaos.runtimes.sim.invariants.models import FOLLOWER, PartitionModel, ReplicaSnapshot
 from squall.chaos.runtimes.sim.invariants.partition_checks import PartitionChecks
-from squall.chaos.runtimes.sim.invariants.table import When
+from squall.chaos.runtimes.sim.invariants.table import CheckTrigger
 from tests.support.clusters.known_partitions import decision, known, run, view
 
 
@@ -22,9 +22,9 @@ def judge() -> PartitionChecks:
 
 def left_with(start: int, *, end: int = 6, low: int = 0) -> PartitionModel:
     """Node 1 dies, all of 6 committed batches in its log, and its disk has these."""
-    partition = known(6, copies={1: 6, 2: 6}, promise=Promise())
+    partition = known(6, copies={1: 6, 2: 6}, promise=TopicGuarantees())
     partition.ledger.deleted(low)
-    judge().died(partition, 1, Copy(start, run(end, start)))
+    judge().died(partition, 1, LogCopy(start, run(end, start)))
     return partition
 
 
@@ -48,7 +48,7 @@ def test_what_a_dying_node_has_not_at_its_end_is_lost_and_not_deleted() -> None:
 
 def names_of_what_is_found(before: ReplicaSnapshot | None, now: ReplicaSnapshot) -> list[str]:
     found: list[str] = []
-    partition = known(6, copies={1: 6, 2: 6, 3: 6}, promise=Promise())
+    partition = known(6, copies={1: 6, 2: 6, 3: 6}, promise=TopicGuarantees())
     PartitionChecks(lambda broken, *_: found.append(broken.name)).settle(partition, [(before, now)])
     return found
 
@@ -80,7 +80,11 @@ def test_what_concerns_how_far_a_replica_has_got_is_asked_whenever_it_has_change
 
 def test_every_kind_of_invariant_that_concerns_a_replica_is_asked_of_a_new_one() -> None:
     judge = PartitionChecks(lambda *_: None)
-    assert {each.when for each in judge._of_leader + judge._of_standing} == {When.REPLICA, When.LEADER, When.STANDING}
+    assert {each.when for each in judge._of_leader + judge._of_standing} == {
+        CheckTrigger.REPLICA,
+        CheckTrigger.LEADER,
+        CheckTrigger.STANDING,
+    }
     assert set(judge._of_replica) < set(judge._of_leader)
 
 
@@ -88,7 +92,7 @@ def test_every_kind_of_invariant_that_concerns_a_replica_is_asked_of_a_new_one()
 def test_of_a_deleted_topic_nothing_is_asked_but_what_is_committed_is_known(deleted: bool) -> None:
     """Its leader has not heard of it yet, and commits what others have dropped with their logs."""
     found: list[str] = []
-    partition = known(5, copies={1: 6, 2: 6}, promise=Promise(min_isr=1), truth=decision(), deleted=deleted)
+    partition = known(5, copies={1: 6, 2: 6}, promise=TopicGuarantees(min_isr=1), truth=decision(), deleted=deleted)
     now = view(hw=6, leo=6)
     partition.views[1] = now
     watching = PartitionChecks(lambda broken, *_: found.append(broken.name))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from squall.chaos.runtimes.sim.invariants import InvariantChecker, Promise, inspection
+from squall.chaos.runtimes.sim.invariants import InvariantChecker, TopicGuarantees, inspection
 from tests.support.clusters.watched_world import TOPIC_ID, WatchedWorld
 from tests.support.disks.batches import NEWEST, batch
 
@@ -112,7 +112,7 @@ def test_what_a_leader_commits_and_acknowledges_as_it_dies_counts_as_held_by_its
 def after_an_unclean_election() -> WatchedWorld:
     """Node 2 leads without the last 5 of 10 committed records, as is permitted; the others have not been cut yet."""
     world = replicated(5, min_isr=1, segment_bytes=200)
-    world.watch._promise = Promise(min_isr=1, unclean=True)
+    world.watch._promise = TopicGuarantees(min_isr=1, unclean=True)
     world.decide(isr=(1, 3))
     world.nodes[1].learn()
     for _ in range(5):
@@ -196,7 +196,7 @@ def test_a_leader_elected_without_what_is_committed_is_seen() -> None:
 @pytest.mark.parametrize(("elr", "expected"), [(False, []), (True, ["leader-completeness"])])
 def test_the_last_one_may_lose_with_the_power_what_only_it_had(elr: bool, expected: list[str]) -> None:
     world = replicated(min_isr=1)
-    world.watch._promise = Promise(min_isr=1, elr=elr)
+    world.watch._promise = TopicGuarantees(min_isr=1, elr=elr)
     world.decide(isr=(1,))
     world.nodes[1].learn()
     for _ in range(9):
@@ -354,7 +354,7 @@ def test_only_what_a_permitted_loss_took_may_be_served_anew_and_overtaken_leader
 
 def test_a_permitted_loss_keeps_what_was_served_below_it() -> None:
     world = replicated(min_isr=1)
-    world.watch._promise = Promise(min_isr=1, unclean=True)
+    world.watch._promise = TopicGuarantees(min_isr=1, unclean=True)
     world.decide(isr=(1, 3))
     world.nodes[1].learn()
     world.nodes[1].write()
@@ -438,7 +438,7 @@ def test_the_end_asks_for_agreement() -> None:
 
 def test_who_was_elected_uncleanly_says_what_is_committed_from_then_on() -> None:
     world = replicated(min_isr=1)
-    world.watch._promise = Promise(min_isr=1, unclean=True)
+    world.watch._promise = TopicGuarantees(min_isr=1, unclean=True)
     for end in (4, 3):
         world.nodes[3].hosted.log.truncate_to(end)
         world.nodes[3].hosted.state.truncated(end)

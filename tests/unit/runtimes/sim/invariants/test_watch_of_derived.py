@@ -12,7 +12,7 @@ from squall.broker.cluster.unserved_records import KEEP
 from squall.broker.log.segment import INDEX, TIME_INDEX
 from squall.broker.protocol.schema import metadata_records as records
 from squall.chaos.runtimes.sim.invariants import inspection
-from squall.chaos.runtimes.sim.invariants.decision_log import SAYS, DecisionLog
+from squall.chaos.runtimes.sim.invariants.decision_log import SAYS, MetadataReplay
 from tests.support.clusters.watched_world import WatchedWorld
 
 
@@ -170,7 +170,7 @@ def test_what_an_image_keeps_is_compared_with_the_records(
     """No simulated node writes such records: here they are replayed by the broker, and by the books."""
     if mistaken is not None:
         monkeypatch.delitem(replay.APPLY, mistaken)
-    image, log = ClusterImage(), DecisionLog()
+    image, log = ClusterImage(), MetadataReplay()
     for offset, record in enumerate(UNSERVED):
         replay.replay(image, record, offset, 1)
         log.take(offset + 1, 1, [(offset, record)])

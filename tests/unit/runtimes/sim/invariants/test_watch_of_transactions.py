@@ -19,10 +19,10 @@ from squall.broker.coordinators.transactions.values import (
     TxnState,
 )
 from squall.broker.protocol.records import Record, encode_batch
-from squall.chaos.runtimes.sim.invariants.batches import BatchIdentity, Copy
-from squall.chaos.runtimes.sim.invariants.journal import Journal
-from squall.chaos.runtimes.sim.invariants.known import PartitionModel
+from squall.chaos.runtimes.sim.invariants.batches import BatchIdentity, LogCopy
 from squall.chaos.runtimes.sim.invariants.log_replay import LogReplay
+from squall.chaos.runtimes.sim.invariants.models import PartitionModel
+from squall.chaos.runtimes.sim.invariants.transaction_journal import TransactionJournal
 from squall.chaos.runtimes.sim.invariants.txn_watch import COORDINATORS_LOG, TransactionWatch
 from tests.support.clusters.known_partitions import one
 from tests.support.clusters.txn_cases import data, mark
@@ -278,7 +278,7 @@ class Books:
         self.names: list[str] = []
         self.places = {("t", 0): PartitionModel("t", 0), ("t", 1): PartitionModel("t", 1)}
         self.coordinator = PartitionModel(COORDINATORS_LOG, 0, TOPIC_ID)
-        self.copy = self.coordinator.copies[1] = Copy(journal=Journal(self.coordinator.records))
+        self.copy = self.coordinator.copies[1] = LogCopy(journal=TransactionJournal(self.coordinator.records))
         partitions = {(bytes([known.partition + 1]) * 16, 0): known for known in self.places.values()}
         self.watch = TransactionWatch(lambda broken, *_: self.names.append(broken.name), partitions)
         self.log = SimpleNamespace(
@@ -304,7 +304,7 @@ class Books:
         known = self.places["t", index]
         known.ledger.add(batch)
         known.replay.take((batch,))
-        copy = Copy()
+        copy = LogCopy()
         copy.replay = LogReplay()
         copy.replay.take(known.ledger.batches)
         copy.replay.touched, copy.replay.news = {}, copy.replay.news[-1:]

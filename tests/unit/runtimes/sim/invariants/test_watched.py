@@ -16,9 +16,9 @@ from squall.broker.log.log import Log
 from squall.broker.replication.partition import Partition
 from squall.broker.replication.replica import Replica as Follower
 from squall.broker.replication.values import ReplicationSettings
-from squall.chaos.runtimes.sim.invariants.batches import Copy
-from squall.chaos.runtimes.sim.invariants.known import LeaderView
-from squall.chaos.runtimes.sim.invariants.watched import Replicas, WatchedNode, WatchedReplica
+from squall.chaos.runtimes.sim.invariants.batches import LogCopy
+from squall.chaos.runtimes.sim.invariants.models import LeaderView
+from squall.chaos.runtimes.sim.invariants.watched import WatchedNode, WatchedReplica, WatchedReplicas
 from squall.chaos.runtimes.sim.invariants.writes import BELIEVED, OF_LOG, OF_STATE, noted
 from tests.support.clusters.known_partitions import known
 
@@ -33,8 +33,8 @@ class Seen:
         self.states = {name: state(name, leads=name != "b") for name in "abc"}
         self.logs = {name: log() for name in "abc"}
         hosted = [SimpleNamespace(state=self.states[name], log=self.logs[name]) for name in "abc"]
-        self.replicas = Replicas(written)
-        self.replicas.host(self.node, [WatchedReplica(self.node, each, known(), Copy()) for each in hosted])  # type: ignore[arg-type]
+        self.replicas = WatchedReplicas(written)
+        self.replicas.host(self.node, [WatchedReplica(self.node, each, known(), LogCopy()) for each in hosted])  # type: ignore[arg-type]
         self.replicas.changed([self.node], [self.node])
 
     def changed(self, *, anew: bool = False) -> tuple[list[str], list[str]]:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 
 @dataclass(frozen=True, slots=True)
-class Promise:
+class TopicGuarantees:
     """Holds the promises of one topic's settings and of the cluster's."""
 
     min_isr: int = 1

@@ -6,7 +6,12 @@ from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 if TYPE_CHECKING:
-    from squall.chaos.runtimes.sim.invariants.group_journal import Books, CommittedOffset, Generation, Positions
+    from squall.chaos.runtimes.sim.invariants.group_journal import (
+        CommittedOffset,
+        Generation,
+        GroupStateView,
+        Positions,
+    )
 
 SHORT = 40
 """Letters of a value that are said at most."""
@@ -29,7 +34,7 @@ _OF_A_GENERATION = {
 _OF_A_MEMBER = {"instance_id": "instance id", "subscription": "subscription", "assignment": "assignment"}
 
 
-class Differs(NamedTuple):
+class StateDifference(NamedTuple):
     """One thing that the coordinator knows and a replay of its log gives. None: it knows it not, the log has it not."""
 
     what: str
@@ -41,7 +46,7 @@ class Differs(NamedTuple):
     """The partition whose offset it is."""
 
 
-def difference(group: str, has: Books | None, wanted: Books | None) -> str:
+def difference(group: str, has: GroupStateView | None, wanted: GroupStateView | None) -> str:
     """Describe the difference in a line. `has`: what the coordinator knows; `wanted`: what its log says. They differ.
     """
     if wanted is None:
@@ -58,7 +63,7 @@ def difference(group: str, has: Books | None, wanted: Books | None) -> str:
     return told
 
 
-def records_of(found: Mapping[str, Books], replayed: Mapping[str, Books]) -> list[dict[str, Any]]:
+def records_of(found: Mapping[str, GroupStateView], replayed: Mapping[str, GroupStateView]) -> list[dict[str, Any]]:
     """The records that the first difference and those behind it are about: plain values, for violations.json."""
     told: dict[tuple[int, str], None] = {}
     for group in sorted(found.keys() & replayed.keys()):
@@ -73,17 +78,17 @@ def record_of(place: tuple[str, int], position: CommittedOffset) -> str:
     return f"commits {position.offset} for {place[0]}-{place[1]}"
 
 
-def _differences(has: Books, wanted: Books) -> list[Differs]:
+def _differences(has: GroupStateView, wanted: GroupStateView) -> list[StateDifference]:
     """All of them, what a person asks for first in front. At least one where the books differ."""
     found = list(_of_offsets("committed offset of {place}", has.offsets, wanted.offsets))
     for producer in sorted(has.pending.keys() | wanted.pending.keys()):
         what = f"offset of {{place}} that waits for a transaction of producer id {producer}"
         found += _of_offsets(what, has.pending.get(producer, {}), wanted.pending.get(producer, {}))
     found += _of_generation(has.generation, wanted.generation)
-    return found or [Differs("offsets that wait for a marker", short(has.pending), short(wanted.pending))]
+    return found or [StateDifference("offsets that wait for a marker", short(has.pending), short(wanted.pending))]
 
 
-def _of_offsets(what: str, has: Positions, wanted: Positions) -> Iterator[Differs]:
+def _of_offsets(what: str, has: Positions, wanted: Positions) -> Iterator[StateDifference]:
     for place in sorted(has.keys() | wanted.keys()):
         one, other = has.get(place), wanted.get(place)
         if one == other:
@@ -97,29 +102,30 @@ def _of_offsets(what: str, has: Positions, wanted: Positions) -> Iterator[Differ
             field = next(field for field in _OF_A_POSITION if getattr(one, field) != getattr(other, field))
             said = f"{_OF_A_POSITION[field]} of the {said}"
             known, replayed = short(getattr(one, field)), short(getattr(other, field))
-        yield Differs(said, known, replayed, tuple(records), name)
+        yield StateDifference(said, known, replayed, tuple(records), name)
 
 
 def _position(position: CommittedOffset | None) -> str | None:
     return None if position is None else f"{position.offset} (record {position.at})"
 
 
-def _of_generation(has: Generation | None, wanted: Generation | None) -> Iterator[Differs]:
+def _of_generation(has: Generation | None, wanted: Generation | None) -> Iterator[StateDifference]:
     if has is None or wanted is None:
         if has != wanted:
-            yield Differs("generation", has and str(has.number), wanted and str(wanted.number))
+            yield StateDifference("generation", has and str(has.number), wanted and str(wanted.number))
         return
     for field, word in _OF_A_GENERATION.items():
         if (one := getattr(has, field)) != (other := getattr(wanted, field)):
-            yield Differs(word, short(one), short(other))
+            yield StateDifference(word, short(one), short(other))
     mine, theirs = {m.member_id: m for m in has.members}, {m.member_id: m for m in wanted.members}
     if list(mine) != list(theirs):
-        yield Differs("list of members", short(", ".join(mine)) or "empty", short(", ".join(theirs)) or "an empty one")
+        known, replayed = short(", ".join(mine)) or "empty", short(", ".join(theirs)) or "an empty one"
+        yield StateDifference("list of members", known, replayed)
         return
     for name, member in mine.items():
         for field, word in _OF_A_MEMBER.items():
             if (one := getattr(member, field)) != (other := getattr(theirs[name], field)):
-                yield Differs(f"{word} of member {short(name)}", short(one), short(other))
+                yield StateDifference(f"{word} of member {short(name)}", short(one), short(other))
 
 
 def short(value: object) -> str:

@@ -8,11 +8,11 @@ from typing import Any
 import pytest
 
 from squall.broker.cluster.image import Broker, PartitionImage
-from squall.chaos.runtimes.sim.invariants.contents import Contents
+from squall.chaos.runtimes.sim.invariants.contents import ComparableImage
 from squall.chaos.runtimes.sim.invariants.decisions import image_is_a_replay
-from squall.chaos.runtimes.sim.invariants.journal import COMPLETE_COMMIT, PREPARE_COMMIT, TransactionRecord
 from squall.chaos.runtimes.sim.invariants.log_replay import ProducerReplay, ReplayedBatch
-from squall.chaos.runtimes.sim.invariants.state_words import of_id, of_image, of_open, of_producer
+from squall.chaos.runtimes.sim.invariants.state_differences import of_id, of_image, of_open, of_producer
+from squall.chaos.runtimes.sim.invariants.transaction_journal import COMPLETE_COMMIT, PREPARE_COMMIT, TransactionRecord
 from squall.chaos.runtimes.sim.invariants.transactions import coordinator_state_is_a_replay, producer_state_is_a_replay
 from tests.support.clusters.derived_cases import DERIVED
 from tests.support.clusters.txn_cases import TXNS
@@ -23,7 +23,7 @@ GIVES = "and a replay of the log gives"
 NEWEST = "the newest with sequences"
 PARTITION = PartitionImage((1, 2), (1, 2), 1, 3, 4)
 BROKER = Broker(1, 8, b"i", {}, fenced=False)
-IMAGE = Contents((BROKER,), ((b"\x07", "t", ((0, PARTITION),)),), (((2, "t"), (("retention.ms", "5"),)),))
+IMAGE = ComparableImage((BROKER,), ((b"\x07", "t", ((0, PARTITION),)),), (((2, "t"), (("retention.ms", "5"),)),))
 
 
 @pytest.mark.parametrize(
@@ -80,7 +80,7 @@ def test_of_what_is_open() -> None:
         (IMAGE._replace(epoch=9), f"epoch is 9, {GIVES} -1"),
     ],
 )
-def test_of_an_image(has: Contents, words: str) -> None:
+def test_of_an_image(has: ComparableImage, words: str) -> None:
     assert of_image(has, IMAGE) == f"in the image, {words}"
 
 

@@ -8,21 +8,21 @@ from squall.broker.cluster.image import TOPIC_RESOURCE
 from squall.broker.cluster.settings import altered_settings, with_altered
 from squall.broker.config.topic import topic_config
 from squall.broker.controller.elections import elr_enabled
-from squall.chaos.runtimes.sim.invariants.promise import Promise
+from squall.chaos.runtimes.sim.invariants.topic_guarantees import TopicGuarantees
 
 if TYPE_CHECKING:
     from squall.broker.cluster.image import ClusterImage
     from squall.broker.config import BrokerConfig
-    from squall.chaos.runtimes.sim.invariants.decision_log import DecisionLog
+    from squall.chaos.runtimes.sim.invariants.decision_log import MetadataReplay
 
 
-class Promises:
+class TopicGuaranteeCache:
     """Remembers what it has found: it is asked for every partition of every image, and settings hardly ever change."""
 
     def __init__(self) -> None:
-        self._found: dict[tuple[Any, ...], tuple[BrokerConfig, Promise]] = {}
+        self._found: dict[tuple[Any, ...], tuple[BrokerConfig, TopicGuarantees]] = {}
 
-    def of(self, config: BrokerConfig, cluster: ClusterImage | DecisionLog, topic: str) -> Promise:
+    def of(self, config: BrokerConfig, cluster: ClusterImage | MetadataReplay, topic: str) -> TopicGuarantees:
         """Return the promises for a topic, by a node's `config` and by settings that were altered at run time."""
         image: Any = cluster  # Both have settings and features.
         altered, own = altered_settings(image, config.node_id), image.configs.get((TOPIC_RESOURCE, topic), {})
@@ -31,7 +31,7 @@ class Promises:
         found = self._found.get(key)
         if found is None:
             settings = topic_config(with_altered(config, altered), own)
-            promise = Promise(
+            promise = TopicGuarantees(
                 min_isr=settings.min_insync_replicas,
                 unclean=settings.unclean_leader_election_enable,
                 durable=settings.flush_messages == 1,

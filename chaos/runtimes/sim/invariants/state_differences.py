@@ -9,13 +9,13 @@ from dataclasses import fields
 from typing import TYPE_CHECKING, Any
 
 from squall.broker.coordinators.transactions.values import STATE_NAMES, TxnState
-from squall.chaos.runtimes.sim.invariants.group_words import NAMES, short
+from squall.chaos.runtimes.sim.invariants.group_differences import NAMES, short
 
 if TYPE_CHECKING:
     from squall.broker.cluster.image import Broker, PartitionImage
-    from squall.chaos.runtimes.sim.invariants.contents import Contents
-    from squall.chaos.runtimes.sim.invariants.journal import Place, TransactionRecord
+    from squall.chaos.runtimes.sim.invariants.contents import ComparableImage
     from squall.chaos.runtimes.sim.invariants.log_replay import ProducerReplay, ReplayedBatch
+    from squall.chaos.runtimes.sim.invariants.transaction_journal import Place, TransactionRecord
 
 Words = tuple[str, str, str]
 """What differs, what is known of it, and what a replay of the log gives."""
@@ -44,7 +44,7 @@ def of_open(has: Sequence[tuple[int, int]], wanted: Sequence[tuple[int, int]]) -
     return _told([("list of what is open", _open(has), _open(wanted))])
 
 
-def of_image(has: Contents, wanted: Contents) -> str:
+def of_image(has: ComparableImage, wanted: ComparableImage) -> str:
     """`has`: a node's image; `wanted`: what the records come to. They differ."""
     return f"in the image, {_told(list(_parts(has, wanted)) or [('order of the entries', 'one', 'another')])}"
 
@@ -109,7 +109,7 @@ _OF_A_PRODUCER: Mapping[str, tuple[str, Callable[[Any], str]]] = {
 }
 
 
-def _parts(has: Contents, wanted: Contents) -> Iterator[Words]:
+def _parts(has: ComparableImage, wanted: ComparableImage) -> Iterator[Words]:
     yield from _entries("broker", _brokers(has), _brokers(wanted))
     yield from _entries("partition", _partitions(has), _partitions(wanted))
     yield from _entries("id of topic", _topics(has), _topics(wanted))
@@ -123,23 +123,23 @@ def _parts(has: Contents, wanted: Contents) -> Iterator[Words]:
     yield from _entries("epoch", {"": has.epoch}, {"": wanted.epoch})
 
 
-def _brokers(image: Contents) -> dict[int, Broker]:
+def _brokers(image: ComparableImage) -> dict[int, Broker]:
     return {broker.id: broker for broker in image.brokers}
 
 
-def _partitions(image: Contents) -> dict[str, PartitionImage]:
+def _partitions(image: ComparableImage) -> dict[str, PartitionImage]:
     return {f"{name}-{index}": partition for _, name, parts in image.topics for index, partition in parts}
 
 
-def _topics(image: Contents) -> dict[str, str]:
+def _topics(image: ComparableImage) -> dict[str, str]:
     return {name: topic_id.hex() for topic_id, name, _ in image.topics}
 
 
-def _names(image: Contents) -> dict[str, str]:
+def _names(image: ComparableImage) -> dict[str, str]:
     return {name: topic_id.hex() for name, topic_id in image.names}
 
 
-def _settings(image: Contents) -> dict[str, str]:
+def _settings(image: ComparableImage) -> dict[str, str]:
     return {f"{name} of {about or 'all'}": said for (_, about), set_ in image.settings for name, said in set_}
 
 

@@ -56,7 +56,7 @@ Decoded = dict[tuple[int, int], Said]
 once only."""
 
 
-class Journal:
+class TransactionJournal:
     """Represents one partition of __transaction_state in one log: every id as of its last record, and the steps to
     there.
     """

@@ -34,7 +34,7 @@ from squall.chaos.runtimes.docker.faketime import FakedClocks, check_image
 from squall.chaos.runtimes.docker.losses import CAPABILITY
 from squall.chaos.runtimes.docker.node import BROKER, INSIDE, ContainerNode
 from squall.chaos.runtimes.docker.proxies import ContainerProxies
-from squall.chaos.runtimes.docker.relay import Relay
+from squall.chaos.runtimes.docker.relay import RelayContainer
 from squall.chaos.runtimes.docker.volumes import Volumes
 from squall.chaos.runtimes.docker.watch import ContainerWatch
 from squall.chaos.runtimes.layout import INTERNAL, AddressLayout
@@ -42,7 +42,7 @@ from squall.chaos.runtimes.real.blueprint import Blueprint
 from squall.chaos.runtimes.real.brokers import Nodes
 from squall.chaos.runtimes.real.framed_links import Routes
 from squall.chaos.runtimes.real.links import LinkProxies
-from squall.chaos.runtimes.real.runtime import Site
+from squall.chaos.runtimes.real.runtime import ClusterBackend
 from squall.chaos.toolchain.cache import Say
 from squall.chaos.toolchain.engine import ContainerSpec, Engine, EngineError, Mount
 from squall.chaos.toolchain.images import ImageNames
@@ -55,7 +55,7 @@ NOBODY = 10_001
 
 
 @dataclass(frozen=True, slots=True)
-class Fitting:
+class ContainerOptions:
     """Holds the options of a cluster's containers. cpus, memory_bytes: limits of each broker. program: the command that
     starts a broker when --config FILE is added. mounts: further files of this machine in the brokers' containers.
     lossy: packets can be lost; for this, Toxiproxy's container alone gets NET_ADMIN. framed: links with a
@@ -76,16 +76,18 @@ class Fitting:
     volume_bytes: int = 0
 
 
-class Containers(Site):
-    """`squall.chaos.runtimes.real.runtime.Site`."""
+class ContainerBackend(ClusterBackend):
+    """`squall.chaos.runtimes.real.runtime.ClusterBackend`."""
 
-    def __init__(self, plan: Blueprint, engine: Engine, images: ImageNames, fitting: Fitting, *, say: Say) -> None:
+    def __init__(
+        self, plan: Blueprint, engine: Engine, images: ImageNames, options: ContainerOptions, *, say: Say
+    ) -> None:
         self.brokers: Nodes[ContainerNode] = Nodes()
-        self.faked = FakedClocks(self.brokers) if fitting.fake_time else None
+        self.faked = FakedClocks(self.brokers) if options.fake_time else None
         self.run = f"{plan.folder.name}-{os.getpid()}-{os.urandom(4).hex()}"
-        self._plan, self._engine, self._images, self._with, self._say = plan, engine, images, fitting, say
+        self._plan, self._engine, self._images, self._with, self._say = plan, engine, images, options, say
         self._labels = labels.labels_of(self.run, str(plan.folder))
-        self._volumes = Volumes(engine, self.run, plan.nodes, fitting.volume_bytes)
+        self._volumes = Volumes(engine, self.run, plan.nodes, options.volume_bytes)
         self._owner = NOBODY if os.getuid() == 0 else None
         self._user = f"{self._owner or os.getuid()}:{self._owner or os.getgid()}"
         self._network = ""
@@ -220,7 +222,7 @@ class Containers(Site):
         file.chmod(0o666)
         return file
 
-    def _relay(self, host: str, routes: Routes, watch: ContainerWatch) -> Relay:
+    def _relay(self, host: str, routes: Routes, watch: ContainerWatch) -> RelayContainer:
         log, ways = self._file("frame-relay.log"), self._file("frame-relay.json")
         spec = ContainerSpec(
             name=f"squall-{self.run}-frame-relay",
@@ -234,7 +236,7 @@ class Containers(Site):
             memory_bytes=PROXY_MEMORY,
             cpus=float(os.cpu_count() or 1),
         )
-        made = Relay(Container(self._engine, watch, spec), host, routes, self._with.framed)
+        made = RelayContainer(Container(self._engine, watch, spec), host, routes, self._with.framed)
         ways.write_text(made.text)
         return made
 

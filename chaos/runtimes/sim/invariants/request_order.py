@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from squall.broker.protocol.apis import ApiKey
-from squall.chaos.runtimes.sim.invariants.table import When, invariant
+from squall.chaos.runtimes.sim.invariants.table import CheckTrigger, invariant
 
 
-class Effect(NamedTuple):
+class RequestEffect(NamedTuple):
     """A request that took effect."""
 
     number: int
@@ -20,8 +20,10 @@ class Effect(NamedTuple):
         return f"request {self.number} ({ApiKey(self.key).name})"
 
 
-@invariant("one-order-per-connection", When.ORDER, "Kafka protocol guide, Network; SocketServer mutes a busy channel")
-def one_order_per_connection(now: Effect, last: Effect) -> str | None:
+@invariant(
+    "one-order-per-connection", CheckTrigger.ORDER, "Kafka protocol guide, Network; SocketServer mutes a busy channel"
+)
+def one_order_per_connection(now: RequestEffect, last: RequestEffect) -> str | None:
     """Requests of one connection take effect in the order in which they were sent, whatever some of them wait for."""
     if now.number >= last.number:
         return None

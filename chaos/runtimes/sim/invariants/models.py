@@ -7,11 +7,11 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from squall.chaos.runtimes.sim.invariants.batches import BatchInLog, CommittedBatches, Copy, are_alike
-from squall.chaos.runtimes.sim.invariants.journal import Decoded
+from squall.chaos.runtimes.sim.invariants.batches import BatchInLog, CommittedBatches, LogCopy, are_alike
 from squall.chaos.runtimes.sim.invariants.log_replay import LogReplay
 from squall.chaos.runtimes.sim.invariants.producers import ExpectedSequence
-from squall.chaos.runtimes.sim.invariants.promise import Promise
+from squall.chaos.runtimes.sim.invariants.topic_guarantees import TopicGuarantees
+from squall.chaos.runtimes.sim.invariants.transaction_journal import Decoded
 
 if TYPE_CHECKING:
     from squall.broker.cluster.image import Broker, PartitionImage
@@ -125,7 +125,7 @@ class PartitionModel:
     topic: str = "t"
     partition: int = 0
     topic_id: bytes = bytes(16)
-    promise: Promise = field(default_factory=Promise)
+    promise: TopicGuarantees = field(default_factory=TopicGuarantees)
     min_isrs: list[tuple[int, int]] = field(default_factory=list)
     """Each min ISR that was promised, with the offset of the metadata log from which on, in order."""
     decided: dict[int, int] = field(default_factory=dict)
@@ -135,7 +135,7 @@ class PartitionModel:
     was written before."""
     cluster: ClusterModel = field(default_factory=ClusterModel)
     ledger: CommittedBatches = field(default_factory=CommittedBatches)
-    copies: dict[int, Copy] = field(default_factory=dict)
+    copies: dict[int, LogCopy] = field(default_factory=dict)
     """Every node's log, those of dead nodes as their disks have them."""
     views: dict[int, ReplicaSnapshot] = field(default_factory=dict)
     """Those of the running replicas."""
@@ -164,7 +164,7 @@ class PartitionModel:
     served: dict[int, ServedRecord] = field(default_factory=dict)
     """Offset to what a reader was served there first, since the last permitted loss of that offset."""
 
-    def promised(self, promise: Promise, offset: int) -> None:
+    def promised(self, promise: TopicGuarantees, offset: int) -> None:
         """That is what the configuration promises since this offset of the metadata log."""
         if not self.min_isrs or self.min_isrs[-1][1] != promise.min_isr:
             self.min_isrs.append((offset, promise.min_isr))

@@ -16,14 +16,14 @@ from squall.chaos.errors import PreconditionError
 from squall.chaos.runtimes.contract import Evidence, Link, NodeState
 from squall.chaos.runtimes.layout import INTERNAL, Address, AddressLayout
 from squall.chaos.runtimes.process.node import ProcessNode
-from squall.chaos.runtimes.process.program import BROKER, OurProgram, Program
+from squall.chaos.runtimes.process.program import BROKER, BrokerProgram, SquallProgram
 from squall.chaos.runtimes.real.blueprint import Blueprint
 from squall.chaos.runtimes.real.brokers import Nodes
 from squall.chaos.runtimes.real.links import LinkProxies
 from squall.chaos.runtimes.real.processes.ports import LOOPBACK, free_ports, is_free
 from squall.chaos.runtimes.real.processes.proxies import ProcessProxies
-from squall.chaos.runtimes.real.processes.registry import Registration, claimed_ports, locked
-from squall.chaos.runtimes.real.runtime import Site
+from squall.chaos.runtimes.real.processes.registry import RunRegistration, claimed_ports, locked
+from squall.chaos.runtimes.real.runtime import ClusterBackend
 from squall.chaos.toolchain.cache import Say
 from squall.chaos.toolchain.toxiproxy import toxiproxy_server
 
@@ -31,20 +31,20 @@ Claim = Callable[[int], list[Address]]
 """So many addresses of this machine that nobody has; from then on they are this run's."""
 
 
-class Software(Protocol):
+class BrokerSoftware(Protocol):
     """Makes the programs of a cluster's processes."""
 
     def place(self, plan: Blueprint, claim: Claim) -> AddressLayout:
         """Choose every address. Refused for settings that the brokers would refuse."""
 
-    def program(self, plan: Blueprint, node: int, layout: AddressLayout) -> Program:
+    def program(self, plan: Blueprint, node: int, layout: AddressLayout) -> BrokerProgram:
         """The program of one node."""
 
 
-class OurSoftware(Software):
+class SquallSoftware(BrokerSoftware):
     """This project's broker. proxied: False connects brokers and clients directly. client_port: the port of the first
     zone's first listener, the others follow; by default all ports are chosen. client_host: a name of this machine, for
-    these. program, hurt, second: as in `OurProgram`.
+    these. program, hurt, second: as in `SquallProgram`.
     """
 
     def __init__(
@@ -73,18 +73,24 @@ class OurSoftware(Software):
         return layout
 
     @override
-    def program(self, plan: Blueprint, node: int, layout: AddressLayout) -> Program:
+    def program(self, plan: Blueprint, node: int, layout: AddressLayout) -> BrokerProgram:
         settings = {**plan.settings, **layout.settings(node), "squall.cluster.id": plan.cluster_id()}
-        return OurProgram(plan.files(node), settings, program=self._program, hurt=self._hurt, second=self._second)
+        return SquallProgram(plan.files(node), settings, program=self._program, hurt=self._hurt, second=self._second)
 
 
-class Processes(Site):
-    """`squall.chaos.runtimes.real.runtime.Site`. framed: links with a frame-aware relay. proxied: whether there is a
-    Toxiproxy; without it, no link can carry a fault.
+class ProcessBackend(ClusterBackend):
+    """Runs a cluster's brokers as processes of this machine. framed: links with a frame-aware relay. proxied: whether
+    there is a Toxiproxy; without Toxiproxy, no link can carry a fault.
     """
 
     def __init__(
-        self, plan: Blueprint, software: Software, *, proxied: bool = True, framed: Collection[Link] = (), say: Say
+        self,
+        plan: Blueprint,
+        software: BrokerSoftware,
+        *,
+        proxied: bool = True,
+        framed: Collection[Link] = (),
+        say: Say,
     ) -> None:
         if platform.system() != "Linux":
             raise PreconditionError(
@@ -93,7 +99,7 @@ class Processes(Site):
         self.brokers: Nodes[ProcessNode] = Nodes()
         self._plan, self._software = plan, software
         self._proxied, self._framed, self._say = proxied, framed, say
-        self._registration: Registration | None = None
+        self._registration: RunRegistration | None = None
         self._proxies: ProcessProxies | None = None
         self._api: Address = (LOOPBACK, 0)
 
@@ -106,7 +112,7 @@ class Processes(Site):
     async def make(self) -> tuple[AddressLayout, LinkProxies | None]:
         plan = self._plan
         server = await trio.to_thread.run_sync(toxiproxy_server, self._say) if self._proxied else None
-        registration = Registration(f"{plan.folder.name}-{os.getpid()}-{os.urandom(4).hex()}", plan.folder)
+        registration = RunRegistration(f"{plan.folder.name}-{os.getpid()}-{os.urandom(4).hex()}", plan.folder)
         self._registration = registration
         layout = self._software.place(plan, self._claim)
         if server is not None:
