@@ -138,7 +138,7 @@ def command(
     results.print(_table(found))
     if docs is not None:
         write_docs(docs, found, SWARM if swarm else HISTORY if checks == HISTORY else OWN)
-    return 0 if all(hunted.is_well for hunted in found) else 1
+    return 0 if all(hunted.is_as_required for hunted in found) else 1
 
 
 def _carried_out(orders: list[HuntTask], jobs: int) -> Iterator[MutantHuntResult]:
@@ -235,7 +235,7 @@ def _line(hunted: MutantHuntResult) -> str:
         end = f"found by {hunted.check}{other} in seed {hunted.seed}"
     else:
         end = f"[bold]not found[/] in {hunted.tried} plans"
-    steps = "" if hunted.steps is None else f"; steps after shrinking: {hunted.told_steps}"
+    steps = "" if hunted.steps is None else f"; steps after shrinking: {hunted.steps_text}"
     alarm = "".join(f"; [bold]false alarm[/] in seed {seed}: {how}" for seed, how in hunted.false_alarms)
     trouble = "".join(f"; trouble in seed {seed}: {why}" for seed, why in hunted.troubles[:3])
     return f"{hunted.mutant:>3} {find(hunted.mutant).name}: {end} ({hunted.seconds:.1f} s){steps}{alarm}{trouble}"
@@ -251,6 +251,6 @@ def _table(found: list[MutantHuntResult]) -> Table:
             "-" if h.seed is None else str(h.seed),
             str(h.tried),
             f"{h.seconds:.1f}",
-            h.told_steps,
+            h.steps_text,
         )
     return table

@@ -246,7 +246,7 @@ def _say_result(say: Console, result: SimResult, took_s: float) -> None:
         say.print("[bold]the harness failed[/]: nothing is said of the broker (harness-traceback.txt)")
     elif result.failure is not None:
         say.print(f"[bold red]{result.failure}[/]")
-    for line in result.told:
+    for line in result.reasons:
         say.print(f"  {line}", markup=False)
 
 
@@ -371,7 +371,7 @@ def _output_of_batch(tally: _Tally, order: SeedBatch, seeds: range) -> CommandOu
                 seed=each.seed,
                 verdict=each.verdict,
                 failure=None if each.failure is None else str(each.failure),
-                reasons=each.told,
+                reasons=each.reasons,
                 harness=each.trouble,
                 run=None if each.saved is None else str(each.saved),
                 repeat=here(order.command(each.seed)),
@@ -400,7 +400,7 @@ def _say_failed(say: Console, order: SeedBatch, each: SeedResult, tally: _Tally)
     """A failure, and the command that repeats it, at once."""
     say.print(f"[bold red]seed {each.seed}: {each.failure or 'the harness failed'}[/]")
     trouble = (each.trouble or "").strip().splitlines()[-1:]
-    for line in dict.fromkeys((*each.told[:3], *trouble)):
+    for line in dict.fromkeys((*each.reasons[:3], *trouble)):
         say.print(f"  {line}", markup=False)
     say.print(f"  {here(order.command(each.seed))}", markup=False)
     if each.saved is not None:
@@ -430,11 +430,11 @@ def _say_unknown(tally: _Tally, most: float) -> None:
     allowed = f"--max-unknown allows {most:.0%}"
     limit = f"{allowed}: too little is proven" if share > most else allowed
     out.print(f"{len(tally.unknown)} of {tally.done} seeds are unknown ({share:.1%}); {limit}", soft_wrap=True)
-    reasons = Counter(_kind_of(reason) for each in tally.unknown for reason in each.told[:1])
+    reasons = Counter(_kind_of(reason) for each in tally.unknown for reason in each.reasons[:1])
     for reason, count in reasons.most_common():
         out.print(f"  {count} x {reason}", markup=False, soft_wrap=True)
     for each in sorted(tally.unknown, key=lambda each: each.seed)[:UNKNOWN]:
-        out.print(f"  seed {each.seed}: {'; '.join(each.told)}", markup=False, soft_wrap=True)
+        out.print(f"  seed {each.seed}: {'; '.join(each.reasons)}", markup=False, soft_wrap=True)
 
 
 def _kind_of(reason: str) -> str:

@@ -18,29 +18,29 @@ def on_writes(seed: int, fault: Fault, in_flight: int) -> Params:
     return {**fault.params, "op": "write"} if fault.params["op"] == "fsync" else fault.params
 
 
-def hit_by_calls(fault: Fault, site: FaultPlacement) -> Fault:
+def hit_by_calls(fault: Fault, placement: FaultPlacement) -> Fault:
     """Aim a fault of the n-th write or fsync at a node that has a replica: other nodes may not write for a long time.
     Without flush.messages hardly any node calls fsync; only the controllers do, when they commit something.
     """
-    op, ground = fault.params["op"], site.ground
+    op, cluster = fault.params["op"], placement.cluster
     if op not in OPS:
         return fault
     params: dict[str, Any] = dict(fault.params)
-    if op == "fsync" and not ground.flushes:
+    if op == "fsync" and not cluster.flushes:
         params["op"] = "write"
-    if not many_records(fault, site):
+    if not many_records(fault, placement):
         params["nth"] = 1
-    everywhere = ground.replicas == ground.nodes
+    everywhere = cluster.replicas == cluster.nodes
     if everywhere and op == "fsync":
-        target = rng_for(site.seed, "swarm", "syncing", fault.id).choice(("leader", "controller"))
+        target = rng_for(placement.seed, "swarm", "syncing", fault.id).choice(("leader", "controller"))
     else:
         target = fault.target if everywhere or fault.target == "follower" else "leader"
     return replace(fault, params=params, target=target)
 
 
-def many_records(fault: Fault, site: FaultPlacement) -> bool:
+def many_records(fault: Fault, placement: FaultPlacement) -> bool:
     """Return whether a node gets many more records during the fault than must pass before it strikes. If requests,
     writes or fsyncs are few, the fault hits the first one instead of a later one.
     """
-    expected = site.ground.rate * fault.duration_s / site.ground.nodes
+    expected = placement.cluster.rate * fault.duration_s / placement.cluster.nodes
     return expected >= PLENTY * float(fault.params["nth"])

@@ -260,7 +260,7 @@ class FaultContext:
         """
         over = trio.Event()
         self._leaving |= dict.fromkeys(nodes, over)
-        self.has_down(p, nodes)
+        self.hold_down(p, nodes)
         try:
             yield
         finally:
@@ -269,12 +269,12 @@ class FaultContext:
                     del self._leaving[node]
             over.set()
 
-    def has_down(self, p: FaultExecution, nodes: Sequence[int]) -> None:
+    def hold_down(self, p: FaultExecution, nodes: Sequence[int]) -> None:
         """The fault holds these nodes down: no other fault starts them before it has ended."""
         for node in nodes:
             self._down.setdefault(node, set()).add(p.fault.id)
 
-    async def up_again(self, p: FaultExecution, nodes: Sequence[int]) -> list[Any]:
+    async def release_down(self, p: FaultExecution, nodes: Sequence[int]) -> list[Any]:
         """The fault no longer holds these nodes down. Those that no other fault holds down are started, all together.
 
         Returns evidence for each node: of its start, or who holds it down (`held_by`) and its `state`.
@@ -287,10 +287,10 @@ class FaultContext:
             if holding:
                 told[node] = {"node": node, "held_by": sorted(holding), "state": state}
         free = [node for node in nodes if node not in told]
-        told.update(zip(free, await self.all_up(free), strict=True))
+        told.update(zip(free, await self.start_all(free), strict=True))
         return [told[node] for node in nodes]
 
-    async def all_up(self, nodes: Sequence[int]) -> list[Any]:
+    async def start_all(self, nodes: Sequence[int]) -> list[Any]:
         """Start nodes together, because one alone may wait for a quorum that needs the others. Evidence of each."""
         return await self.together(self.up, nodes)
 
@@ -311,14 +311,14 @@ class FaultContext:
         return all(each.get("ready_ns") or each.get("state") == NodeState.DOWN for each in up)
 
     @asynccontextmanager
-    async def up_after_trouble(self, p: FaultExecution) -> AsyncIterator[None]:
+    async def started_after_error(self, p: FaultExecution) -> AsyncIterator[None]:
         """Start the nodes that are down if the block, a fault's acts before its end, raises HarnessError. Nothing else
         would start them before the cluster is healed.
         """
         try:
             yield
         except HarnessError:
-            await self.up_again(p, [node for node in p.resolved if self.runtime.state(node) is NodeState.DOWN])
+            await self.release_down(p, [node for node in p.resolved if self.runtime.state(node) is NodeState.DOWN])
             raise
 
     async def until_in_sync(self, nodes: Sequence[int]) -> None:
@@ -428,7 +428,7 @@ class FaultContext:
         on_link = {number for number in self._on_links.get(link, {}).values() if number != p.fault.id}
         return frozenset(on_link | set(self.others(p, link.target)))
 
-    def any_on(self, p: FaultExecution) -> bool:
+    def any_other_on(self, p: FaultExecution) -> bool:
         """Return whether any other fault is on, at a node or at a link."""
         on = [number for claims in self._claims.values() for number in claims]
         on += [number for names in self._on_links.values() for number in names.values()]

@@ -228,7 +228,7 @@ class FaultPlacement:
     """Describes where a drawn fault must land: the cluster, and all drawn faults, this fault among them."""
 
     seed: int
-    ground: ClusterTraits
+    cluster: ClusterTraits
     faults: Sequence[Fault]
 
     def is_held(self, fault: Fault) -> bool:
@@ -249,7 +249,7 @@ def same(params: Params) -> dict[str, Any]:
     return dict(params)
 
 
-def as_drawn(fault: Fault, site: FaultPlacement) -> Fault:
+def as_drawn(fault: Fault, placement: FaultPlacement) -> Fault:
     """Leave the fault as it is: it lands anywhere."""
     return fault
 
@@ -301,7 +301,7 @@ class DrawRules:
     lasts_s: tuple[float, float] = (2.0, 5.0)
     by_default: bool = False
     """`squall run` draws it if --faults is missing."""
-    on_strangers: bool = False
+    by_default_on_foreign: bool = False
     """The same for a cluster that somebody else runs."""
     swarm: str = ""
     """Which draw of a swarm's kinds it belongs to. "first"; "newer": drawn separately, so that seeds without it keep
@@ -359,7 +359,7 @@ class FaultKind:
     """Its parameters if the cluster has one broker only."""
     of_clients: Callable[[Params], dict[str, Any]] = same
     """Faults of links only: its parameters on clients' links."""
-    of_strangers: Callable[[Params, bool], dict[str, Any]] = lambda params, external: dict(params)
+    for_foreign_brokers: Callable[[Params, bool], dict[str, Any]] = lambda params, external: dict(params)
     """Its parameters on brokers that are not Squall's. The flag says whether somebody else runs the whole cluster."""
     play: Callable[[Any, Any], Awaitable[None]]
     """Plays the fault in a `squall.chaos.faults.context.FaultContext`, as a `FaultExecution`: begins the fault, waits

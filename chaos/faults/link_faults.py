@@ -27,7 +27,7 @@ def on_clients_side(params: Params) -> dict[str, Any]:
     return {**params, "side": "clients"}
 
 
-def untold(params: Params, setting: PlanTraits) -> str:
+def indistinct_traffic(params: Params, setting: PlanTraits) -> str:
     """Why a plan cannot tell this traffic apart. Empty: it can, or it need not."""
     side = params["side"]
     if side not in TRAFFIC or setting.target == "squall":

@@ -123,7 +123,7 @@ class Nemesis:
         """Find the target's nodes. Retry for a while, and longer if other faults are active. Raise
         UnresolvedTargetError if no node fits the target's name.
         """
-        context, patience = self._context, ExtendableDeadline(lambda: self._context.any_on(p))
+        context, patience = self._context, ExtendableDeadline(lambda: self._context.any_other_on(p))
         p.zone = zone_of(p.fault.target)
         while True:
             with trio.fail_after(HEALED_WITHIN_S):

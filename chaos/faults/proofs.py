@@ -131,8 +131,7 @@ def _growth(first: Json, last: Json, name: str) -> float | None:
 
 
 def did_meanwhile(looks: object) -> str | None:
-    """Return what the processes did between their first and their last look, in words. None: there were no two looks.
-    """
+    """Describe what the processes did between their first and their last look. None: there were not two looks."""
     seen = [objects(each) for each in looks] if isinstance(looks, (list, tuple)) else []
     if len(seen) < 2:
         return None
@@ -260,7 +259,7 @@ def reset(seen: Json, params: Mapping[str, Any], hit: Sequence[Any]) -> str:
     return "" if whole else "not every connection was reset"
 
 
-def led_anew(seen: Json, params: Mapping[str, Any], hit: Sequence[Any]) -> str:
+def leadership_changed(seen: Json, params: Mapping[str, Any], hit: Sequence[Any]) -> str:
     """The controller's answers, and who led and held what; or the quorum's epoch, which went up."""
     before, after, answers = (mapping(seen.get(name)) for name in ("before", "after", "answers"))
     if params.get("how") == "resign":
@@ -295,7 +294,7 @@ def changed_topics(seen: Json, params: Mapping[str, Any], hit: Sequence[Any]) ->
     return "" if seen.get("setting") and known_value else "no broker has the value that was asked for"
 
 
-def of_a_client(seen: Json, params: Mapping[str, Any], hit: Sequence[Any]) -> str:
+def client_was_interrupted(seen: Json, params: Mapping[str, Any], hit: Sequence[Any]) -> str:
     """A process that has a successor, or operations before and after a gap."""
     if params.get("how") == "crash":
         gone, then = integer(seen.get("process")), integer(seen.get("followed_by"))
@@ -304,7 +303,7 @@ def of_a_client(seen: Json, params: Mapping[str, Any], hit: Sequence[Any]) -> st
     return "" if counts[0] > 0 and counts[1] == 0 and counts[2] > 0 else "it has no gap between operations"
 
 
-def haunted(seen: Json, params: Mapping[str, Any], hit: Sequence[Any]) -> str:
+def zombie_was_fenced(seen: Json, params: Mapping[str, Any], hit: Sequence[Any]) -> str:
     """A zombie that stood still, a successor that did a transaction meanwhile, and what the zombie tried then."""
     zombie, then = integer(seen.get("zombie")), integer(seen.get("followed_by"))
     if zombie < 0:
@@ -332,7 +331,7 @@ def gone_from_group(seen: Json, params: Mapping[str, Any], hit: Sequence[Any]) -
     return "" if min(gone, then) >= 0 and gone != then else f"no process followed process {gone}"
 
 
-def told_of_a_twin(seen: Json, params: Mapping[str, Any], hit: Sequence[Any]) -> str:
+def instance_id_was_fenced(seen: Json, params: Mapping[str, Any], hit: Sequence[Any]) -> str:
     """Two processes with one instance id, and the coordinator's word to one of them that the other one has it.
 
     In a classic group the newer one takes over (KIP-345). In a consumer group who has it keeps it (KIP-848): mostly the
@@ -347,7 +346,7 @@ def told_of_a_twin(seen: Json, params: Mapping[str, Any], hit: Sequence[Any]) ->
     return f"neither was process {first} fenced nor process {second} refused"
 
 
-def bent(seen: Json, params: Mapping[str, Any], hit: Sequence[Any]) -> str:
+def clock_was_wrong(seen: Json, params: Mapping[str, Any], hit: Sequence[Any]) -> str:
     """Return "" if each node's own trace shows the wrong clock; else what is missing."""
     said = mapping(seen.get("said"))
     shown = [mapping(said.get(str(node))).get("off") is True for node in hit]

@@ -61,17 +61,17 @@ def make_fault(
     here = f"fault {fault_id} ({action})"
     wrong: list[str] = []
     kind: FaultKind | None = None
-    with _into(wrong):
+    with _collecting(wrong):
         kind = kind_of(f"fault {fault_id}", action)
         kind.duration_s.check(f"{here}: duration_s", duration_s)
     if at_s < 0:
         wrong.append(f"{here}: at_s = {at_s}: must not be negative")
     whom = ""
-    with _into(wrong):
+    with _collecting(wrong):
         whom, _ = check_target(here, target)
     checked: dict[str, Any] = {}
     if kind is not None:
-        with _into(wrong):
+        with _collecting(wrong):
             if whom in (ZONE_TARGET, LINK_TARGET):
                 params = _of_zone_or_link(here, kind, target, params)
         checked = _params(here, kind, params, wrong)
@@ -85,7 +85,7 @@ def make_fault(
 
 
 @contextmanager
-def _into(wrong: list[str]) -> Iterator[None]:
+def _collecting(wrong: list[str]) -> Iterator[None]:
     """A refusal inside is one of several."""
     try:
         yield
@@ -100,7 +100,7 @@ def _params(here: str, kind: FaultKind, given: Mapping[str, Any], wrong: list[st
             wrong.append(f"{here}: unknown parameter {name!r}: {did_you_mean(name, kind.params)}")
     checked: dict[str, Any] = {}
     for name, each in kind.params.items():
-        with _into(wrong):
+        with _collecting(wrong):
             checked[name] = each.check(f"{here}: {name}", given.get(name, each.default))
     return checked
 

@@ -74,20 +74,20 @@ class MutantHuntResult:
         return self.check.partition(" ")[2] in find(self.mutant).expected
 
     @property
-    def told_plans(self) -> str:
+    def plans_text(self) -> str:
         """ "5"; "1 (seed 107)" where the first seed was not 0."""
         plain = self.seed is None or self.seed == self.tried - 1
         return str(self.tried) if plain else f"{self.tried} (seed {self.seed})"
 
     @property
-    def told_steps(self) -> str:
+    def steps_text(self) -> str:
         """ "4"; "4 (seed 7)" if another seed found it first; "-" if nothing was shrunk."""
         if self.steps is None:
             return "-"
         return str(self.steps) if self.shrunk_seed == self.seed else f"{self.steps} (seed {self.shrunk_seed})"
 
     @property
-    def is_well(self) -> bool:
+    def is_as_required(self) -> bool:
         """Return whether the mutant was found, or is known to be masked, and no false alarm came up."""
         return (self.seed is not None or bool(find(self.mutant).masked)) and not self.false_alarms
 

@@ -65,7 +65,7 @@ def _result(h: MutantHuntResult, mutant: Mutant, which: str) -> Sequence[str]:
     check = h.check or (f"nothing: {why}" if why else "nothing")
     if h.check and which == HISTORY:
         check = check.partition(" ")[2] + ("" if h.is_expected else " (not named)")
-    return check, h.told_plans, f"{h.seconds:.1f}", *([h.told_steps] if which == OWN else [])
+    return check, h.plans_text, f"{h.seconds:.1f}", *([h.steps_text] if which == OWN else [])
 
 
 def write_docs(page: Path, found: Sequence[MutantHuntResult], which: str = OWN) -> None:

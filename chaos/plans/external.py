@@ -34,7 +34,7 @@ def drawn_kinds(compose: str, client: str) -> tuple[str, ...]:
     """Return the kinds that a seed draws if a plan names none: administrators' requests, faults on links of our own
     client, and with a compose file also faults on containers.
     """
-    drawn = [kind for kind in KINDS.values() if kind.draw.on_strangers]
+    drawn = [kind for kind in KINDS.values() if kind.draw.by_default_on_foreign]
     signalled = [kind.name for kind in drawn if FaultTrait.BY_SIGNAL in kind.traits]
     others = [kind.name for kind in drawn if FaultTrait.BY_SIGNAL not in kind.traits and _reached(kind, client)]
     return (*reversed(others), *(sorted(signalled) if compose else ()))
@@ -46,5 +46,5 @@ def _reached(kind: FaultKind, client: str) -> bool:
 
 def for_others(fault: Fault, *, external: bool) -> Fault:
     """A drawn fault such that it can hit brokers that are not Squall's; on an external cluster, through its clients."""
-    params = fault.kind.of_strangers(fault.params, external)
+    params = fault.kind.for_foreign_brokers(fault.params, external)
     return replace(fault, params=fault.kind.of_clients(params) if external else params)

@@ -28,7 +28,7 @@ def protocol_of(table: Mapping[str, Any]) -> str:
     return str(table.get("group_protocol", CLASSIC))
 
 
-def of_scene(
+def build_scene(
     builder: SceneBuilder, workload: Mapping[str, Any], settings: Mapping[str, str], time_s: float | None
 ) -> Scene:
     """The scene."""
@@ -44,7 +44,7 @@ def coordinators_that_go(rng: Random, groups: Sequence[str], table: Mapping[str,
         action = "kill" if rng.random() < 0.5 else "pause"
         builder.add_when(f"group:{group} {state}", at_s, down_s, action, f"coordinator:{group}")
         at_s += down_s + rng.uniform(6, 8)
-    return of_scene(builder, BUSY, {}, None)
+    return build_scene(builder, BUSY, {}, None)
 
 
 def slow_loads(rng: Random, groups: Sequence[str], table: Mapping[str, Any]) -> Scene:
@@ -60,7 +60,7 @@ def slow_loads(rng: Random, groups: Sequence[str], table: Mapping[str, Any]) -> 
         at_s += down_s + rng.uniform(7, 8)
     # What followers have, and do not know to be committed, is what a load waits for: it must not run out.
     often = {"commit_every_ms": 0, "auto_commit": False} if "commit_every_ms" in table else {}
-    return of_scene(builder, {**BUSY, **often, "rate": 15}, {"replica.lag.time.max.ms": "6000"}, None)
+    return build_scene(builder, {**BUSY, **often, "rate": 15}, {"replica.lag.time.max.ms": "6000"}, None)
 
 
 def late_joins(rng: Random, groups: Sequence[str], table: Mapping[str, Any]) -> Scene:
@@ -71,7 +71,7 @@ def late_joins(rng: Random, groups: Sequence[str], table: Mapping[str, Any]) -> 
         api, count = rng.choice(JOINS[protocol_of(table)]), rng.choice((1, 2, 4, 0))
         builder.add(at_s, 6, "protocol", "all", api=api, count=count, side="clients", **act)
         at_s += rng.uniform(6, 7)
-    return of_scene(builder, BUSY, {}, None)
+    return build_scene(builder, BUSY, {}, None)
 
 
 def expired_offsets(rng: Random, groups: Sequence[str], table: Mapping[str, Any]) -> Scene:
@@ -84,7 +84,7 @@ def expired_offsets(rng: Random, groups: Sequence[str], table: Mapping[str, Any]
             builder.add(rng.uniform(away_s - 4, away_s + 1), rng.uniform(2, 3), "kill", f"coordinator:{group}")
     load = {"rate": 1, "churn": 0, "away_s": away_s, "replication_factor": NODES, "min_isr": 2}
     settings = {"offsets.retention.minutes": "1", "offsets.retention.check.interval.ms": "1000"}
-    return of_scene(builder, load, settings, away_s + 20.0)
+    return build_scene(builder, load, settings, away_s + 20.0)
 
 
 def members_that_vanish(rng: Random, groups: Sequence[str], table: Mapping[str, Any]) -> Scene:
@@ -98,7 +98,7 @@ def members_that_vanish(rng: Random, groups: Sequence[str], table: Mapping[str, 
             builder.add(at_s + rng.uniform(0.5, 2), rng.uniform(1, 2), down, f"coordinator:{rng.choice(groups)}")
         at_s += rng.uniform(6, 8)
     # What members do by themselves would hide what is done to them.
-    return of_scene(builder, {**BUSY, "churn": 10}, {}, None)
+    return build_scene(builder, {**BUSY, "churn": 10}, {}, None)
 
 
 GroupScene = Callable[[Random, Sequence[str], Mapping[str, Any]], Scene]

@@ -19,11 +19,11 @@ COMES_BACK_S = 1.0
 """How much longer than planned a node may take to come back: its start waits for a quorum."""
 
 
-def landing(seed: int, faults: Sequence[Fault], ground: ClusterTraits) -> tuple[Fault, ...]:
+def landing(seed: int, faults: Sequence[Fault], cluster: ClusterTraits) -> tuple[Fault, ...]:
     """The same faults, each with a target that it can hit. Faults for which no node is left are dropped."""
-    site = FaultPlacement(seed, ground, faults)
-    reached = [of_one_broker(fault) if ground.nodes == 1 else fault for fault in faults]
-    return _apart(seed, [fault.kind.retarget(fault, site) for fault in reached], ground.nodes)
+    placement = FaultPlacement(seed, cluster, faults)
+    reached = [of_one_broker(fault) if cluster.nodes == 1 else fault for fault in faults]
+    return _apart(seed, [fault.kind.retarget(fault, placement) for fault in reached], cluster.nodes)
 
 
 def _apart(seed: int, faults: list[Fault], nodes: int) -> tuple[Fault, ...]:

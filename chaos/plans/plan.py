@@ -31,9 +31,9 @@ from squall.chaos.plans.schedule import (
     in_a_zone,
     likely,
     make_schedule,
+    needed_load_s,
     of_one_broker,
     of_transactions,
-    room_for_all,
 )
 from squall.chaos.plans.words import in_plain_words
 from squall.workloads.registry import DEFAULT, SCENARIOS, unknown
@@ -131,7 +131,7 @@ def not_drawn(plan: Plan, kinds: tuple[str, ...]) -> str:
     missing = [name for name in kinds if name not in {fault.action for fault in plan.faults}]
     if not missing:
         return ""
-    needed_s = room_for_all(plan.seed, kinds, RESTART_S[plan.target])
+    needed_s = needed_load_s(plan.seed, kinds, RESTART_S[plan.target])
     return f"no room in {plan.time_s:g} s of load for {', '.join(missing)}; --time {needed_s} has room for all kinds"
 
 

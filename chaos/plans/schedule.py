@@ -95,7 +95,7 @@ def _ends_s(fault: Fault) -> float:
     return fault.at_s + fault.duration_s + QUIET_END_S
 
 
-def room_for_all(seed: int, kinds: Sequence[str], restart_s: float) -> int:
+def needed_load_s(seed: int, kinds: Sequence[str], restart_s: float) -> int:
     """The shortest load, in whole seconds, in which this seed draws each of the kinds."""
     drawn = [fault for _, fault in islice(_without_end(seed, kinds, restart_s), len(kinds))]
     return math.ceil(max(map(_ends_s, drawn), default=0.0) + 0.01)  # begins are rounded

@@ -77,7 +77,7 @@ class SeedResult:
     seed: int
     verdict: str
     failure: FailureSignature | None
-    told: tuple[str, ...]
+    reasons: tuple[str, ...]
     trouble: str | None
     sim_s: float
     cpu_s: float
@@ -118,7 +118,7 @@ def _one(order: SeedBatch, seed: int) -> SeedResult:
         seed=seed,
         verdict=result.verdict,
         failure=result.failure,
-        told=result.told[:5],
+        reasons=result.reasons[:5],
         trouble=result.trouble,
         sim_s=result.sim_s,
         cpu_s=result.cpu_s,

@@ -99,12 +99,12 @@ def serving(progress: Progress, port: int | None) -> Iterator[None]:
         yield
         return
     progress.view_every_s = VIEW_EVERY_S
-    sight = progress.sight
-    exporter = MetricsExporter(port, lambda: (exposition(sight, time.monotonic()), sight.verdict is not None))
+    status = progress.status
+    exporter = MetricsExporter(port, lambda: (exposition(status, time.monotonic()), status.verdict is not None))
     try:
         progress.say(f"metrics: {exporter.url}")
         yield
-        if sight.verdict is not None and exporter.awaited:
+        if status.verdict is not None and exporter.awaited:
             progress.say(f"waiting up to {LAST_SCRAPE_S:g} s for the last scrape (Ctrl-C ends that)")
             try:
                 exporter.wait_for_last()

@@ -17,7 +17,7 @@ LEAST_MS = 0.1
 """A plan has no shorter probe."""
 
 
-async def fitted(plan: Plan, runtime: Runtime, papers: RunStore, say: Callable[[str], None]) -> Plan:
+async def fitted(plan: Plan, runtime: Runtime, store: RunStore, say: Callable[[str], None]) -> Plan:
     """The plan that this cluster, which has just started, is to play. Says how much longer it takes.
 
     plan.toml is written anew: a replay of it measures nothing. A plan without faults stays as it is, and so does one
@@ -27,7 +27,7 @@ async def fitted(plan: Plan, runtime: Runtime, papers: RunStore, say: Callable[[
         return plan
     probe_ms = max(LEAST_MS, round(await _slowest_ms(runtime), 1))
     longer = proven_here(plan, probe_ms)
-    papers.plan(write_plan(longer))
+    store.plan(write_plan(longer))
     if more_s := longer_s(probe_ms):
         say(
             f"a probe takes {probe_ms:,.0f} ms here: faults wait {probe_timeout_s(probe_ms):.1f} s for one, and last "

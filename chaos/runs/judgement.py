@@ -59,7 +59,7 @@ class _AnalysisOptions(NamedTuple):
 
     spark: SparkOptions | None
     phase: MakePhase
-    ahead: PrestartedSpark | None
+    prestarted: PrestartedSpark | None
 
 
 def judge(
@@ -69,20 +69,22 @@ def judge(
     expect: str | None = None,
     spark: SparkOptions | None = HERE,
     phase: MakePhase = unseen,
-    ahead: PrestartedSpark | None = None,
+    prestarted: PrestartedSpark | None = None,
     beside: Callable[[], None] | None = None,
 ) -> dict[str, Any]:
-    """Judge a run directory, whatever state it is in, and write verdict.json. What was written.
+    """Judge a run directory, whatever its state, and write verdict.json. Return the content of verdict.json.
 
-    An earlier verdict stands, with its page and junit.xml, until the new one is written: an interruption leaves it as
-    it was. Whatever stops a checker makes the verdict unknown, and is its reason. Nothing is looked for in a run whose
-    program under test was refused, nor by the reference engine in a history that is too large for it. `expect`: None as
-    the plan says. `spark`: None: the reference engine searches the history.
-    `phase`: shows what takes its time. `ahead`: a Spark that was started for this directory. `beside`: called while
-    Spark looks for anomalies.
+    An earlier verdict stays, with its page and junit.xml, until the new verdict is written: an interruption changes
+    nothing. An exception in a checker makes the verdict unknown, and is the verdict's reason. Nothing is searched in a
+    run whose program under test was refused, nor by the reference engine in a history that is too large for this
+    engine.
+
+    expect: the required guarantees; None: those of the plan. spark: None means that the reference engine searches the
+    history. phase: displays the phases of the analysis. prestarted: a Spark that was started for this directory.
+    beside: is called while Spark searches the history.
     """
     try:
-        _judge(directory, say, expect, _AnalysisOptions(spark, phase, ahead), beside)
+        _judge(directory, say, expect, _AnalysisOptions(spark, phase, prestarted), beside)
     except Exception as error:  # whatever it is, it is no word about the cluster, and the run gets its verdict
         (directory.path / TRACEBACK).write_text(traceback_of(error))
         _withdraw(directory)
@@ -118,7 +120,7 @@ def _judge(
     else:
         of_replicas: list[str] = []
         background = BackgroundCalls(lambda: compare_replicas(directory, of_replicas), beside or (lambda: None))
-        trouble = analyse(directory, say, how.spark, how.phase, how.ahead, background)
+        trouble = analyse(directory, say, how.spark, how.phase, how.prestarted, background)
         if trouble is not None:
             troubles.append(trouble)
         with how.phase(COMPARE):
@@ -250,7 +252,7 @@ def analyse(
     say: Console,
     spark: SparkOptions = HERE,
     phase: MakePhase = unseen,
-    ahead: PrestartedSpark | None = None,
+    prestarted: PrestartedSpark | None = None,
     background: BackgroundCalls | None = None,
 ) -> str | None:
     """Run Spark over the history. None where it did its work, else why not (its own words are in spark.log).
@@ -258,7 +260,7 @@ def analyse(
     `background`: begins when the history is converted; nothing of it goes on while the history is converted again.
     """
     background = background or BackgroundCalls()
-    if ahead is not None and _by(ahead, directory, spark, phase, background):
+    if prestarted is not None and _by(prestarted, directory, spark, phase, background):
         return None
     background.settle()
     try:
@@ -277,16 +279,20 @@ def analyse(
 
 
 def _by(
-    ahead: PrestartedSpark, directory: RunDirectory, spark: SparkOptions, phase: MakePhase, background: BackgroundCalls
+    prestarted: PrestartedSpark,
+    directory: RunDirectory,
+    spark: SparkOptions,
+    phase: MakePhase,
+    background: BackgroundCalls,
 ) -> bool:
     """Return whether the Spark that was started before has done it. If not, another one may."""
     try:
-        program = ahead.begin()
-        return program is not None and not follow(program, ahead.log, spark.limit_s, _shown(phase, background))
+        program = prestarted.begin()
+        return program is not None and not follow(program, prestarted.log, spark.limit_s, _shown(phase, background))
     except subprocess.TimeoutExpired:
         return False
     finally:
-        ahead.end()
+        prestarted.end()
 
 
 def _shown(phase: MakePhase, background: BackgroundCalls) -> Show:

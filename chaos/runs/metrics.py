@@ -46,29 +46,29 @@ WAITING, UNDER_WAY, LANDED, NOT_LANDED = "waiting", "under way", "landed", "not 
 class RunMetrics(Collector):
     """Collects the metrics of a run as they are at `now`, in `time.monotonic()`."""
 
-    def __init__(self, sight: RunStatus, now: float) -> None:
-        self._sight, self._now = sight, now
+    def __init__(self, status: RunStatus, now: float) -> None:
+        self._status, self._now = status, now
 
     def collect(self) -> Iterator[Metric]:
         """Yield every family, in the order of docs/metrics.md."""
-        sight, phase = self._sight, self._sight.phase
-        yield InfoMetricFamily("squall_run", "Which run this is.", {**sight.about})
+        status, phase = self._status, self._status.phase
+        yield InfoMetricFamily("squall_run", "Which run this is.", {**status.about})
         yield _states("squall_phase", "What goes on now.", PHASES, state_of(phase))
         elapsed = None if phase is None else phase.took_s(self._now)
         yield _seconds("squall_phase_elapsed", "How long this phase has lasted.", elapsed)
         left = None if phase is None else phase.left_s(self._now)
         yield _seconds("squall_phase_remaining", "What is left of this phase, if that is planned.", left)
-        yield from _load(sight.load or LoadCounters())
-        read = sight.final.read if sight.final else 0
+        yield from _load(status.load or LoadCounters())
+        read = status.final.read if status.final else 0
         yield CounterMetricFamily("squall_final_read_records", "Records that final readers got.", read)
-        yield from _faults(sight)
-        yield from _cluster(sight)
-        yield _states("squall_verdict", "What the run was judged to be; before that, none.", VERDICTS, sight.verdict)
+        yield from _faults(status)
+        yield from _cluster(status)
+        yield _states("squall_verdict", "What the run was judged to be; before that, none.", VERDICTS, status.verdict)
 
 
-def exposition(sight: RunStatus, now: float) -> str:
+def exposition(status: RunStatus, now: float) -> str:
     """All metrics of a run. `now`: `time.monotonic()`."""
-    text: bytes = generate_latest(RunMetrics(sight, now))
+    text: bytes = generate_latest(RunMetrics(status, now))
     return text.decode()
 
 
@@ -103,14 +103,14 @@ def _histogram(latencies: SendLatencies) -> Metric:
     )
 
 
-def _faults(sight: RunStatus) -> Iterator[Metric]:
-    states = Counter(map(_state, sight.faults))
+def _faults(status: RunStatus) -> Iterator[Metric]:
+    states = Counter(map(_state, status.faults))
     by_state = {(state,): states[state] for state in (WAITING, UNDER_WAY, LANDED, NOT_LANDED)}
     yield _gauge("squall_faults", "Planned faults by what has become of them.", ("state",), by_state)
-    on = Counter(played.fault.action for played in sight.under_way())
-    by_kind = {(kind,): on[kind] for kind in sorted({played.fault.action for played in sight.faults})}
+    on = Counter(played.fault.action for played in status.under_way())
+    by_kind = {(kind,): on[kind] for kind in sorted({played.fault.action for played in status.faults})}
     yield _gauge("squall_faults_under_way", "Faults that have begun and not ended, by kind.", ("kind",), by_kind)
-    coming = sight.coming()
+    coming = status.coming()
     yield _seconds("squall_next_fault", "Until the next fault is due.", max(0.0, coming[0].in_s) if coming else None)
 
 
@@ -120,8 +120,8 @@ def _state(played: FaultExecution) -> str:
     return WAITING if played.began is None else UNDER_WAY
 
 
-def _cluster(sight: RunStatus) -> Iterator[Metric]:
-    nodes, view = sight.nodes, sight.view
+def _cluster(status: RunStatus) -> Iterator[Metric]:
+    nodes, view = status.nodes, status.view
     up = {(str(node),): state == "running" for node, state in sorted(nodes.items())}
     yield _gauge("squall_broker_up", "1 where the broker runs, 0 where it is down or paused.", ("broker",), up)
     places = [] if view is None else sorted(view.isr)

@@ -28,7 +28,7 @@ from squall.chaos.toolchain.java import java
 from squall.checkers.stages import READY, stage_of
 
 LOG, FOLDER = "spark.log", "spark-ahead"
-ROOM_MIB = 3 * 1024
+FREE_MEMORY_MIB = 3 * 1024
 """What must be free beside a cluster: Java's heap and its other memory."""
 PATIENCE_S, POLL_S = 2.0, 0.02
 """How long one that is not needed may take to leave by itself, and how often it is looked at."""
@@ -53,11 +53,11 @@ class PrestartedSpark:
                 stderr=out,
                 start_new_session=True,
             )
-        _yield_to_all(self._program.pid)
+        _lower_priority(self._program.pid)
 
     def begin(self) -> subprocess.Popen[bytes] | None:
         """Tell it that the history is whole. None where it had better be ended: it died, or it will not get on."""
-        hurried = _hurry(self._program.pid)
+        hurried = _raise_priority(self._program.pid)
         # Whoever was given no CPU so far will be given none now.
         if self._program.poll() is not None or not (hurried or self._ready()):
             return None
@@ -78,7 +78,7 @@ class PrestartedSpark:
             return
         running = self._program.poll() is None
         if running:
-            _hurry(self._program.pid)
+            _raise_priority(self._program.pid)
         assert self._program.stdin is not None
         with suppress(OSError):
             self._program.stdin.close()
@@ -108,9 +108,9 @@ class PrestartedSpark:
         return True
 
 
-def start_ahead(directory: RunDirectory, say: Say) -> PrestartedSpark | None:
+def prestart_spark(directory: RunDirectory, say: Say) -> PrestartedSpark | None:
     """Start Spark for a run that begins now. None where there is no Java, or too little memory beside the run."""
-    if _room_mib() < ROOM_MIB:
+    if _free_memory_mib() < FREE_MEMORY_MIB:
         return None
     try:
         there = java(say)
@@ -122,7 +122,7 @@ def start_ahead(directory: RunDirectory, say: Say) -> PrestartedSpark | None:
 # ---------------------------------------------------------------------------------------------------------- its share
 
 
-def _yield_to_all(pid: int) -> None:
+def _lower_priority(pid: int) -> None:
     """Give a process, and all that it starts, only the CPU that nobody else wants."""
     with suppress(OSError):
         os.sched_setscheduler(pid, os.SCHED_IDLE, os.sched_param(0))
@@ -131,7 +131,7 @@ def _yield_to_all(pid: int) -> None:
         Path(f"/proc/{pid}/autogroup").write_text("19")
 
 
-def _hurry(pid: int) -> bool:
+def _raise_priority(pid: int) -> bool:
     """Give it its share again. False where that is not allowed: then it goes on with what nobody else wants."""
     with suppress(OSError):
         Path(f"/proc/{pid}/autogroup").write_text("0")
@@ -160,7 +160,7 @@ def _threads(pid: int) -> Iterator[int]:
 # --------------------------------------------------------------------------------------------------------- its memory
 
 
-def _room_mib() -> float:
+def _free_memory_mib() -> float:
     """Memory that is free on this machine, and in the container that this may be."""
     told = dict(line.split(":") for line in Path("/proc/meminfo").read_text().splitlines())
     free = int(told["MemAvailable"].split()[0]) / 1024

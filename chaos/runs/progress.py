@@ -44,7 +44,7 @@ def unseen(_: str) -> AbstractContextManager[None]:
 class ProgressDisplay(Protocol):
     """Whoever watches a run."""
 
-    sight: RunStatus
+    status: RunStatus
     """What there is to see: the run fills it in."""
     view_every_s: float | None
     """How often the cluster is asked for its leaders and ISRs, only to be seen. None: never."""
@@ -62,7 +62,7 @@ class NullProgress(ProgressDisplay):
     view_every_s: float | None = None
 
     def __init__(self) -> None:
-        self.sight = RunStatus()
+        self.status = RunStatus()
 
     @override
     def phase(self, name: str, lasts_s: float | None = None) -> AbstractContextManager[None]:
@@ -78,7 +78,7 @@ class Progress(ProgressDisplay):
 
     def __init__(self, title: str, console: Console | None = None, *, then: Sequence[str] = ()) -> None:
         self.console = console or screen.console(stderr=True)
-        self.sight = RunStatus()
+        self.status = RunStatus()
         self.view_every_s: float | None = None
         self._title, self._then = title, tuple(then)
         self._began = time.monotonic()
@@ -95,7 +95,7 @@ class Progress(ProgressDisplay):
     @contextmanager
     def phase(self, name: str, lasts_s: float | None = None) -> Iterator[None]:
         """Show `name` as what is going on until the block ends."""
-        phase = self.sight.begin(name, lasts_s)
+        phase = self.status.begin(name, lasts_s)
         if not self.console.is_terminal:
             self._line()
         try:
@@ -132,25 +132,25 @@ class Progress(ProgressDisplay):
                 self._line()
 
     def _due(self, now: float) -> bool:
-        phase = self.sight.phase
+        phase = self.status.phase
         if phase is None:
             return False
         return phase.stage not in AFTERWARDS or now - self._last >= SLOWER * LINE_EVERY_S
 
     def _measure(self, now: float) -> None:
-        acked = self.sight.counts().get("acked", 0)
+        acked = self.status.counts().get("acked", 0)
         since, before = self._seen
         if now - since >= 0.9:
             self._rate = (acked - before) / (now - since)
             self._seen = (now, acked)
 
     def _line(self) -> None:
-        phase, now = self.sight.phase, time.monotonic()
+        phase, now = self.status.phase, time.monotonic()
         assert phase is not None
         self._last = now
         self._measure(now)
         told = [f"[{now - self._began:5.1f} s] {phase.words(now)}"]
-        counts = self.sight.counts()
+        counts = self.status.counts()
         if counts == self._said:
             pass  # once is enough
         elif counts.get("acked"):
@@ -158,9 +158,9 @@ class Progress(ProgressDisplay):
         elif counts.get("final reads"):
             told.append(f"{counts['final reads']} records read")
         self._said = counts
-        if faults := self.sight.under_way():
+        if faults := self.status.under_way():
             told.append("| " + ", ".join(map(describe, faults)))
-        if coming := next_words(self.sight.coming()):
+        if coming := next_words(self.status.coming()):
             told.append(f"| next: {coming}")
         self.console.print("  ".join(told), highlight=False, markup=False)
 
@@ -169,13 +169,13 @@ class Progress(ProgressDisplay):
         self._measure(now)
         table = Table.grid(padding=(0, 2))
         # In one paragraph: a list of them would not fit on a small terminal.
-        if done := [f"{each.name} {each.took_s(now):.1f} s" for each in self.sight.phases if each.ended is not None]:
+        if done := [f"{each.name} {each.took_s(now):.1f} s" for each in self.status.phases if each.ended is not None]:
             table.add_row("[green]done[/]", Text(", ".join(done)))
-        if (phase := self.sight.phase) is not None:
+        if (phase := self.status.phase) is not None:
             table.add_row("[yellow]now[/]", Text(phase.words(now), style="bold"))
         if phase is not None and phase.stage not in AFTERWARDS:
             self._render_load(table)
-        if coming := next_words(self.sight.coming()):
+        if coming := next_words(self.status.coming()):
             table.add_row("[cyan]next[/]", Text(coming))
         if after := self._after():
             table.add_row("[dim]then[/]", Text(", ".join(after), style="dim"))
@@ -185,16 +185,16 @@ class Progress(ProgressDisplay):
         return outer
 
     def _render_load(self, table: Table) -> None:
-        if counts := self.sight.counts():
+        if counts := self.status.counts():
             told = "  ".join(f"{name} {value:,}" for name, value in counts.items())
             rate = f"  ({self._rate:,.0f} acknowledged/s)" if "acked" in counts else ""
             table.add_row("", told + rate)
-        if faults := self.sight.under_way():
+        if faults := self.status.under_way():
             table.add_row("[red]hurt[/]", Text(", ".join(map(describe, faults))))
 
     def _after(self) -> Sequence[str]:
         """Return the stages of `then` that are still to come."""
-        known = {phase.stage for phase in self.sight.phases}
+        known = {phase.stage for phase in self.status.phases}
         reached = [number for number, name in enumerate(self._then, 1) if name in known]
         return self._then[max(reached, default=0) :]
 

@@ -21,7 +21,7 @@ from squall.chaos.interrupts import stoppable
 from squall.chaos.plans.plan import Plan, write_plan
 from squall.chaos.runs.directory import RunDirectory, writable
 from squall.chaos.runs.judgement import judge
-from squall.chaos.runs.prestarted_spark import start_ahead
+from squall.chaos.runs.prestarted_spark import prestart_spark
 from squall.chaos.runs.progress import Progress
 from squall.chaos.runs.run import MakeDriver, Run
 from squall.chaos.runs.run_store import DirectoryRunStore
@@ -85,7 +85,7 @@ def run_and_judge(
         toxiproxy_server(say.print)
     make_runtime, stranger = runtime_maker(plan, say.print)
     directory = RunDirectory.create(root, plan.seed, label=label)
-    ahead = None
+    prestarted = None
     try:
         directory.reserve()
         runtime = make_runtime(directory.path)
@@ -94,30 +94,30 @@ def run_and_judge(
         for line in notes(plan.cluster.settings, plan.cluster.nodes, ours=plan.target == "squall"):
             say.print(line)
         progress.begin(f"squall run  {directory.run_id}")
-        progress.sight.about = {
+        progress.status.about = {
             "run": directory.run_id,
             "seed": str(plan.seed),
             "target": plan.target,
             "runtime": plan.runtime,
             "workload": plan.workload.name,
         }
-        papers = DirectoryRunStore(directory)
-        papers.plan(write_plan(plan))
+        store = DirectoryRunStore(directory)
+        store.plan(write_plan(plan))
         drivers = driver_maker(plan, directory.path, progress.say)
-        run = Run(plan, papers, runtime, progress, command, stranger=stranger, drivers=drivers, drawn=drawn)
-        ahead = start_ahead(directory, say.print) if engine == SPARK else None
+        run = Run(plan, store, runtime, progress, command, stranger=stranger, drivers=drivers, drawn=drawn)
+        prestarted = prestart_spark(directory, say.print) if engine == SPARK else None
         with progress.shown():
             try:
                 trio.run(stoppable, partial(watching, run.go, run.info), progress.say)
             except Exception as error:  # whatever it is: what was recorded is judged, and the verdict says what stopped
                 _say_trouble(directory, run, error, say)
-            if run.info["trouble"] and ahead is not None:
+            if run.info["trouble"] and prestarted is not None:
                 # What hurt the harness, a full disk, may have hurt a Java that was starting: it would say nothing more.
-                ahead.end()
-                ahead = None
+                prestarted.end()
+                prestarted = None
             spark = HERE if engine == SPARK else None
-            verdict = judge(directory, say, spark=spark, phase=progress.phase, ahead=ahead, beside=beside)
-            progress.sight.verdict = verdict["verdict"]
+            verdict = judge(directory, say, spark=spark, phase=progress.phase, prestarted=prestarted, beside=beside)
+            progress.status.verdict = verdict["verdict"]
     except BaseException as error:
         if not isinstance(trouble_of(error), KeyboardInterrupt):
             raise
@@ -125,8 +125,8 @@ def run_and_judge(
         return None
     finally:
         directory.release()
-        if ahead is not None:
-            ahead.end()
+        if prestarted is not None:
+            prestarted.end()
     return directory
 
 

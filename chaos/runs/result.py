@@ -46,7 +46,7 @@ class SimResult:
     verdict: str
     """valid, invalid or unknown."""
     failure: FailureSignature | None
-    told: tuple[str, ...]
+    reasons: tuple[str, ...]
     """The failure in sentences, or why the verdict is unknown."""
     counts: Counter[str]
     """How often each rare path was taken."""
@@ -59,13 +59,13 @@ class SimResult:
     judgement: Judgement | None = None
     judging_cpu_s: float = 0.0
     """CPU seconds; how much of `cpu_s` went into judging."""
-    papers: Callable[[], Mapping[str, bytes]] = field(default=dict, repr=False)
+    run_files: Callable[[], Mapping[str, bytes]] = field(default=dict, repr=False)
     """Plan, run.json, history, nemesis.jsonl and the nodes' files."""
 
     @cached_property
     def files(self) -> dict[str, bytes]:
         """Path in a run directory -> content."""
-        files = dict(self.papers())
+        files = dict(self.run_files())
         if self.violations:
             files[VIOLATIONS] = _json([violation_json(each) for each in self.violations])
         if self.trouble is not None:

@@ -35,7 +35,7 @@ from squall.chaos.runs.progress import ProgressDisplay
 from squall.chaos.runs.readers_behind import described, led, name_of, with_records_left
 from squall.chaos.runs.run_status import counts_of
 from squall.chaos.runs.run_store import RunStore
-from squall.chaos.runs.target_facts import ForeignCluster, about, in_vain
+from squall.chaos.runs.target_facts import ForeignCluster, about, unsupported_faults
 from squall.chaos.runs.topic_settings import asked, planned
 from squall.chaos.runtimes.contract import NodeExit, NodeState, Runtime
 from squall.chaos.runtimes.layout import ZONE, addresses, zone_names
@@ -98,23 +98,23 @@ class Run:
     def __init__(
         self,
         plan: Plan,
-        papers: RunStore,
+        store: RunStore,
         runtime: Runtime,
         progress: ProgressDisplay,
         command: str,
         *,
-        eyes: RunObserver | None = None,
+        invariants: RunObserver | None = None,
         stranger: ForeignCluster | None = None,
         drivers: MakeDriver | None = None,
         drawn: bool = False,
     ) -> None:
-        self.plan, self.papers, self.runtime, self.progress = plan, papers, runtime, progress
-        self._eyes, self._stranger, self._drivers, self._drawn = eyes, stranger, drivers, drawn
+        self.plan, self.store, self.runtime, self.progress = plan, store, runtime, progress
+        self._invariants, self._stranger, self._drivers, self._drawn = invariants, stranger, drivers, drawn
         self._played: list[FaultExecution] = []
         self._env = self.env("harness")
         self.info: dict[str, Any] = {
             "schema": 1,
-            "run": papers.run_id,
+            "run": store.run_id,
             "command": command,
             "squall": __version__,
             "versions": dict(VERSIONS),
@@ -142,7 +142,7 @@ class Run:
         return self._env.fs
 
     def _save(self) -> None:
-        self.papers.info(self.info)
+        self.store.info(self.info)
 
     @asynccontextmanager
     async def _phase(self, name: str, lasts_s: float | None = None) -> AsyncIterator[None]:
@@ -163,7 +163,7 @@ class Run:
                 async with self._phase("start the cluster"):
                     await self.runtime.start()
                     if self._drawn:
-                        self.plan = await fitted(self.plan, self.runtime, self.papers, self.progress.say)
+                        self.plan = await fitted(self.plan, self.runtime, self.store, self.progress.say)
                 await self._with_cluster()
             finally:
                 self.info["harness"] = list(self.runtime.troubles())
@@ -204,11 +204,11 @@ class Run:
     async def _with_cluster(self) -> None:
         env, seed = self._env, self.plan.seed
         servers = addresses(self.runtime.bootstrap(ZONE))
-        served = self._eyes.served if self._eyes else None
+        served = self._invariants.served if self._invariants else None
         planned = {seal.PLAN: seal.plan_seal(self.plan.model_dump(exclude={"operations"}))}
-        recorder = Recorder(env, self.papers.history, self.papers.run_id, served=served, about={"seals": planned})
+        recorder = Recorder(env, self.store.history, self.store.run_id, served=served, about={"seals": planned})
         observer = self._observer(servers, foreign=self._stranger is not None)
-        probe_ms, told = self.plan.probe_ms, self.papers.fault
+        probe_ms, told = self.plan.probe_ms, self.store.fault
         nemesis = Nemesis(
             self.runtime, self.plan.timeline(), seed, env=env, cluster=observer, record=told, probe_ms=probe_ms
         )
@@ -217,11 +217,11 @@ class Run:
             async with trio.open_nursery() as nursery:
                 await nursery.start(observer.client.run)
                 if self.progress.view_every_s is not None:
-                    nursery.start_soon(self._look_around, observer, self.progress.view_every_s)
+                    nursery.start_soon(self._poll_view, observer, self.progress.view_every_s)
                 if self._stranger is not None:
-                    await self._meet(self._stranger, servers)
+                    await self._check_target(self._stranger, servers)
                 if self.plan.runtime == external.WORLD:
-                    nursery.start_soon(observer.keep_polled, lambda: now_ns(env) / 1e9, self.papers.polled)
+                    nursery.start_soon(observer.keep_polled, lambda: now_ns(env) / 1e9, self.store.polled)
                 async with self._phase("create topics"):
                     await observer.create_topics(self.plan.workload.topic_list(), TOPICS_READY_S)
                     await self._write_settings(servers, recorder)
@@ -230,39 +230,39 @@ class Run:
                     self.info[EPOCHS] = await observer.epochs(self.plan.workload.topic_names(), EPOCHS_WAIT_S)
                 if self.info.get("final_reads") is None:
                     await self._read_finally(servers, recorder)
-                if self._eyes is None:
+                if self._invariants is None:
                     await self._write_settings(servers, recorder)
-                if self._eyes is not None and self.info["converged"]["ok"]:
+                if self._invariants is not None and self.info["converged"]["ok"]:
                     await trio.sleep(QUIET_S)
-                    self._eyes.settled()
+                    self._invariants.settled()
                 observer.client.close()
                 nursery.cancel_scope.cancel()
         finally:
             self.info["history"] = recorder.contents
-            seen = self._eyes.seals() if self._eyes else {}
-            known = {seal.NEMESIS: self.papers.nemesis_crc, seal.RUN: seal.info_seal(self.info)}
+            seen = self._invariants.seals() if self._invariants else {}
+            known = {seal.NEMESIS: self.store.nemesis_crc, seal.RUN: seal.info_seal(self.info)}
             recorder.close(seals={**known, **seen})
-            self.papers.close()
+            self.store.close()
 
     async def _write_settings(self, servers: list[tuple[str, int]], recorder: Recorder) -> None:
         """Write down which settings of the workload's topics are in force, whoever set them. What no broker reports at
         the end is as it was told before.
         """
-        topics, simulated = self.plan.workload.topic_names(), self._eyes is not None
+        topics, simulated = self.plan.workload.topic_names(), self._invariants is not None
         settings = planned(self.plan) if simulated else await asked(self.env("topic settings"), servers, topics)
         known = recorder.settings
         recorder.topic_settings({name: each for name, each in settings.items() if each or name not in known})
 
-    async def _look_around(self, observer: ClusterObserver, every_s: float) -> None:
+    async def _poll_view(self, observer: ClusterObserver, every_s: float) -> None:
         """Keep what is seen of the brokers up to date, until cancelled. Other threads must not ask a runtime."""
-        sight = self.progress.sight
+        status = self.progress.status
         try:
             while True:
-                sight.nodes = {node: self.runtime.state(node).value for node in self.plan.nodes}
-                sight.view = await _seen_by(observer)
+                status.nodes = {node: self.runtime.state(node).value for node in self.plan.nodes}
+                status.view = await _seen_by(observer)
                 await trio.sleep(every_s)
         finally:
-            sight.nodes, sight.view = dict.fromkeys(self.plan.nodes, NodeState.DOWN.value), None
+            status.nodes, status.view = dict.fromkeys(self.plan.nodes, NodeState.DOWN.value), None
 
     def _observer(self, servers: list[tuple[str, int]], *, foreign: bool) -> ClusterObserver:
         faults, traffic = self.plan.timeline(), self.plan.workload.traffic()
@@ -279,12 +279,12 @@ class Run:
             places=self.plan.partitions(),
         )
 
-    async def _meet(self, stranger: ForeignCluster, servers: list[tuple[str, int]]) -> None:
+    async def _check_target(self, stranger: ForeignCluster, servers: list[tuple[str, int]]) -> None:
         """Ask brokers that are not ours for their version."""
         target = await about(servers, self.plan.cluster.settings, stranger.left_out)
-        self.info["target"] = {"name": stranger.name, "version": stranger.version, **target.told()}
+        self.info["target"] = {"name": stranger.name, "version": stranger.version, **target.as_json()}
         self._save()
-        for line in (*target.lines(), *in_vain(target, self.plan.timeline())):
+        for line in (*target.lines(), *unsupported_faults(target, self.plan.timeline())):
             self.progress.say(f"{stranger.name} {stranger.version}".strip() + f": {line}")
 
     def _zones(self, cluster_id: str) -> list[ClientZone]:
@@ -302,8 +302,8 @@ class Run:
         around = self._surroundings(recorder, counters, self._zones(observer.cluster_id))
         around.controls.desk = AdminLog(self.plan.workload.topic_list(), recorder, servers)
         nemesis.clients = around.controls
-        sight = self.progress.sight
-        sight.load, sight.faults, sight.coming = counters, tuple(nemesis.played), nemesis.coming
+        status = self.progress.status
+        status.load, status.faults, status.coming = counters, tuple(nemesis.played), nemesis.coming
         async with trio.open_nursery() as clients:
             clients.start_soon(self._work, around)
             await self._load(around, nemesis)
@@ -374,8 +374,8 @@ class Run:
         async with self._phase("converge"):
             limit_s = self.plan.limits.converge_s
             self.info["converged"] = await observer.converged(self.plan.workload.topic_names(), limit_s)
-            if self._eyes is not None and not self.info["converged"]["ok"]:
-                self.info["converged"]["stuck"] = self._eyes.stuck()
+            if self._invariants is not None and not self.info["converged"]["ok"]:
+                self.info["converged"]["stuck"] = self._invariants.stuck()
 
     def _surroundings(self, recorder: Recorder, counters: LoadCounters, zones: list[ClientZone]) -> ScenarioEnvironment:
         """The workload's surroundings. It begins with the warm-up; its operations are timed from there."""
@@ -388,7 +388,7 @@ class Run:
             stop=trio.Event(),
             controls=LoadControls(traffic.producers, traffic.readers, traffic.zombies, traffic.members, traffic.named),
             envs=self.env,
-            acknowledged=self._eyes.acknowledged if self._eyes else None,
+            acknowledged=self._invariants.acknowledged if self._invariants else None,
             operations=of_the_run(self.plan),
             readers=LiveReaders(stay=True),
         )
@@ -451,7 +451,7 @@ class Run:
 
     async def _final_reads(self, env: Env, servers: list[tuple[str, int]], recorder: Recorder) -> Any:
         counters = LoadCounters()
-        self.progress.sight.final = counters
+        self.progress.status.final = counters
         limits = self.plan.limits
         limit_s = max(limits.final_read_s, limits.stuck_s + READ_MARGIN_S)
         reads = await self.plan.workload.final_reads(env, servers, recorder, counters, limit_s, ZONE)

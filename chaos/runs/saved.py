@@ -76,7 +76,7 @@ def _simulated(result: SimResult) -> dict[str, Any]:
         "cpu_s": round(result.cpu_s, 3),
         "judging_cpu_s": round(result.judging_cpu_s, 3),
         "failure": None if result.failure is None else {"kind": result.failure.kind, "name": result.failure.name},
-        "told": list(result.told),
+        "told": list(result.reasons),
     }
 
 
@@ -100,7 +100,7 @@ def _write_judgement(path: Path, result: SimResult, judgement: Judgement) -> Non
     workload = says(result.plan.workload, lambda: judgement.history, judgement.faults, troubles)
     verdict = judge_run(path, troubles=troubles, workload=workload, history=judgement.history)
     if result.failure is not None:
-        reasons = tuple(dict.fromkeys([*result.told, *verdict.reasons]))
+        reasons = tuple(dict.fromkeys([*result.reasons, *verdict.reasons]))
         verdict = replace(verdict, verdict=INVALID, reasons=reasons)
         (path / VERDICT).write_bytes(_text(written(path, verdict)))
 
@@ -114,7 +114,7 @@ def _write_unknown(path: Path, result: SimResult) -> None:
     """Write the verdict `unknown`: the harness failed, and nothing was judged."""
     said = {"schema": 1, "run": path.name, "verdict": result.verdict, "expect": result.plan.expect}
     rest: dict[str, Any] = {
-        "reasons": list(result.told),
+        "reasons": list(result.reasons),
         "notes": [],
         "guarantee": None,
         "anomalies": [],

@@ -86,7 +86,7 @@ class _SimulatedRun:
         zones = zone_names(plan.workload.zones)
         self.runtime = SimRuntime(self.world, nodes=plan.nodes, zones=zones, settings=dict(plan.cluster.settings))
         self.watch = InvariantChecker(self.world, written=written, connections=connections)
-        self.papers = _DamageReportingRunStore(f"sim-seed{plan.seed}", plan, self.watch.damaged)
+        self.store = _DamageReportingRunStore(f"sim-seed{plan.seed}", plan, self.watch.damaged)
         self.run: Run | None = None
         self.scope = trio.CancelScope()
         self.looks = 0
@@ -127,7 +127,7 @@ class _SimulatedRun:
         # A final reader, as the live ones together, has at least as long as counts as stuck.
         reads_s = 5 * (limits.final_read_s + limits.stuck_s)
         most_s = START_S + self.plan.warmup_s + self.plan.time_s + 3 * limits.converge_s + limits.stuck_s + reads_s
-        self.run = Run(self.plan, self.papers, self.runtime, NullProgress(), "", eyes=_InvariantObserver(self))
+        self.run = Run(self.plan, self.store, self.runtime, NullProgress(), "", invariants=_InvariantObserver(self))
         with self.scope:
             with trio.move_on_after(most_s + STOP_S) as whole:
                 await self.run.go()
@@ -226,9 +226,9 @@ def simulate(
         with counted(sim.world.counts):
             sim.simulate()
     simulated = time.process_time()
-    world, papers = sim.world, sim.papers
+    world, store = sim.world, sim.store
     if sim.run is not None:
-        papers.take_history(sim.run.fs)
+        store.take_history(sim.run.fs)
     judgement, troubles = None, _troubles(sim)
     if sim.trouble is None:
         try:
@@ -249,7 +249,7 @@ def simulate(
         anomalies=tuple(dict.fromkeys(each.name for each in anomalies if each.permitted is False)),
         verdict=verdict,
         failure=failure,
-        told=told or (judgement.verdict.reasons if judgement else ()),
+        reasons=told or (judgement.verdict.reasons if judgement else ()),
         counts=rare_paths.count(world.trace, world.counts, _landed(sim)),
         sim_s=world.kernel.now,
         cpu_s=(ended := time.process_time()) - began,
@@ -257,7 +257,7 @@ def simulate(
         trouble=sim.trouble,
         mutant=mutant,
         judgement=judgement,
-        papers=_papers(plan, papers, sim.runtime.files),
+        run_files=_run_files(plan, store, sim.runtime.files),
     )
 
 
@@ -275,12 +275,12 @@ def _landed(sim: _SimulatedRun) -> list[Mapping[str, Any]]:
     return [played.fault.params for played in sim.run.played if played.landed] if sim.run else []
 
 
-def _papers(
-    plan: Plan, papers: MemoryRunStore, nodes: Callable[[], Mapping[str, bytes]]
+def _run_files(
+    plan: Plan, store: MemoryRunStore, nodes: Callable[[], Mapping[str, bytes]]
 ) -> Callable[[], Mapping[str, bytes]]:
     def files() -> Mapping[str, bytes]:
-        papers.plan(write_plan(plan))
-        return {**papers.files(), **nodes()}
+        store.plan(write_plan(plan))
+        return {**store.files(), **nodes()}
 
     return files
 
@@ -288,13 +288,13 @@ def _papers(
 def _judge(sim: _SimulatedRun, troubles: list[str]) -> Judgement:
     info = sim.run.info if sim.run else {}
     plan = sim.plan.model_dump(mode="python", exclude={"operations"})
-    lines = [line.encode() for line in sim.papers.faults]
+    lines = [line.encode() for line in sim.store.faults]
     traces: dict[str, list[Mapping[str, Any]]] = {}
     for event in sim.world.trace:
         traces.setdefault(event["n"], []).append(event)
     return judge_bytes(
-        sim.papers.run_id,
-        sim.papers.history_bytes,
+        sim.store.run_id,
+        sim.store.history_bytes,
         b"".join(lines),
         plan,
         info=info,

@@ -61,7 +61,7 @@ class ClusterCapabilities:
     other_settings: dict[str, str] = field(default_factory=dict)
     """The plan's, which have another value in its brokers, and which."""
 
-    def told(self) -> dict[str, Any]:
+    def as_json(self) -> dict[str, Any]:
         """Return what is written to run.json."""
         return {
             "features": self.features,
@@ -85,7 +85,7 @@ class ClusterCapabilities:
         return found
 
 
-def in_vain(target: ClusterCapabilities, faults: Iterable[Fault]) -> list[str]:
+def unsupported_faults(target: ClusterCapabilities, faults: Iterable[Fault]) -> list[str]:
     """Return sentences for people, before the load: which of a plan's faults cannot land there, for want of which APIs.
     They are played all the same, so that the run is `unknown` and says why.
     """
@@ -119,7 +119,7 @@ async def _ask(host: str, port: int, settings: Mapping[str, str], left_out: Iter
     answer = await ask(host, port, request, 3)
     if answer.error_code == ErrorCode.UNSUPPORTED_VERSION:
         answer = await ask(host, port, ApiVersionsRequest(), 0)
-    target = understood(answer)
+    target = capabilities_of(answer)
     target.unknown_settings = sorted(left_out)
     if ApiKey.DESCRIBE_CONFIGS.name in target.apis and settings:
         known = await _configs(host, port, min(DESCRIBE_CONFIGS_VERSION, target.apis[ApiKey.DESCRIBE_CONFIGS.name][1]))
@@ -127,7 +127,7 @@ async def _ask(host: str, port: int, settings: Mapping[str, str], left_out: Iter
     return target
 
 
-def understood(answer: ApiVersionsResponse) -> ClusterCapabilities:
+def capabilities_of(answer: ApiVersionsResponse) -> ClusterCapabilities:
     """Decode an answer to ApiVersions."""
     theirs = {api.api_key: (api.min_version, api.max_version) for api in answer.api_keys}
     target = ClusterCapabilities(features={each.name: each.max_version_level for each in answer.finalized_features})

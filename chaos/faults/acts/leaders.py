@@ -49,7 +49,7 @@ async def change_leaders(context: FaultContext, p: FaultExecution) -> None:
     if context.left_s(p) <= 0:
         p.on = context.now_ns()
     if how == "move":
-        await _follow(context, p, [place for place, error in answers.items() if not error])
+        await _elect_moved(context, p, [place for place, error in answers.items() if not error])
     said = {_name(place): error for place, error in answers.items()}
     accepted = any(error in ("", NOT_NEEDED) for error in said.values())
     after, led = before, set[str]()
@@ -68,7 +68,7 @@ async def change_leaders(context: FaultContext, p: FaultExecution) -> None:
         p.error = f"the {what} are not those that were asked for" if accepted else "the controller refused"
 
 
-async def _follow(context: FaultContext, p: FaultExecution, moved: list[Place]) -> None:
+async def _elect_moved(context: FaultContext, p: FaultExecution, moved: list[Place]) -> None:
     """Ask for an election of what was moved. Who leads afterwards is no part of the evidence."""
     await trio.sleep(max(0.0, context.left_s(p) / 2))
     with suppress(RequestFailed), context.within(max(0.0, context.left_s(p))):
@@ -80,8 +80,8 @@ async def _accepted(context: FaultContext, p: FaultExecution, how: str) -> tuple
     """Ask until the controller accepts at least one part, or it is too late. Returns the view before the request,
     and the last answers. Raises UnresolvedTargetError or HarnessError if the last request could not be made at all.
     """
-    waiting = ExtendableDeadline(lambda: context.any_on(p))
-    ask: Ask = _rearrange if how in ("drain", "fill") else _move if how == "move" else partial(_elect, how=how)
+    waiting = ExtendableDeadline(lambda: context.any_other_on(p))
+    ask: Ask = _drain_or_fill if how in ("drain", "fill") else _move if how == "move" else partial(_elect, how=how)
     before: ClusterSnapshot | None = None
     while True:
         before = before or await context.cluster.view()
@@ -137,7 +137,7 @@ async def _move(context: FaultContext, p: FaultExecution, view: ClusterSnapshot)
     return await admin.alter_partition_reassignments(context.cluster.client, {place: wanted}, timeout_ms=ASK_MS)
 
 
-async def _rearrange(context: FaultContext, p: FaultExecution, view: ClusterSnapshot) -> dict[Place, str]:
+async def _drain_or_fill(context: FaultContext, p: FaultExecution, view: ClusterSnapshot) -> dict[Place, str]:
     """Drain: other brokers take over what the target holds, as before a broker leaves a cluster. Fill: the target takes
     one replica of each partition that it does not hold, as after a broker joins.
     """
@@ -193,7 +193,7 @@ async def resign(context: FaultContext, p: FaultExecution) -> None:
     async with trio.open_nursery() as nursery:
         await nursery.start(inside.run)
         try:
-            await _unseat(context, p, inside)
+            await _make_resign(context, p, inside)
         except (
             HarnessError,
             UnresolvedTargetError,
@@ -207,11 +207,11 @@ async def resign(context: FaultContext, p: FaultExecution) -> None:
     p.landed = True
 
 
-async def _unseat(context: FaultContext, p: FaultExecution, inside: Client) -> None:
+async def _make_resign(context: FaultContext, p: FaultExecution, inside: Client) -> None:
     """Ask the controller to resign until the quorum has a leader in a later epoch, from when on a late fault lasts as
     planned. Raises HarnessError if it gets none while the fault lasts, and for longer while other faults are on.
     """
-    waiting = ExtendableDeadline(lambda: context.any_on(p))
+    waiting = ExtendableDeadline(lambda: context.any_other_on(p))
     while True:
         before = await _controller(context, p, inside, waiting)
         p.evidence = {"before": _quorum(before)}

@@ -201,7 +201,11 @@ async def reset_connections(context: FaultContext, p: FaultExecution) -> None:
     links = links_of(p.fault.params, p.hit, context.runtime.links())
     if not links:
         raise UnresolvedTargetError(f"{p.fault.target} has no such links")
-    waiting, patience_s, told = ExtendableDeadline(lambda: context.any_on(p)), context.probe_timeout_s, list[Evidence]()
+    waiting, patience_s, told = (
+        ExtendableDeadline(lambda: context.any_other_on(p)),
+        context.probe_timeout_s,
+        list[Evidence](),
+    )
     while not told:
         async with _watched(context, links, patience_s) as (opened, ended):
             if waiting.is_over() or opened:

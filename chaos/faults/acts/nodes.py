@@ -44,9 +44,9 @@ async def down_and_up(context: FaultContext, p: FaultExecution, take: Take, proo
     if proof == CONTROLLED:
         p.on = context.now_ns()  # It is down from now on: how long it takes to leave is its own affair.
     p.evidence = {"down": [{**taken, **found}[node] for node in p.resolved]}
-    async with context.up_after_trouble(p):
+    async with context.started_after_error(p):
         await _hold(context, p, found)
-    p.evidence["up"] = await context.up_again(p, p.resolved)
+    p.evidence["up"] = await context.release_down(p, p.resolved)
     shown = [not each["answered"] if "found" in each else left_as_asked(each, proof) for each in p.evidence["down"]]
     missing = stayed_down(p.evidence, p.resolved)
     p.landed = all(shown) and context.came_back(p.evidence["up"]) and not missing
@@ -57,11 +57,11 @@ async def down_and_up(context: FaultContext, p: FaultExecution, take: Take, proo
 async def _hold(context: FaultContext, p: FaultExecution, found: Found) -> None:
     """Wait until the fault is over. Raises HarnessError if a node that was already down comes up before that."""
     if not found:
-        await context.rest(p, partial(look_down, context, p))
+        await context.rest(p, partial(record_processes, context, p))
         return
     context.check_landed(p, context.now_ns())
     await _ask(context, found)
-    await look_down(context, p)
+    await record_processes(context, p)
     while (left_s := context.left_s(p)) > 0:
         _check_down(context, found)
         await trio.sleep(min(POLL_S, left_s))
@@ -69,7 +69,7 @@ async def _hold(context: FaultContext, p: FaultExecution, found: Found) -> None:
     await _ask(context, found)
 
 
-async def look_down(context: FaultContext, p: FaultExecution) -> None:
+async def record_processes(context: FaultContext, p: FaultExecution) -> None:
     """Note in the evidence whether the fault's nodes have a process now: none of them may."""
     p.evidence["middle"] = await context.activities(p.resolved)
 
@@ -114,7 +114,7 @@ async def one_by_one(
     runtime = context.runtime
     take = runtime.kill if p.fault.params["how"] == "kill" else runtime.stop_node
     proof = "gone" if p.fault.params["how"] == "kill" else CONTROLLED
-    waiting = ExtendableDeadline(lambda: context.any_on(p))
+    waiting = ExtendableDeadline(lambda: context.any_other_on(p))
     while any(runtime.state(node) is not NodeState.RUNNING for node in p.resolved) and not waiting.is_over():
         await trio.sleep(POLL_S)
     await context.begin_on_running_nodes(p)
@@ -123,7 +123,7 @@ async def one_by_one(
     for node in p.resolved:
         # This fault restarts one node at a time. A fault that holds another node down starts that node itself.
         context.release(p)
-        await _its_turn(context, p, node)
+        await _until_running(context, p, node)
         context.claim(p, [node])
         step: dict[str, Any] = {"node": node, **await before(node)}
         # The node starts at once. A fault that wants it down waits, and has it down afterwards.
@@ -143,7 +143,7 @@ async def one_by_one(
         p.error = f"no evidence that every node was {proof}"
 
 
-async def _its_turn(context: FaultContext, p: FaultExecution, node: int) -> None:
+async def _until_running(context: FaultContext, p: FaultExecution, node: int) -> None:
     """Wait until the node runs, if another fault holds it down or is starting it. Raises HarnessError if the time runs
     out first.
     """

@@ -59,8 +59,8 @@ async def change(context: FaultContext, p: FaultExecution) -> None:
     if how == "churn":
         await _churn(context, p, desk)
     elif how == "remake":
-        async with _undisturbed(desk, desk.topics[0]):
-            await _remake(context, p, desk)
+        async with _name_lock(desk, desk.topics[0]):
+            await _recreate(context, p, desk)
     elif how == "partitions":
         await _grow(context, p, desk)
     elif how == "delete_records":
@@ -73,7 +73,7 @@ async def change(context: FaultContext, p: FaultExecution) -> None:
     p.landed = p.error is None
 
 
-async def _insist(context: FaultContext, p: FaultExecution, ask: Ask, fine: tuple[str, ...] = ("",)) -> str:
+async def _retry(context: FaultContext, p: FaultExecution, ask: Ask, fine: tuple[str, ...] = ("",)) -> str:
     """Ask until the answer is one of `fine`. Raises HarnessError once patience is over, with the last answer."""
     told = ""
     while True:
@@ -112,7 +112,7 @@ async def _churn(context: FaultContext, p: FaultExecution, desk: AdminLog) -> No
         return await admin.delete_topic(client, ids[-1], ASK_MS)
 
     while True:
-        await _insist(context, p, make, MADE)
+        await _retry(context, p, make, MADE)
         if like.name in desk.recorder.settings:
             desk.recorder.topic_settings({topic.name: desk.recorder.settings[like.name]})
         for place in places:
@@ -128,11 +128,11 @@ async def _churn(context: FaultContext, p: FaultExecution, desk: AdminLog) -> No
             return
         desk.recorder.deletes(process, topic.name)
         desk.recorder.flush()
-        await _insist(context, p, delete, GONE)
+        await _retry(context, p, delete, GONE)
         await trio.sleep(AGAIN_S)
 
 
-async def _remake(context: FaultContext, p: FaultExecution, desk: AdminLog) -> None:
+async def _recreate(context: FaultContext, p: FaultExecution, desk: AdminLog) -> None:
     """Delete the first topic of the workload, and make it again under its name.
 
     Its clients crash before, so that the history says which of the two topics each operation was about; the group
@@ -169,19 +169,19 @@ async def _remake(context: FaultContext, p: FaultExecution, desk: AdminLog) -> N
         return ""
 
     client.track([topic.name])
-    await _insist(context, p, known)
+    await _retry(context, p, known)
     try:
         for handle in handles:
             handle.hold(me)
             if handle.crash(me) is not None:
                 crashed.append(handle)
-        await _insist(context, p, _at_rest(handles))
+        await _retry(context, p, _at_rest(handles))
         desk.recorder.remakes(process, topic.name, ids[0].hex())
         desk.recorder.flush()
-        await _insist(context, p, delete, GONE)
-        await _insist(context, p, make, MADE)
-        await _insist(context, p, known)
-        await _insist(context, p, everywhere)
+        await _retry(context, p, delete, GONE)
+        await _retry(context, p, make, MADE)
+        await _retry(context, p, known)
+        await _retry(context, p, everywhere)
     finally:
         for handle in handles:
             handle.replace(me)
@@ -201,9 +201,9 @@ def _at_rest(handles: Sequence[ClientHandle]) -> Ask:
 async def _grow(context: FaultContext, p: FaultExecution, desk: AdminLog) -> None:
     """Add a partition to a topic of the workload, and write to it."""
     client, topic = context.cluster.client, _drawn(context, p, desk)
-    async with _undisturbed(desk, topic):
+    async with _name_lock(desk, topic):
         count = 1 + _count(desk, topic)
-        await _insist(context, p, lambda: topics.add_partitions(client, topic.name, count, timeout_ms=ASK_MS), GROWN)
+        await _retry(context, p, lambda: topics.add_partitions(client, topic.name, count, timeout_ms=ASK_MS), GROWN)
         place = topic.name, count - 1
         _declare(desk, topic, place)
     env = context.runtime.env(f"passing-{p.fault.id}")
@@ -222,7 +222,7 @@ def _count(desk: AdminLog, topic: NewTopic) -> int:
     return sum(name == topic.name for name, _ in desk.recorder.partitions)
 
 
-def _undisturbed(desk: AdminLog, topic: NewTopic) -> trio.Lock:
+def _name_lock(desk: AdminLog, topic: NewTopic) -> trio.Lock:
     """The lock of requests about a topic that must not hit the next one of its name."""
     return desk.turns.setdefault((topic.name, ""), trio.Lock())
 
@@ -249,11 +249,15 @@ async def _alter(context: FaultContext, p: FaultExecution, desk: AdminLog, how: 
         async def ask() -> str:
             return (await topics.alter_topics(client, {topic.name: {name: value}}))[topic.name]
 
-        async with _undisturbed(desk, topic):
+        async with _name_lock(desk, topic):
             parts = [part for place, part in desk.recorder.partitions.items() if place[0] == topic.name]
             lasts_ms = -1 if value is None else int(value)
-            ops = [_told(desk, process, how, part, retention_ms=lasts_ms) for part in parts] if how in REMOVES else []
-            await _insist(context, p, ask)
+            ops = (
+                [_record_request(desk, process, how, part, retention_ms=lasts_ms) for part in parts]
+                if how in REMOVES
+                else []
+            )
+            await _retry(context, p, ask)
             for op in ops:
                 desk.recorder.complete(op, Status.OK)
 
@@ -264,7 +268,7 @@ async def _alter(context: FaultContext, p: FaultExecution, desk: AdminLog, how: 
     async with desk.turns.setdefault((topic.name, name), trio.Lock()):
         await alter(now)
         p.evidence = {"topic": topic.name, "setting": name, "before": before, "value": now, "seen": None}
-        await _insist(context, p, seen)
+        await _retry(context, p, seen)
         await trio.sleep(max(0.0, context.left_s(p)))
         await alter(before)
 
@@ -278,7 +282,7 @@ async def _delete_records(context: FaultContext, p: FaultExecution, desk: AdminL
     chosen = rng.sample(places, rng.randint(1, len(places)))
     p.evidence = {"deleted": {}}
     for topic, index in chosen:
-        async with _undisturbed(desk, topic):
+        async with _name_lock(desk, topic):
             before, low = await _delete_before(context, p, desk, process, (topic.name, index), rng)
         p.evidence["deleted"][f"{topic.name}-{index}"] = {"before": before, "low_watermark": low}
     await trio.sleep(max(0.0, context.left_s(p)))
@@ -317,7 +321,7 @@ async def _delete_before(
         if wrong := bounds[0].error or bounds[1].error:
             return wrong
         before = bounds[0].offset + int(share * (bounds[1].offset - bounds[0].offset))
-        op = _told(desk, process, "delete_records", desk.recorder.partitions[place], to=before)
+        op = _record_request(desk, process, "delete_records", desk.recorder.partitions[place], to=before)
         try:
             error, low = await topics.delete_records(client, place, before, timeout_ms=ASK_MS)
         except RequestFailed as failure:
@@ -328,11 +332,11 @@ async def _delete_before(
         found = before, low
         return error
 
-    await _insist(context, p, ask)
+    await _retry(context, p, ask)
     return found
 
 
-def _told(desk: AdminLog, process: int, what: str, part: int, **more: int) -> int:
+def _record_request(desk: AdminLog, process: int, what: str, part: int, **more: int) -> int:
     """Write down what is asked for, before it is: it may be done whatever the answer is."""
     op = desk.recorder.invoke(process, "admin", {"what": what, "part": part, **more})
     desk.recorder.flush()

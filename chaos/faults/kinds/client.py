@@ -35,7 +35,7 @@ async def play(context: FaultContext, p: FaultExecution) -> None:
     from squall.chaos.faults.acts.clients import handle_of
 
     handle = handle_of(context, p)
-    await (_crash if p.fault.params["how"] == "crash" else _stand_still)(context, p, handle)
+    await (_crash if p.fault.params["how"] == "crash" else _pause)(context, p, handle)
 
 
 async def _crash(context: FaultContext, p: FaultExecution, handle: ClientHandle) -> None:
@@ -64,7 +64,7 @@ async def _crash(context: FaultContext, p: FaultExecution, handle: ClientHandle)
         p.error = f"process {gone} of {handle.name} has no successor, or had one before it was over"
 
 
-async def _stand_still(context: FaultContext, p: FaultExecution, handle: ClientHandle) -> None:
+async def _pause(context: FaultContext, p: FaultExecution, handle: ClientHandle) -> None:
     """The client begins no operation until the end. The gap is the proof: operations before, none during the fault,
     more after.
     """
@@ -88,7 +88,7 @@ async def _stand_still(context: FaultContext, p: FaultExecution, handle: ClientH
         p.error = f"{handle.name} did not stand still, or has done nothing before or after"
 
 
-def aimed(rng: Random, params: Params) -> str:
+def draw_target(rng: Random, params: Params) -> str:
     """Crash producers only. Both producers and readers may be paused."""
     return "producer" if params["how"] == "crash" else rng.choice(("producer", "reader"))
 
@@ -118,9 +118,9 @@ KIND = FaultKind(
     traits=frozenset({FaultTrait.OF_CLIENTS}),
     worlds=EVERYWHERE,
     check_target=check_target,
-    draw=DrawRules(params=lambda rng: {"how": rng.choice(("crash", "pause"))}, target=aimed, swarm="newer"),
+    draw=DrawRules(params=lambda rng: {"how": rng.choice(("crash", "pause"))}, target=draw_target, swarm="newer"),
     play=play,
-    verify=proofs.of_a_client,
+    verify=proofs.client_was_interrupted,
     evidence="the process id in the history changed; or the client sent or polled nothing meanwhile, but did so after",
     middle="it has no successor before the end; or it began nothing from begin to end",
     describe_evidence=describe_evidence,

@@ -40,16 +40,16 @@ async def play(context: FaultContext, p: FaultExecution) -> None:
     """
     offset_ms, rate = float(p.fault.params["offset_ms"]), float(p.fault.params["rate"])
     strobe_s = float(p.fault.params["strobe_ms"]) / 1000
-    runtime, bend = context.runtime, _bender(context, str(p.fault.params["how"]))
+    runtime, bend = context.runtime, _clock_setter(context, str(p.fault.params["how"]))
     before = {node: len(runtime.clock_words(node)) for node in p.resolved}
     for node in p.resolved:
         if context.others_alike(p, node):
             raise UnresolvedTargetError(f"the clock of node {node} is bent already")
     context.claim(p)
     context.begun(p)
-    bent: list[Any] = []
+    clock_was_wrong: list[Any] = []
     try:
-        bent = [await bend(node, offset_ms, rate) for node in p.resolved]
+        clock_was_wrong = [await bend(node, offset_ms, rate) for node in p.resolved]
         away = True
         while strobe_s and context.left_s(p) > strobe_s:
             await context.sleep(strobe_s)
@@ -64,7 +64,7 @@ async def play(context: FaultContext, p: FaultExecution) -> None:
                 await bend(node, 0, 1.0)
         p.ended = context.now_ns()
     said = {str(node): clock_evidence(words[node], offset_ms, rate) for node in p.resolved}
-    p.evidence = {"bent": bent, "said": said}
+    p.evidence = {"bent": clock_was_wrong, "said": said}
     silent = [node for node, each in said.items() if not each["off"] or (strobe_s and each["jumps"] < 2)]
     if silent:
         p.error = f"node {', '.join(silent)} did not show a bent clock in what it said itself"
@@ -73,7 +73,7 @@ async def play(context: FaultContext, p: FaultExecution) -> None:
     p.landed = not p.error
 
 
-def _bender(context: FaultContext, how: str) -> Callable[[int, float, float], Awaitable[Evidence]]:
+def _clock_setter(context: FaultContext, how: str) -> Callable[[int, float, float], Awaitable[Evidence]]:
     """The function that bends a node's clock: through its offset file, or through libfaketime, which knows no rates."""
     runtime = context.runtime
 
@@ -164,7 +164,7 @@ KIND = FaultKind(
         swarm="first",
     ),
     play=play,
-    verify=proofs.bent,
+    verify=proofs.clock_was_wrong,
     evidence="the node's own trace shows that its wall clock is wrong by the planned amount",
     middle="the node's trace shows its clock every half second; it shows no other order before the end",
     describe_evidence=describe_evidence,

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 async def play(context: FaultContext, p: FaultExecution) -> None:
     """Kill the process just before its n-th fsync, write or send since the fault began. Restart it at the end."""
-    from squall.chaos.faults.acts.nodes import look_down
+    from squall.chaos.faults.acts.nodes import record_processes
 
     if len(p.resolved) != 1:
         raise HarnessError(f"a crash point is of one node: {p.fault.target} is {len(p.resolved)}")
@@ -34,9 +34,9 @@ async def play(context: FaultContext, p: FaultExecution) -> None:
     if not down.get("gone"):
         p.error = f"node {node} came to no {number}. {op} within {within_s:g} s"
         return
-    context.has_down(p, [node])
-    await context.outlast(p, partial(look_down, context, p))
-    (p.evidence["up"],) = up = await context.up_again(p, [node])
+    context.hold_down(p, [node])
+    await context.outlast(p, partial(record_processes, context, p))
+    (p.evidence["up"],) = up = await context.release_down(p, [node])
     p.error = proofs.stayed_down(p.evidence, p.resolved) or None
     p.landed = p.error is None and context.came_back(up)
 

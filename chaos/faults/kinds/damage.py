@@ -37,7 +37,7 @@ async def play(context: FaultContext, p: FaultExecution) -> None:
     has caught up: so evidence has who was in sync before, and when the node was again (as of `power_loss`).
     """
     how, size = cast(How, p.fault.params["how"]), int(p.fault.params["bytes"])
-    from squall.chaos.faults.acts.nodes import look_down
+    from squall.chaos.faults.acts.nodes import record_processes
 
     if len(p.resolved) != 1:
         raise HarnessError(f"one disk at a time is damaged: {p.fault.target} is {len(p.resolved)}")
@@ -51,9 +51,9 @@ async def play(context: FaultContext, p: FaultExecution) -> None:
         damaged = await context.runtime.damage(node, how, size=size)
     isr = {name: list(ids) for name, ids in p.view.isr.items()} if p.view is not None else {}
     p.evidence = {"down": down, "damaged": damaged, "isr": isr, "caught_up_ns": -1}
-    async with context.up_after_trouble(p):
-        await context.rest(p, partial(look_down, context, p))
-    (p.evidence["up"],) = up = await context.up_again(p, [node])
+    async with context.started_after_error(p):
+        await context.rest(p, partial(record_processes, context, p))
+    (p.evidence["up"],) = up = await context.release_down(p, [node])
     p.ended = context.now_ns()
     lost = damaged.get("path") is not None and damaged.get("before") != damaged.get("after")
     if not lost:
@@ -77,12 +77,12 @@ async def _in_sync(context: FaultContext, p: FaultExecution, node: int) -> None:
             p.view = await context.cluster.view()
 
 
-def retarget(fault: Fault, site: FaultPlacement) -> Fault:
+def retarget(fault: Fault, placement: FaultPlacement) -> Fault:
     """Return the fault as a swarm plays it: on a node that leads, and on the end of a segment where there may be no
     closed one yet.
     """
-    ground = site.ground
-    closed = ground.rate * fault.at_s / ground.places >= ground.closes_after
+    cluster = placement.cluster
+    closed = cluster.rate * fault.at_s / cluster.places >= cluster.closes_after
     how = fault.params["how"] if closed else "tail"
     return replace(fault, target="leader", params={**fault.params, "how": how})
 

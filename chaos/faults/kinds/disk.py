@@ -39,8 +39,8 @@ async def play(context: FaultContext, p: FaultExecution) -> None:
             break
     stopped = [node for node in p.resolved if context.runtime.state(node) is NodeState.DOWN]
     ended = [node for node in stopped if not _at_its_crash_point(context, p, node)]  # which starts what it took down
-    context.has_down(p, ended)
-    started = await context.up_again(p, ended)
+    context.hold_down(p, ended)
+    started = await context.release_down(p, ended)
     p.ended = context.now_ns()
     p.evidence = {"healed": healed, "started": started}
     p.landed = any(each.get("hits") for each in healed)

@@ -39,7 +39,7 @@ KIND = FaultKind(
     duration_s=NumericParameter(0.2, 600, 3),
     traits=frozenset({FaultTrait.TAKES_DOWN, FaultTrait.BY_SIGNAL, FaultTrait.OUT_OF_SYNC}),
     worlds=EVERYWHERE,
-    draw=DrawRules(lasts_s=(1.0, 4.0), by_default=True, on_strangers=True, swarm="first"),
+    draw=DrawRules(lasts_s=(1.0, 4.0), by_default=True, by_default_on_foreign=True, swarm="first"),
     play=play,
     verify=proofs.taken_down("gone"),
     evidence="the process is gone; a new incarnation registers after the restart",

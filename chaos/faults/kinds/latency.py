@@ -59,7 +59,7 @@ KIND = FaultKind(
     draw=DrawRules(
         params=lambda rng: {"latency_ms": rng.choice((50, 100, 200)), "jitter_ms": rng.choice((5, 10, 20))},
         by_default=True,
-        on_strangers=True,
+        by_default_on_foreign=True,
         swarm="first",
         varied=varied,
     ),

@@ -61,17 +61,17 @@ def resigns_instead(seed: int, fault: Fault, nodes: int) -> Fault | None:
     return None
 
 
-def retarget(fault: Fault, site: FaultPlacement) -> Fault:
+def retarget(fault: Fault, placement: FaultPlacement) -> Fault:
     """Whom an earlier request unseats just now is no controller any more: a partition is moved instead. A node without
     a partition has none to move or to have a leader elected of.
     """
     if fault.params["how"] == "resign":
-        earlier = (other for other in site.faults if (other.at_s, other.id) < (fault.at_s, fault.id))
+        earlier = (other for other in placement.faults if (other.at_s, other.id) < (fault.at_s, fault.id))
         if not any(other.kind is KIND and other.params["how"] == "resign" and fault.overlaps(other)
                    for other in earlier):  # fmt: skip
             return fault
         fault = replace(fault, target="leader", params={"how": "move"})
-    everywhere = site.ground.replicas == site.ground.nodes
+    everywhere = placement.cluster.replicas == placement.cluster.nodes
     if fault.params["how"] not in OF_HELD or everywhere or fault.target in ("all", "majority"):
         return fault
     return replace(fault, target="leader")
@@ -82,7 +82,7 @@ def alone(params: Params) -> dict[str, Any]:
     return {**params, "how": "preferred"} if params["how"] == "move" else dict(params)
 
 
-def of_strangers(params: Params, external: bool) -> dict[str, Any]:
+def for_foreign_brokers(params: Params, external: bool) -> dict[str, Any]:
     """Only Squall's brokers resign when asked. Somebody else's cluster is never asked for an unclean election: that
     could lose records that the cluster promised to keep.
     """
@@ -121,15 +121,15 @@ KIND = FaultKind(
     refuse=refuse,
     draw=DrawRules(
         params=lambda rng: {"how": rng.choice(("preferred", "unclean", "move", "move"))},
-        on_strangers=True,
+        by_default_on_foreign=True,
         swarm="first",
         instead=resigns_instead,
     ),
     retarget=retarget,
     alone=alone,
-    of_strangers=of_strangers,
+    for_foreign_brokers=for_foreign_brokers,
     play=play,
-    verify=proofs.led_anew,
+    verify=proofs.leadership_changed,
     evidence="what the controller answered; leaders and replicas, or controller and its epoch, before and after",
     middle="Metadata is asked for every half second: it was led as asked at least once",
     describe_evidence=describe_evidence,

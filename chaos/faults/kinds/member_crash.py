@@ -111,7 +111,7 @@ def refuse(params: Params, setting: PlanTraits) -> str:
     return "" if setting.groups else "the workload has no consumer group, and so no members"
 
 
-def aimed(rng: Random, params: Params) -> str:
+def draw_target(rng: Random, params: Params) -> str:
     """Any of the members."""
     return "member"
 
@@ -142,7 +142,7 @@ KIND = FaultKind(
     traits=frozenset({FaultTrait.OF_CLIENTS, FaultTrait.NEEDS_MEMBERS}),
     worlds=EVERYWHERE,
     refuse=refuse,
-    draw=DrawRules(target=aimed, lasts_s=(1.0, 5.0)),
+    draw=DrawRules(target=draw_target, lasts_s=(1.0, 5.0)),
     play=play,
     verify=proofs.gone_from_group,
     evidence="the coordinator still listed the member after its process was gone, but not later; a successor",

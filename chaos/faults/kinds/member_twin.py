@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 BEGUN_WITHIN_S = 15.0
 """Until the second process has begun: the member may stand still, or join anew."""
-TOLD_WITHIN_S = 30.0
+FENCED_WITHIN_S = 30.0
 """Until one of the two has been told, after the end of the fault: other faults may keep their coordinator away."""
 
 
@@ -40,11 +40,11 @@ async def play(context: FaultContext, p: FaultExecution) -> None:
     finally:
         handle.part(me)
         p.ended = context.now_ns()
-    with context.within(TOLD_WITHIN_S):
+    with context.within(FENCED_WITHIN_S):
         while double.second >= 0 and not (double.over and (double.fencings_first or double.fencings_second)):
             await context.sleep(POLL_S)
     p.evidence = {"client": name_of(context, handle), **known._asdict(), **_seen(double)}
-    p.error = proofs.told_of_a_twin(p.evidence, p.fault.params, ()) or None
+    p.error = proofs.instance_id_was_fenced(p.evidence, p.fault.params, ()) or None
     p.landed = p.error is None
 
 
@@ -68,7 +68,7 @@ def refuse(params: Params, setting: PlanTraits) -> str:
     return "the workload has no consumer group, and so no members"
 
 
-def aimed(rng: Random, params: Params) -> str:
+def draw_target(rng: Random, params: Params) -> str:
     """Any of the members with an instance id."""
     return "member"
 
@@ -96,9 +96,9 @@ KIND = FaultKind(
     traits=frozenset({FaultTrait.OF_CLIENTS, FaultTrait.NEEDS_MEMBERS, FaultTrait.NEEDS_INSTANCE_IDS}),
     worlds=EVERYWHERE,
     refuse=refuse,
-    draw=DrawRules(target=aimed, lasts_s=(1.0, 4.0)),
+    draw=DrawRules(target=draw_target, lasts_s=(1.0, 4.0)),
     play=play,
-    verify=proofs.told_of_a_twin,
+    verify=proofs.instance_id_was_fenced,
     evidence="the coordinator fenced or refused one of the two processes, because the other has the instance id",
     middle="none: the answer comes once",
     describe_evidence=describe_evidence,

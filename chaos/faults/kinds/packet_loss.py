@@ -36,14 +36,14 @@ async def play(context: FaultContext, p: FaultExecution) -> None:
     await count(context, p, links_of(p.fault.params, p.hit, context.runtime.links()), loss)
 
 
-def retarget(fault: Fault, site: FaultPlacement) -> Fault:
+def retarget(fault: Fault, placement: FaultPlacement) -> Fault:
     """Clients talk to leaders. With few records little is said, and between brokers that replicate nothing: of that a
     larger share is lost.
     """
-    params, target, ground = dict(fault.params), fault.target, site.ground
+    params, target, cluster = dict(fault.params), fault.target, placement.cluster
     if params["side"] == "clients" and target not in ("all", "majority"):
         target = "leader"
-    if ground.rate <= FEW or (ground.replicas == 1 and params["side"] == "peers"):
+    if cluster.rate <= FEW or (cluster.replicas == 1 and params["side"] == "peers"):
         params["probability"] = max(OFTEN, params["probability"])
     return replace(fault, params=params, target=target)
 

@@ -19,7 +19,7 @@ from squall.chaos.faults.kind import (
     FaultTrait,
     Params,
 )
-from squall.chaos.faults.link_faults import BETWEEN_BROKERS, ON_S, untold
+from squall.chaos.faults.link_faults import BETWEEN_BROKERS, ON_S, indistinct_traffic
 from squall.chaos.faults.shapes import partition_cuts
 from squall.chaos.faults.words import cut_and_healed
 
@@ -124,7 +124,7 @@ KIND = FaultKind(
     },
     traits=frozenset({FaultTrait.OF_LINKS, FaultTrait.CUTS_LINKS, FaultTrait.MOVES_LEADERS, FaultTrait.OUT_OF_SYNC}),
     more_traits=more_traits,
-    refuse=untold,
+    refuse=indistinct_traffic,
     worlds=EVERYWHERE,
     needs_nodes=needs_nodes,
     check=check,
@@ -132,7 +132,7 @@ KIND = FaultKind(
     draw=DrawRules(
         params=lambda rng: {"shape": rng.choice(SHAPES[:3]), "manner": rng.choice(MANNERS)},
         by_default=True,
-        on_strangers=True,
+        by_default_on_foreign=True,
         swarm="first",
         varied=varied,
     ),

@@ -115,7 +115,7 @@ KIND = FaultKind(
     duration_s=NumericParameter(0.1, 60, 3),
     traits=frozenset({FaultTrait.PAUSES, FaultTrait.BY_SIGNAL, FaultTrait.OUT_OF_SYNC}),
     worlds=EVERYWHERE,
-    draw=DrawRules(lasts_s=(1.0, 5.0), by_default=True, on_strangers=True, swarm="first"),
+    draw=DrawRules(lasts_s=(1.0, 5.0), by_default=True, by_default_on_foreign=True, swarm="first"),
     play=play,
     verify=proofs.held,
     evidence="the process is stopped and answers nothing at the begin, and is stopped in the middle and at the end; it "

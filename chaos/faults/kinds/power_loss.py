@@ -24,17 +24,17 @@ async def play(context: FaultContext, p: FaultExecution) -> None:
     partition's ISR before (`isr`). The fault's record stays open until the nodes have caught up with the others
     (`caught_up_ns`; -1: not within the available time).
     """
-    from squall.chaos.faults.acts.nodes import look_down
+    from squall.chaos.faults.acts.nodes import record_processes
 
     context.check_metadata_survives(p.resolved)
     await context.begin_on_running_nodes(p)
     with context.taking_down(p, p.resolved):
         lost = await context.runtime.power_loss(p.resolved)
     # The fault has landed once the nodes have ended, before their files lose anything.
-    async with context.up_after_trouble(p):
+    async with context.started_after_error(p):
         context.check_landed(p, cast(int, lost.get("ended_ns") or context.now_ns()))
-        await context.outlast(p, partial(look_down, context, p))
-    up = await context.up_again(p, p.resolved)
+        await context.outlast(p, partial(record_processes, context, p))
+    up = await context.release_down(p, p.resolved)
     p.ended = context.now_ns()
     isr = {name: list(ids) for name, ids in p.view.isr.items()} if p.view is not None else {}
     p.evidence |= {"lost": lost, "up": up, "isr": isr, "caught_up_ns": -1}
@@ -50,12 +50,12 @@ async def play(context: FaultContext, p: FaultExecution) -> None:
         p.evidence["caught_up_ns"] = context.now_ns()
 
 
-def retarget(fault: Fault, site: FaultPlacement) -> Fault:
+def retarget(fault: Fault, placement: FaultPlacement) -> Fault:
     """Draw a kill where `FaultContext.check_metadata_survives` would refuse: after a failed fsync of the only voter."""
     from squall.chaos.faults.vocabulary import make_fault
 
-    forgot = any(FaultTrait.FORGETS_SYNCS in other.traits and other.at_s < fault.at_s for other in site.faults)
-    if len(choose_controllers(tuple(range(site.ground.nodes)))) > 1 or not (forgot and site.ground.flushes):
+    forgot = any(FaultTrait.FORGETS_SYNCS in other.traits and other.at_s < fault.at_s for other in placement.faults)
+    if len(choose_controllers(tuple(range(placement.cluster.nodes)))) > 1 or not (forgot and placement.cluster.flushes):
         return fault
     return make_fault(fault.id, fault.at_s, fault.duration_s, "kill", fault.target, {})
 

@@ -24,7 +24,7 @@ from squall.chaos.faults.kind import (
     Params,
     PlanTraits,
 )
-from squall.chaos.faults.link_faults import off_peers, on_clients_side, untold
+from squall.chaos.faults.link_faults import indistinct_traffic, off_peers, on_clients_side
 from squall.chaos.faults.shapes import asked_over
 from squall.chaos.faults.words import counted, nth
 
@@ -137,7 +137,7 @@ def refuse(params: Params, setting: PlanTraits) -> str:
         return f"api = {api!r}: the workload has no transactional producers"
     if api in (*OF_GROUPS, *in_groups) and not setting.groups:
         return f"api = {api!r}: the workload has no consumer group"
-    return untold(params, setting)
+    return indistinct_traffic(params, setting)
 
 
 def _unfit(api: str, error: str) -> str:
@@ -202,27 +202,27 @@ def likely(seed: int, fault: Fault, in_flight: int) -> Params:
     return {**params, "act": "reorder", "stream": "there", "count": 0}
 
 
-def retarget(fault: Fault, site: FaultPlacement) -> Fault:
+def retarget(fault: Fault, placement: FaultPlacement) -> Fault:
     """Choose an API that will see traffic. Clients send no Metadata unless a leader changes; one broker has no peers;
     acks=0 has no Produce responses. While another fault holds a node, leaders change or are not known, and producers
     wait: then few requests are sent. A heartbeat that waits for the next controller is one of few as well.
     """
-    params, target, api, ground = dict(fault.params), fault.target, fault.params["api"], site.ground
+    params, target, api, cluster = dict(fault.params), fault.target, fault.params["api"], placement.cluster
     last_s, moving = fault.at_s + fault.duration_s - ASKS_S, HOLDING | {FaultTrait.MOVES_LEADERS}
-    moves = any(other.traits & moving and fault.at_s <= other.at_s <= last_s for other in site.faults)
-    if (api == "Metadata" and not moves) or (api == "BrokerHeartbeat" and ground.nodes == 1):
+    moves = any(other.traits & moving and fault.at_s <= other.at_s <= last_s for other in placement.faults)
+    if (api == "Metadata" and not moves) or (api == "BrokerHeartbeat" and cluster.nodes == 1):
         params["api"], target = "Produce", "leader"
-    if api == "WriteTxnMarkers" and min(ground.nodes, ground.places) < SPREAD:
+    if api == "WriteTxnMarkers" and min(cluster.nodes, cluster.places) < SPREAD:
         params |= {"api": "EndTxn", "error": OF_COORDINATORS[0]}
-    if params["api"] == "Produce" and ground.acks == 0:
+    if params["api"] == "Produce" and cluster.acks == 0:
         params["stream"] = "there"
-    held = site.is_held(fault)
+    held = placement.is_held(fault)
     # Slow links alone can cost a controller its followers.
-    others = (other for other in site.faults if other.id != fault.id and fault.overlaps(other))
+    others = (other for other in placement.faults if other.id != fault.id and fault.overlaps(other))
     moves |= any(FaultTrait.OF_LINKS in other.traits for other in others)
     if (target == "leader" and held) or (target == "controller" and (held or moves)):
         target = "all"
-    few = held or (moves if params["api"] == "BrokerHeartbeat" else not many_records(fault, site))
+    few = held or (moves if params["api"] == "BrokerHeartbeat" else not many_records(fault, placement))
     if params["api"] in ("Produce", "BrokerHeartbeat") and few:
         params["nth"] = 1
     return replace(fault, params=params, target=target)

@@ -34,9 +34,9 @@ async def play(context: FaultContext, p: FaultExecution) -> None:
     await reset_connections(context, p)
 
 
-def retarget(fault: Fault, site: FaultPlacement) -> Fault:
+def retarget(fault: Fault, placement: FaultPlacement) -> Fault:
     """While another fault measures a link, resets leave enough time for a slow answer."""
-    measured = any(FaultTrait.MEASURES_LINKS in other.traits and fault.overlaps(other) for other in site.faults)
+    measured = any(FaultTrait.MEASURES_LINKS in other.traits and fault.overlaps(other) for other in placement.faults)
     if not fault.params["every_ms"] or not measured:
         return fault
     return replace(fault, params={**fault.params, "every_ms": max(ANSWERS_MS, fault.params["every_ms"])})

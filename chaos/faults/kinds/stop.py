@@ -43,7 +43,7 @@ KIND = FaultKind(
     # A controlled shutdown needs a quorum: most of its members cannot leave together.
     traits=frozenset({FaultTrait.TAKES_DOWN, FaultTrait.BY_SIGNAL, FaultTrait.OF_ONE_NODE, FaultTrait.OUT_OF_SYNC}),
     worlds=EVERYWHERE,
-    draw=DrawRules(lasts_s=(2.0, 4.0), on_strangers=True, swarm="first"),
+    draw=DrawRules(lasts_s=(2.0, 4.0), by_default_on_foreign=True, swarm="first"),
     play=play,
     verify=proofs.taken_down(proofs.CONTROLLED),
     evidence=(

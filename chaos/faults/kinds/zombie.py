@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from squall.chaos.faults.context import FaultContext, FaultExecution
     from squall.workloads.control import ZombieRun
 
-STANDS_WITHIN_S = 30.0
+STOPPED_WITHIN_S = 30.0
 """Until a zombie stands still, and its successor has done a transaction. The fault's length counts from then. Members
 of a group rebalance for it twice, and other faults may hit their coordinator meanwhile.
 """
@@ -33,7 +33,7 @@ async def play(context: FaultContext, p: FaultExecution) -> None:
     context.begun(p)
     haunt = handle.haunt(me)
     try:
-        with context.within(STANDS_WITHIN_S):
+        with context.within(STOPPED_WITHIN_S):
             while not haunt.transactions:
                 await context.sleep(POLL_S)
         if haunt.transactions:
@@ -47,7 +47,7 @@ async def play(context: FaultContext, p: FaultExecution) -> None:
         while haunt.zombie >= 0 and not haunt.over:
             await context.sleep(POLL_S)
     p.evidence = {"client": handle.name, **_seen(haunt), "ended": before}
-    p.error = proofs.haunted(p.evidence, p.fault.params, ()) or None
+    p.error = proofs.zombie_was_fenced(p.evidence, p.fault.params, ()) or None
     p.landed = p.error is None
 
 
@@ -75,7 +75,7 @@ def check_target(target: str, params: Params) -> str:
     return "of producers only" if target.partition(":")[0] == "reader" else ""
 
 
-def aimed(rng: Random, params: Params) -> str:
+def draw_target(rng: Random, params: Params) -> str:
     """Any of the producers."""
     return "producer"
 
@@ -102,9 +102,9 @@ KIND = FaultKind(
     worlds=EVERYWHERE,
     refuse=refuse,
     check_target=check_target,
-    draw=DrawRules(target=aimed, lasts_s=(1.0, 3.0)),
+    draw=DrawRules(target=draw_target, lasts_s=(1.0, 3.0)),
     play=play,
-    verify=proofs.haunted,
+    verify=proofs.zombie_was_fenced,
     evidence="another process got the id and did a transaction while the zombie was paused; what the zombie then tried",
     middle="it did nothing from begin to end, which its own counters show",
     describe_evidence=describe_evidence,

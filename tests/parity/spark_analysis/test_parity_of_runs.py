@@ -45,13 +45,13 @@ def test_of_a_run_on_apache_kafka(spark: SparkSession, tmp_path: Path) -> None:
 def test_of_a_run_in_which_ends_come_late(spark: SparkSession, tmp_path: Path, generation: int, late: set[str]) -> None:
     values: dict[str, Any] = tomllib.loads(PLAN.read_text())
     workload = {**values["workload"], "generation": generation}
-    papers = simulate(make_plan({**values, "runtime": "sim", "workload": workload}), stop_at_first=False).papers()
+    papers = simulate(make_plan({**values, "runtime": "sim", "workload": workload}), stop_at_first=False).run_files()
     found = compared(spark, tmp_path, papers["history.jsonl"].splitlines(keepends=True), papers["nemesis.jsonl"])
     assert {(each.anomaly, each.evidence) for each in found} == {(name, LATE_END) for name in late}
 
 
 def test_of_a_seed_of_transactions_as_it_is_and_without_some_of_its_reads(spark: SparkSession, tmp_path: Path) -> None:
-    papers = simulate(swarm_plan(0, workload="transactions")).papers()
+    papers = simulate(swarm_plan(0, workload="transactions")).run_files()
     lines, nemesis = papers["history.jsonl"].splitlines(keepends=True), papers["nemesis.jsonl"]
     as_it_is = {each.anomaly for each in compared(spark, tmp_path, lines, nemesis)}
     assert not as_it_is & {"lost-write", "poll-skip"}
@@ -61,7 +61,7 @@ def test_of_a_seed_of_transactions_as_it_is_and_without_some_of_its_reads(spark:
 def test_of_a_seed_of_groups_as_it_is_and_with_positions_that_nobody_committed(
     spark: SparkSession, tmp_path: Path
 ) -> None:
-    papers = simulate(swarm_plan(0, workload="groups")).papers()
+    papers = simulate(swarm_plan(0, workload="groups")).run_files()
     lines, nemesis = papers["history.jsonl"].splitlines(keepends=True), papers["nemesis.jsonl"]
     assert "lost-position" not in {each.anomaly for each in compared(spark, tmp_path, lines, nemesis)}
     found = compared(spark, tmp_path, [*forged(lines)], nemesis)

@@ -13,8 +13,8 @@ from typing import Any
 import pytest
 from rich.console import Console
 
-from squall.chaos.runs import ahead as ahead_of_use
 from squall.chaos.runs import judgement
+from squall.chaos.runs import prestarted_spark as ahead_of_use
 from squall.chaos.runs.directory import RunDirectory
 from squall.chaos.runs.prestarted_spark import PrestartedSpark
 from squall.chaos.runs.spark import command_of
@@ -49,7 +49,7 @@ def started(folder: Path, monkeypatch: pytest.MonkeyPatch) -> PrestartedSpark:
     """A Spark that is ready for the history of `folder`."""
     # It keeps its share of the CPU, else it would start only when the tests beside this one let it, and only root may
     # give the share back.
-    monkeypatch.setattr(ahead_of_use, "_yield_to_all", lambda pid: None)
+    monkeypatch.setattr(ahead_of_use, "_lower_priority", lambda pid: None)
     ahead = PrestartedSpark(RunDirectory(folder), command_of(folder, java(print), None))
     until = time.monotonic() + LIMIT_S
     while line_of(READY) not in (said := ahead.log.read_text()):

@@ -21,8 +21,8 @@ def played(operations: list[list[Any]], faults: list[dict[str, Any]], **load: An
     load["partitions"] = 1 + max(int(step[5:]) for each in operations for step in each[2].split(", ") if "send" in step)
     values = {"runtime": "sim", "seed": 3, "warmup_s": 0, "time_s": 14, "operations": operations, "faults": faults}
     result = simulate(make_plan({**values, "workload": {**LOAD, **load}, "cluster": {"settings": BROKERS}}))
-    assert result.verdict == "valid", result.told
-    return parse(result.papers()["history.jsonl"].splitlines(keepends=True))
+    assert result.verdict == "valid", result.reasons
+    return parse(result.run_files()["history.jsonl"].splitlines(keepends=True))
 
 
 def txns_of(history: History) -> list[Txn]:

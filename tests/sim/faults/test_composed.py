@@ -24,8 +24,8 @@ def simulated(
         {"runtime": "sim", "seed": 5, "warmup_s": 1, "time_s": time_s, "workload": load, "faults": list(faults)}
     )
     result = simulate(plan)
-    told, _ = parse_faults(result.papers()["nemesis.jsonl"].splitlines(keepends=True))
-    return result.verdict, result.told, told
+    told, _ = parse_faults(result.run_files()["nemesis.jsonl"].splitlines(keepends=True))
+    return result.verdict, result.reasons, told
 
 
 def test_a_crashed_producer_is_followed_by_another_process_and_nothing_is_lost() -> None:

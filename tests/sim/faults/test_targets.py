@@ -18,8 +18,8 @@ FAULTS = [
 
 def test_a_simulated_run_hits_these_targets_and_says_whom() -> None:
     result = simulate(make_plan({"runtime": "sim", "seed": 4, "time_s": 20, "workload": SMALL, "faults": FAULTS}))
-    assert result.verdict == "valid", result.told
-    last = {line["id"]: line for line in map(json.loads, result.papers()["nemesis.jsonl"].splitlines())}
+    assert result.verdict == "valid", result.reasons
+    last = {line["id"]: line for line in map(json.loads, result.run_files()["nemesis.jsonl"].splitlines())}
     assert all(line["evidence"] for line in last.values())
     assert last[0]["target"]["resolved"] == ["1->2"]
     assert last[0]["evidence"]["links"] == ["1->2"]

@@ -21,6 +21,6 @@ def test_a_group_that_begins_in_the_new_topic_where_it_was_in_the_old_one_is_fou
 ) -> None:
     again = fault(2.5, 2.0, "topics", "all", how="remake")
     result = simulate(group_plan(1, [again], [], time_s=8.0, load=load), mutant=mutant, stop_at_first=False)
-    assert result.verdict == ("invalid" if mutant else "valid"), result.told
+    assert result.verdict == ("invalid" if mutant else "valid"), result.reasons
     # A commit that was under way when its process crashed may explain the position, but not that nothing is there.
     assert set(result.anomalies) <= {"lost-position", "thrown-back"}

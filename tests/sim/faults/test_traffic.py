@@ -25,7 +25,7 @@ SMALL = {"topics": 1, "partitions": 1, "producers": 1, "readers": 1, "rate": 30}
 def simulated(side: str, manner: str = "drop", seed: int = 5) -> tuple[Any, dict[str, Any]]:
     fault = {**PARTITION, "duration_s": 6, "params": {"side": side, "manner": manner}}
     result = simulate(make_plan({"runtime": "sim", "seed": seed, "time_s": 16, "workload": SMALL, "faults": [fault]}))
-    return result, [json.loads(line) for line in result.papers()["nemesis.jsonl"].splitlines()][-1]
+    return result, [json.loads(line) for line in result.run_files()["nemesis.jsonl"].splitlines()][-1]
 
 
 @pytest.mark.parametrize("manner", ["drop", "refuse"])
@@ -33,7 +33,7 @@ def test_without_replication_followers_leave_the_isr_and_without_controllers_bro
     seen = {}
     for side in ("replication", "controller"):
         result, line = simulated(side, manner)
-        assert result.verdict == "valid", result.told
+        assert result.verdict == "valid", result.reasons
         assert line["evidence"], line
         assert not any(probe["ok"] for probe in line["evidence"]["during"])
         assert all(probe["ok"] for probe in line["evidence"]["other"])

@@ -38,8 +38,8 @@ def test_a_fault_begins_when_its_condition_is_true_and_not_before() -> None:
             **SMALL,
         )
     )
-    assert result.verdict != UNKNOWN, result.told
-    faults, _ = parse_faults(result.papers()["nemesis.jsonl"].splitlines(keepends=True))
+    assert result.verdict != UNKNOWN, result.reasons
+    faults, _ = parse_faults(result.run_files()["nemesis.jsonl"].splitlines(keepends=True))
     first, second, third, _ = faults
     assert second.began > first.began + 1_000_000_000, "a follower leaves the ISR after replica.lag.time.max.ms"
     assert third.began >= second.ended
@@ -59,9 +59,9 @@ def test_a_fault_waits_until_all_parts_of_its_condition_are_true_at_once() -> No
             **SMALL,
         )
     )
-    assert result.verdict != UNKNOWN, result.told
+    assert result.verdict != UNKNOWN, result.reasons
     first, second, third = [
-        json.loads(line) for line in result.papers()["nemesis.jsonl"].splitlines() if b'"ended":null' not in line
+        json.loads(line) for line in result.run_files()["nemesis.jsonl"].splitlines() if b'"ended":null' not in line
     ][-3:]
     assert second["trigger"]["seen"] == first["ended"]
     assert third["trigger"]["seen"][0] == 3, "the follower is back in the ISR"
@@ -72,4 +72,4 @@ def test_a_fault_waits_until_all_parts_of_its_condition_are_true_at_once() -> No
 def test_a_condition_that_never_comes_true_makes_the_run_unknown() -> None:
     result = simulate(with_faults({"when": "fsync:2 >= 1000000", "within_s": 3}, **SMALL))
     assert result.verdict == UNKNOWN
-    assert any("'fsync:2 >= 1000000' did not come true within 3 s" in each for each in result.told)
+    assert any("'fsync:2 >= 1000000' did not come true within 3 s" in each for each in result.reasons)

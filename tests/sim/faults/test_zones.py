@@ -26,7 +26,7 @@ def test_a_simulated_run_has_its_clients_in_zones_and_says_which_was_cut_off() -
     values = {**plan_values(2, "zone:2"), "runtime": "sim", "time_s": 6, "warmup_s": 1}
     values["workload"] |= {"rate": 20, "producers": 2, "readers": 2, "topics": 1}
     result = simulate(make_plan(values))
-    assert result.verdict == "valid", result.told
+    assert result.verdict == "valid", result.reasons
     lines = [json.loads(line) for line in result.files["history.jsonl"].splitlines()]
     zones = [(line["role"], line["zone"]) for line in lines if line["e"] == "p" and line["role"] != "final"]
     # And after healing one more producer, of no zone in particular, who writes to every partition.

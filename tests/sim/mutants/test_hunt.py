@@ -101,4 +101,4 @@ def test_a_sound_broker_comes_to_the_end_of_its_epochs_and_goes_on(mutant: str) 
     assert len(few.replaces) == 1
     with few.planted():
         result = simulate(planted.plan(0))
-    assert (result.verdict, result.failure) == ("valid", None), result.told
+    assert (result.verdict, result.failure) == ("valid", None), result.reasons

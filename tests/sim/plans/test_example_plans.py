@@ -18,4 +18,4 @@ def test_an_example_plan_is_a_plan_and_lands_in_a_simulation(path: Path) -> None
     assert plan.runtime == "process"
     few = {**plan.model_dump()["workload"], "rate": 30, "producers": 2, "readers": 2}
     result = simulate(make_plan({**plan.model_dump(exclude={"operations"}), "runtime": "sim", "workload": few}))
-    assert result.verdict == "valid", result.told
+    assert result.verdict == "valid", result.reasons

@@ -142,7 +142,7 @@ def test_fails_without_its_mend(name: str) -> None:
         fails = _failure(result)
         if fails == what.failure:
             break
-    assert fails == what.failure, (what.title, plan.seed, result.told)
+    assert fails == what.failure, (what.title, plan.seed, result.reasons)
     if plan.seed != what.plan.seed:  # its own is looked at below
         assert run(plan).verdict == what.otherwise, plan.seed
 
@@ -152,5 +152,5 @@ def test_is_clean_without(name: str) -> None:
     what = shown(name)
     runs = [run(plan) for plan in seeds(what.without, CLEAN_SEEDS)]
     verdicts = {each.verdict for each in runs}
-    assert "invalid" not in verdicts, [each.told for each in runs]
-    assert what.otherwise in verdicts, [each.told for each in runs]
+    assert "invalid" not in verdicts, [each.reasons for each in runs]
+    assert what.otherwise in verdicts, [each.reasons for each in runs]

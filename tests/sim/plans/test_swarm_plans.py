@@ -51,7 +51,7 @@ def test_a_scene_takes_the_path_that_it_is_there_for_and_proves_something(
     monkeypatch.setattr(swarm, "SCENES", (scene,))
     monkeypatch.setattr(swarm, "SCENE_SHARE", 1.0)
     result = simulate(swarm_plan(1))
-    assert result.verdict == "valid", result.told
+    assert result.verdict == "valid", result.reasons
     assert result.counts[TAKEN[scene]] >= AT_LEAST.get(scene, 1)
 
 
@@ -72,7 +72,7 @@ def test_a_scene_of_late_requests_lands_and_proves_something(
     monkeypatch.setattr(swarm, "LATE_SCENES", (scene,))
     monkeypatch.setattr(swarm, "LATE_SHARE", 1.0)
     result = simulate(swarm_plan(1, workload="transactions"))
-    assert result.verdict == "valid", result.told
+    assert result.verdict == "valid", result.reasons
     if scene is late_markers:
         assert result.counts["marker written before"] > 0
     hit = [line for line in result.files["nemesis.jsonl"].splitlines() if HIT[scene] in line]

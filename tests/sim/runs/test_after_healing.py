@@ -132,7 +132,7 @@ def test_a_sound_broker_acknowledges_a_write_to_every_partition_and_final_reader
     load: dict[str, Any], tmp_path: Path
 ) -> None:
     result = simulate(small(**load))
-    assert (result.verdict, result.failure) == ("valid", None), result.told
+    assert (result.verdict, result.failure) == ("valid", None), result.reasons
     written = info_of(result)["writes_after_healing"]
     assert (written["ok"], written["lacking"], written["limit_s"]) == (True, {}, 8)
     history = parse(result.files["history.jsonl"].splitlines(keepends=True))
@@ -154,7 +154,7 @@ def test_a_broker_that_refuses_writes_once_a_fault_has_ended_is_a_stuck_producer
     refuse_writes(monkeypatch, healed)
     result = simulate(small())
     assert result.verdict == "invalid"
-    assert result.failure == FailureSignature("liveness", "stuck-producer"), result.told
+    assert result.failure == FailureSignature("liveness", "stuck-producer"), result.reasons
     assert result.anomalies == ("stuck-producer",)
     written = info_of(result)["writes_after_healing"]
     assert list(written["lacking"]) == ["appends-0-1"]
@@ -174,7 +174,7 @@ def test_a_broker_whose_fetch_hangs_after_healing_is_a_stuck_consumer(
     hang_fetches(monkeypatch, healed)
     result = simulate(small())
     assert result.verdict == "invalid"
-    assert result.failure == FailureSignature("liveness", "stuck-consumer"), result.told
+    assert result.failure == FailureSignature("liveness", "stuck-consumer"), result.reasons
     assert info_of(result)["writes_after_healing"]["ok"]
     verdict = json.loads(save(result, tmp_path, "again").verdict.read_text())
     # Each of the four final readers, both partitions: two readers in each isolation level. The workload's own reader
@@ -191,7 +191,7 @@ def test_a_broker_that_answers_fetches_with_nothing_after_healing_is_a_stuck_con
     starve(monkeypatch, healed, newcomers=newcomers)
     result = simulate(small())
     assert result.verdict == "invalid"
-    assert "stuck-consumer" in result.anomalies, result.told
+    assert "stuck-consumer" in result.anomalies, result.reasons
     polled = info_of(result)["reads_after_healing"]
     assert [(each["place"], each["client"]) for each in polled["behind"]] == [
         ("appends-0-0", "squall"),

@@ -31,6 +31,6 @@ def test_a_seed_breaks_nothing(seed: int, unknown: list[str]) -> None:
     order = SeedBatch(None, None, Path("runs"))
     result = simulate(order.plan_of(seed))
     assert result.trouble is None, result.trouble
-    assert result.failure is None, (result.failure, result.told, here(order.command(seed)))
+    assert result.failure is None, (result.failure, result.reasons, here(order.command(seed)))
     if result.verdict == "unknown":
-        unknown.append(f"{seed}: {'; '.join(result.told)}")
+        unknown.append(f"{seed}: {'; '.join(result.reasons)}")

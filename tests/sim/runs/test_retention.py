@@ -65,7 +65,7 @@ def hasty(monkeypatch: pytest.MonkeyPatch) -> None:
 )
 def test_what_retention_removes_is_no_loss_whoever_set_it(brokers: dict[str, str], topic: dict[str, str]) -> None:
     result = simulate(steady(brokers, topic))
-    assert (result.verdict, result.anomalies) == ("valid", ()), result.told
+    assert (result.verdict, result.anomalies) == ("valid", ()), result.reasons
     assert all(each.log_start == each.judged_from > 0 for each in partitions_of(result))
 
 
@@ -77,7 +77,7 @@ def test_an_hour_of_retention_that_is_over_after_seconds_is_a_loss(
     brokers: dict[str, str], topic: dict[str, str]
 ) -> None:
     result = simulate(steady(brokers, topic))
-    assert (result.verdict, result.anomalies) == ("invalid", ("lost-write",)), result.told
+    assert (result.verdict, result.anomalies) == ("invalid", ("lost-write",)), result.reasons
     assert all(each.log_start > each.judged_from == 0 for each in partitions_of(result))
 
 
@@ -95,6 +95,6 @@ def test_members_are_not_behind_at_inputs_that_retention_removed() -> None:
     )
     result = simulate(plan)
     after = json.loads(result.files["run.json"])["reads_after_healing"]
-    assert (after["ok"], after["behind"], result.anomalies) == (True, [], ()), result.told
+    assert (after["ok"], after["behind"], result.anomalies) == (True, [], ()), result.reasons
     assert after["took_s"] >= after["limit_s"], "some reader did not come to where the writes after healing were"
     assert result.verdict == "unknown", "no record was left to read"

@@ -131,7 +131,7 @@ def test_a_broken_invariant_ends_the_run_and_names_the_failure(monkeypatch: pyte
     result = simulate(small())
     assert result.failure == FailureSignature("invariant", "made-up")
     assert result.verdict == "invalid"
-    assert "it is broken" in result.told[0]
+    assert "it is broken" in result.reasons[0]
     assert result.sim_s < 10
     directory = save(result, tmp_path, "again", latest=False)
     assert json.loads((directory.path / "violations.json").read_text())[0]["details"] == {"epoch": 3}
@@ -166,7 +166,7 @@ def test_looks_that_miss_what_is_written_are_trouble_of_ours(monkeypatch: pytest
     monkeypatch.setattr(writes, "_hook", lambda *_: object.__setattr__)
     result = simulate(small())
     assert (result.verdict, result.failure) == ("unknown", None)
-    assert "no write to it was seen" in (result.trouble or ""), result.told
+    assert "no write to it was seen" in (result.trouble or ""), result.reasons
 
 
 def test_an_acknowledgement_of_another_place_than_the_record_has_breaks_an_invariant(
@@ -183,7 +183,7 @@ def test_an_acknowledgement_of_another_place_than_the_record_has_breaks_an_invar
         load = {"topics": 1, "partitions": 2, "producers": 1, "readers": 1, "acks": acks, "idempotence": acks == -1}
         result = simulate(small(workload=load))
         assert result.failure == FailureSignature("invariant", "acknowledged-offset"), acks
-        assert "offset 0 holds b'SQ1" in result.told[0]
+        assert "offset 0 holds b'SQ1" in result.reasons[0]
         assert result.violations[0].details["offset"] == 0
 
 
@@ -201,7 +201,7 @@ def test_a_record_that_is_another_one_when_it_is_read_again_breaks_an_invariant(
     monkeypatch.setattr(payload, "verify", verify_again)
     result = simulate(small())
     assert result.failure == FailureSignature("invariant", "consistent-read")
-    assert "was served as value" in result.told[0]
+    assert "was served as value" in result.reasons[0]
 
 
 def test_a_reader_that_is_served_what_is_not_committed_breaks_an_invariant() -> None:
@@ -228,7 +228,7 @@ def test_a_controller_that_keeps_eligible_who_is_not_waited_for_is_found_before_
 def test_a_controller_resigns_by_request_and_another_epoch_has_one() -> None:
     fault = {"at_s": 1, "duration_s": 2, "action": "leadership", "target": "controller", "params": {"how": "resign"}}
     result = simulate(small(faults=[fault]))
-    assert result.verdict == "valid", result.told
+    assert result.verdict == "valid", result.reasons
     seen = json.loads(result.files["nemesis.jsonl"].splitlines()[-1])["evidence"]
     assert seen["after"]["epoch"] > seen["before"]["epoch"]
     resigned = [line for line in result.trace if line["e"] == "controller_resigned"][0]
@@ -250,9 +250,9 @@ def test_a_failure_of_the_harness_is_unknown_and_has_its_traceback(
     assert result.trouble is not None
     assert "a bug of ours" in result.files["harness-traceback.txt"].decode()
     assert json.loads(result.files["run.json"])["counters"]["acked"], "of the warm-up"
-    assert result.told == ("KeyError: 'a bug of ours'",), "that of the nursery's group would be a line of dashes"
+    assert result.reasons == ("KeyError: 'a bug of ours'",), "that of the nursery's group would be a line of dashes"
     verdict = json.loads(save(result, tmp_path, "again").verdict.read_text())
-    assert (verdict["verdict"], verdict["reasons"]) == ("unknown", list(result.told))
+    assert (verdict["verdict"], verdict["reasons"]) == ("unknown", list(result.reasons))
 
 
 def test_a_checker_that_stops_is_unknown(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -275,7 +275,7 @@ def test_a_cluster_that_does_not_converge_says_what_is_stuck(monkeypatch: pytest
     monkeypatch.setattr(InvariantChecker, "stuck", lambda self: ["node 2 is fenced"])
     result = simulate(small())
     assert result.failure == FailureSignature("liveness", "not-converged")
-    assert result.told == ("node 2 is fenced",)
+    assert result.reasons == ("node 2 is fenced",)
     assert json.loads(result.files["run.json"])["converged"]["stuck"] == ["node 2 is fenced"]
 
 
@@ -291,7 +291,7 @@ def test_a_broker_that_ends_by_itself_is_a_crash(monkeypatch: pytest.MonkeyPatch
     assert result.failure is not None
     assert result.failure.kind == "crash"
     assert result.failure.name.startswith("AssertionError in ")
-    assert "broker 1 ended by itself: AssertionError: offset 3 is above the end" in result.told[0]
+    assert "broker 1 ended by itself: AssertionError: offset 3 is above the end" in result.reasons[0]
     assert result.trouble is None
     assert result.verdict == "invalid"
 
@@ -315,9 +315,9 @@ def test_of_a_crash_and_a_broken_invariant_the_first_one_is_the_failure(
     monkeypatch.setattr(simulation, "World", Broken)
     result = simulate(small(), stop_at_first=False)
     assert result.failure is not None
-    crashed = result.told[0].startswith("broker 1 ended by itself: AssertionError: a bug")
+    crashed = result.reasons[0].startswith("broker 1 ended by itself: AssertionError: a bug")
     assert (result.failure.kind, crashed) == (("crash", True) if crash_s < broken.t else ("invariant", False))
-    assert any("hw-monotonic appends-0-0 node 1: it went back" in line for line in result.told)
+    assert any("hw-monotonic appends-0-0 node 1: it went back" in line for line in result.reasons)
 
 
 def test_a_cluster_that_cannot_be_healed_is_a_failure_of_the_cluster(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -327,14 +327,14 @@ def test_a_cluster_that_cannot_be_healed_is_a_failure_of_the_cluster(monkeypatch
     monkeypatch.setattr(SimRuntime, "heal", heal)
     result = simulate(small())
     assert result.failure == FailureSignature("liveness", "cannot heal")
-    assert result.told == ("broker 2 was not ready within 60 s",)
+    assert result.reasons == ("broker 2 was not ready within 60 s",)
 
 
 def test_a_broker_that_ends_because_its_disk_fails_is_no_finding() -> None:
     params = {"how": "EIO", "op": "write"}
     faults = [{"at_s": 1, "duration_s": 1.5, "action": "disk", "target": "leader:appends-0-0", "params": params}]
     result = simulate(small(faults=faults))
-    assert (result.verdict, result.failure) == ("valid", None), result.told
+    assert (result.verdict, result.failure) == ("valid", None), result.reasons
     exits = json.loads(result.files["run.json"])["node_exits"]
     assert [each["expected"] for each in exits] == [True]
 

@@ -43,13 +43,13 @@ class Seeing(NullProgress):
         WATCHES.append(self)
 
     def look(self) -> None:
-        families = text_string_to_metric_families(exposition(self.sight, 0.0))
+        families = text_string_to_metric_families(exposition(self.status, 0.0))
         samples = [sample for family in families for sample in family.samples]
         self.seen.append({(each.name, " ".join(each.labels.values())): each.value for each in samples})
 
     @contextmanager
     def phase(self, name: str, lasts_s: float | None = None) -> Iterator[None]:
-        phase = self.sight.begin(name, lasts_s)
+        phase = self.status.begin(name, lasts_s)
         yield
         self.look()
         phase.ended = phase.began
@@ -61,7 +61,7 @@ WATCHES: list[Seeing] = []
 @cache
 def watched() -> Seeing:
     """A run in which a leader is killed, as it was seen."""
-    look_around = Run._look_around
+    look_around = Run._poll_view
 
     async def looking(self: Run, observer: Any, every_s: float) -> None:
         view = observer.view
@@ -76,9 +76,9 @@ def watched() -> Seeing:
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(simulation, "NullProgress", Seeing)
-        patch.setattr(Run, "_look_around", looking)
+        patch.setattr(Run, "_poll_view", looking)
         result = simulate(make_plan(PLAN))
-    assert (result.verdict, result.trouble) == ("valid", None), result.told
+    assert (result.verdict, result.trouble) == ("valid", None), result.reasons
     return WATCHES[-1]
 
 
@@ -125,6 +125,6 @@ def test_a_killed_broker_is_down_and_out_of_the_isr_and_comes_back() -> None:
 
 def test_where_nobody_wants_views_no_broker_is_asked_for_them(monkeypatch: pytest.MonkeyPatch) -> None:
     asked: list[float] = []
-    monkeypatch.setattr(Run, "_look_around", lambda self, observer, every_s: asked.append(every_s))
+    monkeypatch.setattr(Run, "_poll_view", lambda self, observer, every_s: asked.append(every_s))
     assert simulate(make_plan({**PLAN, "faults": []})).verdict == "valid"
     assert not asked

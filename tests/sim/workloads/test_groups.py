@@ -55,7 +55,7 @@ def played(
 def told(acts: Sequence[list[Any]], folder: Path, **load: Any) -> list[dict[str, Any]]:
     """The lines of its history."""
     result = played(acts, **load)
-    assert not result.violations, result.told
+    assert not result.violations, result.reasons
     directory = save(result, folder, "run")
     return [json.loads(line) for line in (directory.path / "history.jsonl").read_bytes().splitlines()]
 
@@ -308,7 +308,7 @@ def silences(result: SimResult) -> list[float]:
 
 def test_a_member_that_is_gone_may_hold_its_partitions_for_a_long_session() -> None:
     result = played(GONE, **LONG)
-    assert result.verdict == "valid", result.told
+    assert result.verdict == "valid", result.reasons
     after = json.loads(result.files["run.json"])["reads_after_healing"]
     assert 15 < after["took_s"] < after["limit_s"] == 80, "it ends as soon as everybody has read on"
 
@@ -316,7 +316,7 @@ def test_a_member_that_is_gone_may_hold_its_partitions_for_a_long_session() -> N
 def test_a_group_that_waits_for_ever_is_found_whatever_its_sessions(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(ClassicGroup, "expire", expire)
     result = played(GONE, **LONG)
-    assert result.verdict == "invalid", result.told
+    assert result.verdict == "invalid", result.reasons
     assert silences(result)
     assert min(silences(result)) >= 80
     assert result.failure == FailureSignature("liveness", "stuck-consumer")

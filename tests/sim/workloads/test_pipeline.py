@@ -34,7 +34,7 @@ def told(
         "operations": sorted([*inputs, *steps]), "cluster": {"nodes": 3, "settings": settings},
     })  # fmt: skip
     result = simulate(plan)
-    assert not result.violations, result.told
+    assert not result.violations, result.reasons
     directory = save(result, folder, "run")
     return [json.loads(line) for line in (directory.path / "history.jsonl").read_bytes().splitlines()]
 

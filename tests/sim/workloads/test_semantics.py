@@ -27,7 +27,7 @@ def judged(folder: Path, **table: Any) -> dict[str, Any]:
     settings = {**SemanticsLoad.BROKERS, **SemanticsLoad.suited_brokers(LOAD)}
     plan = make_plan({"runtime": "sim", "workload": LOAD, "cluster": {"nodes": 3, "settings": settings}, **table})
     result = simulate(plan)
-    assert not result.violations, result.told
+    assert not result.violations, result.reasons
     verdict: dict[str, Any] = json.loads((save(result, folder, "run").path / "verdict.json").read_bytes())
     return verdict
 

@@ -15,6 +15,6 @@ def test_each_workload_tells_what_was_sent_once_and_what_was_sent_again(workload
     cut = {"at_s": 3, "duration_s": 3, "action": "pause", "target": "all"}
     load = {"name": workload, "request_timeout_ms": 1000}
     result = simulate(make_plan({"seed": 1, "runtime": "sim", "time_s": 8, "workload": load, "faults": [cut]}))
-    history = parse(result.papers()["history.jsonl"].splitlines(keepends=True))
+    history = parse(result.run_files()["history.jsonl"].splitlines(keepends=True))
     acked = [row.tries for row in history.records.rows() if (row.kind, row.st) == (SEND, OK)]
     assert min(acked) == 1 < max(acked)

@@ -24,7 +24,7 @@ def test_a_simulated_run_has_availability_in_its_verdict_and_on_its_page(tmp_pat
     load = {"name": "steady", "request_timeout_ms": 1000}
     plan = make_plan({"seed": 1, "runtime": "sim", "time_s": 12, "workload": load, "faults": [kill]})
     result = simulate(plan)
-    assert result.verdict == "valid", result.told
+    assert result.verdict == "valid", result.reasons
     directory = save(result, tmp_path, "again")
     said = json.loads(directory.verdict.read_text())["workload"]
     assert said["name"] == "steady"

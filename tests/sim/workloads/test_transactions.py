@@ -41,7 +41,7 @@ def history(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFac
     load = {**LOAD, "generation": request.param}
     plan = make_plan({"seed": 5, "runtime": "sim", "time_s": 12, "workload": load, "faults": []})
     result = simulate(plan)
-    assert result.verdict == "valid", result.told
+    assert result.verdict == "valid", result.reasons
     directory = save(result, tmp_path_factory.mktemp("runs"), "again")
     with (directory.path / "history.jsonl").open("rb") as lines:
         return parse(lines)
@@ -111,7 +111,7 @@ def test_some_readers_begin_in_the_middle_at_the_end_and_at_the_start_at_both_is
 def test_one_broker_is_enough() -> None:
     flags = {"workload": "transactions", "nodes": 1, "seed": 2, "broker_settings": {}, "topic_settings": {}}
     result = simulate(plan_of(None, {**flags, "time_s": 5.0, "faults": "none", "rate": 5}, "sim"))
-    assert result.verdict == "valid", result.told
+    assert result.verdict == "valid", result.reasons
     history = parse(result.files["history.jsonl"].splitlines(keepends=True))
     assert any(txn.committed for txn in history.txns.rows())
 
@@ -122,8 +122,8 @@ def test_a_plain_producer_writes_beside_transactions_to_its_own_topic_and_stays_
     plain_ones = [each for each in operations if each.end == plain.PLAIN]
     assert len(plain_ones) > 20
     result = simulate(plan)
-    assert result.verdict == "valid", result.told
-    lines = [json.loads(line) for line in result.papers()["history.jsonl"].splitlines()]
+    assert result.verdict == "valid", result.reasons
+    lines = [json.loads(line) for line in result.run_files()["history.jsonl"].splitlines()]
     own = {line["part"] for line in lines if line["e"] == "t" and line["topic"] == plain.TOPIC}
     loads = {line["p"] for line in lines if line["e"] == "p" and "producer" in line["settings"]}
     sends = [line for line in lines if line.get("f") == "send" and line["part"] in own and line["p"] in loads]
@@ -141,6 +141,6 @@ def test_a_zombie_is_never_the_plain_producer() -> None:
     load = {**LOAD, "producers": 1, "plain_rate": 3}
     plan = make_plan({"seed": 4, "runtime": "sim", "time_s": 13, "workload": load, "faults": zombies})
     result = simulate(plan)
-    assert result.verdict == "valid", result.told
+    assert result.verdict == "valid", result.reasons
     assert result.judgement is not None
     assert [fault.evidence["client"] for fault in result.judgement.faults] == ["producer 0"] * 4

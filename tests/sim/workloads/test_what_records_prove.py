@@ -104,8 +104,8 @@ def test_look_ups_of_a_sound_broker_find_nothing_while_its_leaders_change() -> N
     kill = {"at_s": 3, "duration_s": 2, "action": "kill", "target": "leader"}
     load = {"name": "appends", "rate": 20, "lookups": True}
     result = simulate(make_plan({"seed": 1, "runtime": "sim", "time_s": 10, "workload": load, "faults": [kill]}))
-    assert result.verdict == "valid", result.told
-    looked = parse(result.papers()["history.jsonl"].splitlines(keepends=True)).lookups
+    assert result.verdict == "valid", result.reasons
+    looked = parse(result.run_files()["history.jsonl"].splitlines(keepends=True)).lookups
     assert len(looked) > 10, "they looked up records that they had got"
 
 

@@ -27,7 +27,7 @@ def crash(at_s: float, duration_s: float) -> dict[str, Any]:
 def test_a_crash_of_a_client_that_is_gone_hits_its_successor(first_s: float, landed: bool) -> None:
     faults = [crash(1, first_s), crash(1.5, 1)]
     result = simulate(make_plan({"runtime": "sim", "seed": 1, "time_s": 12, "workload": LOAD, "faults": faults}))
-    last = {line["id"]: line for line in map(json.loads, result.papers()["nemesis.jsonl"].splitlines())}
+    last = {line["id"]: line for line in map(json.loads, result.run_files()["nemesis.jsonl"].splitlines())}
     first, second = last[0], last[1]
     assert first["evidence"]
     assert bool(second["evidence"]) == landed, second

@@ -28,7 +28,7 @@ def played(generation: int) -> SimResult:
 
 def late_ends(result: SimResult) -> list[dict[str, Any]]:
     """Return the trace events of the frames that were held."""
-    last = {line["id"]: line for line in map(json.loads, result.papers()["nemesis.jsonl"].splitlines())}
+    last = {line["id"]: line for line in map(json.loads, result.run_files()["nemesis.jsonl"].splitlines())}
     return [frame for line in last.values() for frame in line["evidence"]["struck"]]
 
 
@@ -63,5 +63,5 @@ def test_the_page_names_the_end_that_came_late(first_generation: SimResult, tmp_
 
 def test_of_a_v2_client_the_late_end_has_an_old_epoch_and_ends_nothing() -> None:
     result = played(2)
-    assert result.verdict == "valid", result.told
+    assert result.verdict == "valid", result.reasons
     assert [end["answer"] for end in late_ends(result)] == ["PRODUCER_FENCED", "PRODUCER_FENCED"]

@@ -34,8 +34,8 @@ def played(load: dict[str, Any], faults: list[dict[str, Any]], time_s: float) ->
     cluster = {"nodes": 3, "settings": SCENARIOS[load["name"]].BROKERS}
     values = {"runtime": "sim", "seed": 4, "time_s": time_s, "cluster": cluster, "workload": load, "faults": faults}
     result = simulate(make_plan(values))
-    assert result.verdict == "valid", result.told
-    last = {line["id"]: line for line in map(json.loads, result.papers()["nemesis.jsonl"].splitlines())}
+    assert result.verdict == "valid", result.reasons
+    last = {line["id"]: line for line in map(json.loads, result.run_files()["nemesis.jsonl"].splitlines())}
     assert all(line["evidence"] for line in last.values()), [line["error"] for line in last.values()]
     return last
 
@@ -102,7 +102,7 @@ def test_a_scene_takes_the_path_that_it_is_made_for(scene: GroupScene, path: str
         values = _drawn(seed, None, SCENARIOS["groups"])
         staged = _staged(values, scene(Random(seed), ["squall-group"], values["workload"]))
         result = simulate(make_plan(staged))
-        assert result.verdict == "valid", (seed, result.told)
+        assert result.verdict == "valid", (seed, result.reasons)
         if result.counts[path]:
             return
     raise AssertionError(f"none of 8 seeds has {path!r}")

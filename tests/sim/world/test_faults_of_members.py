@@ -10,7 +10,7 @@ import pytest
 
 from squall.chaos.faults.kinds.member_crash import KIND as MEMBER_CRASH
 from squall.chaos.faults.kinds.member_twin import KIND as MEMBER_TWIN
-from squall.chaos.faults.proofs import told_of_a_twin
+from squall.chaos.faults.proofs import instance_id_was_fenced
 from squall.chaos.plans.group_scenes import members_that_vanish
 from squall.chaos.plans.plan import PlanError, make_plan, with_schedule
 from squall.chaos.plans.swarm import _drawn, _staged, swarm_plan
@@ -38,8 +38,8 @@ def values_of(load: dict[str, Any], *faults: dict[str, Any]) -> dict[str, Any]:
 def played(load: dict[str, Any], *faults: dict[str, Any]) -> list[dict[str, Any]]:
     """The evidence of each fault of a valid run in which all of them landed."""
     result = simulate(make_plan(values_of(load, *faults)))
-    assert result.verdict == "valid", result.told
-    last = {line["id"]: line for line in map(json.loads, result.papers()["nemesis.jsonl"].splitlines())}
+    assert result.verdict == "valid", result.reasons
+    last = {line["id"]: line for line in map(json.loads, result.run_files()["nemesis.jsonl"].splitlines())}
     assert all(line["evidence"] for line in last.values()), [line["error"] for line in last.values()]
     return [line["evidence"] for line in last.values()]
 
@@ -88,8 +88,8 @@ def test_a_twin_waits_for_a_member_that_stands_still_beyond_its_session(protocol
     values = values_of(load, fault(3, "member_twin", "member:1"))
     operations = [[at_s + part / 10, 0, "send", part, 200] for at_s in range(10) for part in range(3)]
     result = simulate(make_plan({**values, "operations": sorted([*operations, [2.5, 1, "halt", 4000, 0]])}))
-    assert result.verdict == "valid", result.told
-    (*_, last) = map(json.loads, result.papers()["nemesis.jsonl"].splitlines())
+    assert result.verdict == "valid", result.reasons
+    (*_, last) = map(json.loads, result.run_files()["nemesis.jsonl"].splitlines())
     seen = last["evidence"]
     assert seen is not None, last["error"]
     fenced = "first" if protocol == "classic" else "second"
@@ -102,12 +102,14 @@ def test_an_early_fencing_is_evidence_whatever_the_process_is_told_later() -> No
         "client": "reader 2", "instance": "i", "first": 9, "second": 11, "fenced": [first],
         "told_first": "GROUP_ID_NOT_FOUND", "told_second": "",
     }  # fmt: skip
-    assert told_of_a_twin(seen, {}, ()) == ""
+    assert instance_id_was_fenced(seen, {}, ()) == ""
     assert MEMBER_TWIN.describe_evidence(seen).endswith(
         "process 9 was told FENCED_INSTANCE_ID, in the end GROUP_ID_NOT_FOUND."
     )
-    assert told_of_a_twin({**seen, "fenced": []}, {}, ()) == "neither was process 9 fenced nor process 11 refused"
-    assert told_of_a_twin({**seen, "fenced": [{**first, "process": 3}]}, {}, ()), "of a stranger"
+    assert (
+        instance_id_was_fenced({**seen, "fenced": []}, {}, ()) == "neither was process 9 fenced nor process 11 refused"
+    )
+    assert instance_id_was_fenced({**seen, "fenced": [{**first, "process": 3}]}, {}, ()), "of a stranger"
 
 
 @pytest.mark.parametrize("name", ["pipeline", "semantics"])
@@ -153,6 +155,6 @@ def test_members_vanish_in_their_scene() -> None:
     values["workload"] |= {"static_members": True}
     staged = _staged(values, members_that_vanish(Random(5), ["squall-group"], values["workload"]))
     result = simulate(make_plan(staged))
-    assert result.verdict == "valid", result.told
-    last = {line["id"]: line for line in map(json.loads, result.papers()["nemesis.jsonl"].splitlines())}
+    assert result.verdict == "valid", result.reasons
+    last = {line["id"]: line for line in map(json.loads, result.run_files()["nemesis.jsonl"].splitlines())}
     assert {line["action"] for line in last.values() if line["evidence"]} >= {"member_crash", "member_twin"}

@@ -34,8 +34,8 @@ def test_a_coordinator_that_has_decided_is_killed_and_the_others_are_told_errors
         fault(8, 2, "protocol", "all", params=ADDED),
     ]
     result = simulate(make_plan({"runtime": "sim", "seed": 4, "time_s": 12, "workload": LOAD, "faults": faults}))
-    assert result.verdict == "valid", result.told
-    last = {line["id"]: line for line in map(json.loads, result.papers()["nemesis.jsonl"].splitlines())}
+    assert result.verdict == "valid", result.reasons
+    last = {line["id"]: line for line in map(json.loads, result.run_files()["nemesis.jsonl"].splitlines())}
     assert all(line["evidence"] for line in last.values()), [line["error"] for line in last.values()]
     assert last[1]["trigger"]["seen"][1] == "PrepareCommit"
     assert len(last[1]["target"]["resolved"]) == 1

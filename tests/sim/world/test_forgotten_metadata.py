@@ -38,7 +38,7 @@ def plan(nodes: int, *, forgets: dict[str, Any]) -> Plan:
 
 
 def refused(result: SimResult) -> bool:
-    return any("of the metadata there may be no other durable copy" in reason for reason in result.told)
+    return any("of the metadata there may be no other durable copy" in reason for reason in result.reasons)
 
 
 def test_the_only_voter_keeps_its_power_once_its_disk_may_have_forgotten() -> None:

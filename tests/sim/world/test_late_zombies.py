@@ -21,6 +21,6 @@ def test_what_an_earlier_attempt_did_is_not_the_zombies(monkeypatch: pytest.Monk
     monkeypatch.setattr(TransactionalProcess, "haunt", at_the_second_attempt)
     result = haunted(2, "producer:0")
     assert len(tried) == 2
-    assert result.verdict == "valid", result.told
+    assert result.verdict == "valid", result.reasons
     (seen,) = evidence(result)
     assert seen["sends"] == seen["ends"] == 1

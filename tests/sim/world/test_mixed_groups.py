@@ -28,7 +28,7 @@ def test_groups_go_over_and_back_under_their_members_while_coordinators_are_kill
     for seed in range(4):
         values = {"runtime": "sim", "seed": seed, "time_s": 20, "cluster": cluster, "workload": load, "faults": faults}
         result = simulate(make_plan(values))
-        assert result.verdict == "valid", (seed, result.told)
+        assert result.verdict == "valid", (seed, result.reasons)
         counts.update(result.counts)
     assert all(counts[way] for way in WAYS), counts
 

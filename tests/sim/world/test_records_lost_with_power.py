@@ -22,7 +22,7 @@ def losses(*, expected: str) -> list[Judged]:
     values = {"seed": SEED, "runtime": "sim", "time_s": 6.0, "workload": workload, "faults": [fault]}
     result = simulate(make_plan({**values, "cluster": {"nodes": 3}}), stop_at_first=False)
     assert result.judgement is not None
-    assert result.judgement.verdict.verdict == expected, result.told
+    assert result.judgement.verdict.verdict == expected, result.reasons
     return [each for each in result.judgement.verdict.anomalies if each.name in ("lost-write", "unseen")]
 
 

@@ -36,4 +36,4 @@ def test_no_partition_starves_another_where_answers_are_small(sessions: bool) ->
         }
     )
     result = simulate(plan)
-    assert result.verdict == "valid", result.told
+    assert result.verdict == "valid", result.reasons

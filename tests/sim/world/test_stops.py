@@ -26,10 +26,10 @@ def played(*faults: dict[str, Any]) -> dict[str, Any]:
     result = simulate(hunt_plan(5, list(faults)), stop_at_first=False)
     assert result.judgement is not None
     last = result.judgement.faults[-1]
-    lines = map(json.loads, result.papers()["nemesis.jsonl"].splitlines())
+    lines = map(json.loads, result.run_files()["nemesis.jsonl"].splitlines())
     line: dict[str, Any] = {each["id"]: each for each in lines}[last.id]
     assert bool(not_landed(last)) == (line["evidence"] is None), "judges agree with the nemesis"
-    assert result.verdict == ("valid" if line["evidence"] else "unknown"), result.told
+    assert result.verdict == ("valid" if line["evidence"] else "unknown"), result.reasons
     return line
 
 

@@ -214,7 +214,7 @@ def test_a_fault_that_is_swallowed_has_not_landed(name: str, case: Swallowed, mo
     (fault,) = result.judgement.faults
     assert not_landed(fault), fault
     # What accepts a request and does nothing may also be a finding about the cluster: then it is one.
-    assert result.verdict == ("invalid" if case.found else "unknown"), (result.verdict, result.told)
+    assert result.verdict == ("invalid" if case.found else "unknown"), (result.verdict, result.reasons)
     assert result.anomalies == case.found
 
 

@@ -30,7 +30,7 @@ def plan(how: str, seed: int = 1) -> Plan:
 @pytest.mark.parametrize("how", ["churn", "partitions", "delete_records"])
 def test_what_was_asked_for_is_no_loss(how: str) -> None:
     result = simulate(plan(how), stop_at_first=False)
-    assert result.verdict == "valid", result.told
+    assert result.verdict == "valid", result.reasons
 
 
 def test_a_leader_that_deletes_more_than_was_asked_for_has_lost_it(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -52,7 +52,7 @@ def test_a_topic_that_lives_on_under_the_next_one_shows_as_records_that_nobody_s
 
     monkeypatch.setattr(admin, "delete_topic", not_deleted)
     result = simulate(plan("churn"), stop_at_first=False)
-    assert result.anomalies == ("phantom",), result.told
+    assert result.anomalies == ("phantom",), result.reasons
 
 
 def landed(result: SimResult) -> str | None:
@@ -71,7 +71,7 @@ def test_records_that_are_said_to_be_deleted_and_stay_are_a_log_start_that_went_
     monkeypatch.setattr(topics, "delete_records", answered)
     result = simulate(plan("delete_records"), stop_at_first=False)
     assert "a log began before the offset" in (landed(result) or "")
-    assert result.anomalies == ("offset-regression",), result.told
+    assert result.anomalies == ("offset-regression",), result.reasons
 
 
 def test_an_added_partition_that_takes_no_write_is_no_fault_that_landed_and_has_to_take_one_after_healing(
@@ -87,15 +87,15 @@ def test_an_added_partition_that_takes_no_write_is_no_fault_that_landed_and_has_
     monkeypatch.setattr(ProduceApi, "_append", refused)
     result = simulate(plan("partitions"), stop_at_first=False)
     assert "an added partition acknowledged no record" in (landed(result) or "")
-    assert result.anomalies == ("stuck-producer",), result.told
+    assert result.anomalies == ("stuck-producer",), result.reasons
 
 
 @pytest.mark.parametrize("how", ["partitions", "churn"])
 def test_after_healing_every_partition_is_written_to_also_those_that_came_meanwhile(how: str) -> None:
     result = simulate(plan(how), stop_at_first=False)
-    history = parse(result.papers()["history.jsonl"].splitlines(keepends=True))
+    history = parse(result.run_files()["history.jsonl"].splitlines(keepends=True))
     harness = {each.proc for each in history.processes if AFTER_HEALING in each.settings}
     written = {row.part for row in history.records.rows() if row.kind == SEND and row.proc in harness}
     assert written == {each.part for each in history.partitions if not each.deleted}
     assert any(each.added for each in history.partitions if each.part in written)
-    assert result.verdict == "valid", result.told
+    assert result.verdict == "valid", result.reasons

@@ -32,20 +32,20 @@ def haunted(generation: int, *targets: str) -> SimResult:
 
 
 def evidence(result: SimResult) -> list[dict[str, Any]]:
-    last = {line["id"]: line for line in map(json.loads, result.papers()["nemesis.jsonl"].splitlines())}
+    last = {line["id"]: line for line in map(json.loads, result.run_files()["nemesis.jsonl"].splitlines())}
     return [line["evidence"] for line in last.values()]
 
 
 def processes(result: SimResult) -> dict[int, dict[str, Any]]:
     """The settings of each process of the history."""
-    lines = map(json.loads, result.papers()["history.jsonl"].splitlines())
+    lines = map(json.loads, result.run_files()["history.jsonl"].splitlines())
     return {line["p"]: line["settings"] for line in lines if line["e"] == "p"}
 
 
 @pytest.mark.parametrize("generation", [1, 2])
 def test_a_zombie_writes_nothing_on_our_broker(generation: int) -> None:
     result = haunted(generation, "producer:0", "producer:1", "producer:0")
-    assert result.verdict == "valid", result.told
+    assert result.verdict == "valid", result.reasons
     for seen in evidence(result):
         assert seen["sends"] == seen["ends"] == 1
         assert seen["told"][0] == "send fail"
@@ -129,13 +129,13 @@ def test_a_zombie_of_a_pipeline_writes_nothing_and_commits_nothing_and_its_group
     generation: int, protocol: str
 ) -> None:
     result = haunted_pipeline(generation, protocol, "producer:1", "producer:2")
-    assert result.verdict == "valid", result.told
+    assert result.verdict == "valid", result.reasons
     assert len(evidence(result)) == 2
     for seen in evidence(result):
         assert seen["sends"] == seen["ends"] == 1
         assert seen["told"][:2] == ["send fail", "offsets INVALID_PRODUCER_EPOCH"]
         assert seen["told"][2] in ("end PRODUCER_FENCED", "end INVALID_PRODUCER_EPOCH")
-    lines = [json.loads(line) for line in result.papers()["history.jsonl"].splitlines()]
+    lines = [json.loads(line) for line in result.run_files()["history.jsonl"].splitlines()]
     for seen in evidence(result):
         own = [line for line in lines if line.get("p") == seen["zombie"]]
         (commit,) = (line["op"] for line in own if line["e"] == "i" and line["f"] == "commit")

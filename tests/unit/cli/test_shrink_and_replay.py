@@ -51,7 +51,7 @@ class Simulator:
         trace = "".join(json.dumps({"t": 1.0, "e": name}) + "\n" for name in ("a", "b", actions + self.noise))
         info = {"schema": 1, "run": f"sim-seed{plan.seed}", "phases": []}
 
-        def papers() -> dict[str, bytes]:
+        def run_files() -> dict[str, bytes]:
             return {
                 "plan.toml": write_plan(plan).encode(),
                 "run.json": json.dumps(info).encode(),
@@ -67,13 +67,13 @@ class Simulator:
             anomalies=self.anomalies(plan),
             verdict="invalid" if failure else "valid",
             failure=failure,
-            told=(),
+            reasons=(),
             counts=Counter(),
             sim_s=10.0,
             cpu_s=0.1,
             trouble=None,
             mutant=mutant,
-            papers=papers,
+            run_files=run_files,
         )
 
 

@@ -49,7 +49,7 @@ def test_the_first_seed_that_fails_with_the_mutant_only_is_the_find() -> None:
     found = hunt(find("1"), range(9), world({4: LOST, 6: LOST}), budget_s=60)
     assert (found.seed, found.tried, found.check) == (4, 5, "anomaly lost-write")
     assert found.plan == write_plan(find("1").plan(4))
-    assert found.is_well
+    assert found.is_as_required
     assert found.is_expected
 
 
@@ -58,7 +58,7 @@ def test_a_plan_that_a_sound_broker_fails_finds_nothing_and_is_told() -> None:
     found = hunt(find("1"), range(9), world({2: LOST, 5: LOST}, {2: broken}), budget_s=60)
     assert found.seed == 5
     assert found.false_alarms == ((2, "invariant one-leader"),)
-    assert not found.is_well
+    assert not found.is_as_required
 
 
 def test_a_hunt_ends_with_its_seeds_or_its_budget() -> None:
@@ -66,7 +66,7 @@ def test_a_hunt_ends_with_its_seeds_or_its_budget() -> None:
     times = iter(range(0, 1000, 10))
     tired = hunt(find("1"), range(1000), world({}), budget_s=25, clock=lambda: float(next(times)))
     assert tired.tried == 3
-    assert not tired.is_well
+    assert not tired.is_as_required
 
 
 def test_a_setting_is_held_to_what_it_promises_in_the_control() -> None:
@@ -131,7 +131,7 @@ def shrunk(
 
 def test_a_plan_with_few_steps_is_the_only_one_that_is_shrunk() -> None:
     found, asked, said = shrunk({2: FEW_STEPS, 3: 1}, {2: LOST, 3: LOST}, more=3)
-    assert (found.seed, found.shrunk_seed, found.told_steps) == (2, 2, str(FEW_STEPS))
+    assert (found.seed, found.shrunk_seed, found.steps_text) == (2, 2, str(FEW_STEPS))
     assert asked == [2]
     assert not said
 
@@ -140,7 +140,7 @@ def test_where_too_many_steps_are_left_the_plan_of_the_next_seed_is_shrunk_and_b
     found, asked, said = shrunk({2: FEW_STEPS + 1, 5: 4, 6: 3}, {2: LOST, 5: LOST, 6: LOST}, more=3)
     assert asked == [2, 5]
     assert (found.seed, found.tried, found.shrunk_seed, found.steps) == (2, 3, 5, 4)
-    assert found.told_steps == "4 (seed 5)"
+    assert found.steps_text == "4 (seed 5)"
     assert found.plan == write_plan(find("1").plan(5).model_copy(update={"seed": 500}))
     assert said == [f"the plan of seed 2 has {FEW_STEPS + 1} steps after shrinking"]
 
@@ -150,7 +150,7 @@ def test_the_fewest_steps_stay_after_as_many_further_plans_as_are_allowed() -> N
     assert asked == [0, 1, 2]
     assert (found.seed, found.shrunk_seed, found.steps) == (0, 1, 12)
     same = shrunk({0: 30, 1: 30}, {0: LOST, 1: LOST}, more=1)[0]
-    assert (same.shrunk_seed, same.told_steps) == (0, "30")
+    assert (same.shrunk_seed, same.steps_text) == (0, "30")
 
 
 def test_a_further_plan_has_to_fail_by_one_of_the_checks_of_the_mutant() -> None:
@@ -158,15 +158,15 @@ def test_a_further_plan_has_to_fail_by_one_of_the_checks_of_the_mutant() -> None
     assert other.name not in find("1").expected
     found, asked, _ = shrunk({0: 30, 3: 5}, {0: LOST, 1: other, 3: LOST}, more=1)
     assert asked == [0, 3]
-    assert found.told_steps == "5 (seed 3)"
+    assert found.steps_text == "5 (seed 3)"
 
 
 def test_false_alarms_on_the_way_to_a_further_plan_are_told() -> None:
     sims = world({0: LOST, 1: LOST, 2: LOST}, {1: LOST})
     found = hunt(find("1"), range(9), sims, budget_s=60, shrink=shrinking_to({0: 30, 2: 5}, []), more=1)
-    assert found.told_steps == "5 (seed 2)"
+    assert found.steps_text == "5 (seed 2)"
     assert found.false_alarms == ((1, "anomaly lost-write"),)
-    assert not found.is_well
+    assert not found.is_as_required
 
 
 def test_the_budget_is_for_finding_all_plans_and_shrinking_takes_nothing_of_it() -> None:
@@ -195,8 +195,8 @@ def test_controls_name_the_seeds_that_a_sound_broker_fails() -> None:
 
 
 def test_what_is_masked_need_not_be_found() -> None:
-    assert MutantHuntResult("20a", 10, 1.0).is_well
-    assert not MutantHuntResult("20", 10, 1.0).is_well
+    assert MutantHuntResult("20a", 10, 1.0).is_as_required
+    assert not MutantHuntResult("20", 10, 1.0).is_as_required
 
 
 def test_each_mutant_says_what_it_is() -> None:

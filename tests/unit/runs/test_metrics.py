@@ -82,16 +82,16 @@ def whole() -> RunStatus:
     )
 
 
-def samples(sight: RunStatus, now: float = 112.0) -> dict[tuple[str, tuple[tuple[str, str], ...]], float]:
+def samples(status: RunStatus, now: float = 112.0) -> dict[tuple[str, tuple[tuple[str, str], ...]], float]:
     """(name, labels) -> value, as the format's own parser reads it: it takes only what is well-formed."""
-    families = text_string_to_metric_families(exposition(sight, now))
+    families = text_string_to_metric_families(exposition(status, now))
     return {
         (each.name, tuple(sorted(each.labels.items()))): each.value for family in families for each in family.samples
     }
 
 
-def value(sight: RunStatus, name: str, **labels: str) -> float | None:
-    return samples(sight).get((name, tuple(sorted(labels.items()))))
+def value(status: RunStatus, name: str, **labels: str) -> float | None:
+    return samples(status).get((name, tuple(sorted(labels.items()))))
 
 
 def test_of_a_run_that_has_not_begun_there_is_something_to_parse() -> None:
@@ -123,26 +123,26 @@ def test_the_text_is_this() -> None:
 
 
 def test_each_sample_has_the_value_that_can_be_seen() -> None:
-    sight = whole()
-    assert value(sight, "squall_phase", squall_phase="load") == 1
-    assert value(sight, "squall_phase", squall_phase="heal") == 0
-    assert value(sight, "squall_phase_elapsed_seconds") == 12
-    assert value(sight, "squall_phase_remaining_seconds") == 18
-    outcomes = {each: value(sight, "squall_send_outcomes_total", outcome=each) for each in ("ok", "fail", "info")}
+    status = whole()
+    assert value(status, "squall_phase", squall_phase="load") == 1
+    assert value(status, "squall_phase", squall_phase="heal") == 0
+    assert value(status, "squall_phase_elapsed_seconds") == 12
+    assert value(status, "squall_phase_remaining_seconds") == 18
+    outcomes = {each: value(status, "squall_send_outcomes_total", outcome=each) for each in ("ok", "fail", "info")}
     assert outcomes == {"ok": 6, "fail": 1, "info": 2}
-    assert value(sight, "squall_sends_total") == 10
-    assert value(sight, "squall_sends_outstanding") == 1
-    assert value(sight, "squall_records_read_total") == 5
-    assert value(sight, "squall_final_read_records_total") == 3
+    assert value(status, "squall_sends_total") == 10
+    assert value(status, "squall_sends_outstanding") == 1
+    assert value(status, "squall_records_read_total") == 5
+    assert value(status, "squall_final_read_records_total") == 3
     states = ("waiting", "under way", "landed", "not landed")
-    assert [value(sight, "squall_faults", state=state) for state in states] == [1, 1, 1, 1]
-    assert value(sight, "squall_faults_under_way", kind="kill") == 1
-    assert value(sight, "squall_next_fault_seconds") == 3.5
-    assert [value(sight, "squall_broker_up", broker=each) for each in "123"] == [1, 0, 0]
-    assert value(sight, "squall_partition_isr", topic="a-b", partition="1") == 1
-    assert value(sight, "squall_partition_replicas", topic="appends", partition="0") == 3
-    assert value(sight, "squall_partition_leader", topic="a-b", partition="1") == -1
-    verdicts = {each: value(sight, "squall_verdict", squall_verdict=each) for each in ("valid", "invalid", "unknown")}
+    assert [value(status, "squall_faults", state=state) for state in states] == [1, 1, 1, 1]
+    assert value(status, "squall_faults_under_way", kind="kill") == 1
+    assert value(status, "squall_next_fault_seconds") == 3.5
+    assert [value(status, "squall_broker_up", broker=each) for each in "123"] == [1, 0, 0]
+    assert value(status, "squall_partition_isr", topic="a-b", partition="1") == 1
+    assert value(status, "squall_partition_replicas", topic="appends", partition="0") == 3
+    assert value(status, "squall_partition_leader", topic="a-b", partition="1") == -1
+    verdicts = {each: value(status, "squall_verdict", squall_verdict=each) for each in ("valid", "invalid", "unknown")}
     assert verdicts == {"valid": 0, "invalid": 1, "unknown": 0}
 
 
@@ -234,7 +234,7 @@ def served(progress: Progress) -> Iterator[str]:
 def test_a_scrape_sees_the_run_as_it_is_now(progress: Progress) -> None:
     with served(progress) as url:
         assert "squall_sends_total 0.0\n" in fetched(url)[0]
-        progress.sight.load = LoadCounters(sent=4)
+        progress.status.load = LoadCounters(sent=4)
         text, kind = fetched(url)
         assert "squall_sends_total 4.0\n" in text
         assert kind == CONTENT_TYPE
@@ -284,6 +284,6 @@ def test_ctrl_c_ends_the_wait_for_the_last_scrape(progress: Progress, monkeypatc
     monkeypatch.setattr(module.MetricsExporter, "wait_for_last", interrupted)
     with served(progress) as url:
         fetched(url)
-        progress.sight.verdict = "valid"
+        progress.status.verdict = "valid"
     with pytest.raises(urllib.error.URLError):
         fetched(url)

@@ -13,7 +13,7 @@ import pytest
 
 from squall.chaos.runs import prestarted_spark
 from squall.chaos.runs.directory import RunDirectory
-from squall.chaos.runs.prestarted_spark import PrestartedSpark, start_ahead
+from squall.chaos.runs.prestarted_spark import PrestartedSpark, prestart_spark
 from squall.chaos.runtimes.real.proc import run_state
 from squall.chaos.toolchain.java import Java
 from squall.checkers.stages import READY, line_of
@@ -78,9 +78,9 @@ def test_it_and_what_it_starts_have_only_the_cpu_that_is_left_until_it_is_told(s
     waiting = start(WAITS)
     other = int(said(waiting)[0])
     assert os.sched_getscheduler(other) == os.SCHED_IDLE
-    if not prestarted_spark._hurry(os.getppid()):
+    if not prestarted_spark._raise_priority(os.getppid()):
         pytest.skip("only a privileged user may hurry a process")
-    assert prestarted_spark._hurry(waiting._program.pid)
+    assert prestarted_spark._raise_priority(waiting._program.pid)
     assert [os.sched_getscheduler(pid) for pid in (waiting._program.pid, other)] == [os.SCHED_OTHER] * 2
 
 
@@ -120,7 +120,7 @@ def test_one_that_has_died_is_of_no_use(start: Start) -> None:
 def test_one_that_cannot_be_hurried_is_of_use_only_if_it_is_ready(
     start: Start, monkeypatch: pytest.MonkeyPatch, program: str, *, useful: bool
 ) -> None:
-    monkeypatch.setattr(prestarted_spark, "_hurry", lambda pid: False)
+    monkeypatch.setattr(prestarted_spark, "_raise_priority", lambda pid: False)
     monkeypatch.setattr(prestarted_spark, "PATIENCE_S", 0.05)
     waiting = start(program)
     if useful:
@@ -129,14 +129,14 @@ def test_one_that_cannot_be_hurried_is_of_use_only_if_it_is_ready(
 
 
 @pytest.mark.parametrize(
-    ("free_mib", "starts"), [(prestarted_spark.ROOM_MIB, True), (prestarted_spark.ROOM_MIB - 1, False)]
+    ("free_mib", "starts"), [(prestarted_spark.FREE_MEMORY_MIB, True), (prestarted_spark.FREE_MEMORY_MIB - 1, False)]
 )
 def test_nothing_is_started_where_memory_is_short(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, free_mib: float, *, starts: bool
 ) -> None:
-    monkeypatch.setattr(prestarted_spark, "_room_mib", lambda: free_mib)
+    monkeypatch.setattr(prestarted_spark, "_free_memory_mib", lambda: free_mib)
     monkeypatch.setattr(prestarted_spark, "java", lambda say: Java(tmp_path / "no java", 17))
-    started = start_ahead(RunDirectory(tmp_path), print)
+    started = prestart_spark(RunDirectory(tmp_path), print)
     if started is not None:
         started.end()
     assert (started is not None) == starts
@@ -144,4 +144,4 @@ def test_nothing_is_started_where_memory_is_short(
 
 def test_memory_is_what_this_machine_and_its_container_have_left() -> None:
     told = Path("/proc/meminfo").read_text().splitlines()[0]
-    assert 0 < prestarted_spark._room_mib() <= int(told.split()[1]) / 1024
+    assert 0 < prestarted_spark._free_memory_mib() <= int(told.split()[1]) / 1024

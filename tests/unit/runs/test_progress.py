@@ -73,8 +73,8 @@ def test_a_line_of_a_pipe_says_how_far_how_much_what_hurts_and_what_comes() -> N
     counters.acked = 500
     hurt = FaultExecution(fault("pause"), resolved=(2,), began=1)
     over = FaultExecution(fault("kill"), resolved=(1,), began=1, ended=2)
-    progress.sight.load, progress.sight.faults = counters, (hurt, over)
-    progress.sight.coming = lambda: [UpcomingFault(fault("stop"), 3.0)]
+    progress.status.load, progress.status.faults = counters, (hurt, over)
+    progress.status.coming = lambda: [UpcomingFault(fault("stop"), 3.0)]
     with progress.phase("load with faults", 30.0):
         pass
     line = out.getvalue()
@@ -84,7 +84,7 @@ def test_a_line_of_a_pipe_says_how_far_how_much_what_hurts_and_what_comes() -> N
 
 def test_counts_that_did_not_change_are_said_once() -> None:
     progress, out = shown(terminal=False)
-    progress.sight.final = LoadCounters(read=9)
+    progress.status.final = LoadCounters(read=9)
     for name in ("final reads", "stop the cluster"):
         with progress.phase(name):
             pass
@@ -138,7 +138,7 @@ def test_on_a_terminal_the_block_says_what_is_done_what_is_now_and_what_follows(
 
 def test_while_a_run_is_judged_the_block_says_nothing_of_the_load_and_what_follows() -> None:
     progress, out = shown(terminal=True)
-    progress.sight.load = LoadCounters(acked=7)
+    progress.status.load = LoadCounters(acked=7)
     with progress.phase("judge: start Spark"):
         progress.console.print(progress._render())
     told = out.getvalue()
@@ -148,9 +148,9 @@ def test_while_a_run_is_judged_the_block_says_nothing_of_the_load_and_what_follo
 
 def test_the_block_of_a_whole_run_fits_a_small_terminal() -> None:
     progress, out = shown(terminal=True)
-    progress.sight.load = LoadCounters(acked=7)
-    progress.sight.faults = [FaultExecution(fault("pause"), resolved=(2,), began=1)]
-    progress.sight.coming = lambda: [UpcomingFault(fault("stop"), 3.0)]
+    progress.status.load = LoadCounters(acked=7)
+    progress.status.faults = [FaultExecution(fault("pause"), resolved=(2,), began=1)]
+    progress.status.coming = lambda: [UpcomingFault(fault("stop"), 3.0)]
     for name in ("start the cluster", *PHASES):
         with progress.phase(name):
             pass
@@ -162,7 +162,7 @@ def test_the_block_of_a_whole_run_fits_a_small_terminal() -> None:
 def test_the_counters_are_those_of_the_final_reads_once_they_have_begun() -> None:
     progress, _ = shown(terminal=False)
     load: Any = LoadCounters(acked=7)
-    progress.sight.load = load
-    assert progress.sight.counts()["acked"] == 7
-    progress.sight.final = LoadCounters(read=3)
-    assert progress.sight.counts() == {"final reads": 3}
+    progress.status.load = load
+    assert progress.status.counts()["acked"] == 7
+    progress.status.final = LoadCounters(read=3)
+    assert progress.status.counts() == {"final reads": 3}

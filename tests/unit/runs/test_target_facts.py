@@ -6,7 +6,7 @@ from squall.broker.protocol.apis import ApiKey, request_class
 from squall.broker.protocol.schema.api_versions import ApiVersion, ApiVersionsResponse, FinalizedFeatureKey
 from squall.chaos.faults.vocabulary import make_fault
 from squall.chaos.plans.plan import PlanError, make_plan
-from squall.chaos.runs.target_facts import compare, in_vain, understood
+from squall.chaos.runs.target_facts import capabilities_of, compare, unsupported_faults
 
 
 def speaks(*keys: ApiKey, high: int = 99) -> ApiVersionsResponse:
@@ -17,20 +17,20 @@ def speaks(*keys: ApiKey, high: int = 99) -> ApiVersionsResponse:
 
 
 def test_versions_in_common_are_those_of_both_and_the_rest_is_lacking() -> None:
-    target = understood(speaks(ApiKey.PRODUCE, ApiKey.FETCH))
+    target = capabilities_of(speaks(ApiKey.PRODUCE, ApiKey.FETCH))
     assert target.apis["FETCH"][1] == request_class(ApiKey.FETCH).MAX_VERSION
     assert "ELECT_LEADERS" in target.lacks
     assert target.features == {"metadata.version": 30}
 
 
 def test_an_api_whose_versions_do_not_overlap_is_lacking() -> None:
-    target = understood(speaks(ApiKey.PRODUCE, high=-1))
+    target = capabilities_of(speaks(ApiKey.PRODUCE, high=-1))
     assert "PRODUCE" in target.lacks
     assert "PRODUCE" not in target.apis
 
 
 def test_settings_that_brokers_do_not_have_or_have_otherwise_are_told() -> None:
-    target = understood(speaks(ApiKey.PRODUCE))
+    target = capabilities_of(speaks(ApiKey.PRODUCE))
     target.unknown_settings = ["squall.parked.bytes"]
     compare(target, {"a.ms": "1", "b.ms": "2", "c": "TRUE", "d": "4"}, {"a.ms": "1", "b.ms": "3", "c": "true"})
     assert target.unknown_settings == ["d", "squall.parked.bytes"]
@@ -39,7 +39,7 @@ def test_settings_that_brokers_do_not_have_or_have_otherwise_are_told() -> None:
 
 
 def test_brokers_that_tell_no_settings_are_not_said_to_lack_them() -> None:
-    target = understood(speaks(ApiKey.PRODUCE))
+    target = capabilities_of(speaks(ApiKey.PRODUCE))
     compare(target, {"a.ms": "1"}, {})
     assert target.unknown_settings == []
 
@@ -73,8 +73,11 @@ def test_settings_are_still_refused_by_name_where_the_brokers_are_ours() -> None
 def test_what_cannot_land_for_want_of_an_api_is_told_beforehand() -> None:
     listed = [("leadership", {"how": "move"}), ("leadership", {"how": "preferred"}), ("kill", {})]
     faults = [make_fault(number, 1, 1, action, "random", params) for number, (action, params) in enumerate(listed)]
-    assert in_vain(understood(speaks(ApiKey.ELECT_LEADERS)), faults) == [
+    assert unsupported_faults(capabilities_of(speaks(ApiKey.ELECT_LEADERS)), faults) == [
         "fault 0 (leadership) cannot land: it does not speak ALTER_PARTITION_REASSIGNMENTS"
     ]
-    assert len(in_vain(understood(speaks()), faults)) == 2
-    assert in_vain(understood(speaks(ApiKey.ELECT_LEADERS, ApiKey.ALTER_PARTITION_REASSIGNMENTS)), faults) == []
+    assert len(unsupported_faults(capabilities_of(speaks()), faults)) == 2
+    assert (
+        unsupported_faults(capabilities_of(speaks(ApiKey.ELECT_LEADERS, ApiKey.ALTER_PARTITION_REASSIGNMENTS)), faults)
+        == []
+    )
