@@ -1,1 +1,1 @@
-"""Handlers of the APIs that this broker serves, and the table that says which handler answers which API."""
+"""Handles the requests of the APIs that this broker serves. `routes` maps each API to its handler."""

@@ -1,7 +1,7 @@
-"""OffsetCommit, OffsetFetch and OffsetDelete: what groups have read, as their coordinator keeps it.
+"""Handles OffsetCommit, OffsetFetch and OffsetDelete: the offsets that groups have committed to their coordinator.
 
-Each request is handed to the coordinator as it comes, so requests of one connection take effect in their order. An
-answer waits for the coordinator's log.
+Each request is handed to the coordinator on arrival, so requests of one connection take effect in their order. The
+response waits for the coordinator's log.
 """
 
 from __future__ import annotations
@@ -43,25 +43,25 @@ if TYPE_CHECKING:
     Found = tuple[TopicPartition, Committed | None, ErrorCode]
 
 BY_ID_FROM = 10
-"""First version of OffsetCommit and OffsetFetch that names topics by their ids."""
+"""Is the first version of OffsetCommit and OffsetFetch that names topics by their ids."""
 BATCHED_FROM = 8
-"""First version of OffsetFetch that asks for several groups (KIP-709)."""
+"""Is the first version of OffsetFetch that asks for several groups (KIP-709)."""
 GROUP_ERROR_FROM = 2
-"""First version of OffsetFetch that tells of an error of the whole group once."""
+"""Is the first version of OffsetFetch whose response has a field for an error of the whole group."""
 TIMED_OUT = GroupResponse(ErrorCode.COORDINATOR_NOT_AVAILABLE)
-"""What a client is told if the coordinator's log does not commit in time, as with Kafka."""
+"""Answers a request if the coordinator's log does not commit in time. Kafka uses the same error."""
 AGAIN = GroupResponse(ErrorCode.INVALID_REQUEST)
-"""A group that a request names again."""
+"""Answers the second and later mentions of a group in one request."""
 _UNKNOWN = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 _NOTHING = Committed(-1)
 
 
 LONGEST_MS = 2**63 - 1
-"""The last time that a record of a committed offset has a place for."""
+"""Is the greatest expiry time, in ms since the epoch, that a record of a committed offset can hold."""
 
 
 class CommittedOffsetApis:
-    """Handlers of requests about committed offsets; none of them waits before the request has taken effect."""
+    """Handles requests about committed offsets. A handler never waits before its request has taken effect."""
 
     def __init__(
         self,
@@ -82,7 +82,8 @@ class CommittedOffsetApis:
         )
 
     def _named(self, name: str, topic_id: bytes, by_id: bool) -> tuple[str, ErrorCode]:
-        """A topic's name, and why its offsets cannot be committed."""
+        """Return the name of a topic ("" for an unknown id), and the error that forbids commits to the topic, or NONE.
+        """
         if by_id:
             topic = self._image.topics_by_id.get(topic_id)
             return (topic.name, ErrorCode.NONE) if topic is not None else ("", ErrorCode.UNKNOWN_TOPIC_ID)
@@ -91,7 +92,9 @@ class CommittedOffsetApis:
     # ----------------------------------------------------------------------------------------------------------- commit
 
     def offset_commit(self, request: commit_wire.OffsetCommitRequest, slot: PendingResponse) -> Any:
-        """Commit offsets of a group. What can be refused without the group is refused for each partition alone."""
+        """Commit offsets of a group. An error that needs no group (an unknown topic, say) refuses only its own
+        partition.
+        """
         kept_ms = request.retention_time_ms
         expires_ms = NO_TIME if kept_ms < 0 else min(self._env.wall_ms() + kept_ms, LONGEST_MS)
         plan, offsets = self.plan(request.topics, expires_ms, by_id=slot.version >= BY_ID_FROM)
@@ -116,8 +119,8 @@ class CommittedOffsetApis:
     def plan(
         self, topics: Sequence[Any], expires_ms: int, *, by_id: bool
     ) -> tuple[list[tuple[Any, list[tuple[int, ErrorCode]]]], tuple[tuple[TopicPartition, Committed], ...]]:
-        """Of a request's topics, each partition with why it is refused without asking the group, and what is left to
-        be committed.
+        """Split the partitions of a request. Return each topic with an error per partition (NONE if the group must
+        decide), and the offsets that are left for the group to commit.
         """
         wall_ms = self._env.wall_ms()
         offsets: list[tuple[TopicPartition, Committed]] = []
@@ -145,7 +148,7 @@ class CommittedOffsetApis:
     # ------------------------------------------------------------------------------------------------------------ fetch
 
     def offset_fetch(self, request: fetch_wire.OffsetFetchRequest, slot: PendingResponse) -> Any:
-        """Answer OffsetFetch: the committed offsets of groups, for some partitions or for all."""
+        """Return the committed offsets of the requested groups, for the named partitions or for all."""
         stable = request.require_stable
         if slot.version < BATCHED_FROM:
             return self._fetch_one(request, slot)
@@ -183,14 +186,14 @@ class CommittedOffsetApis:
     def _respond_to_fetch(
         self, asked: list[FetchOffsets], making: Callable[[list[GroupResponse]], Making], slot: PendingResponse
     ) -> Any:
-        """The answer, or a wait for it."""
+        """Return the response, or a `DeferredResponse` if the response waits or is large."""
         if sum(map(self._weight_of, asked)) > FEW:
             return DeferredResponse(partial(self._offset_fetch_in_pieces, asked, making, slot), holds=True)
         return self._ask(asked, lambda answers: made(making(answers)), has_large_answers=True)
 
     def _weight_of(self, asked: FetchOffsets) -> int:
-        """Return how much the answer would hold now: each position counts as one, and so do each `CHARACTERS_OF_ONE`
-        characters of its metadata. Of a large group only the number of positions counts.
+        """Return the number of entries that the response would have now. A committed offset counts as one entry, and so
+        does each run of `CHARACTERS_OF_ONE` characters of metadata. In a large group only the offsets are counted.
         """
         known = self._coordinator.positions(asked.group_id)
         wanted = known if asked.partitions is None else asked.partitions
@@ -201,7 +204,9 @@ class CommittedOffsetApis:
     async def _offset_fetch_in_pieces(
         self, asked: list[FetchOffsets], making: Callable[[list[GroupResponse]], Making], slot: PendingResponse
     ) -> fetch_wire.OffsetFetchResponse | bytes | list[Any]:
-        """A small request may ask for all that a hundred clients have committed."""
+        """Build a large response in pieces: one small request may ask for the offsets that a hundred clients have
+        committed.
+        """
         # Whether anything may be told yet: all wait for that side by side, because it takes no memory. In the lane, one
         # whose log does not commit would keep the others waiting.
         first = await self._answers([replace(each, partitions=()) for each in asked])
@@ -264,7 +269,7 @@ class CommittedOffsetApis:
     # ----------------------------------------------------------------------------------------------------------- delete
 
     def offset_delete(self, request: delete_wire.OffsetDeleteRequest, slot: PendingResponse) -> Any:
-        """Forget offsets of a group."""
+        """Delete committed offsets of a group."""
         known: list[TopicPartition] = []
         wrong: dict[TopicPartition, ErrorCode] = {}
         for topic in request.topics:
@@ -303,7 +308,8 @@ def _or_no_commit(committed: Committed | None) -> Committed:
 
 
 def _response_of_one_group(answer: GroupResponse, partitions: Sequence[TopicPartition], version: int) -> Making:
-    """About the one group that older versions ask for; `partitions` are those that were named."""
+    """Build the response of the versions that ask for one group. `partitions` are the partitions named in the request.
+    """
     if answer.error and version >= GROUP_ERROR_FROM:
         return fetch_wire.OffsetFetchResponse(error_code=int(answer.error))
     found = answer.offsets if isinstance(answer, OffsetsFound) else ()

@@ -1,7 +1,7 @@
-"""Consumer groups (KIP-848): ConsumerGroupHeartbeat for members, ConsumerGroupDescribe for admins.
+"""Handles the APIs of consumer groups (KIP-848): ConsumerGroupHeartbeat of members, ConsumerGroupDescribe of admins.
 
-Each request is handed to the coordinator as it comes, so requests of one connection take effect in their order. An
-answer waits for the coordinator's log.
+Each request is handed to the coordinator on arrival, so requests of one connection take effect in their order. The
+response waits for the coordinator's log.
 """
 
 from __future__ import annotations
@@ -35,20 +35,20 @@ if TYPE_CHECKING:
     from squall.broker.replicas.coordinators.group_coordinator import GroupCoordinator
 
 FEATURE = "group.version"
-"""The feature whose level 1 turns consumer groups on."""
+"""Names the cluster feature whose level 1 turns consumer groups on."""
 PROTOCOL = "consumer"
 OWN_IDS_FROM = 1
-"""First version of ConsumerGroupHeartbeat whose members make their own ids (KIP-1082)."""
+"""Is the first version of ConsumerGroupHeartbeat whose members make their own ids (KIP-1082)."""
 TYPES_FROM = 1
-"""First version of ConsumerGroupDescribe that tells which protocol a member speaks (KIP-1099)."""
+"""Is the first version of ConsumerGroupDescribe whose response names the protocol of each member (KIP-1099)."""
 OF_CLASSIC, OF_CONSUMER = 0, 1
 TIMED_OUT = GroupResponse(ErrorCode.COORDINATOR_NOT_AVAILABLE)
 AGAIN = GroupResponse(ErrorCode.INVALID_REQUEST)
-"""A group that a request names again."""
+"""Answers the second and later mentions of a group in one request."""
 
 
 class ConsumerGroupApis:
-    """Handlers of requests about consumer groups; none of them waits before the request has taken effect."""
+    """Handles requests about consumer groups. A handler never waits before its request has taken effect."""
 
     def __init__(
         self,
@@ -74,7 +74,7 @@ class ConsumerGroupApis:
         )
 
     def heartbeat(self, request: beat_wire.ConsumerGroupHeartbeatRequest, slot: PendingResponse) -> Any:
-        """A member joins, lives or leaves, and learns which partitions are its own."""
+        """Let a member join, stay or leave, and return the partitions that are assigned to the member."""
         if not self.is_enabled():
             return beat_wire.ConsumerGroupHeartbeatResponse(error_code=int(ErrorCode.UNSUPPORTED_VERSION))
         member_id = request.member_id
@@ -123,7 +123,7 @@ class ConsumerGroupApis:
         )
 
     def describe(self, request: describe_wire.ConsumerGroupDescribeRequest, slot: PendingResponse) -> Any:
-        """Groups, their members, and who has and is to have what."""
+        """Describe groups: their members, and the current and target assignment of each member."""
         names, version = list(request.group_ids), slot.version
         if not self.is_enabled():
             error = int(ErrorCode.UNSUPPORTED_VERSION)
@@ -188,7 +188,7 @@ class ConsumerGroupApis:
         )
 
     def _assignment(self, places: Iterable[Place]) -> describe_wire.Assignment:
-        """Partitions of topics that are deleted have no name, and are left out."""
+        """Return an assignment with topic names. Partitions of deleted topics have no name and are left out."""
         known = self._image.topics_by_id
         return describe_wire.Assignment(
             [

@@ -1,4 +1,4 @@
-"""Asking a coordinator: several requests at once, and one answer to the client when all of theirs are there."""
+"""Submits several requests to a coordinator, and responds to the client once all of them are answered."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ R = TypeVar("R")
 A = TypeVar("A")
 
 MOST_AT_ONCE: Final = 500
-"""Requests, of which each takes a coordinator 15 µs."""
+"""Limits the requests that are submitted in one piece of work. A coordinator needs 15 µs for a request."""
 MOST_LARGE_AT_ONCE: Final = 50
-"""Requests whose answers may tell of hundreds of things."""
+"""Limits the requests in one piece of work if an answer may have hundreds of entries."""
 
 
 def ask(
@@ -80,9 +80,9 @@ def ask(
 
 
 def answer_each(names: Sequence[str], answers: Sequence[A], again: A) -> list[A]:
-    """The answer about each of `names`, from those about each different one, in order. About a name that stands there
-    again it is `again`: what is told of one thing may be a thousand times as long as its name, so a few kilobytes could
-    ask for gigabytes.
+    """Return an answer for each of `names`, in order, from the answers for the distinct names. A repeated name gets
+    `again`: an answer may be a thousand times as long as its name, so a request of a few kilobytes could ask for
+    gigabytes.
     """
     left = dict(zip(dict.fromkeys(names), answers, strict=True))
     return [left.pop(name, again) for name in names]

@@ -1,8 +1,8 @@
-"""Work that may take long, above all on packed batches: off the event loop, and one at a time.
+"""Runs long work, above all on compressed batches, off the event loop and one piece at a time.
 
-A batch may unpack to squall.decompressed.batch.max.bytes. One at a time, that bounds the memory of all of them. What is
-done in Python takes turns with the event loop: one at a time, that bounds what the loop waits for, too. Work that is
-short by what is known of it has a lane of its own, so that nobody's small batches wait for somebody's large ones.
+A batch may decompress to squall.decompressed.batch.max.bytes. Doing one batch at a time bounds the memory of all, and,
+since Python code shares the interpreter lock with the event loop, also how long the loop waits. Work that is expected
+to be short has a lane of its own, so that the small batches of one client do not wait for the large ones of another.
 """
 
 from __future__ import annotations
@@ -20,13 +20,15 @@ T = TypeVar("T")
 
 
 class DecompressionPool:
-    """Whoever has such work waits for its turn here: who came first goes first."""
+    """Runs pieces of work off the event loop, one at a time per lane (short or long), in order of arrival."""
 
     def __init__(self, env: Env) -> None:
         self._env = env
         self._turn, self._short_turn = trio.Lock(), trio.Lock()
 
     async def run(self, work: Callable[..., T], *args: Any, short: bool = False) -> T:
-        """The result of `work`, which touches nothing that the event loop changes. short: some 0.1 s at most."""
+        """Return the result of `work`, which must not touch anything that the event loop changes. `short` puts the work
+        into the lane for work of at most some 0.1 s.
+        """
         async with self._short_turn if short else self._turn:
             return await self._env.cpu(work, *args)

@@ -1,4 +1,4 @@
-"""A request that has appended, and whose answer waits for high watermarks or flushes (R7, R8)."""
+"""Delays the response to a request that has appended until high watermarks or flushes allow it (R7, R8)."""
 
 from __future__ import annotations
 
@@ -19,16 +19,18 @@ R = TypeVar("R", contravariant=True)
 
 
 class ResponseWriter(Protocol[R]):
-    """The handlers of the request's API."""
+    """Encodes and sends the response of an API that appends (Produce, WriteTxnMarkers)."""
 
     timers: Timers
 
     def reply(self, slot: PendingResponse, results: R) -> None:
-        """Send the answer."""
+        """Encode the results of all partitions and send the response."""
 
 
 class DelayedProduceResponse(Generic[R]):
-    """The answer of one request. Each of its partitions settles once; the last one sends the answer."""
+    """Waits for the appends of one request. Each partition settles once; the last partition to settle sends the
+    response.
+    """
 
     __slots__ = ("_api", "_owed", "_parked", "_results", "_slot", "bucket")
 
@@ -37,7 +39,7 @@ class DelayedProduceResponse(Generic[R]):
     ) -> None:
         self._api, self._slot, self._results, self._parked = api, slot, results, parked
         self._owed = len(parked)
-        """How many partitions are still waited for."""
+        """Counts the partitions whose append is not yet acknowledged."""
         self.bucket = -1
 
     def is_over(self) -> bool:
@@ -45,15 +47,15 @@ class DelayedProduceResponse(Generic[R]):
         return not self._owed
 
     def settled(self) -> None:
-        """One partition has its answer; the last one sends the reply."""
+        """Count one partition as settled, and send the response if the partition was the last."""
         self._owed -= 1
         if not self._owed:
             self._api.timers.remove(self)
             self._api.reply(self._slot, self._results)
 
     def expire(self) -> None:
-        """The time-out has passed: a producer's, or request.timeout.ms of a coordinator, which asks again. What is not
-        acknowledged by now may or may not be replicated later.
+        """Answer REQUEST_TIMED_OUT for the partitions that have not settled. Their records may or may not be replicated
+        later. The time-out is the producer's, or request.timeout.ms for a coordinator, which asks again.
         """
         if not self._owed:
             return
@@ -63,7 +65,7 @@ class DelayedProduceResponse(Generic[R]):
         self._api.reply(self._slot, self._results)
 
     def abandon(self) -> None:
-        """The connection has ended: nobody waits for this answer any more. What was appended stays in the log."""
+        """Stop waiting, because the connection has ended. The appended records stay in the log."""
         if self._owed:
             self._owed = 0
             self._api.timers.remove(self)
@@ -71,7 +73,9 @@ class DelayedProduceResponse(Generic[R]):
 
 
 class PiecewiseProduceResponse(DelayedProduceResponse[R]):
-    """The answer of a request that appends in turns. `settled` is to be called once more after the last turn."""
+    """Waits for a request whose appends are made in several pieces. The caller must call `settled` once more after the
+    last piece.
+    """
 
     __slots__ = ("_growing",)
 
@@ -81,7 +85,7 @@ class PiecewiseProduceResponse(DelayedProduceResponse[R]):
         self._owed = 1
 
     def wait_for(self, append: DelayedProduce) -> None:
-        """One more partition is waited for, from the moment of its append on."""
+        """Wait for one more partition, from the moment of its append on."""
         self._owed += 1
         self._growing.append(append)
         append.queue.add(append, self)

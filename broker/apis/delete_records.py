@@ -1,6 +1,6 @@
-"""DeleteRecords (L4): the leader moves a log's start, and answers once every replica in service has moved its own.
+"""Handles DeleteRecords (L4): the leader moves a log's start, and responds once every in-service replica has done so.
 
-Only committed records may be deleted. A follower learns the leader's new log start from the answer to its next Fetch,
+Only committed records may be deleted. A follower learns the leader's new log start from the response to its next Fetch,
 and reports its own log start in the Fetch after that. The smallest log start is the low watermark. Records below a
 log's start are not served; the next check of retention deletes their segments.
 """
@@ -29,27 +29,30 @@ if TYPE_CHECKING:
 
 
 class DelayedDeleteRecordsResponse:
-    """A request whose deletions are not yet done on every replica."""
+    """Waits until the deletions of one request are done on every replica."""
 
     def __init__(self) -> None:
         self.waiting: dict[DelayedDeleteRecords, None] = {}
         self.done = trio.Event()
 
     def add(self, hosted: Hosted, offset: int, result: DeleteRecordsPartitionResult) -> None:
-        """Wait for a partition's low watermark to reach `offset`. Until then the partition's result is a time-out."""
+        """Wait for the low watermark of a partition to reach `offset`. Until then the partition's result is a time-out.
+        """
         deletion = DelayedDeleteRecords(self, hosted.state, hosted.deletions, offset, result)
         self.waiting[deletion] = None
         deletion.look()
 
     def settled(self, deletion: DelayedDeleteRecords) -> None:
-        """One partition's answer is known."""
+        """Stop waiting for one partition, whose result is known. The last partition wakes the response."""
         deletion.forget()
         del self.waiting[deletion]
         if not self.waiting:
             self.done.set()
 
     def abandon(self) -> None:
-        """The connection has ended, or the time is over. The other replicas still delete the records."""
+        """Stop waiting, because the connection has ended or the time is over. The other replicas still delete the
+        records.
+        """
         for deletion in self.waiting:
             deletion.forget()
         self.waiting.clear()
@@ -57,7 +60,7 @@ class DelayedDeleteRecordsResponse:
 
 
 class DeleteRecordsApi:
-    """Handles DeleteRecords requests, on the leaders of the partitions."""
+    """Handles DeleteRecords requests on the leaders of the partitions."""
 
     def __init__(self, env: Env, replicas: ReplicaManager) -> None:
         self._env, self._replicas = env, replicas
@@ -65,8 +68,8 @@ class DeleteRecordsApi:
     def delete_records(
         self, request: DeleteRecordsRequest, slot: PendingResponse
     ) -> DeleteRecordsResponse | DeferredResponse:
-        """Move the starts of the logs, durably, and wait for the followers: for `timeout_ms` at most. What follows on
-        the connection sees the new starts.
+        """Move the starts of the logs durably, and wait up to `timeout_ms` for the followers. Later requests of the
+        connection see the new starts.
         """
         delayed = DelayedDeleteRecordsResponse()
         asked: dict[str, dict[int, DeleteRecordsPartition]] = {}

@@ -1,7 +1,7 @@
-"""Answers about the cluster, made from this node's image: ApiVersions, Metadata, DescribeCluster, DescribeConfigs.
-None of them waits. Requests that the active controller decides are forwarded (`forwarding.py`).
+"""Answers ApiVersions, DescribeCluster and DescribeConfigs from this node's image of the cluster, without waiting.
 
-Message classes that few clients ask for are imported where they are used, so that a broker starts faster.
+Requests that the active controller decides are forwarded (`forwarding.py`). Message classes that few clients ask for
+are imported inside the functions that use them, so that a broker starts faster.
 """
 
 from __future__ import annotations
@@ -39,36 +39,40 @@ if TYPE_CHECKING:
     from squall.broker.protocol.schema import list_config_resources as list_wire
 
 RESOURCES_A_TURN = 10
-"""Of which each takes up to 1.5 ms to describe."""
+"""Limits the resources that are described before other tasks run. A resource takes up to 1.5 ms."""
 UNKNOWN_TYPE = 0
-"""Of a logger's level, as Kafka tells it."""
+"""Is the config type that Kafka reports for the level of a logger."""
 BROKERS_ENDPOINT, CONTROLLERS_ENDPOINT = 1, 2
-"""`DescribeClusterRequest.endpoint_type` (KIP-919)."""
+"""Are the values of `DescribeClusterRequest.endpoint_type` (KIP-919)."""
 NOT_ASKED = -2147483648
-"""The answer for authorized operations if the client did not ask for them."""
+"""Is the value of the authorized operations if the client did not ask for them."""
 TOPIC_OPERATIONS = 0b110111111000
-"""Every operation on a topic: read, write, create, delete, alter, describe, describe and alter settings."""
+"""Allows every operation on a topic, as a bit set: read, write, create, delete, alter, describe, describe configs,
+alter configs.
+"""
 GROUP_OPERATIONS = 0b110101001000
-"""READ, DELETE, DESCRIBE and both of settings: what a client may do with a group is all of that (KIP-430)."""
+"""Allows every operation on a group, as a bit set: read, delete, describe, describe configs, alter configs (KIP-430).
+"""
 CLUSTER_OPERATIONS = 0b1111110100000
-"""Every operation on the cluster: create, alter, describe, cluster action, describe and alter settings, idempotent
-write.
+"""Allows every operation on the cluster, as a bit set: create, alter, describe, cluster action, describe configs, alter
+configs, idempotent write.
 """
 ALPHANUMERIC = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789")
 _NAME = ALPHANUMERIC | {"-", "."}
 FIRST_WITH_SOFTWARE = 3
-"""ApiVersions version from which clients name their software (KIP-511)."""
+"""Is the first version of ApiVersions in which clients name their software (KIP-511)."""
 
 
 @dataclass(slots=True)
 class AdminContext:
-    """Holds what the answers are made from. `image` is this node's committed image, one object for the node's life."""
+    """Holds the sources of the responses. `image` is this node's committed image: one object for the life of the node.
+    """
 
     image: ClusterImage
     config: BrokerConfig
     cluster_id: str
     controller_id: int = -1
-    """The active controller as this node knows it, -1 for none."""
+    """Identifies the active controller as this node knows it. -1 if no controller is known."""
     loggers: Loggers = field(init=False)
 
     def __post_init__(self) -> None:
@@ -81,13 +85,15 @@ _SERVED_VERSIONS: Final = [
     versions_wire.ApiVersion(api_key=key, min_version=APIS[key].min_version, max_version=APIS[key].max_version)
     for key in SERVED
 ]
-"""The same in every answer, so made once."""
+"""Lists the served APIs. The list is the same in every response, so it is built once."""
 
 
 def api_versions(
     context: AdminContext, request: versions_wire.ApiVersionsRequest, version: int
 ) -> versions_wire.ApiVersionsResponse:
-    """The APIs that this broker serves. INVALID_REQUEST for a malformed software name or version (version 3 and up)."""
+    """Return the APIs that this broker serves, or INVALID_REQUEST for a malformed software name or version (from
+    version 3).
+    """
     if version >= FIRST_WITH_SOFTWARE and not (
         is_software_name(request.client_software_name) and is_software_name(request.client_software_version)
     ):
@@ -110,7 +116,8 @@ def api_versions(
 
 
 def api_versions_unsupported() -> versions_wire.ApiVersionsResponse:
-    """The answer, to be encoded as version 0, to an ApiVersions request of an unknown version (KIP-511)."""
+    """Return the response to an ApiVersions request of an unknown version. It must be encoded as version 0 (KIP-511).
+    """
     api = APIS[ApiKey.API_VERSIONS]
     return versions_wire.ApiVersionsResponse(
         error_code=ErrorCode.UNSUPPORTED_VERSION,
@@ -119,7 +126,7 @@ def api_versions_unsupported() -> versions_wire.ApiVersionsResponse:
 
 
 def is_software_name(text: str) -> bool:
-    """Letters, digits, "-" and ".", the first and the last a letter or digit."""
+    """Return whether `text` has only letters, digits, "-" and ".", and begins and ends with a letter or digit."""
     if not text or text[0] not in ALPHANUMERIC or text[-1] not in ALPHANUMERIC:
         return False
     return _NAME.issuperset(text)
@@ -131,7 +138,9 @@ def is_software_name(text: str) -> bool:
 def describe_cluster(
     context: AdminContext, request: cluster_wire.DescribeClusterRequest, listener: str
 ) -> cluster_wire.DescribeClusterResponse:
-    """The brokers with their addresses on `listener`, fenced ones only if asked for (KIP-919, KIP-1073)."""
+    """Return the brokers with their addresses on `listener`. Fenced brokers are listed only on request (KIP-919,
+    KIP-1073).
+    """
     from squall.broker.protocol.schema import describe_cluster as cluster_wire
 
     if request.endpoint_type != BROKERS_ENDPOINT:
@@ -167,9 +176,8 @@ def describe_cluster(
 
 
 def known_controller(context: AdminContext, listener: str) -> int:
-    """The broker that clients are told is the controller: the active one if it is a live broker, else any live broker.
-
-    Any broker will do, because every broker forwards the requests that the controller decides.
+    """Return the broker that clients shall take for the controller: the active controller if it is a live broker, else
+    any live broker, -1 if there is none. Any broker will do, because every broker forwards requests to the controller.
     """
     live = [
         broker.id for broker in context.image.brokers.values() if not broker.fenced and listener in broker.endpoints
@@ -185,10 +193,10 @@ def known_controller(context: AdminContext, listener: str) -> int:
 def describe_configs(
     context: AdminContext, request: configs_wire.DescribeConfigsRequest
 ) -> configs_wire.DescribeConfigsResponse | DeferredResponse:
-    """Settings of topics, brokers, groups, ..., with where each value comes from (KIP-226).
+    """Return the settings of topics, brokers, groups and other resources, and the source of each value (KIP-226).
 
-    A request gets no more settings than squall.request.max.elements in all, because a resource of ten bytes has 250:
-    what it asks for beyond is refused (INVALID_REQUEST). Where they are many, others have a turn meanwhile.
+    A resource name of ten bytes has 250 settings. So a response has at most squall.request.max.elements settings in
+    all; the resources beyond are refused (INVALID_REQUEST). If there are many resources, other tasks run in between.
     """
     from squall.broker.protocol.schema import describe_configs as configs_wire
 
@@ -279,8 +287,8 @@ def _entries(
 def list_config_resources(
     context: AdminContext, request: list_wire.ListConfigResourcesRequest, version: int
 ) -> list_wire.ListConfigResourcesResponse:
-    """List the resources that have settings (KIP-1142): of all types, unless the request names some. A group or a
-    subscription is listed only if it was given settings.
+    """List the resources that have settings (KIP-1142): of the requested types, or of all. A group or a client metrics
+    subscription is listed only if settings were given to it.
     """
     from squall.broker.protocol.schema import list_config_resources as list_wire
 

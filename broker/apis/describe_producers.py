@@ -1,4 +1,4 @@
-"""DescribeProducers: what a replica of a partition knows of its producers and their open transactions (KIP-664)."""
+"""Handles DescribeProducers: lists the producers of a partition and their open transactions (KIP-664)."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ if TYPE_CHECKING:
 
 
 MOST_AT_ONCE = 500
-"""Partitions, and producers of them, that are described before others have a turn."""
+"""Limits the partitions and producers that are described before other tasks run."""
 
 
 def describe_producers(
     replicas: ReplicaManager, request: DescribeProducersRequest
 ) -> DescribeProducersResponse | DeferredResponse:
-    """Return the producers of each partition as the replica here knows them, leader or not: `kafka-transactions
+    """Return the producers of each partition as the local replica knows them, leader or not: `kafka-transactions
     find-hanging --broker-id` asks followers, too. Producers that this replica has forgotten are not named.
     """
     topics = [TopicResponse(name=topic.name) for topic in request.topics]
@@ -58,7 +58,9 @@ def describe_producers(
 
 
 def _describe(replicas: ReplicaManager, name: str, index: int, seen: set[tuple[str, int]]) -> PartitionResponse:
-    """A partition that is named again is refused: it may have thousands of producers."""
+    """Return the producers of one partition. A repeated partition is refused, because it may have thousands of
+    producers.
+    """
     if (name, index) in seen:
         return PartitionResponse(partition_index=index, error_code=int(ErrorCode.INVALID_REQUEST))
     seen.add((name, index))

@@ -1,4 +1,4 @@
-"""DescribeTopicPartitions: topics page by page, with the replicas that are eligible to lead (KIP-966)."""
+"""Handles DescribeTopicPartitions: describes topics page by page, with their eligible leader replicas (KIP-966)."""
 
 from __future__ import annotations
 
@@ -15,15 +15,17 @@ if TYPE_CHECKING:
     from squall.broker.cluster.image import ClusterImage, Topic
 
 MOST_PARTITIONS = 2000
-"""In one answer, whatever was asked for: max.request.partition.size.limit of Kafka."""
+"""Limits the partitions of one response, whatever the request asks for (Kafka's max.request.partition.size.limit)."""
 LATEST_METADATA = 13
-"""The errors of partitions are those of this version of Metadata."""
+"""Is the version of Metadata whose error codes are used for the partitions."""
 
 
 def describe_topic_partitions(
     context: AdminContext, request: wire.DescribeTopicPartitionsRequest, listener: str
 ) -> wire.DescribeTopicPartitionsResponse:
-    """Topics by name, from the cursor on, until the answer is full; then with a cursor for the next one."""
+    """Describe topics in order of their names, from the cursor of the request on, until the response is full. A full
+    response has a cursor for the next request.
+    """
     image, cursor = context.image, request.cursor
     view = TopicDescriber(image, listener, LATEST_METADATA)
     left = min(MOST_PARTITIONS, max(1, request.response_partition_limit))

@@ -1,7 +1,7 @@
-"""Fetch, by consumers and by followers: read bounds, fencing, divergence, long poll (R4, R5, R8, E3).
+"""Handles Fetch of consumers and followers: read bounds, fencing, log divergence, long poll (R4, R5, R8, E3).
 
 A follower's Fetch is also its acknowledgement: its fetch offsets move the high watermark before anything is read.
-Records leave as slices of the log's files; nothing here touches a record.
+Records leave as slices of the log's files; no code here reads a record.
 """
 
 from __future__ import annotations
@@ -33,12 +33,14 @@ _CONSUMER = -1
 _TOPIC_IDS_FROM = 13
 _LEADER_HINTS_FROM = 16
 FEW_WANTS = 10
-"""A parked Fetch of more partitions than that looks, when one moves, at that one only."""
+"""Limits the partitions of a parked Fetch that are all checked whenever one of them changes. A larger Fetch checks only
+the changed partition.
+"""
 Find = Callable[[bytes], "dict[int, Hosted] | None"]
 
 
 class DelayedFetch:
-    """A Fetch that waits for data, a state change or its deadline."""
+    """Waits for data, a state change or the deadline of one Fetch request."""
 
     __slots__ = (
         "api",
@@ -73,24 +75,24 @@ class DelayedFetch:
         self.min_bytes = min(request.min_bytes, self.max_bytes)
         self.isolation = request.isolation
         self.look = look
-        """Those of `wants` that have to be looked at, each with its place there."""
+        """Lists the partitions of `wants` that must be checked, each with its index in `wants`."""
         self.refused: dict[int, int] = {}
-        """Errors by place in `wants`: followers whose fetch the state machine would not count."""
+        """Maps an index in `wants` to the error of a follower's fetch offset that the replication state refused."""
         self.available = 0
-        """Bytes that are there for it, as of the latest look at each partition. Counted if it wants more than one."""
+        """Counts the readable bytes as of the last check of each partition, if `min_bytes` is more than 1."""
         self.found: dict[int, int] | None = None
-        """`available` by place in `wants`."""
+        """Maps an index in `wants` to the share of that partition in `available`."""
         self.watches: list[FetchPartitionWaiter] | None = None
-        """One for each of `wants`, if each wakes it on its own."""
+        """Holds a waiter for each partition of `wants`, or is None if the partitions wake this fetch directly."""
         self.done = False
         self.bucket = -1
 
     def expire(self) -> None:
-        """The max wait is over: answer with what there is."""
+        """Respond with the data that is there, because the max wait is over."""
         self.api.answer(self)
 
     def wake(self) -> None:
-        """Something moved on a watched partition: answer if that is enough."""
+        """Respond if the change of a watched partition gives enough to send, else wait on."""
         if self.done:
             return
         api = self.api
@@ -106,14 +108,14 @@ class DelayedFetch:
         api.answer(self)
 
     def abandon(self) -> None:
-        """The connection has ended: nobody waits for this answer any more."""
+        """Stop waiting, because the connection has ended."""
         self.api.forget(self)
 
 
 class FetchPartitionWaiter:
-    """Wakes a parked Fetch of many partitions because of one of them, and has it look at that one only.
+    """Wakes a parked Fetch of many partitions when one partition changes, and makes it check only that partition.
 
-    Else each record of one partition would cost a look at all partitions of every Fetch that is parked there.
+    Otherwise each record of one partition would cost a check of all partitions of every Fetch that waits for it.
     """
 
     __slots__ = ("_fetch", "_look")
@@ -122,7 +124,7 @@ class FetchPartitionWaiter:
         self._fetch, self._look = fetch, [(place, fetch.wants[place])]
 
     def wake(self) -> None:
-        """Answer the fetch if what it watches has moved far enough, else wait on, as `Wakeable` says."""
+        """Send the response if the partition now gives enough to send, else wait on (see `Wakeable`)."""
         fetch = self._fetch
         if fetch.done:
             return
@@ -149,22 +151,24 @@ class FetchApi:
         of_plane: Mapping[bytes, Callable[[PendingResponse, FetchIn], None]],
         max_parked: int = 10_000,
     ) -> None:
-        """`of_plane`: handlers, by topic id, for logs of the control plane, which other nodes fetch. `max_parked`:
-        squall.connection.parked.max.partitions.
+        """Take the handlers, by topic id, for the control plane's logs, which other nodes fetch (`of_plane`).
+        `max_parked` is squall.connection.parked.max.partitions.
         """
         self._env, self._replicas, self._timers, self.max_bytes = env, replicas, timers, max_bytes
         self._of_plane, self._max_parked = of_plane, max_parked
         self._parked: dict[Connection, int] = {}
-        """Partitions of the parked fetches of a connection that have more than FEW_WANTS of them."""
+        """Counts, per connection, the partitions of its parked fetches. Fetches of at most FEW_WANTS partitions do not
+        count.
+        """
         self.sessions = sessions
         self.bytes_to_consumers = self.bytes_to_followers = 0
-        """Of batches, since the start of the node."""
+        """Count the bytes of batches sent to consumers and to followers since the start of the node."""
 
     def handle(self, slot: PendingResponse, view: memoryview, at: int) -> None:
-        """Answer at once if there is data, an error or a max wait of 0; else park. May raise MalformedFrame.
+        """Respond at once if there is data, an error or a max wait of 0; else park the fetch. May raise MalformedFrame.
 
-        A request that names a replica is answered as a consumer's: here, too, clients may send any number, and a
-        follower's fetch offsets count as acknowledgements.
+        A request that names a replica is answered as a consumer's: any client can send a replica id, and a follower's
+        fetch offsets count as acknowledgements.
         """
         request = decode_fetch(view, at, slot.version)
         if request.replica_id > _CONSUMER:
@@ -173,7 +177,7 @@ class FetchApi:
 
     def handle_between_nodes(self, slot: PendingResponse, view: memoryview, at: int) -> None:
         """Handle Fetch on the listener between brokers. Only this listener serves the control plane's logs. A client
-        that asks for one on another listener gets UNKNOWN_TOPIC_ID.
+        that asks for such a log on another listener gets UNKNOWN_TOPIC_ID.
         """
         request = decode_fetch(view, at, slot.version)
         if request.topics and slot.version >= _TOPIC_IDS_FROM:
@@ -209,9 +213,9 @@ class FetchApi:
     def _fetch_of_session(
         self, slot: PendingResponse, request: FetchIn, session: FetchSession, find: Find, now_ms: int
     ) -> DelayedFetch:
-        """A follower's fetch in a session. Most partitions that it does not name stand still. Those are looked at only
-        every LOOK_EVERY_MS, or where somebody waits to hear of followers: each fetch also acknowledges them, so the
-        follower must not seem to lag there.
+        """Build a follower's fetch in a session. Most partitions that the request does not name have not changed. They
+        are checked only every LOOK_EVERY_MS, or if an append waits for followers: a fetch also acknowledges the
+        partitions that it does not name, so the follower must not seem to lag there.
         """
         known, sent = session.wants, session.sent
         called = request.replica_epoch, self._replicas.calls
@@ -234,8 +238,8 @@ class FetchApi:
         return DelayedFetch(self, slot, request, wants, session, look)
 
     def _acknowledge(self, fetch: DelayedFetch, broker_epoch: int, now_ms: int) -> None:
-        """Count the follower's fetch offsets as acknowledgements: it has everything before each of them
-        (`Partition.follower_fetched`).
+        """Count the follower's fetch offsets as acknowledgements: the follower has everything before each of the
+        offsets (`Partition.follower_fetched`).
         """
         replicas, replica_id, last_response_s = (
             self._replicas,
@@ -265,7 +269,7 @@ class FetchApi:
                 replicas.low_watermark_moved(h)
 
     def satisfied(self, fetch: DelayedFetch) -> bool:
-        """True when there is reason to answer now: an error, or at least min bytes."""
+        """Return whether the fetch must be answered now: because of an error, or because min bytes are there."""
         if fetch.refused:
             return True
         available = fetch.available
@@ -319,9 +323,8 @@ class FetchApi:
         self._timers.add(fetch, deadline_ms)
 
     def _may_park(self, fetch: DelayedFetch) -> bool:
-        """Return whether the connection may park that many more partitions. One fetch is always parked: it has at most
-        as many partitions as this broker hosts, and a client with that many would otherwise ask again at once,
-        without end.
+        """Return whether the connection may park the partitions of this fetch, and count them if so. One fetch may
+        always park: otherwise a client of very many partitions would repeat its request at once, without end.
         """
         conn = fetch.slot.conn
         held = self._parked.get(conn, 0)
@@ -339,7 +342,7 @@ class FetchApi:
             del self._parked[conn]
 
     def forget(self, fetch: DelayedFetch) -> None:
-        """Take a fetch out of every watch list; it will not be answered from there again."""
+        """Remove a parked fetch from all partitions and timers. After that no partition can wake the fetch."""
         fetch.done = True
         if fetch.bucket >= 0:
             self._timers.remove(fetch)
@@ -357,7 +360,7 @@ class FetchApi:
                     (h.followers if replica else h.consumers).pop(fetch, None)
 
     def answer(self, fetch: DelayedFetch) -> None:
-        """Read every partition within the request's limits and reply."""
+        """Read every partition within the limits of the request, and send the response."""
         if fetch.done:
             return
         self.forget(fetch)
@@ -407,13 +410,13 @@ class FetchApi:
             fetch.slot.timer.count_errors(out.error for _, out in outs)
 
     def _hints(self, leaders: Iterable[int], slot: PendingResponse) -> list[tuple[int, str, int, str | None]]:
-        """Endpoints of the leaders that replies point to (KIP-951)."""
+        """Return the endpoints of the leaders that the response names (KIP-951)."""
         if slot.version < _LEADER_HINTS_FROM:
             return []
         return self._replicas.endpoints([i for i in leaders if i >= 0], slot.conn.listener)
 
     def _read(self, fetch: DelayedFetch, want: PartitionRequest, left: int, first: bool) -> FetchPartOut:
-        """Read one partition: check epoch, divergence and bounds, then take the bytes."""
+        """Read one partition: check the leader epoch, divergence and bounds, then take at most `left` bytes."""
         part, h = want.part, want.hosted
         if h is None:
             return self._unknown(want, fetch.slot.version)
@@ -459,8 +462,8 @@ def _want(find: Find, key: bytes, part: FetchPart) -> PartitionRequest:
 
 
 def _is_unchanged(want: PartitionRequest) -> bool:
-    """Return whether a follower knows a partition's offsets and has all of its records. For an empty log the follower
-    names no epoch; an empty log cannot diverge.
+    """Return whether a follower has all records of a partition and was sent its current offsets. A follower names no
+    epoch for an empty log; an empty log cannot diverge.
     """
     # Runs twice a fetch for every partition of a session, so it unpacks once and compares first what differs most.
     h, sent = want.hosted, want.sent
@@ -480,8 +483,8 @@ def _is_unchanged(want: PartitionRequest) -> bool:
 
 
 def _aborted(h: Hosted, offset: int, records: FileSlice) -> list[tuple[int, int]]:
-    """(producer id, first offset) of the aborted transactions that have data in what is read from `offset` on. The
-    reader drops that data.
+    """Return (producer id, first offset) of the aborted transactions with data in `records`, which begin at `offset`.
+    The reader drops that data.
     """
     found = h.log.aborted_transactions(offset, h.log.bound_of(records, offset))
     return [(txn.producer_id, txn.first_offset) for txn in found]

@@ -1,4 +1,6 @@
-"""Incremental fetch sessions (KIP-227): the broker remembers what a fetcher wants and answers only what changed."""
+"""Keeps incremental fetch sessions (KIP-227): remembers the partitions of a fetcher and returns only changed
+partitions.
+"""
 
 from __future__ import annotations
 
@@ -17,21 +19,21 @@ if TYPE_CHECKING:
 _MAX_SESSION_ID = 2**31 - 1
 _EVICT_AFTER_MS = 120_000
 LOOK_EVERY_MS = 100
-"""How often a follower's fetches are taken to say something of partitions too that they do not name."""
+"""Gives the interval, in ms, at which a follower's fetch also acknowledges partitions that it does not name."""
 
 PartKey = tuple[bytes, int]
-"""Topic id or name as the request has it, partition."""
+"""Identifies a partition: the topic's id or name as in the request, and the partition's index."""
 
 
 class PartitionSentState(NamedTuple):
-    """The offsets of a partition that the broker last sent to the fetcher of a session."""
+    """Holds the offsets of a partition that the broker last sent to the fetcher of a session."""
 
     high_watermark: int
     log_start_offset: int
 
 
 class PartitionRequest:
-    """Represents one partition of a fetch: the offset to read from, and the replica here, if any."""
+    """Represents one partition of a fetch: the offset to read from, and the local replica, if there is one."""
 
     __slots__ = ("hosted", "key", "part", "sent")
 
@@ -40,11 +42,13 @@ class PartitionRequest:
     ) -> None:
         self.key, self.part, self.hosted = key, part, hosted
         self.sent = sent
-        """In a follower's session, what `FetchSession.sent` has of it."""
+        """Holds the partition's entry of `FetchSession.sent` in a follower's session, else None."""
 
 
 class SessionError(Exception):
-    """The request's session does not exist or is at another epoch; `error` is the response's top-level error."""
+    """Says that the session of a request does not exist or is at another epoch. `error` is the top-level error to
+    respond.
+    """
 
     def __init__(self, error: ErrorCode) -> None:
         super().__init__(error.name)
@@ -52,8 +56,8 @@ class SessionError(Exception):
 
 
 def named_once(topics: Sequence[tuple[bytes, Sequence[FetchPart]]]) -> list[tuple[bytes, FetchPart]]:
-    """Topic and partition as a full fetch names them. Where one is named twice, what is said last holds, in the place
-    of the first, as in Kafka's FetchRequest.fetchData.
+    """Return topic and partition of a full fetch without duplicates. The last mention of a partition counts, at the
+    place of the first, as in Kafka's FetchRequest.fetchData.
     """
     listed = [(key, part) for key, parts in topics for part in parts]
     if len(listed) == 1:
@@ -70,22 +74,26 @@ def named_once(topics: Sequence[tuple[bytes, Sequence[FetchPart]]]) -> list[tupl
 
 
 class FetchSession:
-    """One fetcher's partitions, in the order in which they are served."""
+    """Holds the partitions of one fetcher, in the order in which they are served."""
 
     def __init__(self, session_id: int, replica_id: int, now_ms: int, *, by_ids: bool = False) -> None:
-        """`by_ids`: the partitions' keys are topic ids, else names."""
+        """Create an empty session. With `by_ids` its partitions are keyed by topic ids, else by topic names."""
         self.session_id, self.replica_id, self.last_used_ms, self.by_ids = session_id, replica_id, now_ms, by_ids
         self.epoch = FIRST_EPOCH
         self.full = True
         self.parts: dict[PartKey, FetchPart] = {}
         self.sent: dict[PartKey, PartitionSentState] = {}
         self.wants: dict[PartKey, PartitionRequest] = {}
-        """What `parts` came to at the last request: good as long as the part is the same one."""
+        """Caches the `PartitionRequest` of each entry of `parts`. An entry is valid while `parts` holds the same
+        object.
+        """
         self.looked_ms, self.called = -LOOK_EVERY_MS, (-1, 0)
-        """When all partitions were looked at last; the fetcher's broker epoch then, and `ReplicaManager.calls`."""
+        """Give the time of the last check of all partitions, and the fetcher's broker epoch and `ReplicaManager.calls`
+        then.
+        """
 
     def update(self, request: FetchIn) -> None:
-        """Take over what the request adds, moves or forgets."""
+        """Apply the partitions that a request adds, moves or forgets."""
         for key, parts in request.topics:
             for part in parts:
                 self.parts[key, part.index] = part
@@ -96,8 +104,8 @@ class FetchSession:
                 self.wants.pop((key, index), None)
 
     def changed(self, outs: list[tuple[bytes, FetchPartOut]]) -> list[tuple[bytes, FetchPartOut]]:
-        """The results that the fetcher must hear of. Partitions with data go to the back of the queue, so that the
-        others get their turn.
+        """Return the results that must be sent to the fetcher. Partitions with data go to the back of the queue, so
+        that the other partitions are served first next time.
         """
         tell, sent = [], self.sent
         for item in outs:
@@ -118,9 +126,9 @@ class FetchSession:
 
 
 class FetchSessions:
-    """All sessions of a broker: at most `slots` (max.incremental.fetch.session.cache.slots), with at most `partitions`
-    together. Who gets no session, or loses it, asks for all of its partitions each time, as with Kafka. Followers take
-    the places of consumers (KIP-227: theirs are the privileged sessions).
+    """Keeps all sessions of a broker: at most `slots` (max.incremental.fetch.session.cache.slots), with at most
+    `partitions` partitions together. A fetcher without a session names all of its partitions in each request, as with
+    Kafka. Followers may evict the sessions of consumers (KIP-227 calls the sessions of followers privileged).
     """
 
     def __init__(self, slots: int, rng: random.Random, partitions: int = 200_000) -> None:
@@ -131,11 +139,11 @@ class FetchSessions:
     def open(
         self, request: FetchIn, now_ms: int, *, by_ids: bool = False
     ) -> tuple[FetchSession | None, Iterable[tuple[bytes, FetchPart]]]:
-        """The session of a request, if any, and the partitions it asks for. Iterate over the partitions before the
-        session changes again. `by_ids`: the request's version names topics by id.
+        """Return the session of a request, if any, and the requested partitions. The caller must iterate over the
+        partitions before the session changes again. `by_ids` says that the request's version names topics by id.
 
-        Raises SessionError for an unknown session (70), for one at another epoch (71), or if the fetcher named topics
-        in the other way until now (106). A fetcher does the last when it chooses another version; it then begins a
+        Raises SessionError for an unknown session (70), for a session at another epoch (71), or if the session names
+        topics by the other key, name or id (106). The fetcher causes the last by a change of version; it then begins a
         new session.
         """
         if request.session_epoch in (FINAL_EPOCH, INITIAL_EPOCH):
@@ -167,7 +175,9 @@ class FetchSessions:
         return session if self._update(session, request, now_ms) else None
 
     def _update(self, session: FetchSession, request: FetchIn, now_ms: int) -> bool:
-        """False where there is no room for its partitions: then it is gone."""
+        """Apply a request to its session. Return False if there is no room for the partitions; then the session is
+        dropped.
+        """
         before = len(session.parts)
         session.update(request)
         self._room -= len(session.parts) - before
@@ -178,8 +188,9 @@ class FetchSessions:
         return True
 
     def _evict(self, now_ms: int, for_whom: int, *, for_slot: bool) -> bool:
-        """End a session that nobody has used for long. If there is none, a follower (`for_whom`: a replica id, or -1)
-        ends a consumer's: the smallest for its slot, the largest for room. False if no session ended.
+        """End a session that was not used for long. If there is none, a follower (`for_whom` is a replica id, -1 for a
+        consumer) ends a consumer's session: the smallest to get its slot, the largest to get room. Return False if no
+        session ended.
         """
         found = next((s for s in self._sessions.values() if now_ms - s.last_used_ms > _EVICT_AFTER_MS), None)
         if found is None and for_whom >= 0:

@@ -1,5 +1,5 @@
-"""FindCoordinator: which broker coordinates a group or a transactional id. It creates the coordinators' logs when first
-asked.
+"""Handles FindCoordinator: names the coordinator of a group or transactional id. The first request creates the topic of
+the coordinators' log.
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ if TYPE_CHECKING:
     from squall.broker.config import BrokerConfig
 
 FIRST_BATCHED = 4
-"""Version from which one request carries many keys (KIP-699)."""
+"""Is the first version of FindCoordinator whose requests carry several keys (KIP-699)."""
 GROUP, TRANSACTION = 0, 1
-"""`FindCoordinatorRequest.key_type`."""
+"""Are the values of `FindCoordinatorRequest.key_type`."""
 
 
 class CoordinatorFinder:
-    """Answers FindCoordinator from the image. Never waits."""
+    """Answers FindCoordinator from the image, without waiting."""
 
     def __init__(self, image: ClusterImage, config: BrokerConfig, creator: TopicCreator) -> None:
         self._image, self._config, self._creator = image, config, creator
@@ -35,8 +35,8 @@ class CoordinatorFinder:
     def find_coordinator(
         self, request: wire.FindCoordinatorRequest, version: int, listener: str
     ) -> wire.FindCoordinatorResponse:
-        """COORDINATOR_NOT_AVAILABLE where nobody coordinates: until the log is created and the key's partition has a
-        leader.
+        """Return the coordinator of each key, or COORDINATOR_NOT_AVAILABLE until the coordinators' log is created and
+        the key's partition has a leader.
         """
         batched = version >= FIRST_BATCHED
         keys = request.coordinator_keys if batched else [request.key]
@@ -53,7 +53,7 @@ class CoordinatorFinder:
         )
 
     def log_of_groups_exists(self) -> bool:
-        """Return whether groups can have a coordinator. If not, start to create __consumer_offsets."""
+        """Return whether groups can have a coordinator. If not, begin to create __consumer_offsets."""
         log = _LOGS[GROUP]
         if self._image.topic(log.name) is not None:
             return True
@@ -81,7 +81,9 @@ def _error_result(key: str, error: ErrorCode, message: str) -> wire.Coordinator:
 
 
 def transaction_log(config: BrokerConfig) -> CreatableTopic:
-    """__transaction_state, as Kafka creates it. An unclean leader might lack decisions that clients were told of."""
+    """Return __transaction_state with Kafka's settings. Unclean election is off: an unclean leader might lack decisions
+    that were already answered to clients.
+    """
     settings = {
         "unclean.leader.election.enable": "false",
         "compression.type": "uncompressed",
@@ -98,7 +100,7 @@ def transaction_log(config: BrokerConfig) -> CreatableTopic:
 
 
 def offsets_log(config: BrokerConfig) -> CreatableTopic:
-    """__consumer_offsets, as Kafka creates it."""
+    """Return __consumer_offsets with Kafka's settings."""
     settings = {
         "compression.type": "producer",
         "cleanup.policy": "compact",
@@ -113,7 +115,7 @@ def offsets_log(config: BrokerConfig) -> CreatableTopic:
 
 
 class _CoordinatorTopic(NamedTuple):
-    """A coordinators' log, and how it is created."""
+    """Names the topic of a coordinators' log, and says how the topic is created."""
 
     name: str
     as_created: Callable[[BrokerConfig], CreatableTopic]

@@ -1,8 +1,9 @@
-"""Classic groups: JoinGroup, SyncGroup, Heartbeat, LeaveGroup, and DescribeGroups, ListGroups, DeleteGroups for admins.
+"""Handles the APIs of classic groups: JoinGroup, SyncGroup, Heartbeat and LeaveGroup of members; DescribeGroups,
+ListGroups and DeleteGroups of admins.
 
-Each request is handed to the coordinator as it comes, so requests of one connection take effect in their order. A Join
-is answered when its generation begins, a Sync when the leader has brought the assignments: neither has a time-out of
-its own here, for the group's timers end both.
+Each request is handed to the coordinator on arrival, so requests of one connection take effect in their order. A
+JoinGroup is answered when its generation begins, a SyncGroup when the leader has sent the assignments. Neither has a
+time-out of its own here, because the group's timers end both.
 """
 
 from __future__ import annotations
@@ -53,39 +54,41 @@ if TYPE_CHECKING:
     from squall.broker.replicas.coordinators.group_coordinator import GroupCoordinator
 
 ID_REQUIRED_FROM = 4
-"""First version of JoinGroup whose clients know MEMBER_ID_REQUIRED (KIP-394)."""
+"""Is the first version of JoinGroup whose clients know MEMBER_ID_REQUIRED (KIP-394)."""
 NO_PROTOCOL_FROM = 7
-"""First version of JoinGroup that may leave the protocol out."""
+"""Is the first version of JoinGroup whose response may leave the protocol out."""
 SKIPS_FROM = 9
-"""First version of JoinGroup whose clients know that the leader need not assign anything (KIP-814)."""
+"""Is the first version of JoinGroup whose clients know that the leader may skip the assignment (KIP-814)."""
 SEVERAL_LEAVE_FROM = 3
-"""First version of LeaveGroup that names several members."""
+"""Is the first version of LeaveGroup that names several members."""
 PROTOCOL_REQUIRED_FROM = 5
-"""First version of SyncGroup that has to name the protocol's type and the protocol (KIP-559)."""
+"""Is the first version of SyncGroup that must name the protocol's type and the protocol (KIP-559)."""
 NOT_FOUND_FROM = 6
-"""First version of DescribeGroups that tells an unknown group from one that is dead (KIP-1043)."""
+"""Is the first version of DescribeGroups that distinguishes an unknown group from a dead group (KIP-1043)."""
 TIMED_OUT = GroupResponse(ErrorCode.COORDINATOR_NOT_AVAILABLE)
 AGAIN = GroupResponse(ErrorCode.INVALID_REQUEST)
-"""A group that a request names again."""
+"""Answers the second and later mentions of a group in one request."""
 
 
 def fresh_member_id(of: str, drawn: UUID) -> str:
-    """As Kafka makes it, of an instance's or a client's id. A long one is cut off: nobody could read a longer string,
-    the group's leader included, who is told of all members.
+    """Return a new member id, built as in Kafka from an instance id or client id (`of`) and a random UUID. A long id is
+    cut: other members, above all the group's leader, could not decode a string beyond the longest permitted one.
     """
     behind = f"-{drawn}"
     return of.encode()[: LONGEST_STRING - len(behind)].decode(errors="ignore") + behind
 
 
 class GroupApis:
-    """Handlers of requests of members and their admins; none of them waits before the request has taken effect."""
+    """Handles requests of members and admins of classic groups. A handler never waits before its request has taken
+    effect.
+    """
 
     def __init__(self, env: Env, coordinator: GroupCoordinator, config: BrokerConfig, much: LargeResponseLane) -> None:
         self._env, self._coordinator, self._large = env, coordinator, much
         self._timeout_s = config.offsets_commit_timeout_ms / 1000
 
     def _ask_one(self, request: Any, respond: Any) -> Any:
-        """For as long as it takes."""
+        """Submit one request to the coordinator, and respond once it is answered, without a time-out."""
         return ask(self._env, self._coordinator.submit, [request], lambda answers: respond(answers[0]), TIMED_OUT)
 
     def _ask(self, requests: Sequence[Any], respond: Any, *, has_large_answers: bool = False) -> Any:
@@ -97,7 +100,7 @@ class GroupApis:
     # ---------------------------------------------------------------------------------------------------------- members
 
     def join_group(self, request: join_wire.JoinGroupRequest, slot: PendingResponse) -> Any:
-        """A consumer wants to be in the next generation."""
+        """Let a consumer join the next generation of its group."""
         version, client_id = slot.version, slot.conn.client_id or ""
         fresh_id = NO_MEMBER
         if not request.member_id:
@@ -138,7 +141,7 @@ class GroupApis:
         return self._ask_one(asked, respond)
 
     def sync_group(self, request: SyncGroupRequest, slot: PendingResponse) -> Any:
-        """A member wants its assignment."""
+        """Return a member's assignment once the leader has sent the assignments."""
         asked = Sync(
             request.group_id,
             request.generation_id,
@@ -165,12 +168,12 @@ class GroupApis:
         return self._ask_one(asked, respond)
 
     def heartbeat(self, request: HeartbeatRequest, slot: PendingResponse) -> Any:
-        """A member is alive, and learns whether it has to join again."""
+        """Extend the session of a member. The error says whether the member must join again."""
         asked = ClassicHeartbeat(request.group_id, request.generation_id, request.member_id, request.group_instance_id)
         return self._ask_one(asked, lambda answer: HeartbeatResponse(error_code=int(answer.error)))
 
     def leave_group(self, request: leave_wire.LeaveGroupRequest, slot: PendingResponse) -> Any:
-        """Members go."""
+        """Remove members from their group."""
         several = slot.version >= SEVERAL_LEAVE_FROM
         who = tuple((m.member_id, m.group_instance_id) for m in request.members) if several else ()
 
@@ -187,7 +190,7 @@ class GroupApis:
     # ----------------------------------------------------------------------------------------------------------- admins
 
     def describe_groups(self, request: describe_wire.DescribeGroupsRequest, slot: PendingResponse) -> Any:
-        """Groups and their members."""
+        """Describe groups and their members."""
         names, version = list(request.groups), slot.version
 
         async def wait() -> bytes | list[Any]:
@@ -203,7 +206,7 @@ class GroupApis:
         return DeferredResponse(wait, holds=True)
 
     def list_groups(self, request: list_wire.ListGroupsRequest, slot: PendingResponse) -> Any:
-        """The groups that are coordinated here, filtered by state and type."""
+        """List the groups that this broker coordinates, filtered by state and type."""
         if self._coordinator.count_groups() <= FEW:
             return made(self._listed(request))
 
@@ -227,7 +230,7 @@ class GroupApis:
         return list_wire.ListGroupsResponse(error_code=int(error), groups=groups)
 
     def delete_groups(self, request: delete_wire.DeleteGroupsRequest, slot: PendingResponse) -> Any:
-        """Forget groups that have no members."""
+        """Delete groups that have no members."""
         names = list(dict.fromkeys(request.groups_names))  # one result for each, as with Kafka
 
         def respond(answers: list[GroupResponse]) -> delete_wire.DeleteGroupsResponse:

@@ -20,25 +20,26 @@ if TYPE_CHECKING:
     from squall.broker.net.connection import PendingResponse
 
 Making = Generator[None, None, Any]
-"""Makes a response in pieces of work; others may have a turn between them."""
+"""Makes a response in pieces of work. Other tasks may run at each `yield`."""
 FEW: Final = 200
 """Limits the entries of a response that is built at once. An entry takes some µs, and a client may repeat its request.
 """
 CHARACTERS_OF_ONE: Final = 64
-"""Of text: as many weigh as much as one thing."""
+"""Gives the characters of text that count as one entry of a response."""
 PIECE: Final = 500
-"""Things between two turns of others."""
+"""Limits the entries that are built before other tasks run."""
 
 
 class LargeResponseLane:
-    """The lane of such answers. All APIs of a broker share it."""
+    """Builds large responses one at a time. All APIs of a broker share one lane."""
 
     def __init__(self, env: Env) -> None:
         self._env, self._turn = env, trio.Lock()
 
     async def build(self, begin: Callable[[], Awaitable[Making]], slot: PendingResponse) -> bytes | list[Any]:
-        """The encoded response; nothing for a connection that has ended. `begin` gets what is to be told, once it is
-        this one's turn. It is not to wait for logs or peers: others in the lane would wait with it.
+        """Return the encoded response, or [] if the connection has ended. `begin` is called when the turn of this
+        response comes, and collects its data. `begin` must not wait for logs or peers: the other responses of the lane
+        would wait with it.
         """
         async with self._turn:
             making: Making | None = None
@@ -55,7 +56,7 @@ class LargeResponseLane:
 
 
 def made(making: Making) -> Any:
-    """All of it at once."""
+    """Return the response that `making` makes, without letting other tasks run."""
     while True:
         try:
             next(making)

@@ -1,4 +1,4 @@
-"""DescribeLogDirs: how large each replica of this broker is, and where it stands (KIP-113, KIP-827)."""
+"""Handles DescribeLogDirs: reports size and lag of each replica of this broker (KIP-113, KIP-827)."""
 
 from __future__ import annotations
 
@@ -18,9 +18,10 @@ if TYPE_CHECKING:
 
 
 def describe_log_dirs(replicas: ReplicaManager, request: DescribeLogDirsRequest) -> DescribeLogDirsResponse:
-    """The one log directory, with the requested replicas in it, or with all replicas if the request names no topics.
+    """Return the one log directory, with the requested replicas in it, or with all replicas if the request names no
+    topics.
 
-    Replicas that are not hosted here are left out, as Kafka does. The size of a volume that cannot be told is -1.
+    Replicas that are not on this broker are left out, as Kafka does. The size of a volume is -1 if it is unknown.
     """
     asked = None if request.topics is None else {each.topic: frozenset(each.partitions) for each in request.topics}
     topics: dict[str, list[DescribeLogDirsPartition]] = {}
@@ -35,7 +36,9 @@ def describe_log_dirs(replicas: ReplicaManager, request: DescribeLogDirsRequest)
 
 
 def _partition(hosted: Hosted) -> DescribeLogDirsPartition:
-    """Sizes in bytes. The lag is how far the log's end is behind the high watermark; above 0 while it catches up."""
+    """Return size (in bytes) and lag of a replica. The lag is the number of offsets by which the log's end is behind
+    the high watermark; it is 0 unless the replica is catching up.
+    """
     lag = max(0, hosted.state.high_watermark - hosted.state.log_end_offset)
     return DescribeLogDirsPartition(
         partition_index=hosted.state.index, partition_size=hosted.log.size, offset_lag=lag, is_future_key=False

@@ -1,7 +1,6 @@
-"""The loggers of this broker, as Kafka's tools ask for them (KIP-412): one, whose level is kept and told.
+"""Serves the loggers of this broker to Kafka's tools (KIP-412). There is one logger, whose level can be set and read.
 
-The level has no effect, because what a broker says (its trace) is not made by levels. It is forgotten when the node
-stops, as Kafka's are.
+The level has no effect, because a broker's trace has no levels. The level is lost when the node stops, as Kafka's are.
 """
 
 from __future__ import annotations
@@ -24,14 +23,14 @@ Refusal = tuple[ErrorCode, str]
 
 
 class Loggers:
-    """The levels of a node's loggers."""
+    """Holds the levels of a node's loggers."""
 
     def __init__(self, node_id: int) -> None:
         self._node_id = node_id
         self._level = "INFO"
 
     def name_error(self, name: str) -> str:
-        """Why loggers of a broker of that name are not told here; "" if they are."""
+        """Return the error message if `name` is not this broker's id, else ""."""
         if not name:
             return "Broker id must not be empty"
         if broker_id_in(name) is None:
@@ -49,7 +48,9 @@ class Loggers:
         request: wire.IncrementalAlterConfigsRequest,
         forward: Callable[[wire.IncrementalAlterConfigsRequest], Awaitable[wire.IncrementalAlterConfigsResponse]],
     ) -> wire.IncrementalAlterConfigsResponse:
-        """Set the levels that a request names; the rest of it is the controller's. Answers keep the request's order."""
+        """Set the log levels that a request names, and forward the rest of the request to the controller. Responses
+        keep the order of the request.
+        """
         others = [each for each in request.resources if each.resource_type != BROKER_LOGGER_RESOURCE]
         if len(others) == len(request.resources):
             return await forward(request)
@@ -86,7 +87,8 @@ class Loggers:
         )
 
     def _refusal(self, node: str, changes: Sequence[tuple[str, int, str | None]]) -> Refusal | None:
-        """Refuse as Kafka does: changes of one resource are made all or not at all."""
+        """Return Kafka's error for the changes of one resource, or None. An error refuses all changes of the resource.
+        """
         for name, operation, value in changes:
             if value is None and operation != ConfigOp.DELETE:
                 return ErrorCode.INVALID_REQUEST, f"Null value not supported for : {name}"

@@ -1,7 +1,7 @@
-"""Metadata: who leads which partition, the brokers' addresses, and the automatic creation of topics (P1).
+"""Handles Metadata: leaders of partitions, addresses of brokers, and the automatic creation of topics (P1).
 
-An answer depends on the image, the listener, the version, the requested topics and the broker named as controller.
-`MetadataHandler.encode` keeps encoded answers until the image changes in something that the answers contain.
+A response depends on the image, the listener, the version, the requested topics and the broker named as controller.
+`MetadataHandler.encode` keeps encoded responses until the image changes in something that the responses contain.
 """
 
 from __future__ import annotations
@@ -21,20 +21,22 @@ if TYPE_CHECKING:
     from squall.broker.cluster.image import Broker, ClusterImage, PartitionImage, Topic
 
 FIRST_WITH_ENDPOINT_ERRORS = 1
-"""Before it, replicas without an address were left out of the lists and reported as an error."""
+"""Is the first version whose lists of replicas include replicas without an address. Earlier responses leave such
+replicas out and report an error.
+"""
 FIRST_WITH_LISTENER_ERRORS = 6
 FIRST_WITH_NULL_FOR_ALL = 1
 FIRST_BY_ID = 12
-"""Requests have had ids since version 10."""
+"""Is the first version that accepts topic ids in requests. The field exists since version 10."""
 FIRST_WITH_ERROR = 13
-"""Its answer has an error of the whole request, too."""
+"""Is the first version whose response has an error of the whole request, too."""
 MAX_CACHED = 256
 
 CacheKey = tuple[int, str, int, tuple[tuple[bytes, str | None], ...] | None, bool, bool]
 
 
 class MetadataHandler:
-    """Answers Metadata requests. Never waits."""
+    """Answers Metadata requests without waiting."""
 
     def __init__(self, context: AdminContext, creator: TopicCreator) -> None:
         self._context, self._creator = context, creator
@@ -42,7 +44,7 @@ class MetadataHandler:
         self._cached_version = -1
 
     def encode(self, request: wire.MetadataRequest, version: int, listener: str) -> bytes:
-        """The answer's bytes without header, from the cache if the cache holds them."""
+        """Return the encoded response without header, from the cache if possible."""
         context = self._context
         image = context.image
         if self._cached_version != image.version or len(self._cached) >= MAX_CACHED:
@@ -62,7 +64,8 @@ class MetadataHandler:
         return found
 
     def answer(self, request: wire.MetadataRequest, version: int, listener: str) -> wire.MetadataResponse:
-        """The answer. Unknown topics begin to be created, if that is allowed: see `TopicCreator`."""
+        """Return the response. If auto-creation is allowed, the creation of unknown topics begins: see `TopicCreator`.
+        """
         context = self._context
         image = context.image
         view = TopicDescriber(image, listener, version)
@@ -116,8 +119,8 @@ class MetadataHandler:
 
 
 def refusal_of(request: wire.MetadataRequest, version: int) -> ErrorCode:
-    """Return the error of all of a request, as Kafka 4.3.1 answers it: INVALID_REQUEST if topics are named by id in a
-    version that has ids and does not take them yet, UNKNOWN_SERVER_ERROR if one has neither name nor id.
+    """Return the error of the whole request, as Kafka 4.3.1 does: INVALID_REQUEST if topics are named by id in a
+    version that has the field but does not accept ids yet; UNKNOWN_SERVER_ERROR if a topic has neither name nor id.
     """
     topics = request.topics or ()
     is_nameless = any(topic.name is None for topic in topics)
@@ -128,7 +131,7 @@ def refusal_of(request: wire.MetadataRequest, version: int) -> ErrorCode:
 
 
 def _refused(request: wire.MetadataRequest, error: ErrorCode, version: int) -> wire.MetadataResponse:
-    """The answer to all of a request: the error for each topic, and no brokers, as with Kafka 4.3.1."""
+    """Return the response to a refused request: the error for each topic, and no brokers, as with Kafka 4.3.1."""
     topics = [
         wire.MetadataResponseTopic(error_code=error, name=topic.name or "", topic_id=topic.topic_id)
         for topic in request.topics or ()
@@ -137,10 +140,9 @@ def _refused(request: wire.MetadataRequest, error: ErrorCode, version: int) -> w
 
 
 def asked_topics(request: wire.MetadataRequest, version: int) -> tuple[tuple[bytes, str | None], ...] | None:
-    """(id, name) of each requested topic, once each; the name is None for a topic requested by id. None: all topics.
-
-    A request with an id in it asks by id alone, and its names count for nothing: Java's clients send the empty name
-    beside an id (KIP-516, KAFKA-10774; measured with Kafka 4.3.1).
+    """Return (id, name) of each requested topic, without duplicates, or None for all topics. The name is None for a
+    topic requested by id. A request with any id asks by id alone and its names are ignored: Java's clients send the
+    empty name beside an id (KIP-516, KAFKA-10774; measured with Kafka 4.3.1).
     """
     if request.topics is None or (version < FIRST_WITH_NULL_FOR_ALL and not request.topics):
         return None
@@ -151,7 +153,7 @@ def asked_topics(request: wire.MetadataRequest, version: int) -> tuple[tuple[byt
 
 
 class TopicDescriber:
-    """The image as one listener's clients of one version see it."""
+    """Describes topics of the image as clients of one version see them on one listener."""
 
     def __init__(self, image: ClusterImage, listener: str, version: int) -> None:
         self.image = image
@@ -176,7 +178,7 @@ class TopicDescriber:
         )
 
     def partition(self, index: int, partition: PartitionImage) -> wire.MetadataResponsePartition:
-        """One partition, with the error that its clients are to see."""
+        """Describe one partition, with the error code for the client."""
         code, leader = ErrorCode.NONE, partition.leader
         if leader not in self.live:
             broker = self.image.brokers.get(leader)

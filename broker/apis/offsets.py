@@ -1,4 +1,4 @@
-"""ListOffsets (R6) and OffsetForLeaderEpoch (E3): answered from this broker's replicas."""
+"""Answers ListOffsets (R6) and OffsetForLeaderEpoch (E3) from this broker's replicas."""
 
 from __future__ import annotations
 
@@ -47,23 +47,25 @@ _NOT_AVAILABLE_FROM = 5
 
 
 _SINCE = {MAX_TIMESTAMP: 7, EARLIEST_LOCAL: 8, LATEST_TIERED: 9, EARLIEST_PENDING_UPLOAD: 11}
-"""First version of ListOffsets that knows a special value."""
+"""Maps each special timestamp to the first version of ListOffsets that knows it."""
 Part = ListOffsetsPartitionResponse
 
 
 class _TimestampLookup(NamedTuple):
-    """A partition's answer that depends on a look-up by time."""
+    """Holds a partition whose answer needs a search of the log by timestamp."""
 
     part: Part
     hosted: Hosted
     leader_epoch: int
     lookup: TimestampLookup
     may_fail: bool
-    """True where it is not known what is committed: then it is no answer that nothing was found."""
+    """Is True if the leader does not know yet what is committed. Then a search that finds nothing answers
+    OFFSET_NOT_AVAILABLE.
+    """
 
 
 class OffsetApis:
-    """Answers questions about offsets; waits only where a packed batch has to be searched, or much."""
+    """Answers requests about offsets. A handler waits only if it must search a compressed batch, or many batches."""
 
     def __init__(self, replicas: ReplicaManager, unpacking: DecompressionPool) -> None:
         self._replicas, self._unpacking = replicas, unpacking
@@ -78,8 +80,8 @@ class OffsetApis:
     def list_offsets_to_clients(
         self, request: ListOffsetsRequest, slot: PendingResponse
     ) -> ListOffsetsResponse | DeferredResponse:
-        """Answer as `list_offsets`, on a listener for clients. A request that names a replica is
-        answered as a consumer's, because a follower's answer has what is not committed yet.
+        """Answer `list_offsets` on a listener for clients. A request that names a replica is answered as a consumer's,
+        because a follower's answer includes offsets that are not committed yet.
         """
         request.replica_id = min(request.replica_id, _CONSUMER)
         return self.list_offsets(request, slot)
@@ -87,9 +89,9 @@ class OffsetApis:
     def list_offsets(
         self, request: ListOffsetsRequest, slot: PendingResponse
     ) -> ListOffsetsResponse | DeferredResponse:
-        """Offsets by timestamp or by the special values -1 to -6; consumers see up to HW, or at read_committed up to
-        LSO, followers up to LEO (KIP-207). As with Kafka, a partition that is named twice is refused, in one row, and
-        there is one row for a topic.
+        """Return offsets by timestamp or by the special values -1 to -6. Consumers see offsets up to the high watermark
+        (up to the last stable offset at read_committed), followers up to the log end offset (KIP-207). As in Kafka, a
+        repeated partition is refused in one row, and each topic has one row.
         """
         named = Counter((topic.name, asked.partition_index) for topic in request.topics for asked in topic.partitions)
         rows: dict[tuple[str, int], Part] = {}
@@ -175,7 +177,7 @@ class OffsetApis:
     def offset_for_leader_epoch(
         self, request: OffsetForLeaderEpochRequest, slot: PendingResponse
     ) -> OffsetForLeaderEpochResponse:
-        """Answer OffsetForLeaderEpoch: the end offset of an epoch in this log. A follower truncates to it, a consumer
+        """Return the end offset of a leader epoch in this log. A follower truncates its log to that offset, a consumer
         resumes from it (KIP-101, KIP-320). Only leaders answer.
         """
         topics = []
@@ -199,7 +201,9 @@ class OffsetApis:
 
 
 def _go_on(search: _TimestampLookup, turn: SearchBudget) -> Step | None:
-    """Search until a batch comes that takes long, or the turn is over. None where the answer is known."""
+    """Search until the next batch takes long to read or the turn is over, and return that step. Return None if the
+    search has ended.
+    """
     lookup, part = search.lookup, search.part
     while (step := SearchPause.TURN_IS_OVER if turn.is_over else lookup.next(turn)) is not None:
         if isinstance(step, SearchPause):
@@ -223,7 +227,7 @@ def _refuse(part: Part, error: ErrorCode) -> Part:
 
 
 def _downgraded_to(response: ListOffsetsResponse, version: int) -> ListOffsetsResponse:
-    """The answer as clients of a version know it."""
+    """Replace what clients of a version do not know: leader epochs, and the error OFFSET_NOT_AVAILABLE."""
     for topic in response.topics:
         for part in topic.partitions:
             if version < _EPOCHS_FROM:

@@ -1,11 +1,12 @@
-"""Produce: append the clients' batches, and answer once the acknowledgement that the client asked for is due (R7, R8).
+"""Handles Produce: appends the batches of clients, and responds once the requested acknowledgement is due (R7, R8).
 
-Batches are appended in arrival order as they are parsed, but for the first ones of a transaction: they wait for its
-coordinator (`txn_gate`), and what follows them on their connection waits with them. A Produce that waits for replicas
-parks only its own reply: the next one on the same connection is appended meanwhile, and replies still leave in order.
+Batches are appended in order of arrival as they are parsed. The first batches of a transaction are an exception: they
+wait for the transaction's coordinator (`txn_verification`), and later requests of the connection wait with them. A
+Produce that waits for replicas delays only its own response: the next Produce of the connection is appended meanwhile,
+and responses still leave in order.
 
-Many partitions are appended to in turns, and others are served in between. Meanwhile nothing more is taken from the
-connection: requests of one connection take effect in their order.
+Appends to many partitions are made in turns, between which other tasks run. Meanwhile no further request is taken from
+the connection, so requests of one connection take effect in their order.
 """
 
 from __future__ import annotations
@@ -45,23 +46,23 @@ _NOT_ENOUGH_AFTER_APPEND = int(ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND)
 _INVALID_ACKS = int(ErrorCode.INVALID_REQUIRED_ACKS)
 _INVALID_RECORD = int(ErrorCode.INVALID_RECORD)
 _WITHOUT_LOG_START = frozenset({int(ErrorCode.CORRUPT_MESSAGE), int(ErrorCode.MESSAGE_TOO_LARGE)})
-"""Errors of a batch with which Kafka names no log start offset (`ReplicaManager.appendRecordsToLeader`)."""
+"""Lists the errors of a batch with which Kafka names no log start offset (`ReplicaManager.appendRecordsToLeader`)."""
 _INVALID_TOPIC = int(ErrorCode.INVALID_TOPIC_EXCEPTION)
 _NO_TRANSACTIONAL_ID = int(ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
 _TRANSACTIONAL_AT = 22
-"""The byte of a batch with `TRANSACTIONAL_BIT`."""
+"""Is the position of the byte with `TRANSACTIONAL_BIT` in a batch."""
 _TOPIC_IDS_FROM = 13
 _ONE_BATCH = 2
-"""Size of a request with one topic and one batch."""
+"""Is the size of a request with one topic and one batch."""
 _ZSTD_FROM = 7
 _LEADER_HINTS_FROM = 10
 
 NOTHING_CHECKED: CheckedBatches = {}
 
 Topics = list[tuple[bytes, "list[ProducePart]"]]
-"""As in the request; of one turn, a part of it."""
+"""Lists the topics of a request, or of one turn of it, with the batches of each topic."""
 Results = list[tuple[bytes, list[ProduceResult]]]
-"""By topic, as the request names it."""
+"""Lists the results by topic. The key of a topic is its id or name, as in the request."""
 
 
 class ProduceApi:
@@ -78,17 +79,18 @@ class ProduceApi:
         *,
         most_batches: int,
     ) -> None:
-        """`most_batches`: and topics, in one request."""
+        """Take the parts that a Produce needs. `most_batches` limits the batches, and also the topics, of one request.
+        """
         self._env, self._replicas, self.timers, self._gate, self._records = env, replicas, timers, gate, records
         self._start_soon, self._most_batches = start_soon, most_batches
         self.counts = ProducerSettingsCounter(env.trace)
         self.messages_in = self.bytes_in = 0
-        """Records, and bytes of their batches, that were appended since the start of the node."""
+        """Count the records, and the bytes of their batches, that were appended since the start of the node."""
         self._turn = trio.Lock()
-        """Of the requests that append in turns, one has a turn; then others are served, whatever they ask for."""
+        """Lets one request at a time append a turn. Between two turns every other task may run."""
 
     def handle(self, slot: PendingResponse, view: memoryview, at: int) -> None:
-        """Append every batch of the request, then answer or park. MalformedFrame closes the connection."""
+        """Append every batch of the request, then respond or park. MalformedFrame closes the connection."""
         request = decode_produce(view, at, slot.version, self._most_batches)
         if request.size != _ONE_BATCH:
             request = request._replace(topics=_last_of_each(request.topics))
@@ -100,7 +102,7 @@ class ProduceApi:
             self._checked(slot, request, NOTHING_CHECKED)
 
     def _checked(self, slot: PendingResponse, request: ProduceIn, checked: CheckedBatches) -> None:
-        """Every batch that has to be read has been."""
+        """Continue once the batches that need validation are validated: verify the transaction, if any, then append."""
         if request.transactional_id is None:
             # Nobody can be asked whether the producer has a transaction: nothing of the request is appended.
             self._append_all(slot, request, checked, _all_refused(request) if _has_transactions(request) else None)
@@ -112,7 +114,7 @@ class ProduceApi:
     def _append_all(
         self, slot: PendingResponse, request: ProduceIn, checked: CheckedBatches, refused: Refused | None
     ) -> None:
-        """`refused`: batches that must not be appended, with the reason."""
+        """Append all batches but those in `refused`, which maps a batch to the error that refuses it."""
         if request.size > FEW_PARTITIONS:
             turns = self._turns(slot, request, checked, refused)
             if next(turns, False):
@@ -129,7 +131,8 @@ class ProduceApi:
             self.reply(slot, results)
 
     async def _go_on(self, slot: PendingResponse, turns: Iterator[bool]) -> None:
-        """The turns after the first. They come even if the connection ends: the whole request was received."""
+        """Append the turns after the first. They are made even if the connection ends: the whole request was received.
+        """
         try:
             more = True
             while more:
@@ -144,14 +147,14 @@ class ProduceApi:
     def _turns(
         self, slot: PendingResponse, request: ProduceIn, checked: CheckedBatches, refused: Refused | None
     ) -> Iterator[bool]:
-        """Append every batch, then answer or park. One item at each point where others may have their turn."""
+        """Append every batch, then respond or park. Yield at each point where other tasks may run."""
         find = self._replicas.by_id.get if slot.version >= _TOPIC_IDS_FROM else self._replicas.by_name.get
         results: Results = []
         delayed = PiecewiseProduceResponse(self, slot, results)
         slot.parked = delayed
 
         def append(topics: Topics) -> int:
-            """Append these batches, and return the time of it in ms of the node's clock."""
+            """Append these batches, and return the time of the append in ms of the node's clock."""
             now_ms, out, parked = self._append_some(slot.version, request.acks, topics, checked, refused)
             if results:  # the first topic of a later turn is the last one of the turn before
                 results[-1][1].extend(out.pop(0)[1])
@@ -188,8 +191,8 @@ class ProduceApi:
     def _append_some(
         self, version: int, acks: int, topics: Topics, checked: CheckedBatches, refused: Refused | None
     ) -> tuple[int, Results, list[DelayedProduce]]:
-        """Append the batches of these topics. Returns when, in ms of the node's clock, the results, and what must
-        happen before they are acknowledged.
+        """Append the batches of these topics. Return the time in ms of the node's clock, the results, and the appends
+        that must be replicated or flushed before they are acknowledged.
         """
         now_ms, wall_ms = int(self._env.mono() * 1000), self._env.wall_ms()
         by_id = version >= _TOPIC_IDS_FROM
@@ -231,8 +234,8 @@ class ProduceApi:
         wall_ms: int,
         checked: CheckedBatch | AppendResult | None,
     ) -> tuple[ProduceResult, DelayedProduce | None]:
-        """Append one partition's batch. Returns its result, and what must happen before the acknowledgement:
-        replication, or a flush with acks=1. The second is None if the batch can be acknowledged at once.
+        """Append one partition's batch. Return its result, and the append to wait for before the acknowledgement: for
+        replication, or for a flush with acks=1. The second is None if the batch can be acknowledged at once.
         """
         state, log = h.state, h.log
         if not state.is_leader:
@@ -265,7 +268,7 @@ class ProduceApi:
         return result, None
 
     def _known(self, h: Hosted, records: memoryview, done: AppendResult) -> None:
-        """Trace that a producer sent a batch again: a run's story needs it, and it is rare."""
+        """Trace that a producer sent a batch again: a run's story needs such events, and they are rare."""
         sent = BatchHeader._make(HEADER.unpack_from(records))
         self._env.trace(
             "known_batch",
@@ -290,14 +293,14 @@ class ProduceApi:
         self.timers.add(delayed, deadline_ms)
 
     def _answer_nothing(self, slot: PendingResponse, results: Results) -> None:
-        """acks=0 has no response; an error closes the connection, as with Kafka."""
+        """Send no response, because acks=0 has none. An error closes the connection, as with Kafka."""
         _count_errors(slot, results)
         slot.drop()
         if any(result.error for _, parts in results for result in parts):
             slot.conn.close()
 
     def reply(self, slot: PendingResponse, results: Results) -> None:
-        """Encode and send; leader hints (KIP-951) where the version carries them."""
+        """Encode and send the response, with leader hints (KIP-951) if the version has a field for them."""
         _count_errors(slot, results)
         endpoints: list[tuple[int, str, int, str | None]] = []
         if slot.version >= _LEADER_HINTS_FROM:
@@ -315,15 +318,15 @@ def _count_errors(slot: PendingResponse, results: Results) -> None:
 
 
 def _cost(h: Hosted | None) -> int:
-    """Return the cost of an append to this partition, in ordinary appends."""
+    """Return the cost of an append to this partition, as a number of ordinary appends."""
     if h is None or not h.state.is_leader:
         return 1
     return FIRST_COSTS if h.log.epochs.must_be_written(h.state.leader_epoch) else 1
 
 
 def _last_of_each(topics: Topics) -> Topics:
-    """A partition that is named twice gets its last batch, and a topic without partitions has no result: Kafka keeps
-    what is to be appended in a map (KafkaApis.handleProduceRequest).
+    """Keep only the last batch of a repeated partition, and drop topics without partitions: Kafka keeps the batches to
+    append in a map (KafkaApis.handleProduceRequest).
     """
     found: dict[bytes, dict[int, memoryview | None]] = {}
     for key, parts in topics:

@@ -1,7 +1,8 @@
-"""Reads records before they are appended, for topics that ask for it: compressed and large batches are read off the
-event loop. Small ones that are not compressed are left to the log, which reads them as it appends.
+"""Reads and checks records before they are appended, for topics whose settings need it. Compressed and large batches
+are read off the event loop. Small uncompressed batches are left to the log, which reads them as it appends.
 
-While a batch is read, no further request is taken from the connection: requests of one connection take effect in order.
+While a batch is read, no further request is taken from the connection, so requests of one connection take effect in
+their order.
 """
 
 from __future__ import annotations
@@ -25,9 +26,13 @@ if TYPE_CHECKING:
     from squall.broker.replicas.replica_manager import ReplicaManager
 
 SHORT_BYTES, SHORT_RECORDS = 64 << 10, 2_000
-"""A packed batch that is read within some 0.1 s, also if it unpacks to squall.decompressed.batch.max.bytes."""
+"""Limit a compressed batch that is read within some 0.1 s, even if it decompresses to
+squall.decompressed.batch.max.bytes.
+"""
 CheckedBatches = dict[tuple[bytes, int], "CheckedBatch | AppendResult"]
-"""Topic as the request names it and partition, to what was found in the batch."""
+"""Maps (topic id or name as in the request, partition) to the contents found in the batch, or to the error that refuses
+it.
+"""
 Waiting = list[tuple[tuple[bytes, int], memoryview, "LogConfig"]]
 
 
@@ -42,8 +47,8 @@ class RecordValidator:
     def defer(
         self, slot: PendingResponse, request: ProduceIn, by_ids: bool, go_on: Callable[[CheckedBatches], None]
     ) -> bool:
-        """Return whether a batch has to be read first. If so, `go_on` is called once, when all such batches have been
-        read.
+        """Return whether a batch must be read before the append. If so, `go_on` is called once, when all such batches
+        are read.
         """
         waiting = self._waiting(request, by_ids)
         if not waiting:

@@ -1,4 +1,4 @@
-"""Maps each API to its handler: the table that dispatch reads."""
+"""Maps each API to its handler: dispatch reads the tables that these functions build."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def data_routes(
     offsets: OffsetApis,
     markers: TxnMarkersApi,
 ) -> dict[int, Route]:
-    """APIs answered from this broker's own replicas."""
+    """Return the routes of the APIs that this broker's own replicas answer."""
     return _table(
         Route(ApiKey.PRODUCE, hot=produce.handle),
         Route(ApiKey.FETCH, hot=fetch.handle),
@@ -68,7 +68,7 @@ def coordinator_routes(
     txn_offsets: TxnOffsetApis,
     finder: CoordinatorFinder,
 ) -> dict[int, Route]:
-    """APIs answered by this broker's coordinators, and who coordinates what."""
+    """Return the routes of the APIs that this broker's coordinators answer, and of FindCoordinator."""
 
     def find(request: Any, slot: PendingResponse) -> Any:
         return finder.find_coordinator(request, slot.version, slot.conn.listener)
@@ -98,7 +98,8 @@ def coordinator_routes(
 
 
 def admin_routes(context: AdminContext, metadata: MetadataHandler, decider: ClientRequestForwarder) -> dict[int, Route]:
-    """APIs answered from the image, and those that the active controller decides."""
+    """Return the routes of the APIs that are answered from the image, and of those forwarded to the active controller.
+    """
 
     def versions(request: Any, slot: PendingResponse) -> Any:
         return api_versions_unsupported() if request is None else api_versions(context, request, slot.version)
@@ -138,8 +139,8 @@ def admin_routes(context: AdminContext, metadata: MetadataHandler, decider: Clie
 
 
 def node_routes(handlers: Mapping[int, NodeHandler], fetch: FetchApi, offsets: OffsetApis) -> dict[int, Route]:
-    """Routes of the listener between brokers only: the control plane's APIs, Fetch of the control plane's logs, and
-    what followers ask leaders for.
+    """Return the routes that only the listener between brokers has: the control plane's APIs, Fetch of the control
+    plane's logs, and the requests of followers to leaders.
     """
 
     def by_control_plane(key: int, handler: NodeHandler) -> Route:
@@ -153,7 +154,9 @@ def node_routes(handlers: Mapping[int, NodeHandler], fetch: FetchApi, offsets: O
 
 
 def check_served(for_clients: dict[int, Route], for_nodes: dict[int, Route]) -> None:
-    """Check that ApiVersions lists exactly the APIs that dispatch serves. The listener between brokers serves more."""
+    """Raise AssertionError unless ApiVersions lists exactly the APIs that clients are served. The listener between
+    brokers may serve more.
+    """
     assert sorted(for_clients) == sorted(SERVED), f"{sorted(for_clients)} served, {sorted(SERVED)} listed"
     only_nodes = sorted(key for key in for_nodes if key not in for_clients)
     stray = [key for key in only_nodes if key not in SERVED_TO_NODES]

@@ -1,4 +1,4 @@
-"""Topics that are created because clients ask for them (auto.create.topics.enable), and the coordinators' logs."""
+"""Creates topics because clients ask for them (auto.create.topics.enable), and the topics of the coordinators' logs."""
 
 from __future__ import annotations
 
@@ -15,34 +15,34 @@ if TYPE_CHECKING:
     from squall.broker.control.port import ClientRequestForwarder
 
 TOPICS_AT_ONCE: Final = 100
-"""Most topics of one CreateTopics."""
+"""Limits the topics of one CreateTopics."""
 PARTITIONS_AT_ONCE: Final = 1000
-"""Most partitions that the topics of one CreateTopics have together, if each has the default number."""
+"""Limits the partitions that the topics of one CreateTopics have together, at the default number of partitions."""
 MOST_WANTED: Final = 500
-"""Most topics that wait to be created or are being created, because clients asked for them."""
+"""Limits the topics that wait to be created, or are being created, because clients asked for them."""
 
 
 class TopicCreator:
-    """Has topics created that clients asked for: once each, however many clients ask, and with one CreateTopics at a
-    time for many of them.
+    """Creates the topics that clients ask for: once each, however many clients ask, and several with one CreateTopics.
+    Only one such CreateTopics is under way at a time.
 
-    Kafka, too, puts the topics of a Metadata request into one CreateTopics, and does not ask again while that is under
-    way (AutoTopicCreationManager). The limits are Squall's own: one Metadata request can name tens of thousands.
+    Kafka, too, puts the topics of a Metadata request into one CreateTopics, and does not ask again while the request is
+    under way (AutoTopicCreationManager). The limits are Squall's own: one Metadata request can name tens of thousands.
     """
 
     def __init__(self, decider: ClientRequestForwarder, config: BrokerConfig, nursery: trio.Nursery) -> None:
         self._decider, self._nursery = decider, nursery
         self._at_once = max(1, min(TOPICS_AT_ONCE, PARTITIONS_AT_ONCE // config.num_partitions))
         self._waiting: dict[str, None] = {}
-        """Names that clients asked for, in order. No CreateTopics has them yet."""
+        """Holds the names that clients asked for, in order, which are not yet in a CreateTopics."""
         self._under_way: dict[str, None] = {}
-        """Names in a CreateTopics that is not answered."""
+        """Holds the names of the topics in a CreateTopics that is not answered yet."""
         self._busy = False
-        """Whether a task empties `_waiting`."""
+        """Is True while a task empties `_waiting`."""
 
     def create(self, name: str) -> None:
-        """Begin to create a topic with the default partitions and replicas, unless its creation has begun. Nothing is
-        done if MOST_WANTED others are wanted: the client asks again.
+        """Begin to create a topic with the default partitions and replicas, unless its creation has begun. Do nothing
+        if MOST_WANTED other topics are wanted: the client asks again.
         """
         if name in self._waiting or name in self._under_way:
             return
@@ -54,7 +54,9 @@ class TopicCreator:
             self._nursery.start_soon(self._make_waiting)
 
     def create_log(self, topic: CreatableTopic) -> None:
-        """Begin to create a coordinators' log, unless its creation is under way. It waits for no other topic."""
+        """Begin to create the topic of a coordinators' log, unless its creation is under way. It waits for no other
+        topic.
+        """
         if topic.name not in self._under_way:
             self._under_way[topic.name] = None
             self._nursery.start_soon(self._make, [topic])

@@ -1,8 +1,8 @@
-"""InitProducerId (P2), and the requests to the transaction coordinator (P3): AddPartitionsToTxn, EndTxn,
+"""Handles InitProducerId (P2), and the requests to the transaction coordinator (P3): AddPartitionsToTxn, EndTxn,
 DescribeTransactions, ListTransactions.
 
-Each request is handed to the coordinator as it comes, so requests of one connection take effect in their order. Most
-answers wait for the coordinator's log.
+Each request is handed to the coordinator on arrival, so requests of one connection take effect in their order. Most
+responses wait for the coordinator's log.
 """
 
 from __future__ import annotations
@@ -49,24 +49,26 @@ if TYPE_CHECKING:
     from squall.broker.replicas.coordinators.transaction_coordinator import TransactionCoordinator
 
 FENCED_FROM = {"InitProducerId": 4, "AddPartitionsToTxn": 2, "EndTxn": 2}
-"""First version of each API whose clients know PRODUCER_FENCED; earlier ones get INVALID_PRODUCER_EPOCH (KIP-588)."""
+"""Maps each API to the first version whose clients know PRODUCER_FENCED. Earlier versions get INVALID_PRODUCER_EPOCH
+(KIP-588).
+"""
 BATCHED_FROM = 4
-"""First version of AddPartitionsToTxn that carries several transactions. Only brokers send it."""
+"""Is the first version of AddPartitionsToTxn that carries several transactions. Only brokers send it."""
 ABORTABLE_FROM = 5
-"""First version of AddPartitionsToTxn whose senders know TRANSACTION_ABORTABLE."""
+"""Is the first version of AddPartitionsToTxn whose senders know TRANSACTION_ABORTABLE."""
 V2_FROM = 5
-"""First version of EndTxn that ends a transaction of generation V2."""
+"""Is the first version of EndTxn that ends a transaction of generation V2."""
 QUICK_CHARS = 2_000
-"""So many characters of transactional ids are matched on the event loop: in 20 ms, whatever the pattern."""
+"""Limits the characters of transactional ids that are matched on the event loop. They take 20 ms with any pattern."""
 CHARS_A_TURN = 20_000
 TIMED_OUT = TxnResponse(ErrorCode.COORDINATOR_NOT_AVAILABLE)
-"""What a client is told if the coordinator's log does not commit in time, as with Kafka."""
+"""Answers a request if the coordinator's log does not commit in time. Kafka uses the same error."""
 AGAIN = TxnResponse(ErrorCode.INVALID_REQUEST)
-"""A transactional id that a request names again."""
+"""Answers the second and later mentions of a transactional id in one request."""
 
 
 class TransactionApis:
-    """Handlers of requests of producers and their admins; none of them waits before the request has taken effect."""
+    """Handles requests of producers and their admins. A handler never waits before its request has taken effect."""
 
     def __init__(
         self,
@@ -81,14 +83,15 @@ class TransactionApis:
         self._turns = DecompressionPool(env)
 
     def _ask(self, requests: Sequence[Request], respond: Callable[[list[TxnResponse]], Any]) -> Any:
-        """Submit all, and respond once all are answered: at once or later."""
+        """Submit all requests to the coordinator, and respond once all are answered, at once or later."""
         return ask(self._env, self._coordinator.submit, requests, respond, TIMED_OUT, self._timeout_s)
 
     # ---------------------------------------------------------------------------------------------------- producer ids
 
     def init_producer_id(self, request: InitProducerIdRequest, slot: PendingResponse) -> Any:
         """Return a producer id and its epoch. Without a transactional id, the producer id is fresh and its epoch 0: an
-        idempotent producer bumps its own epoch later, without a request. With one, the coordinator decides.
+        idempotent producer bumps its own epoch later, without a request. With a transactional id, the coordinator
+        decides.
         """
         name = request.transactional_id
         if name is None:
@@ -125,7 +128,8 @@ class TransactionApis:
 
     def add_partitions(self, request: add_wire.AddPartitionsToTxnRequest, slot: PendingResponse) -> Any:
         """Add partitions to transactions, or verify that they were added. A client sends one transaction (up to version
-        3). A partition's leader sends several: to be verified, or added for a producer of generation V2.
+        3). The leader of a partition sends several: to verify them, or to add the partition for a producer of
+        generation V2.
         """
         if slot.version < BATCHED_FROM:
             return self._add_for_client(request, slot.version)
@@ -171,7 +175,9 @@ class TransactionApis:
         return self._ask([AddPartitions(name, producer_id, epoch, partitions, V1)], respond)
 
     def _unknown(self, partitions: Sequence[TopicPartition]) -> list[tuple[TopicPartition, ErrorCode]]:
-        """The errors of all partitions if one of them does not exist: then nothing is attempted. Empty if all exist."""
+        """Return an error for every partition if one of them does not exist: then none is added. Return [] if all
+        exist.
+        """
         known = {p: self._exists(p) for p in partitions}
         if all(known.values()):
             return []
@@ -187,7 +193,9 @@ class TransactionApis:
     # ---------------------------------------------------------------------------------------------------------- EndTxn
 
     def end_txn(self, request: EndTxnRequest, slot: PendingResponse) -> Any:
-        """Commit or abort. The answer leaves once the decision is committed; markers are written after that."""
+        """Commit or abort a transaction. The response leaves once the decision is committed; markers are written after
+        that.
+        """
         version = slot.version
         generation = V2 if version >= V2_FROM else V1
 
@@ -206,7 +214,7 @@ class TransactionApis:
     # ------------------------------------------------------------------------------------------------------ describing
 
     def describe_transactions(self, request: describe_wire.DescribeTransactionsRequest, slot: PendingResponse) -> Any:
-        """The transactions of some transactional ids, each from its own coordinator."""
+        """Describe the transactions of some transactional ids, each as its coordinator knows it."""
         names = list(request.transactional_ids)
 
         def respond(answers: list[TxnResponse]) -> describe_wire.DescribeTransactionsResponse:
@@ -217,8 +225,8 @@ class TransactionApis:
         return self._ask([DescribeTransaction(name) for name in dict.fromkeys(names)], respond)
 
     def list_transactions(self, request: list_wire.ListTransactionsRequest, slot: PendingResponse) -> Any:
-        """The transactions that are coordinated here, filtered by state, producer, duration (KIP-994) and pattern
-        (KIP-1152). Where a pattern has many characters to look at, it does so off the event loop.
+        """List the transactions that this broker coordinates, filtered by state, producer, duration (KIP-994) and
+        pattern (KIP-1152). A pattern is matched off the event loop if the transactional ids have many characters.
         """
         wanted = _TransactionFilter(request, self._env.wall_ms())
         try:
@@ -257,7 +265,7 @@ class TransactionApis:
         return DeferredResponse(wait)
 
     async def _among(self, pattern: Pattern, names: list[str], slot: PendingResponse) -> list[str]:
-        """The names that the pattern describes: off the event loop, and some at a time, so that others have a turn."""
+        """Return the names that the pattern matches. They are matched off the event loop, a part at a time."""
         matching: list[str] = []
         at = 0
         while at < len(names) and not slot.conn.closed:
@@ -308,7 +316,7 @@ def _described(name: str, answer: TxnResponse) -> describe_wire.TransactionState
 
 
 def _known(error: ErrorCode, api: str, version: int) -> int:
-    """The error in a word that the client knows."""
+    """Return the error code, or an older one if the clients of this version do not know the error."""
     if error == ErrorCode.PRODUCER_FENCED and version < FENCED_FROM[api]:
         return int(ErrorCode.INVALID_PRODUCER_EPOCH)
     return int(error)

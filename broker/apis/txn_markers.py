@@ -1,12 +1,14 @@
-"""WriteTxnMarkers: a transaction coordinator ends a transaction in the partitions led here (P3, KIP-98, KIP-890).
+"""Handles WriteTxnMarkers: a transaction coordinator ends a transaction in the partitions led here (P3, KIP-98,
+KIP-890).
 
-A marker is answered once it is committed: the coordinator forgets the transaction after that, and nobody would write
-the marker again. One that is in the log already, because its answer was lost, is not appended again.
+A marker is acknowledged once it is committed: the coordinator forgets the transaction after that, and no component
+would write the marker again. A marker that is in the log already, because its response was lost, is not appended again.
 
-A transaction may have thousands of partitions: their markers are appended in turns, and others are served in between.
+A transaction may have thousands of partitions. Their markers are appended in turns, between which other tasks run.
 
-Admins send it, too: `kafka-transactions abort` ends a transaction that its coordinator has forgotten (KIP-664). So
-every listener serves it. Kafka wants the permission ALTER on the cluster for it; here no request needs a permission.
+Admins send WriteTxnMarkers, too: `kafka-transactions abort` ends a transaction that its coordinator has forgotten
+(KIP-664). So every listener serves it. Kafka demands the permission ALTER on the cluster; here no request needs a
+permission.
 """
 
 from __future__ import annotations
@@ -46,11 +48,11 @@ _NOT_ENOUGH_AFTER_APPEND = int(ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND)
 _SERVER_ERROR = int(ErrorCode.UNKNOWN_SERVER_ERROR)
 
 MarkerResults = dict[int, dict[str, list[ProduceResult]]]
-"""By producer id and by topic, a result for each partition. Markers of one producer share a row, as with Kafka."""
+"""Maps producer id and topic to the results of the partitions. Markers of one producer share a row, as with Kafka."""
 
 
 class TxnMarkersApi:
-    """Handles WriteTxnMarkers requests, of coordinators and of admins."""
+    """Handles WriteTxnMarkers requests of coordinators and admins."""
 
     def __init__(
         self,
@@ -64,7 +66,7 @@ class TxnMarkersApi:
         self._start_soon = start_soon
 
     def handle(self, request: WriteTxnMarkersRequest, slot: PendingResponse) -> None:
-        """Append every marker of the request, then answer or park."""
+        """Append every marker of the request, then respond or park."""
         results: MarkerResults = {}
         delayed = PiecewiseProduceResponse(self, slot, results)
         turns = self._turns(request, results, delayed)
@@ -80,7 +82,9 @@ class TxnMarkersApi:
     async def _go_on(
         self, slot: PendingResponse, turns: Iterator[bool], delayed: PiecewiseProduceResponse[MarkerResults]
     ) -> None:
-        """The turns after the first. A coordinator that is gone, or tired of waiting, asks for the rest again."""
+        """Append the turns after the first, until the request times out or its connection ends. The coordinator then
+        sends the rest again.
+        """
         try:
             more = True
             while more:
@@ -97,7 +101,7 @@ class TxnMarkersApi:
     def _turns(
         self, request: WriteTxnMarkersRequest, results: MarkerResults, delayed: PiecewiseProduceResponse[MarkerResults]
     ) -> Iterator[bool]:
-        """Append the markers. One item at each point where others may have their turn."""
+        """Append the markers. Yield at each point where other tasks may run."""
         spent = 0
         for marker in request.markers:
             for topic in marker.topics:
@@ -116,8 +120,8 @@ class TxnMarkersApi:
     def _end(
         self, key: bytes, index: int, asked: WritableTxnMarker
     ) -> tuple[ProduceResult, DelayedProduce | None, int]:
-        """End the transaction in one partition. Returns the result, what must happen before it is answered, and what it
-        has cost, in ordinary markers.
+        """End the transaction in one partition. Return the result, the append to wait for (or None), and the cost as a
+        number of ordinary markers.
         """
         parts = self._replicas.by_name.get(key)
         h = parts.get(index) if parts else None
@@ -154,13 +158,13 @@ class TxnMarkersApi:
         return result, None, cost
 
     def _trace(self, h: Hosted, asked: WritableTxnMarker, error: int, offset: int) -> None:
-        """`offset` -1: refused, or in the log already."""
+        """Trace a marker. `offset` is -1 if the marker was refused or was in the log already."""
         self._env.trace("txn_marker", topic=h.log.topic, partition=h.log.partition, producer=asked.producer_id,
                         epoch=asked.producer_epoch, coordinator_epoch=asked.coordinator_epoch,
                         commit=asked.transaction_result, offset=offset, error=error)  # fmt: skip
 
     def reply(self, slot: PendingResponse, results: MarkerResults) -> None:
-        """Encode and send."""
+        """Encode and send the response."""
         markers = []
         for producer_id, topics in results.items():
             found = [

@@ -1,7 +1,7 @@
-"""AddOffsetsToTxn and TxnOffsetCommit: offsets of a group that count if their transaction commits (P4).
+"""Handles AddOffsetsToTxn and TxnOffsetCommit: offsets of a group that count if their transaction commits (P4).
 
-A client of generation V1 adds the group's partition of __consumer_offsets to its transaction first, and the group's
-coordinator has that verified. For one of V2 the group's coordinator adds it (KIP-890).
+A client of generation V1 first adds the group's partition of __consumer_offsets to its transaction, and the group's
+coordinator has the transaction verified. For a client of generation V2 the group's coordinator adds it (KIP-890).
 """
 
 from __future__ import annotations
@@ -31,11 +31,11 @@ if TYPE_CHECKING:
     from squall.broker.replicas.coordinators.transaction_coordinator import TransactionCoordinator
 
 FENCED_FROM = 2
-"""First version of AddOffsetsToTxn whose clients know PRODUCER_FENCED (KIP-588)."""
+"""Is the first version of AddOffsetsToTxn whose clients know PRODUCER_FENCED (KIP-588)."""
 ABORTABLE_FROM = 4
-"""First version of TxnOffsetCommit whose clients know TRANSACTION_ABORTABLE."""
+"""Is the first version of TxnOffsetCommit whose clients know TRANSACTION_ABORTABLE."""
 ADDS_FROM = 5
-"""First version of TxnOffsetCommit of generation V2: it adds the group's partition to the transaction."""
+"""Is the first version of TxnOffsetCommit of generation V2, which adds the group's partition to the transaction."""
 
 _TRY_AGAIN = (
     ErrorCode.NETWORK_EXCEPTION,
@@ -45,11 +45,15 @@ _TRY_AGAIN = (
     ErrorCode.OPERATION_NOT_ATTEMPTED,
     ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
 )
-"""What the transaction's coordinator says, and what has nothing to do with the group's: the client may ask again."""
+"""Lists the errors of the transaction's coordinator that do not concern the group's coordinator: the client may ask
+again.
+"""
 
 
 class TxnOffsetApis:
-    """Handlers of requests about offsets in transactions. What waits for another coordinator holds its connection."""
+    """Handles requests about offsets in transactions. A request that waits for another coordinator holds its
+    connection.
+    """
 
     def __init__(
         self,
@@ -61,15 +65,17 @@ class TxnOffsetApis:
         create_log: Callable[[], bool],
         timeout_ms: int,
     ) -> None:
-        """`create_log`: whether __consumer_offsets exists; if not, its creation begins."""
+        """Take the coordinators. `create_log` returns whether __consumer_offsets exists; if not, it begins to create
+        the topic.
+        """
         self._env, self._groups, self._transactions = env, groups, transactions
         self._coordinators, self._offsets, self._log_exists = coordinators, offsets, create_log
         self._timeout_s = timeout_ms / 1000
 
     def add_offsets(self, request: AddOffsetsToTxnRequest, slot: PendingResponse) -> Any:
-        """The transaction will have offsets of a group: its partition of __consumer_offsets will get a marker.
+        """Add the group's partition of __consumer_offsets to a transaction, so that the partition will get a marker.
 
-        A partition that does not exist gets none, so it is not added before it does.
+        The partition cannot get a marker before it exists, so until then the request is refused.
         """
         if not self._log_exists():
             return AddOffsetsToTxnResponse(error_code=int(ErrorCode.COORDINATOR_NOT_AVAILABLE))
@@ -87,7 +93,7 @@ class TxnOffsetApis:
         return ask(self._env, self._transactions.submit, [asked], respond, late, self._timeout_s)
 
     def txn_offset_commit(self, request: wire.TxnOffsetCommitRequest, slot: PendingResponse) -> Any:
-        """Commit offsets in a transaction. They are pending until its marker comes."""
+        """Commit offsets in a transaction. They are pending until the transaction's marker is written."""
         if not request.group_id:  # Before its transaction is asked about, as with Kafka 4.3.1.
             return self._refused(request, ErrorCode.INVALID_GROUP_ID)
         adds = slot.version >= ADDS_FROM
@@ -153,7 +159,7 @@ class TxnOffsetApis:
 
 
 def error_for_client(error: ErrorCode, version: int) -> ErrorCode:
-    """The answer of a transaction's coordinator, in words for a client of the group's."""
+    """Return the error of a transaction's coordinator as clients of a group's coordinator of that version know it."""
     if error in _TRY_AGAIN:
         return ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
     if error == ErrorCode.PRODUCER_FENCED:

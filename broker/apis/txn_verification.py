@@ -1,8 +1,8 @@
-"""Verifies transactions: before the first batch of one is appended to a partition, its coordinator is asked (P3,
+"""Verifies transactions: asks a transaction's coordinator before its first batch is appended to a partition (P3,
 KIP-890).
 
-While the coordinator is asked, no further request is taken from the connection: requests of one connection take effect
-in order.
+While the coordinator is asked, no further request is taken from the connection, so requests of one connection take
+effect in their order.
 """
 
 from __future__ import annotations
@@ -25,9 +25,10 @@ if TYPE_CHECKING:
     from squall.broker.replicas.replica_manager import ReplicaManager
 
 GENERIC_ERROR_FROM = 11
-"""First version of Produce whose clients know TRANSACTION_ABORTABLE."""
+"""Is the first version of Produce whose clients know TRANSACTION_ABORTABLE."""
 ADDS_FROM = 12
-"""First version of Produce of transactions V2: the leader adds the partition to the transaction."""
+"""Is the first version of Produce for transactions of generation V2: the leader adds the partition to the transaction.
+"""
 
 _UNREACHED = (
     ErrorCode.NETWORK_EXCEPTION,
@@ -39,18 +40,19 @@ _UNREACHED = (
 )
 
 Refused = dict[tuple[bytes, int], int]
-"""Topic as the request names it and partition, to the error of a batch that must not be appended."""
+"""Maps (topic id or name as in the request, partition) to the error of a batch that must not be appended."""
 
 
 class TxnCoordinatorClient(Protocol):
-    """Asks the coordinators of transactions."""
+    """Sends requests to the coordinators of transactions."""
 
     async def ask(self, transaction: Enrolled, places: Sequence[Place], *, add: bool) -> Mapping[Place, ErrorCode]:
-        """The coordinator's error for each partition."""
+        """Return the coordinator's error for each partition. With `add` the partitions are added, else only verified.
+        """
 
 
 class PartitionToVerify(NamedTuple):
-    """One partition in which the transaction would begin."""
+    """Represents a partition in which a transaction would begin."""
 
     key: bytes
     partition: int
@@ -59,13 +61,13 @@ class PartitionToVerify(NamedTuple):
 
     @property
     def place(self) -> Place:
-        """As the coordinator knows it."""
+        """Returns topic name and partition, as the coordinator knows the partition."""
         return self.hosted.log.topic, self.partition
 
 
 def error_for_producer(error: ErrorCode, version: int) -> ErrorCode:
-    """Return the error that a Produce version's client gets for a coordinator's error. Every client retries
-    NOT_ENOUGH_REPLICAS without asking for metadata.
+    """Return the error for a Produce client of a version, from the error of the coordinator. Clients of every version
+    retry NOT_ENOUGH_REPLICAS without asking for metadata.
     """
     if error in _UNREACHED:
         return ErrorCode.NOT_ENOUGH_REPLICAS
@@ -79,7 +81,8 @@ def error_for_producer(error: ErrorCode, version: int) -> ErrorCode:
 
 
 class TxnVerification:
-    """Holds Produce requests back whose transaction begins in a partition led here."""
+    """Defers Produce requests whose transaction begins in a partition led here, until the coordinator has verified it.
+    """
 
     def __init__(
         self,
@@ -91,7 +94,10 @@ class TxnVerification:
         self._env, self._replicas, self._coordinators, self._start_soon = env, replicas, coordinators, start_soon
 
     def defer(self, slot: PendingResponse, request: ProduceIn, by_ids: bool, append: Callable[[Refused], None]) -> bool:
-        """Return whether a coordinator has to be asked first. If so, `append` is called once, when it has answered."""
+        """Ask a coordinator if the request needs it, and return whether `append` is thus left to this method. If so,
+        `append` is called once: after the coordinator's answer, or at once if there is no question but a batch is
+        refused.
+        """
         questions, refused = self._questions(slot.version, request, by_ids)
         if not questions:
             if refused:
@@ -105,8 +111,8 @@ class TxnVerification:
     def _questions(
         self, version: int, request: ProduceIn, by_ids: bool
     ) -> tuple[tuple[Enrolled, list[PartitionToVerify]] | None, Refused]:
-        """Return the questions for the coordinator, and the refused batches of all producers but the first: a
-        transaction has only one producer.
+        """Return the transaction with its partitions to verify, or None, and the refused batches of all producers but
+        the first: a transaction has only one producer.
         """
         adds, wall_ms = version >= ADDS_FROM, self._env.wall_ms()
         find = self._replicas.by_id.get if by_ids else self._replicas.by_name.get
@@ -133,8 +139,8 @@ class TxnVerification:
         return (transaction, asked) if transaction is not None and asked else None, refused
 
     def _must_agree(self, h: Hosted, adds: bool) -> bool:
-        """Return whether the coordinator has to agree: always with generation V2, because it learns of the partition by
-        this question.
+        """Return whether the coordinator must be asked: always with generation V2, because the coordinator learns of
+        the partition by this request.
         """
         return adds or h.log.config.transaction_partition_verification_enable
 

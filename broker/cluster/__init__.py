@@ -1,1 +1,3 @@
-"""The cluster image, and what builds it: replay, snapshots, the feed. The same for every control plane."""
+"""Holds the image of the cluster, and builds it by replay, from snapshots, and through the feed; for every control
+plane.
+"""

@@ -1,4 +1,4 @@
-"""This node's image of the cluster: committed records in, changes out to its followers."""
+"""Keeps this node's image of the cluster: replays committed records and passes the changes to its followers."""
 
 from __future__ import annotations
 
@@ -17,14 +17,16 @@ if TYPE_CHECKING:
 
 
 class UnsupportedFeature(Exception):
-    """The cluster uses a feature, or a level of one, that this version lacks: a node must not act on its metadata."""
+    """Says that the cluster uses a feature, or a level of a feature, that this version lacks: the node must not act on
+    its metadata.
+    """
 
 
 class ImageFeed:
-    """Replays the control plane's decisions. The one place that changes the committed image.
+    """Replays the control plane's decisions. No other code changes the committed image.
 
-    Followers are called in the order in which they subscribed, once for each run of committed records, with what the
-    run changed. They see the image after the run, and must not wait.
+    Followers are called in the order in which they subscribed, once for each run of committed records, with the changes
+    of the run. They see the image after the run, and must not wait.
     """
 
     def __init__(self) -> None:
@@ -35,21 +37,21 @@ class ImageFeed:
     def follow(self, follower: Callable[[ImageDelta], None], *, caught_up: bool = False) -> None:
         """Call `follower` with every change from now on; with `caught_up`, first once with the whole image.
 
-        A follower that acts on the image (leads, follows, deletes) must not begin before the image holds this
-        incarnation's registration: before it, a restarted node replays its own past, record by record.
+        A follower that acts on the image (leads, follows, deletes) must not begin before the image holds the
+        registration of this incarnation: until then, a restarted node replays its own past, record by record.
         """
         if caught_up:
             follower(everything(self.image))
         self._followers.append(follower)
 
     def committed(self, records: Sequence[tuple[int, int, Any]]) -> None:
-        """Replay (offset, epoch, record) triples: the quorum's `on_committed`."""
+        """Replay (offset, epoch, record) triples. The quorum calls this as `on_committed`."""
         for offset, epoch, record in records:
             replay(self.image, record, offset, epoch)
         self._notify_followers()
 
     def restored(self, records: Sequence[Any], offset: int, epoch: int) -> None:
-        """Replace the image by a snapshot whose last record stood at `offset`: the quorum's `on_snapshot`.
+        """Replace the image by a snapshot whose last record has `offset`. The quorum calls this as `on_snapshot`.
 
         Followers get the difference, as if a run of records had made it.
         """
@@ -57,7 +59,9 @@ class ImageFeed:
         self.adopt(restored(records, offset, epoch))
 
     def adopt(self, image: ClusterImage) -> None:
-        """Take over the content of `image`, which must not be used any more. For planes that send whole states."""
+        """Take over the content of `image`, which must not be used afterwards. For control planes that send whole
+        states.
+        """
         self.image.become(image, difference(self.image, image))
         self._notify_followers()
 

@@ -3,19 +3,19 @@
 from __future__ import annotations
 
 METADATA_TOPIC = "__cluster_metadata"
-"""The controllers' own log."""
+"""Names the controllers' own log."""
 METADATA_TOPIC_ID = bytes(15) + b"\x01"
-"""Its fixed id (KIP-516)."""
+"""Is the fixed topic id of the metadata log (KIP-516)."""
 INTERNAL_TOPICS = frozenset({"__consumer_offsets", "__transaction_state"})
-"""The coordinators' logs, which only their coordinators write."""
+"""Names the topics of the coordinators' logs, which only their coordinators write."""
 MAX_NAME_LENGTH = 249
 MAX_DIRECTORY_LENGTH = 255
-"""Of a partition's directory: the topic's name, a dash and the partition's number. File systems have no more."""
+"""Limits the name of a partition's directory: topic name, dash and partition number. File systems allow no more."""
 NAME_CHARACTERS = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-")
 
 
 def name_fault(name: str) -> str | None:
-    """Return what is wrong with a topic's name; None if it is valid."""
+    """Return why a topic's name is invalid, or None if it is valid."""
     if not name:
         return "the empty string is not allowed"
     if name in (".", ".."):

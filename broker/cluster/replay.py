@@ -1,4 +1,4 @@
-"""Metadata records into the cluster image: the only code that changes an image.
+"""Applies metadata records to the cluster image. No other code changes an image.
 
 The records are those of Kafka's metadata log (KIP-500, KIP-631). A record that contradicts the image is a bug of the
 controller that wrote it, or a damaged log: an AssertionError stops the node before it acts on a wrong image.
@@ -18,29 +18,31 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 PARTITION_VERSION = 2
-"""In which version these records are written, one by one and in snapshots."""
+"""Is the version in which partition records are written, in the log and in snapshots."""
 CORDONED_LEVEL = 30
-"""Level of metadata.version (Kafka's 4.3-IV0) from which a broker's record tells of cordoned log directories."""
+"""Is the level of metadata.version (Kafka's 4.3-IV0) from which a broker's record includes its cordoned log
+directories.
+"""
 LEADER_UNCHANGED = -2
-"""`PartitionChangeRecord.leader` if the leader, and so the leader epoch, stays."""
+"""Is the value of `PartitionChangeRecord.leader` if the leader, and so the leader epoch, stays."""
 RECOVERY_UNCHANGED = -1
-"""`PartitionChangeRecord.leader_recovery_state` if it stays."""
+"""Is the value of `PartitionChangeRecord.leader_recovery_state` if that state stays."""
 
 
 class MetadataRecord(NamedTuple):
     """Holds one record to append to the metadata log."""
 
     record: Any
-    """A message of squall.broker.protocol.schema.metadata_records."""
+    """Is a message of squall.broker.protocol.schema.metadata_records."""
     version: int
-    """Version of its schema to write."""
+    """Gives the version of the record's schema in which the record is written."""
 
 
 def replay(image: ClusterImage, record: Any, offset: int, epoch: int) -> None:
-    """Apply one record to `image` and note in `image.delta` what it changed.
+    """Apply one record to `image`, and note the change in `image.delta`.
 
-    Records must come in order of their offsets, each once. Kinds that say nothing (NoOpRecord, BeginTransactionRecord)
-    only move its offset; those of features that are not served are kept for snapshots.
+    Records must come in order of their offsets, each once. Records without content (NoOpRecord, BeginTransactionRecord)
+    only move the offset of the image; records of features that are not served are kept for snapshots.
     """
     assert offset > image.offset, f"record {offset} after {image.offset}"
     assert epoch >= image.epoch, f"epoch {epoch} after {image.epoch}"
@@ -52,7 +54,7 @@ def replay(image: ClusterImage, record: Any, offset: int, epoch: int) -> None:
 
 
 def register_broker_version(image: ClusterImage) -> int:
-    """In which version a broker's registration is written, one by one and in snapshots."""
+    """Return the version in which a broker's registration is written, in the log and in snapshots."""
     return 4 if image.features.get(METADATA_VERSION, 0) >= CORDONED_LEVEL else 3
 
 
@@ -172,7 +174,9 @@ def _change_partition(image: ClusterImage, record: records.PartitionChangeRecord
 
 
 def changed(partition: PartitionImage, record: records.PartitionChangeRecord) -> PartitionImage:
-    """`partition` after `record`. Naming a leader, even the present one, bumps the leader epoch (E1)."""
+    """Return the state of `partition` after `record`. Naming a leader, even the present one, bumps the leader epoch
+    (E1).
+    """
     named = record.leader != LEADER_UNCHANGED
     recovery = record.leader_recovery_state
     return PartitionImage(
@@ -231,10 +235,10 @@ def _feature_level(image: ClusterImage, record: records.FeatureLevelRecord) -> N
 
 def _clear_elr(image: ClusterImage, record: records.ClearElrRecord) -> None:
     """Empty the ELRs because min ISR has changed: a replica eligible under the old value may lack records that are
-    committed under the new one.
+    committed under the new value.
 
-    The ELR stays where the ISR is empty: nothing has been committed since, and only the ELR's replicas are known to
-    hold the committed records. (Kafka clears the ELR there too, and then nobody is left who may lead.)
+    The ELR stays if the ISR is empty: nothing has been committed since, and only the ELR's replicas are known to hold
+    the committed records. (Kafka clears the ELR in this case too, and then no replica is left that may lead.)
     """
     names = [record.topic_name] if record.topic_name else list(image.topic_ids)
     for topic_id in [image.topic_ids[name] for name in names if name in image.topic_ids]:
@@ -265,4 +269,4 @@ APPLY: dict[type[Any], Callable[[ClusterImage, Any], None]] = {
     records.ClearElrRecord: _clear_elr,
     **KEEP,
 }
-"""How each kind of record changes an image."""
+"""Maps each type of record to the function that applies it to an image."""

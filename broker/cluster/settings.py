@@ -1,4 +1,4 @@
-"""The part of the configuration that the controller needs: the node's file, with the altered settings on top.
+"""Gives the controller the settings in force: the altered settings on top of the node's file.
 
 A topic's setting comes from the first of these that has it, in Kafka's order: the topic, the settings altered for this
 node, those altered for all nodes, the node's file, the default.
@@ -24,7 +24,7 @@ THROTTLES = frozenset(
         "replica.alter.log.dirs.io.max.bytes.per.second",
     }
 )
-"""Kept and told, without an effect."""
+"""Names settings that are stored and described, but have no effect."""
 AT_WORK = frozenset(
     {
         "max.connections",
@@ -33,7 +33,7 @@ AT_WORK = frozenset(
         "transaction.partition.verification.enable",
     }
 )
-"""Settings of a whole broker that take effect while it runs."""
+"""Names the settings of a whole broker that take effect while it runs."""
 KEPT = frozenset(
     {
         "background.threads",
@@ -50,13 +50,13 @@ KEPT = frozenset(
         "num.replica.fetchers",
     }
 )
-"""Kept and told, as the throttles: they have no effect here, altered or in a file."""
+"""Names further settings that are stored and described, but have no effect, whether altered or in a file."""
 DYNAMIC_BROKER_SETTINGS = frozenset(name for name, _ in BROKER_SYNONYMS.values()) | THROTTLES | AT_WORK | KEPT
-"""Settings of brokers that may be altered while they run: the defaults of topics' settings, and these others."""
+"""Names the broker settings that may be altered while a broker runs: defaults of topics' settings, and those above."""
 
 
 class ControllerSettings:
-    """The configuration of the node on which the controller is active, and the cluster's id."""
+    """Holds the configuration of the node on which the controller is active, and the cluster's id."""
 
     def __init__(self, config: BrokerConfig, cluster_id: str) -> None:
         self.config = config
@@ -65,34 +65,36 @@ class ControllerSettings:
         self._in_force = config
 
     def in_force(self, image: ClusterImage) -> BrokerConfig:
-        """The node's configuration with the altered settings of `image`."""
+        """Return the node's configuration with the altered settings of `image`."""
         altered = altered_settings(image, self.config.node_id)
         if altered != self._altered:
             self._altered, self._in_force = altered, with_altered(self.config, altered)
         return self._in_force
 
     def topic_setting(self, image: ClusterImage, topic: str, name: str) -> Any:
-        """The value in force of one topic-level setting, as squall.broker.config types it."""
+        """Return the value in force of one topic-level setting, with the type that squall.broker.config gives it."""
         override = image.configs.get((TOPIC_RESOURCE, topic), {}).get(name)
         if override is not None:
             return TOPIC_SETTINGS[name].parse(override)
         return getattr(self.in_force(image), BROKER_SYNONYMS[name][1])
 
     def unclean_leader_election_enabled(self, image: ClusterImage, topic: str) -> bool:
-        """May a replica from outside the ISR lead rather than none (R11)?"""
+        """Return whether a replica from outside the ISR may lead if no replica of the ISR can (R11)."""
         enabled: bool = self.topic_setting(image, topic, "unclean.leader.election.enable")
         return enabled
 
     def min_insync_replicas(self, image: ClusterImage, topic: str) -> int:
-        """Return how many replicas must be in the ISR for acks=all, before it is capped by the replication factor."""
+        """Return how many replicas must be in the ISR for acks=all, before the value is capped by the replication
+        factor.
+        """
         replicas: int = self.topic_setting(image, topic, "min.insync.replicas")
         return replicas
 
 
 def with_altered(config: BrokerConfig, altered: Mapping[str, str]) -> BrokerConfig:
-    """`config` with the settings altered at run time, except those that contradict this node's file.
+    """Return `config` with the settings altered at run time, except those that contradict this node's file.
 
-    The controller checked them against its own file when they were altered, and this node's file may differ.
+    The controller checked the settings against its own file when they were altered, and this node's file may differ.
     """
     if not altered:
         return config
@@ -106,12 +108,14 @@ def with_altered(config: BrokerConfig, altered: Mapping[str, str]) -> BrokerConf
 
 
 def altered_settings(image: ClusterImage, node_id: int) -> dict[str, str]:
-    """The settings altered at run time for one node: those for all nodes, overridden by those for it alone."""
+    """Return the settings altered at run time for one node: those for all nodes, overridden by those for this node
+    alone.
+    """
     everyone: Mapping[str, str] = image.configs.get(CLUSTER_DEFAULT, {})
     return {**everyone, **image.configs.get((BROKER_RESOURCE, str(node_id)), {})}
 
 
 def layers_of(image: ClusterImage, config: BrokerConfig) -> ConfigLayers:
-    """A node's settings by the place where they were given. `config` is its file's."""
+    """Return a node's settings by the place where they were given. `config` is the configuration of the node's file."""
     own = image.configs.get((BROKER_RESOURCE, str(config.node_id)), {})
     return ConfigLayers(own, image.configs.get(CLUSTER_DEFAULT, {}), config.given)

@@ -1,4 +1,4 @@
-"""A cluster image as metadata records, and back: the content of a snapshot of the metadata log (KIP-630).
+"""Converts a cluster image into metadata records and back: the content of a snapshot of the metadata log (KIP-630).
 
 The records, replayed into an empty image, give an equal image. `snapshot_store` decides how a file holds them.
 """
@@ -16,11 +16,11 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
 LISTENER_PROTOCOL = 0
-"""PLAINTEXT: the only one there is."""
+"""Is the security protocol PLAINTEXT. Listeners support no other."""
 
 
 def records_of(image: ClusterImage) -> list[MetadataRecord]:
-    """Return the records that lead to `image` when they are replayed in this order."""
+    """Return the records that produce `image` if they are replayed in this order."""
     return [
         *(
             MetadataRecord(records.FeatureLevelRecord(name=name, feature_level=n), 0)
@@ -86,7 +86,7 @@ def _config_records(image: ClusterImage) -> Iterator[MetadataRecord]:
 
 
 def restored(found: Iterable[Any], offset: int, epoch: int) -> ClusterImage:
-    """The image that the records of a snapshot describe; `offset` and `epoch` are of the last record in it.
+    """Return the image that the records of a snapshot describe. `offset` and `epoch` are those of its last record.
 
     Each broker's registration counts as written at its broker epoch: a snapshot does not keep where it last changed.
     """

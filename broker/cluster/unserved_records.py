@@ -1,7 +1,8 @@
-"""Records of what is not served: access control, SCRAM, quotas, delegation tokens, controllers' registrations.
+"""Keeps the records of features that are not served: access control, SCRAM, quotas, delegation tokens, registrations of
+controllers.
 
-A node of Apache Kafka may have written them, and may read them again. They change nothing here, and yet no snapshot of
-the metadata log may lose them (KIP-630).
+A node of Apache Kafka may have written them, and may read them again. They change nothing here, but no snapshot of the
+metadata log may lose them (KIP-630).
 """
 
 from __future__ import annotations
@@ -22,28 +23,32 @@ KEYS: Mapping[type[Any], tuple[str, ...]] = {
     records.RegisterControllerRecord: ("controller_id",),
     records.ZkMigrationStateRecord: (),
 }
-"""Kinds of records -> the fields that say what one is of: the next one of the same takes its place."""
+"""Maps each type of record to the fields that identify its object. A later record of the same object replaces the
+earlier.
+"""
 REMOVALS: Mapping[type[Any], type[Any]] = {
     records.RemoveAccessControlEntryRecord: records.AccessControlEntryRecord,
     records.RemoveUserScramCredentialRecord: records.UserScramCredentialRecord,
     records.RemoveDelegationTokenRecord: records.DelegationTokenRecord,
     records.UnregisterControllerRecord: records.RegisterControllerRecord,
 }
-"""Kinds that remove one, by the same fields -> the kind that is removed."""
+"""Maps each type of record that removes an object to the type of the records of that object. Both have the same key
+fields.
+"""
 
 
 def keep(image: ClusterImage, record: Any) -> None:
-    """Put the record in the place of the one before it."""
+    """Store the record in place of the earlier record of the same object."""
     image.kept[_key(type(record), record)] = record
 
 
 def remove(image: ClusterImage, record: Any) -> None:
-    """Keep what the record names no longer. No error if it is not there."""
+    """Remove the stored record of the object that `record` names. Do nothing if none is stored."""
     image.kept.pop(_key(REMOVALS[type(record)], record), None)
 
 
 def quota(image: ClusterImage, record: records.ClientQuotaRecord) -> None:
-    """Keep the quotas of this record's entity, or remove the one that the record removes."""
+    """Store the quota of this record's entity, or remove it if the record says so."""
     entity = frozenset((part.entity_type, part.entity_name) for part in record.entity)
     key = (records.ClientQuotaRecord, entity, record.key)
     if record.remove:
@@ -61,4 +66,4 @@ KEEP: Mapping[type[Any], Callable[[ClusterImage, Any], None]] = {
     **dict.fromkeys(REMOVALS, remove),
     records.ClientQuotaRecord: quota,
 }
-"""How each kind of record changes what is kept."""
+"""Maps each type of record to the function that stores or removes it."""

@@ -1,4 +1,4 @@
-"""Configuration of nodes and topics: Kafka's names, types, defaults and ranges, validated once, relations included."""
+"""Configures nodes and topics: Kafka's names, types, defaults and ranges, validated once, relations included."""
 
 from squall.broker.config.broker import BROKER_SETTINGS, BrokerConfig
 from squall.broker.config.settings import ConfigError, ConfigType, Endpoint, NodeAddress, Setting, parse_properties

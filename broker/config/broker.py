@@ -1,4 +1,6 @@
-"""The configuration of one node: Kafka's setting names, meanings and defaults, and Squall's own under `squall.`."""
+"""Defines the configuration of one node: Kafka's setting names, meanings and defaults, and Squall's own under
+`squall.`.
+"""
 
 from __future__ import annotations
 
@@ -45,12 +47,12 @@ DEVIATIONS = MappingProxyType(
         "max.connections": "bounded: Kafka's default is no limit",
     }
 )
-"""Settings whose default or range is not Kafka's, and why."""
+"""Maps the settings whose default or range is not Kafka's to the reason."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class BrokerConfig:
-    """All settings of a node, validated together. From `from_properties`. Times in ms, sizes in bytes."""
+    """Holds all settings of a node, validated together. `from_properties` makes it. Times are in ms, sizes in bytes."""
 
     # Who and where.
     node_id: int = integer(..., low=0)
@@ -58,7 +60,7 @@ class BrokerConfig:
     broker_rack: str | None = text(None)
     listeners: tuple[Endpoint, ...] = listing((Endpoint("PLAINTEXT", "", 9092),), item=read_endpoint)
     advertised_listeners: tuple[Endpoint, ...] = listing((), item=read_endpoint)
-    """Replaces the address of the listeners it names; the others advertise where they listen."""
+    """Replaces the advertised address of the named listeners. The others advertise the address where they listen."""
     inter_broker_listener_name: str | None = text(None)
     controller_listener_names: tuple[str, ...] = listing(())
     listener_security_protocol_map: tuple[str, ...] = listing(())
@@ -73,7 +75,7 @@ class BrokerConfig:
     controlled_shutdown_enable: bool = flag(True)
     controller_quorum_voters: tuple[NodeAddress, ...] = listing((), item=read_node_address)
     controller_quorum_bootstrap_servers: tuple[str, ...] = listing((), item=read_server)
-    """Taken of a controller on its own, as Kafka's file for one node has it."""
+    """Is accepted on a node that is its only controller, because Kafka's file for one node sets it."""
     controller_quorum_election_timeout_ms: int = integer(1000, low=1)
     controller_quorum_fetch_timeout_ms: int = integer(2000, low=1)
     controller_quorum_election_backoff_max_ms: int = integer(1000, low=1)
@@ -238,60 +240,68 @@ class BrokerConfig:
     # Squall's own.
     squall_cluster_id: str | None = text(None)
     squall_bootstrap_features: tuple[tuple[str, int], ...] = listing((), item=read_feature)
-    """Levels that a fresh cluster begins with, where they are not this version's: `kafka-storage format --feature`."""
+    """Sets the feature levels of a new cluster that differ from this version's: `kafka-storage format --feature`."""
     squall_peers: tuple[NodeAddress, ...] = listing((), item=read_node_address)
-    """Where this node dials each peer, whatever the metadata says: each directed link can have its own proxy."""
+    """Gives the address at which this node connects to each peer, whatever the metadata says: each directed link can
+    have its own proxy.
+    """
     squall_incarnation: int = integer(1, low=1)
     squall_trace_path: str | None = text(None)
     squall_clock_offset_path: str | None = text(None)
     squall_turn_measurement_enable: bool = flag(False)
-    """Trace the longest turn: `squall.broker.turn_meter`."""
+    """Traces the longest turn of the event loop: `squall.broker.turn_meter`."""
     squall_metrics_port: int = integer(-1, low=-1, high=65_535)
-    """Of the OpenMetrics endpoint. -1: there is none. 0: a free port, which the trace names."""
+    """Is the port of the OpenMetrics endpoint. -1 means no endpoint; 0 means a free port, which the trace names."""
     squall_metrics_host: str = text("127.0.0.1")
     squall_metrics_max_partitions: int = integer(1000, low=0)
-    """Replicas that have samples of their own."""
+    """Limits the replicas that have samples of their own in the metrics."""
     squall_inter_broker_max_connections: int = integer(1000, low=1)
-    """On the inter-broker listener, where it is not the only one: max.connections lets brokers in."""
+    """Limits connections on the inter-broker listener if clients have another: max.connections does not apply to
+    brokers.
+    """
     squall_connection_parked_max_bytes: int = long(64 << 20, low=1)
     squall_connection_parked_max_partitions: int = integer(10_000, low=1)
     squall_connection_parked_max_requests: int = integer(1000, low=1)
     squall_decompressed_batch_max_bytes: int = integer(64 << 20, low=1)
     squall_request_max_bytes: int = integer(4 << 20, low=1 << 16)
     squall_replies_max_bytes: int = long(256 << 20, low=1 << 20)
-    """Of replies that clients have not read yet, all their connections together."""
+    """Limits the bytes of responses that clients have not read yet, over all their connections."""
     squall_request_max_elements: int = integer(50_000, low=1000)
-    """Of all lists in a request that is no Produce and no Fetch."""
+    """Limits the elements of all lists in a request other than Produce and Fetch."""
     squall_fetch_request_max_bytes: int = integer(1 << 20, low=1 << 16)
-    """One MiB is 30,000 partitions."""
+    """Limits a Fetch request. One MiB holds 30,000 partitions."""
     squall_fetch_sessions_max_partitions: int = integer(200_000, low=1)
-    """Of all fetch sessions of a broker; 75 MB."""
+    """Limits the partitions of all fetch sessions of a broker. The default takes 75 MB."""
     squall_produce_max_batches: int = integer(20_000, low=1000)
-    """And topics, in one Produce request."""
+    """Limits the batches, and also the topics, of one Produce request."""
     squall_broker_max_replicas: int = integer(4000, low=1)
-    """Of one broker. Each takes about three open files."""
+    """Limits the replicas of one broker. Each takes about three open files."""
     squall_small_segments_max: int = integer(1000, low=1)
-    """Inactive segments of a broker, from which on none ends before it has one MiB, whatever a topic asks for."""
+    """Is the number of inactive segments of a broker from which on no segment is rolled before it has one MiB, whatever
+    the topic's settings say.
+    """
     squall_groups_max_bytes: int = long(64 << 20, low=1 << 16)
-    """Of what the members of classic groups have sent to one coordinator."""
+    """Limits the bytes that members of classic groups have sent to one coordinator and that it still holds."""
     squall_group_confirmed_positions: bool = flag(True)
-    """A coordinator tells stable positions only while its in-sync followers fetch. Kafka tells them at any time."""
+    """Makes a coordinator return stable offsets only while its in-sync followers fetch. Kafka returns them at any time.
+    """
     squall_record_validation_enable: bool = flag(False)
     squall_controller_inherited_session: bool = flag(True)
-    """A new controller counts its predecessor's session from when that one last answered the quorum. Kafka begins all
-    sessions anew."""
+    """Makes a new controller count the session of its predecessor from the predecessor's last answer to the quorum.
+    Kafka begins all sessions anew.
+    """
     squall_transaction_first_producer_epoch: int = integer(0, low=0, high=32_766)
-    """Of a transactional id that nobody has used before: otherwise the last epoch is 32,766 steps away."""
+    """Is the first producer epoch of a new transactional id. A run raises it to test the overflow at 32,766."""
 
     given: Mapping[str, str] = field(default_factory=dict)
-    """The properties as they were given, by Kafka's names."""
+    """Holds the properties as they were given, by Kafka's names."""
 
     @classmethod
     def from_properties(cls, properties: Mapping[str, str]) -> BrokerConfig:
-        """The configuration that `properties` describe, with defaults for the rest.
+        """Return the configuration that `properties` describe, with defaults for the rest.
 
-        ConfigError for all unknown names (with the nearest one), names that only Kafka has, impossible values, and
-        values that exclude each other.
+        Raises ConfigError for all unknown names (with the nearest known name), names that only Kafka has, impossible
+        values, and values that exclude each other.
         """
         known: dict[str, Any] = {}
         strange: list[ConfigError] = []
@@ -320,7 +330,9 @@ class BrokerConfig:
 
     @classmethod
     def from_text(cls, text: str) -> BrokerConfig:
-        """The configuration that a properties file describes. ConfigError as of `from_properties`, with their lines."""
+        """Return the configuration that a properties file describes. Raises ConfigError as `from_properties`, with line
+        numbers.
+        """
         found = read_properties(text)
         errors = list(found.errors)
         try:
@@ -339,31 +351,36 @@ class BrokerConfig:
 
     @property
     def ignored(self) -> list[str]:
-        """A sentence for each reason why settings that were given have no effect, as Squall lacks what they are for."""
+        """Returns a sentence for each reason why given settings have no effect, because Squall lacks the feature they
+        configure.
+        """
         return unsupported_settings.ignored(self.given, [name for name in self.given if name not in BROKER_SETTINGS])
 
     def changed(self, properties: Mapping[str, str]) -> BrokerConfig:
-        """This configuration with some properties replaced: for settings that are altered while the node runs."""
+        """Return this configuration with some properties replaced: for settings that are altered while the node runs.
+        """
         return BrokerConfig.from_properties({**self.given, **properties})
 
     @property
     def is_controller(self) -> bool:
-        """True where this node votes in the controllers' quorum."""
+        """Is True if this node votes in the controllers' quorum."""
         return "controller" in self.process_roles
 
     @property
     def data_dir(self) -> str:
-        """The directory of the logs."""
+        """Returns the directory of the logs."""
         return self.log_dirs[0] if self.log_dirs else self.log_dir
 
     @property
     def metadata_dir(self) -> str:
-        """The directory in which the metadata log's own directory is."""
+        """Returns the directory that contains the directory of the metadata log."""
         return self.metadata_log_dir or self.data_dir
 
     @property
     def inter_broker_listener(self) -> str:
-        """Name of the listener for traffic between nodes: the one that is named, else INTERNAL, else the first."""
+        """Returns the name of the listener for traffic between nodes: the configured name, else INTERNAL, else the
+        first listener.
+        """
         if self.inter_broker_listener_name is not None:
             return self.inter_broker_listener_name
         names = [endpoint.name for endpoint in self.listeners]
@@ -371,45 +388,49 @@ class BrokerConfig:
 
     @property
     def node_listeners(self) -> frozenset[str]:
-        """Names of the listeners for traffic between nodes. Controllers may have others of their own, as with Kafka."""
+        """Returns the names of the listeners for traffic between nodes. Controllers may have listeners of their own, as
+        with Kafka.
+        """
         return frozenset((self.inter_broker_listener, *self.controller_listener_names))
 
     @property
     def bind_listeners(self) -> tuple[Endpoint, ...]:
-        """Return the endpoints to listen on. Without a host that is loopback only: opening to a network must be asked
-        for.
+        """Returns the endpoints to listen on. A listener without a host listens on loopback only: opening to a network
+        must be asked for.
         """
         return tuple(Endpoint(e.name, e.host or "127.0.0.1", e.port) for e in self.listeners)
 
     @property
     def advertised(self) -> tuple[Endpoint, ...]:
-        """The address to register for each listener, in the order of `listeners`."""
+        """Returns the address to register for each listener, in the order of `listeners`."""
         named = {endpoint.name: endpoint for endpoint in self.advertised_listeners}
         return tuple(named.get(endpoint.name, endpoint) for endpoint in self.bind_listeners)
 
     @property
     def peers(self) -> Mapping[int, NodeAddress]:
-        """`squall.peers` by node id."""
+        """Returns `squall.peers` by node id."""
         return {address.node_id: address for address in self.squall_peers}
 
     @property
     def voters(self) -> Mapping[int, NodeAddress]:
-        """`controller.quorum.voters` by node id."""
+        """Returns `controller.quorum.voters` by node id."""
         return {address.node_id: address for address in self.controller_quorum_voters}
 
     @property
     def roll_ms(self) -> int:
-        """Age at which a segment is rolled."""
+        """Returns the age, in ms, at which a segment is rolled."""
         return self.log_roll_ms if self.log_roll_ms is not None else self.log_roll_hours * HOUR_MS
 
     @property
     def roll_jitter_ms(self) -> int:
-        """Return the maximum by which a segment is rolled earlier than that, in ms; each roll draws its own share."""
+        """Returns the maximum by which a segment is rolled earlier than `roll_ms`, in ms; each roll draws its own
+        share.
+        """
         return self.log_roll_jitter_ms if self.log_roll_jitter_ms is not None else self.log_roll_jitter_hours * HOUR_MS
 
     @property
     def retention_ms(self) -> int:
-        """Age at which a segment is deleted; -1 for never."""
+        """Returns the age, in ms, at which a segment is deleted; -1 means never."""
         if self.log_retention_ms is not None:
             return self.log_retention_ms
         if self.log_retention_minutes is not None:
@@ -418,7 +439,7 @@ class BrokerConfig:
 
     @property
     def flush_ms(self) -> int:
-        """Age at which unsynced data is flushed."""
+        """Returns the age, in ms, at which unsynced data is flushed."""
         return (
             self.log_flush_interval_ms
             if self.log_flush_interval_ms is not None
@@ -427,5 +448,5 @@ class BrokerConfig:
 
 
 BROKER_SETTINGS = declared(fields(BrokerConfig))
-"""Every setting of a node by its name."""
+"""Maps the name of every setting of a node to its description."""
 _REQUIRED = tuple(name for name, setting in BROKER_SETTINGS.items() if setting.required)

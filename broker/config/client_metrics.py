@@ -1,4 +1,6 @@
-"""Subscriptions to clients' metrics (KIP-714): their settings are checked and kept. No client is asked to push any."""
+"""Checks the settings of subscriptions to clients' metrics (KIP-714), which are only stored. No client is asked to push
+metrics.
+"""
 
 from __future__ import annotations
 
@@ -23,11 +25,13 @@ SELECTORS = (
 
 
 MOST_CHARACTERS: Final = 1000
-"""Of one pattern. Reading takes 0.4 µs for each, and for some patterns it grows with the square of their number."""
+"""Limits the characters of one pattern. Reading takes 0.4 µs for each, and for some patterns it grows with the square
+of their number.
+"""
 
 
 def read_selector(text: str) -> str:
-    """A client's property and the pattern that it is to match, as `client_id=a.*`. ValueError where it is not."""
+    """Return `text` if it is a client's property and a pattern for it, as `client_id=a.*`. Raise ValueError if not."""
     name, equals, pattern = text.partition("=")
     if name.strip() not in SELECTORS or not equals:
         raise ValueError(f"{text!r} should be one of {', '.join(SELECTORS)}, with = and a pattern")
@@ -45,7 +49,7 @@ def read_selector(text: str) -> str:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClientMetricsConfig:
-    """The settings of one subscription."""
+    """Holds the settings of one subscription to clients' metrics."""
 
     interval_ms: int = integer(300_000)
     match: tuple[str, ...] = listing((), item=read_selector)
@@ -53,15 +57,18 @@ class ClientMetricsConfig:
 
 
 SUBSCRIPTION_SETTINGS = declared(fields(ClientMetricsConfig))
-"""Every setting of a subscription by its name."""
+"""Maps the name of every setting of a subscription to its description."""
 
 
 class InvalidClientMetricsConfig(ConfigError):
-    """Kafka calls these the request's fault (INVALID_REQUEST): an unknown setting, an interval out of bounds."""
+    """Says that a setting is unknown or an interval is out of bounds. Kafka answers INVALID_REQUEST for these errors.
+    """
 
 
 def alter_subscription(before: Mapping[str, str], changes: Iterable[tuple[str, int, str | None]]) -> dict[str, str]:
-    """A subscription's settings after (name, operation, value) triples. ConfigError, InvalidClientMetricsConfig."""
+    """Return a subscription's settings after (name, operation, value) triples. Raises ConfigError or
+    InvalidClientMetricsConfig.
+    """
     altered, changed = dict(before), []
     for name, operation, value in changes:
         changed.append(name)
@@ -87,7 +94,7 @@ def alter_subscription(before: Mapping[str, str], changes: Iterable[tuple[str, i
 
 
 def describe_subscription(given: Mapping[str, str]) -> list[ConfigEntry]:
-    """Every setting of a subscription, with its value and where that comes from."""
+    """Return every setting of a subscription, with its value and the source of the value."""
     entries = []
     for setting in SUBSCRIPTION_SETTINGS.values():
         name, source, value = setting.name, ConfigSource.DEFAULT, setting.render(setting.default)

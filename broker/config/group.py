@@ -1,6 +1,7 @@
-"""Settings of single groups (KIP-848, KIP-932, KIP-1071): what IncrementalAlterConfigs and DescribeConfigs know of.
+"""Checks and describes the settings of single groups (KIP-848, KIP-932, KIP-1071) for IncrementalAlterConfigs and
+DescribeConfigs.
 
-Only the consumer protocol's session and heartbeat take effect. The others are checked and kept, for Kafka's tools.
+Only the consumer protocol's session and heartbeat take effect. The others are checked and stored, for Kafka's tools.
 """
 
 from __future__ import annotations
@@ -16,12 +17,12 @@ from squall.broker.config.topic import ConfigEntry, ConfigOp, ConfigSource, Syno
 
 RESETS = ("earliest", "latest")
 DURATION = re.compile(r"P(?=[\dT])(\d+D)?(T(?=\d)(\d+H)?(\d+M)?(\d+(\.\d+)?S)?)?", re.ASCII | re.IGNORECASE)
-"""As Java writes a duration that is not below zero."""
+"""Matches a duration as Java writes it, if it is not negative."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GroupConfig:
-    """The settings of one group. Times in ms."""
+    """Holds the settings of one group. Times are in ms."""
 
     consumer_assignment_interval_ms: int = integer(1000, low=0)
     consumer_heartbeat_interval_ms: int = integer(5000, low=1)
@@ -43,9 +44,11 @@ class GroupConfig:
 
 
 GROUP_SETTINGS = declared(fields(GroupConfig))
-"""Every setting of a group by its name."""
+"""Maps the name of every setting of a group to its description."""
 WITHOUT_BROKER_LEVEL = frozenset({"share.auto.offset.reset", "share.isolation.level", "share.renew.acknowledge.enable"})
-"""Kafka's brokers have no setting for these. The others' is `group.` and the name."""
+"""Names the group settings for which Kafka's brokers have no setting. For the others the broker's is `group.` + the
+name.
+"""
 BOUNDS: Mapping[str, tuple[int, int]] = {
     # Kafka's defaults of settings that brokers do not have here. The consumer protocol's are the broker's own.
     "consumer.assignment.interval.ms": (0, 15_000),
@@ -60,13 +63,15 @@ BOUNDS: Mapping[str, tuple[int, int]] = {
     "streams.num.standby.replicas": (0, 2),
     "streams.session.timeout.ms": (45_000, 60_000),
 }
-"""The lowest and the highest value that a group may have, where brokers bound it."""
+"""Maps a setting to the lowest and highest value that a group may have, if brokers bound it."""
 
 
 def alter_group_configs(
     broker: BrokerConfig, before: Mapping[str, str], changes: Iterable[tuple[str, int, str | None]]
 ) -> dict[str, str]:
-    """A group's settings after (name, operation, value) triples, all of them or (ConfigError) none."""
+    """Return a group's settings after (name, operation, value) triples. Raises ConfigError if one fails; then none is
+    applied.
+    """
     altered = dict(before)
     for name, operation, value in changes:
         if operation == ConfigOp.DELETE:
@@ -98,7 +103,7 @@ def _is_reset(value: str) -> bool:
 
 
 def bounds_of(broker: BrokerConfig, name: str) -> tuple[int, int] | None:
-    """The lowest and the highest value that a group's setting may have; None where brokers do not bound it."""
+    """Return the lowest and highest value that a group's setting may have, or None if brokers do not bound it."""
     if name == "consumer.session.timeout.ms":
         return broker.group_consumer_min_session_timeout_ms, broker.group_consumer_max_session_timeout_ms
     if name == "consumer.heartbeat.interval.ms":
@@ -107,7 +112,7 @@ def bounds_of(broker: BrokerConfig, name: str) -> tuple[int, int] | None:
 
 
 def group_number(broker: BrokerConfig, name: str, given: Mapping[str, str], of_broker: int) -> int:
-    """A number in force for a group: its own within what this broker permits, else the broker's."""
+    """Return a number in force for a group: the group's own within the bounds of this broker, else the broker's."""
     if name not in given:
         return of_broker
     bounds = bounds_of(broker, name)
@@ -116,7 +121,7 @@ def group_number(broker: BrokerConfig, name: str, given: Mapping[str, str], of_b
 
 
 def describe_group(broker: BrokerConfig, given: Mapping[str, str]) -> list[ConfigEntry]:
-    """Every setting of a group, with its value and where that comes from."""
+    """Return every setting of a group, with its value and the source of the value."""
     entries = []
     for setting in GROUP_SETTINGS.values():
         synonyms = [Synonym(setting.name, given[setting.name], ConfigSource.GROUP)] if setting.name in given else []

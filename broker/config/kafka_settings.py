@@ -1,4 +1,4 @@
-"""The settings that Apache Kafka 4.3.1 declares, of nodes, topics and groups.
+"""Lists the settings that Apache Kafka 4.3.1 declares, of nodes, topics and groups.
 
 `python -m tests.support.kafka_settings` makes this file from its jars.
 """
@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 
 class KafkaSetting(NamedTuple):
-    """default: as text; None for a setting without one. alterable: while a node runs."""
+    """Describes one setting: its default as text (None if it has none), and whether it may change while a node runs."""
 
     default: str | None
     alterable: bool = True

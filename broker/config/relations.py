@@ -12,8 +12,8 @@ if TYPE_CHECKING:
 
 
 class CrossCheckedConfig(Protocol):
-    """Represents a configuration of which some settings are read by name; times and sizes are looked up by their
-    settings' names.
+    """Represents a configuration whose settings are checked against each other. Times and sizes are looked up by the
+    names of their settings.
     """
 
     @property
@@ -79,7 +79,7 @@ Found = Iterator[ConfigError]
 
 
 def mistakes(config: CrossCheckedConfig) -> Found:
-    """An error for each relation that does not hold."""
+    """Yield an error for each relation that does not hold."""
     for relations in (_roles, _quorum, _listeners, _protocols, _connections, _times, _sizes):
         yield from relations(config)
 
@@ -146,7 +146,7 @@ def _quorum(config: CrossCheckedConfig) -> Found:
 
 
 def _home(host: str) -> str:
-    """The host of an address, where all that name this machine are one."""
+    """Return the host of an address, with one name for all hosts that mean this machine."""
     return "localhost" if host.strip("[]") in ("", "0.0.0.0", "::", "127.0.0.1", "::1") else host.strip("[]")
 
 
@@ -191,7 +191,9 @@ def _listeners(config: CrossCheckedConfig) -> Found:
 
 
 def _protocols(config: CrossCheckedConfig) -> Found:
-    """A listener that bears the name of a protocol speaks it, unless the map says otherwise, as with Kafka."""
+    """Yield an error for each listener that would need TLS or SASL. A listener named after a protocol speaks that
+    protocol, unless the map says otherwise, as with Kafka.
+    """
     spoken = {name: name for name in ("SSL", "SASL_PLAINTEXT", "SASL_SSL")}
     spoken |= dict(pair.partition(":")[::2] for pair in config.listener_security_protocol_map)
     used = dict.fromkeys((*_names(config.listeners), *config.controller_listener_names))

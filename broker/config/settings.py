@@ -22,9 +22,9 @@ LONG_MAX = 2**63 - 1
 
 
 class ConfigError(ValueError):
-    """A setting that cannot be: unknown, unreadable, out of range, or at odds with another. The caller's fault.
+    """Says that a setting is unknown, unreadable, out of range, or at odds with another. It is the caller's fault.
 
-    `setting` is the name at fault. `each` has one error for each mistake, where several were found.
+    `setting` names the setting. `each` has one error for each mistake if several were found.
     """
 
     def __init__(self, setting: str, message: str) -> None:
@@ -34,14 +34,14 @@ class ConfigError(ValueError):
 
     @classmethod
     def of(cls, errors: Sequence[ConfigError]) -> ConfigError:
-        """All of these as one, a line for each."""
+        """Return one error for all of these, with a line for each."""
         together = cls(errors[0].setting, "\n".join(map(str, errors)))
         together.each = tuple(errors)
         return together
 
 
 class ConfigType(IntEnum):
-    """Type of a setting: DescribeConfigs' ConfigType."""
+    """Enumerates the types of settings, with the codes of DescribeConfigs' ConfigType."""
 
     BOOLEAN = 1
     STRING = 2
@@ -53,7 +53,7 @@ class ConfigType(IntEnum):
 
 
 JAVA_BLANKS = "".join(map(chr, range(33)))
-"""What Java's String.trim removes at both ends: no other blanks."""
+"""Lists the characters that Java's String.trim removes at both ends."""
 
 LIMITS = {
     ConfigType.INT: (-(2**31), INT_MAX),
@@ -63,7 +63,7 @@ LIMITS = {
 
 
 class Endpoint(NamedTuple):
-    """A listener: its name ("CLIENT") and the address where it listens, or that it advertises to clients."""
+    """Represents a listener: its name ("CLIENT") and the address where it listens, or that it advertises to clients."""
 
     name: str
     host: str
@@ -86,7 +86,7 @@ class NodeAddress(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Setting:
-    """Describes one setting. `low` and `high` are inclusive; None where the type's own limits are the only ones."""
+    """Describes one setting. `low` and `high` are inclusive, or None if only the limits of the type apply."""
 
     name: str
     kind: ConfigType
@@ -95,11 +95,11 @@ class Setting:
     high: float | None = None
     choices: tuple[str, ...] = ()
     item: Callable[[str], Any] | None = None
-    """For lists: reads one item; ValueError says what it should be."""
+    """Reads one item of a list. The ValueError that it raises says what the item should be."""
     required: bool = False
 
     def parse(self, text: str) -> Any:
-        """The value that `text` stands for. ConfigError names the setting, the text and what is allowed."""
+        """Return the value that `text` stands for. A ConfigError names the setting, the text and the allowed values."""
         text = text.strip(JAVA_BLANKS)
         try:
             value = self._read(text)
@@ -134,7 +134,7 @@ class Setting:
         return text
 
     def render(self, value: Any) -> str | None:
-        """The text that `parse` reads as `value`; None for a setting without a value."""
+        """Return the text that `parse` reads as `value`, or None for a setting without a value."""
         if value is None:
             return None
         if self.kind is ConfigType.BOOLEAN:
@@ -149,8 +149,9 @@ _DOUBLE = re.compile(r"[+-]?(?:[0-9]{1,1000}\.?[0-9]{0,1000}|\.[0-9]{1,1000})(?:
 
 
 def read_whole(text: str) -> int:
-    """A whole number as Java's Long.parseLong reads it: a sign or none, and digits. Python's int() takes more, such as
-    "1_000". ValueError where it is none. (Java takes the digits of other scripts, too.)
+    """Return a whole number as Java's Long.parseLong reads it: an optional sign, and digits. Raise ValueError if the
+    text is no such number. Python's int() accepts more, such as "1_000". (Java also accepts the digits of other
+    scripts.)
     """
     if _WHOLE.fullmatch(text) is None:
         raise ValueError("should be a whole number")
@@ -158,8 +159,8 @@ def read_whole(text: str) -> int:
 
 
 def read_double(text: str) -> float:
-    """A decimal number as Java's Double.parseDouble reads it, with "d" or "f" behind it or not. ValueError where it is
-    none, or not finite. (Java reads "NaN", "Infinity" and hexadecimal ones, too.)
+    """Return a decimal number as Java's Double.parseDouble reads it, with or without a final "d" or "f". Raise
+    ValueError if the text is no finite number. (Java also reads "NaN", "Infinity" and hexadecimal numbers.)
     """
     if _DOUBLE.fullmatch(text) is None or not isfinite(number := float(text.rstrip("fFdD"))):
         raise ValueError("should be a number")
@@ -167,7 +168,7 @@ def read_double(text: str) -> float:
 
 
 def _as_java(value: float) -> str:
-    """As Java writes a double: with an exponent from 10^7 on and below 10^-3."""
+    """Return a double as Java writes it: with an exponent from 10^7 on and below 10^-3."""
     if value == 0 or 1e-3 <= abs(value) < 1e7:
         return repr(float(value))
     mantissa, _, exponent = f"{Decimal(repr(float(value))).normalize():E}".partition("E")
@@ -196,7 +197,7 @@ def _host_port(text: str) -> tuple[str, int]:
 
 
 def read_endpoint(text: str) -> Endpoint:
-    """`NAME://host:port`. ValueError where it is not."""
+    """Return the endpoint that `NAME://host:port` describes. Raise ValueError for other text."""
     name, separator, address = text.partition("://")
     if not separator or not name.replace("_", "").isalnum():
         raise ValueError(f"{text!r} should look like CLIENT://127.0.0.1:9092")
@@ -204,13 +205,13 @@ def read_endpoint(text: str) -> Endpoint:
 
 
 def read_server(text: str) -> str:
-    """`host:port`, as it is written. ValueError where it is not."""
+    """Return the text if it is `host:port`. Raise ValueError for other text."""
     _host_port(text)
     return text
 
 
 def read_node_address(text: str) -> NodeAddress:
-    """`id@host:port`. ValueError where it is not."""
+    """Return the address that `id@host:port` describes. Raise ValueError for other text."""
     node_id, at, address = text.partition("@")
     if not at or not _is_digits(node_id):
         raise ValueError(f"{text!r} should look like 1@127.0.0.1:9093")
@@ -223,11 +224,11 @@ FEATURE_LEVELS = {
     "group.version": (0, 1),
     "metadata.version": (29, 30),
 }
-"""Features whose level may be chosen for a new cluster, with the lowest and the highest one."""
+"""Maps the features whose level may be chosen for a new cluster to their lowest and highest level."""
 
 
 class FeatureLevel(NamedTuple):
-    """A feature and the level that it is to have."""
+    """Holds the name of a feature and the level that it shall have."""
 
     name: str
     level: int
@@ -237,7 +238,9 @@ class FeatureLevel(NamedTuple):
 
 
 def read_feature(text: str) -> FeatureLevel:
-    """`name=level`. ValueError where it is not, or names what there is not."""
+    """Return the feature level that `name=level` describes. Raise ValueError for other text, an unknown feature or
+    level.
+    """
     name, _, level = text.partition("=")
     low, high = FEATURE_LEVELS.get(name, (1, 0))
     if not (level.isdecimal() and level.isascii() and low <= int(level) <= high):
@@ -247,15 +250,15 @@ def read_feature(text: str) -> FeatureLevel:
 
 
 def unknown(what: str, name: str, names: Iterable[str]) -> ConfigError:
-    """The error for a name that is none of the known ones, with the nearest of them where one is near."""
+    """Return the error for an unknown name. It suggests the nearest known name if one is near."""
     near = nearest(name, names)
     return ConfigError(name, f"unknown {what} {name}" + (f": did you mean {near}?" if near else ""))
 
 
 def nearest(name: str, names: Iterable[str]) -> str | None:
-    """The known name that an unknown one was most likely meant to be: it shares the most pairs of neighbouring letters
-    (Dice's coefficient). None where even that shares few. A request may hold thousands of unknown names, so this is
-    quick.
+    """Return the known name that an unknown name was most likely meant to be: the one that shares the most pairs of
+    neighbouring letters (Dice's coefficient). Return None if even that name shares few. A request may hold thousands of
+    unknown names, so this must be quick.
     """
     pairs = _pairs(name[:LONGEST_COMPARED])
     best, most = None, LEAST_SHARED
@@ -268,9 +271,9 @@ def nearest(name: str, names: Iterable[str]) -> str | None:
 
 
 LEAST_SHARED = 0.18
-"""Of the pairs of both names. Two that are alike have 0.5."""
+"""Is the least share of common letter pairs at which a name counts as near. Two names that are alike have 0.5."""
 LONGEST_COMPARED = 60
-"""Characters of an unknown name that are looked at: as many as the longest known names have."""
+"""Limits the characters of an unknown name that are compared: as many as the longest known names have."""
 
 
 def _pairs(name: str) -> frozenset[str]:
@@ -282,16 +285,18 @@ _known_pairs = cache(_pairs)
 
 
 class Properties(NamedTuple):
-    """A properties text that was read. lines: the number of each name's line. errors: of lines without a setting."""
+    """Holds a parsed properties text. `lines` maps each name to its line number; `errors` are of lines without a
+    setting.
+    """
 
     values: dict[str, str]
     lines: dict[str, int]
     errors: list[ConfigError]
 
     def line_of(self, error: ConfigError) -> int | None:
-        """The number of the line that an error is about; None where it is about no line.
+        """Return the number of the line that an error is about, or None if it is about no line.
 
-        An error of two settings may be filed under the one that was not given.
+        An error about two settings may be filed under the setting that was not given.
         """
         if error.setting in self.lines:
             return self.lines[error.setting]
@@ -303,9 +308,10 @@ BYTE_ORDER_MARK = "\ufeff"
 
 
 def read_properties(text: str) -> Properties:
-    """A Java-style properties text: `name=value` or `name: value` lines, `#` and `!` comments, `\\` continues a line.
+    """Parse a Java-style properties text: `name=value` or `name: value` lines, `#` and `!` comments, `\\` continues a
+    line.
 
-    A name given twice is an error: one of the two would be silently lost.
+    A name given twice is an error: one of the two values would be silently lost.
     """
     found = Properties({}, {}, [])
     if text.startswith(BYTE_ORDER_MARK):
@@ -324,7 +330,7 @@ def read_properties(text: str) -> Properties:
 
 
 def parse_properties(text: str) -> dict[str, str]:
-    """The values of a properties text. ConfigError for its errors."""
+    """Return the values of a properties text. Raises ConfigError for its errors."""
     found = read_properties(text)
     if found.errors:
         raise ConfigError.of(found.errors)
@@ -357,42 +363,42 @@ def _declare(kind: ConfigType, default: Any, **traits: Any) -> Any:
 
 
 def integer(default: Any, low: int | None = None, high: int | None = None) -> Any:
-    """A 32-bit number; `...` for one that must be given."""
+    """Declare a 32-bit number. The default `...` means that the setting must be given."""
     return _declare(ConfigType.INT, default, low=low, high=high)
 
 
 def short(default: Any, low: int | None = None, high: int | None = None) -> Any:
-    """A 16-bit number."""
+    """Declare a 16-bit number."""
     return _declare(ConfigType.SHORT, default, low=low, high=high)
 
 
 def long(default: Any, low: int | None = None, high: int | None = None) -> Any:
-    """A 64-bit number."""
+    """Declare a 64-bit number."""
     return _declare(ConfigType.LONG, default, low=low, high=high)
 
 
 def ratio(default: float, low: float = 0.0, high: float | None = 1.0) -> Any:
-    """A floating-point number."""
+    """Declare a floating-point number."""
     return _declare(ConfigType.DOUBLE, default, low=low, high=high)
 
 
 def flag(default: bool) -> Any:
-    """true or false."""
+    """Declare a boolean, written as true or false."""
     return _declare(ConfigType.BOOLEAN, default)
 
 
 def text(default: str | None, *choices: str) -> Any:
-    """A string, one of `choices` where there are any."""
+    """Declare a string, which must be one of `choices` if there are any."""
     return _declare(ConfigType.STRING, default, choices=choices)
 
 
 def listing(default: tuple[Any, ...], *choices: str, item: Callable[[str], Any] | None = None) -> Any:
-    """Comma-separated items."""
+    """Declare a list of comma-separated items."""
     return _declare(ConfigType.LIST, default, choices=choices, item=item)
 
 
 def declared(fields: Iterable[Any]) -> Mapping[str, Setting]:
-    """The settings of a configuration class by name, from its dataclass fields."""
+    """Return the settings that the dataclass fields of a configuration class declare, by name."""
     settings = {}
     for each in fields:
         if "kind" in each.metadata:

@@ -1,4 +1,5 @@
-"""Topic-level settings: what CreateTopics, AlterConfigs and DescribeConfigs know of. The broker's are their defaults.
+"""Checks and describes topic-level settings for CreateTopics, AlterConfigs and DescribeConfigs. The broker's settings
+are their defaults.
 
 A topic's overrides travel and are stored as text by name (`Mapping[str, str]`); `topic_config` makes values of them.
 """
@@ -30,7 +31,9 @@ ALL_REPLICAS = "*"
 
 
 def read_throttled(text: str) -> str:
-    """A replica whose replication is throttled, `partition:broker`, or `*` for all. ValueError where it is neither."""
+    """Return the text if it names a throttled replica, as `partition:broker`, or is `*` for all. Raise ValueError for
+    other text.
+    """
     if text != ALL_REPLICAS and not all(part.isdecimal() and part.isascii() for part in text.partition(":")[::2]):
         raise ValueError(f"{text!r} should look like 0:1 (partition 0's replica on broker 1), or the list should be *")
     return text
@@ -38,7 +41,7 @@ def read_throttled(text: str) -> str:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TopicConfig:
-    """The settings of one topic as they are in force: see `topic_config`. Times in ms, sizes in bytes."""
+    """Holds the settings in force for one topic: see `topic_config`. Times are in ms, sizes in bytes."""
 
     cleanup_policy: tuple[str, ...] = listing(("delete",), "compact", "delete")
     compression_type: str = text("producer", *COMPRESSIONS)
@@ -76,19 +79,19 @@ class TopicConfig:
     unclean_leader_election_enable: bool = flag(False)
 
     overrides: Mapping[str, str] = field(default_factory=dict)
-    """The settings that this topic has of its own, as text by name."""
+    """Holds the settings that this topic has of its own, as text by name."""
 
     @property
     def compacted(self) -> bool:
-        """True where only the last value of each key need be kept."""
+        """Is True if the log needs to keep only the last value of each key."""
         return "compact" in self.cleanup_policy
 
 
 TOPIC_SETTINGS = declared(fields(TopicConfig))
-"""Every topic-level setting by its name."""
+"""Maps the name of every topic-level setting to its description."""
 
 THROTTLED = ("follower.replication.throttled.replicas", "leader.replication.throttled.replicas")
-"""The lists of throttled replicas: topic-level only."""
+"""Names the lists of throttled replicas, which exist at the topic level only."""
 
 BROKER_SYNONYMS: Mapping[str, tuple[str, str]] = {
     # topic-level name: (broker-level name, attribute of BrokerConfig with the value in force)
@@ -124,7 +127,7 @@ BROKER_SYNONYMS: Mapping[str, tuple[str, str]] = {
 }
 
 _FROM_BROKER = tuple((name.replace(".", "_"), attribute) for name, (_, attribute) in BROKER_SYNONYMS.items())
-"""Of `TopicConfig` and `BrokerConfig`: the attributes that have a value in common."""
+"""Pairs the attributes of `TopicConfig` and `BrokerConfig` that hold the same setting."""
 
 COARSER: Mapping[str, tuple[str, ...]] = {
     # Broker-level settings that stand in where the finer one is not given, in this order.
@@ -137,11 +140,11 @@ COARSER: Mapping[str, tuple[str, ...]] = {
 FAMILIES: Mapping[str, tuple[str, ...]] = {
     name: (finest, *coarser) for finest, coarser in COARSER.items() for name in (finest, *coarser)
 }
-"""Of each setting that has a coarser or a finer one: all of its family, the finest first."""
+"""Maps a setting that exists in several units to all settings of its family, the finest unit first."""
 
 
 class ConfigOp(IntEnum):
-    """Names what IncrementalAlterConfigs does to one setting."""
+    """Enumerates the operations of IncrementalAlterConfigs on a setting."""
 
     SET = 0
     DELETE = 1
@@ -150,7 +153,7 @@ class ConfigOp(IntEnum):
 
 
 class ConfigSource(IntEnum):
-    """Names where a value comes from: DescribeConfigs' ConfigSource."""
+    """Enumerates the sources of a value, with the codes of DescribeConfigs' ConfigSource."""
 
     TOPIC = 1
     DYNAMIC_BROKER = 2
@@ -163,7 +166,7 @@ class ConfigSource(IntEnum):
 
 
 class Synonym(NamedTuple):
-    """A place that could give a setting its value, nearest first in `ConfigEntry.synonyms`."""
+    """Represents a place that could give a setting its value. `ConfigEntry.synonyms` lists the nearest first."""
 
     name: str
     value: str | None
@@ -171,7 +174,7 @@ class Synonym(NamedTuple):
 
 
 class ConfigEntry(NamedTuple):
-    """One setting as DescribeConfigs tells it."""
+    """Represents one setting as DescribeConfigs returns it."""
 
     name: str
     value: str | None
@@ -182,18 +185,18 @@ class ConfigEntry(NamedTuple):
 
     @property
     def is_default(self) -> bool:
-        """True where nobody has set it."""
+        """Is True if the value is the default."""
         return self.source is ConfigSource.DEFAULT
 
     def alone(self) -> ConfigEntry:
-        """Return the entry with the place of its value as the only synonym: Kafka names no other for the settings of
+        """Return the entry with the source of its value as the only synonym: Kafka names no other for the settings of
         all brokers.
         """
         return self._replace(synonyms=self.synonyms[:1])
 
 
 def topic_setting(name: str) -> Setting:
-    """The topic-level setting of that name. ConfigError with the nearest name where there is none."""
+    """Return the topic-level setting of that name. Raise ConfigError, with the nearest name, if there is none."""
     setting = TOPIC_SETTINGS.get(name)
     if setting is None:
         own = [topic_level for topic_level, (broker_level, _) in BROKER_SYNONYMS.items() if broker_level == name]
@@ -202,9 +205,9 @@ def topic_setting(name: str) -> Setting:
 
 
 def topic_config(broker: BrokerConfig, overrides: Mapping[str, str]) -> TopicConfig:
-    """The settings in force for a topic: its overrides, else what the broker's settings say. ConfigError for one that
-    cannot be. Two that exclude each other are in force all the same: the broker's may have been altered after the
-    topic's, or differ from those of the controller that checked them.
+    """Return the settings in force for a topic: its overrides, else the broker's settings. Raises ConfigError for an
+    impossible override. Settings that exclude each other are accepted: the broker's may have been altered after the
+    topic's, or may differ from those of the controller that checked the topic's.
     """
     values: dict[str, Any] = {name: getattr(broker, attribute) for name, attribute in _FROM_BROKER}
     for name, value in overrides.items():
@@ -213,7 +216,8 @@ def topic_config(broker: BrokerConfig, overrides: Mapping[str, str]) -> TopicCon
 
 
 def _check(broker: BrokerConfig, overrides: Mapping[str, str]) -> None:
-    """Raise ConfigError for overrides that cannot be, or exclude each other or what is in force for the broker."""
+    """Raise ConfigError for overrides that are impossible, or exclude each other or a setting in force for the broker.
+    """
     config = topic_config(broker, overrides)
     for name in THROTTLED:
         listed: tuple[str, ...] = getattr(config, name.replace(".", "_"))
@@ -230,7 +234,8 @@ def _check(broker: BrokerConfig, overrides: Mapping[str, str]) -> None:
 
 
 def validate_topic_configs(broker: BrokerConfig, overrides: Mapping[str, str | None]) -> dict[str, str]:
-    """The overrides of a topic to be created, checked: ConfigError for an unknown name, an impossible value or null."""
+    """Return the checked overrides of a new topic. Raises ConfigError for an unknown name, an impossible value or null.
+    """
     checked: dict[str, str] = {}
     for name, value in overrides.items():
         if value is None:
@@ -243,10 +248,11 @@ def validate_topic_configs(broker: BrokerConfig, overrides: Mapping[str, str | N
 def alter_topic_configs(
     broker: BrokerConfig, overrides: Mapping[str, str], changes: Iterable[tuple[str, int, str | None]]
 ) -> dict[str, str]:
-    """The overrides after IncrementalAlterConfigs' (name, operation, value) triples, all of them or (ConfigError) none.
+    """Return the overrides after IncrementalAlterConfigs' (name, operation, value) triples. Raises ConfigError if one
+    fails; then none is applied.
 
     APPEND and SUBTRACT work on lists only. As with Kafka, they start from the topic's own value, else from the
-    setting's default: a value that is altered for brokers or stands in their file does not count.
+    setting's default. A value that is altered for brokers, or set in their file, does not count.
     """
     altered = dict(overrides)
     for name, operation, value in changes:
@@ -265,7 +271,9 @@ def alter_topic_configs(
 
 
 def alter_list(setting: Setting, before: str | None, operation: int, value: str) -> str:
-    """A list after APPEND or SUBTRACT; without a value before, from its default. ConfigError where it is no list."""
+    """Return a list after APPEND or SUBTRACT. Without a value before, start from the default. Raises ConfigError if the
+    setting is no list.
+    """
     if setting.kind is not ConfigType.LIST or operation not in (ConfigOp.APPEND, ConfigOp.SUBTRACT):
         raise ConfigError(setting.name, f"operation {operation} is not possible on {setting.name}: it is no list")
     current: tuple[str, ...] = setting.default if before is None else setting.parse(before)
@@ -277,16 +285,18 @@ def alter_list(setting: Setting, before: str | None, operation: int, value: str)
 
 
 class ConfigLayers(NamedTuple):
-    """Broker-level settings by the place where they were given, the nearest first, as text by name."""
+    """Holds broker-level settings by the place where they were given, the nearest first, as text by name."""
 
     own: Mapping[str, str]
-    """Altered at run time for this node."""
+    """Holds the settings altered at run time for this node."""
     everyone: Mapping[str, str]
-    """Altered at run time for all nodes."""
+    """Holds the settings altered at run time for all nodes."""
     file: Mapping[str, str]
 
     def synonyms(self, name: str) -> list[Synonym]:
-        """Every place that has one of the family of a broker-level setting: place by place, defaults last."""
+        """Return every place that has a setting of the same family as a broker-level setting, place by place, defaults
+        last.
+        """
         from squall.broker.config.broker import BROKER_SETTINGS
 
         family = FAMILIES.get(name, (name,))
@@ -304,16 +314,19 @@ class ConfigLayers(NamedTuple):
         return found
 
     def described_synonyms(self, name: str) -> tuple[Synonym, ...]:
-        """Of these, what DescribeConfigs tells: as Kafka, none before the first that bears the setting's own name."""
+        """Return the synonyms that DescribeConfigs shows: as with Kafka, those from the first with the setting's own
+        name on.
+        """
         return tuple(dropwhile(lambda synonym: synonym.name != name, self.synonyms(name)))
 
 
 def describe_topic(
     broker: BrokerConfig, overrides: Mapping[str, str], layers: ConfigLayers | None = None
 ) -> list[ConfigEntry]:
-    """Every topic-level setting, with its value in force and where that comes from, as DescribeConfigs tells it.
+    """Return every topic-level setting as DescribeConfigs shows it: with its value in force, and the source of the
+    value.
 
-    `broker` is in force on the node; without `layers`, all that it was given counts as its file's.
+    `broker` is the configuration in force on the node. Without `layers`, all of its given settings count as its file's.
     """
     in_force = topic_config(broker, overrides)
     layers = layers or ConfigLayers({}, {}, broker.given)
@@ -330,8 +343,8 @@ def describe_topic(
 
 
 def source_of(name: str, overrides: Mapping[str, str], layers: ConfigLayers) -> ConfigSource:
-    """Return the source of a topic-level setting's value, as CreateTopics reports it. A value of a coarser level counts
-    as that level's.
+    """Return the source of a topic-level setting's value, as CreateTopics reports it. A value given in a coarser unit
+    has the source of that setting.
     """
     if name in overrides:
         return ConfigSource.TOPIC
@@ -340,9 +353,10 @@ def source_of(name: str, overrides: Mapping[str, str], layers: ConfigLayers) -> 
 
 
 def describe_broker(broker: BrokerConfig, layers: ConfigLayers | None = None) -> list[ConfigEntry]:
-    """Every setting of a node, with its value and where that comes from. All are read-only: they come from its file.
+    """Return every setting of a node, with its value and the source of the value. All are read-only, as from its file.
 
-    As with Kafka, one without a default has no synonym for it, and a finer one that is given names the coarser ones.
+    As with Kafka, a setting without a default has no default synonym, and a setting in a finer unit also lists the
+    settings in coarser units.
     """
     from squall.broker.config.broker import BROKER_SETTINGS
 

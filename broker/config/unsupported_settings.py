@@ -1,7 +1,7 @@
-"""Decides of a setting that Kafka has and this broker lacks: it is ignored, or refused where that would be a lie.
+"""Decides whether a Kafka setting that this broker lacks is ignored or refused.
 
-A setting is refused if who gives it relies on it for security, for data or for a limit. One that has Kafka's default
-asks for nothing, and is taken without a word.
+A setting is refused if its user relies on it for security, for data or for a limit. A setting that has Kafka's default
+asks for nothing, and is ignored silently.
 """
 
 from __future__ import annotations
@@ -17,17 +17,17 @@ GONE = (
     *("log.message.downconversion.enable", "offsets.commit.required.acks", "reserved.broker.max.id"),
     *("broker.id.generation.enable", "control.plane.listener.name", "password.encoder.*"),
 )
-"""Settings of Kafka 3 that Kafka 4 has no more."""
+"""Names settings of Kafka 3 that Kafka 4 no longer has."""
 UNDECLARED_PREFIXES = (
     *(name.rstrip("*") for name in GONE),
     *("zookeeper.", "listener.name.", "config.providers.", "rlmm.config.", "rsm.config."),
     *("super.users", "allow.everyone.if.no.acl.found"),
 )
-"""Beginnings of names that Kafka's files have and its `ConfigDef` does not declare: plug-ins read them."""
+"""Lists prefixes of names that occur in Kafka's files but not in its `ConfigDef`: plug-ins read them."""
 
 
 class UnsupportedSettings(NamedTuple):
-    """Settings that share a reason. names: whole ones, or beginnings that end in `*`."""
+    """Represents settings that are unsupported for one reason. `names` are whole names, or prefixes that end in `*`."""
 
     names: tuple[str, ...]
     why: str
@@ -104,18 +104,18 @@ UNSUPPORTED = (
         "what is complete leaves the purgatory at once",
     ),
 )
-"""The first row that has a setting's name says what becomes of it."""
+"""Lists the unsupported settings. The first row that has a setting's name applies."""
 
 
 def unsupported_row(name: str) -> UnsupportedSettings | None:
-    """Return the row of a setting of Kafka's that this broker lacks; None for any other."""
+    """Return the row of a Kafka setting that this broker lacks, or None for any other setting."""
     if name not in NODE and not name.startswith(UNDECLARED_PREFIXES):
         return None
     return next((each for each in UNSUPPORTED if each.has(name)), None)
 
 
 def refusal(name: str, value: str, ours: Iterable[str]) -> ConfigError | None:
-    """Return why a setting that is none of ours cannot be given; None where it can, without an effect."""
+    """Return the error for a setting that this broker does not have, or None if it may be given, without an effect."""
     row = unsupported_row(name)
     if row is None:
         return unknown("setting", name, [*ours, *NODE])
@@ -125,17 +125,17 @@ def refusal(name: str, value: str, ours: Iterable[str]) -> ConfigError | None:
 
 
 def unsupported_error(name: str, row: UnsupportedSettings) -> ConfigError:
-    """The error for a setting that Kafka has, or had, and this broker lacks."""
+    """Return the error for a setting that Kafka has, or had, and this broker lacks."""
     return ConfigError(name, f"{name} is a setting of Kafka's that Squall lacks: {row.why}")
 
 
 def is_kafka_default(name: str, value: str) -> bool:
-    """Return whether a setting is given Kafka's own default."""
+    """Return whether the value is Kafka's own default of the setting."""
     return name in NODE and value.strip() == (NODE[name].default or "")
 
 
 def ignored(given: Mapping[str, str], names: Iterable[str]) -> list[str]:
-    """A sentence for each reason why some of the given settings, of those that this broker lacks, have no effect."""
+    """Return a sentence for each reason why some of the given settings, which this broker lacks, have no effect."""
     by_reason: dict[str, list[str]] = {}
     for name in names:
         row = unsupported_row(name)

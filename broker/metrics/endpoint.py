@@ -1,4 +1,4 @@
-"""Serves a node's metrics over HTTP: one request for each connection, few connections, and little patience.
+"""Serves a node's metrics over HTTP: one request for each connection, few connections, and short time-outs.
 
 A malformed, slow or oversized request ends its connection and nothing else. Scrapes never make clients wait for long:
 the text is written in pieces (`NodeMetrics.write`).
@@ -18,23 +18,25 @@ if TYPE_CHECKING:
     from squall.broker.env import Env, Listener, Transport
 
 MOST_CONNECTIONS = 8
-"""At a time. Others are closed at once."""
+"""Limits the connections at a time. Further connections are closed at once."""
 MOST_BYTES = 8192
-"""Of a request's head. A scraper sends a few hundred."""
+"""Limits the bytes of a request's head. A scraper sends a few hundred."""
 REQUEST_S, RESPONSE_S = 5.0, 10.0
-"""How long a request may take to arrive, and its response to leave: seconds."""
+"""Limit, in seconds, how long a request may take to arrive, and its response to leave."""
 BACK_OFF_S = 0.05
 
 
 class MetricsEndpoint:
-    """Serves what `write` returns. `start_soon`: where tasks run."""
+    """Serves the text that `write` returns. `start_soon` starts a task."""
 
     def __init__(self, env: Env, write: Callable[[], Awaitable[bytes]], start_soon: Callable[..., None]) -> None:
         self._env, self._write, self._start_soon = env, write, start_soon
         self._connections = 0
 
     async def listen(self, host: str, port: int) -> None:
-        """Open the port and serve it until the tasks end. OSError if it is taken. The trace says which port it is."""
+        """Open the port and serve it until the tasks end. Raises OSError if the port is taken. The trace names the
+        port.
+        """
         listener = await self._env.listen(host, port)
         self._env.trace("metrics_ready", port=listener.port)
         self._start_soon(self._accept, listener)
@@ -74,7 +76,9 @@ class MetricsEndpoint:
 
 
 async def _read(link: Transport) -> tuple[int, bool]:
-    """Read the head of a request; as `http.status_of`. LinkClosed if the peer leaves before its end."""
+    """Read the head of a request, and return status and body flag as `http.status_of`. Raises LinkClosed if the peer
+    closes before the head is complete.
+    """
     buffer, size = bytearray(MOST_BYTES), 0
     while size < MOST_BYTES:
         received = link.recv_into(memoryview(buffer)[size:])

@@ -1,4 +1,6 @@
-"""As much of HTTP/1.1 as a scrape needs: one request, one response, then the connection ends. Pure (RFC 9112)."""
+"""Implements as much of HTTP/1.1 as a scrape needs: one request, one response, then the connection ends. Pure (RFC
+9112).
+"""
 
 from __future__ import annotations
 
@@ -20,7 +22,9 @@ _FIELD = re.compile(rb"[!#$%&'*+.^_`|~0-9A-Za-z-]+:[^\0\r\n]*")
 
 
 def status_of(head: bytes) -> tuple[int, bool]:
-    """The status for a request's head (all before the empty line), and whether the response has a body (no HEAD)."""
+    """Return the status for a request's head (all before the empty line), and whether the response has a body (no
+    HEAD).
+    """
     first, *fields = head.split(b"\r\n")
     asked = _REQUEST_LINE.fullmatch(first)
     if asked is None or any(_FIELD.fullmatch(each) is None for each in fields):
@@ -36,7 +40,7 @@ def status_of(head: bytes) -> tuple[int, bool]:
 
 
 def response(status: int, body: bytes, content_type: str, *, has_body: bool = True) -> bytes:
-    """The bytes of a response, after which the connection ends."""
+    """Return the bytes of a response, after which the connection ends."""
     head = [
         f"HTTP/1.1 {status} {_REASONS[status]}",
         f"Content-Type: {content_type}",
@@ -48,5 +52,5 @@ def response(status: int, body: bytes, content_type: str, *, has_body: bool = Tr
 
 
 def refusal(status: int, *, has_body: bool = True) -> bytes:
-    """The response that says why there are no metrics."""
+    """Return the bytes of a response that says, with an error status, why there are no metrics."""
     return response(status, f"{_REASONS[status]}\n".encode(), "text/plain; charset=utf-8", has_body=has_body)

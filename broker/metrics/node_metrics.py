@@ -1,6 +1,8 @@
-"""The metrics of a node. Names are those that Kafka's MBeans have behind Prometheus' JMX exporter, so that boards fit.
+"""Collects the metrics of a node. Kafka's MBeans have the same names behind Prometheus' JMX exporter, so dashboards
+fit.
 
-What Kafka lacks begins with `squall_`. Counters begin with the node's start. Gauges are read when somebody asks.
+Names of metrics that Kafka lacks begin with `squall_`. Counters begin with the node's start. Gauges are read at each
+scrape.
 """
 
 from __future__ import annotations
@@ -33,9 +35,9 @@ if TYPE_CHECKING:
     from squall.broker.replicas.replica_manager import ReplicaManager
 
 STARTING, RUNNING, STOPPING = 1, 3, 6
-"""Kafka's BrokerState: STARTING, RUNNING, PENDING_CONTROLLED_SHUTDOWN."""
+"""Are values of Kafka's BrokerState: STARTING, RUNNING, PENDING_CONTROLLED_SHUTDOWN."""
 PARTITIONS_IN_A_TURN = 100
-"""Written before others are served: a millisecond."""
+"""Limits the partitions that are written before other tasks run; they take a millisecond."""
 PER_PARTITION = {
     "kafka_log_log_logstartoffset": "The first offset that can be read.",
     "kafka_log_log_logendoffset": "The offset of the next record.",
@@ -49,7 +51,7 @@ PER_PARTITION = {
 
 @dataclass(slots=True)
 class NodeMetrics:
-    """Reads the parts of a node."""
+    """Reads the metrics of the parts of a node."""
 
     config: BrokerConfig
     image: ClusterImage
@@ -64,11 +66,11 @@ class NodeMetrics:
     fetch: FetchApi
     requests: RequestMetrics
     longest_turn_s: Callable[[], float] | None = None
-    """Longest turn of the event loop since it was last reported, in seconds of CPU. None: it is not measured."""
+    """Returns the longest turn of the event loop since the last report, in seconds of CPU. None: it is not measured."""
     state: int = field(default=STARTING)
 
     async def write(self) -> bytes:
-        """The text of all metrics. Others are served in between, so not all samples are of one moment."""
+        """Return the text of all metrics. Other tasks run in between, so not all samples are of one moment."""
         families = [*self._node(), *self._traffic(), *self._requests()]
         await trio.lowlevel.checkpoint()
         families += self._controller()
@@ -119,7 +121,7 @@ class NodeMetrics:
         return [taken, errors, seconds]
 
     def _controller(self) -> list[MetricFamily]:
-        """As with Kafka, all but the active controller say 0."""
+        """Return the controller's metrics. As with Kafka, all nodes but the active controller report 0."""
         active = self.control.controller_id == self.config.node_id
         brokers = list(self.image.brokers.values()) if active else []
         partitions = [partition for _, _, partition in self.image.partitions()] if active else []
@@ -137,7 +139,7 @@ class NodeMetrics:
         ]
 
     async def _coordinators(self) -> list[MetricFamily]:
-        """Groups and transactional ids of which this broker is the coordinator."""
+        """Return the numbers of groups and transactional ids that this broker coordinates."""
         groups: Counter[str] = Counter(classic=0, consumer=0)
         for shard in list(self.groups.shards.values()):
             groups["classic"] += len(shard.machine.groups)
@@ -155,7 +157,9 @@ class NodeMetrics:
         return [of_groups, of_ids]
 
     async def _partitions(self) -> list[MetricFamily]:
-        """The replicas in sum, and by partition: at most squall.metrics.max.partitions, the first ones by name."""
+        """Return the metrics of all replicas together, and of single partitions: at most squall.metrics.max.partitions,
+        the first by name.
+        """
         hosted = sorted(self.replicas.hosted(), key=lambda h: (h.log.topic, h.log.partition))
         families = {name: MetricFamily(name, "gauge", about) for name, about in PER_PARTITION.items()}
         most = self.config.squall_metrics_max_partitions
@@ -201,7 +205,7 @@ def _add(families: dict[str, MetricFamily], h: Hosted) -> None:
 
 
 def _api(key: int) -> str:
-    """As Kafka writes the names of its requests: Produce, ListOffsets."""
+    """Return the name of an API as Kafka writes it: Produce, ListOffsets."""
     return APIS[key].name
 
 

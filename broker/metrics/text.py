@@ -1,14 +1,14 @@
-"""Metrics as OpenMetrics text, version 1.0. Pure. Source: the OpenMetrics specification, "Text format"."""
+"""Writes metrics as OpenMetrics text, version 1.0. Pure. Source: the OpenMetrics specification, "Text format"."""
 
 from __future__ import annotations
 
 CONTENT_TYPE = "application/openmetrics-text; version=1.0.0; charset=utf-8"
 SUFFIXES = {"counter": "_total", "info": "_info"}
-"""Of the samples of a family of that type. A summary's samples name theirs; others have none."""
+"""Maps a type of family to the suffix of its samples. A summary's samples have their own suffixes; others have none."""
 
 
 class MetricFamily:
-    """A family of metrics with its samples. `kind`: counter, gauge, summary or info."""
+    """Represents a family of metrics with its samples. `kind` is counter, gauge, summary or info."""
 
     __slots__ = ("_name", "_suffix", "lines")
 
@@ -17,7 +17,7 @@ class MetricFamily:
         self.lines = [f"# TYPE {name} {kind}", f"# HELP {name} {_escaped(about)}"]
 
     def add(self, value: float, suffix: str = "", **labels: object) -> MetricFamily:
-        """Add a sample. Labels with the same names must have other values."""
+        """Add a sample. No other sample may have the same labels with the same values."""
         written = ",".join(f'{label}="{_escaped(str(each))}"' for label, each in labels.items())
         braced = f"{{{written}}}" if written else ""
         self.lines.append(f"{self._name}{suffix or self._suffix}{braced} {value}")
@@ -25,7 +25,7 @@ class MetricFamily:
 
 
 def exposition(families: list[MetricFamily]) -> bytes:
-    """The text of all families, in their order."""
+    """Return the text of all families, in their order."""
     lines = [line for family in families for line in family.lines]
     return "\n".join([*lines, "# EOF\n"]).encode()
 

@@ -1,1 +1,3 @@
-"""Listeners, connections, frames, peers, deadlines and wake-ups."""
+"""Serves connections: listeners, frames, responses in order, deadlines and wake-ups. Also sends requests to other
+nodes.
+"""

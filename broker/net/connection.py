@@ -28,28 +28,31 @@ if TYPE_CHECKING:
 _SIZE_CORRELATION = Struct(">ii").pack
 _SIZE_CORRELATION_TAGS = Struct(">iib").pack
 _JOIN_LIMIT = 16 << 10
-"""A response that begins with fewer bytes than this in one piece has its header put before them in that piece."""
+"""Limits the first piece of a response to which the header is joined. Larger pieces leave after the header."""
 _MOST_PIECES = 1024
-"""That leave in one call: IOV_MAX of Linux."""
+"""Limits the pieces that leave in one system call: IOV_MAX of Linux."""
 _COPY_LIMIT = 256 << 10
-"""Slices of files up to this size are read and sent with what is around them: one call, where `sendfile` takes two or
-three. That costs less up to here (a fifth of the brokers' CPU with batches of 100 KB); megabytes are not to be copied.
+"""Limits the slices of files that are read and sent together with their neighbours: one call, where `sendfile` needs
+two or three. Up to this size that costs less (a fifth of the brokers' CPU with batches of 100 KB); copying megabytes
+costs more.
 """
 _COPIED_AHEAD = 512 << 10
-"""With more unsent bytes than this, slices stay in their files: a client that does not read takes no memory."""
+"""Limits the unsent bytes of a connection beyond which slices stay in their files: a client that does not read must not
+fill memory.
+"""
 
 Chunk = bytes | bytearray | memoryview | FileSlice
 
 
 class ParkedRequest(Protocol):
-    """A request that waits for something before it is answered."""
+    """Represents a request that waits for something before it is answered."""
 
     def abandon(self) -> None:
-        """Its connection has ended: give up waiting. No error if it has been answered."""
+        """Stop waiting, because the connection has ended. Do nothing if the request was answered."""
 
 
 class PendingResponse:
-    """The place of one reply in its connection's order. `chunks` is None until the reply is known."""
+    """Keeps the place of one response in its connection's order. `chunks` is None until the response is known."""
 
     __slots__ = ("chunks", "conn", "correlation_id", "flexible", "is_produce", "parked", "timer", "version")
 
@@ -57,14 +60,16 @@ class PendingResponse:
         self.conn, self.correlation_id, self.version, self.flexible = conn, correlation_id, version, flexible
         self.chunks: tuple[Chunk, ...] | None = None
         self.parked: ParkedRequest | None = None
-        """What is to be given up when the connection ends before the reply."""
+        """Holds the request to abandon if the connection ends before the response, or None."""
         self.is_produce = False
-        """It is the reply to a Produce request with acks."""
+        """Is True for the response to a Produce request with acks."""
         self.timer: RequestTiming | None = None
-        """If the node has metrics."""
+        """Measures the request if the node has metrics, else None."""
 
     def reply(self, body: list[Any] | bytes) -> None:
-        """Fill the slot with a response body (bytes, or chunks of which some may be file slices)."""
+        """Fill in the response body: bytes, or chunks, of which some may be file slices. Do nothing if it is filled or
+        closed.
+        """
         if self.chunks is not None or self.conn.closed:
             return
         if isinstance(body, bytes):
@@ -83,13 +88,13 @@ class PendingResponse:
         self.conn.ready(len(head) + size)
 
     def _head(self, size: int) -> bytes:
-        """The response's header, `size` bytes of a body before their end."""
+        """Return the response's header. `size` is the length of the body in bytes."""
         if self.flexible:
             return _SIZE_CORRELATION_TAGS(size + 5, self.correlation_id, 0)
         return _SIZE_CORRELATION(size + 4, self.correlation_id)
 
     def drop(self) -> None:
-        """Nothing is to be sent for this request (acks=0)."""
+        """Send no response for this request (acks=0)."""
         self.chunks = ()
         if self.timer is not None:
             self.timer.end()
@@ -97,7 +102,7 @@ class PendingResponse:
 
 
 class Connection:
-    """The sending side of one link, and what the server knows about its peer."""
+    """Queues and sends the responses of one link, and holds what the server knows about the peer."""
 
     def __init__(
         self, link: Transport, listener: str, mark_dirty: Callable[[Connection], None], start_task: Callable[..., None]
@@ -108,48 +113,55 @@ class Connection:
         self.client_id: str | None = None
         self.last_active_ms = 0
         self.last_follower_response_s = -inf
-        """When a Fetch of a follower was last answered here. It has one under way at a time."""
+        """Gives the time of the last response to a follower's Fetch, in s of the node's clock. A follower has one Fetch
+        under way per connection.
+        """
         self.round = -1
-        """Of `Turns`: in which it served last."""
+        """Identifies the round of the `FairScheduler` in which this connection was last served."""
         self.on_close: list[Callable[[], None]] = []
         self._out: deque[Chunk] = deque()
         self._out_bytes = 0
         self._out_in_files = 0
-        """Of `_out_bytes`, what is still in files."""
+        """Counts the bytes of `_out_bytes` that are still in files."""
         self._answered_bytes = 0
-        """Of replies that are known and still in `slots`: not flushed yet, or behind one that is not known."""
+        """Counts the bytes of known responses in `slots`, which are not flushed yet or are behind a response that is
+        not known.
+        """
         self._blocked = False
         self._mark_dirty, self._start_task = mark_dirty, start_task
         self._relaxed: trio.Event | None = None
         self.held: trio.Event | None = None
-        """Set while no further request may be taken from this connection."""
+        """Is not None while no further request may be taken from this connection. The event is set at the release."""
         self._is_held_when_closed = False
 
     def hold(self, *, when_closed: bool = False) -> None:
-        """Take no further request until `release`: the one that is being served waits before it takes effect, and
-        requests of one connection take effect in their order.
+        """Take no further request until `release`: the current request waits before it takes effect, and requests of
+        one connection take effect in their order.
 
-        when_closed: also if the connection ends meanwhile, because the request takes effect all the same. Its bytes
-        count as receive memory until then, and the connection counts as one.
+        With `when_closed` the hold outlives the connection, because the request takes effect even then. Its bytes count
+        as receive memory until the release, and the connection still counts as open.
         """
         assert self.held is None
         self.held = trio.Event()
         self._is_held_when_closed = when_closed
 
     def release(self) -> None:
-        """The request that was waited for has taken effect, or never will. No error if nothing is held."""
+        """Take requests again: the request that held the connection has taken effect, or never will. Do nothing if
+        nothing is held.
+        """
         held, self.held = self.held, None
         self._is_held_when_closed = False
         if held is not None:
             held.set()
 
     def ready(self, size: int) -> None:
-        """A slot was filled with `size` bytes: let the server flush this connection when the current burst settles."""
+        """Count a response of `size` bytes as known. The server flushes this connection when the current burst settles.
+        """
         self._answered_bytes += size
         self._mark_dirty(self)
 
     def flush(self) -> None:
-        """Send the replies that are known and in order; what does not fit is left to a task."""
+        """Send the responses that are known and next in order. A task sends what the socket does not take at once."""
         slots, out, before = self.slots, self._out, self._out_bytes
         while slots and (chunks := slots[0].chunks) is not None:
             slots.popleft()
@@ -166,7 +178,7 @@ class Connection:
             self._relax()
 
     def _queue_slice(self, chunk: FileSlice) -> None:
-        """Queue a file slice; read it at once if it is small. If the read fails, the connection ends, because the
+        """Queue a file slice, and read it at once if it is small. If the read fails, the connection ends, because the
         response's length has already been announced.
         """
         queued: Chunk = chunk
@@ -212,7 +224,9 @@ class Connection:
             self.close()
 
     def _taken(self, count: int) -> None:
-        """The link has taken the first `count` bytes of what was to be sent, not all of it."""
+        """Remove the first `count` bytes of the queued output, because the link has taken them. Some output must
+        remain.
+        """
         out = self._out
         self._out_bytes -= count
         while count:
@@ -241,22 +255,26 @@ class Connection:
             self.close()
 
     def unanswered_produces(self) -> int:
-        """Count the Produce requests with acks whose replies have not left."""
+        """Return the number of Produce requests with acks whose responses have not left."""
         return sum(slot.is_produce for slot in self.slots)
 
     @property
     def kept_bytes(self) -> int:
-        """Memory of replies that are not sent yet. Slices of files behind a reply that is not known count in full."""
+        """Returns the memory, in bytes, of responses that are not sent yet. File slices behind an unknown response
+        count in full.
+        """
         return self._out_bytes - self._out_in_files + self._answered_bytes
 
     def congested(self, max_requests: int, max_bytes: int) -> bool:
-        """True while more is parked or unsent here than the settings allow: stop reading until it drains."""
+        """Return whether more responses are parked or unsent than the limits allow. The server then stops reading
+        requests.
+        """
         return not self.closed and (
             len(self.slots) > max_requests or self._out_bytes + self._answered_bytes > max_bytes
         )
 
     async def wait_relaxed(self, max_requests: int, max_bytes: int) -> None:
-        """Wait until `congested` is over or the connection closes."""
+        """Wait until the connection is not `congested` any more, or closes."""
         while self.congested(max_requests, max_bytes):
             self._relaxed = trio.Event()
             await self._relaxed.wait()
@@ -267,13 +285,13 @@ class Connection:
             self._relaxed = None
 
     def abort(self) -> None:
-        """Close by a reset: replies that the system still holds must not arrive. Idempotent."""
+        """Close by a reset, so that responses in the kernel's buffer do not arrive. Idempotent."""
         if not self.closed:
             self.link.abort()
             self.close()
 
     def close(self) -> None:
-        """End the connection and forget its replies. Idempotent."""
+        """End the connection and drop its responses. Idempotent."""
         if self.closed:
             return
         self.closed = True

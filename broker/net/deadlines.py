@@ -1,7 +1,7 @@
-"""Deadlines of parked requests.
+"""Expires parked requests at their deadlines.
 
-Most parked requests complete long before their deadline, so both adding and removing are a dictionary operation; expiry
-looks at coarse buckets now and then. (Kafka's purgatory uses a hierarchical timing wheel for the same reason.)
+Most parked requests complete long before their deadline, so adding and removing are dictionary operations, and expiry
+checks coarse buckets now and then. (Kafka's purgatory uses a hierarchical timing wheel for the same reason.)
 """
 
 from __future__ import annotations
@@ -15,20 +15,20 @@ if TYPE_CHECKING:
 TICK_MS = 25
 _NEVER = 1 << 40
 _JUST = 1e-6
-"""Seconds that make sure that a tick is over when it is said to be."""
+"""Adds some seconds to a wait, so that the awaited tick is surely over after it."""
 
 
 class Expirable(Protocol):
-    """A parked request that has a deadline."""
+    """Represents a parked request that has a deadline."""
 
     bucket: int
 
     def expire(self) -> None:
-        """The deadline has passed: answer with what is there."""
+        """Respond with what is there, because the deadline has passed."""
 
 
 class Timers:
-    """Parked requests by deadline, to the nearest tick."""
+    """Holds parked requests by deadline, to the nearest tick."""
 
     def __init__(self) -> None:
         self._buckets: dict[int, dict[Expirable, None]] = {}
@@ -36,7 +36,7 @@ class Timers:
         self._sooner: WakeupSignal | None = None
 
     def add(self, item: Expirable, deadline_ms: int) -> None:
-        """Have `item.expire` called within a tick after `deadline_ms`, unless removed before."""
+        """Call `item.expire` within a tick after `deadline_ms`, unless the item is removed before."""
         item.bucket = deadline_ms // TICK_MS
         bucket = self._buckets.get(item.bucket)
         if bucket is None:
@@ -47,7 +47,7 @@ class Timers:
         bucket[item] = None
 
     def remove(self, item: Expirable) -> None:
-        """Forget `item`; no error if it has expired."""
+        """Remove `item`. Do nothing if the item has expired."""
         bucket = self._buckets.get(item.bucket)
         if bucket is not None:
             bucket.pop(item, None)
@@ -55,14 +55,14 @@ class Timers:
                 del self._buckets[item.bucket]
 
     def expire(self, now_ms: int) -> None:
-        """Expire whatever was due before the current tick, oldest first."""
+        """Expire the items that were due before the current tick, oldest first."""
         current = now_ms // TICK_MS
         for key in sorted([k for k in self._buckets if k < current]):
             for item in self._buckets.pop(key):
                 item.expire()
 
     async def due(self, env: Env) -> None:
-        """Wait until `expire` may find something. While nothing is parked, this costs no tick."""
+        """Wait until `expire` may find an item. While no request is parked, this task does not wake."""
         sooner = self._sooner = self._sooner or env.signal()
         while True:
             first = min(self._buckets, default=None)

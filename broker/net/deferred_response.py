@@ -1,4 +1,4 @@
-"""A wait for an answer, from a handler that seldom needs to wait."""
+"""Defines what a handler returns if its response must wait: most responses of such handlers do not."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ if TYPE_CHECKING:
 
 
 class DeferredResponse(NamedTuple):
-    """Represents an answer that comes after a wait; a handler returns it instead of the answer. It starts no task
-    unless it must: a task costs more than most answers do.
+    """Represents a response that comes after a wait. A handler returns it instead of the response only if it must wait:
+    a task costs more than most responses do.
     """
 
     wait: Callable[[], Awaitable[Any]]
-    """Await this once, in a task of its own, to get the answer."""
+    """Returns the response. The server awaits it once, in a task of its own."""
     holds: bool = False
-    """True where the request takes effect only on the way: then nothing more is taken from its connection until it is
-    answered. False where it has taken effect, and only its answer waits.
+    """Is True if the request takes effect only during the wait: then no further request is taken from the connection
+    until the response. Is False if the request has taken effect, and only its response waits.
     """

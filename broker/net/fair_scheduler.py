@@ -1,8 +1,8 @@
 """Limits how long client connections may run, in total, before other tasks are scheduled.
 
-In one pass of the loop each connection that has requests may serve a slice of them, and whatever else the node does
-(connections between brokers, votes, heartbeats, timers) is done once. With a thousand busy clients a pass would last
-seconds. So clients have a budget for each pass; beyond it they queue.
+In one pass of the event loop each connection with requests may serve a slice of them, and the node's other tasks
+(connections between brokers, votes, heartbeats, timers) run once. With a thousand busy clients a pass would last
+seconds. So clients have a time budget for each pass; beyond it they queue.
 """
 
 from __future__ import annotations
@@ -17,25 +17,26 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 BUDGET_S = 0.02
-"""Seconds that clients' connections may serve before they queue."""
+"""Gives the seconds for which client connections may serve requests before they queue."""
 _MOST_AT_ONCE = 64
-"""Connections that are called in one pass of the loop."""
+"""Limits the connections that are called in one pass of the loop."""
 
 
 class Schedulable(Protocol):
-    """Represents a connection that has requests to serve, or a task that answers one."""
+    """Represents a connection that has requests to serve, or a task that builds a response."""
 
     round: int
-    """In which it served last."""
+    """Identifies the round in which this object was last served."""
     closed: bool
     on_close: list[Callable[[], None]]
 
 
 class FairScheduler:
-    """The budget, and the queue of those that came when it was spent: first come, first served.
+    """Keeps the time budget of clients, and the queue of those that must wait because it is spent: first come, first
+    served.
 
-    `rounds` counts how often the budget began anew. That happens when the loop is known to have come round: because a
-    connection that has served in this round wants to serve again, or, while connections queue, by a task that calls
+    `rounds` counts the renewals of the budget. The budget is renewed when the loop has surely completed a pass: because
+    a connection that was served in this round wants to serve again, or, while connections queue, by a task that calls
     the next ones and waits for a pass.
     """
 
@@ -46,11 +47,13 @@ class FairScheduler:
         self._queue: dict[Schedulable, trio.Event] = {}
         self._is_calling = False
         self._at_once = 1
-        """How many to call next: as many as were served within the last budget, or more if some of it was left."""
+        """Gives the number of queued connections to call next: as many as the last budget sufficed for, or more if it
+        was not spent.
+        """
         self._served = 0
 
     def must_queue(self, queuer: Schedulable) -> bool:
-        """Return whether `queuer`, which has something to serve, has to `queue` first."""
+        """Return whether `queuer`, which has something to serve, must call `queue` first."""
         if self._is_calling:
             return True
         if queuer.round == self.rounds:
@@ -59,11 +62,11 @@ class FairScheduler:
         return self._spent_s >= BUDGET_S
 
     def spend(self, seconds: float) -> None:
-        """Clients' requests took `seconds` of the event loop."""
+        """Subtract seconds of the event loop, which requests of clients took, from the budget."""
         self._spent_s += seconds
 
     async def queue(self, queuer: Schedulable) -> None:
-        """Until it is the turn of `queuer`, or it closes. Cancelled, it leaves the queue."""
+        """Wait for the turn of `queuer`, or until it closes. On cancellation it leaves the queue."""
         if queuer.closed:
             return
         if not self._is_calling:
@@ -91,7 +94,7 @@ class FairScheduler:
         self._spent_s = 0.0
 
     async def _call(self) -> None:
-        """Call the next ones, let the loop come round, and so on until nobody queues."""
+        """Call the next connections, wait for a pass of the loop, and repeat until the queue is empty."""
         while self._queue:
             self._begin_round()
             self._served = 0
@@ -106,7 +109,7 @@ class FairScheduler:
 
 
 class ResponseTask:
-    """The part that a task has in the clients' budget while it works on one answer, in pieces."""
+    """Accounts a task that builds one response in pieces to the time budget of clients."""
 
     def __init__(self, turns: FairScheduler, mono: Callable[[], float]) -> None:
         self.round, self.closed = -1, False
@@ -115,13 +118,13 @@ class ResponseTask:
         self._busy_since: float | None = None
 
     async def begin(self) -> None:
-        """Before the task does anything: wait for its turn if the budget is spent."""
+        """Wait for the task's turn if the budget is spent. The task must call this before any work."""
         if self._turns.must_queue(self):
             await self._turns.queue(self)
         _ANSWER.set(self)
 
     async def give_way(self) -> None:
-        """Let others have a turn, between two pieces of work."""
+        """Let other tasks run between two pieces of work."""
         self.end()
         await trio.lowlevel.checkpoint()
         if self._turns.must_queue(self):
@@ -129,17 +132,19 @@ class ResponseTask:
         self._busy_since = self._mono()
 
     def end(self) -> None:
-        """Count the time since the last `give_way`. If that included a wait, it counts as a budget at most."""
+        """Count the time since the last `give_way`. If the task waited in that time, a whole budget is counted at most.
+        """
         if self._busy_since is not None:
             self._turns.spend(min(self._mono() - self._busy_since, BUDGET_S))
 
 
 _ANSWER: ContextVar[ResponseTask | None] = ContextVar("answer", default=None)
-"""Of the task that runs, where it answers a client's request."""
+"""Holds the `ResponseTask` of the current task if the task answers a client's request, else None."""
 
 
 async def give_way() -> None:
-    """Let others have a turn, in a task that works on one answer in pieces. Not while it holds what others wait for."""
+    """Let other tasks run, in a task that builds a response in pieces. Do not call this while holding a lock of others.
+    """
     answer = _ANSWER.get()
     if answer is None:
         await trio.lowlevel.checkpoint()

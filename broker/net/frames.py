@@ -1,12 +1,12 @@
-"""Length-prefixed frames from a link: one `recv_into` per wake-up, into one buffer that is used again and again.
+"""Reads length-prefixed frames from a link: one `recv_into` per wake-up, into one buffer that is reused.
 
-Growing buffers and joining pieces cost 30 to 45 % of throughput where this was measured; so a connection keeps one
-buffer, small at first, larger once a larger frame comes, and complete frames are handed out as views into it. A view is
+Growing buffers and joining pieces cost 30 to 45 % of throughput where this was measured. So a connection keeps one
+buffer, small at first, larger once a larger frame comes, and complete frames are handed out as views of it. A view is
 valid until the next `burst`.
 
-A frame's announced length is never believed before its bytes arrive: the buffer doubles each time they have filled it.
-Once such a frame is complete, its connection gets a large buffer. What all connections hold beyond their first small
-buffer is bounded by `ReceiveMemory` (`queued.max.request.bytes`).
+A frame's announced length is not trusted before its bytes arrive: the buffer doubles each time they have filled it.
+Once such a frame is complete, its connection gets a large buffer. `ReceiveMemory` limits what all connections hold
+beyond their first small buffer (`queued.max.request.bytes`).
 """
 
 from __future__ import annotations
@@ -25,9 +25,9 @@ if TYPE_CHECKING:
 SMALL = 64 << 10
 LARGE = 4 << 20
 PERIOD_S = 0.5
-"""How long memory may be short before slow frames end."""
+"""Gives the seconds for which memory may be short before connections with slow frames end."""
 SLOW = 512 << 10
-"""Bytes: a frame of which fewer come in that time is slow."""
+"""Is the bytes of a frame that must arrive within `PERIOD_S`; a frame with fewer is slow."""
 _LENGTH = Struct(">i").unpack_from
 
 
@@ -35,42 +35,42 @@ class ReceiveMemory:
     """Limits the memory of enlarged receive buffers of all connections together, in bytes.
 
     If it is used up, empty buffers are given back at once. If memory is still short after `PERIOD_S`, connections end
-    until there is enough for those that wait: first those whose frames are slow, the slowest first. A client that
-    announces much and sends little must not keep others from sending.
+    until there is enough for those that wait: first those with slow frames, the slowest first. A client that announces
+    many bytes and sends few must not keep others from sending.
     """
 
     def __init__(self, limit: int) -> None:
         self.limit = limit
         self.used = 0
         self.holders: dict[FrameReader, None] = {}
-        """Those with enlarged buffers."""
+        """Holds the readers with enlarged buffers."""
         self.wanting: dict[FrameReader, int] = {}
-        """Those that wait, and for how many bytes."""
+        """Maps each reader that waits for memory to the bytes it waits for."""
         self._freed = trio.Event()
         self._seen: dict[FrameReader, tuple[int, int]] = {}
-        """How far the holders were when they were last looked at."""
+        """Maps each holder to its `progress` at the last check."""
         self._next_look_s = 0.0
 
     def take(self, amount: int) -> bool:
-        """Claim `amount` more bytes. False if that would exceed the limit."""
+        """Claim `amount` more bytes. Return False if that would exceed the limit."""
         if amount > 0 and self.used + amount > self.limit:
             return False
         self.used += amount
         return True
 
     def give(self, amount: int) -> None:
-        """Return bytes, and wake the connections that wait for them."""
+        """Give back `amount` bytes, and wake the connections that wait for memory."""
         self.used -= amount
         assert self.used >= 0
         freed, self._freed = self._freed, trio.Event()
         freed.set()
 
     async def wait_freed(self) -> None:
-        """Until somebody returns memory."""
+        """Wait until another connection gives back memory."""
         await self._freed.wait()
 
     def wait_begins(self, frames: FrameReader, amount: int, now_s: float) -> None:
-        """`frames` waits for `amount` bytes. Empty buffers are given back."""
+        """Register that `frames` waits for `amount` bytes. Other connections then give back empty buffers."""
         if not self.wanting:
             for holder in list(self.holders):
                 holder.shrink_if_idle()
@@ -78,7 +78,7 @@ class ReceiveMemory:
         self.wanting[frames] = amount
 
     def wait_ends(self, frames: FrameReader) -> None:
-        """`frames` has what it waited for, or ends."""
+        """Register that `frames` has the memory that it waited for, or ends."""
         del self.wanting[frames]
 
     def _look(self, now_s: float) -> None:
@@ -86,7 +86,9 @@ class ReceiveMemory:
         self._next_look_s = now_s + PERIOD_S
 
     def end_slow_ones(self, now_s: float) -> None:
-        """End what holds memory and does not use it, as far as others wait for it; at most once in `PERIOD_S`."""
+        """End connections that hold memory without using it, as far as others wait for memory; at most once in
+        `PERIOD_S`.
+        """
         if now_s < self._next_look_s:
             return
         short = sum(self.wanting.values()) - (self.limit - self.used)
@@ -97,7 +99,9 @@ class ReceiveMemory:
         self._look(now_s)
 
     def _slow(self) -> list[FrameReader]:
-        """Those that had the same unfinished frame at the last look, and got little of it since."""
+        """Return the readers that are still at the frame of the last check and received little of it since, slowest
+        first.
+        """
         gained = {}
         for holder, (bursts, received) in self._seen.items():
             if holder in self.holders and holder not in self.wanting and not holder.is_lent:
@@ -107,7 +111,9 @@ class ReceiveMemory:
         return sorted(gained, key=gained.__getitem__)
 
     def _stuck(self) -> list[FrameReader]:
-        """Those that wait for more, the largest first, where they hold most of it: else none of them might get any."""
+        """Return the waiting readers, the largest holder first, if they hold more than half of the memory: otherwise
+        none of them might ever get the rest. Return [] if they hold less.
+        """
         held = {holder: holder.enlarged_by for holder in self.wanting if holder in self.holders}
         if sum(held.values()) <= self.limit // 2:
             return []
@@ -115,7 +121,7 @@ class ReceiveMemory:
 
 
 class FrameReader:
-    """The receiving side of one link."""
+    """Receives the frames of one link."""
 
     def __init__(
         self,
@@ -127,34 +133,36 @@ class FrameReader:
         patience_s: float = 10.0,
         grows_to: int = 0,
     ) -> None:
-        """`grows_to`: for a peer that this node has chosen, how large a buffer the first large frame gets at once."""
+        """Create a reader with a small buffer. If this node has chosen the peer, the first large frame gets a buffer of
+        `grows_to` bytes at once.
+        """
         self._env, self._link, self._memory, self._max_frame = env, link, memory, max_frame
         self._patience_s, self._grows_to = patience_s, grows_to
         self._view = memoryview(bytearray(SMALL))
         self._start = self._end = 0
-        """Begin and end of the bytes that are no complete frame yet; both 0 if there are none."""
+        """Are begin and end of the received bytes that form no complete frame yet; both are 0 if there are none."""
         self._bursts = 0
         self.is_lent = False
-        """Views of the buffer are in use."""
+        """Is True while the caller may use views of the buffer."""
         self._grows = False
-        """The buffer has grown for the frame that is being received."""
+        """Is True if the buffer has grown for the frame that is being received."""
         self._ended = False
 
     @property
     def progress(self) -> tuple[int, int]:
-        """Bursts so far, and bytes since then that are no complete frame yet."""
+        """Returns the number of bursts so far, and the bytes of the incomplete frame received since."""
         return self._bursts, self._end - self._start
 
     @property
     def enlarged_by(self) -> int:
-        """Bytes of the receive memory that are this connection's."""
+        """Returns the bytes of the receive memory that this connection holds."""
         return len(self._view) - SMALL
 
     async def burst(self) -> list[memoryview]:
-        """Bodies of all complete frames after the receive that completes at least one, in order; views, good until the
-        next call.
+        """Wait for at least one complete frame, and return the bodies of all complete frames in order. The views are
+        valid until the next call.
 
-        Raises MalformedFrame for an impossible length, LinkClosed when the peer ends or memory stays short for
+        Raises MalformedFrame for an impossible length; LinkClosed if the peer closes or memory stays short for
         `patience_s`.
         """
         link = self._link
@@ -178,8 +186,8 @@ class FrameReader:
                 return frames
 
     def _fit(self) -> None:
-        """Fit the buffer between two bursts: give back an empty buffer that others wait for; else, after a frame for
-        which the buffer grew, have a large one if there is memory for it.
+        """Resize the buffer between two bursts: give an empty buffer back if others wait for memory; else, after a
+        frame for which the buffer grew, take a large buffer if there is memory for it.
         """
         if self._memory.wanting:
             self.shrink_if_idle()
@@ -254,7 +262,7 @@ class FrameReader:
         raise LinkClosed("receive memory is exhausted")
 
     def end(self) -> int:
-        """Close the link for the sake of others. The bytes of memory that this gives back."""
+        """Close the link, because others need its memory. Return the bytes of memory that are given back."""
         given = self.enlarged_by
         self._ended = True
         self._link.close()
@@ -262,12 +270,12 @@ class FrameReader:
         return given
 
     def shrink_if_idle(self) -> None:
-        """Give an enlarged buffer back while nothing is in it and nobody uses it."""
+        """Give an enlarged buffer back if it is empty and no view of it is in use."""
         if not self._end and not self.is_lent:
             self.close()
 
     def close(self) -> None:
-        """Return this connection's share of the receive memory."""
+        """Give this connection's share of the receive memory back."""
         extra = self.enlarged_by
         if extra > 0:
             self._memory.holders.pop(self, None)

@@ -1,7 +1,7 @@
-"""Requests that are larger than most. Their bytes are read, and their answers written, off the event loop and one at a
-time; and there is an end to what one may list, because a list of a few megabytes takes gigabytes as objects.
+"""Decodes large requests, and encodes their responses, off the event loop and one at a time. The number of list
+elements is limited, because a list of a few megabytes takes gigabytes as objects.
 
-Produce and Fetch are not among them: they have readers of their own.
+Produce and Fetch are not handled here: they have decoders of their own.
 """
 
 from __future__ import annotations
@@ -18,11 +18,13 @@ if TYPE_CHECKING:
     from squall.broker.env import Env
 
 LARGE: Final = 32 << 10
-"""A smaller request is read in less time than handing it to a thread and others' turns take."""
+"""Is the size, in bytes, from which on a request counts as large. Decoding a smaller request takes less time than
+handing it to a thread.
+"""
 
 
 class LargeRequestCodec:
-    """Reads and writes them."""
+    """Decodes large requests and encodes their responses, one at a time, in a thread."""
 
     def __init__(self, env: Env, config: BrokerConfig) -> None:
         self._env = env
@@ -30,7 +32,7 @@ class LargeRequestCodec:
         self._turn = trio.Lock()
 
     async def read(self, kind: type[Message], frame: memoryview, at: int, version: int) -> Any:
-        """The decoded request. Raises MalformedFrame. Nothing may be received into the frame's buffer meanwhile."""
+        """Return the decoded request. Raises MalformedFrame. Do not receive into the frame's buffer meanwhile."""
         size, most = len(frame), self._most_bytes
         if size > most:
             raise MalformedFrame(f"a request of {size} bytes that is no Produce: squall.request.max.bytes={most}")
@@ -38,7 +40,7 @@ class LargeRequestCodec:
             return await self._env.cpu(_read, kind, frame, at, version, self._most_listed)
 
     async def write(self, answer: Any, version: int) -> bytes:
-        """The bytes of its answer."""
+        """Return the encoded response."""
         async with self._turn:
             found: bytes = await self._env.cpu(answer.encode, version)
             return found
@@ -53,7 +55,7 @@ def _read(kind: type[Message], frame: memoryview, at: int, version: int, most: i
 
 
 def _listed(request: Structure) -> int:
-    """The elements of all its lists."""
+    """Return the number of elements in all lists of the request."""
     count = 0
     todo = [request]
     while todo:

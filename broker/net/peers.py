@@ -1,7 +1,7 @@
-"""Requests to other nodes: one link per node and lane, correlation ids, several requests in flight.
+"""Sends requests to other nodes: one link per node and lane, with correlation ids and several requests in flight.
 
-On a link answers come in request order. A request that may wait long at the other side (a parked Fetch of the metadata
-log) therefore has a lane of its own, and delays nobody's heartbeat.
+On a link, responses come in the order of the requests. A request that may wait long at the other side (a parked Fetch
+of the metadata log) therefore has a lane of its own, so that it delays no heartbeat.
 """
 
 from __future__ import annotations
@@ -27,15 +27,15 @@ Decode = Callable[[memoryview], Any]
 
 
 class PeerTimeout(OSError):
-    """No answer within the request's time-out: it may or may not have been carried out."""
+    """Says that a node sent no response in time. The request may or may not have been carried out."""
 
 
 class Unreachable(OSError):
-    """The address of that node is not known."""
+    """Says that the address of a node is not known."""
 
 
 class _PendingExchange:
-    """Holds one request's place in its channel's order."""
+    """Holds the place of one request in its channel's order until the response is there."""
 
     __slots__ = ("answer", "correlation_id", "decode", "done", "failure")
 
@@ -46,7 +46,7 @@ class _PendingExchange:
 
 
 class _FastLock:
-    """A lock that costs no pass of the scheduler while it is free."""
+    """Excludes tasks from each other, without a pass of the scheduler if the lock is free."""
 
     def __init__(self) -> None:
         self._lock = trio.Lock()
@@ -62,7 +62,7 @@ class _FastLock:
 
 
 class _Channel:
-    """Represents one link to one node. Any failure breaks it for good, and the next request opens another."""
+    """Represents one link to one node. Any failure breaks the channel for good, and the next request opens another."""
 
     def __init__(self, env: Env, link: Transport, start: Callable[[Callable[[], Awaitable[None]]], None]) -> None:
         self._env, self._link, self._start = env, link, start
@@ -73,7 +73,9 @@ class _Channel:
         self.broken = False
 
     def send(self, api_key: int, version: int, client_id: str, body: bytes, decode: Decode) -> _PendingExchange:
-        """Queue a request. A task sends what the link does not take now. OSError if the link has ended."""
+        """Queue a request, and send as much of it as the link takes now. A task sends the rest. Raises OSError if the
+        link has ended.
+        """
         self._next_id = (self._next_id + 1) & 0x7FFFFFFF
         waiting = _PendingExchange(self._next_id, decode, self._env.signal())
         self._waiting.append(waiting)
@@ -105,7 +107,7 @@ class _Channel:
             self.close(str(error))
 
     async def read(self) -> None:
-        """Hand answers to the waiting requests, until the link ends."""
+        """Hand responses to the waiting requests until the link ends."""
         why = "closed"
         try:
             while True:
@@ -128,14 +130,14 @@ class _Channel:
         waiting.done.set()
 
     def abandon(self) -> None:
-        """Fail all outstanding requests. The link goes on, and ignores their answers."""
+        """Fail all outstanding requests. The link stays open, and their responses are ignored."""
         for waiting in self._waiting:
             if waiting.answer is None and waiting.failure is None:
                 waiting.failure = LinkClosed("the answer is not wanted any more")
                 waiting.done.set()
 
     def close(self, why: str) -> None:
-        """End the link; everything outstanding fails."""
+        """Close the link and fail all outstanding requests."""
         self.broken = True
         self._link.close()
         self._unsent.clear()
@@ -146,18 +148,18 @@ class _Channel:
 
 
 class PeerClient:
-    """Asks other nodes. `run` must be running."""
+    """Sends requests to other nodes. The task `run` must be running."""
 
     def __init__(self, env: Env, resolve: Callable[[int], tuple[str, int] | None], client_id: str) -> None:
         self._env, self._resolve, self._client_id = env, resolve, client_id
         self._channels: dict[tuple[int, str], _Channel] = {}
         self._opening: dict[tuple[int, str], _FastLock] = {}
         self._dialling: dict[trio.CancelScope, tuple[int, str]] = {}
-        """Whoever waits for a link."""
+        """Maps the cancel scope of each request that waits for a link to the node and lane of the link."""
         self._nursery: trio.Nursery | None = None
 
     async def run(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
-        """Read answers until cancelled."""
+        """Run the tasks that read responses, until cancelled."""
         async with trio.open_nursery() as nursery:
             self._nursery = nursery
             task_status.started()
@@ -174,10 +176,11 @@ class PeerClient:
         lane: str = "",
         left_s: float = inf,
     ) -> Any:
-        """The response message to `message`.
+        """Send `message` to a node and return the response message.
 
-        OSError if the node cannot be reached or the link ends first. PeerTimeout after `timeout_ms`, which also closes
-        the link, or after `left_s`, which does not: nobody knows whether the request was carried out.
+        Raises OSError if the node cannot be reached or the link ends first. Raises PeerTimeout after `timeout_ms`,
+        which also closes the link, or after `left_s`, which does not; in both cases the request may have been carried
+        out.
         """
         response = response_class(api_key)
 
@@ -201,8 +204,8 @@ class PeerClient:
         lane: str = "",
         left_s: float = inf,
     ) -> Any:
-        """Send a request whose body is bytes, as `request`; `decode` gets the whole response frame, header included,
-        and must not keep the view.
+        """Send a request whose body is encoded, as `request` does. `decode` gets the whole response frame, header
+        included, and must not keep the view.
         """
         patience_s = min(timeout_ms / 1000, left_s)
         give_up_at = self._env.mono() + patience_s
@@ -243,7 +246,7 @@ class PeerClient:
             return channel
 
     def wait_only_for(self, node_id: int, lanes: Container[str]) -> None:
-        """Requests to any other node on these lanes fail now: their answers are not wanted any more."""
+        """Fail all requests on these lanes to nodes other than `node_id`: their responses are not needed any more."""
         for (node, lane), channel in self._channels.items():
             if node != node_id and lane in lanes:
                 channel.abandon()
@@ -252,7 +255,7 @@ class PeerClient:
                 scope.cancel()
 
     def forget(self, node_id: int) -> None:
-        """Close the links to a node: the next request dials anew."""
+        """Close the links to a node, so that the next request connects anew."""
         for (node, _), channel in list(self._channels.items()):
             if node == node_id:
                 channel.close("dialled anew")

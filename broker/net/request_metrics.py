@@ -1,6 +1,6 @@
-"""Requests of a broker by API: how many, how long their responses took, and which errors those had. For its metrics.
+"""Counts the requests of a broker by API, the time until their responses, and the error codes of the responses.
 
-The server measures only if it was given a `RequestMetrics`: each request then has a `RequestTiming` in its slot.
+The server measures only if it has a `RequestMetrics`: each request then has a `RequestTiming` in its slot.
 """
 
 from __future__ import annotations
@@ -12,31 +12,33 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
 MOST_LOOKED_AT = 1000
-"""Parts of one response whose errors are counted. A response may have 50,000, and is looked at in one turn."""
+"""Limits the parts of one response whose errors are counted. A response may have 50,000 parts, and they are counted
+without a pause.
+"""
 
 
 class RequestMetrics:
-    """Counts since the start of the node. `mono`: seconds, as `Env.mono`."""
+    """Holds counts since the start of the node. `mono` returns seconds, as `Env.mono` does."""
 
     def __init__(self, mono: Callable[[], float]) -> None:
         self.mono = mono
         self.requests: Counter[int] = Counter()
-        """By API key: requests that were taken."""
+        """Counts the received requests by API key."""
         self.responses: Counter[int] = Counter()
-        """By API key: those that were answered. A connection may end before."""
+        """Counts the answered requests by API key. A connection may end before the answer."""
         self.seconds: dict[int, float] = {}
-        """By API key: the sum, over all responses, of the time from the request until the response was known."""
+        """Sums, by API key, the seconds from each request until its response was known."""
         self.errors: Counter[tuple[int, int]] = Counter()
-        """By API key and error code: how often responses had it, once for each partition, topic or group."""
+        """Counts error codes by (API key, error code), once for each partition, topic or group of a response."""
 
     def begin(self, key: int) -> RequestTiming:
-        """Count a request of an API."""
+        """Count a request of an API, and return its timing."""
         self.requests[key] += 1
         return RequestTiming(self, key)
 
 
 class RequestTiming:
-    """One request from when it was taken until its response is known."""
+    """Measures one request from its receipt until its response is known."""
 
     __slots__ = ("_began_s", "_key", "_metrics")
 
@@ -44,7 +46,7 @@ class RequestTiming:
         self._metrics, self._key, self._began_s = metrics, key, metrics.mono()
 
     def end(self) -> None:
-        """The response is known."""
+        """Count the response and its duration: the response is known now."""
         metrics, key = self._metrics, self._key
         metrics.responses[key] += 1
         metrics.seconds[key] = metrics.seconds.get(key, 0.0) + metrics.mono() - self._began_s
@@ -61,7 +63,7 @@ class RequestTiming:
 
 
 def _error_codes(response: Any) -> Iterator[int]:
-    """The `error_code` of a message, of the messages in its lists, and so on."""
+    """Yield the `error_code` of a message and, recursively, of the messages in its lists."""
     left, looked_at = [response], 0
     while left and looked_at < MOST_LOOKED_AT:
         looked_at += 1

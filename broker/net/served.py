@@ -1,4 +1,4 @@
-"""Lists the APIs that this broker serves, in one place: what ApiVersions lists is what dispatch accepts."""
+"""Lists the APIs that this broker serves, in one place: ApiVersions lists exactly what dispatch accepts."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ SERVED: tuple[ApiKey, ...] = (
     ApiKey.LIST_CONFIG_RESOURCES,
     ApiKey.DESCRIBE_TOPIC_PARTITIONS,
 )
-"""Served on every listener, and listed to clients."""
+"""Lists the APIs that every listener serves and ApiVersions shows to clients."""
 
 SERVED_TO_NODES: tuple[ApiKey, ...] = (
     ApiKey.VOTE,
@@ -63,7 +63,7 @@ SERVED_TO_NODES: tuple[ApiKey, ...] = (
     ApiKey.BROKER_HEARTBEAT,
     ApiKey.ALLOCATE_PRODUCER_IDS,
 )
-"""Served by control planes, on the listener between nodes only. ApiVersions does not list them."""
+"""Lists the APIs of control planes, which only the listener between nodes serves. ApiVersions does not show them."""
 
 FORWARDED: tuple[ApiKey, ...] = (
     ApiKey.CREATE_TOPICS,
@@ -77,4 +77,4 @@ FORWARDED: tuple[ApiKey, ...] = (
     ApiKey.UPDATE_FEATURES,
     ApiKey.DESCRIBE_QUORUM,
 )
-"""The part of `SERVED` that only the active controller can answer, whichever broker gets the request."""
+"""Lists the APIs of `SERVED` that only the active controller can answer. Any broker forwards them."""

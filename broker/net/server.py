@@ -1,4 +1,4 @@
-"""Listeners, connections and dispatch: frames in, replies out, in order.
+"""Runs the listeners and dispatches requests: frames in, responses out, in order.
 
 A malformed frame, an unsupported version of anything but ApiVersions, or an oversized length closes its connection and
 nothing else. Limits (connections in all and per address, frame size, receive memory, parked requests, unsent bytes,
@@ -42,23 +42,21 @@ _HEADER = Struct(">hhih").unpack_from
 _HEADER_SIZE = 10
 _IDLE_SWEEP_S = 5.0
 _MUCH_KEPT = 64 << 10
-"""Bytes of replies that nobody reads yet, from which on a connection counts for `squall.replies.max.bytes`."""
+"""Is the bytes of unread responses from which on a connection counts for `squall.replies.max.bytes`."""
 _TURN_S = 0.005
-"""How long a connection's burst is served before others have a turn."""
+"""Gives the seconds for which a connection's burst is served before other tasks run."""
 _QUIET_MS = 10_000
-"""A connection between brokers on which nothing came for so long is one that they can do without: they fetch, or send
-heartbeats, more often.
-"""
+"""Gives the ms of silence after which a connection between brokers may be closed to make room for another."""
 FIRST_PRODUCE = 3
 _NEVER = 1 << 15
-"""In place of a version."""
+"""Stands for "no version": it is greater than every version."""
 OUR_BUGS = (ValueError, TypeError, LookupError, AttributeError, struct_error)
 
 
 class Route:
-    """Serves one API: its versions, and a handler. A hot handler gets raw bytes; a plain one the decoded message, which
-    it answers at once, with a `DeferredResponse`, or by its slot alone (then it returns None); a handler that waits has
-    a task of its own, and takes effect somewhere on the way: what follows it on its connection waits for its answer.
+    """Serves one API: its versions, and a handler of one of three types. A hot handler gets raw bytes. A plain handler
+    gets the message, and returns the response, a `DeferredResponse`, or None if it fills the slot itself. A waiting
+    handler runs in a task and takes effect at some time in it, so later requests of the connection wait for its end.
     """
 
     __slots__ = ("flexible_from", "hot", "key", "max_version", "min_version", "plain", "tagged_from", "waits")
@@ -78,7 +76,7 @@ class Route:
         self.key, self.max_version = key, api.max_version
         self.flexible_from = api.flexible_from if api.flexible_from is not None else _NEVER
         self.tagged_from = self.flexible_from if key != ApiKey.API_VERSIONS else _NEVER
-        """The first version whose response has tagged fields in its header."""
+        """Is the first version whose response has tagged fields in its header."""
         self.hot, self.plain, self.waits = hot, plain, waits
 
 
@@ -97,41 +95,41 @@ class Server:
         names = {endpoint.name for endpoint in config.bind_listeners}
         shared = set() if names - config.node_listeners else {config.inter_broker_listener}
         self._inner = config.node_listeners - shared
-        """The listeners that clients do without: `max.connections` and its like let brokers in there."""
+        """Holds the listeners that no client uses. The limits `max.connections` and its like do not apply there."""
         self._of_brokers: dict[Connection, None] = {}
-        """The connections of `_inner`."""
+        """Holds the connections of the listeners in `_inner`."""
         self._turns = FairScheduler(lambda task: self._nursery.start_soon(task))
-        """Of connections on other listeners than `_inner`. On an only listener brokers would queue as well."""
+        """Schedules the connections on listeners outside `_inner`, so also brokers' if there is only one listener."""
         self._per_address: dict[str, int] = {}
         self._dirty: dict[Connection, None] = {}
         self._heavy: dict[Connection, None] = {}
-        """Connections of clients that had much to read when they were last flushed."""
+        """Holds the connections of clients that had many unread bytes when they were last flushed."""
         self._max_kept = config.squall_replies_max_bytes
         self._listeners: list[Listener] = []
         self._for_clients: dict[int, Route] = {}
         self._for_nodes: dict[int, Route] = {}
         self._ready = trio.Event()
         self.in_force: Callable[[], BrokerConfig] = lambda: config
-        """The settings with those altered at run time, asked for when a connection comes."""
+        """Returns the settings, with those altered at run time. It is called for each new connection."""
         self.requests: RequestMetrics | None = None
-        """Measures requests, if the node has metrics. Set before any `listen`."""
+        """Measures requests if the node has metrics, else is None. It must be set before any `listen`."""
         self.ports: dict[str, int] = {}
-        """Port that each listener opened, by its name."""
+        """Maps the name of each listener to its open port."""
 
     def route(self, for_clients: dict[int, Route], for_nodes: dict[int, Route]) -> None:
-        """Say who answers what; `for_nodes` is served besides on the inter-broker listener. Before any `listen`."""
+        """Set the routes. The inter-broker listener serves `for_nodes` besides. Call this before any `listen`."""
         self._for_clients, self._for_nodes = for_clients, {**for_clients, **for_nodes}
 
     async def listen(self, name: str, host: str, port: int) -> None:
-        """Open a listener and serve it until the nursery ends. OSError if the port is taken."""
+        """Open a listener and serve it until the nursery ends. Raises OSError if the port is taken."""
         listener = await self._env.listen(host, port)
         self._listeners.append(listener)
         self.ports[name] = listener.port
         self._nursery.start_soon(self._accept, listener, name)
 
     def open_to_clients(self) -> None:
-        """Begin to serve clients. Until now their requests waited in their sockets: an answer from a broker that knows
-        no leaders yet would only send the clients into their back-off.
+        """Begin to serve clients. Until now their requests waited in their sockets: a broker that knows no leaders yet
+        would only send them into their back-off.
         """
         self._ready.set()
 
@@ -156,7 +154,7 @@ class Server:
             self._nursery.start_soon(self._serve, link, name, address)
 
     def _may_come(self, listener: str, address: str) -> bool:
-        """Return whether there is room for one more connection. Brokers, on a listener of their own, have room of their
+        """Return whether there is room for one more connection. Brokers have room of their own on a listener of their
         own, so that clients cannot keep them out (KIP-402). If that is full, a quiet connection there ends.
         """
         if listener not in self._inner:
@@ -225,9 +223,9 @@ class Server:
         return self._turns if apart else None
 
     async def _give_way(self, conn: Connection, turns: FairScheduler | None, busy_since: float) -> float:
-        """Give way in the middle of a burst: send what is answered, then let others have a turn, and wait while more is
-        parked or unsent than the settings allow. Returns when the connection's next turn began, in seconds of the
-        node's clock.
+        """Pause in the middle of a burst: send what is answered, let other tasks run, and wait while more responses are
+        parked or unsent than the settings allow. Return when the connection's next turn began, in s of the node's
+        clock.
         """
         self.settle()
         if turns is not None:
@@ -239,7 +237,7 @@ class Server:
         return self._is_active(conn)
 
     async def _wait_held(self, conn: Connection, turns: FairScheduler | None, busy_since: float) -> float:
-        """Until the connection is not held any more and may go on with its burst. Since when it does, in seconds."""
+        """Wait until the connection is not held and may go on. Return the time, in s of the node's clock."""
         while conn.held is not None:
             self.settle()
             if turns is not None:
@@ -252,12 +250,12 @@ class Server:
         return busy_since
 
     async def _queue(self, conn: Connection, turns: FairScheduler) -> float:
-        """Until it is the connection's turn among clients. When that was, in seconds of the node's clock."""
+        """Wait for the connection's turn among clients. Return when it began, in s of the node's clock."""
         await turns.queue(conn)
         return self._is_active(conn)
 
     def _is_active(self, conn: Connection) -> float:
-        """Now, in seconds of the node's clock: the connection's idle time begins anew."""
+        """Restart the connection's idle time. Return the current time in s of the node's clock."""
         now = self._env.mono()
         conn.last_active_ms = int(now * 1000)
         return now
@@ -317,7 +315,7 @@ class Server:
         return slot
 
     async def _read_large(self, route: Route, frame: memoryview, at: int, slot: PendingResponse) -> None:
-        """As the end of `_dispatch`, for a connection that is held until the request is read."""
+        """Decode a large request off the event loop and dispatch it. The connection is held meanwhile."""
         conn = slot.conn
         try:
             request = await self._large.read(request_class(route.key), frame, at, slot.version)
@@ -331,7 +329,7 @@ class Server:
             self.settle()
 
     def _handle(self, route: Route, request: Any, slot: PendingResponse, *, is_large: bool = False) -> None:
-        """Let a request that is not hot take effect, now or on the way to its answer."""
+        """Call the plain or waiting handler of a request, and send or await its response."""
         if route.plain is None:
             assert route.waits is not None
             self._begin(partial(route.waits, request, slot), slot, holds=True, is_large=is_large)
@@ -361,7 +359,7 @@ class Server:
         self.settle()
 
     async def _write(self, answer: Any, slot: PendingResponse) -> Any:
-        """A response to a large request, encoded off the event loop."""
+        """Return the response to a large request, encoded off the event loop."""
         if slot.timer is not None:
             slot.timer.count_errors_of(answer)
         return await self._large.write(answer, slot.version)
@@ -403,7 +401,7 @@ class Server:
         slot.conn.close()
 
     def _handler_failed(self, slot: PendingResponse, bug: Exception) -> None:
-        """A handler that only reads has failed by a bug: end the connection. (An AssertionError stops the node.)"""
+        """End the connection after a bug in a handler that only reads. (An AssertionError stops the node.)"""
         where = " > ".join(frame.f_code.co_qualname for frame, _ in walk_tb(bug.__traceback__))
         self._env.trace("handler_failed", peer=slot.conn.link.peer, version=slot.version, why=repr(bug), where=where)
         slot.conn.close()
@@ -411,8 +409,8 @@ class Server:
     def answer_later(
         self, handler: Callable[[Any, int, Callable[[list[Any]], None]], None]
     ) -> Callable[[PendingResponse, Any], None]:
-        """A hot route for a handler that waits without a task. The server calls `handler(request, version, answer)`;
-        the handler, or whoever has the response body later, calls `answer` once.
+        """Return a hot route for a handler that waits without a task. The server calls `handler(request, version,
+        answer)`. The handler, or the code that has the response body later, must call `answer` once.
         """
 
         def ask(slot: PendingResponse, request: Any) -> None:
@@ -428,7 +426,7 @@ class Server:
         return ask
 
     def settle(self) -> None:
-        """Answer, after a burst, the fetches that it woke, then send once on each connection that got a reply."""
+        """Answer the fetches that the burst woke, then send once on each connection that has new responses."""
         woken, dirty = self._woken, self._dirty
         while woken:
             request, _ = woken.popitem()
@@ -444,8 +442,8 @@ class Server:
             self._limit_kept()
 
     def _limit_kept(self) -> None:
-        """Close connections where all of them together leave too many replies unread, those with the most first. A
-        client may ask for more than memory holds, in few bytes, and read nothing.
+        """Close the connections with the most unread responses while all together have too many bytes. A client may
+        ask, in few bytes, for more than memory holds, and read nothing.
         """
         kept = {conn: size for conn in self._heavy if (size := conn.kept_bytes) > _MUCH_KEPT}
         self._heavy = dict.fromkeys(kept)
@@ -456,7 +454,9 @@ class Server:
             most.abort()
 
     async def sweep_idle(self) -> None:
-        """Give back receive memory of quiet connections; close those idle for longer than connections.max.idle.ms."""
+        """Give back the receive memory of quiet connections, and close those idle for longer than
+        connections.max.idle.ms.
+        """
         limit_ms = self._config.connections_max_idle_ms
         while True:
             await self._env.sleep(_IDLE_SWEEP_S)
@@ -469,7 +469,7 @@ class Server:
                     conn.close()
 
     def connection_counts(self) -> dict[str, int]:
-        """Open connections by listener. A listener without connections has 0."""
+        """Return the number of open connections by listener. A listener without connections has 0."""
         return {name: sum(conn.listener == name for conn in self._connections) for name in self.ports}
 
     def close(self) -> None:
@@ -481,7 +481,7 @@ class Server:
 
 
 def _encode(answer: Any, slot: PendingResponse) -> bytes:
-    """A response, encoded on the event loop."""
+    """Return the response, encoded on the event loop."""
     if slot.timer is not None:
         slot.timer.count_errors_of(answer)
     encoded: bytes = answer.encode(slot.version)
@@ -490,9 +490,7 @@ def _encode(answer: Any, slot: PendingResponse) -> bytes:
 
 
 def _tags_end(frame: memoryview, at: int) -> int:
-    """Return the position at which the header's tagged fields end. For the rare header whose tagged fields are not the
-    single byte 0.
-    """
+    """Return the position at which the header's tagged fields end, if they are not the usual single byte 0."""
     if at >= len(frame):
         raise MalformedFrame("request header ends before its tagged fields")
     from squall.broker.protocol.header import decode_request_header

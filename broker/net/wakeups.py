@@ -1,8 +1,8 @@
-"""Parked requests that watch something, and the set of those that have been woken because it moved.
+"""Collects the parked requests that watch something and must be woken because it changed.
 
-Whoever moves something (an append, a high watermark, a role) adds the requests that watch it to the woken ones. Each is
-answered once, when the burst that moved it is over (`Server.settle`). Answers in the middle of a burst would be one
-small reply for each batch.
+The code that changes something (an append, a high watermark, a role) adds the watching requests to the woken ones. Each
+request is answered once, when the burst with the change is over (`Server.settle`). Responses in the middle of a burst
+would be one small response for each batch.
 """
 
 from __future__ import annotations
@@ -11,11 +11,11 @@ from typing import Protocol
 
 
 class Wakeable(Protocol):
-    """A parked request that watches something."""
+    """Represents a parked request that watches something."""
 
     def wake(self) -> None:
-        """Something that this request watches moved: answer if that is enough, else wait on. No error if answered."""
+        """Respond if the change is enough for this request, else wait on. Do nothing if the request was answered."""
 
 
 Woken = dict[Wakeable, None]
-"""An ordered set: wake-ups must be deterministic."""
+"""Is an ordered set (a dict with None values), because wake-ups must be deterministic."""

@@ -24,7 +24,7 @@ ONE = re.compile(r'<h4><a id="([^"]+)">.*?<th>Default:</th><td>(.*?)</td>.*?</ta
 MODE = re.compile(r"<th>Update Mode:</th><td>read-only</td>")
 READABLE = re.compile(r" \([^()]*\)$")
 """What the documentation adds to a default: "604800000 (7 days)"."""
-HEADER = f'''"""The settings that Apache Kafka {VERSION} declares, of nodes, topics and groups.
+HEADER = f'''"""Lists the settings that Apache Kafka {VERSION} declares, of nodes, topics and groups.
 
 `python -m tests.support.kafka_settings` makes this file from its jars.
 """
@@ -36,7 +36,7 @@ from typing import NamedTuple
 
 
 class KafkaSetting(NamedTuple):
-    """default: as text; None for a setting without one. alterable: while a node runs."""
+    """Describes one setting: its default as text (None if it has none), and whether it may change while a node runs."""
 
     default: str | None
     alterable: bool = True
