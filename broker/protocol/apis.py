@@ -1,7 +1,7 @@
-"""The APIs of the wire protocol: keys, versions, headers and where each message class lives.
+"""Lists the APIs of the wire protocol: their keys, versions, header versions and message classes.
 
-Importing this module imports no message class: `request_class` and `response_class` load a schema module the first
-time somebody asks for it, which keeps a broker's start short and its memory small.
+Importing this module imports no message class: `request_class` and `response_class` load a schema module on first use,
+which keeps a broker's start short and its memory small.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 class ApiKey(IntEnum):
-    """The int16 at the beginning of every request."""
+    """Enumerates the API keys: the int16 at the beginning of every request."""
 
     PRODUCE = 0
     FETCH = 1
@@ -85,7 +85,7 @@ class ApiKey(IntEnum):
 
 
 NEVER_FLEXIBLE = 0x7FFF
-"""`flexible_from` of an API that has no flexible version."""
+"""Is the `flexible_from` of an API that has no flexible version."""
 
 
 class Api(NamedTuple):
@@ -93,21 +93,22 @@ class Api(NamedTuple):
 
     key: int
     name: str
-    """Kafka's name, "ApiVersions"."""
+    """Is Kafka's name of the API, such as "ApiVersions"."""
     min_version: int
-    """Lowest version listed to clients. Produce lists 0 (KAFKA-18659) but serves from `first_decodable` only."""
+    """Is the lowest version listed to clients. Produce lists 0 (KAFKA-18659) but is served from `first_decodable` only.
+    """
     max_version: int
-    """Highest version listed and served."""
+    """Is the highest version listed and served."""
     flexible_from: int
-    """First version with compact encodings and tagged fields; NEVER_FLEXIBLE where there is none."""
+    """Is the first version with compact encodings and tagged fields, or NEVER_FLEXIBLE if there is none."""
     module: str
-    """Name of the schema module under squall.broker.protocol.schema."""
+    """Names the schema module under squall.broker.protocol.schema."""
     request: str
-    """Class name of the request."""
+    """Names the class of the request."""
     response: str
-    """Class name of the response."""
+    """Names the class of the response."""
     first_decodable: int
-    """Lowest version that has a schema: below it answer UNSUPPORTED_VERSION."""
+    """Is the lowest version that has a schema. Requests below it are answered UNSUPPORTED_VERSION."""
 
 
 def _api(
@@ -186,12 +187,12 @@ _ROWS = (
 )
 
 APIS: dict[int, Api] = {row.key: row for row in _ROWS}
-"""API key -> row. A key that is not here is not spoken at all."""
+"""Maps each API key to its row. Keys that are missing here are not supported at all."""
 
 
 @cache
 def request_class(key: int) -> type[Message]:
-    """The message class of a request. Imports its schema module on first use. KeyError for an unknown key."""
+    """Return the message class of a request. Imports its schema module on first use. KeyError for an unknown key."""
     api = APIS[key]
     found: type[Message] = getattr(import_module(f"squall.broker.protocol.schema.{api.module}"), api.request)
     return found
@@ -199,21 +200,21 @@ def request_class(key: int) -> type[Message]:
 
 @cache
 def response_class(key: int) -> type[Message]:
-    """The message class of a response. Imports its schema module on first use. KeyError for an unknown key."""
+    """Return the message class of a response. Imports its schema module on first use. KeyError for an unknown key."""
     api = APIS[key]
     found: type[Message] = getattr(import_module(f"squall.broker.protocol.schema.{api.module}"), api.response)
     return found
 
 
 def request_header_version(key: int, version: int) -> int:
-    """2 (with tagged fields) for a flexible request, else 1. KeyError for an unknown key."""
+    """Return 2 (with tagged fields) for a flexible request, else 1. KeyError for an unknown key."""
     return 2 if version >= APIS[key].flexible_from else 1
 
 
 def response_header_version(key: int, version: int) -> int:
-    """1 (with tagged fields) for a flexible response, else 0. KeyError for an unknown key.
+    """Return 1 (with tagged fields) for a flexible response, else 0. KeyError for an unknown key.
 
-    ApiVersions answers always carry header 0: the client reads them before it knows what the broker speaks (KIP-511).
+    ApiVersions responses always have header 0: the client reads them before it knows the broker's versions (KIP-511).
     """
     if key == ApiKey.API_VERSIONS:
         return 0

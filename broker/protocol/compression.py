@@ -1,7 +1,7 @@
-"""The four codecs of record batches, each in the framing that every Kafka client reads (L3).
+"""Compresses and decompresses record batches with Kafka's four codecs, in the framing that every client reads (L3).
 
-The native library is imported on first use: a broker seldom unpacks what it stores. Unpacking is bounded: output grows
-in steps up to the caller's limit, so that a small batch that claims much costs little.
+The native library is imported on first use: a broker seldom decompresses what it stores. Decompression is bounded: the
+output grows in steps up to the caller's limit, so that a small batch that claims a large size costs little.
 """
 
 from __future__ import annotations
@@ -13,13 +13,13 @@ from typing import Any, Final
 from squall.broker.protocol.errors import MalformedFrame
 
 NONE, GZIP, SNAPPY, LZ4, ZSTD = range(5)
-"""Values of a batch's codec bits."""
+"""Are the values of a batch's codec bits."""
 
 MAX_DECOMPRESSED_BYTES: Final = 256 << 20
-"""Default bound of what one batch may unpack to."""
+"""Limits, by default, the bytes to which one batch may decompress."""
 
 MOST_UNPACKED: Final = (1, 1100, 32, 256, 33_000, 0, 0, 0)
-"""By codec: more bytes than one packed byte can ever make."""
+"""Gives, by codec, more bytes than one compressed byte can ever decompress to."""
 FIRST_STEP_BYTES: Final = 64 << 10
 
 _XERIAL: Final = b"\x82SNAPPY\x00"
@@ -34,7 +34,7 @@ _LZ4_STORED: Final = 1 << 31
 
 
 def compress(codec: int, data: bytes) -> bytes:
-    """`data` packed by codec 1 to 4. ValueError for another one."""
+    """Return `data` compressed by codec 1 to 4. ValueError for another codec."""
     import cramjam
 
     match codec:
@@ -50,7 +50,7 @@ def compress(codec: int, data: bytes) -> bytes:
 
 
 def decompress(codec: int, data: memoryview, max_bytes: int = MAX_DECOMPRESSED_BYTES) -> bytes:
-    """Decompress `data`. MalformedFrame for other bytes, another codec, and more than `max_bytes`."""
+    """Return `data` decompressed. MalformedFrame for invalid bytes, another codec, and more than `max_bytes`."""
     import cramjam
 
     match codec:
@@ -66,14 +66,14 @@ def decompress(codec: int, data: memoryview, max_bytes: int = MAX_DECOMPRESSED_B
 
 
 def unpacked(codec: int, data: memoryview, max_bytes: int) -> bytes:
-    """Return `data` decompressed; a copy if it is not compressed."""
+    """Return `data` decompressed, or a copy if it is not compressed."""
     return bytes(data) if codec == NONE else decompress(codec, data, max_bytes)
 
 
 def unpacked_stepwise(codec: int, data: memoryview, max_bytes: int) -> Iterator[tuple[bytes | bytearray, bool]]:
-    """Longer and longer beginnings of what `data` was packed from, each with whether it is everything.
+    """Yield longer and longer beginnings of the decompressed `data`, each with whether it is everything.
 
-    Whoever finds what it looks for in an early one has not paid for the rest. Raises as `decompress`.
+    A caller that finds its record in an early one does not pay for the rest. Raises as `decompress`.
     """
     import cramjam
 
@@ -100,7 +100,7 @@ def _bounded(library: Any, data: memoryview, max_bytes: int) -> bytes:
 
 
 def _growing(library: Any, data: memoryview, max_bytes: int, size: int) -> Iterator[tuple[bytearray, bool]]:
-    """Unpack into a buffer that is made four times larger while it is too small."""
+    """Decompress into a buffer that is made four times larger while it is too small."""
     import cramjam
 
     size = min(max_bytes, size)
@@ -123,7 +123,7 @@ def _growing(library: Any, data: memoryview, max_bytes: int, size: int) -> Itera
 
 
 def _snappy(data: memoryview, max_bytes: int) -> bytes:
-    """Raw snappy, or the blocks of the Java library's stream format."""
+    """Decompress raw snappy, or the blocks of the Java library's stream format."""
     if bytes(data[:8]) != _XERIAL:
         return _raw_snappy(data, max_bytes)
     pieces = []

@@ -1,7 +1,8 @@
-"""Wraps the records of coordinators' logs: an int16, then the body.
+"""Encodes and decodes the records of coordinators' logs: an int16, then the body.
 
 Before a key the int16 is the type of the record (the class's API_KEY), before a value its version. A tombstone has no
-value. What consumers exchange through a classic group, and the principal in an Envelope, have a version before them.
+value. The metadata that consumers exchange through a classic group, and the principal in an Envelope, also begin with
+their version.
 """
 
 from __future__ import annotations
@@ -18,17 +19,17 @@ M = TypeVar("M", bound=Message)
 
 
 def encode_key(message: Message) -> bytes:
-    """The key of a coordinator's record."""
+    """Return the key of a coordinator's record."""
     return _INT16.pack(message.API_KEY) + message.encode(0)
 
 
 def encode_versioned(message: Message, version: int) -> bytes:
-    """`message` behind its version: the value of a coordinator's record, and what consumers exchange."""
+    """Return `message` behind its version, as in the value of a coordinator's record or in a consumer's metadata."""
     return _INT16.pack(version) + message.encode(version)
 
 
 def decode_versioned(found: type[M], data: bytes | memoryview) -> M:
-    """Read a message behind its version. A version above those known is read as the highest one (KIP-915).
+    """Decode a message behind its version. A version above the known ones is read as the highest known one (KIP-915).
 
     Raises only MalformedFrame.
     """
@@ -42,7 +43,8 @@ def decode_versioned(found: type[M], data: bytes | memoryview) -> M:
 def decode_group_record(
     key: bytes | memoryview, value: bytes | memoryview | None
 ) -> tuple[Message, Message | None] | None:
-    """Key and value of a record of __consumer_offsets; value None for a tombstone, None for an unknown type.
+    """Return key and value of a record of __consumer_offsets. The value is None for a tombstone; the whole is None for
+    an unknown type.
 
     Raises only MalformedFrame.
     """
@@ -54,7 +56,8 @@ def decode_group_record(
 def decode_transaction_record(
     key: bytes | memoryview, value: bytes | memoryview | None
 ) -> tuple[Message, Message | None] | None:
-    """Key and value of a record of __transaction_state; value None for a tombstone, None for an unknown type.
+    """Return key and value of a record of __transaction_state. The value is None for a tombstone; the whole is None for
+    an unknown type.
 
     Raises only MalformedFrame.
     """
@@ -80,7 +83,7 @@ _PAIRS: Final[dict[str, dict[int, tuple[type[Message], type[Message]]]]] = {}
 
 
 def _pairs(module: ModuleType) -> dict[int, tuple[type[Message], type[Message]]]:
-    """Type -> classes of key and value, of one schema module."""
+    """Return the classes of key and value for each record type of a schema module."""
     found = _PAIRS.get(module.__name__)
     if found is None:
         keys = {name.removesuffix("Key"): cls for name, cls in vars(module).items() if name.endswith("Key")}

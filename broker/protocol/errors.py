@@ -1,4 +1,4 @@
-"""Kafka's error codes (KIP-35 and later, as of Kafka 4.2) and the one exception of decoding.
+"""Defines Kafka's error codes (KIP-35 and later, as of Kafka 4.2) and the one exception of decoding.
 
 Codes travel as plain ints in messages; `ErrorCode` names them. `retriable` says whether Kafka's clients may send the
 same request again: it says nothing about whether the first one took effect.
@@ -10,14 +10,14 @@ from enum import IntEnum
 
 
 class MalformedFrame(Exception):
-    """Bytes from a peer that are no message. The only exception that any decoder of this package raises.
+    """Says that bytes from a peer are no valid message. Decoders of this package raise no other exception.
 
-    It is the peer's fault, never ours: the connection that sent them is closed.
+    It is the peer's fault, never ours: the connection that sent the bytes is closed.
     """
 
 
 class ErrorCode(IntEnum):
-    """Names of the error codes that responses carry as int16."""
+    """Enumerates the error codes that responses carry as int16."""
 
     NONE = 0
     OFFSET_OUT_OF_RANGE = 1
@@ -157,7 +157,7 @@ class ErrorCode(IntEnum):
 
     @property
     def retriable(self) -> bool:
-        """True where a client may send the same request again without changing it."""
+        """Is True if a client may send the same request again without changing it."""
         return self in RETRIABLE
 
 
@@ -197,22 +197,22 @@ RETRIABLE = frozenset(
         ErrorCode.SHARE_SESSION_LIMIT_REACHED,
     }
 )
-"""The codes for which Kafka's own clients try again."""
+"""Lists the codes after which Kafka's own clients retry."""
 
 
 LONGEST_MESSAGE = 400
-"""Characters. An answer may have a message for each of thousands of items, and each may quote a name of 32 KB, which
-is as much as a message may have at all.
+"""Limits the characters of an error message. A response may have a message for each of thousands of items, and each may
+quote a name of 32 KB, which is the limit of the protocol for a message.
 """
 
 
 def cut_short(message: str) -> str:
-    """A message for a client, whatever it quotes: at most `LONGEST_MESSAGE` characters of it, and then three dots."""
+    """Return a message for a client, cut to `LONGEST_MESSAGE` characters and three dots if it is longer."""
     return message if len(message) <= LONGEST_MESSAGE else message[:LONGEST_MESSAGE] + "..."
 
 
 def name_of(code: int) -> str:
-    """The name of a code, "UNKNOWN_CODE_<n>" for one that this table lacks (a newer peer)."""
+    """Return the name of a code, or "UNKNOWN_CODE_<n>" for a code that this table lacks (of a newer peer)."""
     try:
         return ErrorCode(code).name
     except ValueError:

@@ -1,6 +1,6 @@
-"""Frame headers, by hand: every request and response passes here.
+"""Decodes and encodes frame headers. The code is written by hand, because every request and response passes here.
 
-A frame is an int32 size and that many bytes; the functions for reading take the bytes behind the size.
+A frame is an int32 size and that many bytes; the decoding functions take the bytes after the size.
 """
 
 from __future__ import annotations
@@ -20,20 +20,20 @@ _FLEXIBLE_RESPONSE_FROM: Final = _FLEXIBLE_FROM | {int(ApiKey.API_VERSIONS): 0x7
 
 
 class RequestHeader(NamedTuple):
-    """Header of a request, and where its body begins."""
+    """Holds the header of a request, and the position of its body."""
 
     api_key: int
     api_version: int
     correlation_id: int
     client_id: str | None
     body: int
-    """Position of the body in the frame. For an API this broker does not know: of whatever follows the client id."""
+    """Gives the position of the body in the frame. For an unknown API it is the position after the client id."""
 
 
 def decode_request_header(view: memoryview) -> RequestHeader:
-    """Read the header, version 1 or 2, at the beginning of a frame. Raises only MalformedFrame.
+    """Decode the header, version 1 or 2, at the beginning of a frame. Raises only MalformedFrame.
 
-    An unknown API key is no error here: the answer to it is the server's business.
+    An unknown API key is no error here: the server decides how to answer it.
     """
     try:
         key, version, correlation_id, length = _REQUEST.unpack_from(view, 0)
@@ -58,7 +58,7 @@ def decode_request_header(view: memoryview) -> RequestHeader:
 
 
 def encode_request(api_key: int, version: int, correlation_id: int, client_id: str | None, body: bytes) -> bytes:
-    """A whole frame, size included. KeyError for an API that is not in the table."""
+    """Return a whole frame, size included. KeyError for an API that is not in the table."""
     name, length = b"", -1
     if client_id is not None:
         name = client_id.encode()
@@ -69,13 +69,15 @@ def encode_request(api_key: int, version: int, correlation_id: int, client_id: s
 
 
 def encode_response_header(api_key: int, version: int, correlation_id: int) -> bytes:
-    """Header 0 or 1 of a response, without the frame's size. ApiVersions answers always have header 0 (KIP-511)."""
+    """Return header 0 or 1 of a response, without the frame's size. ApiVersions responses always have header 0
+    (KIP-511).
+    """
     head = _INT32.pack(correlation_id)
     return head + b"\0" if version >= _FLEXIBLE_RESPONSE_FROM.get(api_key, 0x7FFF) else head
 
 
 def decode_response_header(view: memoryview, api_key: int, version: int) -> tuple[int, int]:
-    """Correlation id and position of the body. Raises only MalformedFrame."""
+    """Return the correlation id and the position of the body. Raises only MalformedFrame."""
     try:
         (correlation_id,) = _INT32.unpack_from(view, 0)
         at = 4

@@ -1,8 +1,8 @@
-"""Writes broker/protocol/schema: `python -m squall.broker.protocol.codegen`. A development tool, never imported by a
+"""Generates broker/protocol/schema: `python -m squall.broker.protocol.codegen`. A development tool, never imported by a
 broker.
 
-`from_kio` reads kio's class per message and version and merges each message's versions into one model; `declared`
-holds the records that kio lacks, in the same form; `facts` what kio's classes do not say. `emit` turns models into
+`from_kio` reads kio's class per message and version and merges the versions of each message into one model; `declared`
+holds the records that kio lacks, in the same form; `facts` has what kio's classes do not say. `emit` turns models into
 modules, `functions` into straight-line code: one reader and one writer for each distinct wire shape of a structure.
 """
 

@@ -1,4 +1,4 @@
-"""Rewrites broker/protocol/schema."""
+"""Rewrites the generated modules in broker/protocol/schema."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ SCHEMA = Path(__file__).parent.parent / "schema"
 
 
 def main() -> None:
-    """Write what has changed, remove what is no longer generated."""
+    """Write the modules that have changed, and remove modules that are no longer generated."""
     wanted = modules()
     for path in SCHEMA.glob("*.py"):
         if path.name not in wanted:

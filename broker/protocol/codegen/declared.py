@@ -1,4 +1,5 @@
-"""Records that kio lacks: the metadata log's, the group coordinator's and the transaction coordinator's.
+"""Declares the records that kio lacks: those of the metadata log, the group coordinator and the transaction
+coordinator.
 
 Names, types, versions, tags, defaults and api keys are Kafka's (apache/kafka: metadata/src/main/resources/common/
 metadata, group-coordinator and transaction-coordinator src/main/resources/common/message; Apache-2.0).
@@ -15,7 +16,7 @@ NEVER: Final = 0x7FFF
 _UNSET: Final = object()
 
 
-class F:
+class DeclaredField:
     """Declares a field. `kind` is as in Kafka's schema ("[]int32", "[]BrokerEndpoint"); versions are (first, last)."""
 
     def __init__(
@@ -29,7 +30,7 @@ class F:
         default: object = _UNSET,
         nullable: bool = False,
         ignorable: bool = False,
-        fields: tuple[F, ...] = (),
+        fields: tuple[DeclaredField, ...] = (),
     ) -> None:
         self.name, self.since, self.until, self.tag = name, since, until, tag
         self.array = kind.startswith("[]")
@@ -49,19 +50,23 @@ class F:
         return by_kind.get(self.kind, 0)
 
 
-class DeclaredMessage:
-    """A message with the versions 0 to `last`."""
+F = DeclaredField
+"""Shortens the declarations below, of which there are many."""
 
-    def __init__(self, name: str, key: int, last: int, flexible_from: int, *fields: F) -> None:
+
+class DeclaredMessage:
+    """Declares a message with the versions 0 to `last`."""
+
+    def __init__(self, name: str, key: int, last: int, flexible_from: int, *fields: DeclaredField) -> None:
         self.name, self.key, self.last, self.flexible_from, self.fields = name, key, last, flexible_from, fields
 
     def model(self) -> MessageModel:
-        """The form that the emitter takes."""
+        """Return the message in the form that the emitter takes."""
         structs: dict[str, StructModel] = {}
         self._add(self.name, self.fields, range(self.last + 1), structs)
         return MessageModel(self.name, self.key, 0, self.last, self.flexible_from, structs)
 
-    def _add(self, name: str, fields: tuple[F, ...], versions: range, structs: dict[str, StructModel]) -> None:
+    def _add(self, name: str, fields: tuple[DeclaredField, ...], versions: range, structs: dict[str, StructModel]) -> None:
         struct = StructModel(name)
         for field in fields:
             inside = range(max(versions.start, field.since), min(versions.stop, field.until + 1))

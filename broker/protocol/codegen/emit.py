@@ -1,8 +1,8 @@
-"""Models -> Python source of a schema module.
+"""Emits the Python source of schema modules from models.
 
-For each structure one slotted class, and for each distinct wire shape of it one `_read_...` and one `_write_...`
-function: straight lines of unpacking, no interpretation of a schema at run time. Neighbouring fields of fixed width
-travel through one precompiled Struct. See broker/protocol/wire.py for how reading stays within its bounds.
+Each structure gets one slotted class, and each distinct wire shape of it one `_read_...` and one `_write_...` function:
+straight lines of unpacking, without interpreting a schema at run time. Neighbouring fields of fixed width travel
+through one precompiled Struct. broker/protocol/wire.py says how reading stays within its bounds.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ NOTICE = """# Licensed under the Apache License, Version 2.0 (https://www.apache
 
 
 class ModuleEmitter:
-    """SourceWriter of one schema module."""
+    """Emits the source of one schema module."""
 
     def __init__(self, title: str, messages: list[MessageModel]) -> None:
         self.title = title
@@ -30,7 +30,7 @@ class ModuleEmitter:
         self.bodies: list[SourceWriter] = []
 
     def emit(self) -> str:
-        """The whole module."""
+        """Return the source of the whole module."""
         for message in self.messages:
             self.bodies.append(MessageEmitter(self, message).emit())
         head = SourceWriter()
@@ -58,19 +58,20 @@ class ModuleEmitter:
         return head.text() + "\n" + "\n".join(body.text() for body in self.bodies)
 
     def use(self, name: str) -> str:
-        """Import `name` from squall.broker.protocol.wire."""
+        """Import `name` from squall.broker.protocol.wire, and return the name."""
         self.wire_names.add(name)
         return name
 
     def format(self, code: str) -> str:
-        """The name under which the module has a Struct for `code`."""
+        """Return the name under which the module has a Struct for `code`."""
         name = code.replace("16s", "u").replace("?", "o").replace("H", "w").replace("B", "y")
         return self.formats.setdefault(code, name)
 
 
 def _without_collisions(message: MessageModel, messages: list[MessageModel]) -> MessageModel:
-    """Give structures that two messages of a module both have (VoteRequest, VoteResponse: TopicData) their message's
-    name in front. Structures of the same name and content that are shared on purpose are renamed, too."""
+    """Put the message's name in front of structures that two messages of a module both have (VoteRequest, VoteResponse:
+    TopicData). Structures of the same name and content that are shared on purpose are renamed, too.
+    """
     others = {name for other in messages if other is not message for name in other.structs}
     renamed = {name: message.name + name for name in message.structs if name in others and name != message.name}
     if not renamed:
@@ -92,7 +93,7 @@ def _without_collisions(message: MessageModel, messages: list[MessageModel]) -> 
 
 
 class MessageEmitter:
-    """SourceWriter of one message: its classes, its readers and writers, and the tables of its versions."""
+    """Emits the source of one message: its classes, its readers and writers, and the tables of its versions."""
 
     def __init__(self, module: ModuleEmitter, message: MessageModel) -> None:
         self.module = module
@@ -101,7 +102,7 @@ class MessageEmitter:
         self.out = SourceWriter()
 
     def emit(self) -> SourceWriter:
-        """Classes first, then functions, then tables."""
+        """Emit the classes, then the functions, then the tables."""
         for struct in self.message.structs.values():
             self.emit_class(struct)
         for struct in self.message.structs.values():
@@ -112,26 +113,26 @@ class MessageEmitter:
         return self.out
 
     def flexible(self, version: int) -> bool:
-        """True where the version has compact encodings and tags."""
+        """Return whether the version has compact encodings and tagged fields."""
         return version >= self.message.flexible_from
 
     def shape_key(self, name: str, version: int) -> object:
-        """Equal for two versions exactly where the same bytes mean the same."""
+        """Return a key that is equal for two versions exactly if the same bytes mean the same in both."""
         shape = self.message.structs[name].shapes[version]
         nested = tuple(self.shape_key(wire.struct, version) for wire in shape if wire.struct)
         return self.flexible(version), shape, nested
 
     def shape_version(self, name: str, version: int) -> int:
-        """The first version with the shape that `version` has: it names the functions."""
+        """Return the first version with the same shape as `version`: the functions are named after it."""
         key = self.shape_key(name, version)
         return next(v for v in sorted(self.message.structs[name].shapes) if self.shape_key(name, v) == key)
 
     def function(self, verb: str, name: str, version: int) -> str:
-        """Name of the function that reads or writes a structure in a version."""
+        """Return the name of the function that reads or writes a structure in a version."""
         return f"_{verb}_{snake(name)}_{self.shape_version(name, version)}"
 
     def smallest(self, wire: FieldEncoding, version: int) -> int:
-        """The least number of bytes that an element (or, if no array, the field) takes."""
+        """Return the least number of bytes that an element of the array takes (or the field, if it is no array)."""
         if wire.kind in FIXED:
             return SIZES[FIXED[wire.kind]]
         flexible = self.flexible(version)
@@ -153,7 +154,7 @@ class MessageEmitter:
         return total
 
     def emit_class(self, struct: StructModel) -> None:
-        """The class with its slots, constants and constructor."""
+        """Emit the class with its slots, constants and constructor."""
         out, is_root = self.out, struct.name == self.message.name
         out()
         out(f"class {struct.name}({self.use('Message' if is_root else 'Structure')}):")
@@ -201,17 +202,17 @@ class MessageEmitter:
         out.depth -= 1
 
     def literal(self, field: FieldModel) -> str:
-        """SourceWriter of a shared default, its name imported."""
+        """Return the source of a default that objects share, and import its name."""
         text = literal(field.default)
         return self.use(text) if text == "ZERO_UUID" else text
 
     def fresh(self, field: FieldModel) -> str:
-        """SourceWriter of a default, new where objects cannot share it, its name imported."""
+        """Return the source of a default, which makes a new object if objects cannot share it, and import its name."""
         text = fresh(field)
         return self.use(text) if text == "ZERO_UUID" else text
 
     def emit_tables(self) -> None:
-        """Version -> function, for both directions."""
+        """Emit the tables from version to function, for reading and writing."""
         out, message = self.out, self.message
         for table, verb in (("DECODERS", "read"), ("ENCODERS", "write")):
             out()

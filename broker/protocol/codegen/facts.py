@@ -1,4 +1,4 @@
-"""Facts of Kafka's schemas that kio's classes do not carry."""
+"""Holds facts of Kafka's schemas that kio's classes lack."""
 
 from __future__ import annotations
 
@@ -329,6 +329,6 @@ IGNORABLE: Final[dict[str, dict[str, tuple[str, ...]]]] = {
         "VoteRequest": ("voter_id",),
     },
 }
-"""Message -> structure -> fields that are left out without an error when a version has no place for them."""
+"""Maps message and structure to the fields that are left out without an error if a version has no place for them."""
 LEFT_OUT: Final = {("DescribeQuorumResponse", "nodes")}
-"""(message, field) of these that Kafka's schemas do not call ignorable: its brokers leave them out by hand."""
+"""Lists the (message, field) of IGNORABLE that Kafka's schemas do not call ignorable: its brokers omit them by code."""

@@ -1,4 +1,4 @@
-"""kio's class per message and version -> one model per message."""
+"""Merges kio's class per message and version into one model per message."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ NEVER_FLEXIBLE = 0x7FFF
 
 
 def kio_classes(module: str, kind: str) -> dict[int, type[Any]]:
-    """Version -> kio's class of a message. `kind` is "request", "response" or "data"."""
+    """Return kio's class of a message for each version. `kind` is "request", "response" or "data"."""
     entity = EntityType[kind]
     found: dict[int, type[Any]] = {}
     for version, by_kind in sorted(schema_name_map[module].items()):
@@ -39,13 +39,13 @@ def kio_classes(module: str, kind: str) -> dict[int, type[Any]]:
 
 
 def our_name(field: dataclasses.Field[Any]) -> str:
-    """Kafka's name of a field: kio drops the unit where it has a type for it, and shuns the names of builtins."""
+    """Return Kafka's name of a field: kio drops the unit if it has a type for it, and avoids the names of builtins."""
     kind = field.metadata.get("kafka_type", "")
     return field.name + "_ms" if kind.startswith(("timedelta", "datetime")) else field.name.rstrip("_")
 
 
 def message_from_kio(module: str, kind: str, api_key: int = -1) -> MessageModel:
-    """Merge all versions that kio has of one message."""
+    """Return the model of one message, merged from all versions that kio has."""
     classes = kio_classes(module, kind)
     name = next(iter(classes.values())).__name__
     structs: dict[str, StructModel] = {}
@@ -130,7 +130,7 @@ def _default(field: dataclasses.Field[Any], wire: FieldEncoding) -> object:
 
 
 def _implicit_default(wire: FieldEncoding) -> object:
-    """Kafka's default where the schema names none: zero, empty, or a new structure; null for records."""
+    """Return Kafka's default of a field whose schema names none: zero, empty, or a new structure; null for records."""
     if wire.array:
         return ()
     match wire.kind:

@@ -1,4 +1,4 @@
-"""The reader and the writer of one wire shape, as source."""
+"""Emits the source of the reader and the writer of one wire shape."""
 
 from __future__ import annotations
 
@@ -11,35 +11,35 @@ from squall.broker.protocol.codegen.source import WIDTH, SourceWriter, is_made_a
 
 
 class EmittedMessage(Protocol):
-    """The source of a message as far as it is written, and what the functions of its structures ask of it."""
+    """Represents the message that is being emitted, with the services that its function emitters need."""
 
     message: MessageModel
     out: SourceWriter
 
     def use(self, name: str) -> str:
-        """Import `name` from squall.broker.protocol.wire."""
+        """Import `name` from squall.broker.protocol.wire, and return the name."""
 
     def format(self, code: str) -> str:
-        """The name under which the module has a Struct for `code`."""
+        """Return the name under which the module has a Struct for `code`."""
 
     def flexible(self, version: int) -> bool:
-        """True where the version has compact encodings and tags."""
+        """Return whether the version has compact encodings and tagged fields."""
 
     def function(self, verb: str, name: str, version: int) -> str:
-        """Name of the function that reads or writes a structure in a version."""
+        """Return the name of the function that reads or writes a structure in a version."""
 
     def smallest(self, wire: FieldEncoding, version: int) -> int:
-        """The least number of bytes that an element (or, if no array, the field) takes."""
+        """Return the least number of bytes that an element of the array takes (or the field, if it is no array)."""
 
     def literal(self, field: FieldModel) -> str:
-        """SourceWriter of a shared default, its name imported."""
+        """Return the source of a default that objects share, and import its name."""
 
     def fresh(self, field: FieldModel) -> str:
-        """SourceWriter of a default, new where objects cannot share it, its name imported."""
+        """Return the source of a default, which makes a new object if objects cannot share it, and import its name."""
 
 
 class FunctionEmitter:
-    """Emits what readers and writers of one shape have in common."""
+    """Emits the parts that readers and writers of one shape have in common."""
 
     def __init__(self, parent: EmittedMessage, struct: StructModel, version: int) -> None:
         self.parent, self.struct, self.version = parent, struct, version
@@ -52,7 +52,7 @@ class FunctionEmitter:
         self.absent = [field for field in struct.fields.values() if field.name not in here]
 
     def head(self, before: str, arguments: str, behind: str) -> None:
-        """Emit the first line of a function, on three lines where it is long."""
+        """Emit the first line of a function, on three lines if it is long."""
         if len(before + arguments + behind) <= WIDTH:
             self.out(before + arguments + behind)
             return
@@ -62,10 +62,10 @@ class FunctionEmitter:
 
 
 class ReaderEmitter(FunctionEmitter):
-    """Emits `_read_...(view, at) -> (object, at)`."""
+    """Emits a function `_read_...(view, at) -> (object, at)`."""
 
     def emit(self) -> None:
-        """Fields in their order, tagged fields, then the defaults of what this version lacks."""
+        """Emit the fields in their order, the tagged fields, then the defaults of fields that this version lacks."""
         out = self.out
         out()
         name = self.parent.function("read", self.struct.name, self.version)
@@ -87,7 +87,9 @@ class ReaderEmitter(FunctionEmitter):
         out()
 
     def field(self, wire: FieldEncoding) -> None:
-        """Read one field into `o`. Fixed widths are gathered until something else follows."""
+        """Emit the reading of one field into `o`. Fields of fixed width are gathered until a field of another kind
+        follows.
+        """
         target = f"o.{wire.name}"
         if wire.array:
             self.length("i")
@@ -120,7 +122,7 @@ class ReaderEmitter(FunctionEmitter):
         self.run.clear()
 
     def length(self, code: str, *, text: bool = False) -> None:
-        """Read the length of what follows into `n`; -1 says null. `text`: of a string."""
+        """Emit the reading of a length into `n`; -1 means null. `text` says that it is the length of a string."""
         if not self.flexible:
             self.run.append(("n", code))
             self.flush()
@@ -131,13 +133,16 @@ class ReaderEmitter(FunctionEmitter):
         self.out("n -= 1")
 
     def first_byte(self, name: str) -> bool:
-        """Have the first byte of a varint unpacked with the fixed widths before it. False where there are none."""
+        """Add the first byte of a varint to the gathered fields. Return False, without adding it, if none are gathered.
+        """
         if self.run:
             self.run.append((name, "B"))
         return bool(self.run)
 
     def varint(self, name: str, is_read: bool = False, *, text: bool = False) -> None:
-        """Read an unsigned varint, its first byte perhaps read before; the call is for those of more than one byte."""
+        """Emit the reading of an unsigned varint, whose first byte may have been read (`is_read`). The emitted call is
+        only for varints of more than one byte.
+        """
         if not is_read:
             self.out(f"{name} = view[at]")
             self.out("at += 1")
@@ -145,7 +150,7 @@ class ReaderEmitter(FunctionEmitter):
         self.out(f"    {name}, at = {self.use('more_of_string' if text else 'more')}(view, at, {name})")
 
     def guarded(self, wire: FieldEncoding, target: str, body: Callable[[], None]) -> None:
-        """Emit what reads the content, behind the test for null."""
+        """Emit the reading of the content behind a test for null."""
         out = self.out
         if wire.nullable:
             out("if n >= 0:")
@@ -166,7 +171,7 @@ class ReaderEmitter(FunctionEmitter):
         body()
 
     def take(self, wire: FieldEncoding, target: str) -> None:
-        """Cut `n` bytes out of the view."""
+        """Emit a slice of `n` bytes out of the view."""
         cut = "view[at : at + n]"
         self.out(f"{target} = {self._content(wire.kind, cut)}")
         self.out("at += n")
@@ -177,7 +182,9 @@ class ReaderEmitter(FunctionEmitter):
         return f"{cut}.tobytes()" if kind == "bytes" else cut
 
     def nested(self, wire: FieldEncoding, target: str) -> None:
-        """Read a structure; a nullable one has a byte before it, negative for null (KIP-893)."""
+        """Emit the reading of a structure. A nullable structure has a byte before it, which is negative for null
+        (KIP-893).
+        """
         self.flush()
         assert wire.struct is not None
         call = f"{target}, at = {self.parent.function('read', wire.struct, self.version)}(view, at)"
@@ -192,7 +199,7 @@ class ReaderEmitter(FunctionEmitter):
         self.out(f"    {target} = None")
 
     def array_body(self, wire: FieldEncoding, target: str) -> None:
-        """Emit what reads `n` elements."""
+        """Emit the reading of `n` elements."""
         out = self.out
         bulk = {"int8": ("int8s", 1), "int16": ("int16s", 2), "int32": ("int32s", 4), "int64": ("int64s", 8)}
         bulk["uuid"] = ("uuids", 16)
@@ -232,7 +239,7 @@ class ReaderEmitter(FunctionEmitter):
         out("at += m")
 
     def emit_tags(self, number_is_read: bool) -> None:
-        """Read the tagged fields that this version knows and pass over the others."""
+        """Emit the reading of the tagged fields that this version knows; the others are skipped."""
         out = self.out
         for wire in self.tags:
             out(f"o.{wire.name} = {self.parent.fresh(self.struct.fields[wire.name])}")
@@ -261,10 +268,10 @@ class ReaderEmitter(FunctionEmitter):
 
 
 class WriterEmitter(FunctionEmitter):
-    """Emits `_write_...(o, w)`, which passes the pieces of the encoded structure to `w`."""
+    """Emits a function `_write_...(o, w)`, which passes the pieces of the encoded structure to `w`."""
 
     def emit(self) -> None:
-        """Refusals first, then fields in their order, then tagged fields."""
+        """Emit the checks for fields that the version lacks, then the fields in their order, then the tagged fields."""
         out = self.out
         out()
         name = self.parent.function("write", self.struct.name, self.version)
@@ -287,7 +294,7 @@ class WriterEmitter(FunctionEmitter):
         out()
 
     def differs(self, field: FieldModel) -> str:
-        """An expression that is true where the field has another value than its default."""
+        """Return an expression that is true if the field has another value than its default."""
         value, default = f"o.{field.name}", field.default
         if default is ...:
             return f"{value} != {field.struct}()"
@@ -300,7 +307,7 @@ class WriterEmitter(FunctionEmitter):
         return f"{value} != {self.parent.literal(field)}"
 
     def field(self, wire: FieldEncoding, value: str) -> None:
-        """Write one field. Fixed widths are gathered until something else follows."""
+        """Emit the writing of one field. Fields of fixed width are gathered until a field of another kind follows."""
         prefix = "compact_" if self.flexible else ""
         if wire.kind in FIXED and not wire.array:
             self.run.append((f"{self.use('uuid')}({value})" if wire.kind == "uuid" else value, FIXED[wire.kind]))
@@ -338,7 +345,7 @@ class WriterEmitter(FunctionEmitter):
         self.out(")")
 
     def counted(self, wire: FieldEncoding, value: str, content: Callable[[str], None]) -> None:
-        """Write a length and what it counts; null where there is none."""
+        """Emit the writing of a length and its content, or of null."""
         out, name, field = self.out, f"v_{wire.name}", self.struct.fields[wire.name]
         out(f"{name} = {value}")
         # A tagged field with the default null is written only where it is not null.
@@ -358,7 +365,7 @@ class WriterEmitter(FunctionEmitter):
             out.depth -= 1
 
     def array(self, wire: FieldEncoding, value: str) -> None:
-        """Write the number of elements and the elements."""
+        """Emit the writing of the number of elements and the elements."""
 
         def content(items: str) -> None:
             if wire.kind in FIXED and wire.kind != "uuid":
@@ -377,7 +384,9 @@ class WriterEmitter(FunctionEmitter):
         self.counted(wire, value, content)
 
     def nested(self, wire: FieldEncoding, value: str) -> None:
-        """Write a structure; a nullable one has a byte before it, negative for null (KIP-893)."""
+        """Emit the writing of a structure. A nullable structure has a byte before it, which is negative for null
+        (KIP-893).
+        """
         assert wire.struct is not None
         out = self.out
         function = self.parent.function("write", wire.struct, self.version)
@@ -397,7 +406,7 @@ class WriterEmitter(FunctionEmitter):
         out(f"    {function}({name}, w)")
 
     def emit_tags(self) -> None:
-        """Write the tagged fields that have another value than their default."""
+        """Emit the writing of the tagged fields that have another value than their default."""
         out = self.out
         if not self.tags and self.run:
             self.run.append(("0", "B"))
@@ -427,7 +436,9 @@ class WriterEmitter(FunctionEmitter):
         out("    w(content)")
 
     def tag_condition(self, wire: FieldEncoding, field: FieldModel) -> str:
-        """Like `differs`, but compares a flat structure by its fields and takes None for a value beside []."""
+        """Return an expression like that of `differs`, but compare a flat structure by its fields, and let None differ
+        from [].
+        """
         value = f"o.{wire.name}"
         if wire.nullable and field.default == ():
             return f"{value} is None or {value}"

@@ -1,4 +1,4 @@
-"""The form in which message definitions reach the emitter."""
+"""Defines the form in which message definitions reach the emitter."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ FIXED: Final = {
     "float64": "d",
     "uuid": "16s",
 }
-"""Kinds of fixed width and their struct codes. Beside them "B" is the first byte of a varint."""
+"""Maps the kinds of fixed width to their struct codes. The code "B" is the first byte of a varint."""
 
 SIZES: Final = {"?": 1, "b": 1, "B": 1, "h": 2, "H": 2, "i": 4, "I": 4, "q": 8, "d": 8, "16s": 16}
 
@@ -28,7 +28,7 @@ HINTS: Final = {
     "bytes": "bytes",
     "records": "memoryview | bytes",
 }
-"""Python types of the kinds; the others are int."""
+"""Maps kinds to Python types; the types of all other kinds are int."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,42 +37,46 @@ class FieldEncoding:
 
     name: str
     kind: str
-    """A key of FIXED, "string", "bytes", "records", or "struct"."""
+    """Is a key of FIXED, "string", "bytes", "records", or "struct"."""
     array: bool = False
     nullable: bool = False
     tag: int | None = None
     struct: str | None = None
-    """Name of the structure where kind is "struct"."""
+    """Names the structure if the kind is "struct"."""
 
 
 @dataclass(slots=True)
 class FieldModel:
-    """A field over all versions."""
+    """Describes a field over all versions."""
 
     name: str
     kind: str
     array: bool
     nullable: bool
-    """In at least one version."""
+    """Is True if the field is nullable in at least one version."""
     default: object
-    """An int, bool, float, str, bytes, None; () for an empty array; "struct" fields: None or ... for a new one."""
+    """Is an int, bool, float, str, bytes or None; () for an empty array; for "struct" fields None, or ... for a new
+    one.
+    """
     struct: str | None = None
     ignorable: bool = False
 
 
 @dataclass(slots=True)
 class StructModel:
-    """A structure over all versions of its message."""
+    """Describes a structure over all versions of its message."""
 
     name: str
     fields: dict[str, FieldModel] = field(default_factory=dict)
     shapes: dict[int, tuple[FieldEncoding, ...]] = field(default_factory=dict)
-    """Version -> fields in the order of the wire. Versions in which the structure does not occur are missing."""
+    """Maps each version to the fields in the order of the wire. Versions without the structure are missing."""
 
 
 @dataclass(slots=True)
 class MessageModel:
-    """A message: its own structure last, the structures within it before those that use them."""
+    """Describes a message. `structs` lists the structures in it before those that use them; the message's own is the
+    last.
+    """
 
     name: str
     api_key: int

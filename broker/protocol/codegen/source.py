@@ -1,4 +1,4 @@
-"""Pieces of Python source."""
+"""Builds pieces of Python source."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from squall.broker.protocol.codegen.model import HINTS, FieldModel
 from squall.broker.protocol.wire import ZERO_UUID
 
 WIDTH = 120
-"""Longest line, as everywhere in the project."""
+"""Limits the length of a line, as everywhere in the project."""
 
 
 class SourceWriter:
-    """Lines of code with an indentation."""
+    """Collects lines of code, indented to the current depth."""
 
     def __init__(self) -> None:
         self.lines: list[str] = []
@@ -22,17 +22,17 @@ class SourceWriter:
         self.lines.append("    " * self.depth + line if line else "")
 
     def text(self) -> str:
-        """The lines, with a newline after each."""
+        """Return the lines, with a newline after each."""
         return "\n".join(self.lines) + "\n"
 
 
 def snake(name: str) -> str:
-    """MetadataRequestTopic -> metadata_request_topic."""
+    """Return the name in snake case: MetadataRequestTopic becomes metadata_request_topic."""
     return re.sub(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])", "_", name).lower()
 
 
 def hint(field: FieldModel) -> str:
-    """The annotation of a field."""
+    """Return the type annotation of a field."""
     base = field.struct or HINTS.get(field.kind, "int")
     if field.array:
         base = f"list[{base}]"
@@ -40,19 +40,19 @@ def hint(field: FieldModel) -> str:
 
 
 def literal(value: object) -> str:
-    """SourceWriter of a default that is shared by all objects."""
+    """Return the source of a default that is shared by all objects."""
     if value == ZERO_UUID:
         return "ZERO_UUID"
     return '""' if value == "" else 'b""' if value == b"" else repr(value)
 
 
 def is_made_anew(field: FieldModel) -> bool:
-    """True where each object needs a default of its own."""
+    """Return whether each object needs a default of its own."""
     return field.default == () or field.default is ...
 
 
 def fresh(field: FieldModel) -> str:
-    """SourceWriter of the default of a field: for arrays and structures a new object."""
+    """Return the source of the default of a field: for arrays and structures a new object."""
     if field.default == ():
         return "[]"
     return f"{field.struct}()" if field.default is ... else literal(field.default)
