@@ -66,7 +66,9 @@ class DeclaredMessage:
         self._add(self.name, self.fields, range(self.last + 1), structs)
         return MessageModel(self.name, self.key, 0, self.last, self.flexible_from, structs)
 
-    def _add(self, name: str, fields: tuple[DeclaredField, ...], versions: range, structs: dict[str, StructModel]) -> None:
+    def _add(
+        self, name: str, fields: tuple[DeclaredField, ...], versions: range, structs: dict[str, StructModel]
+    ) -> None:
         struct = StructModel(name)
         for field in fields:
             inside = range(max(versions.start, field.since), min(versions.stop, field.until + 1))
