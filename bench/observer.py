@@ -21,7 +21,7 @@ from squall.workloads.client.accumulator import BufferFull, ProducerRetired
 from squall.workloads.client.client import Client
 from squall.workloads.client.cluster import Address
 from squall.workloads.client.connection import RequestFailed, UnsupportedApi
-from squall.workloads.client.outcomes import Outcome, Status
+from squall.workloads.client.outcomes import OperationStatus, Outcome
 from squall.workloads.client.producer import Producer
 from squall.workloads.client.settings import ProducerSettings
 
@@ -92,7 +92,7 @@ class FailoverObserver(threading.Thread):
         producer = Producer(client, ProducerSettings(delivery_timeout_ms=60_000))
 
         def done(outcome: Outcome) -> None:
-            if outcome.status is Status.OK:
+            if outcome.status is OperationStatus.OK:
                 self.acknowledged.append(time.monotonic())
                 self.ready.set()
             else:

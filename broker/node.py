@@ -47,7 +47,7 @@ from squall.broker.net.server import Server
 from squall.broker.replicas.coordinators.add_partitions_client import AddPartitionsClient
 from squall.broker.replicas.coordinators.group_coordinator import GroupCoordinator
 from squall.broker.replicas.coordinators.marker_sender import MarkerSender
-from squall.broker.replicas.coordinators.producer_ids import ProducerIds
+from squall.broker.replicas.coordinators.producer_ids import ProducerIdManager
 from squall.broker.replicas.coordinators.transaction_coordinator import TransactionCoordinator
 from squall.broker.replicas.fetcher import Fetchers
 from squall.broker.replicas.isr_proposals import IsrProposals
@@ -120,7 +120,7 @@ class Node:
         self.fetchers = Fetchers(env, config, self.peers, self.address_of, self._broker_epoch)
         self.replicas = ReplicaManager(env, config, self.feed.image, self.logs, self.fetchers, self.proposals)
         self.proposals.replicas = self.replicas
-        self.producer_ids = ProducerIds(self.control)
+        self.producer_ids = ProducerIdManager(self.control)
         self.transactions = TransactionCoordinator(env, config, self.replicas, self.producer_ids)
         self.groups = GroupCoordinator(env, config, self.replicas)
         written, timeout_ms = self.transactions.markers_written, config.request_timeout_ms

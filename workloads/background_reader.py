@@ -16,7 +16,7 @@ from squall.broker.env import Env
 from squall.broker.protocol.timestamps import EARLIEST, LATEST
 from squall.workloads.client.client import Client
 from squall.workloads.client.cluster import Place
-from squall.workloads.client.consumer import LOG_TRUNCATED, ReadEvent
+from squall.workloads.client.consumer import LOG_TRUNCATED, PositionInvalidated
 from squall.workloads.client.settings import ClientSettings, ConsumerSettings
 from squall.workloads.libraries import ReaderTask, read_by
 from squall.workloads.live_readers import LiveReaders
@@ -151,7 +151,7 @@ class _StartPositionCycle:
         self._again_at = self._env.mono() + self._again_s
 
 
-async def recover(reader: RecordedReader, event: ReadEvent) -> None:
+async def recover(reader: RecordedReader, event: PositionInvalidated) -> None:
     """Give a position that became impossible the nearest one that is possible."""
     if event.kind == LOG_TRUNCATED and event.end_offset >= 0:
         reader.seek(event.place, min(event.end_offset, event.position))

@@ -16,7 +16,7 @@ from squall.workloads import payload
 from squall.workloads.client.client import Client
 from squall.workloads.client.cluster import Address, Place
 from squall.workloads.client.connection import VERSION
-from squall.workloads.client.outcomes import Outcome, Status
+from squall.workloads.client.outcomes import OperationStatus, Outcome
 from squall.workloads.client.producer import Producer
 from squall.workloads.client.settings import ClientSettings, ProducerSettings
 from squall.workloads.recorder import Recorder
@@ -93,10 +93,10 @@ class _ChurnRecordSender:
         producer.send(*place, key.encode(), content, [], sent_ms, ended)
 
     def _ended(self, op: int, client: Client, place: Place, outcome: Outcome) -> None:
-        if outcome.status is not Status.OK:
+        if outcome.status is not OperationStatus.OK:
             self._recorder.send_not_ok(op, outcome.status, outcome.error)
         elif client.view.topic_id(place[0]) != self.topic_id:
-            self._recorder.send_not_ok(op, Status.INFO, NAMESAKE)
+            self._recorder.send_not_ok(op, OperationStatus.INFO, NAMESAKE)
         else:
             self._recorder.send_ok(op, outcome.offset, outcome.timestamp_ms, outcome.tries)
             self.acknowledged += 1

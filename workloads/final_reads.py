@@ -15,7 +15,7 @@ from squall.broker.env import Env
 from squall.broker.protocol.timestamps import EARLIEST, LATEST
 from squall.workloads.client.client import Client
 from squall.workloads.client.cluster import Address, Place
-from squall.workloads.client.consumer import OFFSET_OUT_OF_RANGE, PollResult, ReadEvent
+from squall.workloads.client.consumer import OFFSET_OUT_OF_RANGE, PollResult, PositionInvalidated
 from squall.workloads.client.settings import ClientSettings, ConsumerSettings
 from squall.workloads.counters import LoadCounters
 from squall.workloads.reader import RecordedReader
@@ -183,7 +183,7 @@ class _FinalReader:
             if event.place in self._ends:
                 await self._recover(event)
 
-    async def _recover(self, event: ReadEvent) -> None:
+    async def _recover(self, event: PositionInvalidated) -> None:
         """Retention may move the beginning while it is being read. Anything else is for the checkers to see."""
         place = event.place
         if event.kind == OFFSET_OUT_OF_RANGE:

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from squall.workloads.client.cluster import Place
-from squall.workloads.client.outcomes import Status
+from squall.workloads.client.outcomes import OperationStatus
 from squall.workloads.recorder import Recorder
 
 NO_GENERATION = -1
@@ -110,7 +110,7 @@ class MemberHistoryWriter:
         return self.recorder.invoke(self.process, "commit", fields)
 
     def committed(
-        self, op: int, status: Status, error: str, errors: Mapping[Place, str], *, unanswered: int = -1
+        self, op: int, status: OperationStatus, error: str, errors: Mapping[Place, str], *, unanswered: int = -1
     ) -> None:
         """`errors`: of the partitions that were not committed, where they differ. `unanswered`: requests for it that
         were sent and never answered; -1: nobody knows.
@@ -130,12 +130,12 @@ class MemberHistoryWriter:
         partition.
         """
         if error:
-            self.recorder.complete(op, Status.FAIL, error)
+            self.recorder.complete(op, OperationStatus.FAIL, error)
             return
         told: dict[str, Any] = {"off": self._at(offsets)}
         if meta := {place: text for place, text in metadata.items() if offsets[place] >= 0}:
             told["meta"] = self._at(meta)
-        self.recorder.complete(op, Status.OK, **told)
+        self.recorder.complete(op, OperationStatus.OK, **told)
 
     # ------------------------------------------------------------------------------------------------------- parts
 

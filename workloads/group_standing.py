@@ -10,7 +10,7 @@ from squall.broker.env import Env
 from squall.workloads.client.client import Client
 from squall.workloads.client.cluster import Address, Place
 from squall.workloads.client.connection import VERSION
-from squall.workloads.client.groups.coordination import Coordination
+from squall.workloads.client.groups.coordination import GroupCoordinatorClient
 from squall.workloads.client.groups.offsets import fetch
 from squall.workloads.client.settings import ClientSettings
 from squall.workloads.group_notes import MemberHistoryWriter, MemberIdentity
@@ -34,7 +34,7 @@ async def ask_where_it_stands(
         client = Client(env, bootstrap, settings)
         await nursery.start(client.run)
         op = notes.begin_fetch(MemberIdentity(), places, stable=True)
-        found = await fetch(Coordination(client, group), places, limit_s, stable=True)
+        found = await fetch(GroupCoordinatorClient(client, group), places, limit_s, stable=True)
         notes.fetched(op, found.offsets, found.metadata, found.error)
         recorder.flush()
         client.close()

@@ -13,8 +13,8 @@ import trio
 
 from squall.workloads.client.cluster import Address, Place
 from squall.workloads.client.groups.membership import MemberSettings
-from squall.workloads.client.groups.offsets import CommitEnd
-from squall.workloads.client.outcomes import Outcome, Status
+from squall.workloads.client.groups.offsets import CommitOutcome
+from squall.workloads.client.outcomes import OperationStatus, Outcome
 from squall.workloads.client.transactions import EndTxnResult, ProducerIdAndEpoch
 from squall.workloads.counters import LoadCounters
 from squall.workloads.group_notes import MemberIdentity as Member
@@ -85,13 +85,13 @@ class TransactionalSender(Protocol):
         """Requests for the last end that were sent and never answered; -1 where a library does not tell."""
 
     async def init(self) -> ProducerIdAndEpoch:
-        """Take over the transactional id, which fences every earlier producer of it. Raises NotDone."""
+        """Take over the transactional id, which fences its earlier producers. Raises TransactionRequestFailed."""
 
     async def begin(self) -> None:
-        """A transaction begins. Raises NotDone."""
+        """A transaction begins. Raises TransactionRequestFailed."""
 
     async def enlist(self, place: Place) -> None:
-        """Have this partition in the transaction, where that is the application's to wait for. Raises NotDone."""
+        """Add this partition to the transaction, if the application has to do that. Raises TransactionRequestFailed."""
 
     def send(
         self,
@@ -272,7 +272,7 @@ class MemberListener(Protocol):
     def giving(self, who: Member, at: Mapping[Place, int]) -> Mapping[Place, int]:
         """It is to give these up, where it stands there: what it shall commit first."""
 
-    def kept(self, end: CommitEnd) -> None:
+    def kept(self, end: CommitOutcome) -> None:
         """That commit has ended so."""
 
 
@@ -304,7 +304,7 @@ class LibraryConsumer(Protocol):
     async def poll(self) -> Sequence[PolledRecords]:
         """Return what one poll brought. The listener has heard all of it before."""
 
-    async def commit(self, who: Member, offsets: Mapping[Place, int]) -> CommitEnd:
+    async def commit(self, who: Member, offsets: Mapping[Place, int]) -> CommitOutcome:
         """Commit as this member. FAIL where it is another one."""
 
     async def rewind(self) -> None:
@@ -330,7 +330,7 @@ class MemberTask(NamedTuple):
 class TransactionalMember(TransactionalSender, Protocol):
     """The producer of a process that is a member of a group, too. Without a transactional id it only sends."""
 
-    async def offsets(self, who: Member, at: Mapping[Place, int]) -> CommitEnd:
+    async def offsets(self, who: Member, at: Mapping[Place, int]) -> CommitOutcome:
         """Commit as this member in the transaction that is under way. FAIL where it is another one."""
 
 
@@ -457,11 +457,11 @@ def record(
     match said:
         case ReaderAssigned(at):
             op = recorder.invoke(process, "assign", {"at": {part[place]: position for place, position in at.items()}})
-            recorder.complete(op, Status.OK)
+            recorder.complete(op, OperationStatus.OK)
         case ReaderPositionReset(place, position, why):
             recorder.event("seek_after_error", p=process, part=part[place], why=why)
             op = recorder.invoke(process, "seek", {"at": {part[place]: position}})
-            recorder.complete(op, Status.OK)
+            recorder.complete(op, OperationStatus.OK)
         case PollError(why):
             counters.read_errors += 1
             recorder.event("poll_errors", p=process, errors=[[-1, why]])

@@ -16,8 +16,8 @@ import trio
 from squall.broker.env import Env
 from squall.broker.overriding import override
 from squall.workloads.client.cluster import Place
-from squall.workloads.client.groups.offsets import CommitEnd
-from squall.workloads.client.outcomes import Status
+from squall.workloads.client.groups.offsets import CommitOutcome
+from squall.workloads.client.outcomes import OperationStatus
 from squall.workloads.control import GroupIdentity
 from squall.workloads.counters import LoadCounters
 from squall.workloads.group_notes import HeartbeatTimes, MemberHistoryWriter, MemberIdentity
@@ -143,7 +143,7 @@ class LibrarySubscriber(MemberListener):
         if self._env.mono() >= self._commit_at:
             await self.commit(MANUAL)
 
-    async def commit(self, why: str, only: Collection[Place] | None = None) -> CommitEnd | None:
+    async def commit(self, why: str, only: Collection[Place] | None = None) -> CommitOutcome | None:
         """Commit its positions, of `only` these partitions. Return None if there is nothing to commit."""
         self._commit_at = self._env.mono() + self._settings.commit_every_ms / 1000
         offsets = self._uncommitted(self.positions if only is None else only)
@@ -151,10 +151,10 @@ class LibrarySubscriber(MemberListener):
             return None
         return None if self._who.generation < 0 else await self.commit_as(self._who, offsets, why)
 
-    async def commit_as(self, who: MemberIdentity, offsets: Mapping[Place, int], why: str = MANUAL) -> CommitEnd:
+    async def commit_as(self, who: MemberIdentity, offsets: Mapping[Place, int], why: str = MANUAL) -> CommitOutcome:
         """These, as this member, whatever its settings say."""
         op = self.notes.begin_commit(who, offsets, why)
-        end = CommitEnd(Status.INFO, GONE, unanswered=-1)
+        end = CommitOutcome(OperationStatus.INFO, GONE, unanswered=-1)
         try:
             if self._grouped is not None:
                 end = await self._grouped.commit(who, offsets)
@@ -193,7 +193,7 @@ class LibrarySubscriber(MemberListener):
         if self._grouped is not None:
             self._grouped.kill()
         if self._op >= 0:
-            self._ended(self._op, self._wanted, CommitEnd(Status.INFO, GONE, unanswered=-1))
+            self._ended(self._op, self._wanted, CommitOutcome(OperationStatus.INFO, GONE, unanswered=-1))
             self._op = -1
         if held := {**self._held, **self.positions}:
             self.notes.lost(self._who, held, HeartbeatTimes(), CRASH)
@@ -264,7 +264,7 @@ class LibrarySubscriber(MemberListener):
         return offsets
 
     @override
-    def kept(self, end: CommitEnd) -> None:
+    def kept(self, end: CommitOutcome) -> None:
         if self._op >= 0:
             self._ended(self._op, self._wanted, end)
             self._op = -1
@@ -305,9 +305,9 @@ class LibrarySubscriber(MemberListener):
             self._held.pop(place, None)
             self._committed.pop(place, None)
 
-    def _ended(self, op: int, offsets: Mapping[Place, int], end: CommitEnd) -> None:
+    def _ended(self, op: int, offsets: Mapping[Place, int], end: CommitOutcome) -> None:
         self.notes.committed(op, end.status, end.error, end.errors, unanswered=end.unanswered)
         self.fencings += fencing_among(end.error)
-        if end.status is Status.OK:
+        if end.status is OperationStatus.OK:
             self._committed |= offsets
         self._recorder.flush()

@@ -19,7 +19,7 @@ from squall.workloads import payload
 from squall.workloads.client.client import Client
 from squall.workloads.client.cluster import Address, Place
 from squall.workloads.client.connection import VERSION
-from squall.workloads.client.outcomes import Outcome, Status
+from squall.workloads.client.outcomes import OperationStatus, Outcome
 from squall.workloads.client.producer import Producer
 from squall.workloads.client.settings import ClientSettings, ProducerSettings
 from squall.workloads.recorder import Recorder
@@ -77,7 +77,7 @@ class _PostHealWriter:
         producer.send(*place, key.encode(), content, [], sent_ms, partial(self._ended, op, place))
 
     def _ended(self, op: int, place: Place, outcome: Outcome) -> None:
-        if outcome.status is Status.OK:
+        if outcome.status is OperationStatus.OK:
             self.recorder.send_ok(op, outcome.offset, outcome.timestamp_ms, outcome.tries)
             self.lacking.pop(place, None)
             if outcome.offset >= 0:

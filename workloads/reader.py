@@ -12,8 +12,8 @@ from squall.workloads.client.admin import ListedOffset, list_offsets
 from squall.workloads.client.client import Client
 from squall.workloads.client.cluster import Place
 from squall.workloads.client.connection import VERSION
-from squall.workloads.client.consumer import Consumer, FetchedRecords, PollResult, ReadEvent
-from squall.workloads.client.outcomes import Status
+from squall.workloads.client.consumer import Consumer, FetchedRecords, PollResult, PositionInvalidated
+from squall.workloads.client.outcomes import OperationStatus
 from squall.workloads.client.settings import ConsumerSettings
 from squall.workloads.counters import LoadCounters
 from squall.workloads.read_times import ReadTimes
@@ -80,9 +80,9 @@ class RecordedReader:
             told: dict[str, Any] = {"known": known} if known >= 0 else {}
             told |= {"led": listed.led_epoch} if which == "earliest" else {}
             if listed.error:
-                self._recorder.complete(op, Status.FAIL, listed.error)
+                self._recorder.complete(op, OperationStatus.FAIL, listed.error)
             else:
-                self._recorder.complete(op, Status.OK, off=listed.offset, epoch=listed.leader_epoch, **told)
+                self._recorder.complete(op, OperationStatus.OK, off=listed.offset, epoch=listed.leader_epoch, **told)
         self._recorder.flush()
         return found
 
@@ -91,7 +91,7 @@ class RecordedReader:
         op = self._recorder.invoke(self.process, "assign", {"at": self._at(positions)})
         self.consumer.assign(positions)
         self._forget(positions)
-        self._recorder.complete(op, Status.OK)
+        self._recorder.complete(op, OperationStatus.OK)
         self._recorder.flush()
 
     def seek(self, place: Place, position: int) -> None:
@@ -99,7 +99,7 @@ class RecordedReader:
         op = self._recorder.invoke(self.process, "seek", {"at": self._at({place: position})})
         self.consumer.seek(place, position)
         self._forget([place])
-        self._recorder.complete(op, Status.OK)
+        self._recorder.complete(op, OperationStatus.OK)
 
     def _forget(self, places: Iterable[Place]) -> None:
         if self._times is not None:
@@ -141,7 +141,7 @@ class RecordedReader:
     def gave_up(self, f: str, began_ns: int, why: str) -> None:
         """A read that ends here without having come where it should."""
         at = self._at(self.consumer.positions)
-        self._recorder.read(self.process, f, began_ns, at, ReadOutcome(Status.FAIL, error=why))
+        self._recorder.read(self.process, f, began_ns, at, ReadOutcome(OperationStatus.FAIL, error=why))
         self._recorder.flush()
 
     def _judge(self, part: int, fetched: FetchedRecords, bad: list[CorruptRecord]) -> PartitionPoll:
@@ -182,7 +182,7 @@ class RecordedReader:
         for event in polled.events:
             self._recorder.event(event.kind.lower(), p=self.process, **self._told(event))
 
-    def _told(self, event: ReadEvent) -> dict[str, int]:
+    def _told(self, event: PositionInvalidated) -> dict[str, int]:
         bounds = {"log_start": event.log_start_offset, "end": event.end_offset}
         return {"part": self._part(event.place), "position": event.position, **bounds}
 

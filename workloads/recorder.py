@@ -25,7 +25,7 @@ import msgspec
 
 from squall.broker.env import Env
 from squall.checkers.history.seal import declared_seal
-from squall.workloads.client.outcomes import Status
+from squall.workloads.client.outcomes import OperationStatus
 
 SCHEMA = 1
 SEND = "send"
@@ -69,7 +69,7 @@ class CorruptRecord(NamedTuple):
 class ReadOutcome:
     """Says how a poll or a final read ended."""
 
-    status: Status = Status.OK
+    status: OperationStatus = OperationStatus.OK
     got: Sequence[PartitionPoll] = ()
     bad: Sequence[CorruptRecord] = ()
     end: Mapping[int, int] = field(default_factory=dict)
@@ -205,7 +205,7 @@ class Recorder:
         named = {"id": topic_id} if topic_id else {}
         for place in [place for place in self._parts if place[0] == topic]:
             op = self.invoke(process, "admin", {"what": "delete_topic", "part": self._parts.pop(place), **named})
-            self.complete(op, Status.OK)
+            self.complete(op, OperationStatus.OK)
 
     def remakes(self, process: int, topic: str, topic_id: str) -> None:
         """A topic's deletion is asked for now, and the next one of its name is to have the same partitions: what is
@@ -245,13 +245,13 @@ class Recorder:
         """The record was acknowledged at `offset` (-1: acknowledged without one, as acks=0 does). `tries`: how often
         it was sent; -1: its client does not tell.
         """
-        self._sends[Status.OK] += 1
+        self._sends[OperationStatus.OK] += 1
         line = (op, self.now_ns(), offset, timestamp_ms)
         self._add(_SENT % line if tries < 0 else _SENT_SO_OFTEN % (*line, tries))
 
-    def send_not_ok(self, op: int, status: Status, error: str) -> None:
+    def send_not_ok(self, op: int, status: OperationStatus, error: str) -> None:
         """The record definitely was not (FAIL), or may or may not have been (INFO), appended."""
-        assert status is not Status.OK, error
+        assert status is not OperationStatus.OK, error
         self._sends[status] += 1
         self._add(_NOT_SENT % (op, status, self.now_ns(), _json.encode(error)))
 
@@ -268,7 +268,7 @@ class Recorder:
         self._put({"e": "i", "op": op, "p": process, "f": f, "t": at, **fields})
         return op
 
-    def complete(self, op: int, status: Status, error: str = "", **fields: Any) -> None:
+    def complete(self, op: int, status: OperationStatus, error: str = "", **fields: Any) -> None:
         """An operation begun by `invoke` ends now."""
         self._outcomes[self._under_way.pop(op)][status] += 1
         self._put({"e": "c", "op": op, "st": int(status), "t": self.now_ns(), **fields, **_error(error)})
@@ -282,7 +282,15 @@ class Recorder:
         self.event("txn_end", p=process, x=txn, how=how)
 
     def txn_ended(
-        self, txn: int, status: Status, how: str, producer_id: int, epoch: int, error: str = "", *, unanswered: int = -1
+        self,
+        txn: int,
+        status: OperationStatus,
+        how: str,
+        producer_id: int,
+        epoch: int,
+        error: str = "",
+        *,
+        unanswered: int = -1,
     ) -> None:
         """OK: it ended as it was asked to. FAIL: it definitely did not commit. INFO: nobody knows how it ended.
 

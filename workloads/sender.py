@@ -20,7 +20,7 @@ from squall.workloads import payload
 from squall.workloads.agenda import RecordSchedule
 from squall.workloads.client.client import Client
 from squall.workloads.client.connection import VERSION
-from squall.workloads.client.outcomes import Outcome, Status
+from squall.workloads.client.outcomes import OperationStatus, Outcome
 from squall.workloads.client.producer import Producer
 from squall.workloads.client.settings import ClientSettings, ProducerSettings
 from squall.workloads.libraries import LibraryClientFactory, WorkloadProducer
@@ -199,14 +199,14 @@ class ProducerLoop:
             return  # nobody is there any more who could be told
         life.open -= 1
         counters = self._counters
-        if outcome.status is Status.OK:
+        if outcome.status is OperationStatus.OK:
             self._recorder.send_ok(op, outcome.offset, outcome.timestamp_ms, outcome.tries)
             counters.acknowledge(part, handed_over, self._env.mono())
             if self._acknowledged is not None:
                 self._acknowledged(*self._recorder.place(part), outcome.offset, value)
             return
         self._recorder.send_not_ok(op, outcome.status, outcome.error)
-        if outcome.status is Status.INFO:
+        if outcome.status is OperationStatus.INFO:
             counters.info += 1
         else:
             counters.failed += 1

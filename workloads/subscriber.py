@@ -20,8 +20,8 @@ from squall.workloads.client.consumer import PollResult
 from squall.workloads.client.groups.membered import MembershipListener
 from squall.workloads.client.groups.members import member_of
 from squall.workloads.client.groups.membership import CLASSIC, MemberSettings
-from squall.workloads.client.groups.offsets import CommitEnd, CommitIdentity, commit, fetch, metadata_of
-from squall.workloads.client.outcomes import Status
+from squall.workloads.client.groups.offsets import CommitIdentity, CommitOutcome, commit, fetch, metadata_of
+from squall.workloads.client.outcomes import OperationStatus
 from squall.workloads.client.settings import ClientSettings, ConsumerSettings
 from squall.workloads.control import GroupIdentity
 from squall.workloads.counters import LoadCounters
@@ -157,7 +157,7 @@ class Subscriber(MembershipListener):
         if not self._settings.auto_commit and self._env.mono() >= self._commit_at:
             await self.commit(MANUAL)
 
-    async def commit(self, why: str, only: Collection[Place] | None = None) -> CommitEnd | None:
+    async def commit(self, why: str, only: Collection[Place] | None = None) -> CommitOutcome | None:
         """Commit where it stands, of `only` these partitions. None where there is nothing to be committed."""
         self._commit_at = self._env.mono() + self._settings.commit_every_ms / 1000
         offsets = {
@@ -180,7 +180,7 @@ class Subscriber(MembershipListener):
         self.notes.committed(op, end.status, end.error, end.errors, unanswered=end.unanswered)
         self.fencings += fencing_among(end.error)
         self._recorder.flush()
-        if end.status is Status.OK:
+        if end.status is OperationStatus.OK:
             self._committed |= offsets
         if self.member.who == who:
             self.member.heed(end.code)

@@ -15,11 +15,11 @@ from squall.broker.apis.large_responses import CHARACTERS_OF_ONE, FEW, PIECE, ma
 from squall.broker.coordinators.groups.values import (
     NO_TIME,
     Commit,
-    Committed,
     DeleteOffsets,
     FetchOffsets,
+    FetchOffsetsResult,
     GroupResponse,
-    OffsetsFound,
+    OffsetAndMetadata,
     PartitionErrors,
 )
 from squall.broker.net.deferred_response import DeferredResponse
@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from squall.broker.net.connection import PendingResponse
     from squall.broker.replicas.coordinators.group_coordinator import GroupCoordinator
 
-    Found = tuple[TopicPartition, Committed | None, ErrorCode]
+    Found = tuple[TopicPartition, OffsetAndMetadata | None, ErrorCode]
 
 BY_ID_FROM = 10
 """Is the first version of OffsetCommit and OffsetFetch that names topics by their ids."""
@@ -53,7 +53,7 @@ TIMED_OUT = GroupResponse(ErrorCode.COORDINATOR_NOT_AVAILABLE)
 AGAIN = GroupResponse(ErrorCode.INVALID_REQUEST)
 """Answers the second and later mentions of a group in one request."""
 _UNKNOWN = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-_NOTHING = Committed(-1)
+_NOTHING = OffsetAndMetadata(-1)
 
 
 LONGEST_MS = 2**63 - 1
@@ -118,12 +118,12 @@ class CommittedOffsetApis:
 
     def plan(
         self, topics: Sequence[Any], expires_ms: int, *, by_id: bool
-    ) -> tuple[list[tuple[Any, list[tuple[int, ErrorCode]]]], tuple[tuple[TopicPartition, Committed], ...]]:
+    ) -> tuple[list[tuple[Any, list[tuple[int, ErrorCode]]]], tuple[tuple[TopicPartition, OffsetAndMetadata], ...]]:
         """Split the partitions of a request. Return each topic with an error per partition (NONE if the group must
         decide), and the offsets that are left for the group to commit.
         """
         wall_ms = self._env.wall_ms()
-        offsets: list[tuple[TopicPartition, Committed]] = []
+        offsets: list[tuple[TopicPartition, OffsetAndMetadata]] = []
         plan: list[tuple[Any, list[tuple[int, ErrorCode]]]] = []
         for topic in topics:
             name, wrong = self._named(topic.name, topic.topic_id if by_id else b"", by_id)
@@ -140,7 +140,7 @@ class CommittedOffsetApis:
                 if not error:
                     assert known is not None
                     epoch = part.committed_leader_epoch
-                    committed = Committed(part.committed_offset, epoch, text, wall_ms, expires_ms, known.id)
+                    committed = OffsetAndMetadata(part.committed_offset, epoch, text, wall_ms, expires_ms, known.id)
                     offsets.append(((name, part.partition_index), committed))
             plan.append((topic, parts))
         return plan, tuple(offsets)
@@ -235,7 +235,7 @@ class CommittedOffsetApis:
     def _group(
         self, asked: fetch_wire.OffsetFetchRequestGroup, answer: GroupResponse, by_id: bool
     ) -> Generator[None, None, fetch_wire.OffsetFetchResponseGroup]:
-        if not isinstance(answer, OffsetsFound):
+        if not isinstance(answer, FetchOffsetsResult):
             return fetch_wire.OffsetFetchResponseGroup(asked.group_id, error_code=int(answer.error))
         topics: dict[str, fetch_wire.OffsetFetchResponseTopics] = {}
         for number, ((name, index), committed, error) in enumerate(answer.offsets, 1):
@@ -303,7 +303,7 @@ class CommittedOffsetApis:
         return self._ask([DeleteOffsets(request.group_id, tuple(known))], respond)
 
 
-def _or_no_commit(committed: Committed | None) -> Committed:
+def _or_no_commit(committed: OffsetAndMetadata | None) -> OffsetAndMetadata:
     return _NOTHING if committed is None else committed
 
 
@@ -312,7 +312,7 @@ def _response_of_one_group(answer: GroupResponse, partitions: Sequence[TopicPart
     """
     if answer.error and version >= GROUP_ERROR_FROM:
         return fetch_wire.OffsetFetchResponse(error_code=int(answer.error))
-    found = answer.offsets if isinstance(answer, OffsetsFound) else ()
+    found = answer.offsets if isinstance(answer, FetchOffsetsResult) else ()
     if answer.error:
         found = tuple((where, None, answer.error) for where in partitions)
     topics: dict[str, list[fetch_wire.OffsetFetchResponsePartition]] = {}

@@ -13,7 +13,7 @@ from squall.broker.apis.coordinator_requests import answer_each, ask
 from squall.broker.apis.describe import GROUP_OPERATIONS, NOT_ASKED
 from squall.broker.cluster.image import GROUP_RESOURCE
 from squall.broker.config.group import group_number
-from squall.broker.coordinators.groups.consumer.answers import Beaten, ConsumerDescribed
+from squall.broker.coordinators.groups.consumer.answers import ConsumerDescribeResult, HeartbeatResult
 from squall.broker.coordinators.groups.consumer.group import by_topic
 from squall.broker.coordinators.groups.consumer.members import JOINS, ConsumerDescribe, ConsumerHeartbeat
 from squall.broker.coordinators.groups.values import GroupResponse
@@ -105,8 +105,8 @@ class ConsumerGroupApis:
         return group_number(self._config, "consumer.heartbeat.interval.ms", given, of_broker)
 
     def _heartbeat_response(self, group_id: str, answer: GroupResponse) -> beat_wire.ConsumerGroupHeartbeatResponse:
-        if answer.error or not isinstance(answer, Beaten):
-            message = cut_short(answer.message) if isinstance(answer, Beaten) and answer.message else None
+        if answer.error or not isinstance(answer, HeartbeatResult):
+            message = cut_short(answer.message) if isinstance(answer, HeartbeatResult) and answer.message else None
             return beat_wire.ConsumerGroupHeartbeatResponse(error_code=int(answer.error), error_message=message)
         assignment = None
         if answer.assigned is not None:
@@ -155,7 +155,7 @@ class ConsumerGroupApis:
     def _described(
         self, name: str, answer: GroupResponse, version: int, operations: int
     ) -> describe_wire.DescribedGroup:
-        if answer.error or not isinstance(answer, ConsumerDescribed):
+        if answer.error or not isinstance(answer, ConsumerDescribeResult):
             unknown = answer.error == ErrorCode.GROUP_ID_NOT_FOUND
             message = cut_short(f"Group {name} is not a consumer group.") if unknown else None
             return describe_wire.DescribedGroup(int(answer.error), message, name)

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from squall.broker.env import Env
     from squall.broker.net.connection import PendingResponse
     from squall.broker.protocol.schema.delete_records import DeleteRecordsPartition, DeleteRecordsRequest
-    from squall.broker.replicas.hosted_partition import Hosted
+    from squall.broker.replicas.hosted_partition import HostedPartition
     from squall.broker.replicas.replica_manager import ReplicaManager
 
 
@@ -35,7 +35,7 @@ class DelayedDeleteRecordsResponse:
         self.waiting: dict[DelayedDeleteRecords, None] = {}
         self.done = trio.Event()
 
-    def add(self, hosted: Hosted, offset: int, result: DeleteRecordsPartitionResult) -> None:
+    def add(self, hosted: HostedPartition, offset: int, result: DeleteRecordsPartitionResult) -> None:
         """Wait for the low watermark of a partition to reach `offset`. Until then the partition's result is a time-out.
         """
         deletion = DelayedDeleteRecords(self, hosted.state, hosted.deletions, offset, result)

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from squall.broker.net.connection import Connection, PendingResponse
     from squall.broker.net.deadlines import Timers
     from squall.broker.protocol.hot import FetchIn, FetchPart
-    from squall.broker.replicas.hosted_partition import Hosted
+    from squall.broker.replicas.hosted_partition import HostedPartition
     from squall.broker.replicas.replica_manager import ReplicaManager
 
 _NOT_LEADER = int(ErrorCode.NOT_LEADER_OR_FOLLOWER)
@@ -36,7 +36,7 @@ FEW_WANTS = 10
 """Limits the partitions of a parked Fetch that are all checked whenever one of them changes. A larger Fetch checks only
 the changed partition.
 """
-Find = Callable[[bytes], "dict[int, Hosted] | None"]
+Find = Callable[[bytes], "dict[int, HostedPartition] | None"]
 
 
 class DelayedFetch:
@@ -482,7 +482,7 @@ def _is_unchanged(want: PartitionRequest) -> bool:
     )
 
 
-def _aborted(h: Hosted, offset: int, records: FileSlice) -> list[tuple[int, int]]:
+def _aborted(h: HostedPartition, offset: int, records: FileSlice) -> list[tuple[int, int]]:
     """Return (producer id, first offset) of the aborted transactions with data in `records`, which begin at `offset`.
     The reader drops that data.
     """

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     from squall.broker.protocol.hot import FetchIn, FetchPart, FetchPartOut
-    from squall.broker.replicas.hosted_partition import Hosted
+    from squall.broker.replicas.hosted_partition import HostedPartition
 
 _MAX_SESSION_ID = 2**31 - 1
 _EVICT_AFTER_MS = 120_000
@@ -38,7 +38,7 @@ class PartitionRequest:
     __slots__ = ("hosted", "key", "part", "sent")
 
     def __init__(
-        self, key: bytes, part: FetchPart, hosted: Hosted | None, sent: PartitionSentState | None = None
+        self, key: bytes, part: FetchPart, hosted: HostedPartition | None, sent: PartitionSentState | None = None
     ) -> None:
         self.key, self.part, self.hosted = key, part, hosted
         self.sent = sent

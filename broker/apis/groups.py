@@ -19,16 +19,16 @@ from squall.broker.coordinators.groups.values import (
     NO_MEMBER,
     ClassicHeartbeat,
     DeleteGroup,
-    Described,
     DescribeGroup,
+    DescribeResult,
     GroupResponse,
     GroupState,
     Join,
-    Joined,
+    JoinResult,
     LeaveGroup,
-    Left,
+    LeaveResult,
     Sync,
-    Synced,
+    SyncResult,
 )
 from squall.broker.net.deferred_response import DeferredResponse
 from squall.broker.protocol.errors import ErrorCode, cut_short
@@ -124,8 +124,8 @@ class GroupApis:
         nothing = None if version >= NO_PROTOCOL_FROM else ""
 
         def respond(answer: GroupResponse) -> join_wire.JoinGroupResponse:
-            if not isinstance(answer, Joined):
-                answer = Joined(answer.error, request.member_id)
+            if not isinstance(answer, JoinResult):
+                answer = JoinResult(answer.error, request.member_id)
             members = [join_wire.JoinGroupResponseMember(*member) for member in answer.members]
             return join_wire.JoinGroupResponse(
                 error_code=int(answer.error),
@@ -156,7 +156,7 @@ class GroupApis:
             return SyncGroupResponse(error_code=int(ErrorCode.INCONSISTENT_GROUP_PROTOCOL))
 
         def respond(answer: GroupResponse) -> SyncGroupResponse:
-            if not isinstance(answer, Synced):
+            if not isinstance(answer, SyncResult):
                 return SyncGroupResponse(error_code=int(answer.error))
             return SyncGroupResponse(
                 error_code=int(answer.error),
@@ -178,7 +178,7 @@ class GroupApis:
         who = tuple((m.member_id, m.group_instance_id) for m in request.members) if several else ()
 
         def respond(answer: GroupResponse) -> leave_wire.LeaveGroupResponse:
-            if not isinstance(answer, Left):
+            if not isinstance(answer, LeaveResult):
                 return leave_wire.LeaveGroupResponse(error_code=int(answer.error))
             if not several:
                 return leave_wire.LeaveGroupResponse(error_code=int(answer.members[0][2]))
@@ -252,11 +252,11 @@ def _all_described(names: Sequence[str], answers: Sequence[GroupResponse], versi
 
 
 def _described(name: str, answer: GroupResponse, version: int, operations: int) -> describe_wire.DescribedGroup:
-    if not isinstance(answer, Described) or answer.error:
+    if not isinstance(answer, DescribeResult) or answer.error:
         if answer.error == ErrorCode.GROUP_ID_NOT_FOUND:
             if version < NOT_FOUND_FROM:
                 return describe_wire.DescribedGroup(group_id=name, group_state=GroupState.DEAD.value)
-            message = (answer.message if isinstance(answer, Described) else "") or f"Group {name} not found."
+            message = (answer.message if isinstance(answer, DescribeResult) else "") or f"Group {name} not found."
             return describe_wire.DescribedGroup(int(answer.error), cut_short(message), name, GroupState.DEAD.value)
         return describe_wire.DescribedGroup(error_code=int(answer.error), group_id=name)
     stable = answer.state == GroupState.STABLE

@@ -13,7 +13,7 @@ from squall.broker.protocol.schema.describe_log_dirs import (
 )
 
 if TYPE_CHECKING:
-    from squall.broker.replicas.hosted_partition import Hosted
+    from squall.broker.replicas.hosted_partition import HostedPartition
     from squall.broker.replicas.replica_manager import ReplicaManager
 
 
@@ -35,7 +35,7 @@ def describe_log_dirs(replicas: ReplicaManager, request: DescribeLogDirsRequest)
     return DescribeLogDirsResponse(results=[told])
 
 
-def _partition(hosted: Hosted) -> DescribeLogDirsPartition:
+def _partition(hosted: HostedPartition) -> DescribeLogDirsPartition:
     """Return size (in bytes) and lag of a replica. The lag is the number of offsets by which the log's end is behind
     the high watermark; it is 0 unless the replica is catching up.
     """

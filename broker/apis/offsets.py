@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from squall.broker.net.connection import PendingResponse
     from squall.broker.protocol.schema.list_offsets import ListOffsetsPartition, ListOffsetsRequest
     from squall.broker.protocol.schema.offset_for_leader_epoch import OffsetForLeaderEpochRequest
-    from squall.broker.replicas.hosted_partition import Hosted
+    from squall.broker.replicas.hosted_partition import HostedPartition
     from squall.broker.replicas.replica_manager import ReplicaManager
 
     Step = CandidateBatch | SearchPause
@@ -55,7 +55,7 @@ class _TimestampLookup(NamedTuple):
     """Holds a partition whose answer needs a search of the log by timestamp."""
 
     part: Part
-    hosted: Hosted
+    hosted: HostedPartition
     leader_epoch: int
     lookup: TimestampLookup
     may_fail: bool
@@ -70,7 +70,7 @@ class OffsetApis:
     def __init__(self, replicas: ReplicaManager, unpacking: DecompressionPool) -> None:
         self._replicas, self._unpacking = replicas, unpacking
 
-    def _find(self, name: str, index: int) -> Hosted | None:
+    def _find(self, name: str, index: int) -> HostedPartition | None:
         return self._replicas.by_name.get(name.encode(), {}).get(index)
 
     def _absent(self, name: str, index: int) -> ErrorCode:

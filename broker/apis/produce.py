@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from squall.broker.net.deadlines import Timers
     from squall.broker.protocol.hot import ProduceIn, ProducePart, ProducePartOut
     from squall.broker.protocol.record_walk import CheckedBatch
-    from squall.broker.replicas.hosted_partition import Hosted
+    from squall.broker.replicas.hosted_partition import HostedPartition
     from squall.broker.replicas.replica_manager import ReplicaManager
 
 _NONE = int(ErrorCode.NONE)
@@ -225,7 +225,7 @@ class ProduceApi:
 
     def _append(
         self,
-        h: Hosted,
+        h: HostedPartition,
         index: int,
         records: memoryview | None,
         version: int,
@@ -267,7 +267,7 @@ class ProduceApi:
             result.refuse(_NOT_ENOUGH_AFTER_APPEND)
         return result, None
 
-    def _known(self, h: Hosted, records: memoryview, done: AppendResult) -> None:
+    def _known(self, h: HostedPartition, records: memoryview, done: AppendResult) -> None:
         """Trace that a producer sent a batch again: a run's story needs such events, and they are rare."""
         sent = BatchHeader._make(HEADER.unpack_from(records))
         self._env.trace(
@@ -317,7 +317,7 @@ def _count_errors(slot: PendingResponse, results: Results) -> None:
         slot.timer.count_errors(result.error for _, parts in results for result in parts)
 
 
-def _cost(h: Hosted | None) -> int:
+def _cost(h: HostedPartition | None) -> int:
     """Return the cost of an append to this partition, as a number of ordinary appends."""
     if h is None or not h.state.is_leader:
         return 1

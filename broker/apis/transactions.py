@@ -13,7 +13,7 @@ import trio
 
 from squall.broker.apis.coordinator_requests import answer_each, ask
 from squall.broker.apis.decompression import DecompressionPool
-from squall.broker.coordinators.patterns import BadPattern, Pattern
+from squall.broker.coordinators.patterns import BadPattern, RegexPattern
 from squall.broker.coordinators.transactions.values import (
     PREPARED,
     STATE_NAMES,
@@ -45,7 +45,7 @@ if TYPE_CHECKING:
     from squall.broker.net.connection import PendingResponse
     from squall.broker.protocol.schema.end_txn import EndTxnRequest
     from squall.broker.protocol.schema.init_producer_id import InitProducerIdRequest
-    from squall.broker.replicas.coordinators.producer_ids import ProducerIds
+    from squall.broker.replicas.coordinators.producer_ids import ProducerIdManager
     from squall.broker.replicas.coordinators.transaction_coordinator import TransactionCoordinator
 
 FENCED_FROM = {"InitProducerId": 4, "AddPartitionsToTxn": 2, "EndTxn": 2}
@@ -75,7 +75,7 @@ class TransactionApis:
         env: Env,
         image: ClusterImage,
         coordinator: TransactionCoordinator,
-        producer_ids: ProducerIds,
+        producer_ids: ProducerIdManager,
         timeout_ms: int,
     ) -> None:
         self._env, self._image, self._coordinator, self._ids = env, image, coordinator, producer_ids
@@ -230,7 +230,7 @@ class TransactionApis:
         """
         wanted = _TransactionFilter(request, self._env.wall_ms())
         try:
-            pattern = Pattern(request.transactional_id_pattern) if request.transactional_id_pattern else None
+            pattern = RegexPattern(request.transactional_id_pattern) if request.transactional_id_pattern else None
         except BadPattern:
             return list_wire.ListTransactionsResponse(error_code=int(ErrorCode.INVALID_REGULAR_EXPRESSION))
         response = list_wire.ListTransactionsResponse(unknown_state_filters=wanted.unknown_states)
@@ -264,7 +264,7 @@ class TransactionApis:
 
         return DeferredResponse(wait)
 
-    async def _among(self, pattern: Pattern, names: list[str], slot: PendingResponse) -> list[str]:
+    async def _among(self, pattern: RegexPattern, names: list[str], slot: PendingResponse) -> list[str]:
         """Return the names that the pattern matches. They are matched off the event loop, a part at a time."""
         matching: list[str] = []
         at = 0

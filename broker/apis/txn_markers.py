@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from squall.broker.net.connection import PendingResponse
     from squall.broker.net.deadlines import Timers
     from squall.broker.protocol.schema.write_txn_markers import WritableTxnMarker, WriteTxnMarkersRequest
-    from squall.broker.replicas.hosted_partition import Hosted
+    from squall.broker.replicas.hosted_partition import HostedPartition
     from squall.broker.replicas.replica_manager import ReplicaManager
 
 _NONE = int(ErrorCode.NONE)
@@ -157,7 +157,7 @@ class TxnMarkersApi:
             result.refuse(_NOT_ENOUGH_AFTER_APPEND)
         return result, None, cost
 
-    def _trace(self, h: Hosted, asked: WritableTxnMarker, error: int, offset: int) -> None:
+    def _trace(self, h: HostedPartition, asked: WritableTxnMarker, error: int, offset: int) -> None:
         """Trace a marker. `offset` is -1 if the marker was refused or was in the log already."""
         self._env.trace("txn_marker", topic=h.log.topic, partition=h.log.partition, producer=asked.producer_id,
                         epoch=asked.producer_epoch, coordinator_epoch=asked.coordinator_epoch,

@@ -9,13 +9,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from squall.broker.apis.coordinator_requests import ask
-from squall.broker.coordinators.groups.values import NO_TIME, GroupResponse, TxnCommit
+from squall.broker.coordinators.groups.values import NO_TIME, GroupResponse, TxnOffsetCommit
 from squall.broker.coordinators.transactions.values import V1, AddPartitions, TxnResponse
 from squall.broker.net.deferred_response import DeferredResponse
 from squall.broker.protocol.errors import ErrorCode
 from squall.broker.protocol.schema import txn_offset_commit as wire
 from squall.broker.protocol.schema.add_offsets_to_txn import AddOffsetsToTxnResponse
-from squall.broker.replicas.coordinators.add_partitions_client import Enrolled
+from squall.broker.replicas.coordinators.add_partitions_client import ProduceTransaction
 from squall.broker.replicas.coordinators.group_coordinator import TOPIC
 
 if TYPE_CHECKING:
@@ -109,7 +109,7 @@ class TxnOffsetApis:
     ) -> wire.TxnOffsetCommitResponse:
         try:
             place = TOPIC, self._groups.partition_of(request.group_id)
-            transaction = Enrolled(request.transactional_id, request.producer_id, request.producer_epoch)
+            transaction = ProduceTransaction(request.transactional_id, request.producer_id, request.producer_epoch)
             verdicts = await self._coordinators.ask(transaction, [place], add=slot.version >= ADDS_FROM)
             error = error_for_client(verdicts[place], slot.version)
             if not error:
@@ -135,7 +135,7 @@ class TxnOffsetApis:
             ]
             return wire.TxnOffsetCommitResponse(topics=topics)
 
-        asked = TxnCommit(
+        asked = TxnOffsetCommit(
             request.group_id,
             request.generation_id,
             request.member_id,

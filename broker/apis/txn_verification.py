@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from squall.broker.protocol.errors import ErrorCode
 from squall.broker.protocol.records import HEADER_SIZE, read_header
-from squall.broker.replicas.coordinators.add_partitions_client import Enrolled
+from squall.broker.replicas.coordinators.add_partitions_client import ProduceTransaction
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from squall.broker.net.connection import PendingResponse
     from squall.broker.protocol.hot import ProduceIn
     from squall.broker.replicas.coordinators.add_partitions_client import Place
-    from squall.broker.replicas.hosted_partition import Hosted
+    from squall.broker.replicas.hosted_partition import HostedPartition
     from squall.broker.replicas.replica_manager import ReplicaManager
 
 GENERIC_ERROR_FROM = 11
@@ -46,7 +46,9 @@ Refused = dict[tuple[bytes, int], int]
 class TxnCoordinatorClient(Protocol):
     """Sends requests to the coordinators of transactions."""
 
-    async def ask(self, transaction: Enrolled, places: Sequence[Place], *, add: bool) -> Mapping[Place, ErrorCode]:
+    async def ask(
+        self, transaction: ProduceTransaction, places: Sequence[Place], *, add: bool
+    ) -> Mapping[Place, ErrorCode]:
         """Return the coordinator's error for each partition. With `add` the partitions are added, else only verified.
         """
 
@@ -56,7 +58,7 @@ class PartitionToVerify(NamedTuple):
 
     key: bytes
     partition: int
-    hosted: Hosted
+    hosted: HostedPartition
     verification: VerificationStateEntry
 
     @property
@@ -110,7 +112,7 @@ class TxnVerification:
 
     def _questions(
         self, version: int, request: ProduceIn, by_ids: bool
-    ) -> tuple[tuple[Enrolled, list[PartitionToVerify]] | None, Refused]:
+    ) -> tuple[tuple[ProduceTransaction, list[PartitionToVerify]] | None, Refused]:
         """Return the transaction with its partitions to verify, or None, and the refused batches of all producers but
         the first: a transaction has only one producer.
         """
@@ -118,7 +120,7 @@ class TxnVerification:
         find = self._replicas.by_id.get if by_ids else self._replicas.by_name.get
         asked: list[PartitionToVerify] = []
         refused: Refused = {}
-        transaction: Enrolled | None = None
+        transaction: ProduceTransaction | None = None
         for key, parts in request.topics:
             hosted = find(key)
             for index, records in parts:
@@ -128,7 +130,7 @@ class TxnVerification:
                 header = read_header(records, 0)
                 if not header.is_transactional or header.producer_id < 0 or not self._must_agree(h, adds):
                     continue
-                one = Enrolled(request.transactional_id or "", header.producer_id, header.producer_epoch)
+                one = ProduceTransaction(request.transactional_id or "", header.producer_id, header.producer_epoch)
                 transaction = transaction or one
                 if one != transaction:
                     refused[key, index] = int(ErrorCode.INVALID_PRODUCER_ID_MAPPING)
@@ -138,7 +140,7 @@ class TxnVerification:
                     asked.append(PartitionToVerify(key, index, h, found))
         return (transaction, asked) if transaction is not None and asked else None, refused
 
-    def _must_agree(self, h: Hosted, adds: bool) -> bool:
+    def _must_agree(self, h: HostedPartition, adds: bool) -> bool:
         """Return whether the coordinator must be asked: always with generation V2, because the coordinator learns of
         the partition by this request.
         """
@@ -147,7 +149,7 @@ class TxnVerification:
     async def _ask(
         self,
         slot: PendingResponse,
-        transaction: Enrolled,
+        transaction: ProduceTransaction,
         asked: list[PartitionToVerify],
         refused: Refused,
         append: Callable[[Refused], None],

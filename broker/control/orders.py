@@ -21,7 +21,7 @@ from squall.broker.control.port import (
     SettingsChanged,
     StopReplica,
 )
-from squall.broker.replication.values import BrokerView, LeaderAndIsr
+from squall.broker.replication.values import BrokerStatuses, LeaderAndIsr
 
 if TYPE_CHECKING:
     from squall.broker.cluster.image import ClusterImage, ImageDelta, PartitionImage
@@ -71,10 +71,10 @@ def become(
     return kind(topic, topic_id, index, state, partition.leader_recovery_state == RECOVERING)
 
 
-def broker_view(image: ClusterImage) -> BrokerView:
+def broker_view(image: ClusterImage) -> BrokerStatuses:
     """Return what an image holds about the brokers."""
     brokers = image.brokers.values()
-    return BrokerView(
+    return BrokerStatuses(
         epochs={b.id: b.epoch for b in brokers},
         fenced=frozenset([b.id for b in brokers if b.fenced]),
         shutting_down=frozenset([b.id for b in brokers if b.in_controlled_shutdown]),

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 
 from squall.broker.protocol.errors import ErrorCode
-from squall.broker.replication.values import BrokerView, LeaderAndIsr
+from squall.broker.replication.values import BrokerStatuses, LeaderAndIsr
 
 if TYPE_CHECKING:
     import trio
@@ -37,7 +37,7 @@ class BrokersChanged:
     before the orders that rest on it.
     """
 
-    brokers: BrokerView
+    brokers: BrokerStatuses
 
 
 @dataclass(frozen=True, slots=True)

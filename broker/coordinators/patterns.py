@@ -48,7 +48,7 @@ class BadPattern(Exception):
     """This is no regular expression, or not one that is understood here. Says why."""
 
 
-class _Set:
+class _CharacterSet:
     """Some characters, or all but these."""
 
     __slots__ = ("negated", "ranges")
@@ -60,22 +60,22 @@ class _Set:
         return any(low <= char <= high for low, high in self.ranges) != self.negated
 
 
-class _State:
+class _NfaState:
     """A set of characters that leads on, or, without one, ways that cost nothing. `at`: only at the "^" or "$" end."""
 
     __slots__ = ("at", "chars", "ways")
 
-    def __init__(self, chars: _Set | None = None, at: str = "") -> None:
+    def __init__(self, chars: _CharacterSet | None = None, at: str = "") -> None:
         self.chars, self.at = chars, at
         self.ways: list[int] = []
 
 
-class _Matching:
+class _NfaMatcher:
     """One look at many names. States that may be reached are bits of a number; a name's characters lead from one such
     number to the next, and mostly where earlier names were led.
     """
 
-    def __init__(self, states: list[_State], first: int, last: int) -> None:
+    def __init__(self, states: list[_NfaState], first: int, last: int) -> None:
         assert first < len(states)
         assert last < len(states)
         self._states, self._first, self._last = states, first, 1 << last
@@ -147,12 +147,12 @@ class _Matching:
         return found
 
 
-class NameSearch:
+class ResumableNameSearch:
     """A look at many names that others may interrupt."""
 
     __slots__ = ("_at", "_matching", "_names", "found")
 
-    def __init__(self, matching: _Matching, names: Sequence[str]) -> None:
+    def __init__(self, matching: _NfaMatcher, names: Sequence[str]) -> None:
         self._matching, self._names, self._at = matching, names, 0
         self.found: list[str] = []
         """Those that the expression describes, of the names looked at so far, in their order."""
@@ -181,7 +181,7 @@ class NameSearch:
         return self._at == len(names)
 
 
-class Pattern:
+class RegexPattern:
     """A compiled expression. BadPattern if it is none."""
 
     __slots__ = ("_at", "_depth", "_first", "_last", "_states", "_text")
@@ -190,7 +190,7 @@ class Pattern:
         if len(text) > MOST_CHARS:
             raise BadPattern("it is too long")
         self._text, self._at, self._depth = text, 0, 0
-        self._states: list[_State] = []
+        self._states: list[_NfaState] = []
         self._first, self._last = self._choice()
         if self._at < len(text):
             raise BadPattern("unexpected )")
@@ -209,12 +209,12 @@ class Pattern:
         matching = self._matching()
         return [name for name in names if matching.has(name)]
 
-    def search(self, names: Sequence[str]) -> NameSearch:
+    def search(self, names: Sequence[str]) -> ResumableNameSearch:
         """Return a search for the names that `among` would return, to be done in parts."""
-        return NameSearch(self._matching(), names)
+        return ResumableNameSearch(self._matching(), names)
 
-    def _matching(self) -> _Matching:
-        return _Matching(self._states, self._first, self._last)
+    def _matching(self) -> _NfaMatcher:
+        return _NfaMatcher(self._states, self._first, self._last)
 
     # ---------------------------------------------------------------------------------------------------------- reading
 
@@ -228,10 +228,10 @@ class Pattern:
         self._at += 1
         return char
 
-    def _state(self, chars: _Set | None = None, at: str = "") -> int:
+    def _state(self, chars: _CharacterSet | None = None, at: str = "") -> int:
         if len(self._states) >= MOST_STATES:
             raise BadPattern("it is too large")
-        self._states.append(_State(chars, at))
+        self._states.append(_NfaState(chars, at))
         return len(self._states) - 1
 
     def _link(self, one: int, other: int) -> None:
@@ -328,12 +328,12 @@ class Pattern:
         if char == "[":
             return self._edge(self._bracket())
         if char == ".":
-            return self._edge(_Set((("\n", "\n"),), negated=True))
+            return self._edge(_CharacterSet((("\n", "\n"),), negated=True))
         if char == "\\":
             return self._edge(self._escape())
-        return self._edge(_Set(((char, char),)))
+        return self._edge(_CharacterSet(((char, char),)))
 
-    def _edge(self, chars: _Set | None, at: str = "") -> tuple[int, int]:
+    def _edge(self, chars: _CharacterSet | None, at: str = "") -> tuple[int, int]:
         assert (chars is None) == bool(at)
         one, other = self._state(chars, at), self._state()
         self._link(one, other)
@@ -360,15 +360,15 @@ class Pattern:
         self._depth -= 1
         return found
 
-    def _escape(self) -> _Set:
+    def _escape(self) -> _CharacterSet:
         char = self._take()
         if char.lower() in _CLASSES:
-            return _Set(_CLASSES[char.lower()], negated=char.isupper())
+            return _CharacterSet(_CLASSES[char.lower()], negated=char.isupper())
         if char in string.punctuation:
-            return _Set(((char, char),))
+            return _CharacterSet(((char, char),))
         raise BadPattern(f"\\{char} is not understood")
 
-    def _bracket(self) -> _Set:
+    def _bracket(self) -> _CharacterSet:
         negated = self._peek() == "^"
         self._at += negated
         ranges: list[tuple[str, str]] = []
@@ -382,20 +382,20 @@ class Pattern:
                 self._at = end + 2
                 continue
             low = self._in_bracket()
-            if isinstance(low, _Set):
+            if isinstance(low, _CharacterSet):
                 ranges += low.ranges
             elif self._peek() == "-" and not self._text.startswith("-]", self._at):
                 self._at += 1
                 high = self._in_bracket()
-                if isinstance(high, _Set) or high < low:
+                if isinstance(high, _CharacterSet) or high < low:
                     raise BadPattern("a range in [] is none")
                 ranges.append((low, high))
             else:
                 ranges.append((low, low))
         self._take("]")
-        return _Set(tuple(ranges), negated=negated)
+        return _CharacterSet(tuple(ranges), negated=negated)
 
-    def _in_bracket(self) -> str | _Set:
+    def _in_bracket(self) -> str | _CharacterSet:
         char = self._take()
         if char != "\\":
             return char

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from squall.broker.replicas.coordinators.group_coordinator import GroupCoordinator
     from squall.broker.replicas.coordinators.transaction_coordinator import TransactionCoordinator
     from squall.broker.replicas.fetcher import Fetchers
-    from squall.broker.replicas.hosted_partition import Hosted
+    from squall.broker.replicas.hosted_partition import HostedPartition
     from squall.broker.replicas.isr_proposals import IsrProposals
     from squall.broker.replicas.replica_manager import ReplicaManager
 
@@ -170,7 +170,7 @@ class NodeMetrics:
         return [*_sums(hosted, len(hosted) - most), *families.values()]
 
 
-def _sums(hosted: list[Hosted], left_out: int) -> Iterable[MetricFamily]:
+def _sums(hosted: list[HostedPartition], left_out: int) -> Iterable[MetricFamily]:
     led = [h.state for h in hosted if h.state.is_leader]
     gauges = (
         ("kafka_server_replicamanager_partitioncount", "Replicas here.", len(hosted)),
@@ -190,7 +190,7 @@ def _sums(hosted: list[Hosted], left_out: int) -> Iterable[MetricFamily]:
     return [MetricFamily(name, "gauge", about).add(value) for name, about, value in gauges]
 
 
-def _add(families: dict[str, MetricFamily], h: Hosted) -> None:
+def _add(families: dict[str, MetricFamily], h: HostedPartition) -> None:
     log, state = h.log, h.state
     values = [
         log.log_start_offset,

@@ -43,8 +43,8 @@ if TYPE_CHECKING:
     from squall.broker.config import BrokerConfig
     from squall.broker.env import Env, Transport
     from squall.broker.net.peers import PeerClient
-    from squall.broker.replicas.flushes import HeldAppend
-    from squall.broker.replicas.hosted_partition import Hosted
+    from squall.broker.replicas.flushes import UnflushedAppend
+    from squall.broker.replicas.hosted_partition import HostedPartition
     from squall.broker.replicas.replica_manager import ReplicaManager
 
 _VERSION = 17
@@ -80,7 +80,7 @@ class Fetcher:
         self._asking = FetcherSession(config.replica_fetch_max_bytes)
         self._memory = ReceiveMemory(1 << 62)
         self._link: Transport | None = None
-        self._held: list[HeldAppend] = []
+        self._held: list[UnflushedAppend] = []
         """What was appended and has to be flushed."""
         self.bytes_in = 0
         """Of batches that were appended here."""
@@ -95,7 +95,7 @@ class Fetcher:
         self._correlation_id = 0
         self._sent_ms = 0
 
-    def follow(self, hosted: Hosted) -> None:
+    def follow(self, hosted: HostedPartition) -> None:
         """Begin to fetch a partition (or begin anew in a later leader epoch)."""
         key = hosted.state.topic_id, hosted.state.index
         self.following[key] = PartitionFetchState(hosted)
@@ -111,7 +111,7 @@ class Fetcher:
         else:
             self._changed.set()
 
-    def unfollow(self, hosted: Hosted) -> None:
+    def unfollow(self, hosted: HostedPartition) -> None:
         """Stop fetching a partition; no error if it was not followed."""
         if self.following.pop((hosted.state.topic_id, hosted.state.index), None) is not None and not self.following:
             self._wake()
@@ -371,7 +371,7 @@ class Fetchers:
         """Set who applies fetched records, and where tasks run. Call it before the first `follow`."""
         self._replicas, self._nursery = replicas, nursery
 
-    def follow(self, hosted: Hosted) -> None:
+    def follow(self, hosted: HostedPartition) -> None:
         """Fetch a partition from its current leader, and from no other."""
         leader_id = hosted.state.leader_id
         for other, fetcher in self._fetchers.items():
@@ -403,7 +403,7 @@ class Fetchers:
         """Bytes of batches that were fetched from leaders and appended."""
         return sum(fetcher.bytes_in for fetcher in self._fetchers.values())
 
-    def unfollow(self, hosted: Hosted) -> None:
+    def unfollow(self, hosted: HostedPartition) -> None:
         """Stop fetching a partition from anybody."""
         for fetcher in self._fetchers.values():
             fetcher.unfollow(hosted)

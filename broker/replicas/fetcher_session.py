@@ -15,7 +15,7 @@ from squall.broker.protocol.hot import NO_HIGH_WATERMARK, FetchPart
 if TYPE_CHECKING:
     from collections.abc import Collection
 
-    from squall.broker.replicas.hosted_partition import Hosted
+    from squall.broker.replicas.hosted_partition import HostedPartition
 
 PartKey = tuple[bytes, int]
 LOST = frozenset(
@@ -33,7 +33,7 @@ class PartitionFetchState:
 
     __slots__ = ("failures", "hosted", "leader_epoch", "not_before_ms", "resolving")
 
-    def __init__(self, hosted: Hosted) -> None:
+    def __init__(self, hosted: HostedPartition) -> None:
         self.hosted = hosted
         self.leader_epoch = hosted.state.leader_epoch
         self.not_before_ms = 0

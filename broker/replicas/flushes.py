@@ -17,13 +17,13 @@ if TYPE_CHECKING:
     from squall.broker.env import Env
     from squall.broker.log.config import LogConfig
     from squall.broker.log.log import Log
-    from squall.broker.replicas.hosted_partition import Hosted
+    from squall.broker.replicas.hosted_partition import HostedPartition
 
 
-class HeldAppend(NamedTuple):
+class UnflushedAppend(NamedTuple):
     """The leader's offsets that came with records which are not durable yet. They are applied once the records are."""
 
-    hosted: Hosted
+    hosted: HostedPartition
     leader_epoch: int
     generation: int
     """Of the log: a truncation meanwhile makes all of it void."""
@@ -32,14 +32,16 @@ class HeldAppend(NamedTuple):
     leader_log_start: int
 
 
-class Flushes:
+class FlushScheduler:
     """The flushes of one broker's logs that are under way."""
 
-    def __init__(self, env: Env, is_hosted: Callable[[Hosted], bool], flushed: Callable[[Hosted, int], None]) -> None:
+    def __init__(
+        self, env: Env, is_hosted: Callable[[HostedPartition], bool], flushed: Callable[[HostedPartition, int], None]
+    ) -> None:
         """`flushed` is called with a replica and the offset before which it is as durable as its settings ask for."""
         self._env, self._is_hosted, self._flushed = env, is_hosted, flushed
         self._start_soon: Callable[..., None] | None = None
-        self._running: dict[Hosted, trio.Event] = {}
+        self._running: dict[HostedPartition, trio.Event] = {}
         """The running flush of each log: the event is set when it ends."""
 
     def bind(self, start_soon: Callable[..., None]) -> None:
@@ -54,7 +56,7 @@ class Flushes:
         if log.is_flush_required:
             log.flush(self._env.wall_ms())
 
-    def begin(self, h: Hosted) -> bool:
+    def begin(self, h: HostedPartition) -> bool:
         """Flush a log, and go on until no flush is due. True if nobody may see new records before the flush."""
         h.holding = h.holding or h.log.is_flush_required
         if not h.flushing:
@@ -64,7 +66,7 @@ class Flushes:
             self._start_soon(self._run, h)
         return h.holding
 
-    async def _run(self, h: Hosted) -> None:
+    async def _run(self, h: HostedPartition) -> None:
         log = h.log
         try:
             while True:
@@ -89,7 +91,7 @@ class Flushes:
             h.flushing = h.holding = False
             self._running.pop(h).set()
 
-    async def until_durable(self, held: Iterable[HeldAppend]) -> None:
+    async def until_durable(self, held: Iterable[UnflushedAppend]) -> None:
         """Wait until each append is on disk, or a truncation has removed it. The flushes run side by side."""
         waiting = list(held)
         for item in waiting:
@@ -100,7 +102,7 @@ class Flushes:
                 self.begin(h)
                 await self._running[h].wait()
 
-    def now(self, h: Hosted) -> None:
+    def now(self, h: HostedPartition) -> None:
         """Flush at a change of roles: no append of the old role may be pending in the new one. Blocks for the disk.
 
         A running flush goes on, but has nothing left to announce.

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from squall.broker.replication.partition import Partition
 
 
-class Hosted:
+class HostedPartition:
     """State, log and watchers of one replica. The watchers are ordered sets (dicts), so that wake-ups are
     deterministic.
     """

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from squall.broker.control.port import IsrAnswer, IsrAuthority
     from squall.broker.env import Env
-    from squall.broker.replicas.hosted_partition import Hosted
+    from squall.broker.replicas.hosted_partition import HostedPartition
     from squall.broker.replicas.replica_manager import ReplicaManager
     from squall.broker.replication.values import IsrChanged, ProposeIsr
 
@@ -36,7 +36,7 @@ class IsrProposals:
 
     def __init__(self, env: Env, authority: IsrAuthority) -> None:
         self._env, self._authority = env, authority
-        self._open: dict[Place, tuple[Hosted, ProposeIsr]] = {}
+        self._open: dict[Place, tuple[HostedPartition, ProposeIsr]] = {}
         self._retries = False
         """Something of the last answer is to be asked again."""
         self.shrinks = self.expands = 0
@@ -44,12 +44,12 @@ class IsrProposals:
         self._wanted = trio.Event()
         self.replicas: ReplicaManager | None = None
 
-    def propose(self, h: Hosted, proposal: ProposeIsr) -> None:
+    def propose(self, h: HostedPartition, proposal: ProposeIsr) -> None:
         """Ask for an ISR; replaces an earlier proposal of that partition."""
         self._open[h.state.topic_id, h.state.index] = h, proposal
         self._wanted.set()
 
-    def changed(self, h: Hosted, effect: IsrChanged) -> None:
+    def changed(self, h: HostedPartition, effect: IsrChanged) -> None:
         """Count it. A proposal comes before each change in its epoch, so the size before is known."""
         size = len(effect.isr)
         epoch, before = h.isr_size
@@ -58,14 +58,14 @@ class IsrProposals:
             self.expands += size > before
         h.isr_size = effect.leader_epoch, size
 
-    def retry(self, h: Hosted, proposal: ProposeIsr) -> None:
+    def retry(self, h: HostedPartition, proposal: ProposeIsr) -> None:
         """Propose again after a pause, because nothing was decided; unless there is a newer proposal by then."""
         place = (h.state.topic_id, h.state.index)
         if place not in self._open:
             self._open[place] = h, proposal
             self._retries = True
 
-    def waiting(self) -> list[tuple[Hosted, ProposeIsr]]:
+    def waiting(self) -> list[tuple[HostedPartition, ProposeIsr]]:
         """Return the proposals that have no answer yet."""
         return list(self._open.values())
 
@@ -96,7 +96,7 @@ class IsrProposals:
             if h.state.pending is not proposal:
                 del self._open[place]
 
-    def _take(self, answers: Sequence[IsrAnswer], sent: dict[Place, tuple[Hosted, ProposeIsr]]) -> bool:
+    def _take(self, answers: Sequence[IsrAnswer], sent: dict[Place, tuple[HostedPartition, ProposeIsr]]) -> bool:
         """Hand each partition's answer to its state machine; True when all of them were answered for good."""
         assert self.replicas is not None
         self._retries = False
@@ -123,6 +123,6 @@ class IsrProposals:
         return answered == len(sent) and not self._retries
 
 
-def _asked(h: Hosted, proposal: ProposeIsr) -> IsrProposal:
+def _asked(h: HostedPartition, proposal: ProposeIsr) -> IsrProposal:
     state = h.state
     return IsrProposal(state.topic_id, state.index, proposal.leader_epoch, proposal.partition_epoch, proposal.isr)

@@ -1,14 +1,15 @@
-"""Defines the waits on a replica that this broker hosts.
+"""Defines the waiters on a replica that this broker hosts.
 
-| waiter | waits for | is held by |
+| waiter | waits until | is held by `HostedPartition`'s |
 |---|---|---|
-| `DelayedProduce` of a Produce with acks=all | the high watermark to reach its end | `Hosted.uncommitted` |
-| `DelayedProduce` of a Produce with acks=1 | the flush that the topic's settings promise | `Hosted.unflushed` |
-| `DelayedDeleteRecords` of a DeleteRecords | the low watermark to reach its offset | `Hosted.deletions` |
-| a parked Fetch (`net.wakeups.Wakeable`) | anything to move on a partition | `Hosted.followers`, `.consumers` |
-| `HeldAppend` of a follower (in `flushes`) | its own flush, before its next Fetch acknowledges | the fetcher |
+| `DelayedProduce` of a Produce with acks=all | the high watermark reaches its end offset | `uncommitted` |
+| `DelayedProduce` of a Produce with acks=1 | the flush that the topic's settings promise has ended | `unflushed` |
+| `DelayedDeleteRecords` of a DeleteRecords | the low watermark reaches its offset | `deletions` |
+| a parked Fetch (`net.wakeups.Wakeable`) | anything changes on a partition | `followers`, `consumers` |
 
-A request is answered when all its waiters are. It gives its waiters up when its time is over or its connection ends.
+The `UnflushedAppend` of a follower (in `flushes`) waits in the fetcher for its own flush: the follower's next Fetch
+acknowledges the records. A request is answered when all its waiters are done. It drops its waiters when its time-out
+passes or its connection ends.
 """
 
 from __future__ import annotations
@@ -140,7 +141,7 @@ def give_up(appends: Iterable[DelayedProduce]) -> list[DelayedProduce]:
     return owed
 
 
-class PendingDeletion(Protocol):
+class PendingDeleteRecords(Protocol):
     """A request that deletes records of several partitions."""
 
     def settled(self, deletion: DelayedDeleteRecords) -> None:
@@ -154,7 +155,7 @@ class DelayedDeleteRecords:
 
     def __init__(
         self,
-        request: PendingDeletion,
+        request: PendingDeleteRecords,
         state: Partition,
         watchers: dict[DelayedDeleteRecords, None],
         offset: int,

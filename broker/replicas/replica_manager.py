@@ -15,26 +15,26 @@ from squall.broker.config.topic import TopicConfig, topic_config
 from squall.broker.control.port import BecomeFollower, BecomeLeader, BrokersChanged, SettingsChanged, StopReplica
 from squall.broker.log.config import LogConfig, of_broker
 from squall.broker.protocol.errors import ErrorCode
-from squall.broker.replicas.flushes import Flushes, HeldAppend
-from squall.broker.replicas.hosted_partition import Hosted
+from squall.broker.replicas.flushes import FlushScheduler, UnflushedAppend
+from squall.broker.replicas.hosted_partition import HostedPartition
 from squall.broker.replicas.order_queue import OrderQueue
 from squall.broker.replication.partition import Partition
 from squall.broker.replication.truncation import TRUNCATION_RULES
 from squall.broker.replication.values import (
     AdvanceLogStart,
-    AssignEpoch,
-    BrokerView,
+    BrokerStatuses,
     FetchRefused,
     HighWatermarkMoved,
     IsrChanged,
     LeadershipLost,
     ProposeIsr,
     ReplicationSettings,
-    RestartAt,
-    RetryIsr,
+    RetryIsrProposal,
     StartFetching,
     StopFetching,
+    TruncateFullyAndStartAt,
     TruncateTo,
+    WriteLeaderEpoch,
 )
 
 if TYPE_CHECKING:
@@ -75,19 +75,19 @@ class ReplicaManager:
         self._checkpointed = logs.high_watermarks.read()
         self._told: dict[Log, tuple[int, int]] = {}
         """Log end and high watermark of each replica as last traced."""
-        self._brokers = BrokerView()
-        self.by_name: dict[bytes, dict[int, Hosted]] = {}
-        self.by_id: dict[bytes, dict[int, Hosted]] = {}
+        self._brokers = BrokerStatuses()
+        self.by_name: dict[bytes, dict[int, HostedPartition]] = {}
+        self.by_id: dict[bytes, dict[int, HostedPartition]] = {}
         self.woken: Woken = {}
         """Parked fetches for which something has moved; the server's settle answers them."""
         self.calls = 0
         """How often followers were called: each one's next fetch then counts for all of its partitions."""
-        self.flushes = Flushes(env, self.is_hosted, self.flushed)
+        self.flushes = FlushScheduler(env, self.is_hosted, self.flushed)
         self.starts_adopted = False
         """Some follower's log has a new start that its leader's brought, and no file says so yet."""
-        self.role_watchers: dict[str, Callable[[Hosted], None]] = {}
+        self.role_watchers: dict[str, Callable[[HostedPartition], None]] = {}
         """By topic: told of each order for one of its replicas, once it is obeyed, and when a replica is dropped."""
-        self.marker_watchers: dict[str, Callable[[Hosted, int, bool, int], None]] = {}
+        self.marker_watchers: dict[str, Callable[[HostedPartition, int, bool, int], None]] = {}
         """By topic: told of each transaction that ends in its replicas: producer id, is committed, marker's offset."""
         self.settle: Callable[[], None] = lambda: None
         """Answers what is woken and sends: set by the server, called by whoever moves a partition outside a burst."""
@@ -97,7 +97,7 @@ class ReplicaManager:
         self._turns.start_soon = start_soon
         self.flushes.bind(start_soon)
 
-    def hosted(self) -> list[Hosted]:
+    def hosted(self) -> list[HostedPartition]:
         """All replicas, in a deterministic order."""
         return [h for parts in self.by_id.values() for h in parts.values()]
 
@@ -110,12 +110,12 @@ class ReplicaManager:
         """Return the bytes of the volume of all logs, and those that may still be written; -1 where unknown."""
         return self._logs.space()
 
-    def find(self, topic_id: bytes, index: int) -> Hosted | None:
+    def find(self, topic_id: bytes, index: int) -> HostedPartition | None:
         """The replica hosted here, if it is."""
         parts = self.by_id.get(topic_id)
         return parts.get(index) if parts else None
 
-    def is_hosted(self, h: Hosted) -> bool:
+    def is_hosted(self, h: HostedPartition) -> bool:
         """False once this replica was dropped, even if its partition has a new replica here since then."""
         return self.find(h.state.topic_id, h.state.index) is h
 
@@ -149,7 +149,7 @@ class ReplicaManager:
 
     # ------------------------------------------------------------------ the data plane's events
 
-    def appended(self, h: Hosted, now_ms: int, wall_ms: int) -> None:
+    def appended(self, h: HostedPartition, now_ms: int, wall_ms: int) -> None:
         """The leader appended a batch: wake the followers' fetches. If the topic asks for a flush, nobody sees the
         batch before it is durable, as log.flush.interval.messages promises.
         """
@@ -162,7 +162,7 @@ class ReplicaManager:
         if effects:
             self.apply_effects(h, effects)
 
-    def flushed(self, h: Hosted, end_offset: int) -> None:
+    def flushed(self, h: HostedPartition, end_offset: int) -> None:
         """Let records before `end_offset` be seen and acknowledged: they are as durable as their settings ask for."""
         state = h.state
         if state.is_leader and end_offset > state.log_end_offset:
@@ -179,7 +179,7 @@ class ReplicaManager:
             if h.log.flushes and h.log.flush_due(wall_ms):
                 self.flushes.begin(h)
 
-    def followed(self, h: Hosted, leader_high_watermark: int, leader_log_start: int) -> HeldAppend | None:
+    def followed(self, h: HostedPartition, leader_high_watermark: int, leader_log_start: int) -> UnflushedAppend | None:
         """A follower appended what its leader sent (perhaps nothing) and learnt the leader's offsets.
 
         If the records must be flushed first, nothing is applied yet: pass the returned value to `flush_followed` before
@@ -188,13 +188,13 @@ class ReplicaManager:
         log, state = h.log, h.state
         if log.flushes and log.flush_due(self._env.wall_ms()) and self.flushes.begin(h):
             end = log.log_end_offset
-            return HeldAppend(h, state.leader_epoch, log.generation, end, leader_high_watermark, leader_log_start)
+            return UnflushedAppend(h, state.leader_epoch, log.generation, end, leader_high_watermark, leader_log_start)
         effects = state.leader_said(leader_high_watermark, leader_log_start, log.log_end_offset)
         if effects:
             self.apply_effects(h, effects)
         return None
 
-    async def flush_followed(self, held: list[HeldAppend]) -> None:
+    async def flush_followed(self, held: list[UnflushedAppend]) -> None:
         """Make the appended records durable, off the event loop, and then let the state machines know."""
         await self.flushes.until_durable(held)
         for item in held:
@@ -204,7 +204,7 @@ class ReplicaManager:
                 told = state.leader_said(item.leader_high_watermark, item.leader_log_start, h.log.log_end_offset)
                 self.apply_effects(h, told)
 
-    def delete_records(self, h: Hosted, offset: int) -> None:
+    def delete_records(self, h: HostedPartition, offset: int) -> None:
         """A client wants a log that is led here to begin at `offset`. Call `log_starts_moved` next."""
         if h.log.increment_log_start(offset):
             self._log_start_moved(h, "DeleteRecords")
@@ -223,17 +223,17 @@ class ReplicaManager:
             self.starts_adopted = False
             self._logs.checkpoint_log_starts()
 
-    def low_watermark_moved(self, h: Hosted) -> None:
+    def low_watermark_moved(self, h: HostedPartition) -> None:
         """A replica has reported its log start, or is not waited for any more."""
         for deletion in list(h.deletions):
             deletion.look()
 
-    def _log_start_moved(self, h: Hosted, reason: str) -> None:
+    def _log_start_moved(self, h: HostedPartition, reason: str) -> None:
         h.state.log_start_moved(h.log.log_start_offset)
         self._trace(h, "log_start_moved", log_start=h.log.log_start_offset, hw=h.state.high_watermark,
                     leo=h.log.log_end_offset, reason=reason)  # fmt: skip
 
-    def apply_effects(self, h: Hosted, effects: Effects) -> ErrorCode:
+    def apply_effects(self, h: HostedPartition, effects: Effects) -> ErrorCode:
         """Carry out the effects of a state machine, in order. The error to answer if a fetch was refused, else NONE."""
         refused = ErrorCode.NONE
         for effect in effects:
@@ -245,7 +245,7 @@ class ReplicaManager:
                 self._EFFECTS[type(effect)](self, h, effect)
         return refused
 
-    def _high_watermark_moved(self, h: Hosted) -> None:
+    def _high_watermark_moved(self, h: HostedPartition) -> None:
         high_watermark = h.state.high_watermark
         if h.uncommitted.is_due(high_watermark):
             error = _NOT_ENOUGH_AFTER_APPEND if h.state.under_min_isr_after() else _NONE
@@ -253,40 +253,40 @@ class ReplicaManager:
         if h.consumers:
             self.woken.update(h.consumers)
 
-    def _propose_isr(self, h: Hosted, effect: ProposeIsr) -> None:
+    def _propose_isr(self, h: HostedPartition, effect: ProposeIsr) -> None:
         committed = h.state.isr
         self._trace(h, "isr_proposed", isr=effect.members, epoch=effect.leader_epoch, leo=h.log.log_end_offset,
                     out=[b for b in committed if b not in effect.members],
                     joining=[b for b in effect.members if b not in committed], reason=effect.reason)  # fmt: skip
         self._proposals.propose(h, effect)
 
-    def _retry_isr(self, h: Hosted, effect: RetryIsr) -> None:
+    def _retry_isr(self, h: HostedPartition, effect: RetryIsrProposal) -> None:
         self._proposals.retry(h, effect.proposal)
 
-    def _isr_changed(self, h: Hosted, effect: IsrChanged) -> None:
+    def _isr_changed(self, h: HostedPartition, effect: IsrChanged) -> None:
         self._trace(h, "isr_changed", isr=effect.isr, maximal=effect.maximal_isr, epoch=effect.leader_epoch,
                     partition_epoch=effect.partition_epoch, leo=h.log.log_end_offset,
                     hw=h.state.high_watermark)  # fmt: skip
         self._proposals.changed(h, effect)
 
-    def _assign_epoch(self, h: Hosted, effect: AssignEpoch) -> None:
+    def _assign_epoch(self, h: HostedPartition, effect: WriteLeaderEpoch) -> None:
         h.log.epochs.assign(effect.epoch, effect.start_offset)
 
-    def _leadership_lost(self, h: Hosted, effect: LeadershipLost) -> None:
+    def _leadership_lost(self, h: HostedPartition, effect: LeadershipLost) -> None:
         """Answer everyone who waits here. Producers get NOT_LEADER, although their records may yet survive."""
         leader = h.state.leader_id, h.state.leader_epoch
         h.uncommitted.answer_all(_NOT_LEADER, leader)
         h.unflushed.answer_all(_NOT_LEADER, leader)
         self.low_watermark_moved(h)
 
-    def _start_fetching(self, h: Hosted, effect: StartFetching) -> None:
+    def _start_fetching(self, h: HostedPartition, effect: StartFetching) -> None:
         self.apply_effects(h, h.state.prepare_to_fetch(h.log.epochs.latest))
         self._fetchers.follow(h)
 
-    def _stop_fetching(self, h: Hosted, effect: StopFetching) -> None:
+    def _stop_fetching(self, h: HostedPartition, effect: StopFetching) -> None:
         self._fetchers.unfollow(h)
 
-    def _truncate_to(self, h: Hosted, effect: TruncateTo) -> None:
+    def _truncate_to(self, h: HostedPartition, effect: TruncateTo) -> None:
         before = h.log.log_end_offset
         if effect.offset < before:
             h.cut_readers()
@@ -295,7 +295,7 @@ class ReplicaManager:
                     hw=h.state.high_watermark, epoch=h.state.leader_epoch)  # fmt: skip
         h.state.truncated(h.log.log_end_offset)
 
-    def _restart_at(self, h: Hosted, effect: RestartAt) -> None:
+    def _restart_at(self, h: HostedPartition, effect: TruncateFullyAndStartAt) -> None:
         before = h.log.log_end_offset
         h.cut_readers()
         h.log.truncate_fully_and_start_at(effect.offset)
@@ -303,21 +303,21 @@ class ReplicaManager:
                     hw=h.state.high_watermark, epoch=h.state.leader_epoch, restarted=True)  # fmt: skip
         h.state.restarted(effect.offset)
 
-    def _advance_log_start(self, h: Hosted, effect: AdvanceLogStart) -> None:
+    def _advance_log_start(self, h: HostedPartition, effect: AdvanceLogStart) -> None:
         h.log.increment_log_start(effect.offset)
         self._log_start_moved(h, "the leader's")
         self.starts_adopted = True
 
-    _EFFECTS: dict[type[Any], Callable[[ReplicaManager, Hosted, Any], None]] = {
+    _EFFECTS: dict[type[Any], Callable[[ReplicaManager, HostedPartition, Any], None]] = {
         ProposeIsr: _propose_isr,
-        RetryIsr: _retry_isr,
+        RetryIsrProposal: _retry_isr,
         IsrChanged: _isr_changed,
-        AssignEpoch: _assign_epoch,
+        WriteLeaderEpoch: _assign_epoch,
         LeadershipLost: _leadership_lost,
         StartFetching: _start_fetching,
         StopFetching: _stop_fetching,
         TruncateTo: _truncate_to,
-        RestartAt: _restart_at,
+        TruncateFullyAndStartAt: _restart_at,
         AdvanceLogStart: _advance_log_start,
     }
 
@@ -368,7 +368,7 @@ class ReplicaManager:
                         recovering=order.recovering)  # fmt: skip
         self._tell_watcher(h)
 
-    def _tell_watcher(self, h: Hosted) -> None:
+    def _tell_watcher(self, h: HostedPartition) -> None:
         watcher = self.role_watchers.get(h.log.topic)
         if watcher is not None:
             watcher(h)
@@ -378,7 +378,7 @@ class ReplicaManager:
         if h is not None and not h.state.is_stale_stop(order.leader_epoch):
             self._drop(order.topic_id, order.topic, order.index)
 
-    def _create(self, name: str, topic_id: bytes, index: int) -> Hosted:
+    def _create(self, name: str, topic_id: bytes, index: int) -> HostedPartition:
         log = self._logs.get_or_create(name, index, topic_id, self._env.wall_ms())
         # A log that was loaded at the start was opened before its topic's settings were known.
         log_config, settings = self._settings_of(name)
@@ -386,7 +386,7 @@ class ReplicaManager:
         state = Partition(name, index, topic_id, self._config.node_id, settings, self._brokers)
         state.opened(log.log_start_offset, log.log_end_offset, self._checkpointed.get((name, index), 0))
         log.recall_undecided(state.high_watermark)
-        h = Hosted(state, log)
+        h = HostedPartition(state, log)
         self.by_id.setdefault(topic_id, {})[index] = h
         self.by_name.setdefault(h.name, {})[index] = h
         return h
@@ -409,7 +409,7 @@ class ReplicaManager:
         self._trace(h, "stopped_replica")
         self._tell_watcher(h)
 
-    def _brokers_changed(self, brokers: BrokerView, now_ms: int) -> None:
+    def _brokers_changed(self, brokers: BrokerStatuses, now_ms: int) -> None:
         self._brokers = brokers
         for h in self.hosted():
             self.apply_effects(h, h.state.brokers_changed(self._brokers, now_ms))
@@ -493,5 +493,5 @@ class ReplicaManager:
         h = parts.get(log.partition) if parts else None
         return h.state.high_watermark if h and h.log is log else 0
 
-    def _trace(self, h: Hosted, event: str, **fields: object) -> None:
+    def _trace(self, h: HostedPartition, event: str, **fields: object) -> None:
         self._env.trace(event, topic=h.log.topic, partition=h.log.partition, **fields)

@@ -12,15 +12,14 @@ from math import inf
 
 from squall.broker.protocol.errors import ErrorCode, MalformedFrame
 from squall.broker.protocol.ids import NO_NODE
-from squall.broker.replication.replica import NEVER_MS, Replica
-from squall.broker.replication.rules import AWAIT_METADATA, NOT_APPLIED, Rules
+from squall.broker.replication.replica import NEVER_MS, FollowerReplicaState
+from squall.broker.replication.rules import AWAIT_METADATA, NOT_APPLIED, PartitionRules
 from squall.broker.replication.truncation import EpochCachePort
 from squall.broker.replication.values import (
     NO_EFFECTS,
     NO_EPOCH,
     AdvanceLogStart,
-    AssignEpoch,
-    BrokerView,
+    BrokerStatuses,
     Effect,
     Effects,
     FetchRefused,
@@ -30,20 +29,21 @@ from squall.broker.replication.values import (
     LeadershipLost,
     ProposeIsr,
     ReplicationSettings,
-    RestartAt,
-    RetryIsr,
+    RetryIsrProposal,
     StartFetching,
     StopFetching,
+    TruncateFullyAndStartAt,
     TruncateTo,
+    WriteLeaderEpoch,
 )
 
-_NO_BROKERS = BrokerView()
+_NO_BROKERS = BrokerStatuses()
 # In the same leader epoch a follower may know of an assignment that its leader has yet to hear of: it asks again.
 _NOT_A_REPLICA: Effects = (FetchRefused(ErrorCode.UNKNOWN_LEADER_EPOCH),)
 _EARLIER_INCARNATION: Effects = (FetchRefused(ErrorCode.NOT_LEADER_OR_FOLLOWER),)
 
 
-class Partition(Rules):
+class Partition(PartitionRules):
     """Represents one replica of a partition. Anyone may read attributes; only the events below change them."""
 
     __slots__ = ()
@@ -55,7 +55,7 @@ class Partition(Rules):
         topic_id: bytes,
         local_id: int,
         settings: ReplicationSettings,
-        brokers: BrokerView = _NO_BROKERS,
+        brokers: BrokerStatuses = _NO_BROKERS,
     ) -> None:
         self.topic = topic
         self.index = index
@@ -120,7 +120,9 @@ class Partition(Rules):
         self._check()
 
     def restarted(self, at: int) -> None:
-        """The log was emptied and begins at `at`, as `RestartAt` asked. What the leader dropped was committed."""
+        """Set the log's offsets after it was emptied and restarted at `at`, as `TruncateFullyAndStartAt` asked. The
+        records that the leader has dropped were committed.
+        """
         assert self.is_follower
         assert at >= 0
         self.log_start_offset = self.log_end_offset = self.high_watermark = at
@@ -147,7 +149,7 @@ class Partition(Rules):
         if new_epoch:
             # Even if nothing is ever written in this epoch: a follower that asks about it must learn where it began.
             self.epoch_start_offset = log_end_offset
-            effects.append(AssignEpoch(state.leader_epoch, log_end_offset))
+            effects.append(WriteLeaderEpoch(state.leader_epoch, log_end_offset))
         elif before != (self.isr, self.maximal_isr):
             effects.append(self._isr_changed())
         effects += self._advance(now_ms)
@@ -190,7 +192,7 @@ class Partition(Rules):
         self._check()
         return tuple(effects)
 
-    def brokers_changed(self, brokers: BrokerView, now_ms: int) -> Effects:
+    def brokers_changed(self, brokers: BrokerStatuses, now_ms: int) -> Effects:
         """Newer metadata of the brokers: who is fenced or shutting down need no longer be waited for."""
         self.brokers = brokers
         return self._advance(now_ms) if self.is_leader else NO_EFFECTS
@@ -240,7 +242,7 @@ class Partition(Rules):
             return effects
         if error in AWAIT_METADATA:
             return NO_EFFECTS
-        return (RetryIsr(proposal),)
+        return (RetryIsrProposal(proposal),)
 
     # ------------------------------------------------------------------------------------------------------ as leader
 
@@ -291,7 +293,7 @@ class Partition(Rules):
         # Time alone can let the high watermark move: it waits for those who have caught up lately, ISR or not.
         return shrink + self._advance(now_ms)
 
-    def _note_fetch(self, replica: Replica, fetch_offset: int, now_ms: int) -> None:
+    def _note_fetch(self, replica: FollowerReplicaState, fetch_offset: int, now_ms: int) -> None:
         """Note when this follower was last caught up: now, if it is at the log's end; else at its previous fetch, if it
         has reached what was the log's end then. A steady stream of writes must not make it look late (KIP-16).
         """
@@ -302,7 +304,7 @@ class Partition(Rules):
         replica.last_fetch_ms = now_ms
         replica.last_fetch_leader_end = self.log_end_offset
 
-    def _let_join(self, replica: Replica) -> Effects:
+    def _let_join(self, replica: FollowerReplicaState) -> Effects:
         if not self.has_reached_isr(replica) or not self.is_isr_eligible(replica):
             return NO_EFFECTS
         return self._propose((*self.isr, replica.broker_id), f"{replica.broker_id} has caught up")
@@ -318,7 +320,7 @@ class Partition(Rules):
         reason = ", ".join(self._lag_of(self.followers[broker_id]) for broker_id in lagging)
         return self._propose(tuple(broker_id for broker_id in self.isr if broker_id not in lagging), reason)
 
-    def _lag_of(self, replica: Replica) -> str:
+    def _lag_of(self, replica: FollowerReplicaState) -> str:
         if self.is_too_many_behind(replica):
             return f"{replica.broker_id} is {self.log_end_offset - replica.log_end_offset} messages behind"
         return f"{replica.broker_id} has not caught up in time"
@@ -390,7 +392,7 @@ class Partition(Rules):
         assert target <= self.log_end_offset
         reason = f"the leader's epoch {epoch} ends at {end_offset}"
         if target < self.log_start_offset:
-            return (RestartAt(target, reason),)
+            return (TruncateFullyAndStartAt(target, reason),)
         return (TruncateTo(target, reason),)
 
     def out_of_range(self, leader_log_start: int, leader_log_end: int) -> Effects:
@@ -405,10 +407,10 @@ class Partition(Rules):
         if leader_log_end < self.log_end_offset:
             reason = f"the leader's log ends at {leader_log_end}"
             if leader_log_end < self.log_start_offset:
-                return (RestartAt(leader_log_end, reason),)
+                return (TruncateFullyAndStartAt(leader_log_end, reason),)
             return (TruncateTo(leader_log_end, reason),)
         if leader_log_start > self.log_end_offset:
-            return (RestartAt(leader_log_start, f"the leader's log starts at {leader_log_start}"),)
+            return (TruncateFullyAndStartAt(leader_log_start, f"the leader's log starts at {leader_log_start}"),)
         return NO_EFFECTS
 
     # ---------------------------------------------------------------------------------------------------------- state
@@ -448,15 +450,15 @@ class Partition(Rules):
             replica.in_maximal_isr = replica.broker_id in self.maximal_isr
 
     def _track_followers(self, new_epoch: bool, now_ms: int) -> None:
-        """Keep one `Replica` for each other replica. In a new epoch all of them must say anew how far they are: what
-        was said to another leader, or before an election, says nothing about the logs of this epoch.
+        """Keep one `FollowerReplicaState` for each other replica, reset in a new leader epoch: fetch offsets that a
+        replica sent to another leader, or before an election, say nothing about the logs of this epoch.
         """
         known = self.followers
         self.followers = {}
         for broker_id in self.replicas:
             if broker_id == self.local_id:
                 continue
-            replica = known.get(broker_id) or Replica(broker_id)
+            replica = known.get(broker_id) or FollowerReplicaState(broker_id)
             if new_epoch:
                 replica.forget(now_ms if broker_id in self.isr else NEVER_MS)
             replica.in_maximal_isr = broker_id in self.maximal_isr

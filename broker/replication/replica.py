@@ -13,7 +13,7 @@ EPOCH_NOT_LEARNT: Final = -2
 """Broker epoch of a follower that has not fetched yet. (-1 is a fetch without one, which is taken on trust.)"""
 
 
-class Replica:
+class FollowerReplicaState:
     """Mutable, one for each follower of a partition that this node leads."""
 
     __slots__ = (

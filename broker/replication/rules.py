@@ -10,12 +10,12 @@ from typing import Final
 
 from squall.broker.protocol.errors import ErrorCode
 from squall.broker.replication import truncation
-from squall.broker.replication.replica import EPOCH_NOT_LEARNT, Replica
+from squall.broker.replication.replica import EPOCH_NOT_LEARNT, FollowerReplicaState
 from squall.broker.replication.truncation import Divergence, EpochCachePort
 from squall.broker.replication.values import (
     NO_EPOCH,
     UNKNOWN_OFFSET,
-    BrokerView,
+    BrokerStatuses,
     LeaderAndIsr,
     ProposeIsr,
     ReplicationSettings,
@@ -38,7 +38,7 @@ AWAIT_METADATA: Final = (
 )
 
 
-class Rules:
+class PartitionRules:
     """State of one partition on one broker, and the rules over it. `Partition` adds what changes the state."""
 
     __slots__ = (
@@ -69,7 +69,7 @@ class Rules:
     topic_id: bytes
     local_id: int
     settings: ReplicationSettings
-    brokers: BrokerView
+    brokers: BrokerStatuses
 
     is_leader: bool
     is_follower: bool
@@ -92,7 +92,7 @@ class Rules:
     """Exclusive: records below it are committed."""
     epoch_start_offset: int
     """Where the log ended when this node began to lead in this epoch; -1 while it does not lead."""
-    followers: dict[int, Replica]
+    followers: dict[int, FollowerReplicaState]
     """On the leader, every other replica in assignment order; empty elsewhere."""
 
     # ------------------------------------------------------------------------------------------------------- fencing
@@ -122,7 +122,7 @@ class Rules:
         """Return whether an order to stop, given in `leader_epoch`, is older than what is in force here (KIP-570)."""
         return leader_epoch != NO_EPOCH and leader_epoch < self.leader_epoch
 
-    def is_stale_fetch(self, replica: Replica, broker_epoch: int) -> bool:
+    def is_stale_fetch(self, replica: FollowerReplicaState, broker_epoch: int) -> bool:
         """Return whether a fetch was sent by an earlier incarnation of the follower, which may have held more
         (KIP-903).
         """
@@ -142,7 +142,7 @@ class Rules:
         """Below min ISR nothing more is committed: the last replica standing may be one that loses it (KAFKA-15583)."""
         return len(self.isr) < self.effective_min_isr()
 
-    def counts_for_high_watermark(self, replica: Replica, now_ms: int) -> bool:
+    def counts_for_high_watermark(self, replica: FollowerReplicaState, now_ms: int) -> bool:
         """Return whether the high watermark waits for this follower: it is in the maximal ISR, or soon asks to be."""
         if replica.in_maximal_isr:
             return True
@@ -177,30 +177,30 @@ class Rules:
         """
         return all(each.followed_s >= since_s for each in self.followers.values() if each.in_maximal_isr)
 
-    def is_caught_up(self, replica: Replica, now_ms: int) -> bool:
+    def is_caught_up(self, replica: FollowerReplicaState, now_ms: int) -> bool:
         """At the leader's log end now, or some time within the lag time."""
         if replica.log_end_offset == self.log_end_offset:
             return True
         return now_ms - replica.last_caught_up_ms <= self.settings.replica_lag_time_max_ms
 
-    def is_out_of_sync(self, replica: Replica, now_ms: int) -> bool:
+    def is_out_of_sync(self, replica: FollowerReplicaState, now_ms: int) -> bool:
         """Return whether a member of the ISR is to leave it (R2)."""
         return self.is_too_many_behind(replica) or not self.is_caught_up(replica, now_ms)
 
-    def is_too_many_behind(self, replica: Replica) -> bool:
+    def is_too_many_behind(self, replica: FollowerReplicaState) -> bool:
         """The old measure of lag, where it is switched on: by messages, so that any burst throws everybody out
         (R12, KAFKA-1546).
         """
         most = self.settings.replica_lag_max_messages
         return 0 <= most < self.log_end_offset - replica.log_end_offset and replica.log_end_offset != UNKNOWN_OFFSET
 
-    def has_reached_isr(self, replica: Replica) -> bool:
+    def has_reached_isr(self, replica: FollowerReplicaState) -> bool:
         """Return whether a follower holds all that is committed: its log reaches the high watermark *and* the start of
         this epoch, for a new leader's high watermark lags behind what its predecessor committed (R3, KAFKA-7128).
         """
         return replica.log_end_offset >= self.high_watermark and replica.log_end_offset >= self.epoch_start_offset
 
-    def is_isr_eligible(self, replica: Replica) -> bool:
+    def is_isr_eligible(self, replica: FollowerReplicaState) -> bool:
         """Return whether the controller would let this follower be in the ISR."""
         return self.is_in_service(replica.broker_id) and self.is_same_incarnation(replica)
 
@@ -208,7 +208,7 @@ class Rules:
         """Neither fenced nor shutting down: others are about to be removed from every ISR (KIP-841, KAFKA-13916)."""
         return broker_id not in self.brokers.fenced and broker_id not in self.brokers.shutting_down
 
-    def is_same_incarnation(self, replica: Replica) -> bool:
+    def is_same_incarnation(self, replica: FollowerReplicaState) -> bool:
         """Return whether the broker's present incarnation fetched: an earlier one may have held records that the
         present one has lost (KIP-903, KAFKA-14617).
         """

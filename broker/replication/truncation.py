@@ -95,7 +95,7 @@ class TruncationRule(Protocol):
         """Follower: the last fetched epoch that its fetches carry; UNDEFINED: none."""
 
 
-class ByEpoch(TruncationRule):
+class EpochTruncation(TruncationRule):
     """The leader tells by the follower's last epoch where the logs part; nothing is cut on suspicion (KIP-101)."""
 
     name = "epoch"
@@ -117,7 +117,7 @@ class ByEpoch(TruncationRule):
         return UNDEFINED if latest_epoch is None else latest_epoch
 
 
-class ToHighWatermark(TruncationRule):
+class HighWatermarkTruncation(TruncationRule):
     """Truncates to the high watermark as Kafka did before KIP-101, kept to show what it loses (mechanism E4). Never
     safe.
 
@@ -143,6 +143,8 @@ class ToHighWatermark(TruncationRule):
         return UNDEFINED
 
 
-BY_EPOCH: Final[TruncationRule] = ByEpoch()
-TRUNCATION_RULES: Final[Mapping[str, TruncationRule]] = {rule.name: rule for rule in (BY_EPOCH, ToHighWatermark())}
+BY_EPOCH: Final[TruncationRule] = EpochTruncation()
+TRUNCATION_RULES: Final[Mapping[str, TruncationRule]] = {
+    rule.name: rule for rule in (BY_EPOCH, HighWatermarkTruncation())
+}
 """By the values of `squall.replication.truncation`."""

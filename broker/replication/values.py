@@ -44,7 +44,7 @@ class ReplicationSettings:
 
 
 @dataclass(frozen=True, slots=True)
-class BrokerView:
+class BrokerStatuses:
     """Holds what the newest metadata of this node says of the brokers. One value for all partitions of a node."""
 
     epochs: Mapping[int, int] = field(default_factory=dict)
@@ -64,7 +64,7 @@ class HighWatermarkMoved:
 
 
 @dataclass(frozen=True, slots=True)
-class AssignEpoch:
+class WriteLeaderEpoch:
     """Write (epoch, start_offset) to the epoch cache, durably, before anything is appended in this epoch."""
 
     epoch: int
@@ -91,7 +91,7 @@ class ProposeIsr:
 
 
 @dataclass(frozen=True, slots=True)
-class RetryIsr:
+class RetryIsrProposal:
     """Send the same proposal again, after a back-off: whether it was applied is not known."""
 
     proposal: ProposeIsr
@@ -145,7 +145,7 @@ class TruncateTo:
 
 
 @dataclass(frozen=True, slots=True)
-class RestartAt:
+class TruncateFullyAndStartAt:
     """Drop the whole log and start an empty one at `offset`: then `restarted(offset)`."""
 
     offset: int
@@ -161,16 +161,16 @@ class AdvanceLogStart:
 
 Effect = (
     HighWatermarkMoved
-    | AssignEpoch
+    | WriteLeaderEpoch
     | ProposeIsr
-    | RetryIsr
+    | RetryIsrProposal
     | IsrChanged
     | StartFetching
     | StopFetching
     | LeadershipLost
     | FetchRefused
     | TruncateTo
-    | RestartAt
+    | TruncateFullyAndStartAt
     | AdvanceLogStart
 )
 Effects = tuple[Effect, ...]

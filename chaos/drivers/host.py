@@ -23,7 +23,7 @@ from squall.chaos.errors import HarnessError
 from squall.chaos.toolchain.lacks import Lack, refuse
 from squall.workloads.client.cluster import Place
 from squall.workloads.client.groups.membership import CLASSIC
-from squall.workloads.client.outcomes import Outcome, Status
+from squall.workloads.client.outcomes import OperationStatus, Outcome
 from squall.workloads.client.settings import ProducerSettings
 from squall.workloads.libraries import (
     InstanceTask,
@@ -92,7 +92,7 @@ class LibraryProducer(WorkloadProducer):
                     if message[0] != "o":
                         raise HarnessError(f"the {self._process.what} said {message!r} where it had records to answer")
                     for op, status, offset, timestamp_ms, error in message[1]:
-                        self._answered(op, Outcome(Status(status), offset, timestamp_ms, error))
+                        self._answered(op, Outcome(OperationStatus(status), offset, timestamp_ms, error))
                     self._flush()
                 nursery.cancel_scope.cancel()
         finally:
@@ -173,7 +173,7 @@ class LibraryProducer(WorkloadProducer):
     def _answered(self, op: int, outcome: Outcome) -> None:
         size, tell, _ = self._waiting.pop(op)
         self._bytes -= size
-        if outcome.status is not Status.OK:
+        if outcome.status is not OperationStatus.OK:
             # As with our own: who has something in doubt, or has lost a record, gets a successor.
             self.retired = self.retired or outcome.error
         tell(outcome)
@@ -181,7 +181,7 @@ class LibraryProducer(WorkloadProducer):
     def _end_of_all(self) -> None:
         self.retired = self.retired or CLIENT_ENDED
         for op in list(self._waiting):
-            self._answered(op, Outcome(Status.INFO, -1, -1, CLIENT_ENDED))
+            self._answered(op, Outcome(OperationStatus.INFO, -1, -1, CLIENT_ENDED))
         self._flush()
         self._over.set()
 

@@ -31,8 +31,8 @@ from squall.chaos.drivers.member_lines import (
 from squall.chaos.drivers.messages import parts_of
 from squall.chaos.drivers.process import CLIENT_ENDED, PipedProcess
 from squall.workloads.client.cluster import Place
-from squall.workloads.client.groups.offsets import CommitEnd
-from squall.workloads.client.outcomes import Outcome, Status
+from squall.workloads.client.groups.offsets import CommitOutcome
+from squall.workloads.client.outcomes import OperationStatus, Outcome
 from squall.workloads.group_notes import NO_GENERATION, MemberIdentity
 from squall.workloads.libraries import (
     AssignmentReceived,
@@ -161,7 +161,7 @@ class ProgramMember(LibraryConsumer):
             case ["x", why]:
                 raise self._process.trouble(self._process.FAILED.format(why=why, log=self._process.log))
             case ["outcome", op, status, offset, timestamp_ms, error]:
-                self._outcomes.pop(op)(Outcome(Status(status), offset, timestamp_ms, error))
+                self._outcomes.pop(op)(Outcome(OperationStatus(status), offset, timestamp_ms, error))
             case ["m", report]:
                 self._heard(report)
             case _:
@@ -259,7 +259,7 @@ class ProgramMember(LibraryConsumer):
         return []
 
     @override
-    async def commit(self, who: MemberIdentity, offsets: Mapping[Place, int]) -> CommitEnd:
+    async def commit(self, who: MemberIdentity, offsets: Mapping[Place, int]) -> CommitOutcome:
         """Refuse: the program commits by itself."""
         raise AssertionError("nobody commits for a program")
 
@@ -289,7 +289,7 @@ class ProgramMember(LibraryConsumer):
         self.ended = True
         self._reports.remove(self)
         for tell in self._outcomes.values():
-            tell(Outcome(Status.INFO, -1, -1, CLIENT_ENDED))
+            tell(Outcome(OperationStatus.INFO, -1, -1, CLIENT_ENDED))
         self._outcomes.clear()
         self._changed.set()
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from squall.broker.apis.produce import ProduceApi
 from squall.broker.log.results import AppendResult
 from squall.broker.protocol.record_walk import CheckedBatch
-from squall.broker.replicas.hosted_partition import Hosted
+from squall.broker.replicas.hosted_partition import HostedPartition
 from squall.broker.replicas.purgatory import DelayedProduce, ProduceResult
 from squall.chaos.mutants.mutant import ReplacedFunction
 
@@ -21,7 +21,7 @@ class AppendCall:
     """Holds the arguments of a call of `ProduceApi._append`."""
 
     api: ProduceApi
-    h: Hosted
+    h: HostedPartition
     index: int
     records: memoryview | None
     version: int

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from squall.broker.replication import Partition
-from squall.broker.replication.rules import Rules
+from squall.broker.replication.rules import PartitionRules
 from squall.chaos.mutants.hunt_plans import hunt_plan, killings_behind
 from squall.chaos.mutants.mutant import Mutant, ReplacedFunction
 from squall.chaos.plans.plan import Plan
@@ -24,7 +24,7 @@ MUTANT = Mutant(
     name="truncate-to-high-watermark",
     title="truncates a new follower's log to its high watermark",
     source="KAFKA-1211, KIP-101",
-    replaces=(ReplacedFunction(Rules, "first_truncation", first_truncation),),
+    replaces=(ReplacedFunction(PartitionRules, "first_truncation", first_truncation),),
     expected=("truncation-keeps-committed", "strong-isr", "lost-write", "unseen", "inconsistent-offset"),
     faults=("kill", "latency"),
     plan=plan,

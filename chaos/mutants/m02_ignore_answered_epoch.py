@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from squall.broker.replication import Divergence, EpochCachePort, Partition, truncation
-from squall.broker.replication.rules import Rules
+from squall.broker.replication.rules import PartitionRules
 from squall.chaos.mutants.hunt_plans import draw, fault, hunt_plan
 from squall.chaos.mutants.mutant import Mutant, ReplacedFunction
 from squall.chaos.plans.plan import Plan
@@ -47,8 +47,8 @@ MUTANT = Mutant(
     title="truncates to the offset that the leader answered, whatever its epoch",
     source="KAFKA-6361, KIP-279",
     replaces=(
-        ReplacedFunction(Rules, "divergence", divergence),
-        ReplacedFunction(Rules, "truncation_target", truncation_target),
+        ReplacedFunction(PartitionRules, "divergence", divergence),
+        ReplacedFunction(PartitionRules, "truncation_target", truncation_target),
     ),
     expected=(
         "log-matching",

@@ -10,7 +10,7 @@ from squall.broker.log.log import Log
 from squall.broker.log.results import FollowerAppendResult
 from squall.broker.protocol.errors import ErrorCode
 from squall.broker.replication import Partition
-from squall.broker.replication.rules import Rules
+from squall.broker.replication.rules import PartitionRules
 from squall.chaos.mutants import seen_plans as seen
 from squall.chaos.mutants.hunt_plans import REBALANCING, draw, fault, hunt_plan
 from squall.chaos.mutants.mutant import Mutant, ReplacedFunction
@@ -69,7 +69,7 @@ MUTANT = Mutant(
     title="serves fetches of every leader epoch",
     source="KAFKA-7395, KIP-320",
     replaces=(
-        ReplacedFunction(Rules, "check_leader_epoch", check_leader_epoch),
+        ReplacedFunction(PartitionRules, "check_leader_epoch", check_leader_epoch),
         ReplacedFunction(Log, "append_as_follower", append_as_follower),
     ),
     expected=(

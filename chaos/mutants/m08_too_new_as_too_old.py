@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from squall.broker.replication import Effects, EpochCachePort, Partition, RestartAt
+from squall.broker.replication import Effects, EpochCachePort, Partition, TruncateFullyAndStartAt
 from squall.chaos.mutants import seen_plans as seen
 from squall.chaos.mutants.hunt_plans import draw, fault, hunt_plan, killings_behind
 from squall.chaos.mutants.mutant import Mutant, ReplacedFunction
@@ -11,12 +11,12 @@ from squall.chaos.plans.plan import Plan
 
 def diverged(self: Partition, epochs: EpochCachePort, epoch: int, end_offset: int) -> Effects:
     """Start anew at the log's start, with nothing."""
-    return (RestartAt(self.log_start_offset, "the leader's log is another"),)
+    return (TruncateFullyAndStartAt(self.log_start_offset, "the leader's log is another"),)
 
 
 def out_of_range(self: Partition, leader_log_start: int, leader_log_end: int) -> Effects:
     """Start anew at the leader's start, whatever was out of range."""
-    return (RestartAt(leader_log_start, f"the leader's log starts at {leader_log_start}"),)
+    return (TruncateFullyAndStartAt(leader_log_start, f"the leader's log starts at {leader_log_start}"),)
 
 
 def plan(seed: int) -> Plan:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from squall.broker.replication import Partition
-from squall.broker.replication.rules import Rules
+from squall.broker.replication.rules import PartitionRules
 from squall.chaos.mutants.hunt_plans import draw, fault, hunt_plan
 from squall.chaos.mutants.mutant import Mutant, ReplacedFunction
 from squall.chaos.plans.plan import Plan
@@ -33,7 +33,7 @@ MUTANT = Mutant(
     name="unconfirmed-shrink",
     title="does not wait for those about to leave the ISR before that is confirmed",
     source="KIP-497",
-    replaces=(ReplacedFunction(Rules, "maximal_of", maximal_of),),
+    replaces=(ReplacedFunction(PartitionRules, "maximal_of", maximal_of),),
     expected=(
         "weak-isr",
         "isr-superset",

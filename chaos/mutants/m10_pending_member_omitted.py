@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from squall.broker.replication import Partition
-from squall.broker.replication.rules import Rules
+from squall.broker.replication.rules import PartitionRules
 from squall.chaos.mutants import seen_plans as seen
 from squall.chaos.mutants.hunt_plans import draw, fault, hunt_plan
 from squall.chaos.mutants.mutant import Mutant, ReplacedFunction
@@ -58,7 +58,7 @@ MUTANT = Mutant(
     name="pending-member-omitted",
     title="does not wait for those about to join the ISR",
     source="KIP-497",
-    replaces=(ReplacedFunction(Rules, "maximal_of", maximal_of),),
+    replaces=(ReplacedFunction(PartitionRules, "maximal_of", maximal_of),),
     expected=("isr-superset", "valid-high-watermark", "strong-isr", "lost-write", "unseen", "inconsistent-offset"),
     faults=("pause", "latency"),
     plan=plan,

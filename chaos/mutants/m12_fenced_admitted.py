@@ -5,7 +5,7 @@ from __future__ import annotations
 from squall.broker.cluster.image import ClusterImage
 from squall.broker.controller import isr
 from squall.broker.replication import Partition
-from squall.broker.replication.rules import Rules
+from squall.broker.replication.rules import PartitionRules
 from squall.chaos.mutants import seen_plans as seen
 from squall.chaos.mutants.hunt_plans import draw, fault, hunt_plan, killings
 from squall.chaos.mutants.mutant import Mutant, ReplacedFunction
@@ -51,7 +51,7 @@ MUTANT = Mutant(
     source="KAFKA-13916, KIP-841",
     replaces=(
         ReplacedFunction(isr, "is_available", is_available),
-        ReplacedFunction(Rules, "is_in_service", is_in_service),
+        ReplacedFunction(PartitionRules, "is_in_service", is_in_service),
     ),
     expected=("isr-joins-in-service", "valid-decision", "strong-isr", "lost-write", "unseen"),
     faults=("stop", "latency"),

@@ -6,8 +6,8 @@ from squall.broker.cluster.image import ClusterImage
 from squall.broker.controller import isr
 from squall.broker.protocol.schema.alter_partition import BrokerState
 from squall.broker.replication import Partition
-from squall.broker.replication.replica import Replica
-from squall.broker.replication.rules import Rules
+from squall.broker.replication.replica import FollowerReplicaState
+from squall.broker.replication.rules import PartitionRules
 from squall.chaos.mutants import seen_plans as seen
 from squall.chaos.mutants.hunt_plans import draw, fault, hunt_plan
 from squall.chaos.mutants.mutant import Mutant, ReplacedFunction
@@ -19,12 +19,12 @@ def controller_is_same_incarnation(image: ClusterImage, member: BrokerState) -> 
     return True
 
 
-def leader_is_same_incarnation(self: Partition, replica: Replica) -> bool:
+def leader_is_same_incarnation(self: Partition, replica: FollowerReplicaState) -> bool:
     """The id is enough."""
     return True
 
 
-def is_stale_fetch(self: Partition, replica: Replica, broker_epoch: int) -> bool:
+def is_stale_fetch(self: Partition, replica: FollowerReplicaState, broker_epoch: int) -> bool:
     """A fetch is a fetch."""
     return False
 
@@ -79,8 +79,8 @@ MUTANT = Mutant(
     source="KAFKA-14617, KIP-903",
     replaces=(
         ReplacedFunction(isr, "is_same_incarnation", controller_is_same_incarnation),
-        ReplacedFunction(Rules, "is_same_incarnation", leader_is_same_incarnation),
-        ReplacedFunction(Rules, "is_stale_fetch", is_stale_fetch),
+        ReplacedFunction(PartitionRules, "is_same_incarnation", leader_is_same_incarnation),
+        ReplacedFunction(PartitionRules, "is_stale_fetch", is_stale_fetch),
     ),
     expected=("strong-isr", "valid-high-watermark", "leader-completeness", "lost-write", "unseen"),
     faults=("power_loss", "protocol", "latency"),

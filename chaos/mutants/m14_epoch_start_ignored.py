@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from squall.broker.replication import Partition
-from squall.broker.replication.replica import Replica
-from squall.broker.replication.rules import Rules
+from squall.broker.replication.replica import FollowerReplicaState
+from squall.broker.replication.rules import PartitionRules
 from squall.chaos.mutants import seen_plans as seen
 from squall.chaos.mutants.hunt_plans import draw, fault, hunt_plan
 from squall.chaos.mutants.mutant import Mutant, ReplacedFunction
@@ -13,7 +13,7 @@ from squall.chaos.plans.plan import Plan
 PARTITIONS = 10
 
 
-def has_reached_isr(self: Partition, replica: Replica) -> bool:
+def has_reached_isr(self: Partition, replica: FollowerReplicaState) -> bool:
     """The high watermark is enough."""
     return replica.log_end_offset >= self.high_watermark
 
@@ -71,7 +71,7 @@ MUTANT = Mutant(
     name="epoch-start-ignored",
     title="lets followers into the ISR that have not reached the start of the leader's epoch",
     source="KAFKA-7128",
-    replaces=(ReplacedFunction(Rules, "has_reached_isr", has_reached_isr),),
+    replaces=(ReplacedFunction(PartitionRules, "has_reached_isr", has_reached_isr),),
     expected=(
         "strong-isr",
         "valid-high-watermark",

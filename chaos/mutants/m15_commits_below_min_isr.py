@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from squall.broker.replication import Partition
-from squall.broker.replication.rules import Rules
+from squall.broker.replication.rules import PartitionRules
 from squall.chaos.mutants.hunt_plans import ELIGIBLE, draw, fault, hunt_plan
 from squall.chaos.mutants.mutant import Mutant, ReplacedFunction
 from squall.chaos.plans.plan import Plan
@@ -55,7 +55,7 @@ MUTANT = Mutant(
     name="commits-below-min-isr",
     title="moves the high watermark while the ISR is below its minimum",
     source="KAFKA-15583, KIP-966",
-    replaces=(ReplacedFunction(Rules, "is_high_watermark_frozen", is_high_watermark_frozen),),
+    replaces=(ReplacedFunction(PartitionRules, "is_high_watermark_frozen", is_high_watermark_frozen),),
     expected=("strong-isr", "hw-held-by-min-isr", "unseen", "inconsistent-offset", "lost-write"),
     faults=("pause", "power_loss"),
     plan=plan,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from squall.broker.replication import Partition
-from squall.broker.replication.rules import Rules
+from squall.broker.replication.rules import PartitionRules
 from squall.chaos.mutants.m15_commits_below_min_isr import alone_by_a_cut
 from squall.chaos.mutants.m15_commits_below_min_isr import plan as last_one_standing
 from squall.chaos.mutants.mutant import Mutant, ReplacedFunction
@@ -31,9 +31,9 @@ MUTANT = Mutant(
     title="acknowledges acks=all with fewer in-sync replicas than min.insync.replicas",
     source="min.insync.replicas; NOT_ENOUGH_REPLICAS (19), NOT_ENOUGH_REPLICAS_AFTER_APPEND (20)",
     replaces=(
-        ReplacedFunction(Rules, "under_min_isr_before_append", never),
-        ReplacedFunction(Rules, "under_min_isr_after", never),
-        ReplacedFunction(Rules, "is_high_watermark_frozen", never),
+        ReplacedFunction(PartitionRules, "under_min_isr_before_append", never),
+        ReplacedFunction(PartitionRules, "under_min_isr_after", never),
+        ReplacedFunction(PartitionRules, "is_high_watermark_frozen", never),
     ),
     expected=("strong-isr", "acknowledged-is-replicated", "hw-held-by-min-isr", "lost-write", "unseen"),
     faults=("pause", "power_loss"),
@@ -47,7 +47,7 @@ MASKED = tuple(
         name=name,
         title=title,
         source=source,
-        replaces=(ReplacedFunction(Rules, rule, never),),
+        replaces=(ReplacedFunction(PartitionRules, rule, never),),
         expected=("lost-write", "unseen"),
         faults=("pause", "power_loss"),
         plan=plan,

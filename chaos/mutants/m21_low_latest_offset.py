@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from squall.broker.replication import Partition
-from squall.broker.replication.rules import Rules
+from squall.broker.replication.rules import PartitionRules
 from squall.chaos.mutants.hunt_plans import draw, fault, hunt_plan
 from squall.chaos.mutants.mutant import Mutant, ReplacedFunction
 from squall.chaos.plans.plan import Plan
@@ -33,7 +33,7 @@ MUTANT = Mutant(
     name="low-latest-offset",
     title="tells the latest offset before it has reached the start of its epoch",
     source="KAFKA-2334, KIP-207",
-    replaces=(ReplacedFunction(Rules, "latest_offset_available", latest_offset_available),),
+    replaces=(ReplacedFunction(PartitionRules, "latest_offset_available", latest_offset_available),),
     expected=("offset-regression", "nonmonotonic-poll", "poll-skip"),
     faults=("kill",),
     plan=plan,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from squall.broker.replication import Partition
-from squall.broker.replication.rules import Rules
+from squall.broker.replication.rules import PartitionRules
 from squall.chaos.mutants.hunt_plans import hunt_plan, killings_behind
 from squall.chaos.mutants.mutant import Mutant, ReplacedFunction
 from squall.chaos.plans.plan import Plan
@@ -24,7 +24,7 @@ MUTANT = Mutant(
     name="reads-beyond-high-watermark",
     title="lets consumers read beyond the high watermark",
     source="KAFKA-9835",
-    replaces=(ReplacedFunction(Rules, "read_limit", read_limit),),
+    replaces=(ReplacedFunction(PartitionRules, "read_limit", read_limit),),
     expected=("served-is-committed", "unseen", "inconsistent-offset", "nonmonotonic-poll", "lso-violation"),
     faults=("kill", "latency"),
     plan=plan,

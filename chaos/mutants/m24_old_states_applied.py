@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from squall.broker.replication import LeaderAndIsr, Partition
-from squall.broker.replication.rules import Rules
+from squall.broker.replication.rules import PartitionRules
 from squall.chaos.mutants import seen_plans as seen
 from squall.chaos.mutants.hunt_plans import draw, fault, hunt_plan
 from squall.chaos.mutants.mutant import Mutant, ReplacedFunction
@@ -56,8 +56,8 @@ MUTANT = Mutant(
     title="applies leaderships and ISRs that are older than what is in force",
     source="KAFKA-9539, KIP-570",
     replaces=(
-        ReplacedFunction(Rules, "is_stale_state", is_stale_state),
-        ReplacedFunction(Rules, "is_stale_stop", is_stale_stop),
+        ReplacedFunction(PartitionRules, "is_stale_state", is_stale_state),
+        ReplacedFunction(PartitionRules, "is_stale_stop", is_stale_stop),
     ),
     expected=("epochs-monotone", "isr-superset", "strong-isr", "lost-write", "unseen", "inconsistent-offset"),
     faults=("latency",),

@@ -11,7 +11,13 @@ from functools import partial
 
 from squall.broker.coordinators.transactions import ending
 from squall.broker.coordinators.transactions.rules import TransactionRules
-from squall.broker.coordinators.transactions.values import V1, V2, EndTransaction, TransactionMetadata, TxnDecision
+from squall.broker.coordinators.transactions.values import (
+    V1,
+    V2,
+    EndTransaction,
+    TransactionMetadata,
+    TxnCoordinatorResult,
+)
 from squall.chaos.mutants.hunt_plans import draw, fault
 from squall.chaos.mutants.mutant import TRANSACTIONS, Mutant, ReplacedFunction
 from squall.chaos.mutants.txn_plans import ABORT, COMMIT, COORDINATOR, txn, txn_plan
@@ -22,7 +28,7 @@ _SOUND = ending.decide
 
 def decide(
     rules: TransactionRules, found: TransactionMetadata, request: EndTransaction, now_ms: int, fresh_id: int
-) -> TxnDecision:
+) -> TxnCoordinatorResult:
     """Decide as for V1; a client of V2 keeps the epoch that it has."""
     decision = _SOUND(rules, found, replace(request, client_version=V1), now_ms, fresh_id)
     if decision.answer.error or request.client_version < V2:

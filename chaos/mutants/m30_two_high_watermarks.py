@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from squall.broker.replicas.hosted_partition import Hosted
+from squall.broker.replicas.hosted_partition import HostedPartition
 from squall.chaos.mutants.hunt_plans import draw
 from squall.chaos.mutants.mutant import TRANSACTIONS, Mutant, ReplacedFunction
 from squall.chaos.mutants.txn_plans import series, txn_plan
 from squall.chaos.plans.plan import Plan
 
-_SOUND = Hosted.first_unstable_offset
+_SOUND = HostedPartition.first_unstable_offset
 BEFORE, NOW = "high_watermark_before", "high_watermark_now"
 
 
-def first_unstable_offset(self: Hosted) -> int | None:
+def first_unstable_offset(self: HostedPartition) -> int | None:
     """A transaction that began above the high watermark, as it was before it moved, is above all that is read."""
     seen, high_watermark = vars(self.log), self.state.high_watermark
     if seen.get(NOW) != high_watermark:
@@ -32,7 +32,7 @@ MUTANT = Mutant(
     name="two-high-watermarks",
     title="compares open transactions with the high watermark before it moved, and reads up to where it is now",
     source="KAFKA-9807",
-    replaces=(ReplacedFunction(Hosted, "first_unstable_offset", first_unstable_offset),),
+    replaces=(ReplacedFunction(HostedPartition, "first_unstable_offset", first_unstable_offset),),
     expected=("G1a", "dirty-read", "offset-regression"),
     faults=(),
     plan=plan,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from squall.broker.replication import Partition
-from squall.broker.replication.rules import READ_COMMITTED, Rules
+from squall.broker.replication.rules import READ_COMMITTED, PartitionRules
 from squall.chaos.mutants.hunt_plans import draw
 from squall.chaos.mutants.mutant import TRANSACTIONS, Mutant, ReplacedFunction
 from squall.chaos.mutants.txn_plans import series, txn_plan
@@ -34,8 +34,8 @@ MUTANT = Mutant(
     title="lets readers of committed data read the first record of an open transaction",
     source="Redpanda #3036, Jepsen 2022",
     replaces=(
-        ReplacedFunction(Rules, "last_stable_offset", last_stable_offset),
-        ReplacedFunction(Rules, "read_limit", read_limit),
+        ReplacedFunction(PartitionRules, "last_stable_offset", last_stable_offset),
+        ReplacedFunction(PartitionRules, "read_limit", read_limit),
     ),
     expected=("dirty-read", "G1a"),
     faults=(),

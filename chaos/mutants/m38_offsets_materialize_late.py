@@ -15,18 +15,18 @@ from squall.chaos.mutants.mutant import GROUPS, Mutant, ReplacedFunction
 from squall.chaos.plans.plan import Plan
 
 if TYPE_CHECKING:
-    from squall.broker.replicas.hosted_partition import Hosted
+    from squall.broker.replicas.hosted_partition import HostedPartition
 
 LATE_S = 0.3
 
 
-def transaction_ended(self: GroupCoordinator, h: Hosted, producer_id: int, commit: bool, at: int) -> None:
+def transaction_ended(self: GroupCoordinator, h: HostedPartition, producer_id: int, commit: bool, at: int) -> None:
     """Later, whatever has become pending by then."""
     assert self._start_soon is not None
     self._start_soon(_later, self, h, producer_id, commit, at)
 
 
-async def _later(self: GroupCoordinator, h: Hosted, producer_id: int, commit: bool, at: int) -> None:
+async def _later(self: GroupCoordinator, h: HostedPartition, producer_id: int, commit: bool, at: int) -> None:
     await self._env.sleep(LATE_S)
     _SOUND(self, h, producer_id, commit, at)
 

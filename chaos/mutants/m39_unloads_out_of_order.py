@@ -16,12 +16,12 @@ from squall.chaos.mutants.mutant import GROUPS, Mutant, ReplacedFunction
 from squall.chaos.plans.plan import Plan
 
 if TYPE_CHECKING:
-    from squall.broker.replicas.hosted_partition import Hosted
+    from squall.broker.replicas.hosted_partition import HostedPartition
 
 LATE_S = 3.0
 
 
-def role_changed(self: GroupCoordinator, h: Hosted) -> None:
+def role_changed(self: GroupCoordinator, h: HostedPartition) -> None:
     """Do what the sound function does; but once a broker has resigned, remove its groups again LATE_S seconds later,
     whatever epoch they are of.
     """

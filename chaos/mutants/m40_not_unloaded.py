@@ -18,11 +18,13 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from squall.broker.replicas.coordinators.coordinator_log import L
-    from squall.broker.replicas.hosted_partition import Hosted
+    from squall.broker.replicas.hosted_partition import HostedPartition
     from squall.broker.replicas.replica_manager import ReplicaManager
 
 
-def is_led_anew(replicas: ReplicaManager, h: Hosted, shards: dict[int, L], unload: Callable[[int, L], None]) -> bool:
+def is_led_anew(
+    replicas: ReplicaManager, h: HostedPartition, shards: dict[int, L], unload: Callable[[int, L], None]
+) -> bool:
     """Nothing is unloaded before it is led again."""
     return h.state.is_leader and _sound(replicas, h, shards, unload)
 

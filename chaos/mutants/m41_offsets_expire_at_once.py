@@ -7,14 +7,14 @@ just then as soon as it looked for expired ones.
 from __future__ import annotations
 
 from squall.broker.coordinators.groups import shard
-from squall.broker.coordinators.groups.values import Committed, GroupRecord
+from squall.broker.coordinators.groups.values import GroupRecord, OffsetAndMetadata
 from squall.chaos.mutants.group_plans import LEAVE, act, group_plan
 from squall.chaos.mutants.hunt_plans import draw
 from squall.chaos.mutants.mutant import GROUPS, Mutant, ReplacedFunction
 from squall.chaos.plans.plan import Plan
 
 
-def is_expired(committed: Committed, group: GroupRecord | None, retention_ms: int, wall_ms: int) -> bool:
+def is_expired(committed: OffsetAndMetadata, group: GroupRecord | None, retention_ms: int, wall_ms: int) -> bool:
     """By the time that its record has, though it may have none."""
     return wall_ms >= committed.expires_ms
 

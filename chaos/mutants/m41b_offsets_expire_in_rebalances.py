@@ -7,14 +7,14 @@ from __future__ import annotations
 
 from squall.broker.coordinators.groups.rules import is_expired
 from squall.broker.coordinators.groups.shard import GroupCoordinatorShard
-from squall.broker.coordinators.groups.values import ExpireOffsets, GroupState, OffsetWritten, Written
+from squall.broker.coordinators.groups.values import ExpireOffsets, GroupLogRecord, GroupState, OffsetCommitRecord
 from squall.chaos.mutants.group_plans import GROUP, HALT, LEAVE, act, group_plan
 from squall.chaos.mutants.hunt_plans import draw, fault
 from squall.chaos.mutants.mutant import GROUPS, Mutant, ReplacedFunction
 from squall.chaos.plans.plan import Plan
 
 
-def _expired(self: GroupCoordinatorShard, request: ExpireOffsets, wall_ms: int) -> list[Written]:
+def _expired(self: GroupCoordinatorShard, request: ExpireOffsets, wall_ms: int) -> list[GroupLogRecord]:
     """In a rebalance no topic is spared."""
     group_id = request.group_id
     if self.state_of(group_id) not in (GroupState.PREPARING, GroupState.COMPLETING):
@@ -22,7 +22,7 @@ def _expired(self: GroupCoordinatorShard, request: ExpireOffsets, wall_ms: int) 
     known = self.ledger.offsets.get(group_id, {})
     retention_ms = self.settings.retention_ms
     gone = [where for where, committed in known.items() if is_expired(committed, None, retention_ms, wall_ms)]
-    return [OffsetWritten(group_id, where, None) for where in gone]
+    return [OffsetCommitRecord(group_id, where, None) for where in gone]
 
 
 _SOUND = GroupCoordinatorShard._expired

@@ -5,8 +5,8 @@ Kafka 2.3 and later answer FENCED_INSTANCE_ID to the former one. Here its heartb
 
 from __future__ import annotations
 
-from squall.broker.coordinators.groups.rules import GroupRules
-from squall.broker.coordinators.groups.values import Commit, GroupState, TxnCommit
+from squall.broker.coordinators.groups.rules import ClassicGroupRules
+from squall.broker.coordinators.groups.values import Commit, GroupState, TxnOffsetCommit
 from squall.broker.protocol.errors import ErrorCode
 from squall.chaos.mutants.group_plans import TWIN, act, group_plan
 from squall.chaos.mutants.hunt_plans import draw
@@ -14,7 +14,7 @@ from squall.chaos.mutants.mutant import GROUPS, Mutant, ReplacedFunction
 from squall.chaos.plans.plan import Plan
 
 
-def refusal_of_commit(self: GroupRules, request: Commit | TxnCommit) -> ErrorCode:
+def refusal_of_commit(self: ClassicGroupRules, request: Commit | TxnOffsetCommit) -> ErrorCode:
     """By the instance id alone, where there is one."""
     if request.instance_id is None:
         return _SOUND(self, request)
@@ -25,7 +25,7 @@ def refusal_of_commit(self: GroupRules, request: Commit | TxnCommit) -> ErrorCod
     return ErrorCode.REBALANCE_IN_PROGRESS if self.state == GroupState.COMPLETING else ErrorCode.NONE
 
 
-_SOUND = GroupRules.refusal_of_commit
+_SOUND = ClassicGroupRules.refusal_of_commit
 
 
 def plan(seed: int) -> Plan:
@@ -41,7 +41,7 @@ MUTANT = Mutant(
     name="duplicate-instance-unfenced",
     title="takes commits of a member whose instance id another process has taken over",
     source="KIP-345",
-    replaces=(ReplacedFunction(GroupRules, "refusal_of_commit", refusal_of_commit),),
+    replaces=(ReplacedFunction(ClassicGroupRules, "refusal_of_commit", refusal_of_commit),),
     expected=("dual-ownership",),
     faults=(),
     plan=plan,

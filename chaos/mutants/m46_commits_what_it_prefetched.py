@@ -12,11 +12,11 @@ from squall.chaos.mutants.hunt_plans import draw
 from squall.chaos.mutants.mutant import GROUPS, Mutant, ReplacedFunction
 from squall.chaos.plans.plan import Plan
 from squall.workloads.client.cluster import Place
-from squall.workloads.client.groups.offsets import CommitEnd
+from squall.workloads.client.groups.offsets import CommitOutcome
 from squall.workloads.subscriber import Subscriber
 
 
-async def commit(self: Subscriber, why: str, only: Collection[Place] | None = None) -> CommitEnd | None:
+async def commit(self: Subscriber, why: str, only: Collection[Place] | None = None) -> CommitOutcome | None:
     """Up to where it has fetched."""
     for part in self.reader.consumer._parts.values():
         part.returned = part.position

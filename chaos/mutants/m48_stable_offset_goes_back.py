@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from squall.broker.replication import Partition
-from squall.broker.replication.rules import READ_COMMITTED, Rules
+from squall.broker.replication.rules import READ_COMMITTED, PartitionRules
 from squall.chaos.mutants.hunt_plans import draw, killings
 from squall.chaos.mutants.mutant import TRANSACTIONS, Mutant, ReplacedFunction
 from squall.chaos.mutants.txn_plans import series, txn_plan
 from squall.chaos.plans.plan import Plan
 
-_SOUND = Rules.last_stable_offset
+_SOUND = PartitionRules.last_stable_offset
 
 
 def last_stable_offset(self: Partition, first_unstable_offset: int | None) -> int:
@@ -38,8 +38,8 @@ MUTANT = Mutant(
     title="tells a last stable offset right after an election that is below what the leader before had told",
     source="Redpanda PR 7544",
     replaces=(
-        ReplacedFunction(Rules, "last_stable_offset", last_stable_offset),
-        ReplacedFunction(Rules, "read_limit", read_limit),
+        ReplacedFunction(PartitionRules, "last_stable_offset", last_stable_offset),
+        ReplacedFunction(PartitionRules, "read_limit", read_limit),
     ),
     expected=("offset-regression",),
     faults=("kill",),

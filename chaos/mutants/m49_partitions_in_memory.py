@@ -7,14 +7,14 @@ from dataclasses import replace
 from squall.broker.coordinators.transactions import records
 from squall.broker.coordinators.transactions.values import TxnState
 from squall.broker.protocol.records import Record
-from squall.broker.replicas.coordinators.transaction_coordinator import HostedShard, TransactionCoordinator
+from squall.broker.replicas.coordinators.transaction_coordinator import HostedTransactionShard, TransactionCoordinator
 from squall.chaos.mutants.hunt_plans import draw, killings
 from squall.chaos.mutants.mutant import TRANSACTIONS, Mutant, ReplacedFunction
 from squall.chaos.mutants.txn_plans import series, txn_plan
 from squall.chaos.plans.plan import Plan
 
 
-def _replay(self: TransactionCoordinator, shard: HostedShard, record: Record) -> None:
+def _replay(self: TransactionCoordinator, shard: HostedTransactionShard, record: Record) -> None:
     """All but the partitions of what is open."""
     written = None if record.key is None else records.decode(record.key, record.value)
     if written is None:

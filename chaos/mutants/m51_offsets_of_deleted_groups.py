@@ -9,17 +9,17 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from squall.broker.coordinators.groups.shard import GroupCoordinatorShard
-from squall.broker.coordinators.groups.values import AppendRecords, DeleteGroup, GroupResponse, Reply
+from squall.broker.coordinators.groups.values import AppendRecords, DeleteGroup, GroupResponse, SendResponse
 from squall.chaos.mutants.group_plans import DELETE, GROUP, act, group_plan
 from squall.chaos.mutants.hunt_plans import draw, fault
 from squall.chaos.mutants.mutant import GROUPS, Mutant, ReplacedFunction
 from squall.chaos.plans.plan import Plan
 
 if TYPE_CHECKING:
-    from squall.broker.coordinators.groups.values import Effect, Now, Request, Token
+    from squall.broker.coordinators.groups.values import ClockReading, Effect, Request, Token
 
 
-def submit(self: GroupCoordinatorShard, request: Request, token: Token, now: Now) -> list[Effect]:
+def submit(self: GroupCoordinatorShard, request: Request, token: Token, now: ClockReading) -> list[Effect]:
     """A deletion in memory alone."""
     effects = _SOUND(self, request, token, now)
     if not isinstance(request, DeleteGroup) or not any(isinstance(effect, AppendRecords) for effect in effects):
@@ -27,7 +27,7 @@ def submit(self: GroupCoordinatorShard, request: Request, token: Token, now: Now
     ledger, group_id = self.ledger, request.group_id
     for known in (ledger.offsets, ledger.groups, ledger.consumers, self.groups):
         known.pop(group_id, None)
-    return [Reply(token, GroupResponse())]
+    return [SendResponse(token, GroupResponse())]
 
 
 _SOUND = GroupCoordinatorShard.submit

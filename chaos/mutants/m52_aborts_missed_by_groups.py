@@ -14,10 +14,10 @@ from squall.chaos.mutants.mutant import GROUPS, Mutant, ReplacedFunction
 from squall.chaos.plans.plan import Plan
 
 if TYPE_CHECKING:
-    from squall.broker.replicas.hosted_partition import Hosted
+    from squall.broker.replicas.hosted_partition import HostedPartition
 
 
-def transaction_ended(self: GroupCoordinator, h: Hosted, producer_id: int, commit: bool, at: int) -> None:
+def transaction_ended(self: GroupCoordinator, h: HostedPartition, producer_id: int, commit: bool, at: int) -> None:
     """Handle commits alone."""
     if commit:
         _SOUND(self, h, producer_id, commit, at)

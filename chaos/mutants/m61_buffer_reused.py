@@ -6,13 +6,13 @@ from dataclasses import replace
 from weakref import WeakKeyDictionary
 
 from squall.broker.apis.produce import ProduceApi
-from squall.broker.replicas.hosted_partition import Hosted
+from squall.broker.replicas.hosted_partition import HostedPartition
 from squall.chaos.mutants.appending import AppendCall, Appended, around_append
 from squall.chaos.mutants.hunt_plans import hunt_plan, somewhat_late
 from squall.chaos.mutants.mutant import Mutant
 from squall.chaos.plans.plan import Plan
 
-_LAST: WeakKeyDictionary[ProduceApi, tuple[Hosted, int, bytes]] = WeakKeyDictionary()
+_LAST: WeakKeyDictionary[ProduceApi, tuple[HostedPartition, int, bytes]] = WeakKeyDictionary()
 """Of each broker: where the last batch went, when, and its bytes."""
 
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from squall.broker.replicas.flushes import HeldAppend
-from squall.broker.replicas.hosted_partition import Hosted
+from squall.broker.replicas.flushes import UnflushedAppend
+from squall.broker.replicas.hosted_partition import HostedPartition
 from squall.broker.replicas.purgatory import ProducePurgatory
 from squall.broker.replicas.replica_manager import ReplicaManager
 from squall.chaos.mutants.hunt_plans import REBALANCING, draw, hunt_plan, killings, slow_links
@@ -17,7 +17,9 @@ def answer_all(self: ProducePurgatory, error: int, leader: tuple[int, int]) -> N
     """Leave the requests waiting."""
 
 
-def followed(self: ReplicaManager, h: Hosted, leader_high_watermark: int, leader_log_start: int) -> HeldAppend | None:
+def followed(
+    self: ReplicaManager, h: HostedPartition, leader_high_watermark: int, leader_log_start: int
+) -> UnflushedAppend | None:
     """A follower's high watermark acknowledges, too."""
     held = _SOUND(self, h, leader_high_watermark, leader_log_start)
     h.uncommitted.answer_up_to(h.state.high_watermark, 0)

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from squall.broker.replication import Partition
-from squall.broker.replication.rules import Rules
+from squall.broker.replication.rules import PartitionRules
 from squall.chaos.mutants.hunt_plans import hunt_plan, somewhat_late
 from squall.chaos.mutants.mutant import Mutant, ReplacedFunction
 from squall.chaos.plans.plan import Plan
 
-_SOUND = Rules.next_high_watermark
+_SOUND = PartitionRules.next_high_watermark
 
 
 def next_high_watermark(self: Partition, now_ms: int) -> int:
@@ -27,7 +27,7 @@ MUTANT = Mutant(
     name="lone-replica-stands-still",
     title="never moves the high watermark of a partition without followers",
     source="Redpanda PR 17823 (2024)",
-    replaces=(ReplacedFunction(Rules, "next_high_watermark", next_high_watermark),),
+    replaces=(ReplacedFunction(PartitionRules, "next_high_watermark", next_high_watermark),),
     expected=("replicas-agree", "stuck-producer", "stuck-consumer", "not-converged", "lost-write", "unseen"),
     faults=("latency",),
     plan=plan,

@@ -6,14 +6,14 @@ them.
 
 from __future__ import annotations
 
-from squall.broker.replicas.coordinators.group_coordinator import GroupCoordinator, HostedGroups
+from squall.broker.replicas.coordinators.group_coordinator import GroupCoordinator, HostedGroupShard
 from squall.chaos.mutants.group_plans import PIPELINE, PIPELINE_LOAD, act, group_plan
 from squall.chaos.mutants.hunt_plans import Values, draw, fault
 from squall.chaos.mutants.mutant import GROUPS, Mutant, ReplacedFunction
 from squall.chaos.plans.plan import Plan
 
 
-def _serve(self: GroupCoordinator, shard: HostedGroups) -> None:
+def _serve(self: GroupCoordinator, shard: HostedGroupShard) -> None:
     """Without what is pending in the log."""
     shard.machine.ledger.pending.clear()
     _SOUND(self, shard)

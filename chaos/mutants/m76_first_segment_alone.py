@@ -5,14 +5,14 @@ Kafka 0.11.0.0 then told positions that were long out of date. Here those of all
 
 from __future__ import annotations
 
-from squall.broker.replicas.coordinators.group_coordinator import GroupCoordinator, HostedGroups
+from squall.broker.replicas.coordinators.group_coordinator import GroupCoordinator, HostedGroupShard
 from squall.chaos.mutants.group_plans import GROUP, LEAVE, act, group_plan
 from squall.chaos.mutants.hunt_plans import draw, fault
 from squall.chaos.mutants.mutant import GROUPS, Mutant, ReplacedFunction
 from squall.chaos.plans.plan import Plan
 
 
-async def _load(self: GroupCoordinator, shard: HostedGroups) -> None:
+async def _load(self: GroupCoordinator, shard: HostedGroupShard) -> None:
     """The first segment."""
     log = shard.log.hosted.log
     begins = [segment.base_offset for segment in log.segments] + [log.log_end_offset]

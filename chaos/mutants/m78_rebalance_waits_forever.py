@@ -12,10 +12,10 @@ from squall.chaos.mutants.mutant import GROUPS, Mutant, ReplacedFunction
 from squall.chaos.plans.plan import Plan
 
 if TYPE_CHECKING:
-    from squall.broker.coordinators.groups.values import Now
+    from squall.broker.coordinators.groups.values import ClockReading
 
 
-def expire(self: ClassicGroup, now: Now) -> None:
+def expire(self: ClassicGroup, now: ClockReading) -> None:
     """Expire no member while the group rebalances."""
     if self.state != GroupState.PREPARING or self._joining_until_ms is not None:
         _SOUND(self, now)

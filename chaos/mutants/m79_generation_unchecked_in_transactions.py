@@ -6,8 +6,8 @@ fences nobody here: the other one has a transactional id of its own (KIP-447).
 
 from __future__ import annotations
 
-from squall.broker.coordinators.groups.rules import GroupRules
-from squall.broker.coordinators.groups.values import Commit, TxnCommit
+from squall.broker.coordinators.groups.rules import ClassicGroupRules
+from squall.broker.coordinators.groups.values import Commit, TxnOffsetCommit
 from squall.broker.protocol.errors import ErrorCode
 from squall.chaos.mutants.group_plans import HALT, PIPELINE_LOAD, act, group_plan
 from squall.chaos.mutants.hunt_plans import draw
@@ -15,12 +15,12 @@ from squall.chaos.mutants.mutant import GROUPS, Mutant, ReplacedFunction
 from squall.chaos.plans.plan import Plan
 
 
-def refusal_of_commit(self: GroupRules, request: Commit | TxnCommit) -> ErrorCode:
+def refusal_of_commit(self: ClassicGroupRules, request: Commit | TxnOffsetCommit) -> ErrorCode:
     """Refuse no commit of offsets in a transaction."""
-    return ErrorCode.NONE if isinstance(request, TxnCommit) else _SOUND(self, request)
+    return ErrorCode.NONE if isinstance(request, TxnOffsetCommit) else _SOUND(self, request)
 
 
-_SOUND = GroupRules.refusal_of_commit
+_SOUND = ClassicGroupRules.refusal_of_commit
 
 
 def plan(seed: int) -> Plan:
@@ -36,7 +36,7 @@ MUTANT = Mutant(
     name="generation-unchecked-in-transactions",
     title="takes offsets inside a transaction from members that its group has gone on without",
     source="KAFKA-9365, Redpanda PR 5162 (2022)",
-    replaces=(ReplacedFunction(GroupRules, "refusal_of_commit", refusal_of_commit),),
+    replaces=(ReplacedFunction(ClassicGroupRules, "refusal_of_commit", refusal_of_commit),),
     expected=("eos-duplicate", "lost-position"),
     faults=(),
     plan=plan,

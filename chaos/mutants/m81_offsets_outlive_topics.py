@@ -15,10 +15,10 @@ from squall.chaos.mutants.mutant import GROUPS, Mutant, ReplacedFunction
 from squall.chaos.plans.plan import Plan
 
 if TYPE_CHECKING:
-    from squall.broker.coordinators.groups.values import Committed, TopicPartition
+    from squall.broker.coordinators.groups.values import OffsetAndMetadata, TopicPartition
 
 
-def _is_orphan(self: GroupCoordinatorShard, where: TopicPartition, committed: Committed) -> bool:
+def _is_orphan(self: GroupCoordinatorShard, where: TopicPartition, committed: OffsetAndMetadata) -> bool:
     """An offset outlives its topic."""
     return False
 

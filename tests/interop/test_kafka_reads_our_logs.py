@@ -16,7 +16,13 @@ from squall.broker.control.kraft.snapshot_store import encode_snapshot
 from squall.broker.controller.brokers import REGISTRATION_CHANGE_VERSION
 from squall.broker.controller.elections import PARTITION_CHANGE_VERSION
 from squall.broker.coordinators.groups import records
-from squall.broker.coordinators.groups.values import Committed, GroupRecord, GroupWritten, MemberRecord, OffsetWritten
+from squall.broker.coordinators.groups.values import (
+    GroupMetadataRecord,
+    GroupRecord,
+    MemberRecord,
+    OffsetAndMetadata,
+    OffsetCommitRecord,
+)
 from squall.broker.log.config import LogConfig
 from squall.broker.log.markers import TxnMarker
 from squall.broker.log.recovery import load
@@ -107,9 +113,9 @@ def groups_written() -> MemoryFs:
     fs = MemoryFs()
     log = load(fs, "d/o-0", LogConfig(), topic="__consumer_offsets", partition=0, topic_id=bytes(16), clean=True)
     member = MemberRecord("m-1", "static", "client", "/host", 30_000, 10_000, b"", b"")
-    group = GroupWritten("g", GroupRecord("consumer", 3, "range", "m-1", 1_000, (member,)))
-    offset = OffsetWritten("g", ("t", 2), Committed(17, 4, "here", 1_000))
-    for written, producer in ((group, -1), (offset, -1), (offset, 5), (OffsetWritten("g", ("t", 2), None), -1)):
+    group = GroupMetadataRecord("g", GroupRecord("consumer", 3, "range", "m-1", 1_000, (member,)))
+    offset = OffsetCommitRecord("g", ("t", 2), OffsetAndMetadata(17, 4, "here", 1_000))
+    for written, producer in ((group, -1), (offset, -1), (offset, 5), (OffsetCommitRecord("g", ("t", 2), None), -1)):
         record = Record(0, 1_000, *records.encode(written))
         data = encode_batch([record], producer_id=producer, producer_epoch=min(producer, 0), transactional=producer > 0)
         assert not log.append_as_leader(memoryview(bytearray(data)), 0, 1_000, client=False).error

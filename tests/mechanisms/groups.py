@@ -37,25 +37,27 @@ GROUPS = (
             Removal(
                 "counts offsets before their transaction is committed",
                 LEDGER,
-                "Ledger.replay",
+                "ReplayedGroupState.replay",
                 piece="if producer_id >= 0:",
                 by="if False:",
             ),
             Removal(
                 "counts offsets of aborted transactions",
                 LEDGER,
-                "Ledger.end_transaction",
+                "ReplayedGroupState.end_transaction",
                 piece="if commit:",
                 by="if True:",
             ),
             Removal(
                 "puts the offset of a transaction over a later one",
                 LEDGER,
-                "Ledger._materialize",
+                "ReplayedGroupState._materialize",
                 piece="if present is None or present.written_at < committed.written_at:",
                 by="if True:",
             ),
-            Removal("tells of no offset that it is pending", LEDGER, "Ledger.is_pending", body="return False"),
+            Removal(
+                "tells of no offset that it is pending", LEDGER, "ReplayedGroupState.is_pending", body="return False"
+            ),
             Removal(
                 "hears of no marker",
                 RUNTIME,
@@ -79,7 +81,7 @@ GROUPS = (
             Removal(
                 "takes offsets of whoever commits in a transaction",
                 RULES,
-                "GroupRules.refusal_of_commit",
+                "ClassicGroupRules.refusal_of_commit",
                 piece="if request.generation < 0",
                 by="if in_transaction or request.generation < 0",
             ),
@@ -122,28 +124,28 @@ GROUPS = (
             Removal(
                 "takes offsets of a generation that is over",
                 RULES,
-                "GroupRules.refusal_of_commit",
+                "ClassicGroupRules.refusal_of_commit",
                 piece="if not self.is_current(request.generation):",
                 by="if False:",
             ),
             Removal(
                 "takes offsets of nobody while the group has members",
                 RULES,
-                "GroupRules.refusal_of_commit",
+                "ClassicGroupRules.refusal_of_commit",
                 piece="elif not in_transaction:",
                 by="elif False:",
             ),
             Removal(
                 "takes offsets of a static member that was replaced",
                 RULES,
-                "GroupRules.refusal_of_commit",
+                "ClassicGroupRules.refusal_of_commit",
                 piece="if refused:",
                 by="if refused and refused != ErrorCode.FENCED_INSTANCE_ID:",
             ),
             Removal(
                 "takes offsets before anybody owns the partitions",
                 RULES,
-                "GroupRules.refusal_of_commit",
+                "ClassicGroupRules.refusal_of_commit",
                 piece="if not in_transaction and self.state == GroupState.COMPLETING:",
                 by="if False:",
             ),
@@ -156,7 +158,7 @@ GROUPS = (
             Removal(
                 "tells that a group is gone before that is committed",
                 LEDGER,
-                "Ledger.rests_on",
+                "ReplayedGroupState.rests_on",
                 piece="self._forgotten",
                 by="NOTHING_WRITTEN",
             ),
@@ -176,7 +178,7 @@ GROUPS = (
             Removal(
                 "takes a fetch for a sign that its follower follows, whenever it was sent",
                 at.RULES,
-                "Rules.is_followed",
+                "PartitionRules.is_followed",
                 piece="each.followed_s >= since_s",
                 by="each.last_fetch_ms >= since_s * 1000",
             ),
@@ -212,7 +214,7 @@ GROUPS = (
             Removal(
                 "takes a pending offset of the next topic along with that of the one before",
                 LEDGER,
-                "Ledger.orphans",
+                "ReplayedGroupState.orphans",
                 piece="all(is_orphan(where, each) for each in here)",
                 by="any(is_orphan(where, each) for each in here)",
             ),
@@ -260,7 +262,7 @@ GROUPS = (
             Removal(
                 "begins a generation before all have joined",
                 RULES,
-                "GroupRules.all_joined",
+                "ClassicGroupRules.all_joined",
                 body="return True",
             ),
             Removal(
@@ -270,7 +272,7 @@ GROUPS = (
                 piece="if first and self._settings.initial_delay_ms > 0:",
                 by="if False:",
             ),
-            Removal("takes requests of any generation", RULES, "GroupRules.is_current", body="return True"),
+            Removal("takes requests of any generation", RULES, "ClassicGroupRules.is_current", body="return True"),
             Removal(
                 "fences nobody whose instance id another one has",
                 RULES,
@@ -286,21 +288,27 @@ GROUPS = (
                 by="pass",
             ),
             Removal(
-                "rebalances when a static member is back", RULES, "GroupRules.returns_unchanged", body="return False"
+                "rebalances when a static member is back",
+                RULES,
+                "ClassicGroupRules.returns_unchanged",
+                body="return False",
             ),
             Removal(
                 "rebalances for no static member that is back",
                 RULES,
-                "GroupRules.returns_unchanged",
+                "ClassicGroupRules.returns_unchanged",
                 body="return self.state == State.STABLE",
             ),
             Removal(
-                "begins a rebalance for each Join that is repeated", RULES, "GroupRules.joins_anew", body="return True"
+                "begins a rebalance for each Join that is repeated",
+                RULES,
+                "ClassicGroupRules.joins_anew",
+                body="return True",
             ),
             Removal(
                 "chooses a protocol that some do not know",
                 RULES,
-                "GroupRules.common_protocols",
+                "ClassicGroupRules.common_protocols",
                 piece=" if all(member.knows(name) for member in members)",
                 by="",
             ),
@@ -315,8 +323,8 @@ GROUPS = (
                 "tells assignments before they are committed",
                 CLASSIC,
                 "ClassicGroup.sync",
-                piece="self._append(now, Settles(group=self, generation=self.generation))",
-                by="self._append(now, Settles()); self.assigned(self.generation, ErrorCode.NONE, now)",
+                piece="self._append(now, AppendCompletion(group=self, generation=self.generation))",
+                by="self._append(now, AppendCompletion()); self.assigned(self.generation, ErrorCode.NONE, now)",
             ),
             Removal(
                 "tells assignments that are not in the log",
@@ -336,8 +344,8 @@ GROUPS = (
                 "leaves a static member that is back with the id of before in the log",
                 CLASSIC,
                 "ClassicGroup._take_over",
-                piece="self._append(now, Settles(token, answer))",
-                by="self.effects.append(Reply(token, answer))",
+                piece="self._append(now, AppendCompletion(token, answer))",
+                by="self.effects.append(SendResponse(token, answer))",
             ),
             Removal(
                 "leaves everybody waiting who waits for a lost coordinator",

@@ -1,4 +1,4 @@
-"""L: the log. P: producers and clients."""
+"""L: the log. P: producers and clients. R14: flushes of the log."""
 
 from __future__ import annotations
 
@@ -6,6 +6,50 @@ from tests.mechanisms import places as at
 from tests.mechanisms.mechanism import Mechanism, Removal
 
 ACCUMULATOR = "workloads/client/accumulator.py"
+
+FLUSHES = (
+    Mechanism(
+        id="R14",
+        rule="Nothing is synced for each write; `flush.messages` and `flush.ms` ask for fsyncs, and what they hold back"
+        " nobody hears of.",
+        source="Kafka's replication design; KAFKA-50",
+        tests={
+            at.LEADER_APPENDS: ("test_one_append_is_one_write_and_no_fsync",),
+            at.RETENTION: ("test_flush_is_due_by_messages_or_time",),
+            at.FLUSHES: (
+                "test_nobody_hears_of_an_append_before_its_fsync",
+                "test_one_fsync_covers_all_that_came_before_it_began_and_answers_keep_their_order",
+                "test_a_quiet_log_is_flushed_when_its_flush_ms_is_over",
+                "test_what_a_crash_has_left_without_its_fsync_counts_no_sooner_than_it_is_durable",
+            ),
+            at.FETCHER: ("test_what_has_to_be_flushed_is_acknowledged_once_it_is_on_disk",),
+        },
+        removals=(
+            Removal(
+                "syncs each append",
+                at.LOG,
+                "Log.append_as_leader",
+                piece="segment.append(records)\n",
+                by="segment.append(records)\n        segment.file.fsync()\n",
+            ),
+            Removal("never flushes by itself", at.LOG, "Log.flush_due", body="return False"),
+            Removal(
+                "does not hold back what is not synced yet",
+                "broker/replicas/flushes.py",
+                "FlushScheduler.begin",
+                piece="h.holding = h.holding or h.log.is_flush_required",
+                by="h.holding = False",
+            ),
+            Removal(
+                "takes what a crash has left for durable",
+                "broker/replicas/flushes.py",
+                "FlushScheduler.opened",
+                piece="if log.is_flush_required:",
+                by="if False:",
+            ),
+        ),
+    ),
+)
 
 LOGS = (
     Mechanism(
@@ -205,13 +249,13 @@ LOGS = (
             Removal(
                 "takes any offset for one that may be deleted to",
                 at.RULES,
-                "Rules.deletion_offset",
+                "PartitionRules.deletion_offset",
                 body="return self.log_end_offset if offset < 0 else offset",
             ),
             Removal(
                 "answers before the followers have deleted",
                 at.RULES,
-                "Rules.low_watermark",
+                "PartitionRules.low_watermark",
                 body="return self.log_start_offset",
             ),
         ),
@@ -312,13 +356,13 @@ CLIENTS = (
             Removal(
                 "sends each record at once",
                 ACCUMULATOR,
-                "Accumulator._need_not_linger",
+                "RecordAccumulator._need_not_linger",
                 body="return True",
             ),
             Removal(
                 "has full batches linger",
                 ACCUMULATOR,
-                "Accumulator._need_not_linger",
+                "RecordAccumulator._need_not_linger",
                 body="return False",
             ),
             Removal(
@@ -388,14 +432,14 @@ CLIENTS = (
             Removal(
                 "gives one producer id to several",
                 "broker/replicas/coordinators/producer_ids.py",
-                "ProducerIds.take",
+                "ProducerIdManager.take",
                 piece="self._next += 1\n        return self._next - 1",
                 by="return self._next",
             ),
             Removal(
                 "does not send a batch again after its connection broke",
                 ACCUMULATOR,
-                "Accumulator.lost",
+                "RecordAccumulator.lost",
                 piece="return self._again(batch, now_ms)",
                 by="return self._give_up(batch)",
             ),

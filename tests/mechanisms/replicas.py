@@ -34,7 +34,7 @@ REPLICAS = (
             Removal(
                 "serves clients on followers",
                 at.RULES,
-                "Rules.check_leader_epoch",
+                "PartitionRules.check_leader_epoch",
                 piece="return ErrorCode.NONE if self.is_leader else ErrorCode.NOT_LEADER_OR_FOLLOWER",
                 by="return ErrorCode.NONE",
             ),
@@ -54,7 +54,7 @@ REPLICAS = (
             at.FETCH: ("test_fetches_that_name_nothing_keep_a_follower_in_the_isr",),
         },
         removals=(
-            Removal("keeps everybody in the ISR", at.RULES, "Rules.is_out_of_sync", body="return False"),
+            Removal("keeps everybody in the ISR", at.RULES, "PartitionRules.is_out_of_sync", body="return False"),
             Removal(
                 "counts a follower as caught up only at the very end of the log",
                 at.PARTITION,
@@ -65,7 +65,7 @@ REPLICAS = (
             Removal(
                 "takes idle followers for late ones",
                 at.RULES,
-                "Rules.is_caught_up",
+                "PartitionRules.is_caught_up",
                 piece="if replica.log_end_offset == self.log_end_offset:",
                 by="if False:",
             ),
@@ -90,11 +90,13 @@ REPLICAS = (
             ),
         },
         removals=(
-            Removal("proposes every follower that fetches", at.RULES, "Rules.has_reached_isr", body="return True"),
+            Removal(
+                "proposes every follower that fetches", at.RULES, "PartitionRules.has_reached_isr", body="return True"
+            ),
             Removal(
                 "proposes followers that are fenced, stopping or of an earlier incarnation",
                 at.RULES,
-                "Rules.is_isr_eligible",
+                "PartitionRules.is_isr_eligible",
                 body="return True",
             ),
         ),
@@ -124,31 +126,45 @@ REPLICAS = (
             Removal(
                 "commits what the leader alone has",
                 at.RULES,
-                "Rules.next_high_watermark",
+                "PartitionRules.next_high_watermark",
                 body="return self.log_end_offset",
             ),
             Removal(
                 "lets the high watermark go back",
                 at.RULES,
-                "Rules.next_high_watermark",
+                "PartitionRules.next_high_watermark",
                 piece="return lowest if lowest > self.high_watermark else self.high_watermark",
                 by="self.high_watermark = min(lowest, self.high_watermark)\n        return lowest",
             ),
             Removal(
-                "commits below min.insync.replicas", at.RULES, "Rules.is_high_watermark_frozen", body="return False"
+                "commits below min.insync.replicas",
+                at.RULES,
+                "PartitionRules.is_high_watermark_frozen",
+                body="return False",
             ),
             Removal(
-                "does not wait for members about to be removed", at.RULES, "Rules.maximal_of", body="return proposed"
+                "does not wait for members about to be removed",
+                at.RULES,
+                "PartitionRules.maximal_of",
+                body="return proposed",
             ),
-            Removal("does not wait for members about to join", at.RULES, "Rules.maximal_of", body="return committed"),
+            Removal(
+                "does not wait for members about to join",
+                at.RULES,
+                "PartitionRules.maximal_of",
+                body="return committed",
+            ),
             Removal(
                 "believes the leader's high watermark beyond its own log",
                 at.RULES,
-                "Rules.followed_high_watermark",
+                "PartitionRules.followed_high_watermark",
                 body="return leader_high_watermark",
             ),
             Removal(
-                "lets consumers read to the log's end", at.RULES, "Rules.read_limit", body="return self.log_end_offset"
+                "lets consumers read to the log's end",
+                at.RULES,
+                "PartitionRules.read_limit",
+                body="return self.log_end_offset",
             ),
             Removal(
                 "takes checkpointed high watermarks for those of later records",
@@ -195,7 +211,7 @@ REPLICAS = (
             Removal(
                 "answers with a high watermark that lags behind an earlier leader's",
                 at.RULES,
-                "Rules.latest_offset_available",
+                "PartitionRules.latest_offset_available",
                 body="return True",
             ),
             Removal(
@@ -240,11 +256,14 @@ REPLICAS = (
             Removal(
                 "appends though the ISR is too small",
                 at.RULES,
-                "Rules.under_min_isr_before_append",
+                "PartitionRules.under_min_isr_before_append",
                 body="return False",
             ),
             Removal(
-                "acknowledges though the ISR has shrunk", at.RULES, "Rules.under_min_isr_after", body="return False"
+                "acknowledges though the ISR has shrunk",
+                at.RULES,
+                "PartitionRules.under_min_isr_after",
+                body="return False",
             ),
         ),
     ),
@@ -368,10 +387,10 @@ REPLICAS = (
             Removal(
                 "commits what the leader alone has",
                 at.RULES,
-                "Rules.next_high_watermark",
+                "PartitionRules.next_high_watermark",
                 body="return self.log_end_offset",
             ),
-            Removal("lets everybody into the ISR", at.RULES, "Rules.has_reached_isr", body="return True"),
+            Removal("lets everybody into the ISR", at.RULES, "PartitionRules.has_reached_isr", body="return True"),
         ),
     ),
     Mechanism(
@@ -420,7 +439,7 @@ REPLICAS = (
                 "test_every_burst_throws_followers_out_where_lag_is_a_count_and_none_does_where_it_is_a_time",
             ),
         },
-        removals=(Removal("counts no messages", at.RULES, "Rules.is_too_many_behind", body="return False"),),
+        removals=(Removal("counts no messages", at.RULES, "PartitionRules.is_too_many_behind", body="return False"),),
     ),
     Mechanism(
         id="R13",
@@ -444,48 +463,7 @@ REPLICAS = (
                 "fence",
                 body="return [_change(broker, fenced=FENCE)]",
             ),
-            Removal("waits for fenced followers", at.RULES, "Rules.is_in_service", body="return True"),
-        ),
-    ),
-    Mechanism(
-        id="R14",
-        rule="Nothing is synced for each write; `flush.messages` and `flush.ms` ask for fsyncs, and what they hold back"
-        " nobody hears of.",
-        source="Kafka's replication design; KAFKA-50",
-        tests={
-            at.LEADER_APPENDS: ("test_one_append_is_one_write_and_no_fsync",),
-            at.RETENTION: ("test_flush_is_due_by_messages_or_time",),
-            at.FLUSHES: (
-                "test_nobody_hears_of_an_append_before_its_fsync",
-                "test_one_fsync_covers_all_that_came_before_it_began_and_answers_keep_their_order",
-                "test_a_quiet_log_is_flushed_when_its_flush_ms_is_over",
-                "test_what_a_crash_has_left_without_its_fsync_counts_no_sooner_than_it_is_durable",
-            ),
-            at.FETCHER: ("test_what_has_to_be_flushed_is_acknowledged_once_it_is_on_disk",),
-        },
-        removals=(
-            Removal(
-                "syncs each append",
-                at.LOG,
-                "Log.append_as_leader",
-                piece="segment.append(records)\n",
-                by="segment.append(records)\n        segment.file.fsync()\n",
-            ),
-            Removal("never flushes by itself", at.LOG, "Log.flush_due", body="return False"),
-            Removal(
-                "does not hold back what is not synced yet",
-                "broker/replicas/flushes.py",
-                "Flushes.begin",
-                piece="h.holding = h.holding or h.log.is_flush_required",
-                by="h.holding = False",
-            ),
-            Removal(
-                "takes what a crash has left for durable",
-                "broker/replicas/flushes.py",
-                "Flushes.opened",
-                piece="if log.is_flush_required:",
-                by="if False:",
-            ),
+            Removal("waits for fenced followers", at.RULES, "PartitionRules.is_in_service", body="return True"),
         ),
     ),
 )

@@ -8,14 +8,14 @@ from __future__ import annotations
 
 from tests.mechanisms.epochs_and_control import CONTROL_PLANE, EPOCHS
 from tests.mechanisms.groups import GROUPS
-from tests.mechanisms.logs_and_clients import CLIENTS, LOGS
+from tests.mechanisms.logs_and_clients import CLIENTS, FLUSHES, LOGS
 from tests.mechanisms.mechanism import Mechanism, Removal
 from tests.mechanisms.replicas import REPLICAS
 from tests.mechanisms.transactions import TRANSACTIONS
 
 MECHANISMS: dict[str, Mechanism] = {
     mechanism.id: mechanism
-    for mechanism in (*REPLICAS, *EPOCHS, *CONTROL_PLANE, *LOGS, *CLIENTS, *TRANSACTIONS, *GROUPS)
+    for mechanism in (*REPLICAS, *FLUSHES, *EPOCHS, *CONTROL_PLANE, *LOGS, *CLIENTS, *TRANSACTIONS, *GROUPS)
 }
 
 

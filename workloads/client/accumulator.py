@@ -28,7 +28,14 @@ from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
 from squall.broker.protocol.errors import name_of
-from squall.workloads.client.outcomes import DELIVERY_TIMED_OUT, PRODUCER_STOPPED, Meaning, Outcome, Status, meaning
+from squall.workloads.client.outcomes import (
+    DELIVERY_TIMED_OUT,
+    PRODUCER_STOPPED,
+    OperationStatus,
+    Outcome,
+    ProduceErrorMeaning,
+    meaning,
+)
 from squall.workloads.client.settings import IDEMPOTENT_IN_FLIGHT, ProducerSettings
 
 MAX_SEQUENCE = 2**31 - 1
@@ -48,7 +55,7 @@ class ProducerRetired(Exception):
     """This producer takes no new records. The message says why."""
 
 
-class Outgoing(NamedTuple):
+class QueuedRecord(NamedTuple):
     """A record handed over."""
 
     key: bytes | None
@@ -83,7 +90,7 @@ class ProducerBatch:
         self.number = number
         self.send_at_ms = send_at_ms
         self.deadline_ms = deadline_ms
-        self.records: list[Outgoing] = []
+        self.records: list[QueuedRecord] = []
         self.size = BATCH_OVERHEAD
         self.sequence = -1
         self.sealed = False
@@ -99,23 +106,23 @@ class ProducerBatch:
         return f"<{self.lane.topic}-{self.lane.index} #{self.number} seq {self.sequence} x{len(self.records)}>"
 
 
-class Settled(NamedTuple):
+class SettledBatch(NamedTuple):
     """A batch that is done with: each of its records has the same status."""
 
     batch: ProducerBatch
-    status: Status
+    status: OperationStatus
     base_offset: int
     log_append_ms: int
     """-1: the records keep their create times."""
     error: str
 
-    def outcomes(self) -> Iterator[tuple[Outgoing, Outcome]]:
+    def outcomes(self) -> Iterator[tuple[QueuedRecord, Outcome]]:
         """Each record with its own outcome, in order."""
         for delta, record in enumerate(self.batch.records):
-            if self.status is Status.OK:
+            if self.status is OperationStatus.OK:
                 offset = self.base_offset + delta if self.base_offset >= 0 else -1
                 stamp = self.log_append_ms if self.log_append_ms >= 0 else record.timestamp_ms
-                yield record, Outcome(Status.OK, offset, stamp, "", self.batch.attempts)
+                yield record, Outcome(OperationStatus.OK, offset, stamp, "", self.batch.attempts)
             else:
                 yield record, Outcome(self.status, -1, -1, self.error)
 
@@ -155,7 +162,7 @@ class PartitionQueue:
         """Order can no longer be kept: nothing more is sent."""
 
 
-class Accumulator:
+class RecordAccumulator:
     """All lanes of one producer. Times are monotonic ms."""
 
     def __init__(
@@ -187,7 +194,7 @@ class Accumulator:
         fits = not self.buffered_bytes or self.buffered_bytes + size <= self._settings.buffer_bytes
         return fits and not self.retired
 
-    def add(self, topic: str, index: int, record: Outgoing, now_ms: int) -> int | None:
+    def add(self, topic: str, index: int, record: QueuedRecord, now_ms: int) -> int | None:
         """Queue a record. Returns when the edge must look again because of it, None if it looks anyway before.
 
         Raises BufferFull or ProducerRetired; the record is then not queued.
@@ -239,50 +246,50 @@ class Accumulator:
         lane.route = route
         return batch
 
-    def acked(self, batch: ProducerBatch, base_offset: int, log_append_ms: int) -> list[Settled]:
+    def acked(self, batch: ProducerBatch, base_offset: int, log_append_ms: int) -> list[SettledBatch]:
         """The batch is in the log at `base_offset` (-1: not told)."""
         lane = batch.lane
         lane.in_flight.remove(batch)
         lane.confirmed = True
-        return [self._settle(batch, Status.OK, base_offset, log_append_ms)]
+        return [self._settle(batch, OperationStatus.OK, base_offset, log_append_ms)]
 
-    def refused(self, batch: ProducerBatch, code: int, now_ms: int) -> list[Settled]:
+    def refused(self, batch: ProducerBatch, code: int, now_ms: int) -> list[SettledBatch]:
         """The attempt was answered by an error."""
         batch.error = name_of(code)
         match meaning(code):
-            case Meaning.REFUSED:
+            case ProduceErrorMeaning.REFUSED:
                 return self._give_up(batch)
-            case Meaning.NOT_NOW:
+            case ProduceErrorMeaning.NOT_NOW:
                 return self._again(batch, now_ms)
-            case Meaning.OUT_OF_ORDER:
+            case ProduceErrorMeaning.OUT_OF_ORDER:
                 # Expected behind a batch that failed. With nothing before it, the broker lost what it acknowledged.
                 return self._again(batch, now_ms) if self._has_earlier(batch) else self._give_up(batch)
-            case Meaning.DOUBT:
+            case ProduceErrorMeaning.DOUBT:
                 batch.doubts += 1
                 return self._again(batch, now_ms)
-            case Meaning.END_IN_DOUBT:
+            case ProduceErrorMeaning.END_IN_DOUBT:
                 batch.doubts += 1
                 return self._give_up(batch)
 
-    def lost(self, batch: ProducerBatch, why: str, now_ms: int, *, sent: bool) -> list[Settled]:
+    def lost(self, batch: ProducerBatch, why: str, now_ms: int, *, sent: bool) -> list[SettledBatch]:
         """The attempt's connection ended, or its time was up. `sent`: some of its bytes may have reached a broker."""
         batch.error = why
         if sent:
             batch.doubts += 1
         return self._again(batch, now_ms)
 
-    def expire(self, now_ms: int) -> list[Settled]:
+    def expire(self, now_ms: int) -> list[SettledBatch]:
         """Give up what waits past its delivery time-out. What is in flight is left to its answer or connection."""
-        settled: list[Settled] = []
+        settled: list[SettledBatch] = []
         for lane in list(self._busy.values()):
             while lane.waiting and lane.waiting[0].deadline_ms <= now_ms:
                 settled += self._give_up(lane.waiting[0])
         return settled
 
-    def abandon(self, why: str) -> list[Settled]:
+    def abandon(self, why: str) -> list[SettledBatch]:
         """The producer is closed without waiting: everything left is settled as it stands."""
         self._retire(why)
-        settled: list[Settled] = []
+        settled: list[SettledBatch] = []
         for lane in list(self._busy.values()):
             for batch in (*lane.in_flight, *lane.waiting):
                 in_flight = batch in lane.in_flight
@@ -361,7 +368,7 @@ class Accumulator:
         lane = batch.lane
         return any(other.number < batch.number for other in (*lane.waiting, *lane.in_flight))
 
-    def _again(self, batch: ProducerBatch, now_ms: int) -> list[Settled]:
+    def _again(self, batch: ProducerBatch, now_ms: int) -> list[SettledBatch]:
         """Back to the front of the lane, unless nothing more may be sent."""
         lane = batch.lane
         if lane.stopped or batch.deadline_ms <= now_ms:
@@ -377,7 +384,7 @@ class Accumulator:
         exponential = min(self._backoff_max_ms, self._backoff_ms * 2 ** min(attempts - 1, 16))
         return int(exponential * (0.8 + 0.4 * self._rng.random()))
 
-    def _give_up(self, batch: ProducerBatch) -> list[Settled]:
+    def _give_up(self, batch: ProducerBatch) -> list[SettledBatch]:
         """Settle a batch that was not acknowledged, and stop its lane where what follows could get out of order."""
         lane = batch.lane
         gap = batch.sequence >= 0 or (self._ordered and batch.doubts > 0)
@@ -390,7 +397,7 @@ class Accumulator:
                 settled.append(self._end(later))
         return settled
 
-    def _end(self, batch: ProducerBatch) -> Settled:
+    def _end(self, batch: ProducerBatch) -> SettledBatch:
         lane = batch.lane
         if batch in lane.in_flight:
             lane.in_flight.remove(batch)
@@ -398,24 +405,26 @@ class Accumulator:
             lane.waiting.remove(batch)
         lane.confirmed = False
         batch.error = batch.error or DELIVERY_TIMED_OUT
-        status = Status.INFO if batch.doubts else Status.FAIL
-        if status is Status.INFO:
+        status = OperationStatus.INFO if batch.doubts else OperationStatus.FAIL
+        if status is OperationStatus.INFO:
             self._retire(f"{lane.topic}-{lane.index}: in doubt after {batch.error}")
         return self._settle(batch, status, -1, -1)
 
-    def _settle(self, batch: ProducerBatch, status: Status, base_offset: int, log_append_ms: int) -> Settled:
+    def _settle(
+        self, batch: ProducerBatch, status: OperationStatus, base_offset: int, log_append_ms: int
+    ) -> SettledBatch:
         lane = batch.lane
         self.buffered_bytes -= batch.size - BATCH_OVERHEAD
         if not lane.waiting and not lane.in_flight:
             self._busy.pop((lane.topic, lane.index), None)
-        error = "" if status is Status.OK else batch.error
-        return Settled(batch, status, base_offset, log_append_ms, error)
+        error = "" if status is OperationStatus.OK else batch.error
+        return SettledBatch(batch, status, base_offset, log_append_ms, error)
 
     def _retire(self, why: str) -> None:
         self.retired = self.retired or why
 
 
-def _size_of(record: Outgoing) -> int:
+def _size_of(record: QueuedRecord) -> int:
     size = RECORD_OVERHEAD + len(record.key or b"") + len(record.value or b"")
     for name, content in record.headers:
         size += 10 + len(name) + len(content or b"")

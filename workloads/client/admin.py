@@ -49,7 +49,7 @@ from squall.broker.protocol.schema.update_features import (
 from squall.workloads.client.client import Client
 from squall.workloads.client.cluster import Place
 from squall.workloads.client.connection import RequestFailed, UnsupportedApi
-from squall.workloads.client.groups.coordination import Coordination
+from squall.workloads.client.groups.coordination import GroupCoordinatorClient
 from squall.workloads.client.groups.offsets import ELSEWHERE
 from squall.workloads.client.new_topic import NewTopic
 from squall.workloads.client.outcomes import TIMED_OUT
@@ -141,7 +141,7 @@ async def metadata(client: Client, topics: Iterable[str] | None = None, *, node:
     return await client.ask_once(request, MetadataResponse)
 
 
-class Moving(NamedTuple):
+class OngoingReassignment(NamedTuple):
     """A partition on its way to other brokers."""
 
     replicas: tuple[int, ...]
@@ -202,7 +202,7 @@ async def group_members(client: Client, group: str) -> frozenset[str] | None:
     """Ids of the members that the group's coordinator knows, whichever protocol they speak; None where it loads, or has
     moved. Waits until there is a coordinator. Raises RequestFailed, UnsupportedApi.
     """
-    ask, found = Coordination(client, group).ask, set[str]()
+    ask, found = GroupCoordinatorClient(client, group).ask, set[str]()
     classic = (await ask(DescribeGroupsRequest([group]), DescribeGroupsResponse, DESCRIBED)).groups[0]
     if classic.error_code in ELSEWHERE:
         return None
@@ -267,7 +267,7 @@ async def alter_partition_reassignments(
 
 async def list_partition_reassignments(
     client: Client, places: Sequence[Place] | None = None, *, timeout_ms: int = 10_000
-) -> dict[Place, Moving]:
+) -> dict[Place, OngoingReassignment]:
     """Return which of these partitions (None: of all) are being reassigned to other brokers. Raises RequestFailed."""
     asked = None
     if places is not None:
@@ -277,7 +277,7 @@ async def list_partition_reassignments(
     answer = await client.ask_once(request, moving_wire.ListPartitionReassignmentsResponse)
     _refuse(answer.error_code)
     return {
-        (topic.name, part.partition_index): Moving(
+        (topic.name, part.partition_index): OngoingReassignment(
             tuple(part.replicas), tuple(part.adding_replicas), tuple(part.removing_replicas)
         )
         for topic in answer.topics

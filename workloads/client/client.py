@@ -28,7 +28,7 @@ METADATA_TOPIC_IDS_FROM = 10
 
 
 @dataclass(slots=True)
-class _Slot:
+class _NodeConnection:
     """The data connection to one node."""
 
     address: Address
@@ -59,7 +59,7 @@ class Client:
         self._bootstrap = tuple((host, port) for host, port in bootstrap)
         self._topics: dict[str, None] = {}
         self._listeners: list[Callable[[Sequence[Place]], None]] = []
-        self._slots: dict[int, _Slot] = {}
+        self._slots: dict[int, _NodeConnection] = {}
         self._connections: dict[int, BrokerConnection] = {}
         self._next_serial = 0
         self._controls: dict[Address, BrokerConnection] = {}
@@ -121,7 +121,7 @@ class Client:
             return None
         slot = self._slots.get(node_id)
         if slot is None:
-            slot = self._slots[node_id] = _Slot(address)
+            slot = self._slots[node_id] = _NodeConnection(address)
         if slot.address != address:
             slot.address = address
             slot.next_try = 0.0
@@ -275,7 +275,7 @@ class Client:
     def _next_candidate(self) -> None:
         self._candidate += 1
 
-    async def _fill_slot(self, node_id: int, slot: _Slot) -> None:
+    async def _fill_slot(self, node_id: int, slot: _NodeConnection) -> None:
         try:
             pause = slot.next_try - self.env.mono()
             if pause > 0:

@@ -67,7 +67,7 @@ May raise MalformedFrame before any effect of its own; it is then called again, 
 
 
 @dataclass(slots=True, eq=False)
-class _Outstanding:
+class _OutstandingRequest:
     api_key: int
     version: int
     correlation_id: int
@@ -95,7 +95,7 @@ class BrokerConnection:
         self._settings = settings
         self._start = start
         self._versions: Mapping[int, tuple[int, int]] = {}
-        self._outstanding: deque[_Outstanding] = deque()
+        self._outstanding: deque[_OutstandingRequest] = deque()
         self._next_correlation = 0
         self._unsent: deque[memoryview] = deque()
         self._when_sent: deque[tuple[int, Callable[[bool], None]]] = deque()
@@ -151,7 +151,7 @@ class BrokerConnection:
         correlation_id = self._next_correlation
         self._next_correlation = (correlation_id + 1) & 0x7FFFFFFF
         deadline = self._env.mono() + timeout_s
-        waiting = _Outstanding(api_key, version, correlation_id, answer, deadline, self._accepted)
+        waiting = _OutstandingRequest(api_key, version, correlation_id, answer, deadline, self._accepted)
         self._outstanding.append(waiting)
         self._send(encode_request(api_key, version, correlation_id, self._settings.client_id, body))
 

@@ -30,7 +30,7 @@ from squall.workloads.client.cluster import Leader, Place
 from squall.workloads.client.connection import BrokerConnection, RequestFailed, UnsupportedApi
 from squall.workloads.client.fetched import UnreadableBatch, read_records
 from squall.workloads.client.outcomes import BAD_ANSWER, STALE_METADATA
-from squall.workloads.client.reading_session import LOST, Bounds, ClientFetchSession
+from squall.workloads.client.reading_session import LOST, ClientFetchSession, OffsetBounds
 from squall.workloads.client.settings import ConsumerSettings
 
 FETCH_OLDEST = 4
@@ -57,7 +57,7 @@ class FetchedRecords(NamedTuple):
     damage: list[UnreadableBatch]
 
 
-class ReadEvent(NamedTuple):
+class PositionInvalidated(NamedTuple):
     """A partition's position became impossible. It rests until `seek`."""
 
     kind: str
@@ -70,7 +70,7 @@ class ReadEvent(NamedTuple):
     """LOG_TRUNCATED: the first offset that differs, -1 if unknown. OFFSET_OUT_OF_RANGE: the high watermark."""
 
 
-class ReadError(NamedTuple):
+class TransientReadError(NamedTuple):
     """Why something brought nothing. It is tried again by the next polls."""
 
     place: Place | None
@@ -83,8 +83,8 @@ class PollResult:
     """All that one poll returns."""
 
     fetched: list[FetchedRecords] = field(default_factory=list)
-    events: list[ReadEvent] = field(default_factory=list)
-    errors: list[ReadError] = field(default_factory=list)
+    events: list[PositionInvalidated] = field(default_factory=list)
+    errors: list[TransientReadError] = field(default_factory=list)
 
     def __bool__(self) -> bool:
         return bool(self.fetched or self.events or self.errors)
@@ -204,7 +204,7 @@ class Consumer:
         except RequestFailed:
             self._client.refresh_soon()
         except UnsupportedApi as problem:
-            self._polled.errors.append(ReadError(None, str(problem)))
+            self._polled.errors.append(TransientReadError(None, str(problem)))
             connection.close(BAD_ANSWER)
 
     def _fetch(self, node_id: int, connection: BrokerConnection, positions: dict[Place, tuple[int, int]]) -> None:
@@ -257,7 +257,7 @@ class Consumer:
         else:
             may_omit = session.answered(response.session_id)
         if failure is not None:
-            self._polled.errors.append(ReadError(None, failure.why))
+            self._polled.errors.append(TransientReadError(None, failure.why))
             self._client.refresh_soon()
         elif response.error in LOST:
             pass  # the next request opens another
@@ -276,7 +276,7 @@ class Consumer:
                         end = told.last_stable_offset if self.settings.isolation else told.high_watermark
                         starved |= not told.records and omitted[place][0] < end
                     omitted.pop(place, None)
-                    bounds = Bounds(told.high_watermark, told.last_stable_offset, told.log_start_offset)
+                    bounds = OffsetBounds(told.high_watermark, told.last_stable_offset, told.log_start_offset)
                     session.told(place, bounds if told.error == ErrorCode.NONE else None)
                     self._take_in(place, told, response, asked)
             for place in omitted if may_omit else ():
@@ -294,7 +294,7 @@ class Consumer:
             if place in self._parts:
                 self._parts[place] = self._parts.pop(place)
 
-    def _stands_still(self, place: Place, bounds: Bounds | None, asked: _FetchInFlight) -> None:
+    def _stands_still(self, place: Place, bounds: OffsetBounds | None, asked: _FetchInFlight) -> None:
         """An answer of the session has left this partition out: that is how a broker says that nothing is new there."""
         part = self._parts.get(place)
         position, epoch = asked.positions[place]
@@ -314,10 +314,10 @@ class Consumer:
         elif told.error == ErrorCode.OFFSET_OUT_OF_RANGE:
             part.resting = True
             end = told.high_watermark
-            event = ReadEvent(OFFSET_OUT_OF_RANGE, place, position, told.log_start_offset, end)
+            event = PositionInvalidated(OFFSET_OUT_OF_RANGE, place, position, told.log_start_offset, end)
             self._polled.events.append(event)
         elif told.current_leader is not None and self._heed(place, told.current_leader, response):
-            self._polled.errors.append(ReadError(place, name_of(told.error)))
+            self._polled.errors.append(TransientReadError(place, name_of(told.error)))
         else:
             self._not_now(place, told.error)
 
@@ -341,7 +341,7 @@ class Consumer:
         if part is not None:
             part.failures += 1
             part.retry_at = self._env.mono() + self._client.backoff(part.failures)
-        self._polled.errors.append(ReadError(place, name_of(code)))
+        self._polled.errors.append(TransientReadError(place, name_of(code)))
         if code in STALE_METADATA:
             self._client.refresh_soon()
 
@@ -382,7 +382,7 @@ class Consumer:
                 self._not_now(place, end.error_code)
             elif end.end_offset < part.position or end.leader_epoch < part.position_epoch:
                 part.resting = True
-                event = ReadEvent(LOG_TRUNCATED, place, part.position, -1, end.end_offset)
+                event = PositionInvalidated(LOG_TRUNCATED, place, part.position, -1, end.end_offset)
                 self._polled.events.append(event)
             else:
                 part.leader_epoch = leader.epoch

@@ -48,7 +48,7 @@ def read_records(
     next_position, last_epoch = position, -1
     if view is None:
         return ReadRecords(found, next_position, last_epoch, damage)
-    filtered = _Aborted(aborted) if isolation == READ_COMMITTED and aborted else None
+    filtered = _AbortedTransactionFilter(aborted) if isolation == READ_COMMITTED and aborted else None
     try:
         for header, start, end in batches(view):
             behind = header.base_offset + header.last_offset_delta + 1
@@ -85,7 +85,7 @@ def _visible_records(
     return records
 
 
-class _Aborted:
+class _AbortedTransactionFilter:
     """Tracks which transactions are open and will turn out aborted, at the offset read so far."""
 
     def __init__(self, aborted: Sequence[tuple[int, int]]) -> None:

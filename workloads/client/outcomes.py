@@ -11,7 +11,7 @@ from typing import NamedTuple
 from squall.broker.protocol.errors import ErrorCode
 
 
-class Status(IntEnum):
+class OperationStatus(IntEnum):
     """Says how an operation ended."""
 
     OK = 0
@@ -24,7 +24,7 @@ class Status(IntEnum):
 class Outcome(NamedTuple):
     """Says how one record ended."""
 
-    status: Status
+    status: OperationStatus
     offset: int
     """Where it was appended; -1 where that is not known (not OK, or acks=0)."""
     timestamp_ms: int
@@ -48,7 +48,7 @@ PRODUCER_STOPPED = "PRODUCER_STOPPED"
 """Never sent, because an earlier record of its partition was given up and order could no longer be kept."""
 
 
-class Meaning(Enum):
+class ProduceErrorMeaning(Enum):
     """Names what an error in a Produce response says about the attempt that it answers."""
 
     REFUSED = "appended nothing, and would not if tried again"
@@ -58,31 +58,32 @@ class Meaning(Enum):
     END_IN_DOUBT = "may have been appended, trying again is no use"
 
 
-_DEFINITE: dict[int, Meaning] = {
-    ErrorCode.CORRUPT_MESSAGE: Meaning.NOT_NOW,
-    ErrorCode.NOT_ENOUGH_REPLICAS: Meaning.NOT_NOW,  # checked before the append; its sibling 20 is not
-    ErrorCode.CONCURRENT_TRANSACTIONS: Meaning.NOT_NOW,  # the transaction before is not marked everywhere yet (KIP-890)
-    ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER: Meaning.OUT_OF_ORDER,
-    ErrorCode.MESSAGE_TOO_LARGE: Meaning.REFUSED,
-    ErrorCode.INVALID_TOPIC_EXCEPTION: Meaning.REFUSED,
-    ErrorCode.RECORD_LIST_TOO_LARGE: Meaning.REFUSED,
-    ErrorCode.INVALID_REQUIRED_ACKS: Meaning.REFUSED,
-    ErrorCode.TOPIC_AUTHORIZATION_FAILED: Meaning.REFUSED,
-    ErrorCode.CLUSTER_AUTHORIZATION_FAILED: Meaning.REFUSED,
-    ErrorCode.INVALID_TIMESTAMP: Meaning.REFUSED,
-    ErrorCode.UNSUPPORTED_VERSION: Meaning.REFUSED,
-    ErrorCode.INVALID_REQUEST: Meaning.REFUSED,
-    ErrorCode.UNSUPPORTED_FOR_MESSAGE_FORMAT: Meaning.REFUSED,
-    ErrorCode.POLICY_VIOLATION: Meaning.REFUSED,
-    ErrorCode.INVALID_PRODUCER_EPOCH: Meaning.REFUSED,
-    ErrorCode.UNKNOWN_PRODUCER_ID: Meaning.REFUSED,
-    ErrorCode.UNSUPPORTED_COMPRESSION_TYPE: Meaning.REFUSED,
-    ErrorCode.INVALID_RECORD: Meaning.REFUSED,
-    ErrorCode.PRODUCER_FENCED: Meaning.REFUSED,
+_DEFINITE: dict[int, ProduceErrorMeaning] = {
+    ErrorCode.CORRUPT_MESSAGE: ProduceErrorMeaning.NOT_NOW,
+    ErrorCode.NOT_ENOUGH_REPLICAS: ProduceErrorMeaning.NOT_NOW,  # checked before the append; its sibling 20 is not
+    # The markers of the transaction before are not on all partitions yet (KIP-890).
+    ErrorCode.CONCURRENT_TRANSACTIONS: ProduceErrorMeaning.NOT_NOW,
+    ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER: ProduceErrorMeaning.OUT_OF_ORDER,
+    ErrorCode.MESSAGE_TOO_LARGE: ProduceErrorMeaning.REFUSED,
+    ErrorCode.INVALID_TOPIC_EXCEPTION: ProduceErrorMeaning.REFUSED,
+    ErrorCode.RECORD_LIST_TOO_LARGE: ProduceErrorMeaning.REFUSED,
+    ErrorCode.INVALID_REQUIRED_ACKS: ProduceErrorMeaning.REFUSED,
+    ErrorCode.TOPIC_AUTHORIZATION_FAILED: ProduceErrorMeaning.REFUSED,
+    ErrorCode.CLUSTER_AUTHORIZATION_FAILED: ProduceErrorMeaning.REFUSED,
+    ErrorCode.INVALID_TIMESTAMP: ProduceErrorMeaning.REFUSED,
+    ErrorCode.UNSUPPORTED_VERSION: ProduceErrorMeaning.REFUSED,
+    ErrorCode.INVALID_REQUEST: ProduceErrorMeaning.REFUSED,
+    ErrorCode.UNSUPPORTED_FOR_MESSAGE_FORMAT: ProduceErrorMeaning.REFUSED,
+    ErrorCode.POLICY_VIOLATION: ProduceErrorMeaning.REFUSED,
+    ErrorCode.INVALID_PRODUCER_EPOCH: ProduceErrorMeaning.REFUSED,
+    ErrorCode.UNKNOWN_PRODUCER_ID: ProduceErrorMeaning.REFUSED,
+    ErrorCode.UNSUPPORTED_COMPRESSION_TYPE: ProduceErrorMeaning.REFUSED,
+    ErrorCode.INVALID_RECORD: ProduceErrorMeaning.REFUSED,
+    ErrorCode.PRODUCER_FENCED: ProduceErrorMeaning.REFUSED,
     # Of a transaction, told before the append: its coordinator was asked first (KIP-890).
-    ErrorCode.INVALID_PRODUCER_ID_MAPPING: Meaning.REFUSED,
-    ErrorCode.INVALID_TXN_STATE: Meaning.REFUSED,
-    ErrorCode.TRANSACTION_ABORTABLE: Meaning.REFUSED,
+    ErrorCode.INVALID_PRODUCER_ID_MAPPING: ProduceErrorMeaning.REFUSED,
+    ErrorCode.INVALID_TXN_STATE: ProduceErrorMeaning.REFUSED,
+    ErrorCode.TRANSACTION_ABORTABLE: ProduceErrorMeaning.REFUSED,
 }
 
 # Kafka answers a parked acks=all Produce with 3, 6, 56 or 100 when the partition leaves the broker after the append,
@@ -102,7 +103,7 @@ _DOUBTFUL = (
     ErrorCode.INCONSISTENT_TOPIC_ID,
 )
 
-_MEANINGS: dict[int, Meaning] = {**_DEFINITE, **dict.fromkeys(_DOUBTFUL, Meaning.DOUBT)}
+_MEANINGS: dict[int, ProduceErrorMeaning] = {**_DEFINITE, **dict.fromkeys(_DOUBTFUL, ProduceErrorMeaning.DOUBT)}
 
 STALE_METADATA = frozenset(
     {
@@ -128,6 +129,6 @@ def may_be_deposed(code: int, attempts: int) -> bool:
     return code == ErrorCode.REQUEST_TIMED_OUT or (code == ErrorCode.NOT_ENOUGH_REPLICAS and attempts > 1)
 
 
-def meaning(code: int) -> Meaning:
+def meaning(code: int) -> ProduceErrorMeaning:
     """Return the meaning of a Produce error. A code that is not listed may mean anything: END_IN_DOUBT."""
-    return _MEANINGS.get(code, Meaning.END_IN_DOUBT)
+    return _MEANINGS.get(code, ProduceErrorMeaning.END_IN_DOUBT)

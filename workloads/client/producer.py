@@ -21,13 +21,13 @@ from squall.broker.protocol.schema.produce import (
 )
 from squall.broker.protocol.wire import ZERO_UUID
 from squall.workloads.client.accumulator import (
-    Accumulator,
     Done,
     Header,
-    Outgoing,
     PartitionQueue,
     ProducerBatch,
-    Settled,
+    QueuedRecord,
+    RecordAccumulator,
+    SettledBatch,
 )
 from squall.workloads.client.client import Client
 from squall.workloads.client.cluster import Leader, Place
@@ -51,7 +51,7 @@ def _nothing() -> None:
 
 
 @dataclass(slots=True, eq=False)
-class _Sent:
+class _ProduceInFlight:
     """A Produce request under way."""
 
     serial: int
@@ -83,7 +83,7 @@ class Producer:
         self._before_send = before_send
         self._after_outcomes = after_outcomes
         shared = client.settings
-        self._accumulator = Accumulator(
+        self._accumulator = RecordAccumulator(
             self.settings,
             client.env.rng,
             backoff_ms=shared.retry_backoff_ms,
@@ -139,7 +139,7 @@ class Producer:
         Raises BufferFull or ProducerRetired; the record is then not taken and `done` never called.
         """
         now_ms = int(self._env.mono() * 1000)
-        record = Outgoing(key, value, headers, timestamp_ms, done)
+        record = QueuedRecord(key, value, headers, timestamp_ms, done)
         look_at_ms = self._accumulator.add(topic, index, record, now_ms)
         if look_at_ms is not None and (self._look_at_ms is None or look_at_ms < self._look_at_ms):
             self._look_at_ms = look_at_ms
@@ -294,7 +294,7 @@ class Producer:
         body = self._encode(batches, ids, version)
         self._before_send()
         names = {topic_id: topic for topic, topic_id in ids.items()}
-        self._hand_over(connection, body, _Sent(connection.serial, version, batches, names))
+        self._hand_over(connection, body, _ProduceInFlight(connection.serial, version, batches, names))
         return True
 
     def _encode(self, batches: dict[Place, ProducerBatch], ids: dict[str, bytes], version: int) -> bytes:
@@ -324,7 +324,7 @@ class Producer:
             )
         return batch.encoded
 
-    def _hand_over(self, connection: BrokerConnection, body: bytes, sent: _Sent) -> None:
+    def _hand_over(self, connection: BrokerConnection, body: bytes, sent: _ProduceInFlight) -> None:
         self._in_flight[sent.serial] = self._in_flight.get(sent.serial, 0) + 1
         try:
             if self.settings.acks == 0:
@@ -334,7 +334,7 @@ class Producer:
         except RequestFailed as failure:
             self._failed(sent, failure)
 
-    def _posted(self, sent: _Sent, whole: bool) -> None:
+    def _posted(self, sent: _ProduceInFlight, whole: bool) -> None:
         """acks=0: that the link has it is all there is to know."""
         if self._closed:
             return
@@ -346,7 +346,7 @@ class Producer:
             self._settle(self._accumulator.acked(batch, -1, -1))
         self._done()
 
-    def _answered(self, sent: _Sent, body: memoryview | None, failure: RequestFailed | None) -> None:
+    def _answered(self, sent: _ProduceInFlight, body: memoryview | None, failure: RequestFailed | None) -> None:
         if body is None:
             assert failure is not None
             self._failed(sent, failure)
@@ -369,7 +369,7 @@ class Producer:
 
     def _judge(
         self, batch: ProducerBatch, part: PartitionProduceResponse, response: ProduceResponse, now_ms: int
-    ) -> list[Settled]:
+    ) -> list[SettledBatch]:
         if part.error_code == ErrorCode.NONE:
             return self._accumulator.acked(batch, part.base_offset, part.log_append_time_ms)
         settled = self._accumulator.refused(batch, part.error_code, now_ms)
@@ -383,7 +383,7 @@ class Producer:
             self._client.refresh_soon()
         return settled
 
-    def _failed(self, sent: _Sent, failure: RequestFailed) -> None:
+    def _failed(self, sent: _ProduceInFlight, failure: RequestFailed) -> None:
         if self._closed:
             return
         self._release(sent.serial)
@@ -400,7 +400,7 @@ class Producer:
         else:
             self._in_flight.pop(serial, None)
 
-    def _settle(self, settled: list[Settled]) -> None:
+    def _settle(self, settled: list[SettledBatch]) -> None:
         for one in settled:
             for record, outcome in one.outcomes():
                 record.done(outcome)

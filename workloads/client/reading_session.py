@@ -22,7 +22,7 @@ Asked = tuple[int, int, bytes]
 """Position, current leader epoch, topic id."""
 
 
-class Bounds(NamedTuple):
+class OffsetBounds(NamedTuple):
     """Holds the high watermark, last stable offset and log start of a partition, as a broker last reported them."""
 
     high_watermark: int
@@ -49,7 +49,7 @@ class ClientFetchSession:
         self._id = 0
         self._epoch = INITIAL_EPOCH
         self._asked: dict[Place, Asked] = {}
-        self._told: dict[Place, Bounds] = {}
+        self._told: dict[Place, OffsetBounds] = {}
 
     def restart(self) -> None:
         """The next request names every partition, and opens a session in the place of this one."""
@@ -79,14 +79,14 @@ class ClientFetchSession:
         self.restart()
         return False
 
-    def told(self, place: Place, bounds: Bounds | None) -> None:
+    def told(self, place: Place, bounds: OffsetBounds | None) -> None:
         """Note what an answer of the session reported of a partition; None: an error."""
         if bounds is None:
             self._told.pop(place, None)
         elif self._epoch != INITIAL_EPOCH:
             self._told[place] = bounds
 
-    def unchanged(self, place: Place) -> Bounds | None:
+    def unchanged(self, place: Place) -> OffsetBounds | None:
         """Return the bounds of a partition that an incremental answer leaves out: those that the broker last reported
         still hold, and it has no records for this reader (KIP-227). None if the session has none.
         """

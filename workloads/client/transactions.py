@@ -25,7 +25,7 @@ from squall.broker.protocol.schema.init_producer_id import InitProducerIdRequest
 from squall.workloads.client.client import Client
 from squall.workloads.client.cluster import Place
 from squall.workloads.client.connection import VERSION, RequestFailed, UnsupportedApi
-from squall.workloads.client.outcomes import TIMED_OUT, Status
+from squall.workloads.client.outcomes import TIMED_OUT, OperationStatus
 
 OF_TRANSACTIONAL_IDS = 1
 """FindCoordinator's key_type."""
@@ -74,7 +74,7 @@ def meaning(code: int) -> CoordinatorErrorMeaning:
     return _MEANINGS.get(code, CoordinatorErrorMeaning.END_IN_DOUBT)
 
 
-class NotDone(Exception):
+class TransactionRequestFailed(Exception):
     """Raised if a transactional producer's request did not succeed; `name`: the last error's.
 
     `doubt`: an attempt of the same request may have been done all the same.
@@ -85,14 +85,14 @@ class NotDone(Exception):
         self.name, self.doubt = name, doubt
 
 
-class TransactionRefused(NotDone):
+class TransactionRefused(TransactionRequestFailed):
     """The coordinator refused for good: the producer is fenced, or the transaction is over."""
 
     def __init__(self, code: int, *, doubt: bool) -> None:
         super().__init__(name_of(code), doubt=doubt)
 
 
-class GaveUp(NotDone):
+class TransactionRequestTimedOut(TransactionRequestFailed):
     """No answer within the time."""
 
     def __init__(self, *, doubt: bool) -> None:
@@ -109,7 +109,7 @@ class ProducerIdAndEpoch(NamedTuple):
 class EndTxnResult(NamedTuple):
     """Holds the outcome of EndTxn. OK: as requested. FAIL: definitely not. INFO: unknown."""
 
-    status: Status
+    status: OperationStatus
     error: str
 
 
@@ -214,7 +214,7 @@ class TransactionManager:
         """EndTxn. Of a transaction without partitions nothing is asked, because the coordinator knows of none."""
         self.unanswered = 0
         if not self._added:
-            return EndTxnResult(Status.OK, "")
+            return EndTxnResult(OperationStatus.OK, "")
         request = EndTxnRequest(self.id, *self.identity, commit)
 
         async def ask(node: int) -> _CoordinatorResponse:
@@ -227,11 +227,11 @@ class TransactionManager:
         self._added.clear()
         try:
             answered = await self._until_done(ask)
-        except NotDone as failure:
-            return EndTxnResult(Status.INFO if failure.doubt else Status.FAIL, failure.name)
+        except TransactionRequestFailed as failure:
+            return EndTxnResult(OperationStatus.INFO if failure.doubt else OperationStatus.FAIL, failure.name)
         if self.v2 and answered.identity is not None and answered.identity.producer_id >= 0:
             self.identity = answered.identity
-        return EndTxnResult(Status.OK, "")
+        return EndTxnResult(OperationStatus.OK, "")
 
     async def _speaks_v2(self) -> bool:
         """Raises GaveUp."""
@@ -242,7 +242,7 @@ class TransactionManager:
             answer = await self._client.ask(request, ApiVersionsResponse)
             levels = {each.name: each.max_version_level for each in answer.finalized_features}
             return levels.get("transaction.version", 0) >= V2_LEVEL
-        raise GaveUp(doubt=False)
+        raise TransactionRequestTimedOut(doubt=False)
 
     async def _until_done(self, ask: Callable[[int], Awaitable[_CoordinatorResponse]]) -> _CoordinatorResponse:
         """Ask the coordinator until it has done what it is asked. Raises Refused and GaveUp."""
@@ -268,7 +268,7 @@ class TransactionManager:
                 failures += 1
                 await env.sleep(self._client.backoff(failures))
         self.unanswered += asking
-        raise GaveUp(doubt=doubt or asking)
+        raise TransactionRequestTimedOut(doubt=doubt or asking)
 
     def _weigh(self, code: int, doubt: bool) -> bool:
         """Return whether an attempt with this error may have been done. `doubt`: an earlier one may. Raises Refused."""

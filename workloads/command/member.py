@@ -9,8 +9,8 @@ from typing import Any
 from squall.broker.overriding import override
 from squall.workloads import payload
 from squall.workloads.client.cluster import Place
-from squall.workloads.client.groups.offsets import CommitEnd
-from squall.workloads.client.outcomes import Outcome, Status
+from squall.workloads.client.groups.offsets import CommitOutcome
+from squall.workloads.client.outcomes import OperationStatus, Outcome
 from squall.workloads.libraries import (
     OffsetCommitBegan,
     OffsetCommitEnded,
@@ -51,7 +51,7 @@ class ProgramSubscriber(LibrarySubscriber, ProgramListener):
         return super().declare("producer" if writes else role, {**about, **(self._about if writes else {})}, process)
 
     @override
-    async def commit(self, why: str, only: Collection[Place] | None = None) -> CommitEnd | None:
+    async def commit(self, why: str, only: Collection[Place] | None = None) -> CommitOutcome | None:
         """Do nothing: the program commits by itself."""
         return None
 
@@ -62,7 +62,9 @@ class ProgramSubscriber(LibrarySubscriber, ProgramListener):
                 self._commits[number] = self.notes.begin_commit(who, at, MANUAL), at
             case OffsetCommitEnded(number, error):
                 op, at = self._commits.pop(number)
-                self._ended(op, at, CommitEnd(Status.INFO if error else Status.OK, error, unanswered=-1))
+                self._ended(
+                    op, at, CommitOutcome(OperationStatus.INFO if error else OperationStatus.OK, error, unanswered=-1)
+                )
             case _:
                 if isinstance(said, PartitionsAssigned | PartitionsRevoked | PartitionsLost):
                     self._is(said.who)
@@ -75,7 +77,7 @@ class ProgramSubscriber(LibrarySubscriber, ProgramListener):
         """Record the end of the process. Commits that were under way are in doubt."""
         super().crashed()
         for op, at in self._commits.values():
-            self._ended(op, at, CommitEnd(Status.INFO, GONE, unanswered=-1))
+            self._ended(op, at, CommitOutcome(OperationStatus.INFO, GONE, unanswered=-1))
         self._commits.clear()
 
     # ------------------------------------------------------------------------------------------ of ProgramListener
@@ -99,12 +101,12 @@ class ProgramSubscriber(LibrarySubscriber, ProgramListener):
         return ProgramOutput(key, content, partial(self._written, op, part, self._env.mono()))
 
     def _written(self, op: int, part: int, handed_over: float, outcome: Outcome) -> None:
-        if outcome.status is Status.OK:
+        if outcome.status is OperationStatus.OK:
             self._recorder.send_ok(op, outcome.offset, outcome.timestamp_ms)
             self._counters.acknowledge(part, handed_over, self._env.mono())
             return
         self._recorder.send_not_ok(op, outcome.status, outcome.error)
-        if outcome.status is Status.INFO:
+        if outcome.status is OperationStatus.INFO:
             self._counters.info += 1
         else:
             self._counters.failed += 1

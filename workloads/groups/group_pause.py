@@ -16,10 +16,10 @@ from squall.broker.protocol.errors import ErrorCode, name_of
 from squall.broker.protocol.schema.delete_groups import DeleteGroupsRequest, DeleteGroupsResponse
 from squall.workloads.client.client import Client
 from squall.workloads.client.connection import VERSION, RequestFailed, UnsupportedApi
-from squall.workloads.client.groups.coordination import Coordination
+from squall.workloads.client.groups.coordination import GroupCoordinatorClient
 from squall.workloads.client.groups.membership import CLASSIC, CONSUMER
 from squall.workloads.client.groups.offsets import DOUBTFUL, ELSEWHERE
-from squall.workloads.client.outcomes import TIMED_OUT, Status
+from squall.workloads.client.outcomes import TIMED_OUT, OperationStatus
 from squall.workloads.client.settings import ClientSettings
 from squall.workloads.scenario import ScenarioEnvironment
 
@@ -61,19 +61,19 @@ async def delete_group(
     async with trio.open_nursery() as nursery:
         client = Client(env, zone.bootstrap, settings, cluster_id=zone.cluster_id)
         await nursery.start(client.run)
-        coordination = Coordination(client, group)
+        coordination = GroupCoordinatorClient(client, group)
         with env.timeout(max(0.0, until - env.mono())):
             while not await _deleted(coordination, around, process):
                 await env.sleep(LOOKS_EVERY_S)
         client.close()
 
 
-async def _deleted(coordination: Coordination, around: ScenarioEnvironment, process: int) -> bool:
+async def _deleted(coordination: GroupCoordinatorClient, around: ScenarioEnvironment, process: int) -> bool:
     """Try once to delete the group. Return whether there is no such group any more."""
     recorder, group = around.recorder, coordination.group
     op = recorder.invoke(process, "admin", {"what": "delete_group", "group": group})
     recorder.flush()
-    status, error = Status.INFO, TIMED_OUT
+    status, error = OperationStatus.INFO, TIMED_OUT
     try:
         answer = await coordination.ask(DeleteGroupsRequest([group]), DeleteGroupsResponse, NEWEST_DELETION)
         code = next((each.error_code for each in answer.results if each.group_id == group), ErrorCode.NONE)
@@ -81,16 +81,16 @@ async def _deleted(coordination: Coordination, around: ScenarioEnvironment, proc
         if code in ELSEWHERE:
             coordination.forget()
     except RequestFailed as failure:
-        status, error = Status.INFO if failure.sent else Status.FAIL, failure.why
+        status, error = OperationStatus.INFO if failure.sent else OperationStatus.FAIL, failure.why
     except UnsupportedApi as problem:
-        status, error = Status.FAIL, str(problem)
+        status, error = OperationStatus.FAIL, str(problem)
     finally:
         recorder.complete(op, status, error)
         recorder.flush()
     return not error or error == ErrorCode.GROUP_ID_NOT_FOUND.name
 
 
-def _told(code: int) -> Status:
+def _told(code: int) -> OperationStatus:
     if code == ErrorCode.NONE:
-        return Status.OK
-    return Status.INFO if code in DOUBTFUL else Status.FAIL
+        return OperationStatus.OK
+    return OperationStatus.INFO if code in DOUBTFUL else OperationStatus.FAIL

@@ -13,13 +13,13 @@ from squall.workloads import payload
 from squall.workloads.client.client import Client
 from squall.workloads.client.cluster import Place
 from squall.workloads.client.consumer import FetchedRecords
-from squall.workloads.client.groups.coordination import Coordination
-from squall.workloads.client.groups.offsets import CommitEnd, CommitIdentity, commit, metadata_of
+from squall.workloads.client.groups.coordination import GroupCoordinatorClient
+from squall.workloads.client.groups.offsets import CommitIdentity, CommitOutcome, commit, metadata_of
 from squall.workloads.client.groups.txn_offsets import commit_in_transaction
-from squall.workloads.client.outcomes import Outcome, Status
+from squall.workloads.client.outcomes import OperationStatus, Outcome
 from squall.workloads.client.producer import Producer
 from squall.workloads.client.settings import ProducerSettings
-from squall.workloads.client.transactions import NotDone, TransactionManager
+from squall.workloads.client.transactions import TransactionManager, TransactionRequestFailed
 from squall.workloads.counters import LoadCounters
 from squall.workloads.group_notes import MemberIdentity
 from squall.workloads.libraries import (
@@ -99,11 +99,11 @@ class ProcessClients(Protocol):
     async def rewind(self) -> None:
         """Go back to where the group stands."""
 
-    async def commit(self, at: Mapping[Place, int], who: CommitIdentity) -> CommitEnd:
+    async def commit(self, at: Mapping[Place, int], who: CommitIdentity) -> CommitOutcome:
         """Commit as this member, recorded."""
 
-    async def commit_in(self, txn: int, at: Mapping[Place, int], who: CommitIdentity) -> CommitEnd:
-        """The same in a transaction that is under way, `txn` in the history. Raises NotDone."""
+    async def commit_in(self, txn: int, at: Mapping[Place, int], who: CommitIdentity) -> CommitOutcome:
+        """The same in a transaction that is under way, `txn` in the history. Raises TransactionRequestFailed."""
 
 
 class OwnClients(ProcessClients):
@@ -128,7 +128,7 @@ class OwnClients(ProcessClients):
         self._transacting = OwnTransactionalProducer(self._writer, self.transactions)
         # Offsets in transactions are the producer's, as in Kafka's client: a broker that takes its time over them keeps
         # no heartbeat waiting, and no goodbye.
-        self._offsets = Coordination(self._client, tools.subscriber.member.group)
+        self._offsets = GroupCoordinatorClient(self._client, tools.subscriber.member.group)
 
     @property
     @override
@@ -176,7 +176,7 @@ class OwnClients(ProcessClients):
         self.subscriber.rewind()
 
     @override
-    async def commit(self, at: Mapping[Place, int], who: CommitIdentity) -> CommitEnd:
+    async def commit(self, at: Mapping[Place, int], who: CommitIdentity) -> CommitOutcome:
         member, notes = self.subscriber.member, self.subscriber.notes
         identity, metadata = MemberIdentity(who.member_id, who.generation), metadata_of(at)
         op = notes.begin_commit(identity, at, "manual", metadata=metadata)
@@ -190,15 +190,15 @@ class OwnClients(ProcessClients):
         return end
 
     @override
-    async def commit_in(self, txn: int, at: Mapping[Place, int], who: CommitIdentity) -> CommitEnd:
+    async def commit_in(self, txn: int, at: Mapping[Place, int], who: CommitIdentity) -> CommitOutcome:
         subscriber, identity = self.subscriber, self.transacting.identity
         member, metadata = MemberIdentity(who.member_id, who.generation), metadata_of(at)
         op = subscriber.notes.begin_commit(member, at, "manual", metadata=metadata, txn=txn, producer=identity)
         self._tools.recorder.flush()
         try:
             await self.transactions.add_offsets(subscriber.member.coordination.group)
-        except NotDone as failure:
-            subscriber.notes.committed(op, Status.FAIL, failure.name, {})
+        except TransactionRequestFailed as failure:
+            subscriber.notes.committed(op, OperationStatus.FAIL, failure.name, {})
             raise
         end = await commit_in_transaction(
             self._offsets,
@@ -287,11 +287,11 @@ class LibraryClients(ProcessClients):
         await self.subscriber.rewind()
 
     @override
-    async def commit(self, at: Mapping[Place, int], who: CommitIdentity) -> CommitEnd:
+    async def commit(self, at: Mapping[Place, int], who: CommitIdentity) -> CommitOutcome:
         return await self.subscriber.commit_as(MemberIdentity(who.member_id, who.generation), at)
 
     @override
-    async def commit_in(self, txn: int, at: Mapping[Place, int], who: CommitIdentity) -> CommitEnd:
+    async def commit_in(self, txn: int, at: Mapping[Place, int], who: CommitIdentity) -> CommitOutcome:
         """Commit in the transaction. The library also tells the transaction coordinator which group that is."""
         member, notes = MemberIdentity(who.member_id, who.generation), self.subscriber.notes
         op = notes.begin_commit(member, at, "manual", txn=txn, producer=self.transacting.identity)

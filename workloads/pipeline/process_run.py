@@ -16,7 +16,7 @@ from squall.workloads import payload
 from squall.workloads.client.cluster import Place
 from squall.workloads.client.connection import VERSION
 from squall.workloads.client.groups.offsets import CommitIdentity
-from squall.workloads.client.outcomes import Outcome, Status
+from squall.workloads.client.outcomes import OperationStatus, Outcome
 from squall.workloads.client.settings import ProducerSettings
 from squall.workloads.group_progress import GroupProgress
 from squall.workloads.pipeline.clients import ClientFactory, LibraryClients, OwnClients, ProcessClients
@@ -164,7 +164,7 @@ class InstanceProcess(ABC):
         """Return the output partition of an input partition."""
         return self._settings.outputs[place[1] % len(self._settings.outputs)]
 
-    def _send(self, place: Place, source: int, outcomes: list[Status], txn: int = -1) -> None:
+    def _send(self, place: Place, source: int, outcomes: list[OperationStatus], txn: int = -1) -> None:
         part, sequence = self._recorder.partitions[place], self._sequence
         self._sequence += 1
         key = f"{self.process}-{sequence % KEYS}"
@@ -178,20 +178,20 @@ class InstanceProcess(ABC):
         self._hands.send(place, encoded, content, sent_ms, ended)
 
     def _ended(
-        self, outcomes: list[Status], op: int, part: int, value: int, handed_over: float, outcome: Outcome
+        self, outcomes: list[OperationStatus], op: int, part: int, value: int, handed_over: float, outcome: Outcome
     ) -> None:
         if self.over or self.crashed:
             return  # nobody is there any more who could be told
         outcomes.append(outcome.status)
         self.open -= 1
-        if outcome.status is Status.OK:
+        if outcome.status is OperationStatus.OK:
             self._recorder.send_ok(op, outcome.offset, outcome.timestamp_ms, outcome.tries)
             self._counters.acknowledge(part, handed_over, self._env.mono())
             if self._acknowledged is not None:
                 self._acknowledged(*self._recorder.place(part), outcome.offset, value)
             return
         self._recorder.send_not_ok(op, outcome.status, outcome.error)
-        if outcome.status is Status.INFO:
+        if outcome.status is OperationStatus.INFO:
             self._counters.info += 1
         else:
             self._counters.failed += 1

@@ -15,8 +15,8 @@ import trio
 from squall.broker.env import Env
 from squall.workloads.client.cluster import Place
 from squall.workloads.client.groups.offsets import CommitIdentity
-from squall.workloads.client.outcomes import Status
-from squall.workloads.client.transactions import NotDone, TransactionManager
+from squall.workloads.client.outcomes import OperationStatus
+from squall.workloads.client.transactions import TransactionManager, TransactionRequestFailed
 from squall.workloads.control import ZombieRun
 from squall.workloads.group_progress import GroupProgress
 from squall.workloads.libraries import TransactionalSender
@@ -61,7 +61,7 @@ class TransactionalInstanceProcess(InstanceProcess):
         began_ns = self._recorder.now_ns()
         try:
             identity = await self._producer.init()
-        except NotDone as failure:
+        except TransactionRequestFailed as failure:
             self._recorder.not_initialised(self.process, self._producer.id, began_ns, failure.name)
             return False
         self._recorder.initialised(self.process, self._producer.id, began_ns, *identity)
@@ -76,19 +76,19 @@ class TransactionalInstanceProcess(InstanceProcess):
     ) -> None:
         recorder, identity = self._recorder, self._producer.identity
         txn = recorder.begin_txn(self.process, self._producer.id, self._producer.timeout_ms)
-        outcomes: list[Status] = []
+        outcomes: list[OperationStatus] = []
         whole = False
         try:
             await self._producer.begin()
             await self._write(txn, inputs, outcomes)
             self._falls(due, SENT)
             await self._halts(due)
-            if outcomes == [Status.OK] * len(inputs):
+            if outcomes == [OperationStatus.OK] * len(inputs):
                 end = await self._hands.commit_in(txn, at, who)
-                whole = end.status is Status.OK
-        except NotDone as failure:
+                whole = end.status is OperationStatus.OK
+        except TransactionRequestFailed as failure:
             await self._producer.flushed()
-            recorder.txn_ended(txn, Status.FAIL, "none", *identity, failure.name)
+            recorder.txn_ended(txn, OperationStatus.FAIL, "none", *identity, failure.name)
             self._finished = True
             return
         self._falls(due, OFFSETS)
@@ -104,15 +104,15 @@ class TransactionalInstanceProcess(InstanceProcess):
         recorder.txn_ended(txn, ended.status, how, *identity, ended.error, unanswered=self._producer.unanswered)
         recorder.flush()
         self._falls(due, ENDED)
-        self.ended += ended.status is Status.OK
-        self._finished = ended.status is not Status.OK or bool(self._producer.retired)
+        self.ended += ended.status is OperationStatus.OK
+        self._finished = ended.status is not OperationStatus.OK or bool(self._producer.retired)
         if how == "commit" and not self._finished:
             self._dealt_with(at)
         elif not self._finished:
             await self._hands.rewind()
 
-    async def _write(self, txn: int, inputs: Sequence[tuple[Place, int]], outcomes: list[Status]) -> None:
-        """An output for each input. Raises NotDone."""
+    async def _write(self, txn: int, inputs: Sequence[tuple[Place, int]], outcomes: list[OperationStatus]) -> None:
+        """An output for each input. Raises TransactionRequestFailed."""
         for place, source in inputs:
             output = self._output(place)
             await self._producer.enlist(output)
@@ -135,7 +135,7 @@ class TransactionalInstanceProcess(InstanceProcess):
             return
         inputs, at, who = gathered
         subscriber, transactions = self._own()
-        recorder, identity, outcomes = self._recorder, self._producer.identity, list[Status]()
+        recorder, identity, outcomes = self._recorder, self._producer.identity, list[OperationStatus]()
         txn = recorder.begin_txn(self.process, self._producer.id, self._producer.timeout_ms)
         stood = whole = False
         try:
@@ -145,13 +145,13 @@ class TransactionalInstanceProcess(InstanceProcess):
             await transactions.add_offsets(subscriber.member.coordination.group)
             self._send(self._output(inputs[0][0]), inputs[0][1], outcomes, txn)
             await self._producer.flushed()
-            if stood := outcomes == [Status.OK]:
+            if stood := outcomes == [OperationStatus.OK]:
                 subscriber.halt(still=True)
                 await still()
                 whole = await self._go_on(txn, haunt, inputs, outcomes, at, who)
-        except NotDone as failure:
+        except TransactionRequestFailed as failure:
             await self._producer.flushed()
-            recorder.txn_ended(txn, Status.FAIL, "none", *identity, failure.name)
+            recorder.txn_ended(txn, OperationStatus.FAIL, "none", *identity, failure.name)
             return
         how = "commit" if stood and (whole or haunt.successor >= 0) else "abort"
         recorder.ask_end(self.process, txn, how)
@@ -195,7 +195,7 @@ class TransactionalInstanceProcess(InstanceProcess):
         txn: int,
         haunt: ZombieRun,
         inputs: Sequence[tuple[Place, int]],
-        outcomes: list[Status],
+        outcomes: list[OperationStatus],
         at: Mapping[Place, int],
         who: CommitIdentity,
     ) -> bool:
@@ -211,4 +211,4 @@ class TransactionalInstanceProcess(InstanceProcess):
             haunt.told.append(f"send {outcomes[-1].name.lower()}")
         offsets = await self._hands.commit_in(txn, at, who)
         haunt.told.append(f"offsets {offsets.error or 'ok'}")
-        return outcomes == [Status.OK] * len(inputs) and offsets.status is Status.OK
+        return outcomes == [OperationStatus.OK] * len(inputs) and offsets.status is OperationStatus.OK

@@ -11,8 +11,8 @@ from collections.abc import Mapping, Sequence
 
 from squall.broker.overriding import override
 from squall.workloads.client.cluster import Place
-from squall.workloads.client.groups.offsets import CommitEnd, CommitIdentity
-from squall.workloads.client.outcomes import Status
+from squall.workloads.client.groups.offsets import CommitIdentity, CommitOutcome
+from squall.workloads.client.outcomes import OperationStatus
 from squall.workloads.pipeline.process_run import LAST_WORD_S, InstanceProcess, ProcessCrashed, is_crash
 from squall.workloads.pipeline.steps import ABORT, ENDED, ENDING, OFFSETS, SENT, InstanceAction
 
@@ -30,7 +30,7 @@ class NonTransactionalProcess(InstanceProcess):
 
     async def _write(self, inputs: InputValues, due: InstanceAction | None) -> bool:
         """An output for each input. Whether all were acknowledged."""
-        outcomes: list[Status] = []
+        outcomes: list[OperationStatus] = []
         for place, source in inputs:
             if self._hands.retired:
                 break
@@ -38,9 +38,9 @@ class NonTransactionalProcess(InstanceProcess):
         await self._hands.flushed()
         self._finished |= bool(self._hands.retired)
         self._falls(due, SENT)
-        return outcomes == [Status.OK] * len(inputs)
+        return outcomes == [OperationStatus.OK] * len(inputs)
 
-    async def _commit(self, at: Mapping[Place, int], who: CommitIdentity, due: InstanceAction | None) -> CommitEnd:
+    async def _commit(self, at: Mapping[Place, int], who: CommitIdentity, due: InstanceAction | None) -> CommitOutcome:
         if is_crash(due, ENDING):
             # It asks, and does not live to hear the answer.
             with self._env.timeout(LAST_WORD_S):
@@ -68,8 +68,8 @@ class AtMostOnce(NonTransactionalProcess):
             await self._hands.rewind()
             return
         end = await self._commit(at, who, due)
-        self._finished = end.status is Status.INFO or end.unanswered > 0
-        if end.status is not Status.OK:
+        self._finished = end.status is OperationStatus.INFO or end.unanswered > 0
+        if end.status is not OperationStatus.OK:
             await self._hands.rewind()
             return
         await self._write(inputs, due)
@@ -89,7 +89,7 @@ class AtLeastOnce(NonTransactionalProcess):
         done = await self._write(inputs, due)
         await self._halts(due)
         if done and (due is None or due.do != ABORT):
-            done = (await self._commit(at, who, due)).status is Status.OK
+            done = (await self._commit(at, who, due)).status is OperationStatus.OK
             self._falls(due, ENDED)
         else:
             done = False

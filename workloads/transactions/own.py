@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 from squall.broker.overriding import override
 from squall.workloads.client.cluster import Place
-from squall.workloads.client.outcomes import Outcome, Status
+from squall.workloads.client.outcomes import OperationStatus, Outcome
 from squall.workloads.client.producer import Producer
 from squall.workloads.client.transactions import EndTxnResult, ProducerIdAndEpoch, TransactionManager
 from squall.workloads.libraries import TransactionalSender
@@ -72,7 +72,7 @@ class OwnTransactionalProducer(TransactionalSender):
     async def end(self, *, commit: bool) -> EndTxnResult:
         """End the transaction. With V2 the answer carries the next epoch."""
         ended = await self._coordinator.end(commit=commit)
-        if ended.status is Status.OK and not self._producer.retired:
+        if ended.status is OperationStatus.OK and not self._producer.retired:
             self._identify()
         return ended
 

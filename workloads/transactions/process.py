@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 from squall.broker.env import Env
 from squall.workloads import payload
 from squall.workloads.client.cluster import Place
-from squall.workloads.client.outcomes import Outcome, Status
-from squall.workloads.client.transactions import NotDone
+from squall.workloads.client.outcomes import OperationStatus, Outcome
+from squall.workloads.client.transactions import TransactionRequestFailed
 from squall.workloads.control import ZombieRun
 from squall.workloads.counters import LoadCounters
 from squall.workloads.libraries import TransactionalSender
@@ -78,7 +78,7 @@ class TransactionalProcess:
         began_ns = self._notes.recorder.now_ns()
         try:
             identity = await self._producer.init()
-        except NotDone as failure:
+        except TransactionRequestFailed as failure:
             self._notes.recorder.not_initialised(self._process, self._producer.id, began_ns, failure.name)
             return False
         self._notes.recorder.initialised(self._process, self._producer.id, began_ns, *identity)
@@ -92,10 +92,10 @@ class TransactionalProcess:
         try:
             await producer.begin()
             whole = await self._do_all(txn, drawn)
-        except NotDone as failure:
+        except TransactionRequestFailed as failure:
             await producer.flushed()
             # Nobody asked for a commit, and nobody will.
-            recorder.txn_ended(txn, Status.FAIL, "none", *identity, failure.name)
+            recorder.txn_ended(txn, OperationStatus.FAIL, "none", *identity, failure.name)
             return False
         if drawn.end == LEAVE:
             return False
@@ -105,7 +105,7 @@ class TransactionalProcess:
         ended = await producer.end(commit=how == COMMIT)
         recorder.txn_ended(txn, ended.status, how, *identity, ended.error, unanswered=producer.unanswered)
         recorder.flush()
-        return ended.status is Status.OK and not producer.retired
+        return ended.status is OperationStatus.OK and not producer.retired
 
     async def haunt(
         self, haunt: ZombieRun, places: Sequence[Place], size: int, still: Callable[[], Awaitable[None]]
@@ -113,7 +113,7 @@ class TransactionalProcess:
         """A zombie's only transaction: it sends, stands still, and then goes on as if nothing had happened: it sends to
         all places, and whatever comes of that, it asks for a commit. `still`: stands still until it is woken.
         """
-        recorder, producer, outcomes = self._notes.recorder, self._producer, list[Status]()
+        recorder, producer, outcomes = self._notes.recorder, self._producer, list[OperationStatus]()
         identity = producer.identity
         txn = recorder.begin_txn(self._process, producer.id, producer.timeout_ms)
         stood, how = False, ABORT
@@ -122,14 +122,14 @@ class TransactionalProcess:
             await producer.enlist(places[0])
             self._send(txn, places[0], size, outcomes)
             await producer.flushed()
-            if stood := outcomes == [Status.OK]:
+            if stood := outcomes == [OperationStatus.OK]:
                 await still()
                 how = COMMIT
                 await self._send_late(txn, haunt, places, size, outcomes)
-        except NotDone as failure:
+        except TransactionRequestFailed as failure:
             await producer.flushed()
             if not stood:
-                recorder.txn_ended(txn, Status.FAIL, "none", *identity, failure.name)
+                recorder.txn_ended(txn, OperationStatus.FAIL, "none", *identity, failure.name)
                 return
             haunt.told.append(f"enlist {failure.name}")
         recorder.ask_end(self._process, txn, how)
@@ -143,9 +143,10 @@ class TransactionalProcess:
         recorder.flush()
 
     async def _send_late(
-        self, txn: int, haunt: ZombieRun, places: Sequence[Place], size: int, outcomes: list[Status]
+        self, txn: int, haunt: ZombieRun, places: Sequence[Place], size: int, outcomes: list[OperationStatus]
     ) -> None:
-        """Send what a zombie sends once it is awake: first where it has sent already. Raises NotDone."""
+        """Send what a zombie sends once it is awake: first to the partitions that it has sent to before. Raises
+        TransactionRequestFailed."""
         for place in places:
             await self._producer.enlist(place)
             if self._producer.retired:
@@ -156,8 +157,8 @@ class TransactionalProcess:
             haunt.told.append(f"send {outcomes[-1].name.lower()}")
 
     async def _do_all(self, txn: int, drawn: PlannedTransaction) -> bool:
-        """Do its steps. Return whether all its records were acknowledged. Raises NotDone."""
-        outcomes: list[Status] = []
+        """Do its steps. Return whether all its records were acknowledged. Raises TransactionRequestFailed."""
+        outcomes: list[OperationStatus] = []
         for do, number in steps_of(drawn.steps):
             if do == PAUSE:
                 await self._env.sleep(number / 1000)
@@ -170,9 +171,9 @@ class TransactionalProcess:
                     break
                 self._send(txn, self._places[number], drawn.bytes, outcomes)
         await self._producer.flushed()
-        return outcomes == [Status.OK] * len(drawn.partitions)
+        return outcomes == [OperationStatus.OK] * len(drawn.partitions)
 
-    def _send(self, txn: int, place: Place, size: int, outcomes: list[Status]) -> None:
+    def _send(self, txn: int, place: Place, size: int, outcomes: list[OperationStatus]) -> None:
         """Hand over one record."""
         notes, sequence = self._notes, self._sequence
         self._sequence += 1
@@ -189,7 +190,7 @@ class TransactionalProcess:
         self._producer.send(place, encoded, content, sent_ms, ended)
 
     def _ended(
-        self, outcomes: list[Status], op: int, part: int, value: int, handed_over: float, outcome: Outcome
+        self, outcomes: list[OperationStatus], op: int, part: int, value: int, handed_over: float, outcome: Outcome
     ) -> None:
         notes = self._notes
         if notes.gone():
@@ -197,14 +198,14 @@ class TransactionalProcess:
         outcomes.append(outcome.status)
         notes.open -= 1
         counters = notes.counters
-        if outcome.status is Status.OK:
+        if outcome.status is OperationStatus.OK:
             notes.recorder.send_ok(op, outcome.offset, outcome.timestamp_ms, outcome.tries)
             counters.acknowledge(part, handed_over, self._env.mono())
             if notes.acknowledged is not None:
                 notes.acknowledged(*notes.recorder.place(part), outcome.offset, value)
             return
         notes.recorder.send_not_ok(op, outcome.status, outcome.error)
-        if outcome.status is Status.INFO:
+        if outcome.status is OperationStatus.INFO:
             counters.info += 1
         else:
             counters.failed += 1

@@ -21,25 +21,25 @@ from typing import TYPE_CHECKING
 
 from squall.broker.coordinators.groups.member import NEW_MEMBER_MS, ClassicGroupMember
 from squall.broker.coordinators.groups.memory_budget import OF_EACH, size_of_names
-from squall.broker.coordinators.groups.rules import GroupRules
+from squall.broker.coordinators.groups.rules import ClassicGroupRules
 from squall.broker.coordinators.groups.values import (
     NO_MEMBER,
+    AppendCompletion,
     AppendRecords,
     ClassicHeartbeat,
+    ClockReading,
     Effect,
+    GroupCoordinatorSettings,
+    GroupMetadataRecord,
     GroupRecord,
     GroupResponse,
     GroupState,
-    GroupWritten,
     Join,
-    Joined,
-    Left,
-    Now,
-    Reply,
-    Settings,
-    Settles,
+    JoinResult,
+    LeaveResult,
+    SendResponse,
     Sync,
-    Synced,
+    SyncResult,
     Token,
 )
 from squall.broker.protocol.errors import ErrorCode
@@ -51,12 +51,14 @@ STATIC_WAIT_MS = 1000
 """Static members of which none has joined are not looked for more often: their rebalance timeout may be 0 or less."""
 
 
-class ClassicGroup(GroupRules):
+class ClassicGroup(ClassicGroupRules):
     """A group and its members. Each call takes the moment at which it happens, and adds to `effects`."""
 
     __slots__ = ("_grew", "_join_deadline_ms", "_joining_until_ms", "_settings", "_sync_deadline_ms", "effects")
 
-    def __init__(self, group_id: str, settings: Settings, now: Now, record: GroupRecord | None = None) -> None:
+    def __init__(
+        self, group_id: str, settings: GroupCoordinatorSettings, now: ClockReading, record: GroupRecord | None = None
+    ) -> None:
         """`record`: the latest one in the log. Its members get a whole session to be heard of."""
         self.group_id, self._settings = group_id, settings
         self.state, self.generation = GroupState.EMPTY, 0
@@ -75,7 +77,7 @@ class ClassicGroup(GroupRules):
         if record is not None:
             self._load(record, now)
 
-    def _load(self, record: GroupRecord, now: Now) -> None:
+    def _load(self, record: GroupRecord, now: ClockReading) -> None:
         self.generation, self.protocol_type = record.generation, record.protocol_type
         self.protocol, self.since_ms = record.protocol, record.since_ms
         for found in record.members:
@@ -101,7 +103,7 @@ class ClassicGroup(GroupRules):
         found += self.pending.values()
         return min(found, default=None)
 
-    def expire(self, now: Now) -> None:
+    def expire(self, now: ClockReading) -> None:
         """Give up whoever has not been heard of, and rebalances that have waited for long enough."""
         for member_id, at in list(self.pending.items()):
             if at <= now.mono_ms:
@@ -119,7 +121,7 @@ class ClassicGroup(GroupRules):
             self._join_phase_ends(now)
         self._check()
 
-    def _wait_for(self, member: ClassicGroupMember, now: Now) -> None:
+    def _wait_for(self, member: ClassicGroupMember, now: ClockReading) -> None:
         """It is to be heard of within its session. While the coordinator owes it an answer, it cannot be."""
         if member.is_new and member.joining is not None:
             member.deadline_ms = now.mono_ms + NEW_MEMBER_MS
@@ -130,7 +132,7 @@ class ClassicGroup(GroupRules):
 
     # --------------------------------------------------------------------------------------------------------- joining
 
-    def join(self, request: Join, token: Token, now: Now) -> None:
+    def join(self, request: Join, token: Token, now: ClockReading) -> None:
         """A consumer wants to be in the next generation. It waits until all have joined."""
         names = frozenset(name for name, _ in request.protocols)
         if not self.has_room(request.member_id, self._settings.max_size):
@@ -141,7 +143,7 @@ class ClassicGroup(GroupRules):
             self._join_new(request, token, now)
         elif request.member_id in self.pending:
             if request.instance_id is not None:  # only who has none is given an id first, and another may have this one
-                self.effects.append(Reply(token, Joined(ErrorCode.UNKNOWN_SERVER_ERROR, NO_MEMBER)))
+                self.effects.append(SendResponse(token, JoinResult(ErrorCode.UNKNOWN_SERVER_ERROR, NO_MEMBER)))
                 return
             del self.pending[request.member_id]
             self._admit(request, request.member_id, token, now)
@@ -149,9 +151,9 @@ class ClassicGroup(GroupRules):
             self._join_again(request, token, now)
 
     def _refuse(self, token: Token, request: Join, error: ErrorCode) -> None:
-        self.effects.append(Reply(token, Joined(error, request.member_id)))
+        self.effects.append(SendResponse(token, JoinResult(error, request.member_id)))
 
-    def _join_new(self, request: Join, token: Token, now: Now) -> None:
+    def _join_new(self, request: Join, token: Token, now: ClockReading) -> None:
         if request.instance_id is not None:
             present = self.static.get(request.instance_id)
             if present is None:
@@ -160,11 +162,11 @@ class ClassicGroup(GroupRules):
                 self._take_over(self.members[present], request, token, now)
         elif request.needs_id:
             self.pending[request.fresh_id] = now.mono_ms + request.session_ms
-            self.effects.append(Reply(token, Joined(ErrorCode.MEMBER_ID_REQUIRED, request.fresh_id)))
+            self.effects.append(SendResponse(token, JoinResult(ErrorCode.MEMBER_ID_REQUIRED, request.fresh_id)))
         else:
             self._admit(request, request.fresh_id, token, now)
 
-    def _admit(self, request: Join, member_id: str, token: Token, now: Now) -> None:
+    def _admit(self, request: Join, member_id: str, token: Token, now: ClockReading) -> None:
         """A member more: the next generation has it."""
         assert member_id not in self.members
         member = ClassicGroupMember(request, member_id)
@@ -184,7 +186,7 @@ class ClassicGroup(GroupRules):
             self.leader = member.member_id
         assert self.leader in self.members
 
-    def _take_over(self, member: ClassicGroupMember, request: Join, token: Token, now: Now) -> None:
+    def _take_over(self, member: ClassicGroupMember, request: Join, token: Token, now: ClockReading) -> None:
         """A static member is back, under a new member id: whoever has the old one is fenced (KIP-345)."""
         leader_before = self.leader
         self._answer_waiting(member, ErrorCode.FENCED_INSTANCE_ID)
@@ -204,7 +206,7 @@ class ClassicGroup(GroupRules):
         self._wait_for(member, now)
         leads = member.member_id == self.leader
         # A client that knows nothing of KIP-814 is told that its old id leads: then it assigns nothing.
-        answer = Joined(
+        answer = JoinResult(
             ErrorCode.NONE,
             member.member_id,
             self.generation,
@@ -214,9 +216,9 @@ class ClassicGroup(GroupRules):
             self._roll() if leads and request.may_skip else (),
             leads and request.may_skip,
         )
-        self._append(now, Settles(token, answer))
+        self._append(now, AppendCompletion(token, answer))
 
-    def _join_again(self, request: Join, token: Token, now: Now) -> None:
+    def _join_again(self, request: Join, token: Token, now: ClockReading) -> None:
         refused = self.refusal_of(request.member_id, request.instance_id)
         if refused:
             self._refuse(token, request, refused)
@@ -224,19 +226,21 @@ class ClassicGroup(GroupRules):
         member = self.members[request.member_id]
         if self.state == GroupState.PREPARING or self.joins_anew(member, request.protocols):
             if member.joining is not None:  # it has given up on that answer, and asks again
-                self.effects.append(Reply(member.joining, Joined(ErrorCode.REBALANCE_IN_PROGRESS, member.member_id)))
+                self.effects.append(
+                    SendResponse(member.joining, JoinResult(ErrorCode.REBALANCE_IN_PROGRESS, member.member_id))
+                )
             member.update(request)
             member.joining = token
             self._wait_for(member, now)
             self._rebalance(now)
         else:
             self._wait_for(member, now)
-            self.effects.append(Reply(token, self._generation_of(member)))
+            self.effects.append(SendResponse(token, self._generation_of(member)))
 
-    def _generation_of(self, member: ClassicGroupMember) -> Joined:
+    def _generation_of(self, member: ClassicGroupMember) -> JoinResult:
         # In a stable group nobody needs the list: the assignments are there.
         leads = member.member_id == self.leader and self.state == GroupState.COMPLETING
-        return Joined(
+        return JoinResult(
             ErrorCode.NONE,
             member.member_id,
             self.generation,
@@ -251,7 +255,7 @@ class ClassicGroup(GroupRules):
 
     # ----------------------------------------------------------------------------------------------------- rebalancing
 
-    def _rebalance(self, now: Now) -> None:
+    def _rebalance(self, now: ClockReading) -> None:
         """Members are to join the next generation, or one more of them has."""
         if self.state == GroupState.PREPARING:
             if self._joining_until_ms is None and self.all_joined():
@@ -274,7 +278,7 @@ class ClassicGroup(GroupRules):
         if self.all_joined():
             self._begin_generation(now)
 
-    def _join_phase_ends(self, now: Now) -> None:
+    def _join_phase_ends(self, now: ClockReading) -> None:
         if self._joining_until_ms is not None:
             remaining_ms = self._joining_until_ms - now.mono_ms
             if self._grew and remaining_ms > 0:
@@ -294,7 +298,7 @@ class ClassicGroup(GroupRules):
     def _joined(self) -> list[ClassicGroupMember]:
         return [m for m in self.members.values() if m.joining is not None]
 
-    def _begin_generation(self, now: Now) -> None:
+    def _begin_generation(self, now: ClockReading) -> None:
         """Everybody who is waited for has joined, or nobody is left."""
         assert self.state == GroupState.PREPARING
         self._join_deadline_ms = self._joining_until_ms = None
@@ -302,7 +306,7 @@ class ClassicGroup(GroupRules):
         if not self.members:
             self.protocol = self.leader = None
             self._become(GroupState.EMPTY, now)
-            self._append(now, Settles())
+            self._append(now, AppendCompletion())
             return
         joined = self._joined()
         assert joined
@@ -317,18 +321,18 @@ class ClassicGroup(GroupRules):
             if member.joining is not None:
                 token, member.joining, member.is_new = member.joining, None, False
                 self._wait_for(member, now)
-                self.effects.append(Reply(token, self._generation_of(member)))
+                self.effects.append(SendResponse(token, self._generation_of(member)))
 
-    def _become(self, state: GroupState, now: Now) -> None:
+    def _become(self, state: GroupState, now: ClockReading) -> None:
         self.state, self.since_ms = state, now.wall_ms
 
     # ----------------------------------------------------------------------------------------------------- assignments
 
-    def sync(self, request: Sync, token: Token, now: Now) -> None:
+    def sync(self, request: Sync, token: Token, now: ClockReading) -> None:
         """A member asks for its assignment; the leader brings everybody's. Answered once they are in the log."""
         refused = self._refusal_of_sync(request)
         if refused:
-            self.effects.append(Reply(token, Synced(refused)))
+            self.effects.append(SendResponse(token, SyncResult(refused)))
             return
         member = self.members[request.member_id]
         member.unsynced = False
@@ -336,18 +340,18 @@ class ClassicGroup(GroupRules):
             self._sync_deadline_ms = None
         if self.state == GroupState.STABLE:
             self._wait_for(member, now)
-            self.effects.append(Reply(token, self._assignment_of(member)))
+            self.effects.append(SendResponse(token, self._assignment_of(member)))
             return
         assert self.state == GroupState.COMPLETING
         if member.syncing is not None:
-            self.effects.append(Reply(member.syncing, Synced(ErrorCode.REBALANCE_IN_PROGRESS)))
+            self.effects.append(SendResponse(member.syncing, SyncResult(ErrorCode.REBALANCE_IN_PROGRESS)))
         member.syncing = token
         self._wait_for(member, now)
         if member.member_id == self.leader:
             given = dict(request.assignments)
             for one in self.members.values():
                 one.assignment = given.get(one.member_id, b"")
-            self._append(now, Settles(group=self, generation=self.generation))
+            self._append(now, AppendCompletion(group=self, generation=self.generation))
 
     def _refusal_of_sync(self, request: Sync) -> ErrorCode:
         refused = self.refusal_of(request.member_id, request.instance_id)
@@ -361,7 +365,7 @@ class ClassicGroup(GroupRules):
             return ErrorCode.INCONSISTENT_GROUP_PROTOCOL
         return ErrorCode.REBALANCE_IN_PROGRESS if self.state == GroupState.PREPARING else ErrorCode.NONE
 
-    def assigned(self, generation: int, error: ErrorCode, now: Now) -> None:
+    def assigned(self, generation: int, error: ErrorCode, now: ClockReading) -> None:
         """The assignments of a generation are committed, or are not in the log."""
         if self.state != GroupState.COMPLETING or generation != self.generation:
             return
@@ -377,7 +381,7 @@ class ClassicGroup(GroupRules):
             if member.syncing is not None:
                 token, member.syncing = member.syncing, None
                 self._wait_for(member, now)
-                self.effects.append(Reply(token, self._assignment_of(member)))
+                self.effects.append(SendResponse(token, self._assignment_of(member)))
 
     def _make_room(self) -> None:
         """The log can never have this generation: the next one is without the members that take most of its record. To
@@ -392,20 +396,20 @@ class ClassicGroup(GroupRules):
             self._remove(member, ErrorCode.GROUP_MAX_SIZE_REACHED)
             total -= size
 
-    def _assignment_of(self, member: ClassicGroupMember) -> Synced:
-        return Synced(ErrorCode.NONE, member.assignment, self.protocol_type, self.protocol)
+    def _assignment_of(self, member: ClassicGroupMember) -> SyncResult:
+        return SyncResult(ErrorCode.NONE, member.assignment, self.protocol_type, self.protocol)
 
-    def _drop_assignments(self, error: ErrorCode, now: Now) -> None:
+    def _drop_assignments(self, error: ErrorCode, now: ClockReading) -> None:
         for member in self.members.values():
             member.assignment = b""
             if member.syncing is not None:
                 token, member.syncing = member.syncing, None
                 self._wait_for(member, now)
-                self.effects.append(Reply(token, Synced(error)))
+                self.effects.append(SendResponse(token, SyncResult(error)))
 
     # ------------------------------------------------------------------------------------------------ living and going
 
-    def beat(self, request: ClassicHeartbeat, token: Token, now: Now) -> None:
+    def beat(self, request: ClassicHeartbeat, token: Token, now: ClockReading) -> None:
         """A member is alive. It learns here that it has to join again."""
         error = self.refusal_of(request.member_id, request.instance_id)
         if not error and not self.is_current(request.generation):
@@ -414,19 +418,19 @@ class ClassicGroup(GroupRules):
             self.heard_of(request.member_id, now)
             if self.state == GroupState.PREPARING:
                 error = ErrorCode.REBALANCE_IN_PROGRESS
-        self.effects.append(Reply(token, GroupResponse(error)))
+        self.effects.append(SendResponse(token, GroupResponse(error)))
 
-    def heard_of(self, member_id: str, now: Now) -> None:
+    def heard_of(self, member_id: str, now: ClockReading) -> None:
         """A request of a member has come."""
         member = self.members.get(member_id)
         if member is not None:
             self._wait_for(member, now)
 
-    def leave(self, request: LeaveGroup, token: Token, now: Now) -> None:
+    def leave(self, request: LeaveGroup, token: Token, now: ClockReading) -> None:
         """Members go: at once, and not with their session."""
         errors = [self._leave_one(member_id, instance_id, now) for member_id, instance_id in request.members]
         named = tuple((*who, error) for who, error in zip(request.members, errors, strict=True))
-        self.effects.append(Reply(token, Left(members=named)))
+        self.effects.append(SendResponse(token, LeaveResult(members=named)))
         if ErrorCode.NONE in errors:
             self._members_went(now)
         self._check()
@@ -438,7 +442,7 @@ class ClassicGroup(GroupRules):
         assert self._join_deadline_ms is None or self.state == GroupState.PREPARING
         assert self._sync_deadline_ms is None or self.state in (GroupState.COMPLETING, GroupState.STABLE)
 
-    def _leave_one(self, member_id: str, instance_id: str | None, now: Now) -> ErrorCode:
+    def _leave_one(self, member_id: str, instance_id: str | None, now: ClockReading) -> ErrorCode:
         if member_id == NO_MEMBER and instance_id is not None:
             member_id = self.static.get(instance_id, NO_MEMBER)
         elif member_id in self.pending:
@@ -449,7 +453,7 @@ class ClassicGroup(GroupRules):
             self._remove(self.members[member_id])
         return refused
 
-    def _forget_pending(self, member_id: str, now: Now) -> None:
+    def _forget_pending(self, member_id: str, now: ClockReading) -> None:
         del self.pending[member_id]
         if self.state == GroupState.PREPARING:
             self._rebalance(now)
@@ -464,7 +468,7 @@ class ClassicGroup(GroupRules):
             self.leader = next(iter(self.members), None)
         assert (self.leader is None) == (not self.members)
 
-    def _members_went(self, now: Now) -> None:
+    def _members_went(self, now: ClockReading) -> None:
         """The others share what those had."""
         if self.state != GroupState.EMPTY:
             if self.state == GroupState.PREPARING and not self.members:
@@ -474,10 +478,10 @@ class ClassicGroup(GroupRules):
     def _answer_waiting(self, member: ClassicGroupMember, error: ErrorCode) -> None:
         if member.joining is not None:
             token, member.joining = member.joining, None
-            self.effects.append(Reply(token, Joined(error, NO_MEMBER)))
+            self.effects.append(SendResponse(token, JoinResult(error, NO_MEMBER)))
         if member.syncing is not None:
             token, member.syncing = member.syncing, None
-            self.effects.append(Reply(token, Synced(error)))
+            self.effects.append(SendResponse(token, SyncResult(error)))
 
     def dissolve(self, error: ErrorCode) -> None:
         """This coordinator coordinates no more: everybody who waits is told."""
@@ -492,5 +496,5 @@ class ClassicGroup(GroupRules):
         members = tuple(member.record(self.protocol) for member in self.members.values())
         return GroupRecord(self.protocol_type, self.generation, self.protocol, self.leader, self.since_ms, members)
 
-    def _append(self, now: Now, settles: Settles) -> None:
-        self.effects.append(AppendRecords((GroupWritten(self.group_id, self.record()),), settles))
+    def _append(self, now: ClockReading, settles: AppendCompletion) -> None:
+        self.effects.append(AppendRecords((GroupMetadataRecord(self.group_id, self.record()),), settles))

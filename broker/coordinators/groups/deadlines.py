@@ -15,7 +15,7 @@ OVERTAKEN_MAX = 100_000
 """Places that nobody needs are cleared away once they take so many bytes more than all others."""
 
 
-class Deadlines:
+class GroupDeadlines:
     """Groups by their deadlines: monotonic moments in ms.
 
     A deadline that moves to a later moment, as with every heartbeat, costs nothing: the group keeps its place, and is

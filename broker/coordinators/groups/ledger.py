@@ -18,21 +18,21 @@ from squall.broker.coordinators.groups.consumer.group import ConsumerGroup
 from squall.broker.coordinators.groups.values import (
     NO_PRODUCER,
     NOTHING_WRITTEN,
-    Committed,
+    GroupLogRecord,
+    GroupMetadataRecord,
     GroupRecord,
-    GroupWritten,
-    OffsetWritten,
+    OffsetAndMetadata,
+    OffsetCommitRecord,
     TopicPartition,
-    Written,
 )
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
-Offsets = dict[TopicPartition, Committed]
+Offsets = dict[TopicPartition, OffsetAndMetadata]
 
 
-class Ledger:
+class ReplayedGroupState:
     """The durable state of one shard."""
 
     __slots__ = ("_forgotten", "_last", "consumers", "groups", "offsets", "pending")
@@ -49,17 +49,17 @@ class Ledger:
         self._last: dict[str, int] = {}
         self._forgotten = NOTHING_WRITTEN
 
-    def replay(self, written: Written, at: int, producer_id: int = NO_PRODUCER) -> None:
+    def replay(self, written: GroupLogRecord, at: int, producer_id: int = NO_PRODUCER) -> None:
         """Take the record at `at` into account; `producer_id` of the transaction that it belongs to."""
         group_id = written.group_id
         assert at > self._last.get(group_id, NOTHING_WRITTEN)
         self._last[group_id] = at
-        if isinstance(written, GroupWritten):
+        if isinstance(written, GroupMetadataRecord):
             if written.group is None:
                 self.groups.pop(group_id, None)
             else:
                 self.groups[group_id] = written.group
-        elif not isinstance(written, OffsetWritten):
+        elif not isinstance(written, OffsetCommitRecord):
             group = self.consumers.setdefault(group_id, ConsumerGroup(group_id))
             group.replay(written)
             if group.is_forgotten:
@@ -82,7 +82,7 @@ class Ledger:
         if not known and not self.is_pending(group_id):
             self._forgotten = max(self._forgotten, self._last.pop(group_id))
 
-    def _forget(self, written: OffsetWritten) -> None:
+    def _forget(self, written: OffsetCommitRecord) -> None:
         """A tombstone takes what a transaction may still bring with it, as Kafka's does."""
         group_id, partition = written.group_id, written.partition
         found = self.offsets.get(group_id)
@@ -141,7 +141,10 @@ class Ledger:
         return list(dict.fromkeys([*self.offsets.get(group_id, ()), *owed]))
 
     def orphans(
-        self, group_id: str, places: Iterable[TopicPartition], is_orphan: Callable[[TopicPartition, Committed], bool]
+        self,
+        group_id: str,
+        places: Iterable[TopicPartition],
+        is_orphan: Callable[[TopicPartition, OffsetAndMetadata], bool],
     ) -> list[TopicPartition]:
         """Partitions whose offsets are all of topics that are gone. One stays while a transaction may bring an offset
         of the next topic of its name: a tombstone takes pending offsets, too.

@@ -7,12 +7,12 @@ from typing import Final
 from squall.broker.coordinators.groups.consumer import records as of_consumers
 from squall.broker.coordinators.groups.values import (
     NO_TIME,
-    Committed,
+    GroupLogRecord,
+    GroupMetadataRecord,
     GroupRecord,
-    GroupWritten,
     MemberRecord,
-    OffsetWritten,
-    Written,
+    OffsetAndMetadata,
+    OffsetCommitRecord,
 )
 from squall.broker.protocol.coordinator_frame import decode_group_record, encode_key, encode_versioned
 from squall.broker.protocol.schema.group_records import (
@@ -30,12 +30,12 @@ EXPIRING_VERSION: Final = 1
 """The only version of an offset's value that holds when it expires."""
 
 
-def encode(written: Written) -> tuple[bytes, bytes | None]:
+def encode(written: GroupLogRecord) -> tuple[bytes, bytes | None]:
     """Key and value of a record."""
-    if isinstance(written, GroupWritten):
+    if isinstance(written, GroupMetadataRecord):
         key = encode_key(GroupMetadataKey(group=written.group_id))
         return key, None if written.group is None else encode_versioned(_of_group(written.group), GROUP_VERSION)
-    if not isinstance(written, OffsetWritten):
+    if not isinstance(written, OffsetCommitRecord):
         return of_consumers.encode(written)
     topic, index = written.partition
     key = encode_key(OffsetCommitKey(group=written.group_id, topic=topic, partition=index))
@@ -67,7 +67,7 @@ def _of_group(group: GroupRecord) -> GroupMetadataValue:
     )
 
 
-def decode(key: bytes, value: bytes | None) -> Written | None:
+def decode(key: bytes, value: bytes | None) -> GroupLogRecord | None:
     """A record of the log; None for one of a type that this version does not know. Raises only MalformedFrame."""
     found = decode_group_record(key, value)
     if found is None:
@@ -75,16 +75,16 @@ def decode(key: bytes, value: bytes | None) -> Written | None:
     named, wire = found
     if isinstance(named, GroupMetadataKey):
         assert wire is None or isinstance(wire, GroupMetadataValue)
-        return GroupWritten(named.group, None if wire is None else _to_group(wire))
+        return GroupMetadataRecord(named.group, None if wire is None else _to_group(wire))
     if isinstance(named, OffsetCommitKey):
         assert wire is None or isinstance(wire, OffsetCommitValue)
         committed = None if wire is None else _to_committed(wire)
-        return OffsetWritten(named.group, (named.topic, named.partition), committed)
+        return OffsetCommitRecord(named.group, (named.topic, named.partition), committed)
     return of_consumers.decode(named, wire)
 
 
-def _to_committed(wire: OffsetCommitValue) -> Committed:
-    return Committed(
+def _to_committed(wire: OffsetCommitValue) -> OffsetAndMetadata:
+    return OffsetAndMetadata(
         wire.offset, wire.leader_epoch, wire.metadata, wire.commit_timestamp, wire.expire_timestamp, wire.topic_id
     )
 

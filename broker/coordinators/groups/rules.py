@@ -12,11 +12,11 @@ from squall.broker.coordinators.groups.values import (
     NO_MEMBER,
     NO_TIME,
     Commit,
-    Committed,
     GroupRecord,
     GroupState,
     MemberRecord,
-    TxnCommit,
+    OffsetAndMetadata,
+    TxnOffsetCommit,
 )
 from squall.broker.protocol.errors import ErrorCode
 
@@ -42,7 +42,12 @@ def refusal(static: Mapping[str, str], members: Collection[str], member_id: str,
     return ErrorCode.NONE if member_id in members else ErrorCode.UNKNOWN_MEMBER_ID
 
 
-class GroupRules:
+def unknown_member(group_id: str) -> ErrorCode:
+    """Return UNKNOWN_MEMBER_ID, or INVALID_GROUP_ID if the group id is empty."""
+    return ErrorCode.UNKNOWN_MEMBER_ID if group_id else ErrorCode.INVALID_GROUP_ID
+
+
+class ClassicGroupRules:
     """A classic group, and the rules over its members."""
 
     __slots__ = (
@@ -135,13 +140,13 @@ class GroupRules:
 
     # --------------------------------------------------------------------------------------------------------- offsets
 
-    def refusal_of_commit(self, request: Commit | TxnCommit) -> ErrorCode:
+    def refusal_of_commit(self, request: Commit | TxnOffsetCommit) -> ErrorCode:
         """Why these offsets must not be committed: their sender owns the partitions no more. NONE where it may.
 
         Who is no member may commit for a group that has none (admins, and consumers that assign themselves), and in a
         transaction always: its producer's epoch fences it.
         """
-        in_transaction = isinstance(request, TxnCommit)
+        in_transaction = isinstance(request, TxnOffsetCommit)
         if request.generation < 0 and self.state == GroupState.EMPTY:
             return ErrorCode.NONE
         if request.generation >= 0 or request.member_id != NO_MEMBER or request.instance_id is not None:
@@ -158,7 +163,7 @@ class GroupRules:
         return ErrorCode.NONE
 
 
-def is_expired(committed: Committed, group: GroupRecord | None, retention_ms: int, wall_ms: int) -> bool:
+def is_expired(committed: OffsetAndMetadata, group: GroupRecord | None, retention_ms: int, wall_ms: int) -> bool:
     """Return whether an offset of a group without members has been left alone for offsets.retention.minutes: since it
     was committed, or since the last member went (KIP-211).
     """

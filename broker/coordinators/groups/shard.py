@@ -11,51 +11,56 @@ from typing import TYPE_CHECKING, Any
 
 from squall.broker.coordinators.groups.classic import ClassicGroup
 from squall.broker.coordinators.groups.consumer import classic_members
-from squall.broker.coordinators.groups.consumer.answers import Beaten
+from squall.broker.coordinators.groups.consumer.answers import HeartbeatResult
 from squall.broker.coordinators.groups.consumer.coordination import ConsumerCoordination
-from squall.broker.coordinators.groups.consumer.members import JOINS, ConsumerDescribe, ConsumerHeartbeat, GroupEpoch
+from squall.broker.coordinators.groups.consumer.members import (
+    JOINS,
+    ConsumerDescribe,
+    ConsumerHeartbeat,
+    GroupEpochRecord,
+)
 from squall.broker.coordinators.groups.consumer.migration import upgraded
 from squall.broker.coordinators.groups.consumer.rules import EPOCHS_FROM
 from squall.broker.coordinators.groups.consumer.topics import TopicTable
-from squall.broker.coordinators.groups.deadlines import Deadlines
-from squall.broker.coordinators.groups.ledger import Ledger
+from squall.broker.coordinators.groups.deadlines import GroupDeadlines
+from squall.broker.coordinators.groups.ledger import ReplayedGroupState
 from squall.broker.coordinators.groups.memory_budget import OF_EACH, MemoryBudget, size_of, size_of_names
-from squall.broker.coordinators.groups.rules import CONSUMER, is_expired
+from squall.broker.coordinators.groups.rules import CONSUMER, is_expired, unknown_member
 from squall.broker.coordinators.groups.subscriptions import topics_of
 from squall.broker.coordinators.groups.values import (
     NO_MEMBER,
     NO_PRODUCER,
+    AppendCompletion,
     AppendRecords,
     ClassicHeartbeat,
+    ClockReading,
     Commit,
     DeleteGroup,
     DeleteOffsets,
-    Described,
     DescribeGroup,
+    DescribeResult,
     Effect,
     ExpireOffsets,
     FetchOffsets,
+    FetchOffsetsResult,
+    GroupCoordinatorSettings,
     GroupListing,
+    GroupLogRecord,
+    GroupMetadataRecord,
     GroupResponse,
     GroupState,
-    GroupWritten,
     Join,
-    Joined,
+    JoinResult,
     LeaveGroup,
-    Left,
-    Now,
-    OffsetsFound,
-    OffsetWritten,
+    LeaveResult,
+    OffsetCommitRecord,
     PartitionErrors,
-    Reply,
     Request,
-    Settings,
-    Settles,
+    SendResponse,
     Sync,
     Token,
     TopicPartition,
-    TxnCommit,
-    Written,
+    TxnOffsetCommit,
 )
 from squall.broker.protocol.errors import ErrorCode
 from squall.broker.protocol.wire import ZERO_UUID
@@ -64,9 +69,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from squall.broker.coordinators.groups.consumer.group import ConsumerGroup
-    from squall.broker.coordinators.groups.consumer.matching import Matching
-    from squall.broker.coordinators.groups.consumer.topics import Topics
-    from squall.broker.coordinators.groups.values import Committed
+    from squall.broker.coordinators.groups.consumer.matching import RegexMatchCache
+    from squall.broker.coordinators.groups.consumer.topics import TopicLookup
+    from squall.broker.coordinators.groups.values import OffsetAndMetadata
 
 EXPIRED_AT_ONCE = 100
 """Offsets of one group that are looked at before others may have their turn: their tombstones take some 2 ms."""
@@ -79,28 +84,27 @@ class GroupCoordinatorShard:
 
     def __init__(
         self,
-        settings: Settings,
-        topics: Topics | None = None,
-        ledger: Ledger | None = None,
+        settings: GroupCoordinatorSettings,
+        topics: TopicLookup | None = None,
+        ledger: ReplayedGroupState | None = None,
         held: MemoryBudget | None = None,
-        matching: Matching | None = None,
+        matching: RegexMatchCache | None = None,
     ) -> None:
         """topics: the cluster's. ledger: records replayed so far. held, matching: shared by a coordinator's shards."""
         self.settings = settings
         self._held = MemoryBudget(settings.max_held, lambda: self.groups.values()) if held is None else held
-        self.ledger = Ledger() if ledger is None else ledger
+        self.ledger = ReplayedGroupState() if ledger is None else ledger
         self.groups: dict[str, ClassicGroup] = {}
         """Classic groups that have members, or had some."""
-        self._deadlines = Deadlines()
-        self._now: Now | None = None
+        self._deadlines = GroupDeadlines()
+        self._now: ClockReading | None = None
         """The latest moment that it was told; None while the log is being replayed."""
-        self.consumers = ConsumerCoordination(
-            self.ledger, settings, TopicTable() if topics is None else topics, matching
-        )
+        known_topics = TopicTable() if topics is None else topics
+        self.consumers = ConsumerCoordination(self.ledger, settings, known_topics, matching)
 
     # ------------------------------------------------------------------------------------------------------------ life
 
-    def begin(self, now: Now) -> None:
+    def begin(self, now: ClockReading) -> None:
         """The whole log is replayed: take its groups' members up again."""
         self._now = now
         for group_id, record in self.ledger.groups.items():
@@ -109,11 +113,11 @@ class GroupCoordinatorShard:
         for group_id in (*self.ledger.groups, *self.ledger.consumers):
             self._watch(group_id)
 
-    def replay(self, written: Written, at: int, producer_id: int = NO_PRODUCER) -> None:
+    def replay(self, written: GroupLogRecord, at: int, producer_id: int = NO_PRODUCER) -> None:
         """Take a record of the log into account. Records must come in the log's order."""
         self.ledger.replay(written, at, producer_id)
         group = self.groups.get(written.group_id)
-        if isinstance(written, GroupWritten):
+        if isinstance(written, GroupMetadataRecord):
             # Unless somebody has joined since that was decided.
             if written.group is None and group is not None and group.state == GroupState.EMPTY and not group.pending:
                 del self.groups[written.group_id]
@@ -121,9 +125,9 @@ class GroupCoordinatorShard:
                 # Its last members of the consumer protocol have gone.
                 self.groups[written.group_id] = ClassicGroup(written.group_id, self.settings, self._now, written.group)
                 self._watch(written.group_id)
-        elif not isinstance(written, OffsetWritten):
+        elif not isinstance(written, OffsetCommitRecord):
             self.consumers.replayed(written)
-            if isinstance(written, GroupEpoch) and written.epoch is not None and group is not None:
+            if isinstance(written, GroupEpochRecord) and written.epoch is not None and group is not None:
                 del self.groups[written.group_id]  # it is a consumer group from here on
 
     def dissolve(self, error: ErrorCode) -> list[Effect]:
@@ -149,7 +153,7 @@ class GroupCoordinatorShard:
         """Whatever a group waits for may have changed."""
         self._deadlines.put(group_id, self._deadline_of(group_id))
 
-    def tick(self, now: Now) -> list[Effect]:
+    def tick(self, now: ClockReading) -> list[Effect]:
         """Time has passed."""
         self._now = now
         effects: list[Effect] = []
@@ -168,7 +172,7 @@ class GroupCoordinatorShard:
         if group.generation == 0 and group.state == GroupState.EMPTY and not group.pending:
             del self.groups[group.group_id]
 
-    def settle(self, settles: Settles, error: ErrorCode, now: Now) -> list[Effect]:
+    def settle(self, settles: AppendCompletion, error: ErrorCode, now: ClockReading) -> list[Effect]:
         """An append is committed (NONE), or is not in the log or not known to be (an error)."""
         self._now = now
         effects: list[Effect] = []
@@ -179,10 +183,10 @@ class GroupCoordinatorShard:
         if settles.then is not None and not error:
             return effects + self.submit(settles.then, settles.token, now)
         if settles.token is not None:
-            effects.append(Reply(settles.token, GroupResponse(error) if error else settles.answer))
+            effects.append(SendResponse(settles.token, GroupResponse(error) if error else settles.answer))
         return effects
 
-    def submit(self, request: Request, token: Token, now: Now) -> list[Effect]:
+    def submit(self, request: Request, token: Token, now: ClockReading) -> list[Effect]:
         """Handle a request. Its answer is among the effects, or comes with later ones."""
         self._now = now
         effects: list[Effect] = self._HANDLERS[type(request)](self, request, token, now)
@@ -195,9 +199,8 @@ class GroupCoordinatorShard:
 
     # --------------------------------------------------------------------------------------------------------- members
 
-    def _join(self, request: Join, token: Token, now: Now) -> list[Effect]:
-        settings = self.settings
-        error = ErrorCode.NONE
+    def _join(self, request: Join, token: Token, now: ClockReading) -> list[Effect]:
+        settings, error = self.settings, ErrorCode.NONE
         if not request.group_id:
             error = ErrorCode.INVALID_GROUP_ID
         elif not settings.min_session_ms <= request.session_ms <= settings.max_session_ms:
@@ -208,19 +211,20 @@ class GroupCoordinatorShard:
         if not error and request.group_id not in self.groups and request.member_id != NO_MEMBER:
             error = ErrorCode.UNKNOWN_MEMBER_ID
         if error:
-            return [Reply(token, Joined(error, request.member_id))]
+            return [SendResponse(token, JoinResult(error, request.member_id))]
         if of_consumers is not None:
             # Its last member has gone: what follows is a classic group, once the log says so.
-            return [AppendRecords(tuple(self.consumers.forgotten(request.group_id)), Settles(token, then=request))]
+            tombstones = tuple(self.consumers.forgotten(request.group_id))
+            return [AppendRecords(tombstones, AppendCompletion(token, then=request))]
         group = self.groups.get(request.group_id)
         if not self._has_room(group, request, now):
-            return [Reply(token, Joined(ErrorCode.GROUP_MAX_SIZE_REACHED, request.member_id))]
+            return [SendResponse(token, JoinResult(ErrorCode.GROUP_MAX_SIZE_REACHED, request.member_id))]
         if group is None:
             group = self.groups[request.group_id] = ClassicGroup(request.group_id, settings, now)
         group.join(request, token, now)
         return []
 
-    def _has_room(self, group: ClassicGroup | None, request: Join, now: Now) -> bool:
+    def _has_room(self, group: ClassicGroup | None, request: Join, now: ClockReading) -> bool:
         """Return whether there is room for the member. One that sends no more than before has its place already."""
         known = None if group is None else group.members.get(request.member_id)
         member_id = request.member_id or request.fresh_id
@@ -230,57 +234,58 @@ class GroupCoordinatorShard:
         of_group = OF_EACH + size_of_names(request.group_id) if group is None else 0
         return self._held.admits(size + of_group, now.mono_ms)
 
-    def _sync(self, request: Sync, token: Token, now: Now) -> list[Effect]:
+    def _sync(self, request: Sync, token: Token, now: ClockReading) -> list[Effect]:
         if (found := self.ledger.consumers.get(request.group_id)) is not None:
             return classic_members.sync(self.consumers, found, request, token, now)
         group = self.groups.get(request.group_id)
         if group is None:
-            return [Reply(token, GroupResponse(_unknown_member(request.group_id)))]
+            return [SendResponse(token, GroupResponse(unknown_member(request.group_id)))]
         given = sum(len(assignment) for _, assignment in request.assignments)
         if given and not self._held.admits(given, now.mono_ms):
-            return [Reply(token, GroupResponse(ErrorCode.GROUP_MAX_SIZE_REACHED))]
+            return [SendResponse(token, GroupResponse(ErrorCode.GROUP_MAX_SIZE_REACHED))]
         group.sync(request, token, now)
         return []
 
-    def _beat(self, request: ClassicHeartbeat, token: Token, now: Now) -> list[Effect]:
+    def _beat(self, request: ClassicHeartbeat, token: Token, now: ClockReading) -> list[Effect]:
         if (found := self.ledger.consumers.get(request.group_id)) is not None:
             return classic_members.beat(self.consumers, found, request, token, now)
         group = self.groups.get(request.group_id)
         if group is None:
-            return [Reply(token, GroupResponse(_unknown_member(request.group_id)))]
+            return [SendResponse(token, GroupResponse(unknown_member(request.group_id)))]
         group.beat(request, token, now)
         return []
 
-    def _leave(self, request: LeaveGroup, token: Token, now: Now) -> list[Effect]:
+    def _leave(self, request: LeaveGroup, token: Token, now: ClockReading) -> list[Effect]:
         if (found := self.ledger.consumers.get(request.group_id)) is not None:
             return classic_members.leave(self.consumers, found, request, token, now)
         group = self.groups.get(request.group_id)
         if not request.group_id:
-            return [Reply(token, GroupResponse(ErrorCode.INVALID_GROUP_ID))]
+            return [SendResponse(token, GroupResponse(ErrorCode.INVALID_GROUP_ID))]
         if group is None:
-            return [Reply(token, Left(members=tuple((*who, ErrorCode.UNKNOWN_MEMBER_ID) for who in request.members)))]
+            refused = tuple((*member, ErrorCode.UNKNOWN_MEMBER_ID) for member in request.members)
+            return [SendResponse(token, LeaveResult(members=refused))]
         group.leave(request, token, now)
         return []
 
-    def _beat_consumer(self, request: ConsumerHeartbeat, token: Token, now: Now) -> list[Effect]:
+    def _beat_consumer(self, request: ConsumerHeartbeat, token: Token, now: ClockReading) -> list[Effect]:
         classic = self.groups.get(request.group_id)
         if classic is None or classic.state == GroupState.EMPTY:
             return self.consumers.beat(request, token, now, over_classic=False)
         if request.epoch == JOINS and self.consumers.may_go_up(len(classic.members)):
             if classic.state != GroupState.STABLE:
                 # What its members own is being settled: only then can anybody tell what is free.
-                return [Reply(token, Beaten(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS))]
+                return [SendResponse(token, HeartbeatResult(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS))]
             if records := upgraded(classic, self.consumers.topics):
                 sessions = {member.member_id: member.session_ms for member in classic.members.values()}
                 self.consumers.expect(request.group_id, sessions, now)
-                return [AppendRecords(records, Settles(token, then=request))]
+                return [AppendRecords(records, AppendCompletion(token, then=request))]
         return self.consumers.beat(request, token, now, over_classic=True)
 
     # --------------------------------------------------------------------------------------------------------- offsets
 
-    def _commit(self, request: Commit | TxnCommit, token: Token, now: Now) -> list[Effect]:
+    def _commit(self, request: Commit | TxnOffsetCommit, token: Token, now: ClockReading) -> list[Effect]:
         group = self.groups.get(request.group_id)
-        producer = (request.producer_id, request.epoch) if isinstance(request, TxnCommit) else None
+        producer = (request.producer_id, request.epoch) if isinstance(request, TxnOffsetCommit) else None
         if group is not None:
             refused = group.refusal_of_commit(request)
         elif request.group_id in self.ledger.consumers:
@@ -293,25 +298,25 @@ class GroupCoordinatorShard:
             knows = isinstance(request, Commit) and request.version >= EPOCHS_FROM
             refused = ErrorCode.GROUP_ID_NOT_FOUND if knows else ErrorCode.ILLEGAL_GENERATION
         if refused:
-            return [Reply(token, GroupResponse(refused))]
+            return [SendResponse(token, GroupResponse(refused))]
         if group is not None:
             group.heard_of(request.member_id, now)
         if not request.offsets:
-            return [Reply(token, GroupResponse())]
-        records = tuple(OffsetWritten(request.group_id, where, committed) for where, committed in request.offsets)
-        return [AppendRecords(records, Settles(token, GroupResponse()), producer)]
+            return [SendResponse(token, GroupResponse())]
+        records = tuple(OffsetCommitRecord(request.group_id, where, committed) for where, committed in request.offsets)
+        return [AppendRecords(records, AppendCompletion(token, GroupResponse()), producer)]
 
-    def _refusal_of_consumer(self, group: ConsumerGroup, request: Commit | TxnCommit) -> ErrorCode:
+    def _refusal_of_consumer(self, group: ConsumerGroup, request: Commit | TxnOffsetCommit) -> ErrorCode:
         found = ((self.consumers.topics.find(name), index) for (name, index), _ in request.offsets)
         places = tuple((b"" if topic is None else topic[0], index) for topic, index in found)
         return self.consumers.refusal_of_commit(group, request, places)
 
-    def _fetch(self, request: FetchOffsets, token: Token, now: Now) -> list[Effect]:
+    def _fetch(self, request: FetchOffsets, token: Token, now: ClockReading) -> list[Effect]:
         group_id, ledger = request.group_id, self.ledger
         if group_id in ledger.consumers:
             refused = self.consumers.refusal_of_fetch(ledger.consumers[group_id], request)
             if refused:
-                return [Reply(token, GroupResponse(refused), ledger.rests_on(group_id))]
+                return [SendResponse(token, GroupResponse(refused), ledger.rests_on(group_id))]
         known = ledger.offsets.get(group_id, {})
         wanted = tuple(known) if request.partitions is None else request.partitions
         # Tombstones are written in turns: an offset of a topic that is gone is not answered until its turn has come.
@@ -323,26 +328,27 @@ class GroupCoordinatorShard:
             else (where, known.get(where), ErrorCode.NONE)
             for where in wanted
         )
-        return [Reply(token, OffsetsFound(offsets=found), ledger.rests_on(group_id))]
+        return [SendResponse(token, FetchOffsetsResult(offsets=found), ledger.rests_on(group_id))]
 
-    def _delete_offsets(self, request: DeleteOffsets, token: Token, now: Now) -> list[Effect]:
+    def _delete_offsets(self, request: DeleteOffsets, token: Token, now: ClockReading) -> list[Effect]:
         group_id, ledger = request.group_id, self.ledger
         if not group_id:
-            return [Reply(token, GroupResponse(ErrorCode.INVALID_GROUP_ID))]
+            return [SendResponse(token, GroupResponse(ErrorCode.INVALID_GROUP_ID))]
         if not self._exists(group_id):
-            return [Reply(token, GroupResponse(ErrorCode.GROUP_ID_NOT_FOUND), ledger.rests_on(group_id))]
+            return [SendResponse(token, GroupResponse(ErrorCode.GROUP_ID_NOT_FOUND), ledger.rests_on(group_id))]
         subscribed = self._subscribed(group_id)
         if subscribed is None:
-            return [Reply(token, GroupResponse(ErrorCode.NON_EMPTY_GROUP))]
+            return [SendResponse(token, GroupResponse(ErrorCode.NON_EMPTY_GROUP))]
         errors = tuple(
             (where, ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC if where[0] in subscribed else ErrorCode.NONE)
             for where in request.partitions
         )
-        gone = tuple(OffsetWritten(group_id, w, None) for w, error in errors if not error and self._holds(group_id, w))
+        held = [where for where, error in errors if not error and self._holds(group_id, where)]
+        gone = tuple(OffsetCommitRecord(group_id, where, None) for where in held)
         answer = PartitionErrors(errors=errors)
         if not gone:
-            return [Reply(token, answer, ledger.rests_on(group_id))]
-        return [AppendRecords(gone, Settles(token, answer), whole=1)]
+            return [SendResponse(token, answer, ledger.rests_on(group_id))]
+        return [AppendRecords(gone, AppendCompletion(token, answer), whole=1)]
 
     def _holds(self, group_id: str, where: TopicPartition) -> bool:
         return where in self.ledger.offsets.get(group_id, {}) or self.ledger.is_pending(group_id, where)
@@ -372,7 +378,7 @@ class GroupCoordinatorShard:
             return group.state
         return self.consumers.state_of(group_id) or GroupState.EMPTY
 
-    def _delete_group(self, request: DeleteGroup, token: Token, now: Now) -> list[Effect]:
+    def _delete_group(self, request: DeleteGroup, token: Token, now: ClockReading) -> list[Effect]:
         group_id, ledger = request.group_id, self.ledger
         error = ErrorCode.NONE
         if not self._exists(group_id):
@@ -380,32 +386,33 @@ class GroupCoordinatorShard:
         elif self.state_of(group_id) != GroupState.EMPTY:
             error = ErrorCode.NON_EMPTY_GROUP
         if error:
-            return [Reply(token, GroupResponse(error), ledger.rests_on(group_id))]
-        records: list[Written] = [OffsetWritten(group_id, where, None) for where in ledger.places(group_id)]
+            return [SendResponse(token, GroupResponse(error), ledger.rests_on(group_id))]
+        records: list[GroupLogRecord] = [OffsetCommitRecord(group_id, where, None) for where in ledger.places(group_id)]
         if group_id in ledger.groups:
-            records.append(GroupWritten(group_id, None))
+            records.append(GroupMetadataRecord(group_id, None))
         records += self.consumers.forgotten(group_id)
         if not records:
             self.groups.pop(group_id, None)
-            return [Reply(token, GroupResponse())]
-        return [AppendRecords(tuple(records), Settles(token, GroupResponse()), whole=1)]
+            return [SendResponse(token, GroupResponse())]
+        return [AppendRecords(tuple(records), AppendCompletion(token, GroupResponse()), whole=1)]
 
-    def _describe(self, request: DescribeGroup, token: Token, now: Now) -> list[Effect]:
+    def _describe(self, request: DescribeGroup, token: Token, now: ClockReading) -> list[Effect]:
         group_id, group = request.group_id, self.groups.get(request.group_id)
         if group is not None:
             protocol = (group.protocol or "") if group.state == GroupState.STABLE else ""
             members = group.record().members
-            return [Reply(token, Described(ErrorCode.NONE, group.state, group.protocol_type, protocol, members))]
+            described = DescribeResult(ErrorCode.NONE, group.state, group.protocol_type, protocol, members)
+            return [SendResponse(token, described)]
         if group_id in self.ledger.consumers:
             message = f"Group {group_id} is not a classic group."
-            described = Described(ErrorCode.GROUP_ID_NOT_FOUND, message=message)
+            described = DescribeResult(ErrorCode.GROUP_ID_NOT_FOUND, message=message)
         elif self._exists(group_id):
-            described = Described(ErrorCode.NONE, GroupState.EMPTY)
+            described = DescribeResult(ErrorCode.NONE, GroupState.EMPTY)
         else:
-            described = Described(ErrorCode.GROUP_ID_NOT_FOUND)
-        return [Reply(token, described, self.ledger.rests_on(group_id))]
+            described = DescribeResult(ErrorCode.GROUP_ID_NOT_FOUND)
+        return [SendResponse(token, described, self.ledger.rests_on(group_id))]
 
-    def _describe_consumer(self, request: ConsumerDescribe, token: Token, now: Now) -> list[Effect]:
+    def _describe_consumer(self, request: ConsumerDescribe, token: Token, now: ClockReading) -> list[Effect]:
         return self.consumers.describe(request, token)
 
     def listed(self) -> list[GroupListing]:
@@ -430,25 +437,25 @@ class GroupCoordinatorShard:
                 request = ExpireOffsets(group_id, places[first : first + EXPIRED_AT_ONCE], retention)
                 yield request if self._expired(request, wall_ms) else None
 
-    def _expire(self, request: ExpireOffsets, token: Token, now: Now) -> list[Effect]:
+    def _expire(self, request: ExpireOffsets, token: Token, now: ClockReading) -> list[Effect]:
         records = self._expired(request, now.wall_ms)
         if not records:
-            return [Reply(token, GroupResponse())]
-        return [AppendRecords(tuple(records), Settles(token, GroupResponse()), whole=1)]
+            return [SendResponse(token, GroupResponse())]
+        return [AppendRecords(tuple(records), AppendCompletion(token, GroupResponse()), whole=1)]
 
-    def _is_orphan(self, where: TopicPartition, committed: Committed) -> bool:
+    def _is_orphan(self, where: TopicPartition, committed: OffsetAndMetadata) -> bool:
         """Return whether the topic of a committed offset is gone, perhaps with another one of its name there."""
         found = self.consumers.topics.find(where[0])
         return found is None or committed.topic_id not in (ZERO_UUID, found[0])
 
-    def _expired(self, request: ExpireOffsets, wall_ms: int) -> list[Written]:
+    def _expired(self, request: ExpireOffsets, wall_ms: int) -> list[GroupLogRecord]:
         """Tombstones of offsets whose topic is gone (`OffsetMetadataManager.onTopicsDeleted`), or that was not used
         for long. Of the latter those that a live group reads are spared, and those that a transaction may change.
         """
         group_id, ledger = request.group_id, self.ledger
         orphans = ledger.orphans(group_id, request.partitions, self._is_orphan)
         if orphans or not request.retention:
-            return [OffsetWritten(group_id, where, None) for where in orphans]
+            return [OffsetCommitRecord(group_id, where, None) for where in orphans]
         group = self.groups.get(group_id)
         empty = self.state_of(group_id) == GroupState.EMPTY
         settled = empty or group is None or group.state == GroupState.STABLE
@@ -465,10 +472,10 @@ class GroupCoordinatorShard:
             and not ledger.is_pending(group_id, where)
             and is_expired(known[where], record, self.settings.retention_ms, wall_ms)
         ]
-        records: list[Written] = [OffsetWritten(group_id, where, None) for where in gone]
+        records: list[GroupLogRecord] = [OffsetCommitRecord(group_id, where, None) for where in gone]
         unused = empty and len(gone) == len(known) and not ledger.is_pending(group_id)
         if unused and group_id in ledger.groups and not (group and group.pending):
-            records.append(GroupWritten(group_id, None))
+            records.append(GroupMetadataRecord(group_id, None))
         return records + (self.consumers.forgotten(group_id) if unused else [])
 
     _HANDLERS: dict[type[Any], Callable[..., list[Effect]]] = {
@@ -479,7 +486,7 @@ class GroupCoordinatorShard:
         ConsumerHeartbeat: _beat_consumer,
         ConsumerDescribe: _describe_consumer,
         Commit: _commit,
-        TxnCommit: _commit,
+        TxnOffsetCommit: _commit,
         FetchOffsets: _fetch,
         DeleteOffsets: _delete_offsets,
         DeleteGroup: _delete_group,
@@ -491,7 +498,3 @@ class GroupCoordinatorShard:
 def _taken(group: ClassicGroup) -> list[Effect]:
     effects, group.effects = group.effects, []
     return effects
-
-
-def _unknown_member(group_id: str) -> ErrorCode:
-    return ErrorCode.UNKNOWN_MEMBER_ID if group_id else ErrorCode.INVALID_GROUP_ID

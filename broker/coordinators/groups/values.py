@@ -12,7 +12,11 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any, Final, NamedTuple
 
-from squall.broker.coordinators.groups.consumer.members import ConsumerDescribe, ConsumerHeartbeat, ConsumerWritten
+from squall.broker.coordinators.groups.consumer.members import (
+    ConsumerDescribe,
+    ConsumerGroupLogRecord,
+    ConsumerHeartbeat,
+)
 from squall.broker.protocol.errors import ErrorCode
 from squall.broker.protocol.wire import ZERO_UUID
 
@@ -45,7 +49,7 @@ class GroupState(StrEnum):
     DEAD = "Dead"
 
 
-class Now(NamedTuple):
+class ClockReading(NamedTuple):
     """Now."""
 
     mono_ms: int
@@ -56,7 +60,7 @@ class Now(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Committed:
+class OffsetAndMetadata:
     """A committed offset of one partition."""
 
     offset: int
@@ -100,22 +104,22 @@ class GroupRecord:
     members: tuple[MemberRecord, ...] = ()
 
 
-class GroupWritten(NamedTuple):
+class GroupMetadataRecord(NamedTuple):
     """A record of the log: the group as of a generation, or None where it is forgotten."""
 
     group_id: str
     group: GroupRecord | None
 
 
-class OffsetWritten(NamedTuple):
+class OffsetCommitRecord(NamedTuple):
     """A record of the log: an offset that a group has committed, or None where it is forgotten."""
 
     group_id: str
     partition: TopicPartition
-    committed: Committed | None
+    committed: OffsetAndMetadata | None
 
 
-Written = GroupWritten | OffsetWritten | ConsumerWritten
+GroupLogRecord = GroupMetadataRecord | OffsetCommitRecord | ConsumerGroupLogRecord
 
 
 # ------------------------------------------------------------------------------------------------------------ requests
@@ -186,20 +190,20 @@ class Commit:
     generation: int
     member_id: str
     instance_id: str | None
-    offsets: tuple[tuple[TopicPartition, Committed], ...]
+    offsets: tuple[tuple[TopicPartition, OffsetAndMetadata], ...]
     version: int = 2**15 - 1
     """Of the request."""
 
 
 @dataclass(frozen=True, slots=True)
-class TxnCommit:
+class TxnOffsetCommit:
     """Offsets that count once their transaction is committed, and never if it is aborted."""
 
     group_id: str
     generation: int
     member_id: str
     instance_id: str | None
-    offsets: tuple[tuple[TopicPartition, Committed], ...]
+    offsets: tuple[tuple[TopicPartition, OffsetAndMetadata], ...]
     producer_id: int
     epoch: int
 
@@ -257,7 +261,7 @@ Request = (
     | ConsumerHeartbeat
     | ConsumerDescribe
     | Commit
-    | TxnCommit
+    | TxnOffsetCommit
     | FetchOffsets
     | DeleteOffsets
     | DeleteGroup
@@ -277,10 +281,10 @@ class GroupResponse:
 
 
 @dataclass(frozen=True, slots=True)
-class OffsetsFound(GroupResponse):
+class FetchOffsetsResult(GroupResponse):
     """Answers FetchOffsets."""
 
-    offsets: tuple[tuple[TopicPartition, Committed | None, ErrorCode], ...] = ()
+    offsets: tuple[tuple[TopicPartition, OffsetAndMetadata | None, ErrorCode], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -291,7 +295,7 @@ class PartitionErrors(GroupResponse):
 
 
 @dataclass(frozen=True, slots=True)
-class Joined(GroupResponse):
+class JoinResult(GroupResponse):
     """Answers Join with the generation. `members` is for the leader alone: (member id, instance id, metadata) each."""
 
     member_id: str = NO_MEMBER
@@ -305,7 +309,7 @@ class Joined(GroupResponse):
 
 
 @dataclass(frozen=True, slots=True)
-class Synced(GroupResponse):
+class SyncResult(GroupResponse):
     """Answers Sync."""
 
     assignment: bytes = b""
@@ -314,14 +318,14 @@ class Synced(GroupResponse):
 
 
 @dataclass(frozen=True, slots=True)
-class Left(GroupResponse):
+class LeaveResult(GroupResponse):
     """Answers Leave, for each member in the request's order."""
 
     members: tuple[tuple[str, str | None, ErrorCode], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
-class Described(GroupResponse):
+class DescribeResult(GroupResponse):
     """Answers Describe."""
 
     state: GroupState = GroupState.DEAD
@@ -335,7 +339,7 @@ class Described(GroupResponse):
 # ------------------------------------------------------------------------------------------------------------- effects
 
 
-class Reply(NamedTuple):
+class SendResponse(NamedTuple):
     """Answer somebody, once the record at `rests_on` is committed."""
 
     token: Token
@@ -346,8 +350,8 @@ class Reply(NamedTuple):
 class AppendRecords(NamedTuple):
     """Append records and replay them. When they are committed, or cannot be, have the shard settle."""
 
-    records: tuple[Written, ...]
-    settles: Settles
+    records: tuple[GroupLogRecord, ...]
+    settles: AppendCompletion
     producer: tuple[int, int] | None = None
     """(producer id, epoch) of the transaction that the records belong to."""
     whole: int | None = None
@@ -356,7 +360,7 @@ class AppendRecords(NamedTuple):
     """
 
 
-class Settles(NamedTuple):
+class AppendCompletion(NamedTuple):
     """Describes what is to be settled when an append ends: the request of `token`, the assignment of `group` in
     `generation`, and `then`, a request that can only be looked at after the append.
     """
@@ -368,7 +372,7 @@ class Settles(NamedTuple):
     then: Any = None
 
 
-Effect = Reply | AppendRecords
+Effect = SendResponse | AppendRecords
 
 
 class GroupListing(NamedTuple):
@@ -381,7 +385,7 @@ class GroupListing(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Settings:
+class GroupCoordinatorSettings:
     """Holds the broker's settings that a shard needs."""
 
     min_session_ms: int = 6000

@@ -27,7 +27,7 @@ from squall.broker.coordinators.transactions.values import (
     EndTransaction,
     TransactionLogRecord,
     TransactionMetadata,
-    TxnDecision,
+    TxnCoordinatorResult,
     TxnResponse,
     TxnState,
 )
@@ -36,10 +36,10 @@ from squall.broker.protocol.errors import ErrorCode
 if TYPE_CHECKING:
     from squall.broker.coordinators.transactions.rules import TransactionRules
 
-_ILLEGAL = TxnDecision(TxnResponse(ErrorCode.INVALID_TXN_STATE))
-_CONCURRENT = TxnDecision(TxnResponse(ErrorCode.CONCURRENT_TRANSACTIONS))
-_FENCED = TxnDecision(TxnResponse(ErrorCode.PRODUCER_FENCED))
-_NOT_FOUND = TxnDecision(TxnResponse(ErrorCode.INVALID_PRODUCER_ID_MAPPING))
+_ILLEGAL = TxnCoordinatorResult(TxnResponse(ErrorCode.INVALID_TXN_STATE))
+_CONCURRENT = TxnCoordinatorResult(TxnResponse(ErrorCode.CONCURRENT_TRANSACTIONS))
+_FENCED = TxnCoordinatorResult(TxnResponse(ErrorCode.PRODUCER_FENCED))
+_NOT_FOUND = TxnCoordinatorResult(TxnResponse(ErrorCode.INVALID_PRODUCER_ID_MAPPING))
 
 _DECIDED: Final = {
     TxnState.COMPLETE_COMMIT: True,
@@ -50,14 +50,14 @@ _DECIDED: Final = {
 
 def decide(
     rules: TransactionRules, found: TransactionMetadata, request: EndTransaction, now_ms: int, fresh_id: int
-) -> TxnDecision:
+) -> TxnCoordinatorResult:
     """Decide an EndTxn."""
     return (_v2 if request.client_version >= V2 else _v1)(rules, found, request, now_ms, fresh_id)
 
 
 def _v1(
     rules: TransactionRules, found: TransactionMetadata, request: EndTransaction, now_ms: int, fresh_id: int
-) -> TxnDecision:
+) -> TxnCoordinatorResult:
     if found.producer_id != request.producer_id:
         return _NOT_FOUND
     if rules.is_fenced(found, request.epoch):
@@ -66,12 +66,12 @@ def _v1(
         return _CONCURRENT
     if found.state == TxnState.ONGOING:
         return _prepared(rules, found, request, now_ms, fresh_id)
-    return TxnDecision(TxnResponse()) if _DECIDED.get(found.state) == request.commit else _ILLEGAL
+    return TxnCoordinatorResult(TxnResponse()) if _DECIDED.get(found.state) == request.commit else _ILLEGAL
 
 
 def _v2(
     rules: TransactionRules, found: TransactionMetadata, request: EndTransaction, now_ms: int, fresh_id: int
-) -> TxnDecision:
+) -> TxnCoordinatorResult:
     if rules.owes_markers(found):
         return _CONCURRENT
     retry = rules.is_retry_of_end(found, request)
@@ -85,19 +85,19 @@ def _v2(
         return _ILLEGAL if request.commit else _prepared(rules, found, request, now_ms, fresh_id)
     if _DECIDED.get(found.state) != request.commit:
         return _ILLEGAL
-    return TxnDecision(TxnResponse(producer_id=found.producer_id, epoch=found.epoch))
+    return TxnCoordinatorResult(TxnResponse(producer_id=found.producer_id, epoch=found.epoch))
 
 
 def _prepared(
     rules: TransactionRules, found: TransactionMetadata, request: EndTransaction, now_ms: int, fresh_id: int
-) -> TxnDecision:
+) -> TxnCoordinatorResult:
     """The decision itself: once this record is committed, nothing else can come of the transaction."""
     assert found.state == TxnState.ONGOING or found.state in AT_REST
     v2 = request.client_version >= V2
     next_id = NO_PRODUCER_ID
     if v2 and rules.is_exhausted(found.epoch):
         if fresh_id < 0:
-            return TxnDecision(TxnResponse(), needs_producer_id=True)
+            return TxnCoordinatorResult(TxnResponse(), needs_producer_id=True)
         next_id = fresh_id
     after = replace(
         found,
@@ -115,7 +115,9 @@ def _prepared(
         # The answer has id and epoch of the next transaction, though the completing record is yet to come (KIP-890).
         goes_on = completed(after, now_ms)
         answer = TxnResponse(producer_id=goes_on.producer_id, epoch=goes_on.epoch)
-    return TxnDecision(answer, (TransactionLogRecord(found.transactional_id, after),), used_producer_id=next_id >= 0)
+    return TxnCoordinatorResult(
+        answer, (TransactionLogRecord(found.transactional_id, after),), used_producer_id=next_id >= 0
+    )
 
 
 def completed(prepared: TransactionMetadata, now_ms: int) -> TransactionMetadata:

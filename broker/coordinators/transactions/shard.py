@@ -21,17 +21,17 @@ from squall.broker.coordinators.transactions.values import (
     NO_TIME,
     V1,
     V2,
+    AbortTimedOutTransaction,
     AddPartitions,
     DescribeTransaction,
     EndTransaction,
     ExpireTransactionalId,
     InitProducer,
     MarkersWritten,
-    TimeOut,
     TransactionLogRecord,
     TransactionMetadata,
     TransactionSettings,
-    TxnDecision,
+    TxnCoordinatorResult,
     TxnResponse,
     TxnState,
     VerifyPartitions,
@@ -90,9 +90,13 @@ class TransactionCoordinatorShard(TransactionRules):
         """The transactions that are decided and not complete, in the order in which their ids were first written."""
         return [t for t in self.transactions.values() if self.owes_markers(t)]
 
-    def timed_out(self, now_ms: int) -> list[TimeOut]:
+    def timed_out(self, now_ms: int) -> list[AbortTimedOutTransaction]:
         """Return requests to abort the transactions that have been open for too long."""
-        return [TimeOut(t.transactional_id) for t in self.transactions.values() if self.is_timed_out(t, now_ms)]
+        return [
+            AbortTimedOutTransaction(t.transactional_id)
+            for t in self.transactions.values()
+            if self.is_timed_out(t, now_ms)
+        ]
 
     def expired(self, now_ms: int) -> list[ExpireTransactionalId]:
         """The ids that nobody has used for long."""
@@ -102,10 +106,10 @@ class TransactionCoordinatorShard(TransactionRules):
 
     # ---------------------------------------------------------------------------------------------------------- decide
 
-    def decide(self, request: Request, now_ms: int, fresh_producer_id: int = NO_PRODUCER_ID) -> TxnDecision:
+    def decide(self, request: Request, now_ms: int, fresh_producer_id: int = NO_PRODUCER_ID) -> TxnCoordinatorResult:
         """Decide a request. `fresh_producer_id`: one that is not in use, or -1 if there is none at hand."""
         found = self.transactions.get(request.transactional_id)
-        decision: TxnDecision = self._DECIDERS[type(request)](self, found, request, now_ms, fresh_producer_id)
+        decision: TxnCoordinatorResult = self._DECIDERS[type(request)](self, found, request, now_ms, fresh_producer_id)
         for written in decision.records:
             assert written.transactional_id == request.transactional_id
             self._check(found, written.transaction)
@@ -136,16 +140,16 @@ class TransactionCoordinatorShard(TransactionRules):
 
     def _init_producer(
         self, found: TransactionMetadata | None, request: InitProducer, now_ms: int, fresh_id: int
-    ) -> TxnDecision:
+    ) -> TxnCoordinatorResult:
         """InitProducerId: fence whoever had this id before, end what it left behind, and give the next epoch."""
         claims = request.producer_id >= 0
         if not request.transactional_id or claims != (request.epoch >= 0):
-            return TxnDecision(TxnResponse(ErrorCode.INVALID_REQUEST))
+            return TxnCoordinatorResult(TxnResponse(ErrorCode.INVALID_REQUEST))
         if not self.is_timeout_allowed(request.timeout_ms):
-            return TxnDecision(TxnResponse(ErrorCode.INVALID_TRANSACTION_TIMEOUT))
+            return TxnCoordinatorResult(TxnResponse(ErrorCode.INVALID_TRANSACTION_TIMEOUT))
         if found is None:
             if fresh_id < 0:
-                return TxnDecision(TxnResponse(), needs_producer_id=True)
+                return TxnCoordinatorResult(TxnResponse(), needs_producer_id=True)
             born = TransactionMetadata(
                 request.transactional_id,
                 fresh_id,
@@ -157,36 +161,38 @@ class TransactionCoordinatorShard(TransactionRules):
             return self._given(born, used=True)
         if self.owes_markers(found):
             # The markers that are under way carry the epoch of now: it may rise only once all of them are written.
-            return TxnDecision(_CONCURRENT)
+            return TxnCoordinatorResult(_CONCURRENT)
         if claims and not self.is_known_producer(found, request):
-            return TxnDecision(_FENCED)
+            return TxnCoordinatorResult(_FENCED)
         if found.state == TxnState.ONGOING:
             if claims and self.is_fenced(found, request.epoch):
                 # Kafka lets any claim of the right producer id abort what its successor has open.
-                return TxnDecision(_FENCED)
-            return TxnDecision(_CONCURRENT, (self._fence(found, now_ms),))
+                return TxnCoordinatorResult(_FENCED)
+            return TxnCoordinatorResult(_CONCURRENT, (self._fence(found, now_ms),))
         if self.is_exhausted(found.epoch) and (not claims or request.epoch == found.epoch):
             return self._rotate(found, request, now_ms, fresh_id)
         return self._bump(found, request, now_ms)
 
-    def _given(self, transaction: TransactionMetadata, *, used: bool = False) -> TxnDecision:
+    def _given(self, transaction: TransactionMetadata, *, used: bool = False) -> TxnCoordinatorResult:
         answer = TxnResponse(producer_id=transaction.producer_id, epoch=transaction.epoch)
-        return TxnDecision(
+        return TxnCoordinatorResult(
             answer, (TransactionLogRecord(transaction.transactional_id, transaction),), used_producer_id=used
         )
 
-    def _rotate(self, found: TransactionMetadata, request: InitProducer, now_ms: int, fresh_id: int) -> TxnDecision:
+    def _rotate(
+        self, found: TransactionMetadata, request: InitProducer, now_ms: int, fresh_id: int
+    ) -> TxnCoordinatorResult:
         """The epochs of this producer id are used up: go on with another."""
         if fresh_id < 0:
-            return TxnDecision(TxnResponse(), needs_producer_id=True)
+            return TxnCoordinatorResult(TxnResponse(), needs_producer_id=True)
         last_epoch = found.epoch if request.producer_id >= 0 else NO_EPOCH
         rested = self._rested(found, request, now_ms)
         return self._given(replace(rested, producer_id=fresh_id, epoch=0, last_epoch=last_epoch), used=True)
 
-    def _bump(self, found: TransactionMetadata, request: InitProducer, now_ms: int) -> TxnDecision:
+    def _bump(self, found: TransactionMetadata, request: InitProducer, now_ms: int) -> TxnCoordinatorResult:
         bumped = self.bumped(found, request)
         if bumped is None or bumped[0] >= MAX_EPOCH:
-            return TxnDecision(_FENCED)
+            return TxnCoordinatorResult(_FENCED)
         return self._given(replace(self._rested(found, request, now_ms), epoch=bumped[0], last_epoch=bumped[1]))
 
     def _rested(self, found: TransactionMetadata, request: InitProducer, now_ms: int) -> TransactionMetadata:
@@ -225,22 +231,22 @@ class TransactionCoordinatorShard(TransactionRules):
 
     def _add_partitions(
         self, found: TransactionMetadata | None, request: AddPartitions, now_ms: int, _: int
-    ) -> TxnDecision:
+    ) -> TxnCoordinatorResult:
         """AddPartitionsToTxn. The first partitions begin the transaction, without another word."""
         if not request.transactional_id:
-            return TxnDecision(TxnResponse(ErrorCode.INVALID_REQUEST))
+            return TxnCoordinatorResult(TxnResponse(ErrorCode.INVALID_REQUEST))
         if found is None:
-            return TxnDecision(_NOT_FOUND)
+            return TxnCoordinatorResult(_NOT_FOUND)
         if not self.may_begin(found):
-            return TxnDecision(_CONCURRENT)
+            return TxnCoordinatorResult(_CONCURRENT)
         if found.producer_id != request.producer_id:
-            return TxnDecision(_NOT_FOUND)
+            return TxnCoordinatorResult(_NOT_FOUND)
         if self.is_fenced(found, request.epoch) or self.is_nobodys(request.epoch):
-            return TxnDecision(_FENCED)
+            return TxnCoordinatorResult(_FENCED)
         more = tuple(dict.fromkeys(p for p in request.partitions if p not in found.partitions))
         goes_on = found.state == TxnState.ONGOING
         if goes_on and not more:
-            return TxnDecision(TxnResponse())
+            return TxnCoordinatorResult(TxnResponse())
         after = replace(
             found,
             state=TxnState.ONGOING,
@@ -250,70 +256,76 @@ class TransactionCoordinatorShard(TransactionRules):
             previous_producer_id=found.producer_id,
             client_version=request.client_version,
         )
-        return TxnDecision(TxnResponse(), (TransactionLogRecord(found.transactional_id, after),))
+        return TxnCoordinatorResult(TxnResponse(), (TransactionLogRecord(found.transactional_id, after),))
 
-    def _verify(self, found: TransactionMetadata | None, request: VerifyPartitions, *_: int) -> TxnDecision:
+    def _verify(self, found: TransactionMetadata | None, request: VerifyPartitions, *_: int) -> TxnCoordinatorResult:
         """Return, for each of these partitions, whether it is in the transaction."""
         if not request.transactional_id:
-            return TxnDecision(TxnResponse(ErrorCode.INVALID_REQUEST))
+            return TxnCoordinatorResult(TxnResponse(ErrorCode.INVALID_REQUEST))
         if found is None or found.producer_id != request.producer_id:
-            return TxnDecision(_NOT_FOUND)
+            return TxnCoordinatorResult(_NOT_FOUND)
         if self.is_fenced(found, request.epoch):
-            return TxnDecision(_FENCED)
+            return TxnCoordinatorResult(_FENCED)
         if self.owes_markers(found):
-            return TxnDecision(_CONCURRENT)
-        return TxnDecision(TxnResponse(partitions=tuple((p, self._verdict(found, p)) for p in request.partitions)))
+            return TxnCoordinatorResult(_CONCURRENT)
+        return TxnCoordinatorResult(
+            TxnResponse(partitions=tuple((p, self._verdict(found, p)) for p in request.partitions))
+        )
 
     def _verdict(self, found: TransactionMetadata, partition: TopicPartition) -> ErrorCode:
         inside = self.is_in_transaction(found, partition)
         return ErrorCode.NONE if inside else ErrorCode.TRANSACTION_ABORTABLE
 
-    def _describe(self, found: TransactionMetadata | None, request: DescribeTransaction, *_: int) -> TxnDecision:
+    def _describe(
+        self, found: TransactionMetadata | None, request: DescribeTransaction, *_: int
+    ) -> TxnCoordinatorResult:
         if not request.transactional_id:
-            return TxnDecision(TxnResponse(ErrorCode.INVALID_REQUEST))
+            return TxnCoordinatorResult(TxnResponse(ErrorCode.INVALID_REQUEST))
         if found is None:
-            return TxnDecision(TxnResponse(ErrorCode.TRANSACTIONAL_ID_NOT_FOUND))
-        return TxnDecision(TxnResponse(transaction=found))
+            return TxnCoordinatorResult(TxnResponse(ErrorCode.TRANSACTIONAL_ID_NOT_FOUND))
+        return TxnCoordinatorResult(TxnResponse(transaction=found))
 
     def _end(
         self, found: TransactionMetadata | None, request: EndTransaction, now_ms: int, fresh_id: int
-    ) -> TxnDecision:
+    ) -> TxnCoordinatorResult:
         """EndTxn, of either generation."""
         if not request.transactional_id:
-            return TxnDecision(TxnResponse(ErrorCode.INVALID_REQUEST))
+            return TxnCoordinatorResult(TxnResponse(ErrorCode.INVALID_REQUEST))
         if found is None:
-            return TxnDecision(_NOT_FOUND)
+            return TxnCoordinatorResult(_NOT_FOUND)
         return ending.decide(self, found, request, now_ms, fresh_id)
 
     def _markers_written(
         self, found: TransactionMetadata | None, request: MarkersWritten, now_ms: int, _: int
-    ) -> TxnDecision:
+    ) -> TxnCoordinatorResult:
         """All markers are written: complete, and where the producer id is used up, go on with the next one."""
         same = found is not None and (found.producer_id, found.epoch) == (request.producer_id, request.epoch)
         if found is None or not same or not self.owes_markers(found):
-            return TxnDecision(TxnResponse(ErrorCode.INVALID_TXN_STATE))
+            return TxnCoordinatorResult(TxnResponse(ErrorCode.INVALID_TXN_STATE))
         record = TransactionLogRecord(found.transactional_id, ending.completed(found, now_ms))
-        return TxnDecision(TxnResponse(), (record,))
+        return TxnCoordinatorResult(TxnResponse(), (record,))
 
-    def _time_out(self, found: TransactionMetadata | None, request: TimeOut, now_ms: int, _: int) -> TxnDecision:
+    def _time_out(
+        self, found: TransactionMetadata | None, request: AbortTimedOutTransaction, now_ms: int, _: int
+    ) -> TxnCoordinatorResult:
         if found is None or not self.is_timed_out(found, now_ms):
-            return TxnDecision(TxnResponse(ErrorCode.INVALID_TXN_STATE))
-        return TxnDecision(TxnResponse(), (self._fence(found, now_ms),))
+            return TxnCoordinatorResult(TxnResponse(ErrorCode.INVALID_TXN_STATE))
+        return TxnCoordinatorResult(TxnResponse(), (self._fence(found, now_ms),))
 
     def _expire(
         self, found: TransactionMetadata | None, request: ExpireTransactionalId, now_ms: int, _: int
-    ) -> TxnDecision:
+    ) -> TxnCoordinatorResult:
         if found is None or not self.is_expired(found, now_ms):
-            return TxnDecision(TxnResponse(ErrorCode.INVALID_TXN_STATE))
-        return TxnDecision(TxnResponse(), (TransactionLogRecord(found.transactional_id, None),))
+            return TxnCoordinatorResult(TxnResponse(ErrorCode.INVALID_TXN_STATE))
+        return TxnCoordinatorResult(TxnResponse(), (TransactionLogRecord(found.transactional_id, None),))
 
-    _DECIDERS: dict[type[Any], Callable[..., TxnDecision]] = {
+    _DECIDERS: dict[type[Any], Callable[..., TxnCoordinatorResult]] = {
         InitProducer: _init_producer,
         AddPartitions: _add_partitions,
         VerifyPartitions: _verify,
         DescribeTransaction: _describe,
         EndTransaction: _end,
         MarkersWritten: _markers_written,
-        TimeOut: _time_out,
+        AbortTimedOutTransaction: _time_out,
         ExpireTransactionalId: _expire,
     }

@@ -164,7 +164,7 @@ class MarkersWritten:
 
 
 @dataclass(frozen=True, slots=True)
-class TimeOut:
+class AbortTimedOutTransaction:
     """The coordinator's own: abort what has been open for longer than its producer asked for."""
 
     transactional_id: str
@@ -184,7 +184,7 @@ Request = (
     | EndTransaction
     | DescribeTransaction
     | MarkersWritten
-    | TimeOut
+    | AbortTimedOutTransaction
     | ExpireTransactionalId
 )
 
@@ -206,7 +206,7 @@ class TxnResponse:
 
 
 @dataclass(frozen=True, slots=True)
-class TxnDecision:
+class TxnCoordinatorResult:
     """Records to append, and the answer. The answer may leave once the records, and all that it rests on, are
     committed.
     """

@@ -34,7 +34,7 @@ LANE = "enrolment"
 Place = tuple[str, int]
 
 
-class Enrolled(NamedTuple):
+class ProduceTransaction(NamedTuple):
     """A transaction as a Produce names it."""
 
     transactional_id: str
@@ -48,7 +48,9 @@ class AddPartitionsClient:
     def __init__(self, image: ClusterImage, peers: PeerClient, timeout_ms: int) -> None:
         self._image, self._peers, self._timeout_ms = image, peers, timeout_ms
 
-    async def ask(self, transaction: Enrolled, places: Sequence[Place], *, add: bool) -> dict[Place, ErrorCode]:
+    async def ask(
+        self, transaction: ProduceTransaction, places: Sequence[Place], *, add: bool
+    ) -> dict[Place, ErrorCode]:
         """The coordinator's answer for each partition: NONE if it is part of the transaction. `add`: make it so.
 
         NETWORK_EXCEPTION where no answer came: the partition may have been added.

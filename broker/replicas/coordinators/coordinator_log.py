@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from squall.broker.env import Env
     from squall.broker.log.producer_rules import VerificationStateEntry
-    from squall.broker.replicas.hosted_partition import Hosted
+    from squall.broker.replicas.hosted_partition import HostedPartition
     from squall.broker.replicas.replica_manager import ReplicaManager
 
     OnCommitted = Callable[[ErrorCode], None]
@@ -71,17 +71,19 @@ def error_for_clients(error: int) -> ErrorCode:
     return code if code == ErrorCode.NONE else _TO_CLIENTS.get(code, ErrorCode.UNKNOWN_SERVER_ERROR)
 
 
-class Led(Protocol):
+class LedCoordinatorShard(Protocol):
     """Represents what a coordinator hosts of a partition that it leads."""
 
     @property
     def log(self) -> CoordinatorLog: ...
 
 
-L = TypeVar("L", bound=Led)
+L = TypeVar("L", bound=LedCoordinatorShard)
 
 
-def is_led_anew(replicas: ReplicaManager, h: Hosted, shards: dict[int, L], unload: Callable[[int, L], None]) -> bool:
+def is_led_anew(
+    replicas: ReplicaManager, h: HostedPartition, shards: dict[int, L], unload: Callable[[int, L], None]
+) -> bool:
     """Return whether a partition of the log has to be loaded because its role has changed: this broker leads it, in an
     epoch that has no shard yet. A shard of the epoch before is unloaded first.
     """
@@ -93,7 +95,7 @@ def is_led_anew(replicas: ReplicaManager, h: Hosted, shards: dict[int, L], unloa
     return h.state.is_leader and replicas.is_hosted(h)
 
 
-class _Awaited:
+class _CommitWait:
     """Everybody who waits for one offset to be committed."""
 
     __slots__ = ("calls", "end_offset", "result")
@@ -114,15 +116,15 @@ class CoordinatorLog:
 
     __slots__ = ("_awaited", "_env", "_h", "_replicas", "closed", "epoch", "index")
 
-    def __init__(self, env: Env, replicas: ReplicaManager, h: Hosted) -> None:
+    def __init__(self, env: Env, replicas: ReplicaManager, h: HostedPartition) -> None:
         assert h.state.is_leader
         self._env, self._replicas, self._h = env, replicas, h
         self.index, self.epoch = h.state.index, h.state.leader_epoch
         self.closed = False
-        self._awaited: deque[_Awaited] = deque()
+        self._awaited: deque[_CommitWait] = deque()
 
     @property
-    def hosted(self) -> Hosted:
+    def hosted(self) -> HostedPartition:
         """The replica."""
         return self._h
 
@@ -132,7 +134,7 @@ class CoordinatorLog:
         return not self.closed and state.is_leader and state.leader_epoch == self.epoch
 
     def is_followed(self, since_s: float) -> bool:
-        """Return whether no other broker led this partition at that time: `Rules.is_followed`."""
+        """Return whether no other broker led this partition at that time: `PartitionRules.is_followed`."""
         return self._h.state.is_followed(since_s)
 
     def call_followers(self) -> None:
@@ -219,7 +221,7 @@ class CoordinatorLog:
         else:
             self._wait_for(offset + 1).calls.append(call)
 
-    def _wait_for(self, end_offset: int) -> _Awaited:
+    def _wait_for(self, end_offset: int) -> _CommitWait:
         """Return the wait for the offset. A wait for a transaction marker may be registered after waits for higher
         offsets; it then joins the next higher one.
         """
@@ -234,7 +236,7 @@ class CoordinatorLog:
         if behind is not None:
             return behind
         result = ProduceResult(self.index, int(ErrorCode.NONE))
-        made = _Awaited(end_offset, result)
+        made = _CommitWait(end_offset, result)
         awaited.append(made)
         queue = self._h.uncommitted
         queue.add(DelayedProduce(queue, end_offset, result), made)

@@ -16,19 +16,19 @@ from typing import TYPE_CHECKING
 from squall.broker.cluster.image import GROUP_RESOURCE
 from squall.broker.config.group import group_number
 from squall.broker.coordinators.groups import records
-from squall.broker.coordinators.groups.consumer.matching import Matching
+from squall.broker.coordinators.groups.consumer.matching import RegexMatchCache
 from squall.broker.coordinators.groups.consumer.topics import ImageTopics
 from squall.broker.coordinators.groups.memory_budget import MemoryBudget
 from squall.broker.coordinators.groups.shard import GroupCoordinatorShard
 from squall.broker.coordinators.groups.values import (
     NOTHING_WRITTEN,
     AppendRecords,
+    ClockReading,
     FetchOffsets,
+    FetchOffsetsResult,
+    GroupCoordinatorSettings,
     GroupResponse,
-    Now,
-    OffsetsFound,
-    Reply,
-    Settings,
+    SendResponse,
 )
 from squall.broker.coordinators.partitions import partition_of
 from squall.broker.log.markers import read_marker
@@ -43,11 +43,17 @@ if TYPE_CHECKING:
     from squall.broker.cluster.image import ImageDelta
     from squall.broker.config import BrokerConfig
     from squall.broker.coordinators.groups.classic import ClassicGroup
-    from squall.broker.coordinators.groups.values import Committed, Effect, GroupListing, Request, TopicPartition
+    from squall.broker.coordinators.groups.values import (
+        Effect,
+        GroupListing,
+        OffsetAndMetadata,
+        Request,
+        TopicPartition,
+    )
     from squall.broker.env import Env
     from squall.broker.log.producer_rules import VerificationStateEntry
     from squall.broker.protocol.records import BatchHeader
-    from squall.broker.replicas.hosted_partition import Hosted
+    from squall.broker.replicas.hosted_partition import HostedPartition
     from squall.broker.replicas.replica_manager import ReplicaManager
 
     OnAnswer = Callable[[GroupResponse], None]
@@ -74,7 +80,7 @@ CLOCK_STEP_S = 0.001
 """Deadlines are whole milliseconds: there is nothing to do sooner than this."""
 
 
-class HostedGroups:
+class HostedGroupShard:
     """A shard, and the partition's log in one leader epoch."""
 
     __slots__ = ("log", "machine", "replayed", "serves")
@@ -93,7 +99,7 @@ class GroupCoordinator:
     def __init__(self, env: Env, config: BrokerConfig, replicas: ReplicaManager) -> None:
         self._env, self._config, self._replicas = env, config, replicas
         self._image = replicas.image
-        self._settings = Settings(
+        self._settings = GroupCoordinatorSettings(
             config.group_min_session_timeout_ms,
             config.group_max_session_timeout_ms,
             config.group_initial_rebalance_delay_ms,
@@ -108,10 +114,10 @@ class GroupCoordinator:
             self._own_session_ms,
         )
         self.topics = ImageTopics(replicas.image)
-        self.shards: dict[int, HostedGroups] = {}
+        self.shards: dict[int, HostedGroupShard] = {}
         """By partition."""
         self._held = MemoryBudget(config.squall_groups_max_bytes, self._classic_groups)
-        self._matching = Matching(self.topics)
+        self._matching = RegexMatchCache(self.topics)
         self._matches = False
         """A task does what matching is left."""
         # After offsets.commit.timeout.ms a client is told another error, which Kafka's own do not take for a reason to
@@ -119,7 +125,7 @@ class GroupCoordinator:
         followed_ms = config.replica_fetch_wait_max_ms + FETCH_TAKES_MS
         self._patience_s = min(followed_ms, config.offsets_commit_timeout_ms / 2) / 1000
         """A coordinator that one of its followers has left for so long may have a successor."""
-        self._unconfirmed: dict[HostedGroups, deque[Unconfirmed]] = {}
+        self._unconfirmed: dict[HostedGroupShard, deque[Unconfirmed]] = {}
         """Who wants positions of a shard that may have a successor, in the order in which they came."""
         self._unconfirmed_bytes = 0
         self._start_soon: Callable[..., None] | None = None
@@ -146,7 +152,7 @@ class GroupCoordinator:
         """Set where tasks run. Before the first order of the control plane."""
         self._start_soon = start_soon
 
-    def inspect(self) -> dict[int, HostedGroups]:
+    def inspect(self) -> dict[int, HostedGroupShard]:
         """The shards by partition, for whoever compares them with their logs."""
         return dict(self.shards)
 
@@ -154,17 +160,17 @@ class GroupCoordinator:
         for shard in self.shards.values():
             yield from shard.machine.groups.values()
 
-    def _now(self) -> Now:
-        return Now(int(self._env.mono() * 1000), self._env.wall_ms())
+    def _now(self) -> ClockReading:
+        return ClockReading(int(self._env.mono() * 1000), self._env.wall_ms())
 
     # -------------------------------------------------------------------------------------------- leading and following
 
-    def role_changed(self, h: Hosted) -> None:
+    def role_changed(self, h: HostedPartition) -> None:
         """This broker leads, follows or has dropped a partition of the log, perhaps in another epoch than before."""
         if is_led_anew(self._replicas, h, self.shards, self._unload):
             log = CoordinatorLog(self._env, self._replicas, h)
             machine = GroupCoordinatorShard(self._settings, self.topics, held=self._held, matching=self._matching)
-            made = self.shards[log.index] = HostedGroups(log, machine)
+            made = self.shards[log.index] = HostedGroupShard(log, machine)
             assert self._start_soon is not None
             if not self._runs:
                 self._runs = True
@@ -177,17 +183,17 @@ class GroupCoordinator:
         if delta.deleted_topics:
             self._orphans.set()
 
-    def _unload(self, index: int, shard: HostedGroups) -> None:
+    def _unload(self, index: int, shard: HostedGroupShard) -> None:
         del self.shards[index]
         shard.serves = False
         shard.log.close()
         for effect in shard.machine.dissolve(ErrorCode.NOT_COORDINATOR):
-            assert isinstance(effect, Reply)
+            assert isinstance(effect, SendResponse)
             effect.token(effect.answer)
         self._env.trace("coordinator_unloaded", topic=TOPIC, partition=index, epoch=shard.log.epoch,
                         ids=len(shard.machine.listed()))  # fmt: skip
 
-    async def _load(self, shard: HostedGroups) -> None:
+    async def _load(self, shard: HostedGroupShard) -> None:
         """Replay the log from its start to its end, then serve as soon as all of that is committed."""
         log = shard.log.hosted.log
         end, read = log.log_start_offset, 0
@@ -208,7 +214,7 @@ class GroupCoordinator:
             else:
                 self._serve(shard)
 
-    def _replay(self, shard: HostedGroups, header: BatchHeader, batch: memoryview) -> None:
+    def _replay(self, shard: HostedGroupShard, header: BatchHeader, batch: memoryview) -> None:
         if header.is_control:
             marker = read_marker(header, batch)
             if marker is not None:
@@ -225,7 +231,7 @@ class GroupCoordinator:
             if written is not None:
                 shard.machine.replay(written, record.offset, producer_id)
 
-    def _serve(self, shard: HostedGroups) -> None:
+    def _serve(self, shard: HostedGroupShard) -> None:
         """Everything in the log is committed: answer requests. Members get a whole session to be heard of."""
         if not shard.log.is_ours():
             return
@@ -236,7 +242,7 @@ class GroupCoordinator:
                         ids=len(shard.machine.listed()), prepared=len(shard.machine.ledger.pending))  # fmt: skip
         self._wake_at(shard.machine.next_deadline_ms())
 
-    def transaction_ended(self, h: Hosted, producer_id: int, commit: bool, at: int) -> None:
+    def transaction_ended(self, h: HostedPartition, producer_id: int, commit: bool, at: int) -> None:
         """The marker of a transaction is in the log: what was pending counts from here on, or never did.
 
         This comes before the marker is answered, so whoever hears of the commit finds the offsets (KAFKA-5600).
@@ -269,7 +275,7 @@ class GroupCoordinator:
             return None
         return shard.log.question(producer_id, epoch, raises_epoch=raises_epoch)
 
-    def positions(self, group_id: str) -> Mapping[TopicPartition, Committed]:
+    def positions(self, group_id: str) -> Mapping[TopicPartition, OffsetAndMetadata]:
         """Return a group's committed offsets, as far as they are known here. Not to be kept: it changes."""
         shard = self.shards.get(self.partition_of(group_id))
         return shard.machine.ledger.offsets.get(group_id, {}) if shard is not None else {}
@@ -293,7 +299,7 @@ class GroupCoordinator:
                 assert self._start_soon is not None
                 self._start_soon(self._match)
 
-    def _is_confirmed(self, shard: HostedGroups, since_s: float) -> bool:
+    def _is_confirmed(self, shard: HostedGroupShard, since_s: float) -> bool:
         """Return whether a shard's present state has all that was committed before that time. A coordinator that only
         its members still reach soon has a successor, without knowing. Once that commits a transaction, the positions
         here are old, and a client that trusts them writes the outputs of the same inputs again.
@@ -303,7 +309,7 @@ class GroupCoordinator:
         """
         return not self._config.squall_group_confirmed_positions or shard.log.is_followed(since_s)
 
-    def _confirm(self, shard: HostedGroups, request: FetchOffsets, answer: OnAnswer) -> None:
+    def _confirm(self, shard: HostedGroupShard, request: FetchOffsets, answer: OnAnswer) -> None:
         size = _size(request)
         if self._unconfirmed_bytes + size > self._config.squall_groups_max_bytes:
             answer(GroupResponse(ErrorCode.NOT_COORDINATOR))
@@ -317,7 +323,7 @@ class GroupCoordinator:
             shard.log.call_followers()
         waiting.append((request, answer, self._env.mono()))
 
-    async def _confirm_later(self, shard: HostedGroups, waiting: deque[Unconfirmed]) -> None:
+    async def _confirm_later(self, shard: HostedGroupShard, waiting: deque[Unconfirmed]) -> None:
         """Tell positions once the followers have fetched again. Who has waited for long enough is to look for another
         coordinator.
         """
@@ -359,7 +365,7 @@ class GroupCoordinator:
             self._matching.go_on()
         self._matches = False
 
-    def _carry_out(self, shard: HostedGroups, effects: Sequence[Effect]) -> None:
+    def _carry_out(self, shard: HostedGroupShard, effects: Sequence[Effect]) -> None:
         for effect in effects:
             if isinstance(effect, AppendRecords):
                 self._append(shard, effect)
@@ -368,18 +374,18 @@ class GroupCoordinator:
             else:
                 self._answer_when_committed(shard, effect)
 
-    def _answer_when_committed(self, shard: HostedGroups, reply: Reply) -> None:
+    def _answer_when_committed(self, shard: HostedGroupShard, reply: SendResponse) -> None:
         said = reply.answer
         shard.log.when_committed(reply.rests_on, lambda error: reply.token(GroupResponse(error) if error else said))
 
-    def _append(self, shard: HostedGroups, effect: AppendRecords) -> None:
+    def _append(self, shard: HostedGroupShard, effect: AppendRecords) -> None:
         error, last = self._appended(shard, effect)
         if error:
             self._settle(shard, effect, error)
         else:
             shard.log.when_committed(last, lambda error: self._settle(shard, effect, error))
 
-    def _appended(self, shard: HostedGroups, effect: AppendRecords) -> tuple[ErrorCode, int]:
+    def _appended(self, shard: HostedGroupShard, effect: AppendRecords) -> tuple[ErrorCode, int]:
         """The error, or the offset of the last record."""
         try:
             encoded = [records.encode(written) for written in effect.records]
@@ -404,7 +410,7 @@ class GroupCoordinator:
             offset += len(batch) - 1
         return ErrorCode.NONE, offset
 
-    def _settle(self, shard: HostedGroups, effect: AppendRecords, error: ErrorCode) -> None:
+    def _settle(self, shard: HostedGroupShard, effect: AppendRecords, error: ErrorCode) -> None:
         if shard.log.is_ours():
             self._carry_out(shard, shard.machine.settle(effect.settles, error, self._now()))
             self._wake_at(shard.machine.deadline_of(effect.records[0].group_id))
@@ -480,8 +486,8 @@ class GroupCoordinator:
 
 def _positions(effects: Sequence[Effect]) -> int:
     """Return how many positions the answers have. A request for all of a group's does not say how many that are."""
-    answers = (effect.answer for effect in effects if isinstance(effect, Reply))
-    return sum(len(answer.offsets) for answer in answers if isinstance(answer, OffsetsFound))
+    answers = (effect.answer for effect in effects if isinstance(effect, SendResponse))
+    return sum(len(answer.offsets) for answer in answers if isinstance(answer, FetchOffsetsResult))
 
 
 def _size(request: FetchOffsets) -> int:

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from squall.broker.control.port import ProducerIdSource
 
 
-class ProducerIds:
+class ProducerIdManager:
     """The rest of this broker's block."""
 
     def __init__(self, source: ProducerIdSource) -> None:

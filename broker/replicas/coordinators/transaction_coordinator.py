@@ -43,13 +43,13 @@ if TYPE_CHECKING:
         Request,
         TransactionLogRecord,
         TransactionMetadata,
-        TxnDecision,
+        TxnCoordinatorResult,
     )
     from squall.broker.env import Env
     from squall.broker.protocol.records import Record
     from squall.broker.replicas.coordinators.marker_sender import MarkerSender
-    from squall.broker.replicas.coordinators.producer_ids import ProducerIds
-    from squall.broker.replicas.hosted_partition import Hosted
+    from squall.broker.replicas.coordinators.producer_ids import ProducerIdManager
+    from squall.broker.replicas.hosted_partition import HostedPartition
     from squall.broker.replicas.replica_manager import ReplicaManager
 
     OnAnswer = Callable[[TxnResponse], None]
@@ -72,7 +72,7 @@ _IN_TURN = (InitProducer, AddPartitions, EndTransaction)
 """Requests of producers: those of one transactional id take effect in the order in which they come."""
 
 
-def _spare_of(decision: TxnDecision) -> int:
+def _spare_of(decision: TxnCoordinatorResult) -> int:
     """Return the bytes that an open transaction leaves free in its batch: the record of its end is a little larger, and
     has to be written.
     """
@@ -80,7 +80,7 @@ def _spare_of(decision: TxnDecision) -> int:
     return BYTES_OF_THE_END if opens else 0
 
 
-class QueuedRequests:
+class TransactionalIdQueue:
     """The requests of a transactional id that wait: the first for a producer id, or for the transaction before to be
     complete, the others for the first.
     """
@@ -92,7 +92,7 @@ class QueuedRequests:
         self.ready = trio.Event()
 
 
-class HostedShard:
+class HostedTransactionShard:
     """A shard, the partition's log in one leader epoch, and the requests whose turn has not come."""
 
     __slots__ = ("log", "machine", "serves", "turns")
@@ -101,18 +101,20 @@ class HostedShard:
         self.log, self.machine = log, TransactionCoordinatorShard(settings)
         self.serves = False
         """Loaded, and all of it committed."""
-        self.turns: dict[str, QueuedRequests] = {}
+        self.turns: dict[str, TransactionalIdQueue] = {}
         """By transactional id."""
 
 
 class TransactionCoordinator:
     """Every shard that is hosted here."""
 
-    def __init__(self, env: Env, config: BrokerConfig, replicas: ReplicaManager, producer_ids: ProducerIds) -> None:
+    def __init__(
+        self, env: Env, config: BrokerConfig, replicas: ReplicaManager, producer_ids: ProducerIdManager
+    ) -> None:
         self._env, self._config, self._replicas, self._ids = env, config, replicas, producer_ids
         self._image = replicas.image
         self._patience_s = config.add_partitions_to_txn_retry_backoff_max_ms / 1000
-        self.shards: dict[int, HostedShard] = {}
+        self.shards: dict[int, HostedTransactionShard] = {}
         """By partition."""
         self._start_soon: Callable[..., None] | None = None
         self._markers: MarkerSender | None = None
@@ -124,17 +126,17 @@ class TransactionCoordinator:
         start_soon(self._abort_timed_out)
         start_soon(self._expire_ids)
 
-    def inspect(self) -> dict[int, HostedShard]:
+    def inspect(self) -> dict[int, HostedTransactionShard]:
         """The shards by partition, for whoever compares them with their logs."""
         return dict(self.shards)
 
     # -------------------------------------------------------------------------------------------- leading and following
 
-    def role_changed(self, h: Hosted) -> None:
+    def role_changed(self, h: HostedPartition) -> None:
         """This broker leads, follows or has dropped a partition of the log, perhaps in another epoch than before."""
         if is_led_anew(self._replicas, h, self.shards, self._unload):
             log = CoordinatorLog(self._env, self._replicas, h)
-            made = self.shards[log.index] = HostedShard(log, self._settings())
+            made = self.shards[log.index] = HostedTransactionShard(log, self._settings())
             assert self._start_soon is not None
             self._start_soon(self._load, made)
 
@@ -157,7 +159,7 @@ class TransactionCoordinator:
             assert self._markers is not None
             self._markers.look()
 
-    def _unload(self, index: int, shard: HostedShard) -> None:
+    def _unload(self, index: int, shard: HostedTransactionShard) -> None:
         del self.shards[index]
         shard.serves = False
         shard.log.close()
@@ -171,7 +173,7 @@ class TransactionCoordinator:
         assert self._markers is not None
         self._markers.look()
 
-    async def _load(self, shard: HostedShard) -> None:
+    async def _load(self, shard: HostedTransactionShard) -> None:
         """Replay the log from its start to its end, then serve as soon as all of that is committed."""
         log = shard.log.hosted.log
         end, read = log.log_end_offset, 0
@@ -191,7 +193,7 @@ class TransactionCoordinator:
             else:
                 self._serve(shard)
 
-    def _replay(self, shard: HostedShard, record: Record) -> None:
+    def _replay(self, shard: HostedTransactionShard, record: Record) -> None:
         try:
             written = None if record.key is None else records.decode(record.key, record.value)
         except MalformedFrame as wrong:
@@ -201,7 +203,7 @@ class TransactionCoordinator:
         if written is not None:
             shard.machine.replay(written, record.offset)
 
-    def _serve(self, shard: HostedShard) -> None:
+    def _serve(self, shard: HostedTransactionShard) -> None:
         """Everything in the log is committed: answer requests, and complete what the coordinator before has decided."""
         if not shard.log.is_ours():
             return
@@ -231,10 +233,10 @@ class TransactionCoordinator:
         topic = self._image.topic(TOPIC)
         return len(topic.partitions) if topic is not None else self._config.transaction_state_log_num_partitions
 
-    def _shard_of(self, transactional_id: str) -> HostedShard | None:
+    def _shard_of(self, transactional_id: str) -> HostedTransactionShard | None:
         return self.shards.get(partition_of(transactional_id, self.partitions()))
 
-    def _decide(self, shard: HostedShard, request: Request, answer: OnAnswer) -> None:
+    def _decide(self, shard: HostedTransactionShard, request: Request, answer: OnAnswer) -> None:
         machine, name = shard.machine, request.transactional_id
         decision = machine.decide(request, self._env.wall_ms(), self._ids.spare)
         if decision.needs_producer_id:
@@ -268,7 +270,7 @@ class TransactionCoordinator:
             if transaction is not None and machine.owes_markers(transaction):
                 self._when_decided(shard, transaction, rests_on)
 
-    def _trace(self, shard: HostedShard, written: TransactionLogRecord, offset: int) -> None:
+    def _trace(self, shard: HostedTransactionShard, written: TransactionLogRecord, offset: int) -> None:
         """Trace one line for each change of state. At `offset` it is appended, and not committed yet."""
         found = written.transaction
         if found is None:
@@ -280,7 +282,7 @@ class TransactionCoordinator:
                             partitions=found.partitions, coordinator_epoch=shard.log.epoch,
                             offset=offset)  # fmt: skip
 
-    def _when_decided(self, shard: HostedShard, transaction: TransactionMetadata, offset: int) -> None:
+    def _when_decided(self, shard: HostedTransactionShard, transaction: TransactionMetadata, offset: int) -> None:
         def decided(error: ErrorCode) -> None:
             if shard.log.is_ours():  # also if too few replicas are in sync: the decision is in the log
                 self._write_markers(shard, transaction)
@@ -289,7 +291,9 @@ class TransactionCoordinator:
 
     # ------------------------------------------------------------------------------------------------- waiting in turn
 
-    def _waits_for_markers(self, shard: HostedShard, request: Request, decision: TxnDecision) -> bool:
+    def _waits_for_markers(
+        self, shard: HostedTransactionShard, request: Request, decision: TxnCoordinatorResult
+    ) -> bool:
         """Return whether a request waits because its producer is on to the next transaction while markers of the one
         before are being written. They are seldom more than a few ms away, and a client that is sent back waits for
         20 to 100 ms (KAFKA-5477).
@@ -309,19 +313,19 @@ class TransactionCoordinator:
 
     def _wait_in_turn(
         self,
-        shard: HostedShard,
+        shard: HostedTransactionShard,
         request: Request,
         answer: OnAnswer,
-        until: Callable[[QueuedRequests], Awaitable[ErrorCode]],
+        until: Callable[[TransactionalIdQueue], Awaitable[ErrorCode]],
     ) -> None:
-        turn = shard.turns[request.transactional_id] = QueuedRequests(request, answer)
+        turn = shard.turns[request.transactional_id] = TransactionalIdQueue(request, answer)
         assert self._start_soon is not None
         self._start_soon(self._go_on, shard, request.transactional_id, turn, until)
 
-    async def _refilled(self, turn: QueuedRequests) -> ErrorCode:
+    async def _refilled(self, turn: TransactionalIdQueue) -> ErrorCode:
         return await self._ids.refill()
 
-    async def _completed(self, turn: QueuedRequests) -> ErrorCode:
+    async def _completed(self, turn: TransactionalIdQueue) -> ErrorCode:
         with self._env.timeout(self._patience_s):
             await turn.ready.wait()
             return ErrorCode.NONE
@@ -329,10 +333,10 @@ class TransactionCoordinator:
 
     async def _go_on(
         self,
-        shard: HostedShard,
+        shard: HostedTransactionShard,
         name: str,
-        turn: QueuedRequests,
-        until: Callable[[QueuedRequests], Awaitable[ErrorCode]],
+        turn: TransactionalIdQueue,
+        until: Callable[[TransactionalIdQueue], Awaitable[ErrorCode]],
     ) -> None:
         """Wait, then decide what has waited, in the order in which it came."""
         error = await until(turn)
@@ -351,7 +355,7 @@ class TransactionCoordinator:
 
     # --------------------------------------------------------------------------------------------------------- markers
 
-    def _write_markers(self, shard: HostedShard, transaction: TransactionMetadata) -> None:
+    def _write_markers(self, shard: HostedTransactionShard, transaction: TransactionMetadata) -> None:
         assert self._markers is not None
         self._env.trace("transaction_decided", transactional_id=transaction.transactional_id,
                         producer_id=transaction.producer_id, epoch=transaction.epoch,

@@ -12,8 +12,8 @@ from squall.chaos.drivers.frames import frame
 from squall.chaos.drivers.messages import heard
 from squall.chaos.drivers.process import CLIENT_ENDED, DriverProcess
 from squall.workloads.client.cluster import Place
-from squall.workloads.client.groups.offsets import CommitEnd
-from squall.workloads.client.outcomes import Status
+from squall.workloads.client.groups.offsets import CommitOutcome
+from squall.workloads.client.outcomes import OperationStatus
 from squall.workloads.group_notes import MemberIdentity
 from squall.workloads.libraries import (
     AssignmentReceived,
@@ -52,7 +52,7 @@ class LibraryMember(LibraryConsumer):
         self._busy = ""
         """What it was asked for and has not answered."""
         self._read: list[PolledRecords] = []
-        self._end = CommitEnd(Status.OK)
+        self._end = CommitOutcome(OperationStatus.OK)
         self._lines: list[bytes] = []
         self._something, self._changed = trio.Event(), trio.Event()
 
@@ -91,7 +91,7 @@ class LibraryMember(LibraryConsumer):
                 self._say(["now", [[*place, position] for place, position in offsets.items()]])
             case ["kept", now, int(status), str(error), list(errors)]:
                 why = {(topic, index): each for topic, index, each in errors}
-                end = CommitEnd(Status(status), error, why, unanswered=-1)
+                end = CommitOutcome(OperationStatus(status), error, why, unanswered=-1)
                 if now:
                     self._hearing.kept(end)
                 else:
@@ -126,9 +126,9 @@ class LibraryMember(LibraryConsumer):
         return self._read
 
     @override
-    async def commit(self, who: MemberIdentity, offsets: Mapping[Place, int]) -> CommitEnd:
+    async def commit(self, who: MemberIdentity, offsets: Mapping[Place, int]) -> CommitOutcome:
         await self._answered()
-        self._end = CommitEnd(Status.INFO, CLIENT_ENDED, unanswered=-1)
+        self._end = CommitOutcome(OperationStatus.INFO, CLIENT_ENDED, unanswered=-1)
         self._flush()
         await self._ask(["offsets", *who, [[*place, position] for place, position in offsets.items()]])
         return self._end

@@ -15,9 +15,9 @@ from squall.chaos.drivers.messages import heard
 from squall.chaos.drivers.process import CLIENT_ENDED, FINISH_SLACK_S, DriverProcess
 from squall.chaos.drivers.transactors.outcomes import ABORT, BEGIN, COMMIT, INIT, OFFSETS
 from squall.workloads.client.cluster import Place
-from squall.workloads.client.groups.offsets import CommitEnd
-from squall.workloads.client.outcomes import Outcome, Status
-from squall.workloads.client.transactions import EndTxnResult, NotDone, ProducerIdAndEpoch
+from squall.workloads.client.groups.offsets import CommitOutcome
+from squall.workloads.client.outcomes import OperationStatus, Outcome
+from squall.workloads.client.transactions import EndTxnResult, ProducerIdAndEpoch, TransactionRequestFailed
 from squall.workloads.group_notes import MemberIdentity as Member
 from squall.workloads.libraries import (
     ConsumingTransactionalSender,
@@ -30,11 +30,11 @@ from squall.workloads.libraries import (
 
 
 class _CallResult(NamedTuple):
-    status: Status
+    status: OperationStatus
     error: str
 
 
-LOST = _CallResult(Status.INFO, CLIENT_ENDED)
+LOST = _CallResult(OperationStatus.INFO, CLIENT_ENDED)
 """Of a call that the process did not answer."""
 
 
@@ -80,12 +80,12 @@ class LibraryTransactor(ConsumingTransactionalSender, TransactionalMember):
         match message:
             case ["o", list(outcomes)]:
                 for op, status, offset, timestamp_ms, error in outcomes:
-                    self._records.pop(op)(Outcome(Status(status), offset, timestamp_ms, error))
+                    self._records.pop(op)(Outcome(OperationStatus(status), offset, timestamp_ms, error))
             case ["t", str(call), int(status), str(error), int(producer_id), int(epoch), str(ends)]:
                 assert call == self._call, message
                 self.identity = ProducerIdAndEpoch(producer_id, epoch)
                 self.retired = self.retired or ends
-                self._answer = _CallResult(Status(status), error)
+                self._answer = _CallResult(OperationStatus(status), error)
             case ["p"]:
                 self._polls = False
             case ["a" | "r" | "k" | "e", *_]:
@@ -122,7 +122,7 @@ class LibraryTransactor(ConsumingTransactionalSender, TransactionalMember):
         self, place: Place, key: bytes | None, value: bytes, timestamp_ms: int, on_outcome: Callable[[Outcome], None], /
     ) -> None:
         if self.retired == CLIENT_ENDED:
-            on_outcome(Outcome(Status.FAIL, -1, -1, CLIENT_ENDED))
+            on_outcome(Outcome(OperationStatus.FAIL, -1, -1, CLIENT_ENDED))
             return
         op = self._next
         self._next += 1
@@ -154,21 +154,21 @@ class LibraryTransactor(ConsumingTransactionalSender, TransactionalMember):
         return self._polled
 
     @override
-    async def offsets(self, who: Member, at: Mapping[Place, int]) -> CommitEnd:
+    async def offsets(self, who: Member, at: Mapping[Place, int]) -> CommitOutcome:
         answer = await self._ask(OFFSETS, *who, [[*place, position] for place, position in at.items()])
-        return CommitEnd(answer.status, answer.error, unanswered=-1)
+        return CommitOutcome(answer.status, answer.error, unanswered=-1)
 
     # --------------------------------------------------------------------------------------------------- calls
 
     async def _done(self, call: str) -> None:
         """Raises NotDone."""
         answer = await self._ask(call)
-        if answer.status is not Status.OK:
-            raise NotDone(answer.error, doubt=answer.status is Status.INFO)
+        if answer.status is not OperationStatus.OK:
+            raise TransactionRequestFailed(answer.error, doubt=answer.status is OperationStatus.INFO)
 
     async def _ask(self, call: str, *about: object) -> _CallResult:
         if self.retired == CLIENT_ENDED:
-            return _CallResult(Status.FAIL, CLIENT_ENDED)
+            return _CallResult(OperationStatus.FAIL, CLIENT_ENDED)
         self._call, self._answer = call, None
         self._say([call, *about])
         if not await self._until(lambda: self._answer is not None or self.retired == CLIENT_ENDED):
@@ -193,7 +193,7 @@ class LibraryTransactor(ConsumingTransactionalSender, TransactionalMember):
     def _end_of_all(self) -> None:
         self.retired = CLIENT_ENDED
         for on_outcome in list(self._records.values()):
-            on_outcome(Outcome(Status.INFO, -1, -1, CLIENT_ENDED))
+            on_outcome(Outcome(OperationStatus.INFO, -1, -1, CLIENT_ENDED))
         self._records.clear()
         self._flush()
         self._tell()

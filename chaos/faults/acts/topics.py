@@ -27,7 +27,7 @@ from squall.workloads.client.client import Client
 from squall.workloads.client.cluster import Place
 from squall.workloads.client.connection import VERSION, RequestFailed, UnsupportedApi
 from squall.workloads.client.new_topic import NewTopic
-from squall.workloads.client.outcomes import Status
+from squall.workloads.client.outcomes import OperationStatus
 from squall.workloads.client.settings import ConsumerSettings
 from squall.workloads.control import AdminLog, ClientHandle
 from squall.workloads.counters import LoadCounters
@@ -259,7 +259,7 @@ async def _alter(context: FaultContext, p: FaultExecution, desk: AdminLog, how: 
             )
             await _retry(context, p, ask)
             for op in ops:
-                desk.recorder.complete(op, Status.OK)
+                desk.recorder.complete(op, OperationStatus.OK)
 
     async def seen() -> str:
         value = p.evidence["seen"] = await topics.topic_setting(client, topic.name, name)
@@ -325,10 +325,10 @@ async def _delete_before(
         try:
             error, low = await topics.delete_records(client, place, before, timeout_ms=ASK_MS)
         except RequestFailed as failure:
-            desk.recorder.complete(op, Status.INFO, failure.why)
+            desk.recorder.complete(op, OperationStatus.INFO, failure.why)
             raise
         led = {} if error else {"led": bounds[0].led_epoch}
-        desk.recorder.complete(op, Status.INFO if error else Status.OK, error, **led)
+        desk.recorder.complete(op, OperationStatus.INFO if error else OperationStatus.OK, error, **led)
         found = before, low
         return error
 

@@ -9,19 +9,19 @@ from collections.abc import Callable, Iterable
 from functools import wraps
 from typing import Any
 
-from squall.broker.coordinators.groups.consumer.members import JOINS, ConsumerHeartbeat, GroupEpoch
+from squall.broker.coordinators.groups.consumer.members import JOINS, ConsumerHeartbeat, GroupEpochRecord
 from squall.broker.coordinators.groups.shard import GroupCoordinatorShard
 from squall.broker.coordinators.groups.values import (
     AppendRecords,
     Commit,
     DeleteGroup,
     Effect,
+    GroupMetadataRecord,
     GroupState,
-    GroupWritten,
     Join,
-    Reply,
+    SendResponse,
     Sync,
-    TxnCommit,
+    TxnOffsetCommit,
 )
 from squall.broker.protocol.errors import ErrorCode
 from squall.broker.replicas.coordinators.group_coordinator import GroupCoordinator
@@ -65,7 +65,9 @@ def _decided(rule: Callable[..., Any], counts: Counter[str]) -> Callable[..., An
             counts["group became a consumer group"] += _begins(effects)
         for error in _refusals(effects):
             counts["member fenced"] += error in FENCES
-            counts["commit of a former member refused"] += error in FORMER and isinstance(request, Commit | TxnCommit)
+            counts["commit of a former member refused"] += error in FORMER and isinstance(
+                request, Commit | TxnOffsetCommit
+            )
         return effects
 
     return heard
@@ -74,7 +76,7 @@ def _decided(rule: Callable[..., Any], counts: Counter[str]) -> Callable[..., An
 def _begins(effects: Iterable[Effect]) -> bool:
     """A consumer group that was none before."""
     written = (record for effect in effects if isinstance(effect, AppendRecords) for record in effect.records)
-    return any(isinstance(record, GroupEpoch) and record.epoch is not None for record in written)
+    return any(isinstance(record, GroupEpochRecord) and record.epoch is not None for record in written)
 
 
 def _goes_up(effects: Iterable[Effect]) -> bool:
@@ -86,7 +88,7 @@ def _goes_up(effects: Iterable[Effect]) -> bool:
 def _goes_down(effects: Iterable[Effect]) -> bool:
     """A consumer group becomes a classic group that has members."""
     written = (record for effect in effects if isinstance(effect, AppendRecords) for record in effect.records)
-    return any(isinstance(record, GroupWritten) and record.group is not None for record in written)
+    return any(isinstance(record, GroupMetadataRecord) and record.group is not None for record in written)
 
 
 def _ticked(rule: Callable[..., Any], counts: Counter[str]) -> Callable[..., Any]:
@@ -101,7 +103,7 @@ def _ticked(rule: Callable[..., Any], counts: Counter[str]) -> Callable[..., Any
 
 
 def _refusals(effects: Iterable[Effect]) -> list[ErrorCode]:
-    return [effect.answer.error for effect in effects if isinstance(effect, Reply) and effect.answer.error]
+    return [effect.answer.error for effect in effects if isinstance(effect, SendResponse) and effect.answer.error]
 
 
 def _dissolved(rule: Callable[..., Any], counts: Counter[str]) -> Callable[..., Any]:

@@ -14,7 +14,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Protocol
 
 if TYPE_CHECKING:
-    from squall.broker.replicas.hosted_partition import Hosted
+    from squall.broker.replicas.hosted_partition import HostedPartition
 
 
 class TracedWorld(Protocol):
@@ -46,7 +46,7 @@ class OffsetTracer:
                 for hosted in node.node.replicas.hosted():
                     self._compare(node_id, node, hosted)
 
-    def _compare(self, node_id: int, node: Any, hosted: Hosted) -> None:
+    def _compare(self, node_id: int, node: Any, hosted: HostedPartition) -> None:
         log, state = hosted.log, hosted.state
         key = node_id, log.topic, log.partition
         now = log.log_end_offset, state.high_watermark
@@ -63,7 +63,7 @@ class OffsetTracer:
         if now[1] != before[1]:
             self._tell(node, hosted, "hw_moved", {"hw": now[1], "leo": now[0]})
 
-    def _tell(self, node: Any, hosted: Hosted, event: str, fields: dict[str, Any]) -> None:
+    def _tell(self, node: Any, hosted: HostedPartition, event: str, fields: dict[str, Any]) -> None:
         env = node.env
         head = {"t": self._world.mono, "w": env.wall_ms(), "n": env.name, "i": env.incarnation, "e": event}
         where = {"topic": hosted.log.topic, "partition": hosted.log.partition}

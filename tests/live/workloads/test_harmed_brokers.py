@@ -87,7 +87,7 @@ HARMS = {
         _decide = TransactionCoordinatorShard.decide
         def _refused(self, request, *more):
             if isinstance(request, InitProducer) and request.transactional_id.endswith("-1"):
-                return TxnDecision(TxnResponse(ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED))
+                return TxnCoordinatorResult(TxnResponse(ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED))
             return _decide(self, request, *more)
         TransactionCoordinatorShard.decide = _refused
         """,

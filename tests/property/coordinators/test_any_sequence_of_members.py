@@ -7,7 +7,7 @@ from __future__ import annotations
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
-from squall.broker.coordinators.groups.values import DeleteGroup, GroupState, Joined, Sync, Synced
+from squall.broker.coordinators.groups.values import DeleteGroup, GroupState, JoinResult, Sync, SyncResult
 from squall.broker.protocol.errors import ErrorCode
 from tests.unit.coordinators.group_harness import GroupHarness
 
@@ -26,14 +26,14 @@ class Members(RuleBasedStateMachine):
         """Assignments by generation of the log and member."""
         self.asked = 0
         self.epoch = 0
-        self.ids: dict[str, Joined] = {}
+        self.ids: dict[str, JoinResult] = {}
 
     def _look(self) -> None:
         """Take in the answers: each member's id, and what each was assigned."""
         for name, answer in list(self.harness.answers.items()):
-            if isinstance(answer, Joined) and not answer.error:
+            if isinstance(answer, JoinResult) and not answer.error:
                 self.ids[name.partition("#")[0]] = answer
-            if isinstance(answer, Synced) and not answer.error:
+            if isinstance(answer, SyncResult) and not answer.error:
                 _, generation, member_id, _ = name.split("|")
                 known = self.said.setdefault((int(generation), member_id), answer.assignment)
                 assert known == answer.assignment, "one assignment for a member and generation"

@@ -14,17 +14,17 @@ from squall.broker.coordinators.transactions.values import (
     AT_REST,
     MAX_EPOCH,
     PREPARED,
+    AbortTimedOutTransaction,
     AddPartitions,
     EndTransaction,
     ExpireTransactionalId,
     InitProducer,
     MarkersWritten,
     Request,
-    TimeOut,
     TransactionLogRecord,
     TransactionMetadata,
     TransactionSettings,
-    TxnDecision,
+    TxnCoordinatorResult,
     TxnState,
     VerifyPartitions,
 )
@@ -51,7 +51,7 @@ class Coordinators(RuleBasedStateMachine):
         self.ever: dict[int, int] = {}
         """Highest epoch of each producer id."""
 
-    def ask(self, request: Request) -> TxnDecision:
+    def ask(self, request: Request) -> TxnCoordinatorResult:
         before = dict(self.shard.transactions)
         decision = self.shard.decide(request, self.now, self.next_id)
         assert self.shard.transactions == before, "deciding changes nothing"
@@ -123,7 +123,10 @@ class Coordinators(RuleBasedStateMachine):
     def pass_time(self, name: str, ms: int) -> None:
         """Time passes; what is due is done."""
         self.now += ms
-        due: list[TimeOut | ExpireTransactionalId] = [*self.shard.timed_out(self.now), *self.shard.expired(self.now)]
+        due: list[AbortTimedOutTransaction | ExpireTransactionalId] = [
+            *self.shard.timed_out(self.now),
+            *self.shard.expired(self.now),
+        ]
         for request in due:
             assert self.ask(request).records
 

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from squall.broker.coordinators.patterns import BadPattern, Pattern
+from squall.broker.coordinators.patterns import BadPattern, RegexPattern
 
 CHARS = st.sampled_from(["a", "b", "1", "-", r"\.", ".", r"\d", r"\w", "[a-c]", "[^a]", "[b1_]", r"[\d-]", "^", "$"])
 PIECES = st.recursive(
@@ -28,7 +28,7 @@ NAMES = st.text("ab1c-._", max_size=7)
 
 @given(PIECES, NAMES)
 def test_a_pattern_matches_what_pythons_matches(text: str, name: str) -> None:
-    assert Pattern(text).matches(name) == (re.compile(text, re.ASCII).fullmatch(name) is not None), text
+    assert RegexPattern(text).matches(name) == (re.compile(text, re.ASCII).fullmatch(name) is not None), text
 
 
 @pytest.mark.parametrize(
@@ -38,25 +38,25 @@ def test_a_pattern_matches_what_pythons_matches(text: str, name: str) -> None:
 )  # fmt: skip
 def test_what_is_not_understood_is_refused(text: str) -> None:
     with pytest.raises(BadPattern):
-        Pattern(text)
+        RegexPattern(text)
 
 
 @pytest.mark.parametrize(
     ("text", "name"), [("[[:alpha:]]+", "ab"), ("(?P<n>a)b", "ab"), (r"\Aab\z", "ab"), ("(?<n>a)b", "ab")]
 )
 def test_what_re2_has_beyond_that_is_understood(text: str, name: str) -> None:
-    assert Pattern(text).matches(name)
+    assert RegexPattern(text).matches(name)
 
 
 @given(st.text(r"ab\[](){}|*+?.^$1,-:<P", max_size=12), NAMES)
 def test_no_text_does_harm(text: str, name: str) -> None:
     try:
-        Pattern(text).matches(name)
+        RegexPattern(text).matches(name)
     except BadPattern:
         pass
 
 
 def test_an_expression_that_takes_others_for_ever_takes_no_time(bound_s: float) -> None:
     began = time.process_time()
-    assert not Pattern("(a*)*(a|a)*(a+a+)+b").matches("a" * 249)
+    assert not RegexPattern("(a*)*(a|a)*(a+a+)+b").matches("a" * 249)
     assert time.process_time() - began < bound_s

@@ -5,13 +5,13 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from squall.broker.coordinators.groups.consumer.assignors import Targets, Wants, uniform
+from squall.broker.coordinators.groups.consumer.assignors import AssignmentMemberSpec, Targets, uniform
 from squall.broker.coordinators.groups.consumer.members import Place
 
 TOPICS = (b"a", b"b", b"c")
 
 
-def plainly(members: tuple[Wants, ...], partitions: dict[bytes, int]) -> Targets:
+def plainly(members: tuple[AssignmentMemberSpec, ...], partitions: dict[bytes, int]) -> Targets:
     """Each choice looks at everybody."""
     held: dict[str, list[Place]] = {one.member_id: [] for one in sorted(members, key=lambda m: m.member_id)}
     topics = {one.member_id: set(one.topics) for one in members}
@@ -52,6 +52,8 @@ wants = st.tuples(st.lists(st.sampled_from(TOPICS), unique=True), st.lists(place
 def test_uniform_chooses_as_if_it_looked_at_everybody_each_time(
     given_wants: list[tuple[list[bytes], list[Place]]], counts: tuple[int, int, int]
 ) -> None:
-    members = tuple(Wants(f"m{n}", None, tuple(topics), tuple(has)) for n, (topics, has) in enumerate(given_wants))
+    members = tuple(
+        AssignmentMemberSpec(f"m{n}", None, tuple(topics), tuple(has)) for n, (topics, has) in enumerate(given_wants)
+    )
     partitions = dict(zip(TOPICS, counts, strict=True))
     assert uniform(members, partitions) == plainly(members, partitions)

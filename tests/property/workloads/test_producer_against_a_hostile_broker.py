@@ -15,8 +15,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from squall.broker.protocol.errors import ErrorCode
-from squall.workloads.client.accumulator import Accumulator, Outgoing, ProducerBatch, ProducerRetired, Settled
-from squall.workloads.client.outcomes import Outcome, Status
+from squall.workloads.client.accumulator import (
+    ProducerBatch,
+    ProducerRetired,
+    QueuedRecord,
+    RecordAccumulator,
+    SettledBatch,
+)
+from squall.workloads.client.outcomes import OperationStatus, Outcome
 from squall.workloads.client.settings import ProducerSettings
 from tests.support.effort import examples
 
@@ -58,7 +64,7 @@ class World:
     """One producer, one partition, two brokers that take turns as its leader."""
 
     def __init__(self) -> None:
-        self.accumulator = Accumulator(
+        self.accumulator = RecordAccumulator(
             ProducerSettings(linger_ms=1, batch_size=60, delivery_timeout_ms=3000), random.Random(0)
         )
         self.now_ms = 0
@@ -82,8 +88,8 @@ class World:
                 return
             self.next_value += 1
 
-    def record(self, value: int) -> Outgoing:
-        return Outgoing(None, b"x" * 10, [(str(value), None)], 0, lambda outcome: None)
+    def record(self, value: int) -> QueuedRecord:
+        return QueuedRecord(None, b"x" * 10, [(str(value), None)], 0, lambda outcome: None)
 
     def play(self, steps: list[tuple[str, object]]) -> None:
         for name, *arguments in steps:
@@ -165,7 +171,7 @@ class World:
         self.now_ms += ms
         self.settle(self.accumulator.expire(self.now_ms))
 
-    def settle(self, settled: list[Settled]) -> None:
+    def settle(self, settled: list[SettledBatch]) -> None:
         for one in settled:
             for record, outcome in one.outcomes():
                 value = int(record.headers[0][0])
@@ -215,9 +221,9 @@ def test_order_uniqueness_and_every_outcome_hold_whatever_happens(steps: list[tu
     assert not world.log.entries or world.log.entries[0].sequence == 0, "nothing gets in before the first batch"
     assert set(world.outcomes) == set(range(world.next_value)), "every record has an outcome"
     for value, outcome in world.outcomes.items():
-        if outcome.status is Status.OK:
+        if outcome.status is OperationStatus.OK:
             assert log[outcome.offset] == value, "acknowledged where it is"
-        if outcome.status is Status.FAIL:
+        if outcome.status is OperationStatus.FAIL:
             assert value not in log, "failed is never in the log"
     assert world.accumulator.buffered_bytes == 0
 
@@ -237,4 +243,4 @@ def test_a_producer_that_is_left_in_peace_delivers_what_it_took(steps: list[tupl
         world.wait(1)
     assert world.accumulator.idle
     if not stopped and not world.accumulator.retired:
-        assert len(world.log.values()) == sum(o.status is Status.OK for o in world.outcomes.values())
+        assert len(world.log.values()) == sum(o.status is OperationStatus.OK for o in world.outcomes.values())

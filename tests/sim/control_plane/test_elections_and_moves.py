@@ -82,7 +82,9 @@ async def test_a_partition_moves_under_load_to_other_brokers_and_leaves_nothing_
         assert await surely(admin.alter_partition_reassignments, client, {PLACE: target}) == {PLACE: ""}
         moving = await surely(admin.list_partition_reassignments, client, [PLACE, ("u", 1)])
         if moving:
-            assert moving == {PLACE: admin.Moving((*target, before[0], before[2]), (*outside,), (before[0], before[2]))}
+            assert moving == {
+                PLACE: admin.OngoingReassignment((*target, before[0], before[2]), (*outside,), (before[0], before[2]))
+            }
         await cluster.until(lambda: cluster.partition(TOPIC).replicas == tuple(target))
         assert await surely(admin.list_partition_reassignments, client) == {}
         done = len(load.acknowledged)
@@ -108,7 +110,7 @@ async def test_a_move_to_a_dead_broker_waits_and_can_be_called_off(autojump_cloc
         await cluster.until(lambda: cluster.controller() is not None and cluster.image().brokers[outside].fenced)
         target = [before[0], before[1], outside]
         assert await surely(admin.alter_partition_reassignments, client, {PLACE: target}) == {PLACE: ""}
-        expected = admin.Moving((*target, before[2]), (outside,), (before[2],))
+        expected = admin.OngoingReassignment((*target, before[2]), (outside,), (before[2],))
         assert await surely(admin.list_partition_reassignments, client) == {PLACE: expected}
         await trio.sleep(10)
         assert await surely(admin.list_partition_reassignments, client) == {PLACE: expected}

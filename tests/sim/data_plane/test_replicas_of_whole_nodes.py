@@ -21,10 +21,10 @@ from squall.broker.protocol.schema.delete_records import (
     DeleteRecordsRequest,
     DeleteRecordsTopic,
 )
-from squall.broker.replicas.hosted_partition import Hosted
+from squall.broker.replicas.hosted_partition import HostedPartition
 from squall.workloads.client import admin
 from squall.workloads.client.client import Client
-from squall.workloads.client.outcomes import Outcome, Status
+from squall.workloads.client.outcomes import OperationStatus, Outcome
 from squall.workloads.client.producer import Producer
 from squall.workloads.client.settings import ProducerSettings
 from tests.support.brokers.memory_cluster import INTERNAL_PORT, Load, MemoryCluster, surely, values_of
@@ -63,7 +63,7 @@ class ReplicaHarness:
     def partition(self) -> Any:
         return self.cluster.partition("t")
 
-    def hosted(self, broker_id: int) -> Hosted:
+    def hosted(self, broker_id: int) -> HostedPartition:
         [h] = self.cluster.running()[broker_id].replicas.hosted()
         return h
 
@@ -98,7 +98,7 @@ class ReplicaHarness:
                 await self.cluster.until(partial(lambda n: len(outcomes) == n, len(outcomes) + 1))
             producer.close()
             nursery.cancel_scope.cancel()
-        assert [outcome.status for outcome in outcomes] == [Status.OK] * len(values)
+        assert [outcome.status for outcome in outcomes] == [OperationStatus.OK] * len(values)
 
 
 def without_the_last_batch(fs: MemoryFs) -> MemoryFs:

@@ -11,9 +11,9 @@ import trio
 from squall.broker.control.orders import become
 from squall.broker.control.port import StopReplica
 from squall.broker.protocol.errors import ErrorCode
-from squall.broker.replicas.hosted_partition import Hosted
+from squall.broker.replicas.hosted_partition import HostedPartition
 from squall.workloads.client.client import Client
-from squall.workloads.client.outcomes import Outcome, Status
+from squall.workloads.client.outcomes import OperationStatus, Outcome
 from squall.workloads.client.producer import Producer
 from squall.workloads.client.settings import ProducerSettings
 from tests.support.brokers.memory_cluster import MemoryCluster, NodeEnv, values_of
@@ -51,9 +51,9 @@ class Stage:
         expected = len(self.outcomes) + len(values)
         self.send(*values)
         await self.until(lambda: len(self.outcomes) == expected)
-        assert {outcome.status for outcome in self.outcomes} == {Status.OK}
+        assert {outcome.status for outcome in self.outcomes} == {OperationStatus.OK}
 
-    def hosted(self, broker_id: int) -> Hosted:
+    def hosted(self, broker_id: int) -> HostedPartition:
         [h] = self.cluster.running()[broker_id].replicas.hosted()
         return h
 
@@ -223,7 +223,7 @@ async def test_a_leader_that_has_not_heard_of_its_end_acknowledges_nothing(autoj
         stage.control.verdict = CONFIRM
         stage.control.hear(1)
         await stage.until(lambda: len(stage.outcomes) == 2)
-        assert stage.outcomes[1].status is Status.OK, "the producer found the leader"
+        assert stage.outcomes[1].status is OperationStatus.OK, "the producer found the leader"
         await stage.until_all_have(b"a", b"b")
         [cut] = stage.env(1).events("truncated")
         assert (cut["from_offset"], cut["to_offset"]) == (2, 1)

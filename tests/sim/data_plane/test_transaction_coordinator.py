@@ -13,7 +13,7 @@ from squall.broker.protocol.apis import ApiKey
 from squall.broker.protocol.errors import ErrorCode
 from squall.broker.protocol.records import decode_batch
 from squall.broker.protocol.schema.create_topics import CreatableTopic, CreateTopicsRequest
-from squall.broker.replicas.coordinators.transaction_coordinator import HostedShard
+from squall.broker.replicas.coordinators.transaction_coordinator import HostedTransactionShard
 from tests.support.brokers.memory_cluster import LOG, SMALL, MemoryCluster, RetryingClient
 
 pytestmark = pytest.mark.gate
@@ -171,7 +171,7 @@ async def test_ids_and_their_epochs_survive_while_coordinators_come_and_go(
         nursery.cancel_scope.cancel()
 
 
-def as_the_log_has_it(shard: HostedShard) -> dict[str, TransactionMetadata | None]:
+def as_the_log_has_it(shard: HostedTransactionShard) -> dict[str, TransactionMetadata | None]:
     log = shard.log.hosted.log
     found: dict[str, TransactionMetadata | None] = {}
     for header, batch in log.read_batches(log.log_start_offset, log.log_end_offset):

@@ -16,7 +16,7 @@ from squall.broker.coordinators.groups.consumer import coordination
 from squall.broker.coordinators.groups.consumer.coordination import ConsumerCoordination
 from squall.broker.log.high_watermarks import HighWatermarkCheckpoint
 from squall.broker.replicas.coordinators.coordinator_log import CoordinatorLog
-from squall.broker.replicas.flushes import Flushes
+from squall.broker.replicas.flushes import FlushScheduler
 from squall.broker.replication.partition import Partition
 from squall.chaos.runtimes.sim import disk_faults
 from squall.chaos.runtimes.sim.invariants import quorum_watch
@@ -30,7 +30,7 @@ from squall.checkers.anomalies import send_reorder
 from squall.checkers.history.groups import Groups
 from squall.workloads.client import admin
 from squall.workloads.client.groups.member import GroupMember
-from squall.workloads.client.groups.membered import Membered
+from squall.workloads.client.groups.membered import BaseGroupMember
 from squall.workloads.control import AdminLog, ClientHandle
 
 if TYPE_CHECKING:
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from squall.chaos.runtimes.sim.invariants.decision_log import PartitionDecision
     from squall.chaos.runtimes.sim.invariants.log_replay import WrittenMarker
     from squall.workloads.client.cluster import Client
-    from squall.workloads.client.groups.membership import Heed
+    from squall.workloads.client.groups.membership import ResponseAction
     from squall.workloads.client.new_topic import NewTopic
 
 Undo = Callable[[pytest.MonkeyPatch], None]
@@ -150,7 +150,7 @@ def whoever_joins_was_a_member(undone: pytest.MonkeyPatch) -> None:
     """A Sync is a heartbeat, and so is a commit in whatever generation."""
     synchronize = GroupMember._synchronize
 
-    async def synchronized(member: GroupMember, answer: JoinGroupResponse) -> Heed:
+    async def synchronized(member: GroupMember, answer: JoinGroupResponse) -> ResponseAction:
         member.beat_sent = member.beat_answered = member._env.mono()
         return await synchronize(member, answer)
 
@@ -161,10 +161,10 @@ def whoever_joins_was_a_member(undone: pytest.MonkeyPatch) -> None:
 def the_woken_ask_even_if_they_have_ended(undone: pytest.MonkeyPatch) -> None:
     """Also over connections that ended before."""
 
-    async def until_woken(member: Membered[Any], most_s: float) -> None:
+    async def until_woken(member: BaseGroupMember[Any], most_s: float) -> None:
         await member._wake.wait(most_s)
 
-    undone.setattr(Membered, "_until_woken", until_woken)
+    undone.setattr(BaseGroupMember, "_until_woken", until_woken)
 
 
 def min_isr_holds_before_it_is_known(undone: pytest.MonkeyPatch) -> None:
@@ -246,7 +246,7 @@ def groups_go_down_whatever_their_size(undone: pytest.MonkeyPatch) -> None:
 
 def what_is_found_counts_at_once(undone: pytest.MonkeyPatch) -> None:
     """A log that a crash has left is taken up as it is, whatever flush.messages says."""
-    undone.setattr(Flushes, "opened", lambda flushes, log, config: log.configure(config))
+    undone.setattr(FlushScheduler, "opened", lambda flushes, log, config: log.configure(config))
 
 
 def a_generation_has_its_number_for_itself(undone: pytest.MonkeyPatch) -> None:

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from squall.broker.apis import committed_offsets
-from squall.broker.coordinators.groups.values import Committed
+from squall.broker.coordinators.groups.values import OffsetAndMetadata
 from squall.broker.log.config import LONG_MAX
 from squall.broker.log.log import Log
 from squall.broker.log.lookups import TimestampAndOffset, TimestampLookup
@@ -109,7 +109,7 @@ def test_look_ups_of_a_sound_broker_find_nothing_while_its_leaders_change() -> N
     assert len(looked) > 10, "they looked up records that they had got"
 
 
-def without_metadata(committed: Committed | None) -> Committed:
+def without_metadata(committed: OffsetAndMetadata | None) -> OffsetAndMetadata:
     """A coordinator reports positions, and nothing beside them."""
     return replace(TELL(committed), metadata="")
 

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from squall.broker.coordinators.groups.ledger import Ledger
-from squall.broker.coordinators.groups.values import NO_PRODUCER, OffsetWritten
+from squall.broker.coordinators.groups.ledger import ReplayedGroupState
+from squall.broker.coordinators.groups.values import NO_PRODUCER, OffsetCommitRecord
 from squall.chaos.plans.plan import Plan, make_plan
 from squall.chaos.runs.simulation import simulate
 from squall.workloads.client.groups import membership
@@ -29,10 +29,10 @@ def every_third_is_lost(rule: Callable[..., Any]) -> Callable[..., Any]:
     """Replace a rule of a shard so that every third committed offset is not replayed."""
     seen = 0
 
-    def replay(self: Ledger, written: Any, at: int, producer_id: int = NO_PRODUCER) -> None:
+    def replay(self: ReplayedGroupState, written: Any, at: int, producer_id: int = NO_PRODUCER) -> None:
         nonlocal seen
-        seen += isinstance(written, OffsetWritten)
-        if seen % 3 or not isinstance(written, OffsetWritten):
+        seen += isinstance(written, OffsetCommitRecord)
+        if seen % 3 or not isinstance(written, OffsetCommitRecord):
             rule(self, written, at, producer_id)
 
     return replay
@@ -55,9 +55,9 @@ def nothing_is_pending(rule: Callable[..., Any]) -> Callable[..., Any]:
 Broken = tuple[str, str, Any, str, Callable[[Any], Any]]
 """The invariant, a workload, and whose attribute is what instead."""
 BROKEN: list[Broken] = [
-    ("group-state-is-a-replay", "groups", Ledger, "replay", every_third_is_lost),
-    ("group-state-is-a-replay", "pipeline", Ledger, "end_transaction", nothing_is_pending),
-    ("offsets-wait-for-their-marker", "pipeline", Ledger, "replay", as_if_committed),
+    ("group-state-is-a-replay", "groups", ReplayedGroupState, "replay", every_third_is_lost),
+    ("group-state-is-a-replay", "pipeline", ReplayedGroupState, "end_transaction", nothing_is_pending),
+    ("offsets-wait-for-their-marker", "pipeline", ReplayedGroupState, "replay", as_if_committed),
     ("one-owner-per-partition", "groups", membership, "assignment", everything_to_everybody),
 ]
 

@@ -20,7 +20,7 @@ from squall.broker.coordinators.groups.classic import ClassicGroup
 from squall.broker.protocol.errors import ErrorCode
 from squall.broker.replicas.purgatory import ProduceResult
 from squall.broker.replication import Partition
-from squall.broker.replication.rules import Rules
+from squall.broker.replication.rules import PartitionRules
 from squall.chaos.plans.plan import Plan, make_plan
 from squall.chaos.runs.figures import says
 from squall.chaos.runs.simulation import simulate
@@ -156,7 +156,7 @@ HARMS = {
         ClassicGroup, "refusal_of_commit", no_commit,
         says="commits of positions outside of faults were refused", load=GROUPS,
     ),
-    "readers get what is not committed": Harm(Rules, "read_limit", up_to_the_log_end, "lso-violation"),
+    "readers get what is not committed": Harm(PartitionRules, "read_limit", up_to_the_log_end, "lso-violation"),
 }  # fmt: skip
 
 

@@ -8,7 +8,7 @@ import pytest
 
 from squall.broker.apis.produce import ProduceApi
 from squall.broker.coordinators.transactions.shard import TransactionCoordinatorShard
-from squall.broker.coordinators.transactions.values import InitProducer, Request, TxnDecision, TxnResponse
+from squall.broker.coordinators.transactions.values import InitProducer, Request, TxnCoordinatorResult, TxnResponse
 from squall.broker.protocol.errors import ErrorCode
 from squall.chaos.plans.plan import make_plan
 from squall.chaos.runs.result import SimResult
@@ -28,9 +28,9 @@ def refuse_one_id(monkeypatch: pytest.MonkeyPatch) -> None:
     """The coordinator gives REFUSED_ID no producer id."""
     decide = TransactionCoordinatorShard.decide
 
-    def refused(self: TransactionCoordinatorShard, request: Request, *more: int) -> TxnDecision:
+    def refused(self: TransactionCoordinatorShard, request: Request, *more: int) -> TxnCoordinatorResult:
         if isinstance(request, InitProducer) and request.transactional_id == REFUSED_ID:
-            return TxnDecision(TxnResponse(ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED))
+            return TxnCoordinatorResult(TxnResponse(ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED))
         return decide(self, request, *more)
 
     monkeypatch.setattr(TransactionCoordinatorShard, "decide", refused)

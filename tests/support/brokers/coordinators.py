@@ -9,8 +9,8 @@ import trio
 
 from squall.broker.cluster.image import ImageDelta
 from squall.broker.coordinators.groups import records as group_records
-from squall.broker.coordinators.groups.ledger import Ledger
-from squall.broker.coordinators.groups.values import Commit, Committed, FetchOffsets, Join, TxnCommit
+from squall.broker.coordinators.groups.ledger import ReplayedGroupState
+from squall.broker.coordinators.groups.values import Commit, FetchOffsets, Join, OffsetAndMetadata, TxnOffsetCommit
 from squall.broker.coordinators.transactions import records as txn_records
 from squall.broker.coordinators.transactions.values import (
     Request,
@@ -31,9 +31,9 @@ from squall.broker.protocol.schema.write_txn_markers import (
 from squall.broker.replicas.coordinators import group_coordinator, transaction_coordinator
 from squall.broker.replicas.coordinators.group_coordinator import GroupCoordinator
 from squall.broker.replicas.coordinators.marker_sender import MarkerSender
-from squall.broker.replicas.coordinators.producer_ids import ProducerIds
+from squall.broker.replicas.coordinators.producer_ids import ProducerIdManager
 from squall.broker.replicas.coordinators.transaction_coordinator import TransactionCoordinator
-from squall.broker.replicas.hosted_partition import Hosted
+from squall.broker.replicas.hosted_partition import HostedPartition
 from tests.support.brokers.in_memory import IDS, MemoryBroker
 
 
@@ -50,7 +50,7 @@ class CoordinatorBroker(MemoryBroker):
         super().__init__(**{**self.SETTINGS, **settings})
 
     @property
-    def log(self) -> Hosted:
+    def log(self) -> HostedPartition:
         """The replica of the coordinator's log."""
         found = self.replicas.find(IDS[self.TOPIC], 0)
         assert found is not None
@@ -164,7 +164,7 @@ class TransactionBroker(CoordinatorBroker):
         self.blocks, self.peers = Blocks(), Peers()
         blocks: Any = self.blocks
         peers: Any = self.peers
-        self.coordinator = TransactionCoordinator(self.env, self.config, self.replicas, ProducerIds(blocks))
+        self.coordinator = TransactionCoordinator(self.env, self.config, self.replicas, ProducerIdManager(blocks))
         self.sender = MarkerSender(self.env, 1, self.image, peers, 1000, self.coordinator.markers_written)
         self.sender.bind(nursery.start_soon)
         self.coordinator.bind(nursery.start_soon, self.sender)
@@ -203,12 +203,12 @@ JOIN = Join("g", "", None, "c", "/h", 10_000, 30_000, "consumer", (("range", b"s
 
 def commit(offset: int) -> Commit:
     """Return a commit for `T0`, by no member."""
-    return Commit("g", -1, "", None, ((T0, Committed(offset, topic_id=IDS["t"])),))
+    return Commit("g", -1, "", None, ((T0, OffsetAndMetadata(offset, topic_id=IDS["t"])),))
 
 
-def in_transaction(offset: int) -> TxnCommit:
+def in_transaction(offset: int) -> TxnOffsetCommit:
     """The same, in a transaction of `PID`."""
-    return TxnCommit("g", -1, "", None, ((T0, Committed(offset, topic_id=IDS["t"])),), PID, 0)
+    return TxnOffsetCommit("g", -1, "", None, ((T0, OffsetAndMetadata(offset, topic_id=IDS["t"])),), PID, 0)
 
 
 def told(answers: list[Any]) -> list[int | ErrorCode | None]:
@@ -247,9 +247,9 @@ class GroupBroker(CoordinatorBroker):
         [answer] = answers
         return answer
 
-    def replayed(self) -> Ledger:
+    def replayed(self) -> ReplayedGroupState:
         """Return the ledger that a replay of the log makes."""
-        made = Ledger()
+        made = ReplayedGroupState()
         for header, view, said in self.logged():
             if header.is_control:
                 marker = read_marker(header, view)

@@ -42,8 +42,8 @@ from squall.broker.protocol.schema.write_txn_markers import (
     WritableTxnMarkerTopic,
     WriteTxnMarkersRequest,
 )
-from squall.broker.replicas.coordinators.add_partitions_client import Enrolled, Place
-from squall.broker.replicas.hosted_partition import Hosted
+from squall.broker.replicas.coordinators.add_partitions_client import Place, ProduceTransaction
+from squall.broker.replicas.hosted_partition import HostedPartition
 from squall.broker.replicas.replica_manager import ReplicaManager
 from tests.support.brokers.memory_env import MemoryNetwork, MemoryTransport, Pipe, SteppedEnv
 from tests.support.disks.batches import batch
@@ -75,19 +75,19 @@ class Orders:
         self.proposed: list[Any] = []
         self.retried: list[Any] = []
 
-    def follow(self, h: Hosted) -> None:
+    def follow(self, h: HostedPartition) -> None:
         self.followed.append((h.log.topic, h.state.leader_id))
 
-    def unfollow(self, h: Hosted) -> None:
+    def unfollow(self, h: HostedPartition) -> None:
         self.unfollowed.append(h.log.topic)
 
-    def propose(self, h: Hosted, proposal: Any) -> None:
+    def propose(self, h: HostedPartition, proposal: Any) -> None:
         self.proposed.append(proposal)
 
-    def changed(self, h: Hosted, effect: Any) -> None:
+    def changed(self, h: HostedPartition, effect: Any) -> None:
         pass
 
-    def retry(self, h: Hosted, proposal: Any) -> None:
+    def retry(self, h: HostedPartition, proposal: Any) -> None:
         self.retried.append(proposal)
 
 
@@ -95,13 +95,15 @@ class PlayedCoordinators:
     """Plays the coordinators of transactions."""
 
     def __init__(self) -> None:
-        self.asked: list[tuple[Enrolled, tuple[Place, ...], bool]] = []
+        self.asked: list[tuple[ProduceTransaction, tuple[Place, ...], bool]] = []
         """Transaction, partitions, and whether they were to be added."""
         self.answers: list[ErrorCode] = []
         """The next answers, for every partition that is asked for; then NONE."""
         self.before_answer: Callable[[], None] = lambda: None
 
-    async def ask(self, transaction: Enrolled, places: Sequence[Place], *, add: bool) -> dict[Place, ErrorCode]:
+    async def ask(
+        self, transaction: ProduceTransaction, places: Sequence[Place], *, add: bool
+    ) -> dict[Place, ErrorCode]:
         self.asked.append((transaction, tuple(places), add))
         self.before_answer()
         return dict.fromkeys(places, self.answers.pop(0) if self.answers else ErrorCode.NONE)
@@ -199,7 +201,7 @@ class MemoryBroker:
         replicas: tuple[int, ...] = (1, 2, 3),
         index: int = 0,
         topic_id: bytes | None = None,
-    ) -> Hosted:
+    ) -> HostedPartition:
         """Metadata says so of a partition; the replica, where it is hosted."""
         topic_id = topic_id or IDS[name]
         topic = self.image.topics_by_id.setdefault(topic_id, Topic(name, topic_id))

@@ -28,7 +28,7 @@ from squall.broker.protocol.schema.find_coordinator import FindCoordinatorReques
 from squall.broker.protocol.schema.init_producer_id import InitProducerIdRequest
 from squall.workloads.client.client import Client
 from squall.workloads.client.connection import RequestFailed
-from squall.workloads.client.outcomes import Outcome, Status
+from squall.workloads.client.outcomes import OperationStatus, Outcome
 from squall.workloads.client.producer import Producer
 from squall.workloads.client.settings import ProducerSettings
 from tests.support.brokers.memory_env import FakeEnv, MemoryListener, MemoryNetwork, MemoryTransport
@@ -353,7 +353,7 @@ class Load:
 
     def _done(self, value: bytes, sent_at: float, outcome: Outcome) -> None:
         self.slowest_s = max(self.slowest_s, trio.current_time() - sent_at)
-        if outcome.status is Status.OK:
+        if outcome.status is OperationStatus.OK:
             self.acknowledged[value] = outcome.offset
         else:
             self.failed.append((value, outcome.error))

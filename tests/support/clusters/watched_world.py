@@ -16,8 +16,8 @@ from squall.broker.log.log import Log
 from squall.broker.log.manager import LogManager
 from squall.broker.quorum.election import Role
 from squall.broker.quorum.state import QuorumState
-from squall.broker.replicas.hosted_partition import Hosted
-from squall.broker.replication import BrokerView, LeaderAndIsr, Partition, ReplicationSettings
+from squall.broker.replicas.hosted_partition import HostedPartition
+from squall.broker.replication import BrokerStatuses, LeaderAndIsr, Partition, ReplicationSettings
 from squall.chaos.runtimes.sim.disk import SimDisk
 from squall.chaos.runtimes.sim.invariants import InvariantChecker, InvariantViolation
 from tests.support.brokers.in_memory import broker_config
@@ -74,7 +74,7 @@ class FakeNode:
             metadata.truncate_fully_and_start_at(SNAPSHOT)  # Images are not made from records here.
             fs.open(f"{metadata.directory}/{SNAPSHOT:020}-{0:010}.checkpoint", create=True).close()
         quorum = FakeQuorum(metadata)
-        by_id: dict[bytes, dict[int, Hosted]] = {}
+        by_id: dict[bytes, dict[int, HostedPartition]] = {}
         replicas = SimpleNamespace(by_id=by_id, hosted=lambda: [h for p in by_id.values() for h in p.values()])
         self.node: Any = SimpleNamespace(
             replicas=replicas, feed=SimpleNamespace(image=self._world.image.clone()), logs=logs,
@@ -86,10 +86,10 @@ class FakeNode:
         settings = ReplicationSettings(min_insync_replicas=self._world.config.min_insync_replicas)
         state = Partition(self._world.topic, 0, TOPIC_ID, self.id, settings, self._world.brokers())
         state.opened(log.log_start_offset, log.log_end_offset, 0)
-        by_id[TOPIC_ID] = {0: Hosted(state, log)}
+        by_id[TOPIC_ID] = {0: HostedPartition(state, log)}
 
     @property
-    def hosted(self) -> Hosted:
+    def hosted(self) -> HostedPartition:
         return self.node.replicas.by_id[TOPIC_ID][0]
 
     def learn(self) -> None:
@@ -170,8 +170,8 @@ class WatchedWorld:
             node.learn()
         self.look()
 
-    def brokers(self) -> BrokerView:
-        return BrokerView(dict(self.epochs))
+    def brokers(self) -> BrokerStatuses:
+        return BrokerStatuses(dict(self.epochs))
 
     def register(self, node: int | None = None) -> None:
         """All brokers as they are; `node` anew, with a higher broker epoch."""

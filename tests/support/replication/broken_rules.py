@@ -6,7 +6,7 @@ from typing import Any
 
 from squall.broker.protocol.errors import ErrorCode
 from squall.broker.replication import Effects, LeaderAndIsr, Partition, ProposeIsr
-from squall.broker.replication.replica import Replica
+from squall.broker.replication.replica import FollowerReplicaState
 
 
 class TruncatesToHighWatermark(Partition):
@@ -62,7 +62,7 @@ class IgnoresTheEpochStart(Partition):
 
     __slots__ = ()
 
-    def has_reached_isr(self, replica: Replica) -> bool:
+    def has_reached_isr(self, replica: FollowerReplicaState) -> bool:
         return replica.log_end_offset >= self.high_watermark
 
 

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from squall.broker.protocol.errors import ErrorCode
-from squall.broker.replication import BrokerView, LeaderAndIsr, ProposeIsr
+from squall.broker.replication import BrokerStatuses, LeaderAndIsr, ProposeIsr
 
 
 @dataclass
@@ -42,12 +42,12 @@ class Controller:
         self.shutting_down: set[int] = set()
         self.next_epoch = 200
         self.state = LeaderAndIsr(brokers[0], 0, 0, brokers, brokers)
-        self.history: list[tuple[LeaderAndIsr, BrokerView]] = []
+        self.history: list[tuple[LeaderAndIsr, BrokerStatuses]] = []
         self.say: Callable[[str], None] = lambda line: None
         self._record()
 
     def _record(self) -> None:
-        view = BrokerView(dict(self.epochs), frozenset(self.fenced), frozenset(self.shutting_down))
+        view = BrokerStatuses(dict(self.epochs), frozenset(self.fenced), frozenset(self.shutting_down))
         if self.history and self.history[-1][0] != self.state:
             eligible = f", eligible {ids(self.eligible)}" if self.eligible else ""
             leader = f"leader {self.state.leader}" if self.state.leader >= 0 else "no leader"

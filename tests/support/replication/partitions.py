@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import TypeVar
 
-from squall.broker.replication import BrokerView, Effects, LeaderAndIsr, Partition, ReplicationSettings
+from squall.broker.replication import BrokerStatuses, Effects, LeaderAndIsr, Partition, ReplicationSettings
 
 TOPIC_ID = bytes(15) + b"\x07"
 LAG_MS = 30_000
-VIEW = BrokerView({1: 101, 2: 102, 3: 103})
+VIEW = BrokerStatuses({1: 101, 2: 102, 3: 103})
 ALL = (1, 2, 3)
 
 E = TypeVar("E")

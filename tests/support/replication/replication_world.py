@@ -13,7 +13,6 @@ from dataclasses import dataclass, field
 from squall.broker.protocol.errors import ErrorCode
 from squall.broker.replication import (
     AdvanceLogStart,
-    AssignEpoch,
     Effects,
     FetchRefused,
     HighWatermarkMoved,
@@ -22,11 +21,12 @@ from squall.broker.replication import (
     Partition,
     ProposeIsr,
     ReplicationSettings,
-    RestartAt,
-    RetryIsr,
+    RetryIsrProposal,
     StartFetching,
     StopFetching,
+    TruncateFullyAndStartAt,
     TruncateTo,
+    WriteLeaderEpoch,
 )
 from tests.support.disks.list_log import ListLog
 from tests.support.replication.oracle_controller import AlterAnswer, AlterRequest, Controller, ids
@@ -133,13 +133,13 @@ class World:
             case HighWatermarkMoved(high_watermark):
                 self.say(f"{node.id}: high watermark {high_watermark}")
                 self._answer_producers(node)
-            case AssignEpoch(epoch, start):
+            case WriteLeaderEpoch(epoch, start):
                 self.say(f"{node.id}: leads epoch {epoch} from offset {start}")
                 node.log.assign(epoch, start)
             case ProposeIsr():
                 self.say(f"{node.id}: proposes ISR {ids(effect.members)}")
                 self._send_proposal(node, effect)
-            case RetryIsr(proposal):
+            case RetryIsrProposal(proposal):
                 self.say(f"{node.id}: will propose ISR {ids(proposal.members)} again")
                 self._send_proposal(node, proposal)
             case IsrChanged(_, _, isr, maximal):
@@ -163,7 +163,7 @@ class World:
                 node.log.truncate(offset)
                 node.durable = min(node.durable, offset)
                 node.running.truncated(offset)
-            case RestartAt() | AdvanceLogStart():
+            case TruncateFullyAndStartAt() | AdvanceLogStart():
                 raise AssertionError("no log of this world has a start of its own")
 
     def _send_proposal(self, node: Node, proposal: ProposeIsr) -> None:

@@ -12,7 +12,7 @@ import trio.testing
 from squall.broker.apis.committed_offsets import CommittedOffsetApis
 from squall.broker.apis.groups import GroupApis
 from squall.broker.apis.large_responses import CHARACTERS_OF_ONE, FEW, PIECE, LargeResponseLane
-from squall.broker.coordinators.groups.values import Commit, Committed
+from squall.broker.coordinators.groups.values import Commit, OffsetAndMetadata
 from squall.broker.net.connection import PendingResponse
 from squall.broker.net.deferred_response import DeferredResponse
 from squall.broker.protocol.apis import ApiKey
@@ -46,7 +46,9 @@ class OffsetsBroker(GroupBroker):
         return self.slot(self.client(), ApiKey.OFFSET_FETCH, version)
 
     def has(self, group_id: str, count: int) -> None:
-        self.do(Commit(group_id, -1, "", None, tuple((("t", index), Committed(index)) for index in range(count))))
+        self.do(
+            Commit(group_id, -1, "", None, tuple((("t", index), OffsetAndMetadata(index)) for index in range(count)))
+        )
 
     async def follow(self) -> None:
         while True:
@@ -123,7 +125,7 @@ async def test_text_weighs_too(broker: OffsetsBroker) -> None:
         (FEW * CHARACTERS_OF_ONE // 3, True),
     ):
         metadata = "x" * size
-        committed = tuple((place, Committed(7, metadata=metadata)) for place in places)
+        committed = tuple((place, OffsetAndMetadata(7, metadata=metadata)) for place in places)
         broker.do(Commit("g", -1, "", None, committed))
         assert isinstance(broker.apis.offset_fetch(asked("g"), broker.asks()), DeferredResponse) == weighs_much
         named = offset_fetch.OffsetFetchRequestTopics("t", partition_indexes=[0, 1, 2, 9])
@@ -241,7 +243,7 @@ async def test_who_waits_for_a_log_that_does_not_commit_keeps_nobody_else_in_the
 ) -> None:
     broker.has("g", MANY)
     broker.has("h", MANY)
-    broker.submit(Commit("g", -1, "", None, ((("t", 0), Committed(7)),)))
+    broker.submit(Commit("g", -1, "", None, ((("t", 0), OffsetAndMetadata(7)),)))
     groups = GroupApis(broker.env, broker.coordinator, broker.config, broker.much)
 
     def ask(name: str) -> Any:

@@ -8,7 +8,7 @@ import pytest
 
 from squall.broker.apis.describe import GROUP_OPERATIONS
 from squall.broker.apis.groups import _described, fresh_member_id
-from squall.broker.coordinators.groups.values import Described, GroupState, MemberRecord
+from squall.broker.coordinators.groups.values import DescribeResult, GroupState, MemberRecord
 
 DRAWN = UUID(int=1, version=4)
 
@@ -27,7 +27,7 @@ def test_a_members_name_can_be_read_by_the_others_of_its_group(of: str) -> None:
 def test_a_group_that_prepares_a_rebalance_still_shows_assignments_and_no_subscriptions() -> None:
     """As with Kafka, which also names the operations that were asked for (KIP-430)."""
     member = MemberRecord("m", None, "c", "/h", 1, 1, b"subscribed", b"assigned")
-    answer = Described(state=GroupState.PREPARING, members=(member,))
+    answer = DescribeResult(state=GroupState.PREPARING, members=(member,))
     described = _described("g", answer, 6, GROUP_OPERATIONS)
     assert [(each.member_metadata, each.member_assignment) for each in described.members] == [(b"", b"assigned")]
     assert described.authorized_operations == 3400

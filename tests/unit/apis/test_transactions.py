@@ -32,7 +32,7 @@ from squall.broker.protocol.schema.describe_transactions import DescribeTransact
 from squall.broker.protocol.schema.end_txn import EndTxnRequest
 from squall.broker.protocol.schema.init_producer_id import InitProducerIdRequest
 from squall.broker.protocol.schema.list_transactions import ListTransactionsRequest
-from squall.broker.replicas.coordinators.producer_ids import ProducerIds
+from squall.broker.replicas.coordinators.producer_ids import ProducerIdManager
 from tests.support.brokers.coordinators import Blocks
 from tests.support.brokers.memory_env import WALL_MS, SteppedEnv
 
@@ -48,7 +48,7 @@ async def answered(answer: Any) -> Any:
 
 def api_over(blocks: Any, coordinator: Any = None, image: ClusterImage | None = None) -> TransactionApis:
     env: Any = None
-    return TransactionApis(env, image or ClusterImage(), coordinator, ProducerIds(blocks), 1000)
+    return TransactionApis(env, image or ClusterImage(), coordinator, ProducerIdManager(blocks), 1000)
 
 
 async def test_producer_ids_are_never_given_twice_even_if_many_ask_at_once() -> None:
@@ -114,7 +114,7 @@ def api_with(coordinator: Coordinator, *topics: str) -> TransactionApis:
     env: Any = SteppedEnv()
     given: Any = coordinator
     blocks: Any = Blocks()
-    return TransactionApis(env, image, given, ProducerIds(blocks), 1000)
+    return TransactionApis(env, image, given, ProducerIdManager(blocks), 1000)
 
 
 def through(response: Any, version: int) -> Any:

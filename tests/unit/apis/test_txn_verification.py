@@ -10,7 +10,7 @@ from squall.broker.apis.txn_offsets import error_for_client
 from squall.broker.apis.txn_verification import error_for_producer
 from squall.broker.net.connection import Connection
 from squall.broker.protocol.errors import ErrorCode
-from squall.broker.replicas.coordinators.add_partitions_client import Enrolled
+from squall.broker.replicas.coordinators.add_partitions_client import ProduceTransaction
 from tests.support.brokers.in_memory import MemoryBroker, answers, produced
 
 PID = 7
@@ -146,7 +146,7 @@ def test_what_is_agreed_for_one_epoch_says_nothing_of_another_that_was_asked_abo
 def test_questions_about_two_epochs_wait_side_by_side() -> None:
     broker = LedBroker()
 
-    async def ask(transaction: Enrolled, places: Any, *, add: bool) -> Any:
+    async def ask(transaction: ProduceTransaction, places: Any, *, add: bool) -> Any:
         return dict.fromkeys(places, ErrorCode.NONE if transaction.epoch == 3 else ErrorCode.PRODUCER_FENCED)
 
     broker.coordinators.ask = ask  # type: ignore[method-assign]

@@ -5,17 +5,17 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from squall.broker.coordinators.groups.consumer.answers import Beaten, ConsumerDescribed
+from squall.broker.coordinators.groups.consumer.answers import ConsumerDescribeResult, HeartbeatResult
 from squall.broker.coordinators.groups.consumer.group import ConsumerGroup
 from squall.broker.coordinators.groups.consumer.members import ConsumerDescribe, ConsumerHeartbeat, Place
-from squall.broker.coordinators.groups.values import Commit, Committed, FetchOffsets, Settings
+from squall.broker.coordinators.groups.values import Commit, FetchOffsets, GroupCoordinatorSettings, OffsetAndMetadata
 from squall.broker.protocol.errors import ErrorCode
 from tests.unit.coordinators.group_harness import GroupHarness
 
 A, B = bytes(15) + b"a", bytes(15) + b"b"
 """Ids of the topics "a" (4 partitions) and "b" (2)."""
 SESSION_MS, REBALANCE_MS = 45_000, 30_000
-PATIENT = Settings(initial_delay_ms=0)
+PATIENT = GroupCoordinatorSettings(initial_delay_ms=0)
 
 
 def places(topic_id: bytes, *indexes: int) -> tuple[Place, ...]:
@@ -38,17 +38,17 @@ class Consumer:
 class ConsumerHarness(GroupHarness):
     """A shard with the topics "a" and "b"."""
 
-    def __init__(self, settings: Settings = PATIENT) -> None:
+    def __init__(self, settings: GroupCoordinatorSettings = PATIENT) -> None:
         super().__init__(settings)
         self.topics.table = {"a": (A, 4), "b": (B, 2)}
 
-    def ask(self, member_id: str, epoch: int, **also: Any) -> Beaten:
+    def ask(self, member_id: str, epoch: int, **also: Any) -> HeartbeatResult:
         """Send one heartbeat, with nothing added."""
-        found: Beaten = self.do("beat", ConsumerHeartbeat("g", member_id, epoch, **also))
-        assert isinstance(found, Beaten)
+        found: HeartbeatResult = self.do("beat", ConsumerHeartbeat("g", member_id, epoch, **also))
+        assert isinstance(found, HeartbeatResult)
         return found
 
-    def enter(self, one: Consumer, **also: Any) -> Beaten:
+    def enter(self, one: Consumer, **also: Any) -> HeartbeatResult:
         """A member joins, or joins again, and owns nothing."""
         one.owned = ()
         given = {
@@ -60,17 +60,17 @@ class ConsumerHarness(GroupHarness):
         }
         return self._take(one, self.ask(one.name, 0, **given))
 
-    def alive(self, one: Consumer, *, owned: tuple[Place, ...] | None = None, **also: Any) -> Beaten:
+    def alive(self, one: Consumer, *, owned: tuple[Place, ...] | None = None, **also: Any) -> HeartbeatResult:
         """A member's heartbeat; `owned` where it says what it has."""
         if one.unsure:
             owned, also = one.owned, {"rebalance_ms": REBALANCE_MS, "topics": one.topics, **also}
         return self._take(one, self.ask(one.name, one.epoch, instance_id=one.instance_id, owned=owned, **also))
 
-    def turn(self, one: Consumer) -> Beaten:
+    def turn(self, one: Consumer) -> HeartbeatResult:
         """Send what a member owns; from now on it owns what is answered."""
         return self.alive(one, owned=one.owned)
 
-    def _take(self, one: Consumer, answer: Beaten) -> Beaten:
+    def _take(self, one: Consumer, answer: HeartbeatResult) -> HeartbeatResult:
         one.unsure = False
         if not answer.error:
             one.epoch = answer.epoch
@@ -98,14 +98,14 @@ class ConsumerHarness(GroupHarness):
     def consumers(self) -> ConsumerGroup:
         return self.machine.ledger.consumers["g"]
 
-    def described(self) -> ConsumerDescribed:
-        found: ConsumerDescribed = self.do("describe", ConsumerDescribe("g"))
+    def described(self) -> ConsumerDescribeResult:
+        found: ConsumerDescribeResult = self.do("describe", ConsumerDescribe("g"))
         return found
 
     def commit_as(self, one: Consumer, where: tuple[str, int] = ("a", 0), epoch: int | None = None) -> ErrorCode:
         """An offset, with the member's epoch or an older one."""
         at = one.epoch if epoch is None else epoch
-        asked = Commit("g", at, one.name, one.instance_id, ((where, Committed(7)),), 9)
+        asked = Commit("g", at, one.name, one.instance_id, ((where, OffsetAndMetadata(7)),), 9)
         error: ErrorCode = self.do("commit", asked).error
         return error
 

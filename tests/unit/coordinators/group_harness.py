@@ -6,26 +6,26 @@ from typing import Any
 
 from squall.broker.coordinators.groups.classic import ClassicGroup
 from squall.broker.coordinators.groups.consumer.topics import TopicTable
-from squall.broker.coordinators.groups.ledger import Ledger
+from squall.broker.coordinators.groups.ledger import ReplayedGroupState
 from squall.broker.coordinators.groups.shard import GroupCoordinatorShard
 from squall.broker.coordinators.groups.values import (
     AppendRecords,
     ClassicHeartbeat,
+    ClockReading,
     Commit,
-    Committed,
     Effect,
     FetchOffsets,
+    GroupCoordinatorSettings,
+    GroupLogRecord,
     GroupResponse,
     Join,
-    Joined,
+    JoinResult,
     LeaveGroup,
-    Now,
-    Reply,
+    OffsetAndMetadata,
     Request,
-    Settings,
+    SendResponse,
     Sync,
-    Synced,
-    Written,
+    SyncResult,
 )
 from squall.broker.protocol.coordinator_frame import encode_versioned
 from squall.broker.protocol.errors import ErrorCode
@@ -33,7 +33,7 @@ from squall.broker.protocol.schema.consumer_protocol import ConsumerProtocolSubs
 from squall.broker.protocol.wire import ZERO_UUID
 
 WALL_MS = 1_700_000_000_000
-QUICK = Settings(initial_delay_ms=0)
+QUICK = GroupCoordinatorSettings(initial_delay_ms=0)
 SESSION_MS, REBALANCE_MS = 10_000, 30_000
 T0, T1 = ("t", 0), ("t", 1)
 
@@ -45,13 +45,13 @@ def subscription(*topics: str) -> bytes:
 class GroupHarness:
     """Requests are answered in `answers`, by the name under which they were made."""
 
-    def __init__(self, settings: Settings = QUICK) -> None:
+    def __init__(self, settings: GroupCoordinatorSettings = QUICK) -> None:
         self.topics = TopicTable({"t": (b"t" * 16, 4), "u": (b"u" * 16, 1)})
         """The cluster's topics."""
         self.machine = GroupCoordinatorShard(settings, self.topics)
-        self.now = Now(1000, WALL_MS)
+        self.now = ClockReading(1000, WALL_MS)
         self.answers: dict[str, Any] = {}
-        self.log: list[tuple[Written, int]] = []
+        self.log: list[tuple[GroupLogRecord, int]] = []
         """Records, and the producer id of their transaction or -1."""
         self.markers: dict[int, tuple[int, bool]] = {}
         """Offset of a marker: producer id, commit."""
@@ -72,7 +72,7 @@ class GroupHarness:
 
     def _carry_out(self, effects: list[Effect]) -> None:
         for effect in effects:
-            if isinstance(effect, Reply):
+            if isinstance(effect, SendResponse):
                 assert effect.token not in self.answers, f"{effect.token} is answered twice"
                 self.answers[effect.token] = effect.answer
             elif self.refuses:
@@ -116,11 +116,11 @@ class GroupHarness:
 
     def _at(self, mono_ms: int) -> None:
         passed = mono_ms - self.now.mono_ms
-        self.now = Now(mono_ms, self.now.wall_ms + passed)
+        self.now = ClockReading(mono_ms, self.now.wall_ms + passed)
 
-    def replayed(self) -> Ledger:
+    def replayed(self) -> ReplayedGroupState:
         """A ledger of the same log."""
-        made = Ledger()
+        made = ReplayedGroupState()
         for at, (written, producer_id) in enumerate(self.log):
             if at in self.markers:
                 made.end_transaction(*self.markers[at], at)
@@ -136,7 +136,7 @@ class GroupHarness:
 
     # --------------------------------------------------------------------------------------------------------- members
 
-    def join(self, name: str, member_id: str = "", instance_id: str | None = None, **also: Any) -> Joined | None:
+    def join(self, name: str, member_id: str = "", instance_id: str | None = None, **also: Any) -> JoinResult | None:
         """A Join; a consumer that has no id yet and is given one joins with it."""
         self._made += 1
         given: dict[str, Any] = {
@@ -151,34 +151,34 @@ class GroupHarness:
             "protocols": (("range", subscription("t")),),
             "fresh_id": "" if member_id else f"{instance_id or name}-{self._made}",
         }
-        answer: Joined | None = self.do(name, Join(**{**given, **also}))
+        answer: JoinResult | None = self.do(name, Join(**{**given, **also}))
         if answer is not None and answer.error == ErrorCode.MEMBER_ID_REQUIRED:
             return self.join(name, answer.member_id, instance_id, **also)
         return answer
 
-    def joined(self, name: str) -> Joined:
+    def joined(self, name: str) -> JoinResult:
         """The Join of that name has been answered."""
         found = self.answers[name]
-        assert isinstance(found, Joined)
+        assert isinstance(found, JoinResult)
         return found
 
-    def sync(self, name: str, as_: Joined | None = None, **assignments: bytes) -> Synced | None:
+    def sync(self, name: str, as_: JoinResult | None = None, **assignments: bytes) -> SyncResult | None:
         """A Sync of who joined under this name."""
         told = as_ or self.joined(name)
         by_id = tuple((self.joined(other).member_id, given) for other, given in assignments.items())
-        answer: Synced | None = self.do(
+        answer: SyncResult | None = self.do(
             f"{name}-sync", Sync("g", told.generation, told.member_id, None, assignments=by_id)
         )
         return answer
 
-    def beat(self, told: Joined, instance_id: str | None = None) -> ErrorCode:
+    def beat(self, told: JoinResult, instance_id: str | None = None) -> ErrorCode:
         answer: GroupResponse = self.do("beat", ClassicHeartbeat("g", told.generation, told.member_id, instance_id))
         return answer.error
 
-    def leave(self, told: Joined) -> Any:
+    def leave(self, told: JoinResult) -> Any:
         return self.do("leave", LeaveGroup("g", ((told.member_id, None),)))
 
-    def stable(self, *names: str) -> list[Joined]:
+    def stable(self, *names: str) -> list[JoinResult]:
         """A group of these members, each with an assignment that is its name."""
         for n, name in enumerate(names):
             self.join(name)
@@ -201,10 +201,12 @@ class GroupHarness:
 
     # --------------------------------------------------------------------------------------------------------- offsets
 
-    def commit(self, offset: int, told: Joined | None = None, where: tuple[str, int] = T0, **also: Any) -> ErrorCode:
+    def commit(
+        self, offset: int, told: JoinResult | None = None, where: tuple[str, int] = T0, **also: Any
+    ) -> ErrorCode:
         """Commit one offset, as a member or without one."""
         generation, member_id = (told.generation, told.member_id) if told else (-1, "")
-        committed = Committed(offset, 0, "", self.now.wall_ms, topic_id=self.topic_id(where[0]))
+        committed = OffsetAndMetadata(offset, 0, "", self.now.wall_ms, topic_id=self.topic_id(where[0]))
         answer: GroupResponse | None = self.do(
             "commit", Commit("g", generation, member_id, None, ((where, committed),), **also)
         )

@@ -7,12 +7,12 @@ from dataclasses import replace
 import pytest
 
 from squall.broker.coordinators.groups.values import (
+    ClockReading,
     DescribeGroup,
+    GroupCoordinatorSettings,
+    GroupMetadataRecord,
     GroupState,
-    GroupWritten,
     LeaveGroup,
-    Now,
-    Settings,
     Sync,
 )
 from squall.broker.protocol.errors import ErrorCode
@@ -69,7 +69,7 @@ def test_assignments_that_cannot_be_written_are_told_to_nobody() -> None:
 
 
 def test_a_first_rebalance_waits_for_members_that_start_together() -> None:
-    harness = GroupHarness(Settings(initial_delay_ms=3000))
+    harness = GroupHarness(GroupCoordinatorSettings(initial_delay_ms=3000))
     harness.join("a")
     harness.wait(2000)
     harness.join("b")
@@ -136,7 +136,7 @@ def test_a_member_that_subscribes_to_something_else_causes_a_rebalance() -> None
 
 
 def test_a_group_that_is_full_takes_nobody() -> None:
-    harness = GroupHarness(Settings(initial_delay_ms=0, max_size=1))
+    harness = GroupHarness(GroupCoordinatorSettings(initial_delay_ms=0, max_size=1))
     harness.stable("a")
     refused = harness.join("b")
     assert refused is not None
@@ -265,7 +265,7 @@ def test_who_has_the_id_of_before_is_fenced() -> None:
 
 
 def test_a_second_consumer_with_the_instance_id_of_one_that_waits_fences_it() -> None:
-    harness = GroupHarness(Settings(initial_delay_ms=3000))
+    harness = GroupHarness(GroupCoordinatorSettings(initial_delay_ms=3000))
     harness.join("a", instance_id="A")
     harness.join("a2", instance_id="A")
     assert harness.joined("a").error == ErrorCode.FENCED_INSTANCE_ID
@@ -299,7 +299,7 @@ def test_a_log_with_two_members_of_one_instance_ends_no_coordinator() -> None:
     harness = with_two_of_one_instance()
     [one] = harness.group.record().members
     record = replace(harness.group.record(), members=(one, replace(one, member_id="b-1")))
-    harness.log.append((GroupWritten("g", record), -1))
+    harness.log.append((GroupMetadataRecord("g", record), -1))
     harness.fail_over()
     assert len(harness.group.members) == 2
     harness.wait(10 * REBALANCE_MS)
@@ -348,7 +348,7 @@ def test_a_static_member_that_gives_rebalances_no_time_does_not_keep_the_clock_b
     harness.join("b", rebalance_ms=rebalance_ms)
     looked = 0
     while (due := harness.machine.next_deadline_ms()) is not None and looked < 1000:
-        harness.now = Now(max(due, harness.now.mono_ms), harness.now.wall_ms)
+        harness.now = ClockReading(max(due, harness.now.mono_ms), harness.now.wall_ms)
         harness.machine.tick(harness.now)
         looked += 1
     assert harness.group.state == GroupState.EMPTY, "its session has ended"

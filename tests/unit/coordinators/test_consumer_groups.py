@@ -10,15 +10,15 @@ from squall.broker.coordinators.groups import records
 from squall.broker.coordinators.groups.consumer.members import LEAVES, LEAVES_FOR_NOW, ConsumerHeartbeat, MemberState
 from squall.broker.coordinators.groups.values import (
     Commit,
-    Committed,
     DeleteGroup,
     DeleteOffsets,
     DescribeGroup,
     ExpireOffsets,
+    GroupCoordinatorSettings,
+    GroupMetadataRecord,
     GroupState,
-    GroupWritten,
-    Settings,
-    TxnCommit,
+    OffsetAndMetadata,
+    TxnOffsetCommit,
 )
 from squall.broker.protocol.errors import ErrorCode
 from tests.unit.coordinators.consumer_harness import (
@@ -291,7 +291,7 @@ def test_a_member_that_is_not_heard_of_is_none_any_more(harness: ConsumerHarness
 
 
 def test_a_group_may_have_a_session_of_its_own() -> None:
-    harness = ConsumerHarness(Settings(initial_delay_ms=0, own_session_ms={"g": SESSION_MS + 5000}.get))
+    harness = ConsumerHarness(GroupCoordinatorSettings(initial_delay_ms=0, own_session_ms={"g": SESSION_MS + 5000}.get))
     one = Consumer("m1")
     harness.together(one)
     harness.wait(SESSION_MS + 4999)
@@ -371,7 +371,7 @@ def test_an_older_epoch_commits_only_what_it_has_owned_since(harness: ConsumerHa
 def test_a_client_that_knows_no_member_epochs_commits_nothing(harness: ConsumerHarness) -> None:
     one = Consumer("m1")
     harness.together(one)
-    old = Commit("g", one.epoch, "m1", None, ((("a", 0), Committed(7)),), 8)
+    old = Commit("g", one.epoch, "m1", None, ((("a", 0), OffsetAndMetadata(7)),), 8)
     assert harness.do("commit", old).error == ErrorCode.UNSUPPORTED_VERSION
 
 
@@ -380,7 +380,7 @@ def test_offsets_in_transactions_are_held_to_the_epoch_too(harness: ConsumerHarn
     harness.together(one)
 
     def within(epoch: int, member_id: str) -> ErrorCode:
-        asked = TxnCommit("g", epoch, member_id, None, ((("a", 0), Committed(7)),), 5, 0)
+        asked = TxnOffsetCommit("g", epoch, member_id, None, ((("a", 0), OffsetAndMetadata(7)),), 5, 0)
         error: ErrorCode = harness.do("txn", asked).error
         return error
 
@@ -478,5 +478,5 @@ def test_what_a_group_is_stands_in_records_that_can_be_read_back(harness: Consum
     for member_id in ("m2", "m3"):
         harness.ask(member_id, LEAVES)
     for written, _ in harness.log:
-        assert not isinstance(written, GroupWritten)
+        assert not isinstance(written, GroupMetadataRecord)
         assert records.decode(*records.encode(written)) == written

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from squall.broker.coordinators.groups.consumer.members import Subscribed
+from squall.broker.coordinators.groups.consumer.members import SubscriptionRecord
 from squall.broker.coordinators.groups.values import DeleteGroup
 from squall.broker.protocol.errors import ErrorCode
 from tests.unit.coordinators.consumer_harness import Consumer, ConsumerHarness
@@ -15,7 +15,7 @@ def cut_off() -> ConsumerHarness:
     harness = ConsumerHarness()
     harness.together(Consumer("m"))
     harness.log = [
-        (written, producer_id) for written, producer_id in harness.log if not isinstance(written, Subscribed)
+        (written, producer_id) for written, producer_id in harness.log if not isinstance(written, SubscriptionRecord)
     ]
     harness.fail_over()
     assert not harness.consumers.members

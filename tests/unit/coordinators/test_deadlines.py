@@ -7,8 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from squall.broker.coordinators.groups.classic import ClassicGroup
-from squall.broker.coordinators.groups.deadlines import OF_PLACE, OVERTAKEN_MAX, Deadlines
-from squall.broker.coordinators.groups.values import Join, LeaveGroup, Now
+from squall.broker.coordinators.groups.deadlines import OF_PLACE, OVERTAKEN_MAX, GroupDeadlines
+from squall.broker.coordinators.groups.values import ClockReading, Join, LeaveGroup
 from tests.unit.coordinators.group_harness import SESSION_MS, GroupHarness
 
 IDS = st.sampled_from("abc")
@@ -16,7 +16,7 @@ IDS = st.sampled_from("abc")
 
 @given(st.lists(st.one_of(st.tuples(IDS, st.none() | st.integers(0, 50)), st.integers(0, 10)), max_size=60))
 def test_it_tells_what_a_list_of_all_would_tell(steps: list[tuple[str, int | None] | int]) -> None:
-    deadlines, real, now = Deadlines(), dict[str, int | None](), 0
+    deadlines, real, now = GroupDeadlines(), dict[str, int | None](), 0
     for step in steps:
         if isinstance(step, tuple):
             real[step[0]] = step[1]
@@ -36,7 +36,7 @@ def test_it_tells_what_a_list_of_all_would_tell(steps: list[tuple[str, int | Non
 
 
 def test_deadlines_that_come_ever_sooner_do_not_pile_up() -> None:
-    deadlines = Deadlines()
+    deadlines = GroupDeadlines()
     for at_ms in range(100_000, 0, -1):
         deadlines.put("g", at_ms)
     assert len(deadlines._heap) * OF_PLACE <= OVERTAKEN_MAX + 300
@@ -61,7 +61,7 @@ def test_groups_that_wait_cost_nothing_while_another_is_due(monkeypatch: pytest.
     looked_at: list[str] = []
     expire, deadline = ClassicGroup.expire, ClassicGroup.next_deadline_ms
 
-    def expired(group: ClassicGroup, now: Now) -> None:
+    def expired(group: ClassicGroup, now: ClockReading) -> None:
         looked_at.append(group.group_id)
         expire(group, now)
 

@@ -8,10 +8,10 @@ from squall.broker.coordinators.transactions.shard import TransactionCoordinator
 from squall.broker.coordinators.transactions.values import (
     V1,
     V2,
+    AbortTimedOutTransaction,
     EndTransaction,
     InitProducer,
     MarkersWritten,
-    TimeOut,
     TransactionLogRecord,
     TransactionMetadata,
     TransactionSettings,
@@ -177,7 +177,7 @@ def test_v2_goes_on_with_another_producer_id_where_the_epochs_are_used_up() -> N
 def test_v2_gives_nobody_the_last_epoch_where_a_time_out_used_it_up(epoch: int, commit: bool) -> None:
     """KAFKA-20090: what a client then opens could be neither ended nor fenced."""
     shard = shard_in(O, epoch=32_766)
-    shard.replay(shard.decide(TimeOut("x"), 900 + 60_001).records[0], 1)
+    shard.replay(shard.decide(AbortTimedOutTransaction("x"), 900 + 60_001).records[0], 1)
     shard.replay(shard.decide(MarkersWritten("x", PID, 32_767), NOW).records[0], 2)
     assert (shard.transactions["x"].state, shard.transactions["x"].epoch) == (CA, 32_767)
     assert end(shard, commit=commit, version=V2, epoch=epoch, fresh=99).answer.error == FENCED

@@ -9,18 +9,18 @@ import pytest
 from squall.broker.coordinators.groups import records
 from squall.broker.coordinators.groups.values import (
     Commit,
-    Committed,
     DeleteGroup,
     DeleteOffsets,
     DescribeGroup,
     FetchOffsets,
+    GroupLogRecord,
+    GroupMetadataRecord,
     GroupRecord,
     GroupState,
-    GroupWritten,
     MemberRecord,
-    OffsetWritten,
-    TxnCommit,
-    Written,
+    OffsetAndMetadata,
+    OffsetCommitRecord,
+    TxnOffsetCommit,
 )
 from squall.broker.protocol.errors import ErrorCode
 from tests.unit.coordinators.group_harness import T0, T1, WALL_MS, GroupHarness
@@ -32,8 +32,10 @@ PID = 7
 def in_transaction(
     harness: GroupHarness, offset: int, where: tuple[str, int] = T0, producer_id: int = PID
 ) -> ErrorCode:
-    committed = Committed(offset, 0, "", harness.now.wall_ms, topic_id=harness.topic_id(where[0]))
-    error: ErrorCode = harness.do("txn", TxnCommit("g", -1, "", None, ((where, committed),), producer_id, 0)).error
+    committed = OffsetAndMetadata(offset, 0, "", harness.now.wall_ms, topic_id=harness.topic_id(where[0]))
+    error: ErrorCode = harness.do(
+        "txn", TxnOffsetCommit("g", -1, "", None, ((where, committed),), producer_id, 0)
+    ).error
     return error
 
 
@@ -57,15 +59,18 @@ def test_members_commit_in_their_own_generation_only() -> None:
     harness.join("b")
     assert harness.commit(6, a) == ErrorCode.NONE, "before it joins again it commits what it has read"
     assert (
-        harness.do("c", Commit("g", 99, a.member_id, None, ((T0, Committed(6)),))).error == ErrorCode.ILLEGAL_GENERATION
+        harness.do("c", Commit("g", 99, a.member_id, None, ((T0, OffsetAndMetadata(6)),))).error
+        == ErrorCode.ILLEGAL_GENERATION
     )
-    assert harness.do("c", Commit("g", 1, "who", None, ((T0, Committed(6)),))).error == ErrorCode.UNKNOWN_MEMBER_ID
+    assert (
+        harness.do("c", Commit("g", 1, "who", None, ((T0, OffsetAndMetadata(6)),))).error == ErrorCode.UNKNOWN_MEMBER_ID
+    )
     assert harness.offset() == 6
 
 
 def test_a_member_of_a_group_that_is_gone_is_refused() -> None:
     for version, error in ((8, ErrorCode.ILLEGAL_GENERATION), (9, ErrorCode.GROUP_ID_NOT_FOUND)):
-        request = Commit("g", 3, "a", None, ((T0, Committed(6)),), version)
+        request = Commit("g", 3, "a", None, ((T0, OffsetAndMetadata(6)),), version)
         assert GroupHarness().do("c", request).error == error
 
 
@@ -81,7 +86,7 @@ def test_a_static_member_that_was_replaced_commits_nothing() -> None:
     harness.assign("a")
     before = harness.joined("a")
     harness.join("a2", instance_id="A")
-    request = Commit("g", before.generation, before.member_id, "A", ((T0, Committed(6)),))
+    request = Commit("g", before.generation, before.member_id, "A", ((T0, OffsetAndMetadata(6)),))
     assert harness.do("c", request).error == ErrorCode.FENCED_INSTANCE_ID
     assert harness.offset() is None
 
@@ -137,7 +142,7 @@ def test_an_offset_goes_with_its_topic(made_again: bool) -> None:
 
 def test_an_offset_without_the_id_of_its_topic_goes_when_no_topic_has_its_name() -> None:
     harness = GroupHarness()
-    committed = Committed(20, 0, "", WALL_MS)
+    committed = OffsetAndMetadata(20, 0, "", WALL_MS)
     harness.do("c", Commit("g", -1, "", None, ((T0, committed),)))
     harness.topics.table["t"] = (b"n" * 16, 4)
     assert sweep(harness) == 0
@@ -241,10 +246,13 @@ def test_each_transaction_ends_for_itself() -> None:
 def test_a_member_that_was_replaced_cannot_commit_in_a_transaction_either() -> None:
     harness = GroupHarness()
     (a,) = harness.stable("a")
-    offsets = ((T0, Committed(9)),)
-    assert harness.do("t", TxnCommit("g", 99, a.member_id, None, offsets, PID, 0)).error == ErrorCode.ILLEGAL_GENERATION
-    assert harness.do("t", TxnCommit("g", 1, "who", None, offsets, PID, 0)).error == ErrorCode.UNKNOWN_MEMBER_ID
-    assert harness.do("t", TxnCommit("g", -1, "", None, offsets, PID, 0)).error == ErrorCode.NONE, (
+    offsets = ((T0, OffsetAndMetadata(9)),)
+    assert (
+        harness.do("t", TxnOffsetCommit("g", 99, a.member_id, None, offsets, PID, 0)).error
+        == ErrorCode.ILLEGAL_GENERATION
+    )
+    assert harness.do("t", TxnOffsetCommit("g", 1, "who", None, offsets, PID, 0)).error == ErrorCode.UNKNOWN_MEMBER_ID
+    assert harness.do("t", TxnOffsetCommit("g", -1, "", None, offsets, PID, 0)).error == ErrorCode.NONE, (
         "its producer fences it"
     )
 
@@ -339,27 +347,27 @@ def test_a_group_is_listed_in_its_state() -> None:
 # ------------------------------------------------------------------------------------------------------------ records
 
 MEMBER = MemberRecord("m", "i", "c", "/h", 30_000, 10_000, b"sub", b"owns")
-RECORDS: tuple[Written, ...] = (
-    OffsetWritten("g", T0, Committed(5, 3, "meta", WALL_MS, topic_id=bytes(range(16)))),
-    OffsetWritten("g", T0, Committed(5, -1, "", WALL_MS, WALL_MS + 1)),
-    OffsetWritten("g", T0, None),
-    GroupWritten("g", GroupRecord("consumer", 4, "range", "m", WALL_MS, (MEMBER,))),
-    GroupWritten("g", GroupRecord("consumer", 5, None, None, WALL_MS)),
-    GroupWritten("g", None),
+RECORDS: tuple[GroupLogRecord, ...] = (
+    OffsetCommitRecord("g", T0, OffsetAndMetadata(5, 3, "meta", WALL_MS, topic_id=bytes(range(16)))),
+    OffsetCommitRecord("g", T0, OffsetAndMetadata(5, -1, "", WALL_MS, WALL_MS + 1)),
+    OffsetCommitRecord("g", T0, None),
+    GroupMetadataRecord("g", GroupRecord("consumer", 4, "range", "m", WALL_MS, (MEMBER,))),
+    GroupMetadataRecord("g", GroupRecord("consumer", 5, None, None, WALL_MS)),
+    GroupMetadataRecord("g", None),
 )
 
 
 @pytest.mark.parametrize("written", RECORDS, ids=str)
-def test_a_record_is_read_as_it_was_written(written: Written) -> None:
+def test_a_record_is_read_as_it_was_written(written: GroupLogRecord) -> None:
     assert records.decode(*records.encode(written)) == written
 
 
 def test_records_stand_in_kafkas_bytes() -> None:
-    key, value = records.encode(OffsetWritten("g", ("t", 2), Committed(5, 3, "m", 9, topic_id=b"i" * 16)))
+    key, value = records.encode(OffsetCommitRecord("g", ("t", 2), OffsetAndMetadata(5, 3, "m", 9, topic_id=b"i" * 16)))
     assert key == b"\0\1" + b"\0\1g" + b"\0\1t" + b"\0\0\0\2"
     tagged = b"\1\0\x10" + b"i" * 16
     assert value == b"\0\4" + (5).to_bytes(8) + (3).to_bytes(4) + b"\2m" + (9).to_bytes(8) + tagged
-    key, value = records.encode(GroupWritten("g", GroupRecord("consumer", 1, None, None, 9)))
+    key, value = records.encode(GroupMetadataRecord("g", GroupRecord("consumer", 1, None, None, 9)))
     assert key == b"\0\2" + b"\0\1g"
     assert value == b"\0\3\0\x08consumer\0\0\0\1\xff\xff\xff\xff" + (9).to_bytes(8) + b"\0\0\0\0"
 

@@ -7,8 +7,8 @@ from dataclasses import replace
 import pytest
 
 from squall.broker.coordinators.groups import records
-from squall.broker.coordinators.groups.consumer.members import LEAVES, TargetAssignment
-from squall.broker.coordinators.groups.values import AppendRecords, LeaveGroup, Settings
+from squall.broker.coordinators.groups.consumer.members import LEAVES, TargetAssignmentRecord
+from squall.broker.coordinators.groups.values import AppendRecords, GroupCoordinatorSettings, LeaveGroup
 from squall.broker.protocol.errors import ErrorCode
 from squall.broker.replicas.coordinators.coordinator_log import OF_A_BATCH, OF_A_RECORD, batches
 from tests.unit.coordinators.consumer_harness import SESSION_MS, A, Consumer, ConsumerHarness, places
@@ -22,7 +22,7 @@ class SmallLog(MixedHarness):
     """A shard whose log takes batches of so many bytes."""
 
     def __init__(self) -> None:
-        super().__init__(Settings(initial_delay_ms=0, most_bytes=lambda: MOST))
+        super().__init__(GroupCoordinatorSettings(initial_delay_ms=0, most_bytes=lambda: MOST))
 
     def _append(self, effect: AppendRecords) -> None:
         encoded = [records.encode(written) for written in effect.records]
@@ -45,7 +45,7 @@ def test_a_log_that_ends_among_the_targets_is_gone_on_from() -> None:
     one, other = Consumer("m1"), Consumer("m2")
     harness.together(one)
     harness.enter(other)
-    targets = [at for at, (written, _) in enumerate(harness.log) if isinstance(written, TargetAssignment)]
+    targets = [at for at, (written, _) in enumerate(harness.log) if isinstance(written, TargetAssignmentRecord)]
     del harness.log[targets[-2] + 1 :]
     harness.fail_over()
     assert harness.consumers.epoch > harness.consumers.target_epoch

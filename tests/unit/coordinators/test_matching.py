@@ -7,9 +7,9 @@ import random
 import pytest
 
 from squall.broker.coordinators.groups.consumer import coordination, matching
-from squall.broker.coordinators.groups.consumer.matching import Matching
+from squall.broker.coordinators.groups.consumer.matching import RegexMatchCache
 from squall.broker.coordinators.groups.consumer.topics import TopicTable
-from squall.broker.coordinators.patterns import Pattern
+from squall.broker.coordinators.patterns import RegexPattern
 from tests.support.effort import stride
 from tests.unit.coordinators.consumer_harness import A, Consumer, ConsumerHarness, places
 
@@ -32,7 +32,7 @@ def add(topics: TopicTable, name: str, topic_id: bytes = bytes(16)) -> None:
 
 def test_an_expression_that_costs_little_is_matched_at_once() -> None:
     known = topics_of([f"orders-{n:04}-events" for n in range(2500)])
-    found = Matching(known).topics_of("orders-1...-events")
+    found = RegexMatchCache(known).topics_of("orders-1...-events")
     assert found is not None
     assert len(found) == 1000
 
@@ -40,7 +40,7 @@ def test_an_expression_that_costs_little_is_matched_at_once() -> None:
 def test_an_expression_that_costs_much_is_matched_in_short_turns() -> None:
     """2,500 names took 8.8 s at once."""
     names = long_names(25)
-    looked = Matching(topics_of(names))
+    looked = RegexMatchCache(topics_of(names))
     turns = 0
     while looked.topics_of(COSTLY) is None:
         before = sum(waiting.search._matching.spent for waiting in looked.waiting.values())
@@ -49,33 +49,33 @@ def test_an_expression_that_costs_much_is_matched_in_short_turns() -> None:
         assert spent < 2 * matching.STEPS_IN_A_TURN
         turns += 1
     assert turns > 10
-    assert looked.topics_of(COSTLY) == tuple(sorted(Pattern(COSTLY).among(names)))
+    assert looked.topics_of(COSTLY) == tuple(sorted(RegexPattern(COSTLY).among(names)))
 
 
 def test_a_new_topic_costs_one_name_and_a_topic_that_goes_costs_none() -> None:
     names = long_names(10)
     known = topics_of(names)
-    looked = Matching(known)
+    looked = RegexMatchCache(known)
     while looked.topics_of(COSTLY) is None:
         looked.go_on()
     other = "a" * 249
     add(known, other)
     del known.table[names[0]]
-    assert looked.topics_of(COSTLY) == tuple(sorted(Pattern(COSTLY).among([*names[1:], other])))
+    assert looked.topics_of(COSTLY) == tuple(sorted(RegexPattern(COSTLY).among([*names[1:], other])))
 
 
 def test_a_change_of_the_cluster_that_is_none_of_its_topics_costs_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     known = topics_of(["a", "b"])
-    looked = Matching(known)
+    looked = RegexMatchCache(known)
     assert looked.topics_of("a") == ("a",)
     known.changes += 1
-    monkeypatch.setattr(Pattern, "search", None)
+    monkeypatch.setattr(RegexPattern, "search", None)
     assert looked.topics_of("a") == ("a",)
 
 
 def test_topics_that_come_while_an_expression_is_matched_are_found_too() -> None:
     known = topics_of(long_names(20))
-    looked = Matching(known)
+    looked = RegexMatchCache(known)
     assert looked.topics_of(COSTLY) is None
     add(known, "a" * 249)
     while looked.waiting:
@@ -87,7 +87,7 @@ def test_topics_that_come_while_an_expression_is_matched_are_found_too() -> None
 
 def test_so_many_expressions_are_matched_in_turns_and_no_more(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(matching, "STEPS_AT_ONCE", 0)
-    looked = Matching(topics_of(["a"]))
+    looked = RegexMatchCache(topics_of(["a"]))
     for n in range(matching.MOST_WAITING + 5):
         assert looked.topics_of(f"a{n}") is None
     assert len(looked.waiting) == matching.MOST_WAITING
@@ -114,7 +114,7 @@ def test_a_member_gets_its_topics_at_the_heartbeat_after_the_match(monkeypatch: 
     assert harness.machine.ledger.inspect_consumers() == harness.replayed().inspect_consumers()
 
 
-class Counting(Matching):
+class Counting(RegexMatchCache):
     """Counts what is spent within heartbeats."""
 
     spent = 0
@@ -141,7 +141,7 @@ def test_hundreds_of_expressions_of_a_group_cost_a_heartbeat_little_more_than_on
         for _ in range(20):
             if looked.waiting:
                 looked.go_on()
-    assert found == {regex: tuple(sorted(Pattern(regex).among(names))) for regex in regexes}
+    assert found == {regex: tuple(sorted(RegexPattern(regex).among(names))) for regex in regexes}
     looked.spent = 0
     assert dict(looked.of_each(regexes)) == found
     assert looked.spent == 0
@@ -149,7 +149,7 @@ def test_hundreds_of_expressions_of_a_group_cost_a_heartbeat_little_more_than_on
 
 def test_so_much_of_what_was_found_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(matching, "MOST_NAMES_FOUND", 10)
-    looked = Matching(topics_of(["a", "b", "c"]))
+    looked = RegexMatchCache(topics_of(["a", "b", "c"]))
     for n in range(20):
         assert looked.topics_of(f"[abc]|x{n}") == ("a", "b", "c")
     assert list(looked._found) == ["[abc]|x17", "[abc]|x18", "[abc]|x19"]

@@ -5,13 +5,13 @@ from __future__ import annotations
 from typing import Any
 
 from squall.broker.coordinators.groups.memory_budget import AGAIN_AFTER_MS
-from squall.broker.coordinators.groups.values import GroupState, Settings
+from squall.broker.coordinators.groups.values import GroupCoordinatorSettings, GroupState
 from squall.broker.protocol.errors import ErrorCode
 from tests.unit.coordinators.group_harness import REBALANCE_MS, SESSION_MS, GroupHarness
 
 KIB = 1 << 10
 LARGE = (("range", bytes(40 * KIB)),)
-SMALL = Settings(initial_delay_ms=0, max_held=100 * KIB)
+SMALL = GroupCoordinatorSettings(initial_delay_ms=0, max_held=100 * KIB)
 
 
 def joins(harness: GroupHarness, name: str, group_id: str, **also: Any) -> ErrorCode:

@@ -13,12 +13,12 @@ from squall.broker.coordinators.groups.consumer.members import LEAVES
 from squall.broker.coordinators.groups.values import (
     ClassicHeartbeat,
     Commit,
-    Committed,
+    GroupCoordinatorSettings,
     GroupState,
     LeaveGroup,
-    Settings,
+    OffsetAndMetadata,
     Sync,
-    Synced,
+    SyncResult,
 )
 from squall.broker.protocol.coordinator_frame import encode_versioned
 from squall.broker.protocol.errors import ErrorCode
@@ -70,7 +70,7 @@ class MixedHarness(ConsumerHarness):
         """Sync: from here on it owns what is answered."""
         asked = Sync("g", one.generation, one.member_id, one.instance_id, "consumer", "range")
         answer = self.do("sync", asked)
-        assert isinstance(answer, Synced)
+        assert isinstance(answer, SyncResult)
         if not answer.error:
             one.owned = embedded.assigned(answer.assignment, self.topics)
         return answer.error
@@ -169,7 +169,9 @@ def test_a_classic_group_is_taken_over_under_its_members_and_each_keeps_its_own(
     assert {one: current.assigned.keys() for one, current in harness.consumers.current.items() if one != "m1"} == {
         first.member_id: set(first.owned), second.member_id: set(second.owned),
     }  # fmt: skip
-    assert harness.do("c", Commit("g", before, first.member_id, None, ((("a", 0), Committed(3)),), 8)).error == OK
+    assert (
+        harness.do("c", Commit("g", before, first.member_id, None, ((("a", 0), OffsetAndMetadata(3)),), 8)).error == OK
+    )
     harness.at_rest(first, second, new)
     assert new.owned
     assert "g" not in harness.machine.groups
@@ -261,7 +263,7 @@ def test_members_that_are_gone_or_late_or_of_another_generation_are_told_so(harn
     second = Old("second", "i1")
     assert harness.rejoin(second) == OK
     assert harness.heart_of(fixed) == harness.get(fixed) == ErrorCode.FENCED_INSTANCE_ID
-    assert harness.do("c", Commit("g", 0, old.member_id, None, ((("a", 3), Committed(3)),), 8)).error == (
+    assert harness.do("c", Commit("g", 0, old.member_id, None, ((("a", 3), OffsetAndMetadata(3)),), 8)).error == (
         ErrorCode.ILLEGAL_GENERATION
     )
     left = harness.do("leave", LeaveGroup("g", ((old.member_id, None), ("nobody", None))))
@@ -318,11 +320,11 @@ def test_who_embeds_something_else_or_nothing_cannot_join(harness: MixedHarness)
 
 @pytest.mark.parametrize(("policy", "up", "down"), [("upgrade", True, False), ("downgrade", False, True)])
 def test_the_policy_says_which_way_a_group_may_go(policy: str, up: bool, down: bool) -> None:
-    harness = MixedHarness(Settings(initial_delay_ms=0, consumer_migration=policy))
+    harness = MixedHarness(GroupCoordinatorSettings(initial_delay_ms=0, consumer_migration=policy))
     harness.classic_group(Old("old"))
     assert (harness.enter(Consumer("m1")).error == OK) is up
     other, new, old = (
-        MixedHarness(Settings(initial_delay_ms=0, consumer_migration=policy)),
+        MixedHarness(GroupCoordinatorSettings(initial_delay_ms=0, consumer_migration=policy)),
         Consumer("m1"),
         Old("old"),
     )
@@ -337,7 +339,7 @@ def test_the_policy_says_which_way_a_group_may_go(policy: str, up: bool, down: b
 
 
 def test_where_no_group_may_go_over_it_stays_of_one_protocol() -> None:
-    settings = Settings(initial_delay_ms=0, consumer_migration="disabled")
+    settings = GroupCoordinatorSettings(initial_delay_ms=0, consumer_migration="disabled")
     classic, consumers = MixedHarness(settings), MixedHarness(settings)
     classic.classic_group(Old("old"))
     assert classic.enter(Consumer("m1")).error != OK
@@ -348,13 +350,16 @@ def test_where_no_group_may_go_over_it_stays_of_one_protocol() -> None:
 
 @pytest.mark.parametrize("instance_id", [None, "i"])
 def test_classic_members_left_to_themselves_go_down_once_the_policy_allows_it(instance_id: str | None) -> None:
-    harness, new = MixedHarness(Settings(initial_delay_ms=0, consumer_migration="upgrade")), Consumer("m1")
+    harness, new = (
+        MixedHarness(GroupCoordinatorSettings(initial_delay_ms=0, consumer_migration="upgrade")),
+        Consumer("m1"),
+    )
     one, two = Old("one", instance_id), Old("two")
     harness.together(new)
     harness.at_rest(new, one, two)
     harness.ask("m1", LEAVES)
     harness.at_rest(one, two)
-    harness.machine.settings = Settings(initial_delay_ms=0, consumer_migration="bidirectional")
+    harness.machine.settings = GroupCoordinatorSettings(initial_delay_ms=0, consumer_migration="bidirectional")
     harness.fail_over()
     assert harness.heart_of(one) == OK, "until one of them joins"
     harness.join(one.name, one.member_id, one.instance_id, protocols=(("range", harness.said(one)),))

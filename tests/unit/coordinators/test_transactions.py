@@ -12,6 +12,7 @@ from squall.broker.coordinators.transactions.values import (
     LEGAL,
     V1,
     V2,
+    AbortTimedOutTransaction,
     AddPartitions,
     DescribeTransaction,
     EndTransaction,
@@ -19,11 +20,10 @@ from squall.broker.coordinators.transactions.values import (
     InitProducer,
     MarkersWritten,
     Request,
-    TimeOut,
     TransactionLogRecord,
     TransactionMetadata,
     TransactionSettings,
-    TxnDecision,
+    TxnCoordinatorResult,
     TxnResponse,
     TxnState,
     VerifyPartitions,
@@ -54,7 +54,7 @@ class ShardHarness:
             self.shard.replay(one, len(self.log))
             self.log.append(one)
 
-    def decide(self, request: Request, *, fresh: int = -1, now: int = NOW) -> TxnDecision:
+    def decide(self, request: Request, *, fresh: int = -1, now: int = NOW) -> TxnCoordinatorResult:
         return self.shard.decide(request, now, fresh)
 
     def do(self, request: Request, *, fresh: int = -1, now: int = NOW) -> TxnResponse:
@@ -105,7 +105,7 @@ CLAIMS = [(PID, EPOCH - 2), (PID, EPOCH - 1), (PID, EPOCH), (PID, EPOCH + 1), (P
 @pytest.mark.parametrize("claim", [(-1, -1), *CLAIMS])
 def test_a_transaction_that_owes_markers_is_waited_for(state: TxnState, claim: tuple[int, int]) -> None:
     decision = ShardHarness().put(state).decide(InitProducer("x", TIMEOUT, *claim))
-    assert decision == TxnDecision(TxnResponse(ErrorCode.CONCURRENT_TRANSACTIONS))
+    assert decision == TxnCoordinatorResult(TxnResponse(ErrorCode.CONCURRENT_TRANSACTIONS))
 
 
 def test_a_producer_that_says_who_it_was_bumps_its_own_epoch_and_may_ask_twice() -> None:
@@ -125,7 +125,7 @@ def test_a_producer_that_was_replaced_gets_no_epoch_and_aborts_nothing(
     assert not decision.records
 
 
-FENCES = [TimeOut("x"), InitProducer("x", TIMEOUT, PID, EPOCH), InitProducer("x", TIMEOUT)]
+FENCES = [AbortTimedOutTransaction("x"), InitProducer("x", TIMEOUT, PID, EPOCH), InitProducer("x", TIMEOUT)]
 
 
 def fenced(fence: Request, level: int) -> ShardHarness:
@@ -214,7 +214,7 @@ def test_what_a_log_has_open_in_the_last_epoch_is_aborted_in_it(level: int) -> N
     for commit in (True, False):
         decision = harness.decide(EndTransaction("x", PID, 32_767, commit, V2), fresh=98)
         assert (decision.answer.error, decision.records) == (ErrorCode.PRODUCER_FENCED, ())
-    assert harness.do(TimeOut("x"), now=NOW + TIMEOUT + 1).error == ErrorCode.NONE
+    assert harness.do(AbortTimedOutTransaction("x"), now=NOW + TIMEOUT + 1).error == ErrorCode.NONE
     assert (harness.now.state, harness.now.epoch, harness.now.client_version) == (TxnState.PREPARE_ABORT, 32_767, V1)
     harness.do(MarkersWritten("x", PID, 32_767))
     assert got(harness.do(InitProducer("x", TIMEOUT), fresh=99)) == (0, 99, 0)
@@ -240,7 +240,7 @@ def test_a_fence_that_could_not_be_written_is_the_same_fence_when_tried_again() 
     ],
 )
 def test_impossible_requests_are_refused(request_: InitProducer, error: ErrorCode) -> None:
-    assert ShardHarness().decide(request_, fresh=1) == TxnDecision(TxnResponse(error))
+    assert ShardHarness().decide(request_, fresh=1) == TxnCoordinatorResult(TxnResponse(error))
 
 
 # ------------------------------------------------------------------------------------------------- AddPartitionsToTxn
@@ -258,14 +258,14 @@ def test_more_partitions_leave_the_beginning_as_it_is_and_known_ones_write_nothi
     harness = ShardHarness().put(TxnState.ONGOING)
     assert harness.do(AddPartitions("x", PID, EPOCH, (("t", 0), ("t", 1)))).error == ErrorCode.NONE
     assert (harness.now.partitions, harness.now.started_ms) == ((("t", 0), ("t", 1)), NOW - 10)
-    assert harness.decide(AddPartitions("x", PID, EPOCH, (("t", 1),))) == TxnDecision(TxnResponse())
+    assert harness.decide(AddPartitions("x", PID, EPOCH, (("t", 1),))) == TxnCoordinatorResult(TxnResponse())
 
 
 @pytest.mark.parametrize("state", [TxnState.PREPARE_COMMIT, TxnState.PREPARE_ABORT])
 @pytest.mark.parametrize("claim", CLAIMS)
 def test_the_next_transaction_waits_for_the_markers_of_the_one_before(state: TxnState, claim: tuple[int, int]) -> None:
     decision = ShardHarness().put(state).decide(AddPartitions("x", *claim, (("t", 0),)))
-    assert decision == TxnDecision(TxnResponse(ErrorCode.CONCURRENT_TRANSACTIONS))
+    assert decision == TxnCoordinatorResult(TxnResponse(ErrorCode.CONCURRENT_TRANSACTIONS))
 
 
 @pytest.mark.parametrize("make", [AddPartitions, VerifyPartitions])
@@ -283,7 +283,7 @@ def test_others_neither_add_nor_verify(
     make: type[AddPartitions | VerifyPartitions], name: str, producer_id: int, epoch: int, error: ErrorCode
 ) -> None:
     decision = ShardHarness().put(TxnState.ONGOING).decide(make(name, producer_id, epoch, (("t", 9),)))
-    assert decision == TxnDecision(TxnResponse(error))
+    assert decision == TxnCoordinatorResult(TxnResponse(error))
 
 
 def test_verification_tells_of_each_partition_whether_it_is_in_the_transaction() -> None:
@@ -316,9 +316,9 @@ def test_what_is_open_for_longer_than_its_time_out_is_aborted_under_a_fenced_epo
     harness = ShardHarness(TransactionSettings(version=level)).put(TxnState.ONGOING)
     on_time, late = NOW - 10 + TIMEOUT, NOW - 10 + TIMEOUT + 1
     assert harness.shard.timed_out(on_time) == []
-    assert harness.shard.timed_out(late) == [TimeOut("x")]
-    assert harness.decide(TimeOut("x"), now=on_time).records == ()
-    harness.do(TimeOut("x"), now=late)
+    assert harness.shard.timed_out(late) == [AbortTimedOutTransaction("x")]
+    assert harness.decide(AbortTimedOutTransaction("x"), now=on_time).records == ()
+    harness.do(AbortTimedOutTransaction("x"), now=late)
     assert (harness.now.state, harness.now.epoch) == (TxnState.PREPARE_ABORT, EPOCH + 1)
     assert harness.shard.timed_out(late) == []
 
@@ -392,7 +392,7 @@ def test_a_state_that_does_not_exist_is_malformed() -> None:
 
 def test_describe_changes_nothing() -> None:
     harness = ShardHarness().put(TxnState.ONGOING)
-    assert harness.decide(DescribeTransaction("x")) == TxnDecision(TxnResponse(transaction=harness.now))
+    assert harness.decide(DescribeTransaction("x")) == TxnCoordinatorResult(TxnResponse(transaction=harness.now))
     assert harness.decide(DescribeTransaction("y")).answer.error == ErrorCode.TRANSACTIONAL_ID_NOT_FOUND
     assert harness.decide(DescribeTransaction("")).answer.error == ErrorCode.INVALID_REQUEST
 

@@ -22,7 +22,7 @@ from squall.chaos.drivers.library import DriverConfig
 from squall.chaos.errors import HarnessError
 from squall.chaos.plans.plan import PlanError, make_plan
 from squall.workloads.appends import AppendsLoad
-from squall.workloads.client.outcomes import Outcome, Status
+from squall.workloads.client.outcomes import OperationStatus, Outcome
 from squall.workloads.client.settings import ProducerSettings
 from squall.workloads.counters import LoadCounters
 from squall.workloads.libraries import (
@@ -105,7 +105,10 @@ async def test_outcomes_are_told_once_and_as_the_library_told_them(driver: Libra
         sent.send(producer, b"fail")
 
     sent = await with_producer(driver, two)
-    assert sent.outcomes == {b"ok": Outcome(Status.OK, 0, 123, ""), b"fail": Outcome(Status.FAIL, -1, -1, "REFUSED")}
+    assert sent.outcomes == {
+        b"ok": Outcome(OperationStatus.OK, 0, 123, ""),
+        b"fail": Outcome(OperationStatus.FAIL, -1, -1, "REFUSED"),
+    }
     assert sent.flushes >= 2
 
 
@@ -116,7 +119,7 @@ async def test_who_has_something_in_doubt_takes_no_more_records(driver: LibraryD
             await trio.sleep(0.01)
         assert not producer.takes(1)
 
-    assert (await with_producer(driver, one)).outcomes[b"doubt"] == Outcome(Status.INFO, -1, -1, "TIMED_OUT")
+    assert (await with_producer(driver, one)).outcomes[b"doubt"] == Outcome(OperationStatus.INFO, -1, -1, "TIMED_OUT")
 
 
 @pytest.mark.parametrize("last", [b"silent", b"die"])
@@ -124,7 +127,7 @@ async def test_what_a_library_never_answered_is_in_doubt(driver: LibraryDriver, 
     async def one(producer: LibraryProducer, sent: Sent) -> None:
         sent.send(producer, last)
 
-    assert (await with_producer(driver, one)).outcomes[last] == Outcome(Status.INFO, -1, -1, CLIENT_ENDED)
+    assert (await with_producer(driver, one)).outcomes[last] == Outcome(OperationStatus.INFO, -1, -1, CLIENT_ENDED)
 
 
 async def test_a_library_that_breaks_is_trouble_of_the_harness_and_its_records_are_in_doubt(
@@ -137,7 +140,7 @@ async def test_a_library_that_breaks_is_trouble_of_the_harness_and_its_records_a
             sent.send(producer, b"raise")
             await trio.sleep_forever()
     assert told.group_contains(HarnessError, match="a library's bug")
-    assert sent.outcomes[b"raise"].status is Status.INFO
+    assert sent.outcomes[b"raise"].status is OperationStatus.INFO
 
 
 def test_room_is_bounded_by_the_bytes_that_have_no_answer(driver: LibraryDriver) -> None:
@@ -146,7 +149,7 @@ def test_room_is_bounded_by_the_bytes_that_have_no_answer(driver: LibraryDriver)
     assert producer.takes(10)
     producer.send(*PLACE, None, b"x" * 8, [], 0, lambda outcome: None)
     assert not producer.takes(3)
-    producer._answered(0, Outcome(Status.OK, 0, 0, ""))
+    producer._answered(0, Outcome(OperationStatus.OK, 0, 0, ""))
     assert producer.takes(10)
 
 

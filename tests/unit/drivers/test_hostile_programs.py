@@ -12,7 +12,7 @@ import pytest
 from squall.chaos.drivers import process
 from squall.chaos.drivers.lines import MAX_ERROR_CHARS, MAX_LINE_BYTES, LineProtocol
 from squall.chaos.drivers.process import CLIENT_ENDED
-from squall.workloads.client.outcomes import Outcome, Status
+from squall.workloads.client.outcomes import OperationStatus, Outcome
 from tests.unit.drivers.test_programs import PLACE, READY, driver, sent, trouble_of
 
 
@@ -99,7 +99,7 @@ async def test_who_does_not_answer_is_ended_and_what_it_had_is_in_doubt(tmp_path
     of = driver(tmp_path, READY + does + "\n")
     values = [b"x" * 50_000] * 40  # more than a pipe holds
     outcomes = await sent(of, *values, until=lambda producer: bool(producer.retired))
-    assert outcomes == [Outcome(Status.INFO, -1, -1, CLIENT_ENDED)] * len(values)
+    assert outcomes == [Outcome(OperationStatus.INFO, -1, -1, CLIENT_ENDED)] * len(values)
 
 
 @pytest.mark.usefixtures("impatient")
@@ -116,14 +116,14 @@ async def test_a_child_that_left_its_group_and_holds_the_pipe_holds_up_nothing(t
         (outcome,) = await sent(of, b"x", until=lambda producer: bool(producer.retired))
     finally:
         os.kill(int((tmp_path / "child").read_text()), signal.SIGKILL)
-    assert outcome == Outcome(Status.INFO, -1, -1, CLIENT_ENDED)
+    assert outcome == Outcome(OperationStatus.INFO, -1, -1, CLIENT_ENDED)
 
 
 @pytest.mark.usefixtures("impatient")
 async def test_an_answer_that_comes_too_late_counts_for_nothing(tmp_path: Path) -> None:
     late = "asked = next(lines)\nimport time\ntime.sleep(0.6)\nsay(type='ok', id=0, partition=0, offset=1)\n"
     (outcome,) = await sent(driver(tmp_path, READY + late), b"x", until=lambda producer: bool(producer.retired))
-    assert outcome.status is Status.INFO
+    assert outcome.status is OperationStatus.INFO
 
 
 async def test_who_fills_the_disk_with_its_standard_error_is_trouble(

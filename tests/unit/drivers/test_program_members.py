@@ -19,8 +19,8 @@ from squall.chaos.drivers.program_member import ProgramMember, ReportSequencer
 from squall.workloads import payload
 from squall.workloads.client.cluster import Place
 from squall.workloads.client.groups.membership import MemberSettings
-from squall.workloads.client.groups.offsets import CommitEnd
-from squall.workloads.client.outcomes import Outcome, Status
+from squall.workloads.client.groups.offsets import CommitOutcome
+from squall.workloads.client.outcomes import OperationStatus, Outcome
 from squall.workloads.command import CommandLoad
 from squall.workloads.command.scenario import OUTPUT, TOPIC
 from squall.workloads.group_notes import MemberIdentity
@@ -72,7 +72,7 @@ class Heard:
     def giving(self, who: MemberIdentity, at: Any) -> Any:
         raise AssertionError
 
-    def kept(self, end: CommitEnd) -> None:
+    def kept(self, end: CommitOutcome) -> None:
         raise AssertionError
 
     def has(self, place: Place) -> bool:
@@ -210,7 +210,9 @@ next(lines)
 """.replace("RECORD", repr(json.dumps(RECORD)))
     found = await heard(tmp_path, script({"type": "output", "id": 4, "partition": 2, "source": RECORD}, then=then))
     assert found.sources == [((OUTPUT, 2), 7)] * 2
-    assert [each.status for each in found.outcomes] == [Status.OK, Status.INFO], "it ended before it answered"
+    assert [each.status for each in found.outcomes] == [OperationStatus.OK, OperationStatus.INFO], (
+        "it ended before it answered"
+    )
 
 
 @pytest.mark.parametrize(

@@ -23,7 +23,7 @@ from squall.chaos.plans.plan import PlanError, make_plan
 from squall.chaos.runs.real import lacks
 from squall.chaos.runtimes.real.proc import run_state
 from squall.workloads import payload
-from squall.workloads.client.outcomes import Outcome, Status
+from squall.workloads.client.outcomes import OperationStatus, Outcome
 from squall.workloads.command import CommandLoad
 from squall.workloads.command.scenario import TOPIC
 from squall.workloads.libraries import PolledRecords, PollError, ReaderAssigned
@@ -77,7 +77,7 @@ async def trouble_of(of: ProgramDriver, *values: bytes) -> str:
     while isinstance(trouble, ExceptionGroup):
         (trouble,) = trouble.exceptions
     assert isinstance(trouble, ProgramProtocolError)
-    assert [each.status for each in outcomes] == [Status.INFO] * len(values)
+    assert [each.status for each in outcomes] == [OperationStatus.INFO] * len(values)
     return str(trouble)
 
 
@@ -92,9 +92,9 @@ async def test_a_program_is_told_what_to_send_and_its_answers_are_the_outcomes(t
     )
     outcomes = await sent(driver(tmp_path, script), b"\x00a", b"b", b"c")
     assert outcomes == [
-        Outcome(Status.INFO, -1, -1, "TIMED_OUT"),
-        Outcome(Status.FAIL, -1, -1, "TOO_LARGE"),
-        Outcome(Status.OK, 41, -1, ""),
+        Outcome(OperationStatus.INFO, -1, -1, "TIMED_OUT"),
+        Outcome(OperationStatus.FAIL, -1, -1, "TOO_LARGE"),
+        Outcome(OperationStatus.OK, 41, -1, ""),
     ]
     init, first, *_ = json.loads((tmp_path / "said.json").read_text())
     assert (init["role"], init["bootstrap"], init["topics"]) == ("producer", "host:1,host:2", [TOPIC])
@@ -148,8 +148,8 @@ async def test_numbers_may_be_strings_of_digits_and_a_byte_order_mark_may_come_f
         "say(type='ok', id='0', partition='0', offset='41', timestamp_ms='1764000000000')\n"
     )
     (outcome,) = await sent(driver(tmp_path, script), b"x", until=lambda producer: bool(producer.retired))
-    assert outcome == Outcome(Status.OK, 41, 1764000000000, "")
-    assert {type(each) for each in outcome} == {Status, int, str}
+    assert outcome == Outcome(OperationStatus.OK, 41, 1764000000000, "")
+    assert {type(each) for each in outcome} == {OperationStatus, int, str}
 
 
 async def test_an_answer_given_twice_is_trouble(tmp_path: Path) -> None:
@@ -163,7 +163,7 @@ async def test_an_answer_given_twice_is_trouble(tmp_path: Path) -> None:
 async def test_what_a_dying_program_had_is_in_doubt_and_it_takes_no_more(tmp_path: Path) -> None:
     of = driver(tmp_path, READY + "next(lines)\nos._exit(3)\n")
     (outcome,) = await sent(of, b"x", until=lambda producer: bool(producer.retired))
-    assert outcome == Outcome(Status.INFO, -1, -1, CLIENT_ENDED)
+    assert outcome == Outcome(OperationStatus.INFO, -1, -1, CLIENT_ENDED)
 
 
 async def test_a_silent_program_is_ended_and_what_it_had_is_in_doubt(
@@ -173,7 +173,7 @@ async def test_a_silent_program_is_ended_and_what_it_had_is_in_doubt(
     monkeypatch.setattr("squall.chaos.drivers.host.SILENT_EVERY_S", 0.05)
     of = driver(tmp_path, READY + "for line in lines: pass\nimport time\ntime.sleep(100)\n")
     (outcome,) = await sent(of, b"x", until=lambda producer: bool(producer.retired))
-    assert outcome == Outcome(Status.INFO, -1, -1, CLIENT_ENDED)
+    assert outcome == Outcome(OperationStatus.INFO, -1, -1, CLIENT_ENDED)
 
 
 async def test_a_program_that_is_never_ready_is_named_with_its_last_words(

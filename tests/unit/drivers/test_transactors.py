@@ -19,8 +19,8 @@ from squall.chaos.drivers.transactors.calls import TransactionCalls
 from squall.chaos.drivers.transactors.host import LibraryTransactor
 from squall.chaos.drivers.transactors.outcomes import IN_DOUBT, REFUSED, RESUMED, ErrorMeaning
 from squall.workloads.appends import AppendsLoad
-from squall.workloads.client.outcomes import Outcome, Status
-from squall.workloads.client.transactions import EndTxnResult, NotDone, ProducerIdAndEpoch
+from squall.workloads.client.outcomes import OperationStatus, Outcome
+from squall.workloads.client.transactions import EndTxnResult, ProducerIdAndEpoch, TransactionRequestFailed
 from squall.workloads.libraries import PolledRecords, PollError, ReaderAssigned, ReaderPositionReset, TransactorTask
 
 OK, FAIL, INFO = 0, 1, 2
@@ -145,8 +145,8 @@ async def test_a_transaction_of_a_library(driver: LibraryDriver) -> None:
             await producer.begin()
             outcomes = sent(producer, b"ok")
             await producer.flushed()
-            assert [each.status for each in outcomes] == [Status.OK]
-            assert await producer.end(commit=commit) == EndTxnResult(Status.OK, "")
+            assert [each.status for each in outcomes] == [OperationStatus.OK]
+            assert await producer.end(commit=commit) == EndTxnResult(OperationStatus.OK, "")
         assert not producer.retired
 
     await played(driver, "plain", play)
@@ -161,7 +161,7 @@ async def test_a_poll_inside_a_transaction_brings_what_its_consumer_did(driver: 
         assert isinstance(read, PolledRecords) and read.parts[0].position == 2
         assert list(await producer.poll()) == [ReaderPositionReset(PLACE, 1, "gone")]
         assert list(await producer.poll()) == [PollError("RuntimeError: no broker")]
-        assert await producer.end(commit=True) == EndTxnResult(Status.OK, "")
+        assert await producer.end(commit=True) == EndTxnResult(OperationStatus.OK, "")
 
     await played(driver, "plain", play)
 
@@ -177,8 +177,8 @@ async def test_a_failed_record_lets_the_abort_succeed_and_the_process_end(driver
         await producer.begin()
         outcomes = sent(producer, b"doubt")
         await producer.flushed()
-        assert [each.status for each in outcomes] == [Status.INFO]
-        assert await producer.end(commit=False) == EndTxnResult(Status.OK, "")
+        assert [each.status for each in outcomes] == [OperationStatus.INFO]
+        assert await producer.end(commit=False) == EndTxnResult(OperationStatus.OK, "")
         assert producer.retired == "a gap"
 
     await played(driver, "plain", play)
@@ -187,12 +187,12 @@ async def test_a_failed_record_lets_the_abort_succeed_and_the_process_end(driver
 @pytest.mark.parametrize(
     ("script", "ended"),
     [
-        ("commit: doubt, ok", EndTxnResult(Status.OK, "")),
-        ("commit: doubt, refused", EndTxnResult(Status.INFO, "refused")),
-        ("commit: refused", EndTxnResult(Status.FAIL, "refused")),
-        ("commit: ended", EndTxnResult(Status.INFO, "ended")),
-        ("commit: die", EndTxnResult(Status.INFO, CLIENT_ENDED)),
-        ("commit: silent", EndTxnResult(Status.INFO, CLIENT_ENDED)),
+        ("commit: doubt, ok", EndTxnResult(OperationStatus.OK, "")),
+        ("commit: doubt, refused", EndTxnResult(OperationStatus.INFO, "refused")),
+        ("commit: refused", EndTxnResult(OperationStatus.FAIL, "refused")),
+        ("commit: ended", EndTxnResult(OperationStatus.INFO, "ended")),
+        ("commit: die", EndTxnResult(OperationStatus.INFO, CLIENT_ENDED)),
+        ("commit: silent", EndTxnResult(OperationStatus.INFO, CLIENT_ENDED)),
     ],
 )
 async def test_how_a_commit_comes_out(
@@ -204,7 +204,7 @@ async def test_how_a_commit_comes_out(
         await producer.init()
         await producer.begin()
         assert await producer.end(commit=True) == ended
-        assert bool(producer.retired) is (ended.status is not Status.OK)
+        assert bool(producer.retired) is (ended.status is not OperationStatus.OK)
 
     await played(driver, script, play)
 
@@ -214,7 +214,7 @@ async def test_who_is_not_given_its_id_says_whether_it_may_have_been(
     driver: LibraryDriver, script: str, doubt: bool
 ) -> None:
     async def play(producer: LibraryTransactor) -> None:
-        with pytest.raises(NotDone) as told:
+        with pytest.raises(TransactionRequestFailed) as told:
             await producer.init()
         assert told.value.doubt is doubt
 
@@ -227,9 +227,9 @@ async def test_records_of_a_process_that_ended_are_in_doubt_and_later_ones_faile
         await producer.begin()
         last = sent(producer, b"die")
         await producer.flushed()
-        assert last == [Outcome(Status.INFO, -1, -1, CLIENT_ENDED)]
-        assert sent(producer, b"ok") == [Outcome(Status.FAIL, -1, -1, CLIENT_ENDED)]
-        assert await producer.end(commit=True) == EndTxnResult(Status.FAIL, CLIENT_ENDED)
+        assert last == [Outcome(OperationStatus.INFO, -1, -1, CLIENT_ENDED)]
+        assert sent(producer, b"ok") == [Outcome(OperationStatus.FAIL, -1, -1, CLIENT_ENDED)]
+        assert await producer.end(commit=True) == EndTxnResult(OperationStatus.FAIL, CLIENT_ENDED)
 
     await played(driver, "plain", play)
 
@@ -249,4 +249,4 @@ async def test_a_client_that_crashes_is_killed_before_anything_else_happens(driv
             nursery.cancel_scope.cancel()
     assert ended and ended[0] - began < 1
     assert producer._process._popen.returncode is not None and producer._process._popen.returncode < 0
-    assert outcomes == [Outcome(Status.INFO, -1, -1, CLIENT_ENDED)]
+    assert outcomes == [Outcome(OperationStatus.INFO, -1, -1, CLIENT_ENDED)]

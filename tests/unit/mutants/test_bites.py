@@ -20,7 +20,7 @@ from squall.broker.protocol.errors import ErrorCode
 from squall.broker.quorum.leadership import LeaderState
 from squall.broker.quorum.settings import QuorumSettings
 from squall.broker.quorum.state import QuorumState
-from squall.broker.replication import RestartAt, TruncateTo
+from squall.broker.replication import TruncateFullyAndStartAt, TruncateTo
 from squall.chaos.mutants import find
 from tests.support.disks.batches import NEWEST, batch
 from tests.support.disks.list_log import ListLog
@@ -116,8 +116,8 @@ def test_8_a_log_that_is_too_long_is_wiped() -> None:
     assert only(partition.diverged(log, 1, 3), TruncateTo).offset == 3
     assert only(partition.out_of_range(0, 5), TruncateTo).offset == 5
     with find("8").planted():
-        assert only(partition.diverged(log, 1, 3), RestartAt).offset == 0
-        assert only(partition.out_of_range(0, 5), RestartAt).offset == 0
+        assert only(partition.diverged(log, 1, 3), TruncateFullyAndStartAt).offset == 0
+        assert only(partition.out_of_range(0, 5), TruncateFullyAndStartAt).offset == 0
 
 
 def test_9_who_is_to_leave_has_left_already() -> None:

@@ -20,7 +20,7 @@ from squall.broker.protocol.schema.list_offsets import (
     ListOffsetsTopicResponse,
 )
 from squall.broker.replicas.fetcher import AGAIN_MS, SHORT_WAIT_MS, Fetcher, Fetchers
-from squall.broker.replicas.hosted_partition import Hosted
+from squall.broker.replicas.hosted_partition import HostedPartition
 from tests.support.brokers.in_memory import IDS, MemoryBroker
 from tests.support.brokers.memory_env import FakeEnv, MemoryTransport, Pipe
 from tests.support.disks.batches import batch
@@ -98,7 +98,7 @@ class Follower:
         self.broker.replicas._fetchers = self.fetchers
         self.broker.replicas.bind(nursery.start_soon)
 
-    def give(self, name: str = "t", *, epoch: int = 5) -> Hosted:
+    def give(self, name: str = "t", *, epoch: int = 5) -> HostedPartition:
         return self.broker.give(name, leader=2, epoch=epoch, partition_epoch=epoch + 5)
 
     @property

@@ -13,7 +13,7 @@ import trio.testing
 
 from squall.broker.apis.offsets import LATEST
 from squall.broker.protocol.errors import ErrorCode
-from squall.broker.replicas.hosted_partition import Hosted
+from squall.broker.replicas.hosted_partition import HostedPartition
 from tests.support.brokers.in_memory import MemoryBroker, answers, fetched, listed, produced
 from tests.support.disks.batches import NEWEST, batch
 
@@ -271,7 +271,7 @@ def as_sent(count: int, base: int) -> memoryview:
     return batch(count, base=base, leader_epoch=5)
 
 
-async def follow(broker: Disk, h: Hosted, base: int, count: int = 1) -> list[bool]:
+async def follow(broker: Disk, h: HostedPartition, base: int, count: int = 1) -> list[bool]:
     """Append as a fetcher does; what is returned becomes true when it may fetch on."""
     h.log.append_as_follower(as_sent(count, base), NEWEST)
     held = broker.replicas.followed(h, base + count, 0)

@@ -13,10 +13,10 @@ from squall.broker.cluster.image import GROUP_RESOURCE
 from squall.broker.coordinators.groups.consumer.members import ConsumerHeartbeat
 from squall.broker.coordinators.groups.values import (
     Commit,
-    Committed,
     DeleteGroup,
     DeleteOffsets,
     GroupResponse,
+    OffsetAndMetadata,
     Sync,
 )
 from squall.broker.protocol.errors import ErrorCode
@@ -78,7 +78,7 @@ async def test_a_commit_that_is_larger_than_a_batch_may_be_is_refused_and_the_ne
     broker: GroupBroker,
 ) -> None:
     """Kafka 4 says UNKNOWN_SERVER_ERROR here; INVALID_COMMIT_OFFSET_SIZE is of the coordinators up to 3.x."""
-    large = tuple((("t", n), Committed(5, metadata="m" * 4000)) for n in range(900))
+    large = tuple((("t", n), OffsetAndMetadata(5, metadata="m" * 4000)) for n in range(900))
     assert broker.submit(replace(commit(5), offsets=large)) == [GroupResponse(ErrorCode.UNKNOWN_SERVER_ERROR)]
     reason = {"partition": 0, "why": "UNKNOWN_SERVER_ERROR", "group": "g", "records": 900}
     assert [said for event, said in broker.env.traces if event == "group_not_written"] == [reason]
@@ -176,7 +176,7 @@ async def test_what_rests_on_a_marker_waits_for_it_also_where_another_group_has_
 ) -> None:
     broker.do(in_transaction(9))
     broker.end(broker.client(), PID, 0, (TOPIC, 0), commit=True)
-    others = broker.submit(Commit("other", -1, "", None, ((T0, Committed(3)),)))
+    others = broker.submit(Commit("other", -1, "", None, ((T0, OffsetAndMetadata(3)),)))
     fetched = broker.submit(FETCH)
     assert not fetched
     assert not others
@@ -266,12 +266,12 @@ async def test_a_group_of_more_offsets_than_a_batch_has_room_for_can_be_deleted(
     """Each tombstone has the group's name, of up to 32 KB: such a group could not be deleted."""
     name = "g" * 32_000
     for n in range(2):
-        offsets = tuple((("t", 20 * n + m), Committed(5)) for m in range(20))
+        offsets = tuple((("t", 20 * n + m), OffsetAndMetadata(5)) for m in range(20))
         assert broker.do(replace(commit(5), group_id=name, offsets=offsets)) == GroupResponse()
     assert broker.do(DeleteOffsets(name, tuple(("t", n) for n in range(39)))).error == ErrorCode.NONE
     assert list(broker.replayed().offsets[name]) == [("t", 39)]
     for n in range(2):
-        offsets = tuple((("t", 20 * n + m), Committed(5)) for m in range(20))
+        offsets = tuple((("t", 20 * n + m), OffsetAndMetadata(5)) for m in range(20))
         assert broker.do(replace(commit(5), group_id=name, offsets=offsets)) == GroupResponse()
     assert broker.do(DeleteGroup(name)) == GroupResponse()
     assert broker.replayed().offsets == broker.coordinator.shards[0].machine.ledger.offsets == {}

@@ -13,7 +13,7 @@ import trio.testing
 from squall.broker.control.port import IsrAnswer, IsrConfirmed, IsrProposal, IsrRejected, RequestRefused
 from squall.broker.protocol.errors import ErrorCode
 from squall.broker.replicas import isr_proposals
-from squall.broker.replicas.hosted_partition import Hosted
+from squall.broker.replicas.hosted_partition import HostedPartition
 from squall.broker.replicas.isr_proposals import IsrProposals
 from tests.support.brokers.in_memory import IDS, MemoryBroker, answers
 from tests.support.brokers.memory_env import FakeEnv
@@ -45,7 +45,7 @@ class Controller:
 @asynccontextmanager
 async def leading(
     *script: ErrorCode | str, of: type[Controller] = Controller
-) -> AsyncIterator[tuple[MemoryBroker, Controller, Hosted]]:
+) -> AsyncIterator[tuple[MemoryBroker, Controller, HostedPartition]]:
     """t-0 is led here with the ISR (1, 2); broker 3 has just asked to be let in."""
     broker = MemoryBroker()
     controller: Any = of(*script)

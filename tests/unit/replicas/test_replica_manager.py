@@ -6,7 +6,7 @@ from typing import Any
 
 from squall.broker.cluster.image import BROKER_RESOURCE, TOPIC_RESOURCE, ImageDelta, PartitionImage
 from squall.broker.protocol.errors import ErrorCode
-from squall.broker.replicas.hosted_partition import Hosted
+from squall.broker.replicas.hosted_partition import HostedPartition
 from squall.broker.replication.values import ProposeIsr, TruncateTo
 from tests.support.brokers.in_memory import EPOCHS, MemoryBroker, answers, produced
 from tests.support.disks.batches import NEWEST, batch
@@ -88,7 +88,7 @@ def test_a_topics_settings_reach_its_log_and_its_state_machine() -> None:
     assert h.log.config.max_message_bytes == 5000
 
 
-def leads_alone_as_min_isr_changes(before: str, after: str) -> Hosted:
+def leads_alone_as_min_isr_changes(before: str, after: str) -> HostedPartition:
     """It has a record that no other replica has. One image says that it leads alone, and that min ISR is another."""
     broker = MemoryBroker()
     broker.alter(TOPIC_RESOURCE, "t", min_insync_replicas=before)

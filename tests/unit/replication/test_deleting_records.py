@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from squall.broker.replication import BrokerView
+from squall.broker.replication import BrokerStatuses
 from tests.support.replication.partitions import VIEW, fetched, leader
 
 
@@ -31,7 +31,7 @@ def test_the_low_watermark_is_unknown_until_every_replica_in_service_has_told_it
 def test_nobody_waits_for_a_fenced_broker_to_delete() -> None:
     partition = leader(log_end=9, high_watermark=9)
     partition.follower_starts_at(2, 0)
-    partition.brokers_changed(BrokerView(VIEW.epochs, fenced=frozenset({3}), shutting_down=frozenset({2})), 0)
+    partition.brokers_changed(BrokerStatuses(VIEW.epochs, fenced=frozenset({3}), shutting_down=frozenset({2})), 0)
     assert partition.low_watermark() == 0
 
 

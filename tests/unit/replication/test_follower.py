@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from squall.broker.protocol.errors import MalformedFrame
-from squall.broker.replication import NO_EFFECTS, AdvanceLogStart, RestartAt, TruncateTo
+from squall.broker.replication import NO_EFFECTS, AdvanceLogStart, TruncateFullyAndStartAt, TruncateTo
 from tests.support.disks.list_log import ListLog
 from tests.support.replication.partitions import any_of, follower, only
 
@@ -97,7 +97,7 @@ def test_follower_starts_anew_where_the_logs_part_before_its_log_starts() -> Non
     log = _log(3, 3, 3, 3, 3, 3)
     log.epochs = [(3, 4)]
     partition = follower(log_start=4, log_end=6, high_watermark=4)
-    assert only(partition.diverged(log, 1, 2), RestartAt).offset == 2
+    assert only(partition.diverged(log, 1, 2), TruncateFullyAndStartAt).offset == 2
 
 
 def test_log_longer_than_the_leaders_is_cut_and_not_dropped() -> None:
@@ -106,7 +106,7 @@ def test_log_longer_than_the_leaders_is_cut_and_not_dropped() -> None:
 
 def test_log_that_ends_before_the_leaders_starts_is_dropped() -> None:
     partition = follower(log_end=10, high_watermark=10)
-    assert only(partition.out_of_range(15, 20), RestartAt).offset == 15
+    assert only(partition.out_of_range(15, 20), TruncateFullyAndStartAt).offset == 15
     partition.restarted(15)
     assert (partition.log_start_offset, partition.high_watermark, partition.log_end_offset) == (15, 15, 15)
 
@@ -118,7 +118,7 @@ def test_log_within_the_leaders_range_is_kept() -> None:
 
 def test_leader_whose_log_ends_before_ours_starts_makes_us_start_where_it_ends() -> None:
     partition = follower(log_start=8, log_end=10, high_watermark=9)
-    assert only(partition.out_of_range(0, 5), RestartAt).offset == 5
+    assert only(partition.out_of_range(0, 5), TruncateFullyAndStartAt).offset == 5
 
 
 def test_diverging_answer_that_names_no_place_is_the_leaders_fault() -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from squall.broker.protocol.errors import ErrorCode
-from squall.broker.replication import NO_EFFECTS, BrokerView, HighWatermarkMoved, ProposeIsr
+from squall.broker.replication import NO_EFFECTS, BrokerStatuses, HighWatermarkMoved, ProposeIsr
 from tests.support.replication.partitions import LAG_MS, VIEW, any_of, fetched, leader, only, settings, state
 
 
@@ -104,7 +104,7 @@ def test_follower_outside_the_isr_that_is_fenced_is_not_waited_for() -> None:
     proposal = only(fetched(partition, 2, 0), ProposeIsr)
     partition.isr_rejected(proposal, ErrorCode.INELIGIBLE_REPLICA, 0)
     assert partition.appended(3, 0) == NO_EFFECTS
-    fenced = BrokerView(VIEW.epochs, fenced=frozenset({2}))
+    fenced = BrokerStatuses(VIEW.epochs, fenced=frozenset({2}))
     assert partition.brokers_changed(fenced, 0) == (HighWatermarkMoved(3),)
 
 
@@ -122,7 +122,7 @@ def test_new_leader_alone_in_the_isr_commits_all_it_has() -> None:
 def test_refused_expansion_lets_the_high_watermark_go_on_without_the_member() -> None:
     partition = leader(isr=(1,), min_isr=1)
     proposal = only(fetched(partition, 2, 0), ProposeIsr)
-    partition.brokers_changed(BrokerView(VIEW.epochs, shutting_down=frozenset({2})), 0)
+    partition.brokers_changed(BrokerStatuses(VIEW.epochs, shutting_down=frozenset({2})), 0)
     assert partition.appended(3, 0) == NO_EFFECTS
     effects = partition.isr_rejected(proposal, ErrorCode.INELIGIBLE_REPLICA, 0)
     assert only(effects, HighWatermarkMoved).high_watermark == 3

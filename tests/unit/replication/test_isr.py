@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from squall.broker.replication import NO_EFFECTS, BrokerView, IsrChanged, Partition, ProposeIsr
+from squall.broker.replication import NO_EFFECTS, BrokerStatuses, IsrChanged, Partition, ProposeIsr
 from tests.support.replication.partitions import LAG_MS, VIEW, any_of, fetched, idle, leader, only, settings, state
 
 
@@ -77,7 +77,7 @@ def test_the_high_watermark_does_not_wait_for_a_follower_that_is_out_for_too_man
     """Its time is not over yet; but by the old measure it is not about to be let in either."""
     partition = leader(log_end=1, high_watermark=1, isr=(1, 2))
     partition.settings_changed(settings(lag_max_messages=4), 0)
-    partition.brokers_changed(BrokerView(VIEW.epochs, shutting_down=frozenset({3})), 0)
+    partition.brokers_changed(BrokerStatuses(VIEW.epochs, shutting_down=frozenset({3})), 0)
     fetched(partition, 3, 1)
     partition.brokers_changed(VIEW, 0)
     partition.appended(6, 1)
@@ -108,14 +108,14 @@ def test_follower_at_a_new_leaders_high_watermark_but_below_its_epoch_start_is_n
 @pytest.mark.parametrize(
     "view",
     [
-        BrokerView(VIEW.epochs, fenced=frozenset({3})),
-        BrokerView(VIEW.epochs, shutting_down=frozenset({3})),
-        BrokerView({1: 101, 2: 102, 3: 104}),
-        BrokerView({1: 101, 2: 102}),
+        BrokerStatuses(VIEW.epochs, fenced=frozenset({3})),
+        BrokerStatuses(VIEW.epochs, shutting_down=frozenset({3})),
+        BrokerStatuses({1: 101, 2: 102, 3: 104}),
+        BrokerStatuses({1: 101, 2: 102}),
     ],
     ids=["fenced", "shutting down", "registered anew", "not registered"],
 )
-def test_follower_that_the_controller_would_refuse_is_not_proposed(view: BrokerView) -> None:
+def test_follower_that_the_controller_would_refuse_is_not_proposed(view: BrokerStatuses) -> None:
     partition = leader(isr=(1, 2))
     partition.brokers_changed(view, 0)
     assert fetched(partition, 3, 0) == NO_EFFECTS

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from squall.broker.protocol.errors import ErrorCode
-from squall.broker.replication import NO_EFFECTS, IsrChanged, Partition, ProposeIsr, RetryIsr
+from squall.broker.replication import NO_EFFECTS, IsrChanged, Partition, ProposeIsr, RetryIsrProposal
 from tests.support.replication.partitions import LAG_MS, fetched, leader, only, state
 
 
@@ -66,7 +66,7 @@ def test_proposal_that_something_newer_overtook_stays_pending_until_metadata_com
 )
 def test_proposal_that_may_have_been_applied_is_sent_again_as_it_was(error: ErrorCode) -> None:
     partition, proposal = _expanding()
-    assert partition.isr_rejected(proposal, error, 0) == (RetryIsr(proposal),)
+    assert partition.isr_rejected(proposal, error, 0) == (RetryIsrProposal(proposal),)
     assert partition.pending is proposal
     assert partition.maximal_isr == (1, 2, 3)
 

@@ -6,18 +6,18 @@ import pytest
 
 from squall.broker.replication import (
     NO_EFFECTS,
-    AssignEpoch,
     HighWatermarkMoved,
     LeadershipLost,
     StartFetching,
     StopFetching,
+    WriteLeaderEpoch,
 )
 from tests.support.replication.partitions import fetched, follower, idle, leader, state
 
 
 def test_new_leader_records_where_its_epoch_begins_even_if_it_writes_nothing() -> None:
     partition = idle(log_end=7, high_watermark=3)
-    assert partition.become_leader(state(), 7, 0) == (AssignEpoch(5, 7),)
+    assert partition.become_leader(state(), 7, 0) == (WriteLeaderEpoch(5, 7),)
     assert partition.epoch_start_offset == 7
     assert partition.is_leader
     assert (partition.leader_id, partition.leader_epoch, partition.partition_epoch) == (1, 5, 10)
@@ -25,7 +25,7 @@ def test_new_leader_records_where_its_epoch_begins_even_if_it_writes_nothing() -
 
 def test_follower_that_becomes_leader_stops_fetching_first() -> None:
     effects = follower(log_end=7).become_leader(state(epoch=6, partition_epoch=11), 7, 0)
-    assert effects == (StopFetching(), AssignEpoch(6, 7))
+    assert effects == (StopFetching(), WriteLeaderEpoch(6, 7))
 
 
 def test_leader_that_stays_in_its_epoch_does_not_begin_it_again() -> None:
@@ -39,7 +39,7 @@ def test_leader_that_stays_in_its_epoch_does_not_begin_it_again() -> None:
 def test_leader_that_is_elected_again_begins_a_new_epoch_where_its_log_ends() -> None:
     partition = leader(log_end=7)
     partition.appended(9, 0)
-    assert partition.become_leader(state(epoch=7, partition_epoch=12), 9, 0) == (AssignEpoch(7, 9),)
+    assert partition.become_leader(state(epoch=7, partition_epoch=12), 9, 0) == (WriteLeaderEpoch(7, 9),)
     assert partition.epoch_start_offset == 9
 
 
@@ -96,7 +96,7 @@ def test_replica_that_was_stopped_can_be_taken_up_again_by_a_newer_state() -> No
 def test_new_leader_of_one_replica_commits_its_log_after_it_has_begun_its_epoch() -> None:
     partition = idle(log_end=4, min_isr=1)
     effects = partition.become_leader(state(isr=(1,), replicas=(1,)), 4, 0)
-    assert effects == (AssignEpoch(5, 4), HighWatermarkMoved(4))
+    assert effects == (WriteLeaderEpoch(5, 4), HighWatermarkMoved(4))
 
 
 def test_leader_must_be_in_the_isr_that_it_is_given() -> None:

@@ -9,15 +9,15 @@ import pytest
 from squall.broker.protocol.errors import ErrorCode
 from squall.workloads.client.accumulator import (
     MAX_SEQUENCE,
-    Accumulator,
     BufferFull,
-    Outgoing,
     PartitionQueue,
     ProducerBatch,
     ProducerRetired,
-    Settled,
+    QueuedRecord,
+    RecordAccumulator,
+    SettledBatch,
 )
-from squall.workloads.client.outcomes import Status
+from squall.workloads.client.outcomes import OperationStatus
 from squall.workloads.client.settings import ProducerSettings
 
 ROUTE = 1
@@ -28,7 +28,7 @@ class Rig:
 
     def __init__(self, **settings: object) -> None:
         self.settings = ProducerSettings(**{"linger_ms": 5, "batch_size": 1000, **settings})  # type: ignore[arg-type]
-        self.accumulator = Accumulator(self.settings, random.Random(1))
+        self.accumulator = RecordAccumulator(self.settings, random.Random(1))
         self.now_ms = 1000
 
     def add(self, count: int = 1, size: int = 10, topic: str = "t", index: int = 0) -> None:
@@ -56,18 +56,18 @@ class Rig:
         self.accumulator.acked(batch, 0, -1)
         return batch.lane
 
-    def refuse(self, batch: ProducerBatch, code: ErrorCode) -> list[Settled]:
+    def refuse(self, batch: ProducerBatch, code: ErrorCode) -> list[SettledBatch]:
         return self.accumulator.refused(batch, code, self.now_ms)
 
-    def lose(self, batch: ProducerBatch, sent: bool = True) -> list[Settled]:
+    def lose(self, batch: ProducerBatch, sent: bool = True) -> list[SettledBatch]:
         return self.accumulator.lost(batch, "CONNECTION_LOST", self.now_ms, sent=sent)
 
 
-def record(size: int = 10) -> Outgoing:
-    return Outgoing(None, b"v" * size, [], 42, lambda outcome: None)
+def record(size: int = 10) -> QueuedRecord:
+    return QueuedRecord(None, b"v" * size, [], 42, lambda outcome: None)
 
 
-def statuses(settled: list[Settled]) -> list[tuple[int, Status]]:
+def statuses(settled: list[SettledBatch]) -> list[tuple[int, OperationStatus]]:
     return [(one.batch.number, one.status) for one in settled]
 
 
@@ -186,7 +186,7 @@ def test_an_answered_duplicate_settles_with_the_original_offset_and_says_that_it
     assert rig.take() == [batch]
     (settled,) = rig.accumulator.acked(batch, 777, -1)
     (outcome,) = [outcome for _, outcome in settled.outcomes()]
-    assert outcome == (Status.OK, 777, 42, "", 2)
+    assert outcome == (OperationStatus.OK, 777, 42, "", 2)
 
 
 def test_each_record_of_a_batch_gets_its_own_offset_and_the_log_append_time() -> None:
@@ -195,20 +195,20 @@ def test_each_record_of_a_batch_gets_its_own_offset_and_the_log_append_time() ->
     rig.now_ms += 5
     (batch,) = rig.take()
     (settled,) = rig.accumulator.acked(batch, 10, 99)
-    assert [outcome for _, outcome in settled.outcomes()] == [(Status.OK, 10 + n, 99, "", 1) for n in range(3)]
+    assert [outcome for _, outcome in settled.outcomes()] == [(OperationStatus.OK, 10 + n, 99, "", 1) for n in range(3)]
 
 
 @pytest.mark.parametrize(
     ("code", "status"),
     [
-        (ErrorCode.MESSAGE_TOO_LARGE, Status.FAIL),
-        (ErrorCode.INVALID_PRODUCER_EPOCH, Status.FAIL),
-        (ErrorCode.DUPLICATE_SEQUENCE_NUMBER, Status.INFO),
-        (ErrorCode.UNKNOWN_SERVER_ERROR, Status.INFO),
+        (ErrorCode.MESSAGE_TOO_LARGE, OperationStatus.FAIL),
+        (ErrorCode.INVALID_PRODUCER_EPOCH, OperationStatus.FAIL),
+        (ErrorCode.DUPLICATE_SEQUENCE_NUMBER, OperationStatus.INFO),
+        (ErrorCode.UNKNOWN_SERVER_ERROR, OperationStatus.INFO),
     ],
 )
 def test_an_error_ends_a_batch_as_failed_only_if_it_proves_that_nothing_was_appended(
-    code: ErrorCode, status: Status
+    code: ErrorCode, status: OperationStatus
 ) -> None:
     rig = Rig()
     rig.full_batches(1)
@@ -232,7 +232,7 @@ def test_errors_6_7_20_and_their_like_after_the_last_retry_are_info(code: ErrorC
     assert rig.refuse(batch, code) == []
     rig.now_ms += 1000
     (settled,) = rig.accumulator.expire(rig.now_ms)
-    assert settled.status is Status.INFO and settled.error == code.name
+    assert settled.status is OperationStatus.INFO and settled.error == code.name
 
 
 def test_not_enough_replicas_until_the_end_is_a_failure() -> None:
@@ -241,7 +241,7 @@ def test_not_enough_replicas_until_the_end_is_a_failure() -> None:
     (batch,) = rig.take()
     assert rig.refuse(batch, ErrorCode.NOT_ENOUGH_REPLICAS) == []
     rig.now_ms += 1000
-    assert statuses(rig.accumulator.expire(rig.now_ms)) == [(0, Status.FAIL)]
+    assert statuses(rig.accumulator.expire(rig.now_ms)) == [(0, OperationStatus.FAIL)]
 
 
 def test_one_attempt_in_doubt_outweighs_any_later_proof() -> None:
@@ -251,7 +251,7 @@ def test_one_attempt_in_doubt_outweighs_any_later_proof() -> None:
     rig.lose(batch)
     rig.now_ms += 5000
     assert rig.take() == [batch]
-    assert statuses(rig.refuse(batch, ErrorCode.MESSAGE_TOO_LARGE)) == [(0, Status.INFO)]
+    assert statuses(rig.refuse(batch, ErrorCode.MESSAGE_TOO_LARGE)) == [(0, OperationStatus.INFO)]
 
 
 def test_an_attempt_that_never_left_leaves_no_doubt() -> None:
@@ -260,7 +260,7 @@ def test_an_attempt_that_never_left_leaves_no_doubt() -> None:
     (batch,) = rig.take()
     assert rig.lose(batch, sent=False) == []
     rig.now_ms += 1000
-    assert statuses(rig.accumulator.expire(rig.now_ms)) == [(0, Status.FAIL)]
+    assert statuses(rig.accumulator.expire(rig.now_ms)) == [(0, OperationStatus.FAIL)]
 
 
 def test_out_of_order_with_nothing_before_it_ends_the_producer() -> None:
@@ -268,7 +268,7 @@ def test_out_of_order_with_nothing_before_it_ends_the_producer() -> None:
     rig.established()
     rig.full_batches(1)
     (batch,) = rig.take()
-    assert statuses(rig.refuse(batch, ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER)) == [(1, Status.FAIL)]
+    assert statuses(rig.refuse(batch, ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER)) == [(1, OperationStatus.FAIL)]
     with pytest.raises(ProducerRetired, match="OUT_OF_ORDER_SEQUENCE_NUMBER"):
         rig.add()
 
@@ -281,9 +281,9 @@ def test_a_gap_stops_its_lane_and_fails_what_was_never_sent_there() -> None:
     rig.lose(one)
     rig.full_batches(1)
     rig.now_ms += 1000
-    assert statuses(rig.accumulator.expire(rig.now_ms)) == [(1, Status.INFO), (3, Status.FAIL)]
+    assert statuses(rig.accumulator.expire(rig.now_ms)) == [(1, OperationStatus.INFO), (3, OperationStatus.FAIL)]
     # What was in flight behind it gets its own answer, and is not sent again.
-    assert statuses(rig.refuse(two, ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER)) == [(2, Status.FAIL)]
+    assert statuses(rig.refuse(two, ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER)) == [(2, OperationStatus.FAIL)]
     assert rig.accumulator.idle
 
 
@@ -293,8 +293,8 @@ def test_in_a_stopped_lane_an_acknowledgement_still_counts_and_a_loss_is_in_doub
     rig.full_batches(3)
     one, two, three = rig.take()
     rig.refuse(one, ErrorCode.MESSAGE_TOO_LARGE)
-    assert statuses(rig.accumulator.acked(two, 9, -1)) == [(2, Status.OK)]
-    assert statuses(rig.lose(three)) == [(3, Status.INFO)]
+    assert statuses(rig.accumulator.acked(two, 9, -1)) == [(2, OperationStatus.OK)]
+    assert statuses(rig.lose(three)) == [(3, OperationStatus.INFO)]
 
 
 def test_other_lanes_finish_after_a_gap() -> None:
@@ -314,14 +314,14 @@ def test_what_is_in_flight_is_not_expired_but_gets_no_other_attempt() -> None:
     (batch,) = rig.take()
     rig.now_ms += 1500
     assert rig.accumulator.expire(rig.now_ms) == []
-    assert statuses(rig.lose(batch)) == [(0, Status.INFO)]
+    assert statuses(rig.lose(batch)) == [(0, OperationStatus.INFO)]
 
 
 def test_a_record_never_sent_within_its_time_fails_and_leaves_no_gap() -> None:
     rig = Rig(delivery_timeout_ms=1000)
     rig.full_batches(1)
     rig.now_ms += 1000
-    assert statuses(rig.accumulator.expire(rig.now_ms)) == [(0, Status.FAIL)]
+    assert statuses(rig.accumulator.expire(rig.now_ms)) == [(0, OperationStatus.FAIL)]
     rig.full_batches(1)
     (batch,) = rig.take()
     assert batch.sequence == 0
@@ -332,7 +332,7 @@ def test_without_idempotence_retries_may_overtake_and_a_failure_leaves_the_rest_
     rig.full_batches(3)
     one, two, _ = rig.take()
     rig.lose(one)
-    assert statuses(rig.refuse(two, ErrorCode.MESSAGE_TOO_LARGE)) == [(1, Status.FAIL)]
+    assert statuses(rig.refuse(two, ErrorCode.MESSAGE_TOO_LARGE)) == [(1, OperationStatus.FAIL)]
     rig.now_ms += 5000
     assert rig.take() == [one]
     assert rig.accumulator.retired == ""
@@ -344,7 +344,7 @@ def test_one_in_flight_without_idempotence_keeps_order_by_stopping_after_doubt()
     (one,) = rig.take()
     rig.lose(one)
     rig.now_ms += 1000
-    assert statuses(rig.accumulator.expire(rig.now_ms))[0] == (0, Status.INFO)
+    assert statuses(rig.accumulator.expire(rig.now_ms))[0] == (0, OperationStatus.INFO)
     assert rig.take() == []
 
 
@@ -381,7 +381,11 @@ def test_abandoning_calls_in_doubt_only_what_was_sent() -> None:
     rig.full_batches(2)
     rig.take()
     rig.full_batches(1)
-    assert statuses(rig.accumulator.abandon("closed")) == [(1, Status.INFO), (2, Status.INFO), (3, Status.FAIL)]
+    assert statuses(rig.accumulator.abandon("closed")) == [
+        (1, OperationStatus.INFO),
+        (2, OperationStatus.INFO),
+        (3, OperationStatus.FAIL),
+    ]
     assert rig.accumulator.idle and rig.accumulator.buffered_bytes == 0
 
 

@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 
 from squall.workloads.client.groups.assignors import (
     ASSIGNORS,
-    Applicant,
     Assignment,
+    SubscribedMember,
     applicant,
     assigned,
     assignment,
@@ -25,8 +25,8 @@ from squall.workloads.client.groups.assignors import (
 T, U = "t", "u"
 
 
-def member(name: str, *topics: str, owned: tuple[tuple[str, int], ...] = (), generation: int = 1) -> Applicant:
-    return Applicant(name, "", topics or (T,), owned, generation)
+def member(name: str, *topics: str, owned: tuple[tuple[str, int], ...] = (), generation: int = 1) -> SubscribedMember:
+    return SubscribedMember(name, "", topics or (T,), owned, generation)
 
 
 def test_range_gives_neighbours_topic_by_topic_and_the_first_ones_one_more() -> None:
@@ -68,8 +68,8 @@ def test_an_older_generations_claim_gives_way_and_two_of_one_generation_cancel_e
 
 def test_a_static_member_gets_the_same_under_another_member_id() -> None:
     for name in ("range", "roundrobin"):
-        before = [Applicant("x-1", "i-1", (T,)), Applicant("a-1", "i-2", (T,))]
-        after = [Applicant("a-2", "i-1", (T,)), Applicant("a-1", "i-2", (T,))]
+        before = [SubscribedMember("x-1", "i-1", (T,)), SubscribedMember("a-1", "i-2", (T,))]
+        after = [SubscribedMember("a-2", "i-1", (T,)), SubscribedMember("a-1", "i-2", (T,))]
         assert ASSIGNORS[name].assign(before, {T: 3})["x-1"] == ASSIGNORS[name].assign(after, {T: 3})["a-2"]
 
 
@@ -87,7 +87,7 @@ MEMBERS = st.lists(
 def test_every_partition_has_one_owner_at_most_and_each_owner_subscribes(
     drawn: list[tuple[tuple[str, ...], list[tuple[str, int]], int]], of_t: int, of_u: int, name: str
 ) -> None:
-    members = [Applicant(f"m-{n}", "", topics, tuple(own), gen) for n, (topics, own, gen) in enumerate(drawn)]
+    members = [SubscribedMember(f"m-{n}", "", topics, tuple(own), gen) for n, (topics, own, gen) in enumerate(drawn)]
     found = ASSIGNORS[name].assign(members, {T: of_t, U: of_u})
     places = [place for given_ in found.values() for place in given_]
     assert len(places) == len(set(places))
@@ -117,11 +117,11 @@ def test_cooperative_members_come_to_rest_balanced_in_two_generations(
 
 def test_words_of_members_come_back_as_they_were_said() -> None:
     said = subscription((U, T), [(T, 1), (T, 0), (U, 3)], 7)
-    assert applicant("m", None, said) == Applicant("m", "", (T, U), ((T, 0), (T, 1), (U, 3)), 7)
+    assert applicant("m", None, said) == SubscribedMember("m", "", (T, U), ((T, 0), (T, 1), (U, 3)), 7)
     assert assigned(assignment([(U, 3), (T, 1)])) == [(T, 1), (U, 3)]
     assert assigned(b"") == []
 
 
 @pytest.mark.parametrize("nonsense", [b"", b"\0", b"\0\1\xff\xff\xff"])
 def test_who_talks_nonsense_subscribes_to_nothing(nonsense: bytes) -> None:
-    assert applicant("m", "i", nonsense) == Applicant("m", "i", ())
+    assert applicant("m", "i", nonsense) == SubscribedMember("m", "i", ())

@@ -15,7 +15,7 @@ from squall.checkers.history.parser import parse
 from squall.checkers.history.tables import INFO, OK, History
 from squall.workloads import payload
 from squall.workloads.client.cluster import Place
-from squall.workloads.client.outcomes import Outcome, Status
+from squall.workloads.client.outcomes import OperationStatus, Outcome
 from squall.workloads.command import CommandLoad
 from squall.workloads.command.member import ProgramSubscriber
 from squall.workloads.command.scenario import OUTPUT, TOPIC
@@ -155,10 +155,10 @@ def test_outputs_are_sends_that_name_their_input(tmp_path: Path) -> None:
         value, why = payload.verify(made.value, made.key.encode())
         assert not why
         written.append((offset, value))
-        made.on_outcome(Outcome(Status.OK, offset, 0, ""))
+        made.on_outcome(Outcome(OperationStatus.OK, offset, 0, ""))
     lost = member.output(OUT, source)
     assert lost is not None
-    lost.on_outcome(Outcome(Status.INFO, -1, -1, "CLIENT_ENDED"))
+    lost.on_outcome(Outcome(OperationStatus.INFO, -1, -1, "CLIENT_ENDED"))
     assert member.output((OUTPUT, 9), source) is None
     assert (run.counters.acked, run.counters.info) == (2, 1)
     history = run.history(*written)

@@ -18,7 +18,7 @@ from squall.workloads.client.admin import ListedOffset, create_topics, list_offs
 from squall.workloads.client.client import Client
 from squall.workloads.client.cluster import Place
 from squall.workloads.client.connection import RequestFailed
-from squall.workloads.client.consumer import Consumer, PollResult, ReadEvent
+from squall.workloads.client.consumer import Consumer, PollResult, PositionInvalidated
 from squall.workloads.client.new_topic import NewTopic
 from squall.workloads.client.settings import ClientSettings, ConsumerSettings
 from tests.support.clusters.fake_cluster import Break, Delay, FakeCluster, Raw, Seen, Withhold
@@ -40,7 +40,7 @@ class Reading:
         self.consumer = consumer
         self.client = client
         self.offsets: dict[Place, list[int]] = {}
-        self.events: list[ReadEvent] = []
+        self.events: list[PositionInvalidated] = []
         self.errors: list[str] = []
 
     async def poll(self, limit_s: float = 1.0) -> PollResult:
@@ -56,7 +56,7 @@ class Reading:
             while any(self.consumer.positions[place] < end for place, end in expected.items()):
                 await self.poll()
 
-    async def until_event(self) -> ReadEvent:
+    async def until_event(self) -> PositionInvalidated:
         with trio.fail_after(60):
             while not self.events:
                 await self.poll()
@@ -132,7 +132,7 @@ async def test_out_of_range_is_an_event_and_the_partition_rests_until_it_is_soug
     fill(cluster, T0, 5)
     async with reading(cluster, {T0: 9}) as reader:
         event = await reader.until_event()
-        assert event == ReadEvent("OFFSET_OUT_OF_RANGE", T0, 9, 0, 5)
+        assert event == PositionInvalidated("OFFSET_OUT_OF_RANGE", T0, 9, 0, 5)
         asked = len(cluster.requests(ApiKey.FETCH))
         await reader.poll(5)
         assert len(cluster.requests(ApiKey.FETCH)) == asked
@@ -163,7 +163,7 @@ async def test_a_log_truncated_below_the_position_is_an_event(cluster: FakeClust
         cluster.move("t", 0, 2)
         fill(cluster, T0, 4)
         event = await reader.until_event()
-        assert event == ReadEvent("LOG_TRUNCATED", T0, 5, -1, 3)
+        assert event == PositionInvalidated("LOG_TRUNCATED", T0, 5, -1, 3)
         reader.consumer.seek(T0, 3)
         await reader.until({T0: 7})
         assert reader.offsets[T0] == [0, 1, 2, 3, 4, 3, 4, 5, 6]

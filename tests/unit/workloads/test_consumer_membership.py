@@ -11,7 +11,13 @@ from squall.broker.protocol.schema.consumer_group_heartbeat import (
     ConsumerGroupHeartbeatResponseTopicPartitions,
 )
 from squall.workloads.client.groups.consumer_membership import ConsumerMembership
-from squall.workloads.client.groups.membership import CONSUMER, NO_GENERATION, AssignmentChange, Heed, MemberSettings
+from squall.workloads.client.groups.membership import (
+    CONSUMER,
+    NO_GENERATION,
+    AssignmentChange,
+    MemberSettings,
+    ResponseAction,
+)
 from squall.workloads.client.settings import SettingsError
 
 T = "t"
@@ -39,7 +45,7 @@ def refusal(code: ErrorCode) -> ConsumerGroupHeartbeatResponse:
     return ConsumerGroupHeartbeatResponse(error_code=code)
 
 
-def beats(one: ConsumerMembership, told: ConsumerGroupHeartbeatResponse) -> Heed:
+def beats(one: ConsumerMembership, told: ConsumerGroupHeartbeatResponse) -> ResponseAction:
     """A heartbeat goes out and is answered."""
     return one.answered(told, one.asked())
 
@@ -61,9 +67,9 @@ def said(one: ConsumerMembership) -> list[tuple[bytes, list[int]]] | None:
 def member(*indexes: int, instance: str = "") -> ConsumerMembership:
     """Return a member of epoch 4 with these partitions, of which the coordinator knows."""
     one = ConsumerMembership(settings(instance), "m-1")
-    assert beats(one, answer(4, *indexes)) is Heed.GO_ON
+    assert beats(one, answer(4, *indexes)) is ResponseAction.GO_ON
     settle(one)
-    assert beats(one, silence(4)) is Heed.GO_ON
+    assert beats(one, silence(4)) is ResponseAction.GO_ON
     return one
 
 
@@ -143,7 +149,7 @@ def test_a_topic_without_a_name_waits_for_metadata() -> None:
 @pytest.mark.parametrize("code", [ErrorCode.FENCED_MEMBER_EPOCH, ErrorCode.UNKNOWN_MEMBER_ID])
 def test_who_is_fenced_has_lost_everything_and_joins_again_with_its_id_once_it_knows(code: ErrorCode) -> None:
     one = member(0)
-    assert beats(one, refusal(code)) is Heed.JOIN
+    assert beats(one, refusal(code)) is ResponseAction.JOIN
     assert (one.generation, one.rejoin, one.out) == (NO_GENERATION, code.name, "")
     assert one.has_lost
     assert one.owned == ((T, 0),)
@@ -158,12 +164,12 @@ def test_who_is_fenced_has_lost_everything_and_joins_again_with_its_id_once_it_k
 @pytest.mark.parametrize(
     ("code", "heed"),
     [
-        (ErrorCode.NOT_COORDINATOR, Heed.ELSEWHERE),
-        (ErrorCode.COORDINATOR_NOT_AVAILABLE, Heed.ELSEWHERE),
-        (ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, Heed.AGAIN),
+        (ErrorCode.NOT_COORDINATOR, ResponseAction.ELSEWHERE),
+        (ErrorCode.COORDINATOR_NOT_AVAILABLE, ResponseAction.ELSEWHERE),
+        (ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, ResponseAction.AGAIN),
     ],
 )
-def test_while_the_coordinator_is_away_it_stays_what_it_is(code: ErrorCode, heed: Heed) -> None:
+def test_while_the_coordinator_is_away_it_stays_what_it_is(code: ErrorCode, heed: ResponseAction) -> None:
     one = member(0)
     assert beats(one, refusal(code)) is heed
     assert (one.generation, one.owned, one.has_lost, one.out) == (4, ((T, 0),), False, "")
@@ -183,7 +189,7 @@ def test_while_the_coordinator_is_away_it_stays_what_it_is(code: ErrorCode, heed
 )
 def test_errors_that_end_a_membership(code: ErrorCode) -> None:
     one = member(0, instance="i-1")
-    assert beats(one, refusal(code)) is Heed.OUT
+    assert beats(one, refusal(code)) is ResponseAction.OUT
     assert (one.out, one.generation, one.has_lost) == (code.name, NO_GENERATION, True)
 
 
@@ -191,7 +197,7 @@ def test_an_answer_to_what_it_asked_before_its_end_says_nothing() -> None:
     one = member(0)
     asked = one.asked()
     one.reset("poll interval")
-    assert one.answered(answer(5, 0, 1), asked) is Heed.GO_ON
+    assert one.answered(answer(5, 0, 1), asked) is ResponseAction.GO_ON
     assert (one.generation, one.rejoin) == (NO_GENERATION, "poll interval")
     one.unanswered(asked)
 

@@ -10,7 +10,7 @@ import trio
 import trio.testing
 
 from squall.broker.real_env import RealEnv
-from squall.workloads.client.groups.coordination import Coordination
+from squall.workloads.client.groups.coordination import GroupCoordinatorClient
 from squall.workloads.client.groups.members import member_of
 from squall.workloads.client.groups.membership import CLASSIC, CONSUMER, MemberSettings
 
@@ -24,12 +24,12 @@ async def test_a_member_that_is_woken_as_its_process_ends_asks_for_nothing(
     asked: list[Any] = []
     sent = trio.Event()
 
-    async def ask(coordination: Coordination, request: Any, *rest: Any) -> Any:
+    async def ask(coordination: GroupCoordinatorClient, request: Any, *rest: Any) -> Any:
         asked.append(request)
         sent.set()
         await trio.sleep_forever()
 
-    monkeypatch.setattr(Coordination, "ask", ask)
+    monkeypatch.setattr(GroupCoordinatorClient, "ask", ask)
     client = cast(Any, SimpleNamespace(env=RealEnv("member", seed=1), track=lambda topics: None))
     member = cast(Any, member_of(client, MemberSettings("g", ("t",), protocol=protocol), cast(Any, None)))
     member.core.generation = 1

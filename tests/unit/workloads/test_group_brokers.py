@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 from squall.broker.coordinators.groups import records
-from squall.broker.coordinators.groups.consumer.members import CurrentAssignment, Subscribed, TargetAssignment
-from squall.broker.coordinators.groups.values import GroupRecord, GroupWritten, MemberRecord
+from squall.broker.coordinators.groups.consumer.members import (
+    CurrentAssignmentRecord,
+    SubscriptionRecord,
+    TargetAssignmentRecord,
+)
+from squall.broker.coordinators.groups.values import GroupMetadataRecord, GroupRecord, MemberRecord
 from squall.broker.protocol.records import Record, encode_batch
 from squall.workloads.group_brokers import SEGMENTS
 from squall.workloads.groups.scenario import GROUP
@@ -19,9 +23,14 @@ def test_the_largest_batch_of_a_group_fits_into_the_smallest_segment() -> None:
     of_all = ("squall", "/127.0.0.1", 2_000, 1_500, bytes(60), bytes(60))
     members = tuple(MemberRecord(each, each, *of_all) for each in ids)
     gone = [
-        kind(GROUP, each, None) for each in ids for kind in (CurrentAssignment, TargetAssignment, Subscribed)
+        kind(GROUP, each, None)
+        for each in ids
+        for kind in (CurrentAssignmentRecord, TargetAssignmentRecord, SubscriptionRecord)
     ]
-    written = [*gone, GroupWritten(GROUP, GroupRecord("consumer", 1_000, "cooperative-sticky", None, 0, members))]
+    written = [
+        *gone,
+        GroupMetadataRecord(GROUP, GroupRecord("consumer", 1_000, "cooperative-sticky", None, 0, members)),
+    ]
     encoded = map(records.encode, written)
     size = len(encode_batch([Record(n, 0, key, value) for n, (key, value) in enumerate(encoded)]))
     assert 1_500 < size <= min(map(int, SEGMENTS)), size

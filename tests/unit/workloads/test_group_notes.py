@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from squall.broker.real_env import RealEnv
-from squall.workloads.client.outcomes import Status
+from squall.workloads.client.outcomes import OperationStatus
 from squall.workloads.group_notes import HeartbeatTimes, MemberHistoryWriter, MemberIdentity
 from squall.workloads.recorder import Recorder
 
@@ -60,7 +60,7 @@ def test_what_a_member_owns_is_told_from_its_beginning_to_its_end(notes: MemberH
 
 def test_commits_and_what_a_group_was_told_are_operations(notes: MemberHistoryWriter, tmp_path: Path) -> None:
     op = notes.begin_commit(WHO, {("t", 0): 9, ("t", 1): 4}, "manual", metadata={("t", 0): "seen", ("t", 1): "seen"})
-    notes.committed(op, Status.FAIL, "OFFSET_METADATA_TOO_LARGE", {("t", 1): "OFFSET_METADATA_TOO_LARGE"})
+    notes.committed(op, OperationStatus.FAIL, "OFFSET_METADATA_TOO_LARGE", {("t", 1): "OFFSET_METADATA_TOO_LARGE"})
     asked = notes.begin_fetch(MemberIdentity(), [("t", 1), ("t", 0)], stable=True)
     notes.fetched(asked, {("t", 0): 9, ("t", 1): -1}, {("t", 0): "seen", ("t", 1): ""}, "")
     refused = notes.begin_fetch(WHO, [("t", 0)], stable=False)

@@ -7,8 +7,13 @@ import pytest
 from squall.broker.protocol.errors import ErrorCode
 from squall.broker.protocol.schema.join_group import JoinGroupResponse, JoinGroupResponseMember
 from squall.broker.protocol.schema.sync_group import SyncGroupResponse
-from squall.workloads.client.groups.assignors import Applicant, applicant, assigned, assignment, subscription
-from squall.workloads.client.groups.membership import AssignmentChange, ClassicMembership, Heed, MemberSettings
+from squall.workloads.client.groups.assignors import SubscribedMember, applicant, assigned, assignment, subscription
+from squall.workloads.client.groups.membership import (
+    AssignmentChange,
+    ClassicMembership,
+    MemberSettings,
+    ResponseAction,
+)
 from squall.workloads.client.settings import SettingsError
 
 T = "t"
@@ -29,7 +34,7 @@ def generation(
 def member(*places: tuple[str, int], protocol: str = "range") -> ClassicMembership:
     """Return a member of generation 4 with these partitions."""
     found = ClassicMembership(settings(protocol))
-    assert found.joined(generation(4, "m-9", protocol)) is Heed.GO_ON
+    assert found.joined(generation(4, "m-9", protocol)) is ResponseAction.GO_ON
     assert found.synced(SyncGroupResponse(assignment=assignment(places))) == AssignmentChange(tuple(places), ())
     return found
 
@@ -38,7 +43,7 @@ def test_a_new_member_is_given_its_id_first_and_joins_with_it() -> None:
     one = ClassicMembership(settings())
     assert one.join_request().member_id == ""
     asked = JoinGroupResponse(error_code=ErrorCode.MEMBER_ID_REQUIRED, member_id="m-1")
-    assert one.joined(asked) is Heed.JOIN
+    assert one.joined(asked) is ResponseAction.JOIN
     assert one.join_request().member_id == "m-1"
     assert one.rejoin
 
@@ -46,7 +51,7 @@ def test_a_new_member_is_given_its_id_first_and_joins_with_it() -> None:
 def test_the_leader_brings_what_everybody_gets_and_followers_bring_nothing() -> None:
     others = [JoinGroupResponseMember(name, None, subscription((T,), (), -1)) for name in ("m-1", "m-2")]
     leader, answer = ClassicMembership(settings()), generation(1, "m-1", "range", *others)
-    assert leader.joined(answer) is Heed.GO_ON
+    assert leader.joined(answer) is ResponseAction.GO_ON
     shares = leader.sync_request(answer, {T: 3}).assignments
     assert {share.member_id: assigned(share.assignment) for share in shares} == {
         "m-1": [(T, 0), (T, 1)],
@@ -73,7 +78,7 @@ def test_a_static_leader_that_came_back_assigns_nothing_until_there_are_more_par
 def test_only_a_cooperative_member_says_what_it_has_and_of_which_generation() -> None:
     cooperative = member((T, 1), protocol="cooperative-sticky")
     said = applicant("m-1", None, cooperative.join_request().protocols[0].metadata)
-    assert said == Applicant("m-1", "", (T,), ((T, 1),), 4)
+    assert said == SubscribedMember("m-1", "", (T,), ((T, 1),), 4)
     eager = member((T, 1))
     assert applicant("m-1", None, eager.join_request().protocols[0].metadata).owned == ()
     cooperative.reset("UNKNOWN_MEMBER_ID")
@@ -91,37 +96,39 @@ def test_a_generation_tells_what_is_new_and_what_has_to_go() -> None:
 @pytest.mark.parametrize(
     ("code", "heed", "keeps_generation", "keeps_id"),
     [
-        (ErrorCode.NONE, Heed.GO_ON, True, True),
-        (ErrorCode.REBALANCE_IN_PROGRESS, Heed.JOIN, True, True),
-        (ErrorCode.ILLEGAL_GENERATION, Heed.JOIN, False, True),
-        (ErrorCode.UNKNOWN_MEMBER_ID, Heed.JOIN, False, False),
-        (ErrorCode.NOT_COORDINATOR, Heed.ELSEWHERE, True, True),
-        (ErrorCode.COORDINATOR_NOT_AVAILABLE, Heed.ELSEWHERE, True, True),
-        (ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, Heed.AGAIN, True, True),
-        (ErrorCode.FENCED_INSTANCE_ID, Heed.OUT, False, True),
-        (ErrorCode.GROUP_MAX_SIZE_REACHED, Heed.OUT, False, True),
+        (ErrorCode.NONE, ResponseAction.GO_ON, True, True),
+        (ErrorCode.REBALANCE_IN_PROGRESS, ResponseAction.JOIN, True, True),
+        (ErrorCode.ILLEGAL_GENERATION, ResponseAction.JOIN, False, True),
+        (ErrorCode.UNKNOWN_MEMBER_ID, ResponseAction.JOIN, False, False),
+        (ErrorCode.NOT_COORDINATOR, ResponseAction.ELSEWHERE, True, True),
+        (ErrorCode.COORDINATOR_NOT_AVAILABLE, ResponseAction.ELSEWHERE, True, True),
+        (ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, ResponseAction.AGAIN, True, True),
+        (ErrorCode.FENCED_INSTANCE_ID, ResponseAction.OUT, False, True),
+        (ErrorCode.GROUP_MAX_SIZE_REACHED, ResponseAction.OUT, False, True),
     ],
 )
-def test_what_each_error_does_to_a_member(code: ErrorCode, heed: Heed, keeps_generation: bool, keeps_id: bool) -> None:
+def test_what_each_error_does_to_a_member(
+    code: ErrorCode, heed: ResponseAction, keeps_generation: bool, keeps_id: bool
+) -> None:
     one = member((T, 0))
     assert one.refused(code) is heed
     assert (one.generation == 4) is keeps_generation
     assert (one.member_id == "m-1") is keeps_id
     assert one.has_lost is not keeps_generation
-    assert bool(one.rejoin) is (heed is Heed.JOIN)
-    assert one.out == (code.name if heed is Heed.OUT else "")
+    assert bool(one.rejoin) is (heed is ResponseAction.JOIN)
+    assert one.out == (code.name if heed is ResponseAction.OUT else "")
 
 
 def test_another_protocol_than_it_knows_ends_its_membership() -> None:
     one = ClassicMembership(settings())
-    assert one.joined(generation(1, "m-9", "sticky")) is Heed.OUT
+    assert one.joined(generation(1, "m-9", "sticky")) is ResponseAction.OUT
     assert one.out == "INCONSISTENT_GROUP_PROTOCOL"
 
 
 def test_nonsense_in_place_of_an_assignment_ends_its_membership() -> None:
     one = ClassicMembership(settings())
     one.joined(generation(1, "m-9"))
-    assert one.synced(SyncGroupResponse(assignment=b"\0\1\x7f")) is Heed.OUT
+    assert one.synced(SyncGroupResponse(assignment=b"\0\1\x7f")) is ResponseAction.OUT
 
 
 def test_the_leader_assigns_again_when_there_are_more_partitions() -> None:

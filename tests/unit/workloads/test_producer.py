@@ -21,7 +21,7 @@ from squall.broker.protocol.schema.produce import (
 )
 from squall.workloads.client.accumulator import BufferFull, ProducerRetired
 from squall.workloads.client.client import Client
-from squall.workloads.client.outcomes import Outcome, Status
+from squall.workloads.client.outcomes import OperationStatus, Outcome
 from squall.workloads.client.producer import Producer
 from squall.workloads.client.settings import ClientSettings, ProducerSettings
 from tests.support.clusters.fake_cluster import Break, Delay, FakeCluster, Raw, Seen, Withhold
@@ -104,7 +104,7 @@ async def test_records_go_to_their_leaders_and_come_back_with_offsets(clock: Moc
         for index in (0, 1, 2, 0):
             rig.send(index)
         outcomes = await rig.settled()
-        assert [outcomes[n] for n in range(4)] == [(Status.OK, offset, 7, "", 1) for offset in (0, 0, 0, 1)]
+        assert [outcomes[n] for n in range(4)] == [(OperationStatus.OK, offset, 7, "", 1) for offset in (0, 0, 0, 1)]
         assert {seen.node for seen in cluster.requests(ApiKey.PRODUCE)} == {1, 2, 3}
         assert all(seen.version == 13 for seen in cluster.requests(ApiKey.PRODUCE))
 
@@ -123,7 +123,7 @@ async def test_a_lost_connection_means_the_same_batch_again_and_the_original_off
     cluster.script.append(only_once(ApiKey.PRODUCE, Break(apply=True)))  # type: ignore[arg-type]
     async with producing(cluster) as rig:
         rig.send()
-        assert (await rig.settled())[0] == (Status.OK, 0, 7, "", 2)
+        assert (await rig.settled())[0] == (OperationStatus.OK, 0, 7, "", 2)
         first, second = produced_batches(cluster)
         assert first == second and first[1] == 0
         assert log_values(cluster) == [0]
@@ -138,7 +138,7 @@ async def test_batches_behind_a_lost_one_are_sent_again_in_order_with_their_sequ
         for _ in range(8):
             rig.send(size=200)
         outcomes = await rig.settled()
-        assert {outcome.status for outcome in outcomes.values()} == {Status.OK}
+        assert {outcome.status for outcome in outcomes.values()} == {OperationStatus.OK}
         assert log_values(cluster) == list(range(9))
         assert [outcomes[n].offset for n in range(9)] == list(range(9))
 
@@ -152,7 +152,7 @@ async def test_not_leader_with_a_hint_goes_to_the_new_leader_without_asking_for_
         cluster.move("t", 0, 2)
         rig.send()
         before = trio.current_time()
-        assert (await rig.settled())[1] == (Status.OK, 1, 7, "", 2)
+        assert (await rig.settled())[1] == (OperationStatus.OK, 1, 7, "", 2)
         assert trio.current_time() - before < 0.05
         assert len(cluster.requests(ApiKey.METADATA)) == asked
         assert [node for node, _, _ in produced_batches(cluster)] == [1, 1, 2]
@@ -167,7 +167,7 @@ async def test_not_leader_without_a_hint_asks_for_metadata_and_tries_again(clock
         asked = len(cluster.requests(ApiKey.METADATA))
         cluster.move("t", 0, 2)
         rig.send()
-        assert (await rig.settled())[1].status is Status.OK
+        assert (await rig.settled())[1].status is OperationStatus.OK
         assert len(cluster.requests(ApiKey.METADATA)) > asked
         nodes = [node for node, _, _ in produced_batches(cluster)]
         assert nodes[:2] == [1, 1] and nodes[-1] == 2
@@ -185,7 +185,7 @@ async def test_a_dead_leader_is_replaced_and_nothing_is_lost_or_doubled(clock: M
             await trio.sleep(0.01)
         cluster.move("t", 0, 3)
         outcomes = await rig.settled()
-        assert {outcome.status for outcome in outcomes.values()} == {Status.OK}
+        assert {outcome.status for outcome in outcomes.values()} == {OperationStatus.OK}
         assert log_values(cluster) == list(range(40))
 
 
@@ -198,7 +198,7 @@ async def test_a_node_that_comes_back_is_connected_to_again(clock: MockClock) ->
         rig.send()
         await trio.sleep(5)
         cluster.start(1)
-        assert (await rig.settled())[1].status is Status.OK
+        assert (await rig.settled())[1].status is OperationStatus.OK
 
 
 async def test_no_answer_is_info_after_the_delivery_time_out(clock: MockClock) -> None:
@@ -206,7 +206,7 @@ async def test_no_answer_is_info_after_the_delivery_time_out(clock: MockClock) -
     cluster.script.append(lambda seen: Withhold() if seen.api_key == ApiKey.PRODUCE else None)
     async with producing(cluster) as rig:
         rig.send()
-        assert (await rig.settled())[0] == Outcome(Status.INFO, -1, -1, "TIMED_OUT")
+        assert (await rig.settled())[0] == Outcome(OperationStatus.INFO, -1, -1, "TIMED_OUT")
         # At most the delivery time-out and one request's more.
         assert trio.current_time() < 20 + 5 + 1
         with pytest.raises(ProducerRetired):
@@ -219,7 +219,7 @@ async def test_what_never_left_fails(clock: MockClock) -> None:
         for node in (1, 2, 3):
             cluster.stop(node)
         rig.send()
-        assert (await rig.settled())[0] == Outcome(Status.FAIL, -1, -1, "DELIVERY_TIMED_OUT")
+        assert (await rig.settled())[0] == Outcome(OperationStatus.FAIL, -1, -1, "DELIVERY_TIMED_OUT")
 
 
 async def test_an_answer_cut_short_leaves_a_record_in_doubt_until_the_retry_is_answered(clock: MockClock) -> None:
@@ -227,7 +227,7 @@ async def test_an_answer_cut_short_leaves_a_record_in_doubt_until_the_retry_is_a
     cluster.script.append(only_once(ApiKey.PRODUCE, Break(b"\0\0\0\x40\0\0", apply=True)))  # type: ignore[arg-type]
     async with producing(cluster) as rig:
         rig.send()
-        assert (await rig.settled())[0] == (Status.OK, 0, 7, "", 2)
+        assert (await rig.settled())[0] == (OperationStatus.OK, 0, 7, "", 2)
 
 
 async def test_garbage_for_an_answer_is_doubt_not_success(clock: MockClock) -> None:
@@ -235,7 +235,7 @@ async def test_garbage_for_an_answer_is_doubt_not_success(clock: MockClock) -> N
     cluster.script.append(lambda seen: Raw(b"\0\0\0\x05\0\0\0\x01\xff") if seen.api_key == ApiKey.PRODUCE else None)
     async with producing(cluster, ProducerSettings(delivery_timeout_ms=3000)) as rig:
         rig.send()
-        assert (await rig.settled())[0] == Outcome(Status.INFO, -1, -1, "BAD_ANSWER")
+        assert (await rig.settled())[0] == Outcome(OperationStatus.INFO, -1, -1, "BAD_ANSWER")
 
 
 def answer_of(seen: Seen, code: int) -> ProduceResponse:
@@ -253,16 +253,16 @@ def answer_of(seen: Seen, code: int) -> ProduceResponse:
 @pytest.mark.parametrize(
     ("code", "status"),
     [
-        (ErrorCode.NOT_LEADER_OR_FOLLOWER, Status.INFO),
-        (ErrorCode.REQUEST_TIMED_OUT, Status.INFO),
-        (ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND, Status.INFO),
-        (ErrorCode.NOT_ENOUGH_REPLICAS, Status.FAIL),
-        (ErrorCode.MESSAGE_TOO_LARGE, Status.FAIL),
-        (ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER, Status.FAIL),
+        (ErrorCode.NOT_LEADER_OR_FOLLOWER, OperationStatus.INFO),
+        (ErrorCode.REQUEST_TIMED_OUT, OperationStatus.INFO),
+        (ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND, OperationStatus.INFO),
+        (ErrorCode.NOT_ENOUGH_REPLICAS, OperationStatus.FAIL),
+        (ErrorCode.MESSAGE_TOO_LARGE, OperationStatus.FAIL),
+        (ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER, OperationStatus.FAIL),
     ],
 )
 async def test_an_error_that_stays_ends_with_its_name_and_what_it_proves(
-    code: ErrorCode, status: Status, clock: MockClock
+    code: ErrorCode, status: OperationStatus, clock: MockClock
 ) -> None:
     cluster = FakeCluster()
     cluster.script.append(lambda seen: answer_of(seen, code) if seen.api_key == ApiKey.PRODUCE else None)
@@ -290,7 +290,7 @@ async def test_a_leader_that_may_have_been_deposed_makes_its_producer_ask_others
         cluster.script.append(alone)
         cluster.seen.clear()
         number = rig.send()
-        assert (await rig.settled())[number].status is Status.OK
+        assert (await rig.settled())[number].status is OperationStatus.OK
         asked = [seen.node for seen in cluster.seen if seen.api_key == ApiKey.PRODUCE]
         # Another attempt may be under way before the answer of who leads has come.
         assert asked in ([1] * unsupported_faults + [2], [1] * (unsupported_faults + 1) + [2])
@@ -310,7 +310,7 @@ async def test_one_refusal_for_want_of_replicas_is_no_reason_to_ask(clock: MockC
 
         cluster.script.append(once)
         number = rig.send()
-        assert (await rig.settled())[number].status is Status.OK
+        assert (await rig.settled())[number].status is OperationStatus.OK
         assert not [seen for seen in cluster.seen if isinstance(seen.message, MetadataRequest)]
 
 
@@ -319,7 +319,7 @@ async def test_a_partition_left_out_of_the_answer_is_in_doubt(clock: MockClock) 
     cluster.script.append(lambda seen: ProduceResponse() if seen.api_key == ApiKey.PRODUCE else None)
     async with producing(cluster, ProducerSettings(delivery_timeout_ms=3000)) as rig:
         rig.send()
-        assert (await rig.settled())[0].status is Status.INFO
+        assert (await rig.settled())[0].status is OperationStatus.INFO
 
 
 async def test_five_requests_are_in_flight_on_a_connection_and_no_more(clock: MockClock) -> None:
@@ -353,7 +353,7 @@ async def test_acks_0_is_ok_without_an_offset_once_the_link_has_it(clock: MockCl
     cluster = FakeCluster()
     async with producing(cluster, ProducerSettings(idempotence=False, acks=0)) as rig:
         rig.send()
-        assert (await rig.settled())[0] == (Status.OK, -1, 7, "", 1)
+        assert (await rig.settled())[0] == (OperationStatus.OK, -1, 7, "", 1)
         rig.send(1)
         await rig.settled()
         await trio.sleep(0.1)
@@ -417,7 +417,7 @@ async def test_finish_sends_what_lingers(clock: MockClock) -> None:
         await trio.sleep(1)
         assert rig.outcomes == {}
         await rig.producer.finish()
-        assert rig.outcomes[0].status is Status.OK
+        assert rig.outcomes[0].status is OperationStatus.OK
         assert trio.current_time() < 10
 
 
@@ -433,8 +433,8 @@ async def test_closing_settles_everything_at_once(clock: MockClock) -> None:
         rig.send(1)
         await trio.sleep(1)
         rig.producer.close()
-        assert rig.outcomes[1].status is Status.INFO
-        assert rig.outcomes[2].status is Status.FAIL
+        assert rig.outcomes[1].status is OperationStatus.INFO
+        assert rig.outcomes[2].status is OperationStatus.FAIL
 
 
 async def test_metadata_of_a_broker_that_lags_behind_does_not_undo_what_a_newer_one_said(clock: MockClock) -> None:

@@ -13,7 +13,7 @@ from squall.broker.real_env import RealEnv
 from squall.checkers.history.parser import parse
 from squall.checkers.history.tables import COMMIT, INFO, NOT_ENDED, POLL, SEND
 from squall.checkers.history.values import SEQUENCE_BITS
-from squall.workloads.client.outcomes import Status
+from squall.workloads.client.outcomes import OperationStatus
 from squall.workloads.recorder import GATHER_BYTES, CorruptRecord, PartitionPoll, ReadOutcome, Recorder
 
 
@@ -40,7 +40,7 @@ def test_sends_are_recorded_as_the_contract_says(path: Path) -> None:
     first = recorder.invoke_send(process, part, 77, 'k"1', 99, 100)
     second = recorder.invoke_send(process, part, 78, None, 98, 200)
     recorder.send_ok(first, 1234, 5678)
-    recorder.send_not_ok(second, Status.INFO, "TIMED_OUT")
+    recorder.send_not_ok(second, OperationStatus.INFO, "TIMED_OUT")
     recorder.send_ok(recorder.invoke_send(process, part, 79, None, 97, 1), 1235, 5679, 2)
     recorder.close()
     header, t, p, i0, i1, c0, c1, _, c2, end = lines(path)
@@ -69,7 +69,7 @@ def test_a_read_writes_both_its_lines_with_their_own_times(path: Path) -> None:
         end={0: 12},
     )
     recorder.read(4, "final_read", began, {0: 10}, outcome)
-    recorder.read(4, "poll", began, {0: 12}, ReadOutcome(Status.FAIL, error="TIMED_OUT"))
+    recorder.read(4, "poll", began, {0: 12}, ReadOutcome(OperationStatus.FAIL, error="TIMED_OUT"))
     recorder.flush()
     _, i0, c0, i1, c1 = lines(path)
     assert i0 == {"e": "i", "op": 0, "p": 4, "f": "final_read", "t": began, "at": {"0": 10}}
@@ -134,7 +134,7 @@ def test_a_transaction_is_read_back_as_it_was_recorded(path: Path) -> None:
     poll = recorder.read(producer, "poll", recorder.now_ns(), {part: 0}, ReadOutcome(), txn=kept)
     recorder.send_ok(send, 3, -1)
     recorder.ask_end(producer, kept, "commit")
-    recorder.txn_ended(kept, Status.OK, "commit", 4000, 7)
+    recorder.txn_ended(kept, OperationStatus.OK, "commit", 4000, 7)
     open_ = recorder.begin_txn(producer, "id-a", 5000)
     recorder.close()
     with path.open("rb") as file:

@@ -21,14 +21,14 @@ from squall.broker.protocol.schema.api_versions import ApiVersion, ApiVersionsRe
 from squall.broker.protocol.schema.end_txn import EndTxnResponse
 from squall.broker.protocol.schema.find_coordinator import FindCoordinatorResponse
 from squall.broker.protocol.schema.init_producer_id import InitProducerIdResponse
-from squall.workloads.client.outcomes import Status
+from squall.workloads.client.outcomes import OperationStatus
 from squall.workloads.client.settings import ClientSettings
 from squall.workloads.client.transactions import (
     CoordinatorErrorMeaning,
     EndTxnResult,
-    GaveUp,
     TransactionManager,
     TransactionRefused,
+    TransactionRequestTimedOut,
     meaning,
 )
 from tests.support.clusters.fake_cluster import Break, FakeCluster, Seen, Withhold
@@ -108,7 +108,7 @@ async def test_v1_adds_each_partition_once_and_keeps_its_epoch(clock: MockClock)
     async with transacting(0) as (transactions, coordinator):
         await transactions.add([("t", 0)])
         await transactions.add([("t", 0), ("t", 1)])
-        assert await transactions.end(commit=True) == EndTxnResult(Status.OK, "")
+        assert await transactions.end(commit=True) == EndTxnResult(OperationStatus.OK, "")
         assert [(seen.api_key, seen.version) for seen in coordinator.asked] == [(24, 3), (24, 3), (26, 4)]
         assert [seen.message.v3_and_below_topics[0].partitions for seen in coordinator.asked[:2]] == [[0], [1]]
         assert transactions.identity == (77, 3)
@@ -122,14 +122,14 @@ async def test_no_end_is_asked_of_a_transaction_that_the_coordinator_does_not_kn
     version: int, clock: MockClock
 ) -> None:
     async with transacting(version) as (transactions, coordinator):
-        assert await transactions.end(commit=True) == EndTxnResult(Status.OK, "")
+        assert await transactions.end(commit=True) == EndTxnResult(OperationStatus.OK, "")
         assert not coordinator.asked
 
 
 async def test_v2_adds_nothing_and_takes_the_next_epoch(clock: MockClock) -> None:
     async with transacting(2) as (transactions, coordinator):
         await transactions.add([("t", 0)])
-        assert await transactions.end(commit=False) == EndTxnResult(Status.OK, "")
+        assert await transactions.end(commit=False) == EndTxnResult(OperationStatus.OK, "")
         assert [(seen.api_key, seen.version, seen.message.committed) for seen in coordinator.asked] == [(26, 5, False)]
         assert transactions.identity == (77, 4)
 
@@ -143,7 +143,7 @@ async def test_what_may_succeed_later_is_asked_again(code: ErrorCode, clock: Moc
     async with transacting(2) as (transactions, coordinator):
         await transactions.add([("t", 0)])
         coordinator.says[ApiKey.END_TXN] = [code, code]
-        assert await transactions.end(commit=True) == EndTxnResult(Status.OK, "")
+        assert await transactions.end(commit=True) == EndTxnResult(OperationStatus.OK, "")
         assert len(coordinator.asked) == 3
 
 
@@ -152,7 +152,7 @@ async def test_a_refused_end_did_not_happen(code: ErrorCode, clock: MockClock) -
     async with transacting(2) as (transactions, coordinator):
         await transactions.add([("t", 0)])
         coordinator.says[ApiKey.END_TXN] = [ErrorCode.CONCURRENT_TRANSACTIONS, code]
-        assert await transactions.end(commit=True) == EndTxnResult(Status.FAIL, name_of(code))
+        assert await transactions.end(commit=True) == EndTxnResult(OperationStatus.FAIL, name_of(code))
         assert len(coordinator.asked) == 2
 
 
@@ -163,14 +163,14 @@ async def test_an_end_refused_after_an_attempt_in_doubt_may_have_happened(before
     async with transacting(2) as (transactions, coordinator):
         await transactions.add([("t", 0)])
         coordinator.says[ApiKey.END_TXN] = [before, ErrorCode.PRODUCER_FENCED]
-        assert await transactions.end(commit=True) == EndTxnResult(Status.INFO, "PRODUCER_FENCED")
+        assert await transactions.end(commit=True) == EndTxnResult(OperationStatus.INFO, "PRODUCER_FENCED")
 
 
 async def test_an_end_whose_answer_was_lost_and_which_is_then_refused_may_have_happened(clock: MockClock) -> None:
     async with transacting(2) as (transactions, coordinator):
         await transactions.add([("t", 0)])
         coordinator.says[ApiKey.END_TXN] = [Break(), ErrorCode.INVALID_TXN_STATE]
-        assert await transactions.end(commit=True) == EndTxnResult(Status.INFO, "INVALID_TXN_STATE")
+        assert await transactions.end(commit=True) == EndTxnResult(OperationStatus.INFO, "INVALID_TXN_STATE")
         assert transactions.unanswered == 1
 
 
@@ -179,7 +179,7 @@ async def test_an_end_that_is_never_answered_may_have_happened(clock: MockClock)
         await transactions.add([("t", 0)])
         coordinator.says[ApiKey.END_TXN] = [Withhold() for _ in range(20)]
         began = trio.current_time()
-        assert await transactions.end(commit=True) == EndTxnResult(Status.INFO, "TIMED_OUT")
+        assert await transactions.end(commit=True) == EndTxnResult(OperationStatus.INFO, "TIMED_OUT")
         assert trio.current_time() - began == pytest.approx(LIMIT_S, abs=0.01)
         assert transactions.unanswered >= 2
 
@@ -188,7 +188,7 @@ async def test_an_end_that_was_only_put_off_until_the_limit_did_not_happen(clock
     async with transacting(2) as (transactions, coordinator):
         await transactions.add([("t", 0)])
         coordinator.says[ApiKey.END_TXN] = [ErrorCode.COORDINATOR_LOAD_IN_PROGRESS] * 500
-        assert await transactions.end(commit=True) == EndTxnResult(Status.FAIL, "TIMED_OUT")
+        assert await transactions.end(commit=True) == EndTxnResult(OperationStatus.FAIL, "TIMED_OUT")
         assert transactions.unanswered == 0
 
 
@@ -196,7 +196,9 @@ async def test_an_unknown_error_leaves_it_open(clock: MockClock) -> None:
     async with transacting(2) as (transactions, coordinator):
         await transactions.add([("t", 0)])
         coordinator.says[ApiKey.END_TXN] = [ErrorCode.UNKNOWN_SERVER_ERROR]
-        assert await transactions.end(commit=True) == EndTxnResult(Status.INFO, name_of(ErrorCode.UNKNOWN_SERVER_ERROR))
+        assert await transactions.end(commit=True) == EndTxnResult(
+            OperationStatus.INFO, name_of(ErrorCode.UNKNOWN_SERVER_ERROR)
+        )
 
 
 async def test_a_coordinator_that_moved_is_looked_for(clock: MockClock) -> None:
@@ -205,7 +207,7 @@ async def test_a_coordinator_that_moved_is_looked_for(clock: MockClock) -> None:
         coordinator.says[ApiKey.END_TXN] = [ErrorCode.NOT_COORDINATOR]
         async with trio.open_nursery() as nursery:
             nursery.start_soon(_move_once_asked, coordinator)
-            assert (await transactions.end(commit=True)).status is Status.OK
+            assert (await transactions.end(commit=True)).status is OperationStatus.OK
         assert [seen.node for seen in coordinator.asked] == [2, 3]
 
 
@@ -233,7 +235,7 @@ async def test_an_id_is_had_once_the_transaction_before_is_over(clock: MockClock
 async def test_an_id_that_nobody_gives_is_given_up(clock: MockClock) -> None:
     async with transacting(0, begun=False) as (transactions, coordinator):
         coordinator.says[ApiKey.INIT_PRODUCER_ID] = [ErrorCode.COORDINATOR_LOAD_IN_PROGRESS] * 500
-        with pytest.raises(GaveUp):
+        with pytest.raises(TransactionRequestTimedOut):
             await transactions.begin_writing()
 
 

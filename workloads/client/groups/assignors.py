@@ -24,7 +24,7 @@ SUBSCRIPTION_VERSION, ASSIGNMENT_VERSION = 2, 1
 """Of what is written: the version of a subscription that has its owner's generation (KIP-792)."""
 
 
-class Applicant(NamedTuple):
+class SubscribedMember(NamedTuple):
     """A member, as its subscription describes it."""
 
     member_id: str
@@ -48,7 +48,7 @@ Counts = Mapping[str, int]
 """Topic -> number of its partitions."""
 
 
-def by_range(members: Sequence[Applicant], counts: Counts) -> Assignment:
+def by_range(members: Sequence[SubscribedMember], counts: Counts) -> Assignment:
     """Topic by topic: each member gets neighbouring partitions, the first ones one more where it does not work out."""
     found: Assignment = {member.member_id: [] for member in members}
     for topic in sorted(counts):
@@ -64,7 +64,7 @@ def by_range(members: Sequence[Applicant], counts: Counts) -> Assignment:
     return found
 
 
-def round_robin(members: Sequence[Applicant], counts: Counts) -> Assignment:
+def round_robin(members: Sequence[SubscribedMember], counts: Counts) -> Assignment:
     """All partitions of all topics, dealt one by one to whoever comes next and subscribes to the topic."""
     found: Assignment = {member.member_id: [] for member in members}
     takers, turn = sorted(members, key=_order), 0
@@ -78,7 +78,7 @@ def round_robin(members: Sequence[Applicant], counts: Counts) -> Assignment:
     return found
 
 
-def cooperative_sticky(members: Sequence[Applicant], counts: Counts) -> Assignment:
+def cooperative_sticky(members: Sequence[SubscribedMember], counts: Counts) -> Assignment:
     """As balanced as can be, with as few moves as that takes. What has to move is nobody's for one generation: its
     owner gives it up first, and joins again (KIP-429).
     """
@@ -92,7 +92,7 @@ def cooperative_sticky(members: Sequence[Applicant], counts: Counts) -> Assignme
     }
 
 
-def sticky(members: Sequence[Applicant], counts: Counts) -> Assignment:
+def sticky(members: Sequence[SubscribedMember], counts: Counts) -> Assignment:
     """Return the assignment that `cooperative_sticky` reaches in the end."""
     found: Assignment = {member.member_id: [] for member in members}
     takers = {member.member_id: member.topics for member in sorted(members, key=_order)}
@@ -124,7 +124,7 @@ def _improving(found: Assignment, takers: Mapping[str, Sequence[str]]) -> tuple[
     return None
 
 
-def _owners(members: Sequence[Applicant], counts: Counts) -> dict[Place, str]:
+def _owners(members: Sequence[SubscribedMember], counts: Counts) -> dict[Place, str]:
     """Return the owner of each partition, by the newest generation that claims it; none if two of one generation claim
     it.
     """
@@ -142,7 +142,7 @@ def _owners(members: Sequence[Applicant], counts: Counts) -> dict[Place, str]:
     return owners
 
 
-def _order(member: Applicant) -> tuple[int, str]:
+def _order(member: SubscribedMember) -> tuple[int, str]:
     return member.order
 
 
@@ -155,7 +155,7 @@ class Assignor:
     """Describes one assignor. `cooperative`: members keep what they have while a generation begins."""
 
     name: str
-    assign: Callable[[Sequence[Applicant], Counts], Assignment]
+    assign: Callable[[Sequence[SubscribedMember], Counts], Assignment]
     cooperative: bool = False
 
 
@@ -180,14 +180,14 @@ def subscription(topics: Sequence[str], owned: Sequence[Place], generation: int)
     return encode_versioned(said, SUBSCRIPTION_VERSION)
 
 
-def applicant(member_id: str, instance: str | None, metadata: bytes) -> Applicant:
+def applicant(member_id: str, instance: str | None, metadata: bytes) -> SubscribedMember:
     """The member that said that. One whose words make no sense subscribes to nothing."""
     try:
         said = decode_versioned(ConsumerProtocolSubscription, metadata)
     except MalformedFrame:
-        return Applicant(member_id, instance or "", ())
+        return SubscribedMember(member_id, instance or "", ())
     owned = tuple((part.topic, index) for part in said.owned_partitions for index in part.partitions)
-    return Applicant(member_id, instance or "", tuple(said.topics), owned, said.generation_id)
+    return SubscribedMember(member_id, instance or "", tuple(said.topics), owned, said.generation_id)
 
 
 def assignment(places: Sequence[Place]) -> bytes:

@@ -18,8 +18,8 @@ from squall.workloads.client.cluster import Place
 from squall.workloads.client.connection import RequestFailed, UnsupportedApi
 from squall.workloads.client.groups.consumer_membership import ConsumerMembership
 from squall.workloads.client.groups.member import CLOSE, LEAVE_LIMIT_S, POLL_INTERVAL
-from squall.workloads.client.groups.membered import Membered, MembershipListener
-from squall.workloads.client.groups.membership import NO_GENERATION, Heed, MemberSettings
+from squall.workloads.client.groups.membered import BaseGroupMember, MembershipListener
+from squall.workloads.client.groups.membership import NO_GENERATION, MemberSettings, ResponseAction
 from squall.workloads.client.groups.offsets import CommitIdentity
 
 OWN_IDS = 1
@@ -33,7 +33,7 @@ _OUTDATED = (
 )
 
 
-class ConsumerMember(Membered[ConsumerMembership]):
+class ConsumerMember(BaseGroupMember[ConsumerMembership]):
     """Run `run` in a nursery. `client`: its connections to coordinators, which nobody else uses."""
 
     def __init__(self, client: Client, settings: MemberSettings, listener: MembershipListener) -> None:
@@ -181,6 +181,6 @@ class ConsumerMember(Membered[ConsumerMembership]):
         heed = core.answered(answer, asked)
         if of_now and answer.error_code == ErrorCode.NONE:
             self.beat_sent, self.beat_answered = sent, self._env.mono()
-        if heed is Heed.ELSEWHERE:
+        if heed is ResponseAction.ELSEWHERE:
             self.coordination.forget()
-        return heed not in (Heed.ELSEWHERE, Heed.AGAIN)
+        return heed not in (ResponseAction.ELSEWHERE, ResponseAction.AGAIN)

@@ -18,7 +18,13 @@ from squall.broker.protocol.schema.consumer_group_heartbeat import (
 )
 from squall.workloads.client.cluster import Place
 from squall.workloads.client.groups.assignors import by_topic
-from squall.workloads.client.groups.membership import NO_GENERATION, START, AssignmentChange, Heed, MemberSettings
+from squall.workloads.client.groups.membership import (
+    NO_GENERATION,
+    START,
+    AssignmentChange,
+    MemberSettings,
+    ResponseAction,
+)
 
 JOINS, LEAVES, LEAVES_FOR_NOW = 0, -1, -2
 """Member epochs of heartbeats that are none: a static member that leaves will be back."""
@@ -131,10 +137,10 @@ class ConsumerMembership:
 
     # --------------------------------------------------------------------------------------------------- answers
 
-    def answered(self, answer: ConsumerGroupHeartbeatResponse, asked: HeartbeatInFlight) -> Heed:
+    def answered(self, answer: ConsumerGroupHeartbeatResponse, asked: HeartbeatInFlight) -> ResponseAction:
         """A heartbeat was answered. JOIN: it is no member any more, and joins once it has been told what it lost."""
         if asked.life != self.life:
-            return Heed.GO_ON
+            return ResponseAction.GO_ON
         code = answer.error_code
         if code == ErrorCode.NONE:
             self.generation, self.rejoin, self._said = answer.member_epoch, "", asked.owned
@@ -145,19 +151,19 @@ class ConsumerMembership:
                 told = answer.assignment.topic_partitions
                 self._target = tuple((topic.topic_id, index) for topic in told for index in topic.partitions)
                 self._unsettled = True
-            return Heed.GO_ON
+            return ResponseAction.GO_ON
         self._said = None
         if code in _GROUPLESS:
-            return Heed.ELSEWHERE
+            return ResponseAction.ELSEWHERE
         if code == ErrorCode.COORDINATOR_LOAD_IN_PROGRESS:
-            return Heed.AGAIN
+            return ResponseAction.AGAIN
         if code in _FENCED:
             self.reset(name_of(code))
-            return Heed.JOIN
+            return ResponseAction.JOIN
         # UNRELEASED_INSTANCE_ID among them: somebody else has its instance id, and keeps it.
         self.out, self.generation = name_of(code), NO_GENERATION
         self.life += 1
-        return Heed.OUT
+        return ResponseAction.OUT
 
     def unanswered(self, asked: HeartbeatInFlight) -> None:
         """Nobody knows what the coordinator has heard of it."""

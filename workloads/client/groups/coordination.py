@@ -18,7 +18,7 @@ SINGLE_KEY = 3
 """The last version of FindCoordinator that asks for one key."""
 
 
-class Coordination:
+class GroupCoordinatorClient:
     """The coordinator of one group. Needs a running client, best one of its own: a Join may wait for long."""
 
     def __init__(self, client: Client, group: str) -> None:

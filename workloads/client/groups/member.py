@@ -19,8 +19,14 @@ from squall.broker.protocol.schema.sync_group import SyncGroupResponse
 from squall.workloads.client.client import Client
 from squall.workloads.client.cluster import Place
 from squall.workloads.client.connection import RequestFailed, UnsupportedApi
-from squall.workloads.client.groups.membered import Membered, MembershipListener
-from squall.workloads.client.groups.membership import NO_GENERATION, NO_MEMBER, ClassicMembership, Heed, MemberSettings
+from squall.workloads.client.groups.membered import BaseGroupMember, MembershipListener
+from squall.workloads.client.groups.membership import (
+    NO_GENERATION,
+    NO_MEMBER,
+    ClassicMembership,
+    MemberSettings,
+    ResponseAction,
+)
 from squall.workloads.client.groups.offsets import CommitIdentity
 
 JOIN_VERSION, SYNC_VERSION, BEAT_VERSION, LEAVE_VERSION = 9, 5, 4, 5
@@ -31,7 +37,7 @@ POLL_INTERVAL = "poll interval"
 CLOSE = "close"
 
 
-class GroupMember(Membered[ClassicMembership]):
+class GroupMember(BaseGroupMember[ClassicMembership]):
     """Run `run` in a nursery. `client`: its connections to coordinators, which nobody else uses."""
 
     def __init__(self, client: Client, settings: MemberSettings, listener: MembershipListener) -> None:
@@ -99,7 +105,7 @@ class GroupMember(Membered[ClassicMembership]):
         failures = 0
         try:
             heed = await self._ask_to_join()
-            while heed in (Heed.AGAIN, Heed.ELSEWHERE):
+            while heed in (ResponseAction.AGAIN, ResponseAction.ELSEWHERE):
                 failures += 1
                 await self._env.sleep(self._client.backoff(failures))
                 heed = await self._ask_to_join()
@@ -107,23 +113,23 @@ class GroupMember(Membered[ClassicMembership]):
             self._busy = False
             self._wake.set()
 
-    async def _ask_to_join(self) -> Heed:
+    async def _ask_to_join(self) -> ResponseAction:
         core = self.core
         limit_s = self.settings.max_poll_interval_ms / 1000 + JOIN_LATER_S
         try:
             answer = await self.coordination.ask(core.join_request(), JoinGroupResponse, JOIN_VERSION, limit_s)
         except (RequestFailed, UnsupportedApi):
-            return Heed.AGAIN
+            return ResponseAction.AGAIN
         heed = core.joined(answer)
         if answer.error_code == ErrorCode.MEMBER_ID_REQUIRED:
             return await self._ask_to_join()
-        if heed is Heed.ELSEWHERE:
+        if heed is ResponseAction.ELSEWHERE:
             self.coordination.forget()
-        if heed is not Heed.GO_ON:
+        if heed is not ResponseAction.GO_ON:
             return heed
         return await self._synchronize(answer)
 
-    async def _synchronize(self, answer: JoinGroupResponse) -> Heed:
+    async def _synchronize(self, answer: JoinGroupResponse) -> ResponseAction:
         core = self.core
         counts = await self._known_counts(answer) if core.leads else {}
         limit_s = self.settings.max_poll_interval_ms / 1000 + JOIN_LATER_S
@@ -132,20 +138,20 @@ class GroupMember(Membered[ClassicMembership]):
                 core.sync_request(answer, counts), SyncGroupResponse, SYNC_VERSION, limit_s
             )
         except (RequestFailed, UnsupportedApi):
-            return Heed.JOIN
+            return ResponseAction.JOIN
         before = core.owned
         change = core.synced(told)
-        if isinstance(change, Heed):
-            if change is Heed.ELSEWHERE:
+        if isinstance(change, ResponseAction):
+            if change is ResponseAction.ELSEWHERE:
                 self.coordination.forget()
-            return Heed.OUT if change is Heed.OUT else Heed.JOIN
+            return ResponseAction.OUT if change is ResponseAction.OUT else ResponseAction.JOIN
         self._listener.joined(core.owned, leader=core.leads)
         if change.removed:
             # They are its own until it says so: who is to have them gets them in the next generation (KIP-429).
             core.owned = tuple(sorted({*before, *core.owned}))
             await self._give_up(change.removed)
             core.rejoin = core.rejoin or "revoked partitions"
-        return Heed.GO_ON
+        return ResponseAction.GO_ON
 
     def _counts(self) -> dict[str, int]:
         """Partitions of each topic that is known."""
@@ -215,6 +221,6 @@ class GroupMember(Membered[ClassicMembership]):
         heed = self.core.refused(answer.error_code)
         if answer.error_code in (ErrorCode.NONE, ErrorCode.REBALANCE_IN_PROGRESS):
             self.beat_sent, self.beat_answered = sent, self._env.mono()
-        if heed is Heed.ELSEWHERE:
+        if heed is ResponseAction.ELSEWHERE:
             self.coordination.forget()
-        return heed is not Heed.ELSEWHERE
+        return heed is not ResponseAction.ELSEWHERE

@@ -9,7 +9,7 @@ import trio
 
 from squall.workloads.client.client import Client
 from squall.workloads.client.cluster import Place
-from squall.workloads.client.groups.coordination import Coordination
+from squall.workloads.client.groups.coordination import GroupCoordinatorClient
 from squall.workloads.client.groups.membership import MemberSettings
 from squall.workloads.client.groups.offsets import CommitIdentity
 
@@ -36,7 +36,7 @@ class MembershipListener(Protocol):
         """LeaveGroup was answered: it was this member. Told in the task of the heartbeats, too."""
 
 
-class Core(Protocol):
+class MembershipState(Protocol):
     """Describes the state that a membership has in both protocols."""
 
     member_id: str
@@ -51,15 +51,15 @@ class Core(Protocol):
         """Return whether its partitions are not its own any more, and its application does not know yet."""
 
 
-C = TypeVar("C", bound=Core)
+C = TypeVar("C", bound=MembershipState)
 
 
-class Membered(Generic[C]):
+class BaseGroupMember(Generic[C]):
     """The part of `members.Member` that does not depend on the protocol, over its core."""
 
     def __init__(self, client: Client, settings: MemberSettings, listener: MembershipListener, core: C) -> None:
         self.settings, self.core = settings, core
-        self.coordination = Coordination(client, settings.group)
+        self.coordination = GroupCoordinatorClient(client, settings.group)
         self.beat_sent = self.beat_answered = -1.0
         """Of the last request that keeps the session and was answered well, by env.mono()."""
         self._client, self._env, self._listener = client, client.env, listener

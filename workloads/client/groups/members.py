@@ -10,7 +10,7 @@ import trio
 from squall.workloads.client.client import Client
 from squall.workloads.client.cluster import Place
 from squall.workloads.client.groups.consumer_member import ConsumerMember
-from squall.workloads.client.groups.coordination import Coordination
+from squall.workloads.client.groups.coordination import GroupCoordinatorClient
 from squall.workloads.client.groups.member import CLOSE, GroupMember
 from squall.workloads.client.groups.membered import MembershipListener
 from squall.workloads.client.groups.membership import CONSUMER, MemberSettings
@@ -20,7 +20,7 @@ from squall.workloads.client.groups.offsets import CommitIdentity
 class GroupConsumer(Protocol):
     """Offers an application its membership. Run `run` in a nursery; call `keep_up` before each poll."""
 
-    coordination: Coordination
+    coordination: GroupCoordinatorClient
     beat_sent: float
     beat_answered: float
     """Of the last request that keeps the session and was answered well, by env.mono(); -1: none was."""

@@ -67,7 +67,7 @@ class MemberSettings:
         return ASSIGNORS[self.assignors[0]].cooperative
 
 
-class Heed(Enum):
+class ResponseAction(Enum):
     """Names what a member does about an answer."""
 
     GO_ON = "it is as it should be"
@@ -167,7 +167,7 @@ class ClassicMembership:
 
     # --------------------------------------------------------------------------------------------------- answers
 
-    def joined(self, answer: JoinGroupResponse) -> Heed:
+    def joined(self, answer: JoinGroupResponse) -> ResponseAction:
         """JoinGroup was answered. GO_ON: with a generation, for which SyncGroup is next."""
         code = answer.error_code
         if code == ErrorCode.NONE:
@@ -175,15 +175,15 @@ class ClassicMembership:
                 return self._over(ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
             self.member_id, self.generation = answer.member_id, answer.generation_id
             self.protocol, self.leads = answer.protocol_name, answer.leader == answer.member_id
-            return Heed.GO_ON
+            return ResponseAction.GO_ON
         if code == ErrorCode.MEMBER_ID_REQUIRED:
             self.member_id = answer.member_id
-            return Heed.JOIN
+            return ResponseAction.JOIN
         if code == ErrorCode.REBALANCE_IN_PROGRESS:
-            return Heed.AGAIN
+            return ResponseAction.AGAIN
         return self.refused(code)
 
-    def synced(self, answer: SyncGroupResponse) -> AssignmentChange | Heed:
+    def synced(self, answer: SyncGroupResponse) -> AssignmentChange | ResponseAction:
         """SyncGroup was answered: what changes, or what to do about the error."""
         if answer.error_code != ErrorCode.NONE:
             return self.refused(answer.error_code)
@@ -195,23 +195,23 @@ class ClassicMembership:
         before, self.owned = self.owned, tuple(places)
         return AssignmentChange(_without(places, before), _without(before, places))
 
-    def refused(self, code: int) -> Heed:
+    def refused(self, code: int) -> ResponseAction:
         """An error of any request of a member."""
         if code == ErrorCode.NONE:
-            return Heed.GO_ON
+            return ResponseAction.GO_ON
         if code in _GROUPLESS:
-            return Heed.ELSEWHERE
+            return ResponseAction.ELSEWHERE
         if code == ErrorCode.COORDINATOR_LOAD_IN_PROGRESS:
-            return Heed.AGAIN
+            return ResponseAction.AGAIN
         if code == ErrorCode.REBALANCE_IN_PROGRESS:
             self.rejoin = self.rejoin or name_of(code)
-            return Heed.JOIN
+            return ResponseAction.JOIN
         if code == ErrorCode.ILLEGAL_GENERATION:
             self.reset(name_of(code), keep_id=True)
-            return Heed.JOIN
+            return ResponseAction.JOIN
         if code == ErrorCode.UNKNOWN_MEMBER_ID:
             self.reset(name_of(code))
-            return Heed.JOIN
+            return ResponseAction.JOIN
         return self._over(code)
 
     def recounted(self, counts: Counts) -> None:
@@ -219,10 +219,10 @@ class ClassicMembership:
         if self.leads and not self.rejoin and dict(counts) != self.counted:
             self.rejoin = "partitions"
 
-    def _over(self, code: int) -> Heed:
+    def _over(self, code: int) -> ResponseAction:
         self.out = name_of(code)
         self.generation = NO_GENERATION
-        return Heed.OUT
+        return ResponseAction.OUT
 
 
 def _without(places: Sequence[Place], others: Collection[Place]) -> tuple[Place, ...]:

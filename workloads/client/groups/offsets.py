@@ -22,8 +22,8 @@ from squall.broker.protocol.schema.offset_fetch import (
 from squall.workloads.client.cluster import Place
 from squall.workloads.client.connection import RequestFailed, UnsupportedApi
 from squall.workloads.client.groups.assignors import by_topic
-from squall.workloads.client.groups.coordination import Coordination
-from squall.workloads.client.outcomes import TIMED_OUT, Status
+from squall.workloads.client.groups.coordination import GroupCoordinatorClient
+from squall.workloads.client.outcomes import TIMED_OUT, OperationStatus
 
 BY_NAME = 9
 """The last version of both requests that names topics."""
@@ -52,10 +52,10 @@ class CommitIdentity(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class CommitEnd:
+class CommitOutcome:
     """Holds the outcome of a commit. OK: all of it is committed. FAIL: what is in `errors` definitely is not."""
 
-    status: Status
+    status: OperationStatus
     error: str = ""
     errors: Mapping[Place, str] = field(default_factory=dict)
     """Partition -> why, where partitions differ."""
@@ -115,13 +115,13 @@ def worst(codes: Sequence[int]) -> int:
 
 
 async def commit(
-    coordination: Coordination,
+    coordination: GroupCoordinatorClient,
     who: CommitIdentity,
     offsets: Mapping[Place, int],
     limit_s: float,
     *,
     gone: Callable[[], bool] = lambda: False,
-) -> CommitEnd:
+) -> CommitOutcome:
     """Commit these offsets, asking again where that may help. `gone`: it is of no use any more."""
     client, failures, doubt, asking, unanswered = coordination.client, 0, False, False, 0
     request = commit_request(coordination.group, who, offsets)
@@ -137,11 +137,11 @@ async def commit(
                 unanswered += failure.sent
                 error, code = failure.why, 0
             except UnsupportedApi as problem:
-                return CommitEnd(Status.INFO if doubt else Status.FAIL, str(problem))
+                return CommitOutcome(OperationStatus.INFO if doubt else OperationStatus.FAIL, str(problem))
             else:
                 refused = errors_of(answer)
                 if not refused:
-                    return CommitEnd(Status.OK, unanswered=unanswered)
+                    return CommitOutcome(OperationStatus.OK, unanswered=unanswered)
                 code = worst(list(refused.values()))
                 error = name_of(code)
                 doubt |= any(each in DOUBTFUL for each in refused.values())
@@ -153,21 +153,21 @@ async def commit(
                 break
             failures += 1
             await client.env.sleep(client.backoff(failures))
-    return CommitEnd(Status.INFO if doubt or asking else Status.FAIL, error, code=code)
+    return CommitOutcome(OperationStatus.INFO if doubt or asking else OperationStatus.FAIL, error, code=code)
 
 
 def _ended(
     offsets: Mapping[Place, int], refused: Mapping[Place, int], code: int, unanswered: int, *, doubt: bool
-) -> CommitEnd:
+) -> CommitOutcome:
     """Refused for good, at least in part."""
     if doubt:
-        return CommitEnd(Status.INFO, name_of(code), code=code)
+        return CommitOutcome(OperationStatus.INFO, name_of(code), code=code)
     errors = {place: name_of(each) for place, each in refused.items()} if len(refused) < len(offsets) else {}
-    return CommitEnd(Status.FAIL, name_of(code), errors, code, unanswered)
+    return CommitOutcome(OperationStatus.FAIL, name_of(code), errors, code, unanswered)
 
 
 async def fetch(
-    coordination: Coordination,
+    coordination: GroupCoordinatorClient,
     places: Sequence[Place],
     limit_s: float,
     *,

@@ -14,17 +14,17 @@ from squall.broker.protocol.schema.txn_offset_commit import (
 from squall.workloads.client.cluster import Place
 from squall.workloads.client.connection import RequestFailed, UnsupportedApi
 from squall.workloads.client.groups.assignors import by_topic
-from squall.workloads.client.groups.coordination import Coordination
+from squall.workloads.client.groups.coordination import GroupCoordinatorClient
 from squall.workloads.client.groups.offsets import (
     DOUBTFUL,
     ELSEWHERE,
     NOT_YET,
-    CommitEnd,
     CommitIdentity,
+    CommitOutcome,
     metadata_of,
     worst,
 )
-from squall.workloads.client.outcomes import TIMED_OUT, Status
+from squall.workloads.client.outcomes import TIMED_OUT, OperationStatus
 from squall.workloads.client.transactions import ProducerIdAndEpoch
 
 V1_COMMIT, V2_COMMIT = 4, 5
@@ -32,7 +32,7 @@ V1_COMMIT, V2_COMMIT = 4, 5
 
 
 async def commit_in_transaction(
-    coordination: Coordination,
+    coordination: GroupCoordinatorClient,
     transactional_id: str,
     identity: ProducerIdAndEpoch,
     who: CommitIdentity,
@@ -40,7 +40,7 @@ async def commit_in_transaction(
     limit_s: float,
     *,
     v2: bool,
-) -> CommitEnd:
+) -> CommitOutcome:
     """Have the group's coordinator keep these offsets until the transaction ends. OK: it does."""
     client, failures, doubt, asking = coordination.client, 0, False, False
     metadata = metadata_of(offsets)
@@ -67,18 +67,18 @@ async def commit_in_transaction(
             except RequestFailed as failure:
                 asking, doubt, error = False, doubt or failure.sent, failure.why
             except UnsupportedApi as problem:
-                return CommitEnd(Status.INFO if doubt else Status.FAIL, str(problem))
+                return CommitOutcome(OperationStatus.INFO if doubt else OperationStatus.FAIL, str(problem))
             else:
                 codes = [part.error_code for topic in answer.topics for part in topic.partitions if part.error_code]
                 if not codes:
-                    return CommitEnd(Status.OK)
+                    return CommitOutcome(OperationStatus.OK)
                 code = worst(codes)
                 error = name_of(code)
                 doubt |= any(each in DOUBTFUL for each in codes)
                 if code not in (*NOT_YET, *DOUBTFUL, ErrorCode.CONCURRENT_TRANSACTIONS):
-                    return CommitEnd(Status.INFO if doubt else Status.FAIL, error, code=code)
+                    return CommitOutcome(OperationStatus.INFO if doubt else OperationStatus.FAIL, error, code=code)
                 if code in ELSEWHERE:
                     coordination.forget()
             failures += 1
             await client.env.sleep(client.backoff(failures))
-    return CommitEnd(Status.INFO if doubt or asking else Status.FAIL, error)
+    return CommitOutcome(OperationStatus.INFO if doubt or asking else OperationStatus.FAIL, error)

@@ -5,16 +5,16 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from squall.broker.coordinators.groups.values import NO_MEMBER, GroupResponse, GroupState, Joined
+from squall.broker.coordinators.groups.values import NO_MEMBER, GroupResponse, GroupState, JoinResult
 from squall.broker.protocol.errors import ErrorCode
 
 if TYPE_CHECKING:
-    from squall.broker.coordinators.groups.consumer.members import Current, Place, Subscription
+    from squall.broker.coordinators.groups.consumer.members import CurrentAssignment, MemberSubscription, Place
     from squall.broker.coordinators.groups.values import Join
 
 
 @dataclass(frozen=True, slots=True)
-class Beaten(GroupResponse):
+class HeartbeatResult(GroupResponse):
     """Answers ConsumerBeat: the member's epoch, and its partitions where they may be news to it."""
 
     member_id: str = ""
@@ -28,13 +28,13 @@ class DescribedMember:
     """A member, what it owns, and what it is to own."""
 
     member_id: str
-    subscription: Subscription
-    current: Current
+    subscription: MemberSubscription
+    current: CurrentAssignment
     target: tuple[Place, ...]
 
 
 @dataclass(frozen=True, slots=True)
-class ConsumerDescribed(GroupResponse):
+class ConsumerDescribeResult(GroupResponse):
     """Answers ConsumerDescribe."""
 
     state: GroupState = GroupState.DEAD
@@ -44,6 +44,6 @@ class ConsumerDescribed(GroupResponse):
     members: tuple[DescribedMember, ...] = ()
 
 
-def generation_of(member_id: str, epoch: int, request: Join) -> Joined:
+def generation_of(member_id: str, epoch: int, request: Join) -> JoinResult:
     """Return the answer to a classic member that joins a consumer group: it never leads."""
-    return Joined(ErrorCode.NONE, member_id, epoch, request.protocol_type, request.protocols[0][0], NO_MEMBER)
+    return JoinResult(ErrorCode.NONE, member_id, epoch, request.protocol_type, request.protocols[0][0], NO_MEMBER)

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True)
-class Wants:
+class AssignmentMemberSpec:
     """A member, as an assignor sees it."""
 
     member_id: str
@@ -33,7 +33,7 @@ class Wants:
 Targets = dict[str, tuple[Place, ...]]
 
 
-def uniform(members: tuple[Wants, ...], partitions: Mapping[bytes, int]) -> Targets:
+def uniform(members: tuple[AssignmentMemberSpec, ...], partitions: Mapping[bytes, int]) -> Targets:
     """`partitions`: topic id to how many it has. Every partition of a subscribed topic has one owner.
 
     With the same subscriptions for all, the sizes differ by one at most. No partition moves that need not.
@@ -66,7 +66,7 @@ def uniform(members: tuple[Wants, ...], partitions: Mapping[bytes, int]) -> Targ
     return {name: tuple(sorted(places)) for name, places in held.items()}
 
 
-def _readers(order: list[Wants]) -> dict[bytes, list[str]]:
+def _readers(order: list[AssignmentMemberSpec]) -> dict[bytes, list[str]]:
     found: dict[bytes, list[str]] = {}
     for one in order:
         for topic_id in dict.fromkeys(one.topics):
@@ -105,7 +105,7 @@ def _next_move(held: dict[str, list[Place]], readers: dict[bytes, list[str]]) ->
     return None
 
 
-def range_(members: tuple[Wants, ...], partitions: Mapping[bytes, int]) -> Targets:
+def range_(members: tuple[AssignmentMemberSpec, ...], partitions: Mapping[bytes, int]) -> Targets:
     """`partitions`: topic id to how many it has. The first members get one more where it does not come out even."""
     # Static members first: their order is that of their instance ids, which a restart does not change.
     order = sorted(members, key=lambda m: (m.instance_id is None, m.instance_id or m.member_id))
@@ -121,7 +121,7 @@ def range_(members: tuple[Wants, ...], partitions: Mapping[bytes, int]) -> Targe
     return {name: tuple(sorted(places)) for name, places in given.items()}
 
 
-ASSIGNORS: dict[str, Callable[[tuple[Wants, ...], Mapping[bytes, int]], Targets]] = {
+ASSIGNORS: dict[str, Callable[[tuple[AssignmentMemberSpec, ...], Mapping[bytes, int]], Targets]] = {
     "uniform": uniform,
     "range": range_,
 }

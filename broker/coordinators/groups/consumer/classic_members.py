@@ -17,23 +17,23 @@ from typing import TYPE_CHECKING
 from squall.broker.coordinators.groups.consumer import embedded
 from squall.broker.coordinators.groups.consumer.members import (
     JOINS,
-    Classic,
+    ClassicJoinMetadata,
     ConsumerHeartbeat,
-    GroupEpoch,
+    GroupEpochRecord,
     MemberState,
 )
 from squall.broker.coordinators.groups.consumer.migration import common_protocols
 from squall.broker.coordinators.groups.rules import CONSUMER, refusal
 from squall.broker.coordinators.groups.values import (
     NO_MEMBER,
+    AppendCompletion,
     AppendRecords,
     Effect,
     GroupResponse,
-    Joined,
-    Left,
-    Reply,
-    Settles,
-    Synced,
+    JoinResult,
+    LeaveResult,
+    SendResponse,
+    SyncResult,
     Token,
 )
 from squall.broker.protocol.errors import ErrorCode, MalformedFrame
@@ -41,10 +41,12 @@ from squall.broker.protocol.errors import ErrorCode, MalformedFrame
 if TYPE_CHECKING:
     from squall.broker.coordinators.groups.consumer.coordination import ConsumerCoordination
     from squall.broker.coordinators.groups.consumer.group import ConsumerGroup
-    from squall.broker.coordinators.groups.values import ClassicHeartbeat, Join, LeaveGroup, Now, Sync
+    from squall.broker.coordinators.groups.values import ClassicHeartbeat, ClockReading, Join, LeaveGroup, Sync
 
 
-def join(of: ConsumerCoordination, group: ConsumerGroup, request: Join, token: Token, now: Now) -> list[Effect]:
+def join(
+    of: ConsumerCoordination, group: ConsumerGroup, request: Join, token: Token, now: ClockReading
+) -> list[Effect]:
     """A classic member joins, or takes its next step."""
     assert group.members
     rests_on = of.rests_on(group.group_id)
@@ -56,10 +58,10 @@ def join(of: ConsumerCoordination, group: ConsumerGroup, request: Join, token: T
             refused = ErrorCode.INCONSISTENT_GROUP_PROTOCOL
     if refused:
         known = NO_MEMBER if refused == ErrorCode.UNKNOWN_MEMBER_ID else request.member_id
-        return [Reply(token, Joined(refused, known), rests_on)]
+        return [SendResponse(token, JoinResult(refused, known), rests_on)]
     is_new = request.member_id == NO_MEMBER
     if is_new and request.instance_id is None and request.needs_id:
-        return [Reply(token, Joined(ErrorCode.MEMBER_ID_REQUIRED, request.fresh_id), rests_on)]
+        return [SendResponse(token, JoinResult(ErrorCode.MEMBER_ID_REQUIRED, request.fresh_id), rests_on)]
     beat = ConsumerHeartbeat(
         group.group_id,
         request.fresh_id if is_new else request.member_id,
@@ -74,7 +76,9 @@ def join(of: ConsumerCoordination, group: ConsumerGroup, request: Join, token: T
         request.client_id,
         request.client_host,
     )
-    return of.step_of_classic(group, beat, Classic(request.session_ms, request.protocols), request, token, now)
+    return of.step_of_classic(
+        group, beat, ClassicJoinMetadata(request.session_ms, request.protocols), request, token, now
+    )
 
 
 def _refusal_of_join(of: ConsumerCoordination, group: ConsumerGroup, request: Join) -> ErrorCode:
@@ -109,28 +113,30 @@ def _refusal_in_generation(group: ConsumerGroup, member_id: str, instance_id: st
     return refused
 
 
-def sync(of: ConsumerCoordination, group: ConsumerGroup, request: Sync, token: Token, now: Now) -> list[Effect]:
+def sync(
+    of: ConsumerCoordination, group: ConsumerGroup, request: Sync, token: Token, now: ClockReading
+) -> list[Effect]:
     """A classic member asks for what is its own now."""
     member_id, rests_on = request.member_id, of.rests_on(group.group_id)
     refused = _refusal_in_generation(group, member_id, request.instance_id, request.generation)
     if refused:
-        return [Reply(token, Synced(refused), rests_on)]
+        return [SendResponse(token, SyncResult(refused), rests_on)]
     member, current = group.members[member_id], group.now_of(member_id)
     assert member.classic is not None
     wrong_type = request.protocol_type not in (None, CONSUMER)
     if wrong_type or request.protocol not in (None, *(name for name, _ in member.classic.protocols)):
-        return [Reply(token, Synced(ErrorCode.INCONSISTENT_GROUP_PROTOCOL), rests_on)]
+        return [SendResponse(token, SyncResult(ErrorCode.INCONSISTENT_GROUP_PROTOCOL), rests_on)]
     if group.epoch > current.epoch and current.state != MemberState.UNREVOKED:
         of.must_join(group, member_id, now)
-        return [Reply(token, Synced(ErrorCode.REBALANCE_IN_PROGRESS), rests_on)]
+        return [SendResponse(token, SyncResult(ErrorCode.REBALANCE_IN_PROGRESS), rests_on)]
     of.has_synced(group, member_id, now)
     name, said = member.classic.protocols[0]
     given = embedded.assignment(tuple(sorted(current.assigned)), said, of.topics)
-    return [Reply(token, Synced(ErrorCode.NONE, given, CONSUMER, name), rests_on)]
+    return [SendResponse(token, SyncResult(ErrorCode.NONE, given, CONSUMER, name), rests_on)]
 
 
 def beat(
-    of: ConsumerCoordination, group: ConsumerGroup, request: ClassicHeartbeat, token: Token, now: Now
+    of: ConsumerCoordination, group: ConsumerGroup, request: ClassicHeartbeat, token: Token, now: ClockReading
 ) -> list[Effect]:
     """A classic member is alive. It learns here that there is a next step for it."""
     member_id = request.member_id
@@ -140,7 +146,7 @@ def beat(
         if has_a_step(group, member_id):
             of.must_join(group, member_id, now)
             error = ErrorCode.REBALANCE_IN_PROGRESS
-    return [Reply(token, GroupResponse(error), of.rests_on(group.group_id))]
+    return [SendResponse(token, GroupResponse(error), of.rests_on(group.group_id))]
 
 
 def has_a_step(group: ConsumerGroup, member_id: str) -> bool:
@@ -157,7 +163,9 @@ def has_a_step(group: ConsumerGroup, member_id: str) -> bool:
     return any(group.owners.get(place) is None for place in lacking)
 
 
-def leave(of: ConsumerCoordination, group: ConsumerGroup, request: LeaveGroup, token: Token, now: Now) -> list[Effect]:
+def leave(
+    of: ConsumerCoordination, group: ConsumerGroup, request: LeaveGroup, token: Token, now: ClockReading
+) -> list[Effect]:
     """Members go, of either protocol: an admin removes those of the consumer protocol (measured with Kafka 4.3.1), and
     may name a static member by its instance id alone (KIP-345). A member that is named twice has left twice.
     """
@@ -171,12 +179,12 @@ def leave(of: ConsumerCoordination, group: ConsumerGroup, request: LeaveGroup, t
         if not error:
             gone[who] = None
         named.append((member_id, instance_id, error))
-    answer = Left(members=tuple(named))
+    answer = LeaveResult(members=tuple(named))
     if not gone:
-        return [Reply(token, answer, of.rests_on(group.group_id))]
+        return [SendResponse(token, answer, of.rests_on(group.group_id))]
     records = of.without(group, list(gone), now)
-    if not isinstance(records[-1], GroupEpoch):
-        return [AppendRecords(records, Settles(token, answer))]
+    if not isinstance(records[-1], GroupEpochRecord):
+        return [AppendRecords(records, AppendCompletion(token, answer))]
     # Thousands need several batches. A log that ends between them has all who are left in it in the new epoch, and who
     # is gone in part is silent, or joins anew.
-    return [AppendRecords((records[-1], *records[:-1]), Settles(token, answer), whole=1)]
+    return [AppendRecords((records[-1], *records[:-1]), AppendCompletion(token, answer), whole=1)]

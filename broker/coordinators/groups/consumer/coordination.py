@@ -9,23 +9,33 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
-from squall.broker.coordinators.groups.consumer.answers import Beaten, ConsumerDescribed, DescribedMember, generation_of
-from squall.broker.coordinators.groups.consumer.assignors import ASSIGNORS, Wants
+from squall.broker.coordinators.groups.consumer.answers import (
+    ConsumerDescribeResult,
+    DescribedMember,
+    HeartbeatResult,
+    generation_of,
+)
+from squall.broker.coordinators.groups.consumer.assignors import ASSIGNORS, AssignmentMemberSpec
+from squall.broker.coordinators.groups.consumer.draft import (
+    GroupDraft,
+    tombstones_of_member,
+    updated_subscription,
+)
 from squall.broker.coordinators.groups.consumer.group import ConsumerGroup
-from squall.broker.coordinators.groups.consumer.matching import Matching
+from squall.broker.coordinators.groups.consumer.matching import RegexMatchCache
 from squall.broker.coordinators.groups.consumer.members import (
     JOINS,
     LEAVES_FOR_NOW,
+    ConsumerGroupLogRecord,
     ConsumerHeartbeat,
-    ConsumerWritten,
-    CurrentAssignment,
-    GroupEpoch,
-    RegularExpression,
-    Resolved,
-    Subscribed,
-    Subscription,
-    TargetAssignment,
-    TargetEpoch,
+    CurrentAssignmentRecord,
+    GroupEpochRecord,
+    MemberSubscription,
+    RegularExpressionRecord,
+    ResolvedRegularExpression,
+    SubscriptionRecord,
+    TargetAssignmentRecord,
+    TargetEpochRecord,
 )
 from squall.broker.coordinators.groups.consumer.migration import (
     DISABLED,
@@ -35,22 +45,22 @@ from squall.broker.coordinators.groups.consumer.migration import (
     is_of_classics,
 )
 from squall.broker.coordinators.groups.consumer.reconciliation import Reconciliation
-from squall.broker.coordinators.groups.consumer.rules import ConsumerRules, leaves, wrong_with
+from squall.broker.coordinators.groups.consumer.rules import ConsumerGroupRules, leaves, wrong_with
 from squall.broker.coordinators.groups.consumer.sessions import MemberSessions
 from squall.broker.coordinators.groups.consumer.sizes import as_many_as_fit, of_downgrade, of_names, of_removal
 from squall.broker.coordinators.groups.consumer.topics import metadata_hash
 from squall.broker.coordinators.groups.values import (
+    AppendCompletion,
     AppendRecords,
+    ClockReading,
     Effect,
+    GroupCoordinatorSettings,
+    GroupLogRecord,
+    GroupMetadataRecord,
     GroupResponse,
     GroupState,
-    GroupWritten,
-    Now,
-    Reply,
-    Settings,
-    Settles,
+    SendResponse,
     Token,
-    Written,
 )
 from squall.broker.coordinators.patterns import BadPattern
 from squall.broker.protocol.errors import ErrorCode
@@ -58,9 +68,9 @@ from squall.broker.protocol.errors import ErrorCode
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from squall.broker.coordinators.groups.consumer.members import Classic, ConsumerDescribe, Place
-    from squall.broker.coordinators.groups.consumer.topics import Topics
-    from squall.broker.coordinators.groups.ledger import Ledger
+    from squall.broker.coordinators.groups.consumer.members import ClassicJoinMetadata, ConsumerDescribe, Place
+    from squall.broker.coordinators.groups.consumer.topics import TopicLookup
+    from squall.broker.coordinators.groups.ledger import ReplayedGroupState
     from squall.broker.coordinators.groups.values import Join
 
 MOST_CHARACTERS_MATCHED: Final = 100_000
@@ -73,39 +83,26 @@ OF_REMOVALS: Final = 8
 """Of the largest batch, one part may be tombstones of members: expressions that have to be written have room then."""
 
 
-class Draft:
-    """A group as it will be, and the records that make it so."""
-
-    __slots__ = ("_own", "group", "records", "whole")
-
-    def __init__(self, group: ConsumerGroup) -> None:
-        self.group, self._own = group, False
-        self.records: list[Written] = []
-        self.whole: int | None = None
-        """As of `AppendRecords`."""
-
-    def say(self, written: ConsumerWritten) -> None:
-        """Add one more record, and replay it into the group."""
-        if not self._own:
-            self.group, self._own = self.group.copy(), True
-        self.records.append(written)
-        self.group.replay(written)
-
-
-class ConsumerCoordination(ConsumerRules):
+class ConsumerCoordination(ConsumerGroupRules):
     """The consumer groups of one shard."""
 
     __slots__ = ("_ledger", "_matching", "_sessions", "_settings", "topics")
 
-    def __init__(self, ledger: Ledger, settings: Settings, topics: Topics, matching: Matching | None = None) -> None:
+    def __init__(
+        self,
+        ledger: ReplayedGroupState,
+        settings: GroupCoordinatorSettings,
+        topics: TopicLookup,
+        matching: RegexMatchCache | None = None,
+    ) -> None:
         """`matching`: of all shards of a coordinator."""
         self._ledger, self._settings, self.topics = ledger, settings, topics
-        self._matching = Matching(topics) if matching is None else matching
+        self._matching = RegexMatchCache(topics) if matching is None else matching
         self._sessions: dict[str, MemberSessions] = {}
 
     # ------------------------------------------------------------------------------------------------------------ time
 
-    def begin(self, now: Now) -> None:
+    def begin(self, now: ClockReading) -> None:
         """The whole log is replayed: its members get a whole session to be heard of."""
         for group_id, group in self._ledger.consumers.items():
             sessions = self._sessions[group_id] = MemberSessions()
@@ -121,11 +118,15 @@ class ConsumerCoordination(ConsumerRules):
         own = self._settings.own_session_ms(group.group_id)
         return self._settings.consumer_session_ms if own is None else own
 
-    def replayed(self, written: ConsumerWritten) -> None:
+    def replayed(self, written: ConsumerGroupLogRecord) -> None:
         """A record is in the log."""
         if written.group_id not in self._ledger.consumers:
             self._sessions.pop(written.group_id, None)
-        elif isinstance(written, Subscribed) and written.subscription is None and written.group_id in self._sessions:
+        elif (
+            isinstance(written, SubscriptionRecord)
+            and written.subscription is None
+            and written.group_id in self._sessions
+        ):
             self._sessions[written.group_id].forget(written.member_id)
 
     def deadline_of(self, group_id: str) -> int | None:
@@ -133,7 +134,7 @@ class ConsumerCoordination(ConsumerRules):
         sessions = self._sessions.get(group_id)
         return None if sessions is None else sessions.next_deadline_ms()
 
-    def expire(self, group_id: str, now: Now) -> list[Effect]:
+    def expire(self, group_id: str, now: ClockReading) -> list[Effect]:
         """Give up members that have not been heard of, or have not given up what they were told to."""
         sessions, group = self._sessions.get(group_id), self._ledger.consumers.get(group_id)
         if sessions is None:
@@ -151,23 +152,23 @@ class ConsumerCoordination(ConsumerRules):
             return []
         # The others have their turn a little later: one batch is not for thousands, or for ids of 32 KB.
         some = as_many_as_fit(group, gone, self._settings.most_bytes() // OF_REMOVALS)
-        return [AppendRecords(self.without(group, some, now), Settles())]
+        return [AppendRecords(self.without(group, some, now), AppendCompletion())]
 
     # ------------------------------------------------------------------------------------------------------- heartbeats
 
-    def beat(self, beat: ConsumerHeartbeat, token: Token, now: Now, *, over_classic: bool) -> list[Effect]:
+    def beat(self, beat: ConsumerHeartbeat, token: Token, now: ClockReading, *, over_classic: bool) -> list[Effect]:
         """A member joins, lives, or leaves. `over_classic`: the group is a classic one that has members."""
         wrong, message = wrong_with(beat, self._settings.consumer_assignors)
         if not wrong and beat.regex:
             wrong, message = self._wrong_with_regex(beat.regex)
         if wrong:
-            return [Reply(token, Beaten(wrong, message=message))]
+            return [SendResponse(token, HeartbeatResult(wrong, message=message))]
         group_id, rests_on = beat.group_id, self._ledger.rests_on(beat.group_id)
         group = self._ledger.consumers.get(group_id)
         if over_classic or (group is None and beat.epoch != JOINS):
             message = f"Group {group_id} is not a consumer group." if over_classic else f"Group {group_id} not found."
-            return [Reply(token, Beaten(ErrorCode.GROUP_ID_NOT_FOUND, message=message), rests_on)]
-        draft = Draft(ConsumerGroup(group_id) if group is None else group)
+            return [SendResponse(token, HeartbeatResult(ErrorCode.GROUP_ID_NOT_FOUND, message=message), rests_on)]
+        draft = GroupDraft(ConsumerGroup(group_id) if group is None else group)
         refused = self.refusal_of_beat(draft.group, beat)
         if (
             not refused
@@ -176,16 +177,18 @@ class ConsumerCoordination(ConsumerRules):
         ):
             refused = ErrorCode.GROUP_MAX_SIZE_REACHED
         if refused:
-            return [Reply(token, Beaten(refused), rests_on)]
+            return [SendResponse(token, HeartbeatResult(refused), rests_on)]
         if leaves(beat):
             return self._leave(draft, beat, token, now)
         if group is None and group_id in self._ledger.groups:
-            draft.records.append(GroupWritten(group_id, None))  # an empty classic group goes over (KIP-848)
+            draft.records.append(GroupMetadataRecord(group_id, None))  # an empty classic group goes over (KIP-848)
         before = tuple(draft.group.now_of(beat.member_id).assigned)
         self._step(draft, beat, None, now)
         return self._answer(draft, beat, before, token, now)
 
-    def _step(self, draft: Draft, beat: ConsumerHeartbeat, classic: Classic | None, now: Now) -> None:
+    def _step(
+        self, draft: GroupDraft, beat: ConsumerHeartbeat, classic: ClassicJoinMetadata | None, now: ClockReading
+    ) -> None:
         before = draft.group
         self._subscribe(draft, beat, classic, now)
         self._retarget(draft, now)
@@ -211,29 +214,31 @@ class ConsumerCoordination(ConsumerRules):
         return of_names(topics) <= self._settings.most_bytes() * part // whole
 
     def _answer(
-        self, draft: Draft, beat: ConsumerHeartbeat, before: tuple[Place, ...], token: Token, now: Now
+        self, draft: GroupDraft, beat: ConsumerHeartbeat, before: tuple[Place, ...], token: Token, now: ClockReading
     ) -> list[Effect]:
         group, member_id = draft.group, beat.member_id
         self.heard_of(group, member_id, now)
         current = group.now_of(member_id)
         after = tuple(sorted(current.assigned))
         full = self.is_answer_full(beat, tuple(sorted(before)), after)
-        answer = Beaten(ErrorCode.NONE, member_id, current.epoch, after if full else None)
+        answer = HeartbeatResult(ErrorCode.NONE, member_id, current.epoch, after if full else None)
         return self._written(draft, token, answer)
 
-    def _written(self, draft: Draft, token: Token, answer: GroupResponse) -> list[Effect]:
+    def _written(self, draft: GroupDraft, token: Token, answer: GroupResponse) -> list[Effect]:
         if not draft.records:
-            return [Reply(token, answer, self._ledger.rests_on(draft.group.group_id))]
-        return [AppendRecords(tuple(draft.records), Settles(token, answer), whole=draft.whole)]
+            return [SendResponse(token, answer, self._ledger.rests_on(draft.group.group_id))]
+        return [AppendRecords(tuple(draft.records), AppendCompletion(token, answer), whole=draft.whole)]
 
-    def heard_of(self, group: ConsumerGroup, member_id: str, now: Now) -> MemberSessions:
+    def heard_of(self, group: ConsumerGroup, member_id: str, now: ClockReading) -> MemberSessions:
         """A member lives. What its group waits for."""
         sessions = self._sessions.setdefault(group.group_id, MemberSessions())
         sessions.heard_of(member_id, now.mono_ms + self._session_ms(group, member_id))
         sessions.follow(group, member_id, now.mono_ms)
         return sessions
 
-    def _subscribe(self, draft: Draft, beat: ConsumerHeartbeat, classic: Classic | None, now: Now) -> None:
+    def _subscribe(
+        self, draft: GroupDraft, beat: ConsumerHeartbeat, classic: ClassicJoinMetadata | None, now: ClockReading
+    ) -> None:
         """Take what a member says of itself; the group's epoch goes up where that, or the cluster, changes who can read
         what. `classic`: of a classic member, which may take its next step under the instance id that it has.
         """
@@ -242,17 +247,17 @@ class ConsumerCoordination(ConsumerRules):
         if beat.instance_id is not None and beat.epoch == JOINS and not stays:
             self._take_over(draft, beat.instance_id, member_id)
         known = draft.group.members.get(member_id)
-        said = _updated(known or Subscription(), beat, classic)
+        said = updated_subscription(known or MemberSubscription(), beat, classic)
         topics = draft.group.topics_of(known) if known is not None else ()
         if said != known:
-            draft.say(Subscribed(beat.group_id, member_id, said))
+            draft.say(SubscriptionRecord(beat.group_id, member_id, said))
         self._match(draft, now)
         changed = sorted(topics) != sorted(draft.group.topics_of(said))
         found = metadata_hash(self.topics, draft.group.subscribed())
         if changed or found != draft.group.metadata_hash:
-            draft.say(GroupEpoch(beat.group_id, draft.group.epoch + 1, found))
+            draft.say(GroupEpochRecord(beat.group_id, draft.group.epoch + 1, found))
 
-    def _match(self, draft: Draft, now: Now) -> None:
+    def _match(self, draft: GroupDraft, now: ClockReading) -> None:
         """Each regular expression of a member has the topics that it matches now, and no other has any. While that is
         being found out, an expression has what it had before, and a new one has none: a later heartbeat learns it. So
         it is with what has no room in the batch that this heartbeat writes.
@@ -261,7 +266,7 @@ class ConsumerCoordination(ConsumerRules):
         wanted = dict.fromkeys(one.regex for one in draft.group.members.values() if one.regex)
         for regex in list(draft.group.regexes):
             if regex not in wanted:
-                draft.say(RegularExpression(group_id, regex, None))
+                draft.say(RegularExpressionRecord(group_id, regex, None))
         written = names = keys = 0
         for regex, topics in self._matching.of_each(wanted):
             known = draft.group.regexes.get(regex)
@@ -271,9 +276,13 @@ class ConsumerCoordination(ConsumerRules):
                 if written and too_many:
                     continue
                 written, names, keys = written + 1, names + more_names, keys + more_keys
-                draft.say(RegularExpression(group_id, regex, Resolved(topics, self.topics.version(), now.wall_ms)))
+                draft.say(
+                    RegularExpressionRecord(
+                        group_id, regex, ResolvedRegularExpression(topics, self.topics.version(), now.wall_ms)
+                    )
+                )
 
-    def _take_over(self, draft: Draft, instance_id: str, member_id: str) -> None:
+    def _take_over(self, draft: GroupDraft, instance_id: str, member_id: str) -> None:
         """A static member is back, perhaps under a new id: it gets what it had, and nobody else notices (KIP-345)."""
         group = draft.group
         before = group.static.get(instance_id)
@@ -282,14 +291,14 @@ class ConsumerCoordination(ConsumerRules):
         subscription, target = group.members[before], group.target.get(before)
         current = replace(group.now_of(before), epoch=0, previous_epoch=-1)
         if before != member_id:
-            for gone in _removal(group.group_id, before):
+            for gone in tombstones_of_member(group.group_id, before):
                 draft.say(gone)
-            draft.say(Subscribed(group.group_id, member_id, subscription))
+            draft.say(SubscriptionRecord(group.group_id, member_id, subscription))
             if target is not None:
-                draft.say(TargetAssignment(group.group_id, member_id, target))
-        draft.say(CurrentAssignment(group.group_id, member_id, current))
+                draft.say(TargetAssignmentRecord(group.group_id, member_id, target))
+        draft.say(CurrentAssignmentRecord(group.group_id, member_id, current))
 
-    def _retarget(self, draft: Draft, now: Now) -> None:
+    def _retarget(self, draft: GroupDraft, now: ClockReading) -> None:
         """A group epoch that has no target yet gets one."""
         group = draft.group
         if group.epoch <= group.target_epoch:
@@ -300,15 +309,17 @@ class ConsumerCoordination(ConsumerRules):
             found = [topic for topic in map(self.topics.find, group.topics_of(subscription)) if topic is not None]
             counts.update(found)
             ids = tuple(topic_id for topic_id, _ in found)
-            wants.append(Wants(member_id, subscription.instance_id, ids, group.target.get(member_id, ())))
+            wants.append(
+                AssignmentMemberSpec(member_id, subscription.instance_id, ids, group.target.get(member_id, ()))
+            )
         targets = ASSIGNORS[self.assignor_of(group)](tuple(wants), counts)
         # Hundreds of members under long ids need several batches. A log that ends between them has a group that is past
         # its target: the next heartbeat makes another.
         draft.whole = len(draft.records)
         for member_id, places in targets.items():
             if places != group.target.get(member_id):
-                draft.say(TargetAssignment(group.group_id, member_id, places))
-        draft.say(TargetEpoch(group.group_id, group.epoch, now.wall_ms))
+                draft.say(TargetAssignmentRecord(group.group_id, member_id, places))
+        draft.say(TargetEpochRecord(group.group_id, group.epoch, now.wall_ms))
 
     def assignor_of(self, group: ConsumerGroup) -> str:
         """The assignor that most members ask for; the first of the broker's where none does."""
@@ -319,7 +330,7 @@ class ConsumerCoordination(ConsumerRules):
                 votes[subscription.assignor] += 1
         return max(known, key=lambda name: votes[name])
 
-    def _reconcile(self, draft: Draft, beat: ConsumerHeartbeat, before: ConsumerGroup) -> None:
+    def _reconcile(self, draft: GroupDraft, beat: ConsumerHeartbeat, before: ConsumerGroup) -> None:
         group, member_id = draft.group, beat.member_id
         current, topics = group.now_of(member_id), group.topics_of(group.members[member_id])
         read = before.topics_of(before.members.get(member_id, group.members[member_id]))
@@ -335,37 +346,37 @@ class ConsumerCoordination(ConsumerRules):
             lambda place: topics == read or self.topics.name_of(place[0]) in topics,
         ).step(current)
         if after is not current:
-            draft.say(CurrentAssignment(group.group_id, member_id, after))
+            draft.say(CurrentAssignmentRecord(group.group_id, member_id, after))
 
     # ---------------------------------------------------------------------------------------------------------- leaving
 
-    def _leave(self, draft: Draft, beat: ConsumerHeartbeat, token: Token, now: Now) -> list[Effect]:
+    def _leave(self, draft: GroupDraft, beat: ConsumerHeartbeat, token: Token, now: ClockReading) -> list[Effect]:
         group_id, member_id = beat.group_id, beat.member_id
         if beat.epoch == LEAVES_FOR_NOW:
             current = draft.group.now_of(member_id)
-            draft.say(CurrentAssignment(group_id, member_id, replace(current, epoch=LEAVES_FOR_NOW, revoking={})))
+            draft.say(CurrentAssignmentRecord(group_id, member_id, replace(current, epoch=LEAVES_FOR_NOW, revoking={})))
             records = tuple(draft.records)
         else:
             records = self.without(draft.group, [member_id], now)
-        return [AppendRecords(records, Settles(token, Beaten(ErrorCode.NONE, member_id, beat.epoch)))]
+        return [AppendRecords(records, AppendCompletion(token, HeartbeatResult(ErrorCode.NONE, member_id, beat.epoch)))]
 
-    def without(self, group: ConsumerGroup, member_ids: list[str], now: Now) -> tuple[Written, ...]:
+    def without(self, group: ConsumerGroup, member_ids: list[str], now: ClockReading) -> tuple[GroupLogRecord, ...]:
         """They are no members any more: the group's next epoch is without them. If they were the last ones of the
         consumer protocol, what is left is a classic group.
         """
-        draft = Draft(group)
+        draft = GroupDraft(group)
         group_id = group.group_id
         for member_id in member_ids:
-            for gone in _removal(group_id, member_id):
+            for gone in tombstones_of_member(group_id, member_id):
                 draft.say(gone)
         if self.may_go_down(draft.group) and self._fits_downwards(group, draft.group, member_ids):
             return (*draft.records, *downgraded(draft.group, self.topics, now))
         self._match(draft, now)
         found = metadata_hash(self.topics, draft.group.subscribed())
-        draft.say(GroupEpoch(group_id, draft.group.epoch + 1, found))
+        draft.say(GroupEpochRecord(group_id, draft.group.epoch + 1, found))
         return tuple(draft.records)
 
-    def forgotten(self, group_id: str) -> list[Written]:
+    def forgotten(self, group_id: str) -> list[GroupLogRecord]:
         """Tombstones of all that the log has of a group without members. Where the log's beginning was cut off, it may
         have some of a member that is not known: with that left, the group would never be gone.
         """
@@ -373,10 +384,10 @@ class ConsumerCoordination(ConsumerRules):
         if group is None:
             return []
         assert not group.members
-        gone: list[Written] = [CurrentAssignment(group_id, member_id, None) for member_id in group.current]
-        gone += [TargetAssignment(group_id, member_id, None) for member_id in group.target]
-        gone += [RegularExpression(group_id, regex, None) for regex in group.regexes]
-        return [*gone, TargetEpoch(group_id, None), GroupEpoch(group_id, None)]
+        gone: list[GroupLogRecord] = [CurrentAssignmentRecord(group_id, member_id, None) for member_id in group.current]
+        gone += [TargetAssignmentRecord(group_id, member_id, None) for member_id in group.target]
+        gone += [RegularExpressionRecord(group_id, regex, None) for regex in group.regexes]
+        return [*gone, TargetEpochRecord(group_id, None), GroupEpochRecord(group_id, None)]
 
     # -------------------------------------------------------------------------------------------------- classic members
 
@@ -402,22 +413,29 @@ class ConsumerCoordination(ConsumerRules):
         allowed = self._settings.consumer_migration in DOWNWARDS and len(group.members) <= self._settings.max_size
         return allowed and is_of_classics(group)
 
-    def expect(self, group_id: str, sessions_ms: Mapping[str, int], now: Now) -> None:
+    def expect(self, group_id: str, sessions_ms: Mapping[str, int], now: ClockReading) -> None:
         """A classic group becomes a consumer group: its members have a whole session to be heard of."""
         sessions = self._sessions[group_id] = MemberSessions()
         for member_id, session_ms in sessions_ms.items():
             sessions.heard_of(member_id, now.mono_ms + session_ms)
 
     def step_of_classic(
-        self, group: ConsumerGroup, beat: ConsumerHeartbeat, classic: Classic, request: Join, token: Token, now: Now
+        self,
+        group: ConsumerGroup,
+        beat: ConsumerHeartbeat,
+        classic: ClassicJoinMetadata,
+        request: Join,
+        token: Token,
+        now: ClockReading,
     ) -> list[Effect]:
         """A classic member has joined: its next step, and then its session."""
-        draft, member_id = Draft(group), beat.member_id
+        draft, member_id = GroupDraft(group), beat.member_id
         self._step(draft, beat, classic, now)
         if self.may_go_down(draft.group) and self._goes_down(group, beat):
             # It took the place of the last member that speaks the consumer protocol, or this may happen only now that
             # the policy is another one. It joins what is left.
-            return [AppendRecords(self.without(group, self._replaced(group, beat), now), Settles(token, then=request))]
+            records = self.without(group, self._replaced(group, beat), now)
+            return [AppendRecords(records, AppendCompletion(token, then=request))]
         sessions = self.heard_of(draft.group, member_id, now)
         sessions.paid(member_id)
         sessions.owes(member_id, now.mono_ms + beat.rebalance_ms)
@@ -433,7 +451,7 @@ class ConsumerCoordination(ConsumerRules):
         """Return whether a group becomes a classic one when the member whose place is taken has left."""
         gone, left = self._replaced(group, beat), group.copy()
         for member_id in gone:
-            for record in _removal(group.group_id, member_id):
+            for record in tombstones_of_member(group.group_id, member_id):
                 left.replay(record)
         return self._fits_downwards(group, left, gone)
 
@@ -444,12 +462,12 @@ class ConsumerCoordination(ConsumerRules):
         size = of_downgrade(after, self.topics) + sum(of_removal(before, member_id) for member_id in gone)
         return size <= self._settings.most_bytes()
 
-    def must_join(self, group: ConsumerGroup, member_id: str, now: Now) -> None:
+    def must_join(self, group: ConsumerGroup, member_id: str, now: ClockReading) -> None:
         """A classic member is told to join again: it has its rebalance time-out to do that."""
         sessions = self._sessions.setdefault(group.group_id, MemberSessions())
         sessions.owes(member_id, now.mono_ms + group.members[member_id].rebalance_ms)
 
-    def has_synced(self, group: ConsumerGroup, member_id: str, now: Now) -> None:
+    def has_synced(self, group: ConsumerGroup, member_id: str, now: ClockReading) -> None:
         """A classic member has its assignment."""
         self.heard_of(group, member_id, now).paid(member_id)
 
@@ -466,35 +484,12 @@ class ConsumerCoordination(ConsumerRules):
         group = self._ledger.consumers.get(group_id)
         if group is None:
             error = ErrorCode.GROUP_ID_NOT_FOUND if group_id else ErrorCode.INVALID_GROUP_ID
-            return [Reply(token, GroupResponse(error), rests_on)]
+            return [SendResponse(token, GroupResponse(error), rests_on)]
         members = tuple(
             DescribedMember(member_id, subscription, group.now_of(member_id), group.target.get(member_id, ()))
             for member_id, subscription in group.members.items()
         )
-        described = ConsumerDescribed(
+        described = ConsumerDescribeResult(
             ErrorCode.NONE, self.state(group), group.epoch, group.target_epoch, self.assignor_of(group), members
         )
-        return [Reply(token, described, rests_on)]
-
-
-def _removal(group_id: str, member_id: str) -> tuple[ConsumerWritten, ...]:
-    return (
-        CurrentAssignment(group_id, member_id, None),
-        TargetAssignment(group_id, member_id, None),
-        Subscribed(group_id, member_id, None),
-    )
-
-
-def _updated(known: Subscription, beat: ConsumerHeartbeat, classic: Classic | None) -> Subscription:
-    """Return the subscription with what a heartbeat changes. `classic`: None if the member speaks the new protocol."""
-    return Subscription(
-        known.instance_id if beat.instance_id is None else beat.instance_id,
-        known.rack_id if beat.rack_id is None else beat.rack_id,
-        beat.client_id,
-        beat.client_host,
-        known.topics if beat.topics is None else tuple(sorted(dict.fromkeys(beat.topics))),
-        known.regex if beat.regex is None else (beat.regex or None),
-        known.rebalance_ms if beat.rebalance_ms == -1 else beat.rebalance_ms,
-        known.assignor if beat.assignor is None else beat.assignor,
-        classic,
-    )
+        return [SendResponse(token, described, rests_on)]

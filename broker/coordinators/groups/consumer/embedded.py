@@ -14,7 +14,7 @@ from squall.broker.protocol.schema.consumer_protocol import (
 
 if TYPE_CHECKING:
     from squall.broker.coordinators.groups.consumer.members import Place
-    from squall.broker.coordinators.groups.consumer.topics import Topics
+    from squall.broker.coordinators.groups.consumer.topics import TopicLookup
 
 
 class EmbeddedSubscription(NamedTuple):
@@ -26,7 +26,7 @@ class EmbeddedSubscription(NamedTuple):
     rack_id: str | None
 
 
-def wanted(subscription: bytes, topics: Topics) -> EmbeddedSubscription:
+def wanted(subscription: bytes, topics: TopicLookup) -> EmbeddedSubscription:
     """Raises MalformedFrame. Partitions of topics that do not exist are left out."""
     said = decode_versioned(ConsumerProtocolSubscription, subscription)
     owned = [
@@ -38,7 +38,7 @@ def wanted(subscription: bytes, topics: Topics) -> EmbeddedSubscription:
     return EmbeddedSubscription(tuple(sorted(dict.fromkeys(said.topics))), tuple(owned), said.rack_id)
 
 
-def assigned(assignment: bytes, topics: Topics) -> tuple[Place, ...]:
+def assigned(assignment: bytes, topics: TopicLookup) -> tuple[Place, ...]:
     """Return what a leader assigned to a member; nothing if there is no assignment yet. Raises MalformedFrame."""
     if not assignment:
         return ()
@@ -51,7 +51,7 @@ def assigned(assignment: bytes, topics: Topics) -> tuple[Place, ...]:
     )
 
 
-def assignment(places: tuple[Place, ...], subscription: bytes, topics: Topics) -> bytes:
+def assignment(places: tuple[Place, ...], subscription: bytes, topics: TopicLookup) -> bytes:
     """These partitions as a leader would have given them to the member of this subscription, in its version."""
     named = [
         ConsumerProtocolAssignmentTopicPartition(name, indexes)

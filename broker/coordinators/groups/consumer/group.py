@@ -6,24 +6,24 @@ from typing import TYPE_CHECKING, TypeVar
 
 from squall.broker.coordinators.groups.consumer.members import (
     FIRST_EPOCH,
-    ConsumerWritten,
-    Current,
+    ConsumerGroupLogRecord,
     CurrentAssignment,
-    GroupEpoch,
+    CurrentAssignmentRecord,
+    GroupEpochRecord,
     MemberState,
+    MemberSubscription,
     Place,
-    RegularExpression,
-    Resolved,
-    Subscribed,
-    Subscription,
-    TargetAssignment,
-    TargetEpoch,
+    RegularExpressionRecord,
+    ResolvedRegularExpression,
+    SubscriptionRecord,
+    TargetAssignmentRecord,
+    TargetEpochRecord,
 )
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-NOTHING = Current()
+NOTHING = CurrentAssignment()
 V = TypeVar("V")
 
 
@@ -47,15 +47,15 @@ class ConsumerGroup:
         self.group_id = group_id
         self.epoch = self.target_epoch = FIRST_EPOCH
         self.metadata_hash = 0
-        self.members: dict[str, Subscription] = {}
+        self.members: dict[str, MemberSubscription] = {}
         """By member id, in the order in which they came."""
         self.static: dict[str, str] = {}
         """Instance id to the member id that has it now."""
-        self.current: dict[str, Current] = {}
+        self.current: dict[str, CurrentAssignment] = {}
         self.target: dict[str, tuple[Place, ...]] = {}
         self.owners: dict[Place, str] = {}
         """Who owns a partition, or has yet to say that it does no more."""
-        self.regexes: dict[str, Resolved] = {}
+        self.regexes: dict[str, ResolvedRegularExpression] = {}
 
     def copy(self) -> ConsumerGroup:
         """A group that changes for itself."""
@@ -78,7 +78,7 @@ class ConsumerGroup:
             dict(self.regexes),
         )
 
-    def now_of(self, member_id: str) -> Current:
+    def now_of(self, member_id: str) -> CurrentAssignment:
         """Return a member's current assignment; an empty one for a new member."""
         return self.current.get(member_id, NOTHING)
 
@@ -87,7 +87,7 @@ class ConsumerGroup:
         found = self.now_of(member_id)
         return found.state == MemberState.STABLE and found.epoch == self.target_epoch
 
-    def topics_of(self, subscription: Subscription) -> tuple[str, ...]:
+    def topics_of(self, subscription: MemberSubscription) -> tuple[str, ...]:
         """The names that a member subscribes to, those that its regular expression has matched among them."""
         matched = self.regexes.get(subscription.regex) if subscription.regex else None
         return subscription.topics if matched is None else tuple(dict.fromkeys((*subscription.topics, *matched.topics)))
@@ -98,24 +98,24 @@ class ConsumerGroup:
 
     # ---------------------------------------------------------------------------------------------------------- replay
 
-    def replay(self, written: ConsumerWritten) -> None:
+    def replay(self, written: ConsumerGroupLogRecord) -> None:
         """Take a record into account. What a record leaves behind is as if nobody had been there."""
         assert written.group_id == self.group_id
         match written:
-            case GroupEpoch(_, epoch, metadata_hash):
+            case GroupEpochRecord(_, epoch, metadata_hash):
                 self.epoch, self.metadata_hash = epoch or FIRST_EPOCH, metadata_hash
-            case TargetEpoch(_, epoch, _):
+            case TargetEpochRecord(_, epoch, _):
                 self.target_epoch = epoch or FIRST_EPOCH
-            case Subscribed(_, member_id, subscription):
+            case SubscriptionRecord(_, member_id, subscription):
                 self._subscribe(member_id, subscription)
-            case TargetAssignment(_, member_id, places):
+            case TargetAssignmentRecord(_, member_id, places):
                 _put(self.target, member_id, places)
-            case CurrentAssignment(_, member_id, current):
+            case CurrentAssignmentRecord(_, member_id, current):
                 self._reach(member_id, current)
-            case RegularExpression(_, regex, resolved):
+            case RegularExpressionRecord(_, regex, resolved):
                 _put(self.regexes, regex, resolved)
 
-    def _subscribe(self, member_id: str, subscription: Subscription | None) -> None:
+    def _subscribe(self, member_id: str, subscription: MemberSubscription | None) -> None:
         before = self.members.pop(member_id, None) if subscription is None else self.members.get(member_id)
         if before is not None and before.instance_id is not None:
             # Another member may have taken the instance id since: that one keeps it.
@@ -126,7 +126,7 @@ class ConsumerGroup:
             if subscription.instance_id is not None:
                 self.static[subscription.instance_id] = member_id
 
-    def _reach(self, member_id: str, current: Current | None) -> None:
+    def _reach(self, member_id: str, current: CurrentAssignment | None) -> None:
         before = self.now_of(member_id)
         # Another member may have been given a partition since: only what is still this one's becomes free.
         for place in (*before.assigned, *before.revoking):

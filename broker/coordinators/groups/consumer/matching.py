@@ -9,13 +9,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from squall.broker.coordinators.patterns import BadPattern, Pattern
+from squall.broker.coordinators.patterns import BadPattern, RegexPattern
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-    from squall.broker.coordinators.groups.consumer.topics import Topics
-    from squall.broker.coordinators.patterns import NameSearch
+    from squall.broker.coordinators.groups.consumer.topics import TopicLookup
+    from squall.broker.coordinators.patterns import ResumableNameSearch
 
 MOST_KEPT: Final = 100
 """Compiled expressions."""
@@ -34,7 +34,7 @@ STEPS_IN_A_TURN: Final = 20_000
 """Some 2 to 7 ms."""
 
 
-class TopicNames(NamedTuple):
+class TopicNameSnapshot(NamedTuple):
     """The names of all topics at one time."""
 
     listed: tuple[str, ...]
@@ -44,41 +44,41 @@ class TopicNames(NamedTuple):
 class MatchedNames(NamedTuple):
     """Holds the names that an expression matches among the names of one time, sorted."""
 
-    names: TopicNames
+    names: TopicNameSnapshot
     topics: tuple[str, ...]
 
 
-class Waiting(NamedTuple):
+class PendingRegexMatch(NamedTuple):
     """An expression that is matched in turns."""
 
-    search: NameSearch
-    names: TopicNames
+    search: ResumableNameSearch
+    names: TopicNameSnapshot
     kept: list[str]
     """What it is known to match besides."""
 
 
-class Matching:
+class RegexMatchCache:
     """Expressions that were used lately, with what they match. All shards of a coordinator may share one."""
 
     __slots__ = ("_found", "_kept_names", "_names", "_patterns", "_topics", "_version", "waiting")
 
-    def __init__(self, topics: Topics) -> None:
+    def __init__(self, topics: TopicLookup) -> None:
         self._topics = topics
         self._version: int | None = None
-        self._names = TopicNames((), frozenset())
+        self._names = TopicNameSnapshot((), frozenset())
         """As of `_version` of the topics."""
-        self._patterns: dict[str, Pattern] = {}
+        self._patterns: dict[str, RegexPattern] = {}
         self._found: dict[str, MatchedNames] = {}
         self._kept_names = 0
         """How many topics `_found` has."""
-        self.waiting: dict[str, Waiting] = {}
+        self.waiting: dict[str, PendingRegexMatch] = {}
         """What `go_on` is to be called for."""
 
-    def pattern(self, regex: str) -> Pattern:
+    def pattern(self, regex: str) -> RegexPattern:
         """The compiled expression. Raises BadPattern."""
         found = self._patterns.get(regex)
         if found is None:
-            found = Pattern(regex)
+            found = RegexPattern(regex)
             if len(self._patterns) >= MOST_KEPT:
                 self._patterns.clear()
             self._patterns[regex] = found
@@ -119,11 +119,13 @@ class Matching:
         except BadPattern:  # Kafka's coordinator took it: its library knows more
             return self._keep(regex, names, ()), spent
         if known is None:
-            waiting = Waiting(pattern.search(names.listed), names, [])
+            waiting = PendingRegexMatch(pattern.search(names.listed), names, [])
         else:
             # Whether a name matches never changes: of those that were looked at before, the outcome is kept.
             new = [name for name in names.listed if name not in known.names.known]
-            waiting = Waiting(pattern.search(new), names, [name for name in known.topics if name in names.known])
+            waiting = PendingRegexMatch(
+                pattern.search(new), names, [name for name in known.topics if name in names.known]
+            )
         if waiting.search.go_on(steps):
             return self._learn(regex, waiting), spent + waiting.search.spent
         if len(self.waiting) < MOST_WAITING:
@@ -131,20 +133,20 @@ class Matching:
         assert len(self.waiting) <= MOST_WAITING
         return None, spent + waiting.search.spent
 
-    def _current(self) -> TopicNames:
+    def _current(self) -> TopicNameSnapshot:
         """The same one as long as there are the same topics: most changes of a cluster are others."""
         version = self._topics.version()
         if version != self._version:
             self._version = version
             listed = tuple(self._topics.names())
             if listed != self._names.listed:
-                self._names = TopicNames(listed, frozenset(listed))
+                self._names = TopicNameSnapshot(listed, frozenset(listed))
         return self._names
 
-    def _learn(self, regex: str, waiting: Waiting) -> tuple[str, ...]:
+    def _learn(self, regex: str, waiting: PendingRegexMatch) -> tuple[str, ...]:
         return self._keep(regex, waiting.names, tuple(sorted(waiting.kept + waiting.search.found)))
 
-    def _keep(self, regex: str, names: TopicNames, topics: tuple[str, ...]) -> tuple[str, ...]:
+    def _keep(self, regex: str, names: TopicNameSnapshot, topics: tuple[str, ...]) -> tuple[str, ...]:
         self._forget(regex)
         self._found[regex] = MatchedNames(names, topics)
         self._kept_names += len(topics)

@@ -35,7 +35,7 @@ class MemberState(IntEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Classic:
+class ClassicJoinMetadata:
     """Holds what a member that speaks the classic protocol sent in its JoinGroup."""
 
     session_ms: int
@@ -43,7 +43,7 @@ class Classic:
 
 
 @dataclass(frozen=True, slots=True)
-class Subscription:
+class MemberSubscription:
     """Represents a member and the topics that it wants to read."""
 
     instance_id: str | None = None
@@ -54,11 +54,11 @@ class Subscription:
     regex: str | None = None
     rebalance_ms: int = -1
     assignor: str | None = None
-    classic: Classic | None = None
+    classic: ClassicJoinMetadata | None = None
 
 
 @dataclass(frozen=True, slots=True)
-class Current:
+class CurrentAssignment:
     """Represents a member's current assignment: partitions with the member epoch at which each was assigned to it."""
 
     epoch: int = 0
@@ -75,7 +75,7 @@ class Current:
 
 
 @dataclass(frozen=True, slots=True)
-class Resolved:
+class ResolvedRegularExpression:
     """The topics that matched a regular expression."""
 
     topics: tuple[str, ...]
@@ -85,7 +85,7 @@ class Resolved:
     """Wall clock."""
 
 
-class GroupEpoch(NamedTuple):
+class GroupEpochRecord(NamedTuple):
     """The group's epoch, and a hash of the topics that it reads; None: the group is forgotten."""
 
     group_id: str
@@ -93,15 +93,15 @@ class GroupEpoch(NamedTuple):
     metadata_hash: int = 0
 
 
-class Subscribed(NamedTuple):
+class SubscriptionRecord(NamedTuple):
     """A member's subscription; None: it is no member any more."""
 
     group_id: str
     member_id: str
-    subscription: Subscription | None
+    subscription: MemberSubscription | None
 
 
-class TargetEpoch(NamedTuple):
+class TargetEpochRecord(NamedTuple):
     """The group epoch for which the targets of all members were computed; None: the group is forgotten."""
 
     group_id: str
@@ -110,7 +110,7 @@ class TargetEpoch(NamedTuple):
     """Wall clock."""
 
 
-class TargetAssignment(NamedTuple):
+class TargetAssignmentRecord(NamedTuple):
     """The partitions that a member is to have in the end; None: it is no member any more."""
 
     group_id: str
@@ -118,30 +118,36 @@ class TargetAssignment(NamedTuple):
     places: tuple[Place, ...] | None
 
 
-class CurrentAssignment(NamedTuple):
+class CurrentAssignmentRecord(NamedTuple):
     """Sets a member's current assignment; None: it has left, and owns nothing."""
 
     group_id: str
     member_id: str
-    current: Current | None
+    current: CurrentAssignment | None
 
 
-class RegularExpression(NamedTuple):
+class RegularExpressionRecord(NamedTuple):
     """The topics of a regular expression; None: no member has it any more."""
 
     group_id: str
     regex: str
-    resolved: Resolved | None
+    resolved: ResolvedRegularExpression | None
 
 
-class ForgottenMetadata(NamedTuple):
+class LegacyPartitionMetadataRecord(NamedTuple):
     """Brokers before Kafka 4.1 wrote the topics themselves in place of their hash. Nothing is read from it."""
 
     group_id: str
 
 
-ConsumerWritten = (
-    GroupEpoch | Subscribed | TargetEpoch | TargetAssignment | CurrentAssignment | RegularExpression | ForgottenMetadata
+ConsumerGroupLogRecord = (
+    GroupEpochRecord
+    | SubscriptionRecord
+    | TargetEpochRecord
+    | TargetAssignmentRecord
+    | CurrentAssignmentRecord
+    | RegularExpressionRecord
+    | LegacyPartitionMetadataRecord
 )
 
 

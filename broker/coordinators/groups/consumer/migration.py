@@ -11,35 +11,42 @@ from typing import TYPE_CHECKING
 
 from squall.broker.coordinators.groups.consumer import embedded
 from squall.broker.coordinators.groups.consumer.members import (
-    Classic,
-    ConsumerWritten,
-    Current,
+    ClassicJoinMetadata,
+    ConsumerGroupLogRecord,
     CurrentAssignment,
-    GroupEpoch,
+    CurrentAssignmentRecord,
+    GroupEpochRecord,
     MemberState,
-    RegularExpression,
-    Subscribed,
-    Subscription,
-    TargetAssignment,
-    TargetEpoch,
+    MemberSubscription,
+    RegularExpressionRecord,
+    SubscriptionRecord,
+    TargetAssignmentRecord,
+    TargetEpochRecord,
 )
 from squall.broker.coordinators.groups.consumer.topics import metadata_hash
 from squall.broker.coordinators.groups.rules import CONSUMER
-from squall.broker.coordinators.groups.values import GroupRecord, GroupState, GroupWritten, MemberRecord, Now, Written
+from squall.broker.coordinators.groups.values import (
+    ClockReading,
+    GroupLogRecord,
+    GroupMetadataRecord,
+    GroupRecord,
+    GroupState,
+    MemberRecord,
+)
 from squall.broker.protocol.errors import MalformedFrame
 
 if TYPE_CHECKING:
     from squall.broker.coordinators.groups.classic import ClassicGroup
     from squall.broker.coordinators.groups.consumer.group import ConsumerGroup
     from squall.broker.coordinators.groups.consumer.members import Place
-    from squall.broker.coordinators.groups.consumer.topics import Topics
+    from squall.broker.coordinators.groups.consumer.topics import TopicLookup
 
 UPWARDS, DOWNWARDS = ("bidirectional", "upgrade"), ("bidirectional", "downgrade")
 """Policies that allow it."""
 DISABLED = "disabled"
 
 
-def upgraded(classic: ClassicGroup, topics: Topics) -> tuple[Written, ...]:
+def upgraded(classic: ClassicGroup, topics: TopicLookup) -> tuple[GroupLogRecord, ...]:
     """Records that make a consumer group of a stable classic group; none where its members say what nobody can read.
 
     A cooperative member may still read what its generation has taken from it, until it has heard of that: this waits
@@ -55,10 +62,10 @@ def upgraded(classic: ClassicGroup, topics: Topics) -> tuple[Written, ...]:
     except MalformedFrame:
         return ()
     taken = {place for places in given.values() for place in places}
-    records: list[ConsumerWritten] = []
+    records: list[ConsumerGroupLogRecord] = []
     for member_id, member in classic.members.items():
         known = said[member_id]
-        subscription = Subscription(
+        subscription = MemberSubscription(
             member.instance_id,
             known.rack_id,
             member.client_id,
@@ -67,22 +74,22 @@ def upgraded(classic: ClassicGroup, topics: Topics) -> tuple[Written, ...]:
             None,
             member.rebalance_ms,
             None,
-            Classic(member.session_ms, tuple(member.protocols)),
+            ClassicJoinMetadata(member.session_ms, tuple(member.protocols)),
         )
         kept = [place for place in known.owned if place not in taken]
         taken.update(kept)
-        records.append(Subscribed(group_id, member_id, subscription))
-        records.append(TargetAssignment(group_id, member_id, given[member_id]))
-        records.append(CurrentAssignment(group_id, member_id, _current(epoch, given[member_id], kept)))
+        records.append(SubscriptionRecord(group_id, member_id, subscription))
+        records.append(TargetAssignmentRecord(group_id, member_id, given[member_id]))
+        records.append(CurrentAssignmentRecord(group_id, member_id, _current(epoch, given[member_id], kept)))
     found = metadata_hash(topics, dict.fromkeys(name for each in said.values() for name in each.topics))
-    first: tuple[Written, ...] = (GroupWritten(group_id, None), GroupEpoch(group_id, epoch, found))
-    return (*first, *records, TargetEpoch(group_id, epoch))
+    first: tuple[GroupLogRecord, ...] = (GroupMetadataRecord(group_id, None), GroupEpochRecord(group_id, epoch, found))
+    return (*first, *records, TargetEpochRecord(group_id, epoch))
 
 
-def _current(epoch: int, given: tuple[Place, ...], kept: list[Place]) -> Current:
+def _current(epoch: int, given: tuple[Place, ...], kept: list[Place]) -> CurrentAssignment:
     assert not set(given) & set(kept)
     state = MemberState.UNREVOKED if kept else MemberState.STABLE
-    return Current(epoch, epoch, state, dict.fromkeys(given, epoch), dict.fromkeys(kept, epoch))
+    return CurrentAssignment(epoch, epoch, state, dict.fromkeys(given, epoch), dict.fromkeys(kept, epoch))
 
 
 def is_of_classics(group: ConsumerGroup) -> bool:
@@ -96,11 +103,11 @@ def common_protocols(group: ConsumerGroup) -> tuple[str, ...]:
     return tuple(name for name in said[0] if all(name in each for each in said)) if said else ()
 
 
-def downgraded(group: ConsumerGroup, topics: Topics, now: Now) -> tuple[Written, ...]:
+def downgraded(group: ConsumerGroup, topics: TopicLookup, now: ClockReading) -> tuple[GroupLogRecord, ...]:
     """Records that make a classic group of a consumer group of classic members only."""
     assert group.members
     group_id, protocol = group.group_id, common_protocols(group)[0]
-    gone: list[Written] = []
+    gone: list[GroupLogRecord] = []
     members = []
     for member_id, one in group.members.items():
         assert one.classic is not None
@@ -118,10 +125,10 @@ def downgraded(group: ConsumerGroup, topics: Topics, now: Now) -> tuple[Written,
                 embedded.assignment(places, said, topics),
             )
         )
-        gone += [CurrentAssignment(group_id, member_id, None), TargetAssignment(group_id, member_id, None)]
-        gone.append(Subscribed(group_id, member_id, None))
-    gone += [RegularExpression(group_id, regex, None) for regex in group.regexes]
-    gone += [TargetEpoch(group_id, None), GroupEpoch(group_id, None)]
+        gone += [CurrentAssignmentRecord(group_id, member_id, None), TargetAssignmentRecord(group_id, member_id, None)]
+        gone.append(SubscriptionRecord(group_id, member_id, None))
+    gone += [RegularExpressionRecord(group_id, regex, None) for regex in group.regexes]
+    gone += [TargetEpochRecord(group_id, None), GroupEpochRecord(group_id, None)]
     # Without a leader: so the classic group has its members join again before it assigns anything.
     record = GroupRecord(CONSUMER, group.epoch, protocol, None, now.wall_ms, tuple(members))
-    return (*gone, GroupWritten(group_id, record))
+    return (*gone, GroupMetadataRecord(group_id, record))

@@ -15,7 +15,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from squall.broker.coordinators.groups.consumer.members import Current, MemberState, Place
+from squall.broker.coordinators.groups.consumer.members import CurrentAssignment, MemberState, Place
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -40,7 +40,7 @@ class Reconciliation:
         self._target, self._target_epoch, self._owned = target, target_epoch, owned
         self._is_free, self._is_read = is_free, is_read
 
-    def step(self, current: Current) -> Current:
+    def step(self, current: CurrentAssignment) -> CurrentAssignment:
         """Return the member's assignment after its heartbeat; the same object if nothing changes."""
         if current.state == MemberState.STABLE and current.epoch == self._target_epoch:
             return current
@@ -62,25 +62,27 @@ class Reconciliation:
         """Return whether the member may be given a partition of its target: its last owner has let go of it."""
         return self._is_free(place)
 
-    def _without_unread(self, current: Current) -> Current:
+    def _without_unread(self, current: CurrentAssignment) -> CurrentAssignment:
         unread = {place: since for place, since in current.assigned.items() if not self._is_read(place)}
         if not unread:
             return current
         kept = {place: since for place, since in current.assigned.items() if place not in unread}
-        return Current(current.epoch, current.epoch, current.state, kept, {**current.revoking, **unread})
+        return CurrentAssignment(current.epoch, current.epoch, current.state, kept, {**current.revoking, **unread})
 
-    def _next(self, current: Current) -> Current:
+    def _next(self, current: CurrentAssignment) -> CurrentAssignment:
         wanted = dict.fromkeys(self._target)
         kept = {place: since for place, since in current.assigned.items() if place in wanted}
         given_up = {place: since for place, since in current.assigned.items() if place not in wanted}
         if self.must_revoke(given_up):
-            return self._changed(current, Current(current.epoch, current.epoch, MemberState.UNREVOKED, kept, given_up))
+            return self._changed(
+                current, CurrentAssignment(current.epoch, current.epoch, MemberState.UNREVOKED, kept, given_up)
+            )
         # What is given up here was the member's own until now: it is free for others, and none of its target.
         lacking = [place for place in self._target if place not in kept]
         given = {place: self._target_epoch for place in lacking if self.may_have(place)}
         state = MemberState.STABLE if len(given) == len(lacking) else MemberState.UNRELEASED
-        return self._changed(current, Current(self._target_epoch, current.epoch, state, {**kept, **given}))
+        return self._changed(current, CurrentAssignment(self._target_epoch, current.epoch, state, {**kept, **given}))
 
-    def _changed(self, before: Current, after: Current) -> Current:
+    def _changed(self, before: CurrentAssignment, after: CurrentAssignment) -> CurrentAssignment:
         same = replace(after, previous_epoch=before.previous_epoch) == before
         return before if same else after

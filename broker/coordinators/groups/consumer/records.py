@@ -6,20 +6,20 @@ from typing import TYPE_CHECKING, Any
 
 from squall.broker.coordinators.groups.consumer.group import by_topic
 from squall.broker.coordinators.groups.consumer.members import (
-    Classic,
-    ConsumerWritten,
-    Current,
+    ClassicJoinMetadata,
+    ConsumerGroupLogRecord,
     CurrentAssignment,
-    ForgottenMetadata,
-    GroupEpoch,
+    CurrentAssignmentRecord,
+    GroupEpochRecord,
+    LegacyPartitionMetadataRecord,
     MemberState,
+    MemberSubscription,
     Place,
-    RegularExpression,
-    Resolved,
-    Subscribed,
-    Subscription,
-    TargetAssignment,
-    TargetEpoch,
+    RegularExpressionRecord,
+    ResolvedRegularExpression,
+    SubscriptionRecord,
+    TargetAssignmentRecord,
+    TargetEpochRecord,
 )
 from squall.broker.protocol.coordinator_frame import encode_key, encode_versioned
 from squall.broker.protocol.schema import group_records as wire
@@ -33,27 +33,27 @@ VERSION = 0
 """Of all values."""
 
 
-def encode(written: ConsumerWritten) -> tuple[bytes, bytes | None]:
+def encode(written: ConsumerGroupLogRecord) -> tuple[bytes, bytes | None]:
     """Key and value of a record."""
     key, value = _ENCODERS[type(written)](written)
     return encode_key(key), None if value is None else encode_versioned(value, VERSION)
 
 
-def _epoch(w: GroupEpoch) -> tuple[Message, Message | None]:
+def _epoch(w: GroupEpochRecord) -> tuple[Message, Message | None]:
     value = None if w.epoch is None else wire.ConsumerGroupMetadataValue(w.epoch, w.metadata_hash)
     return wire.ConsumerGroupMetadataKey(w.group_id), value
 
 
-def _forgotten(w: ForgottenMetadata) -> tuple[Message, Message | None]:
+def _forgotten(w: LegacyPartitionMetadataRecord) -> tuple[Message, Message | None]:
     return wire.ConsumerGroupPartitionMetadataKey(w.group_id), None
 
 
-def _target_epoch(w: TargetEpoch) -> tuple[Message, Message | None]:
+def _target_epoch(w: TargetEpochRecord) -> tuple[Message, Message | None]:
     value = None if w.epoch is None else wire.ConsumerGroupTargetAssignmentMetadataValue(w.epoch, w.at_ms)
     return wire.ConsumerGroupTargetAssignmentMetadataKey(w.group_id), value
 
 
-def _subscribed(w: Subscribed) -> tuple[Message, Message | None]:
+def _subscribed(w: SubscriptionRecord) -> tuple[Message, Message | None]:
     key, found = wire.ConsumerGroupMemberMetadataKey(w.group_id, w.member_id), w.subscription
     if found is None:
         return key, None
@@ -75,7 +75,7 @@ def _subscribed(w: Subscribed) -> tuple[Message, Message | None]:
     return key, value
 
 
-def _targeted(w: TargetAssignment) -> tuple[Message, Message | None]:
+def _targeted(w: TargetAssignmentRecord) -> tuple[Message, Message | None]:
     key = wire.ConsumerGroupTargetAssignmentMemberKey(w.group_id, w.member_id)
     if w.places is None:
         return key, None
@@ -83,7 +83,7 @@ def _targeted(w: TargetAssignment) -> tuple[Message, Message | None]:
     return key, wire.ConsumerGroupTargetAssignmentMemberValue(topics)
 
 
-def _reached(w: CurrentAssignment) -> tuple[Message, Message | None]:
+def _reached(w: CurrentAssignmentRecord) -> tuple[Message, Message | None]:
     key, found = wire.ConsumerGroupCurrentMemberAssignmentKey(w.group_id, w.member_id), w.current
     if found is None:
         return key, None
@@ -104,7 +104,7 @@ def _with_epochs(places: Mapping[Place, int]) -> list[wire.TopicPartitions]:
     ]
 
 
-def _matched(w: RegularExpression) -> tuple[Message, Message | None]:
+def _matched(w: RegularExpressionRecord) -> tuple[Message, Message | None]:
     key, found = wire.ConsumerGroupRegularExpressionKey(w.group_id, w.regex), w.resolved
     if found is None:
         return key, None
@@ -112,30 +112,30 @@ def _matched(w: RegularExpression) -> tuple[Message, Message | None]:
 
 
 _ENCODERS: dict[type, Callable[[Any], tuple[Message, Message | None]]] = {
-    GroupEpoch: _epoch,
-    ForgottenMetadata: _forgotten,
-    TargetEpoch: _target_epoch,
-    Subscribed: _subscribed,
-    TargetAssignment: _targeted,
-    CurrentAssignment: _reached,
-    RegularExpression: _matched,
+    GroupEpochRecord: _epoch,
+    LegacyPartitionMetadataRecord: _forgotten,
+    TargetEpochRecord: _target_epoch,
+    SubscriptionRecord: _subscribed,
+    TargetAssignmentRecord: _targeted,
+    CurrentAssignmentRecord: _reached,
+    RegularExpressionRecord: _matched,
 }
 
 
-def decode(key: Message, value: Message | None) -> ConsumerWritten | None:
+def decode(key: Message, value: Message | None) -> ConsumerGroupLogRecord | None:
     """A record of a consumer group; None for one of another type. `value` None: a tombstone."""
     found = _DECODERS.get(type(key))
     return None if found is None else found(key, value)
 
 
-def _read_subscription(value: wire.ConsumerGroupMemberMetadataValue) -> Subscription:
+def _read_subscription(value: wire.ConsumerGroupMemberMetadataValue) -> MemberSubscription:
     known = value.classic_member_metadata
     classic = None
     if known is not None:
-        classic = Classic(
+        classic = ClassicJoinMetadata(
             known.session_timeout_ms, tuple((p.name, bytes(p.metadata)) for p in known.supported_protocols)
         )
-    return Subscription(
+    return MemberSubscription(
         value.instance_id,
         value.rack_id,
         value.client_id,
@@ -148,9 +148,9 @@ def _read_subscription(value: wire.ConsumerGroupMemberMetadataValue) -> Subscrip
     )
 
 
-def _read_current(value: wire.ConsumerGroupCurrentMemberAssignmentValue) -> Current:
+def _read_current(value: wire.ConsumerGroupCurrentMemberAssignmentValue) -> CurrentAssignment:
     known = value.state in tuple(MemberState)
-    return Current(
+    return CurrentAssignment(
         value.member_epoch,
         value.previous_member_epoch,
         MemberState(value.state) if known else MemberState.UNRELEASED,
@@ -174,28 +174,30 @@ def _read_places(topics: list[wire.TopicPartition]) -> tuple[Place, ...]:
     return tuple((topic.topic_id, index) for topic in topics for index in topic.partitions)
 
 
-_DECODERS: dict[type, Callable[[Any, Any], ConsumerWritten]] = {
+_DECODERS: dict[type, Callable[[Any, Any], ConsumerGroupLogRecord]] = {
     wire.ConsumerGroupMetadataKey: lambda key, value: (
-        GroupEpoch(key.group_id, value.epoch, value.metadata_hash) if value else GroupEpoch(key.group_id, None)
-    ),
-    wire.ConsumerGroupPartitionMetadataKey: lambda key, value: ForgottenMetadata(key.group_id),
-    wire.ConsumerGroupTargetAssignmentMetadataKey: lambda key, value: (
-        TargetEpoch(key.group_id, value.assignment_epoch, value.assignment_timestamp)
+        GroupEpochRecord(key.group_id, value.epoch, value.metadata_hash)
         if value
-        else TargetEpoch(key.group_id, None)
+        else GroupEpochRecord(key.group_id, None)
     ),
-    wire.ConsumerGroupMemberMetadataKey: lambda key, value: Subscribed(
+    wire.ConsumerGroupPartitionMetadataKey: lambda key, value: LegacyPartitionMetadataRecord(key.group_id),
+    wire.ConsumerGroupTargetAssignmentMetadataKey: lambda key, value: (
+        TargetEpochRecord(key.group_id, value.assignment_epoch, value.assignment_timestamp)
+        if value
+        else TargetEpochRecord(key.group_id, None)
+    ),
+    wire.ConsumerGroupMemberMetadataKey: lambda key, value: SubscriptionRecord(
         key.group_id, key.member_id, value and _read_subscription(value)
     ),
-    wire.ConsumerGroupTargetAssignmentMemberKey: lambda key, value: TargetAssignment(
+    wire.ConsumerGroupTargetAssignmentMemberKey: lambda key, value: TargetAssignmentRecord(
         key.group_id, key.member_id, value and _read_places(value.topic_partitions)
     ),
-    wire.ConsumerGroupCurrentMemberAssignmentKey: lambda key, value: CurrentAssignment(
+    wire.ConsumerGroupCurrentMemberAssignmentKey: lambda key, value: CurrentAssignmentRecord(
         key.group_id, key.member_id, value and _read_current(value)
     ),
-    wire.ConsumerGroupRegularExpressionKey: lambda key, value: RegularExpression(
+    wire.ConsumerGroupRegularExpressionKey: lambda key, value: RegularExpressionRecord(
         key.group_id,
         key.regular_expression,
-        value and Resolved(tuple(value.topics), value.version, value.timestamp),
+        value and ResolvedRegularExpression(tuple(value.topics), value.version, value.timestamp),
     ),
 }

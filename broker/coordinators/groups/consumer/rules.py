@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from squall.broker.coordinators.groups.consumer.members import JOINS, LEAVES, LEAVES_FOR_NOW, ConsumerHeartbeat, Place
-from squall.broker.coordinators.groups.values import NO_MEMBER, Commit, GroupState, TxnCommit
+from squall.broker.coordinators.groups.values import NO_MEMBER, Commit, GroupState, TxnOffsetCommit
 from squall.broker.protocol.errors import ErrorCode
 
 if TYPE_CHECKING:
@@ -53,7 +53,7 @@ def wrong_with(beat: ConsumerHeartbeat, assignors: tuple[str, ...]) -> tuple[Err
     return ErrorCode.NONE, ""
 
 
-class ConsumerRules:
+class ConsumerGroupRules:
     """Decides which requests members of a consumer group may make."""
 
     __slots__ = ()
@@ -105,14 +105,14 @@ class ConsumerRules:
     # --------------------------------------------------------------------------------------------------------- offsets
 
     def refusal_of_commit(
-        self, group: ConsumerGroup, request: Commit | TxnCommit, places: tuple[Place, ...]
+        self, group: ConsumerGroup, request: Commit | TxnOffsetCommit, places: tuple[Place, ...]
     ) -> ErrorCode:
         """Why offsets of these partitions must not be committed: their sender may own them no more (KIP-848, KIP-1251).
 
         Who is no member may commit for a group that has none, and in a transaction always: its producer's epoch
         fences it.
         """
-        in_transaction = isinstance(request, TxnCommit)
+        in_transaction = isinstance(request, TxnOffsetCommit)
         if request.generation < 0 and not group.members:
             return ErrorCode.NONE
         nobody = request.generation < 0 and request.member_id == NO_MEMBER and request.instance_id is None

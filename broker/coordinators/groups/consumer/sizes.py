@@ -11,8 +11,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from squall.broker.coordinators.groups.consumer.group import ConsumerGroup
-    from squall.broker.coordinators.groups.consumer.members import Subscription
-    from squall.broker.coordinators.groups.consumer.topics import Topics
+    from squall.broker.coordinators.groups.consumer.members import MemberSubscription
+    from squall.broker.coordinators.groups.consumer.topics import TopicLookup
 
 OF_A_BATCH: Final = 200
 """With the records of which a group has one each."""
@@ -52,7 +52,7 @@ def of_names(names: Iterable[str]) -> int:
     return sum(OF_A_NAME + len(name) for name in names)
 
 
-def of_downgrade(group: ConsumerGroup, topics: Topics) -> int:
+def of_downgrade(group: ConsumerGroup, topics: TopicLookup) -> int:
     """All records that make a classic group of one that has classic members only."""
     if not group.members:
         return OF_A_BATCH
@@ -69,7 +69,7 @@ def of_downgrade(group: ConsumerGroup, topics: Topics) -> int:
     return size
 
 
-def _said(one: Subscription, protocol: str) -> int:
+def _said(one: MemberSubscription, protocol: str) -> int:
     assert one.classic is not None
     texts = _length(one.instance_id) + _length(one.client_id) + _length(one.client_host)
     return texts + len(dict(reversed(one.classic.protocols))[protocol])

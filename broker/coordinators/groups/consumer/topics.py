@@ -14,7 +14,7 @@ NO_TOPICS = 0
 """The hash where no topic exists."""
 
 
-class Topics(Protocol):
+class TopicLookup(Protocol):
     """The topics of a cluster, as of now."""
 
     def find(self, name: str) -> tuple[bytes, int] | None:
@@ -85,7 +85,7 @@ class TopicTable:
         return self.changes
 
 
-def metadata_hash(topics: Topics, names: Iterable[str]) -> int:
+def metadata_hash(topics: TopicLookup, names: Iterable[str]) -> int:
     """An int64 that differs where a topic of these is new, has gone, is another one, or has more partitions.
 
     Kafka's coordinators hash otherwise: the next one computes its own, and assigns once more than needed.

@@ -28,7 +28,7 @@ from squall.broker.controller.controller import Controller
 from squall.broker.net.served import FORWARDED
 from squall.broker.net.server import Server
 from squall.broker.protocol.apis import ApiKey
-from squall.broker.replicas.coordinators.producer_ids import ProducerIds
+from squall.broker.replicas.coordinators.producer_ids import ProducerIdManager
 from squall.broker.replicas.replica_manager import ReplicaManager
 from squall.chaos.runtimes.sim.invariants.request_order import RequestEffect
 
@@ -75,7 +75,7 @@ class ConnectionOrderWatch:
     @contextmanager
     def heard(self) -> Iterator[None]:
         """Inside, listen to what the brokers do. It wraps the present functions, those of a planted bug as well."""
-        called = ((ProduceApi, "_append_all"), (ReplicaManager, "delete_records"), (ProducerIds, "take"))
+        called = ((ProduceApi, "_append_all"), (ReplicaManager, "delete_records"), (ProducerIdManager, "take"))
         hooks: list[tuple[Any, str, Callable[..., Any]]] = [
             (Controller, "decide", self._asked(Controller.decide)),
             (Server, "_dispatch", self._dispatched(Server._dispatch)),

@@ -35,14 +35,14 @@ from squall.chaos.runtimes.sim.invariants.transactions import LogProducerState
 if TYPE_CHECKING:
     from squall.broker.cluster.image import ClusterImage
     from squall.broker.control.kraft.metadata_quorum import MetadataQuorum, QuorumNodeView
-    from squall.broker.coordinators.groups.ledger import Ledger
-    from squall.broker.coordinators.groups.values import Committed, GroupRecord, TopicPartition
+    from squall.broker.coordinators.groups.ledger import ReplayedGroupState
+    from squall.broker.coordinators.groups.values import GroupRecord, OffsetAndMetadata, TopicPartition
     from squall.broker.coordinators.transactions.shard import TransactionCoordinatorShard
     from squall.broker.coordinators.transactions.values import TransactionMetadata
     from squall.broker.log.indexes import IndexFile
     from squall.broker.log.log import Log
     from squall.broker.log.producer_rules import ProducerStateEntry
-    from squall.broker.replicas.hosted_partition import Hosted
+    from squall.broker.replicas.hosted_partition import HostedPartition
     from squall.broker.replication import Partition
     from squall.chaos.runtimes.sim.invariants.decision_log import MetadataReplay
 
@@ -87,7 +87,7 @@ class InspectedNode(Protocol):
         """A `InspectedDisk`."""
 
 
-def view_of(node: int, incarnation: int, hosted: Hosted, fetchers: Any = None) -> ReplicaSnapshot:
+def view_of(node: int, incarnation: int, hosted: HostedPartition, fetchers: Any = None) -> ReplicaSnapshot:
     """Return one replica's view now. `fetchers`: the node's."""
     state, log = hosted.state, hosted.log
     fields = (
@@ -188,13 +188,13 @@ def _entry(known: TransactionMetadata) -> TransactionRecord:
     )
 
 
-def groups_of(ledger: Ledger) -> list[str]:
+def groups_of(ledger: ReplayedGroupState) -> list[str]:
     """The groups of which a coordinator's shard knows a generation or an offset."""
     pending = (group for groups in ledger.pending.values() for group in groups)
     return list(dict.fromkeys((*ledger.groups, *ledger.offsets, *pending)))
 
 
-def group_books(ledger: Ledger, names: Iterable[str]) -> dict[str, GroupStateView]:
+def group_books(ledger: ReplayedGroupState, names: Iterable[str]) -> dict[str, GroupStateView]:
     """Return the coordinator shard's state of these groups."""
     found = {}
     for name in names:
@@ -205,7 +205,7 @@ def group_books(ledger: Ledger, names: Iterable[str]) -> dict[str, GroupStateVie
     return found
 
 
-def _positions(known: Mapping[TopicPartition, Committed]) -> dict[TopicPartition, CommittedOffset]:
+def _positions(known: Mapping[TopicPartition, OffsetAndMetadata]) -> dict[TopicPartition, CommittedOffset]:
     return {
         place: CommittedOffset(c.offset, c.leader_epoch, c.metadata, c.committed_ms, c.expires_ms, c.written_at)
         for place, c in known.items()

@@ -13,7 +13,7 @@ from squall.chaos.runtimes.sim.invariants.models import PartitionModel
 from squall.chaos.runtimes.sim.invariants.transaction_journal import TransactionJournal
 
 if TYPE_CHECKING:
-    from squall.broker.replicas.hosted_partition import Hosted
+    from squall.broker.replicas.hosted_partition import HostedPartition
     from squall.chaos.runtimes.sim.invariants.models import ReplicaSnapshot
 
 Place = tuple[bytes, int]
@@ -42,7 +42,7 @@ class WatchedReplica:
         "view",
     )
 
-    def __init__(self, node: WatchedNode, hosted: Hosted, known: PartitionModel, copy: LogCopy) -> None:
+    def __init__(self, node: WatchedNode, hosted: HostedPartition, known: PartitionModel, copy: LogCopy) -> None:
         self.node, self.rank = node, -1
         """Its place among the node's replicas; -1 once it is none of them."""
         self.hosted, self.state, self.log = hosted, hosted.state, hosted.log

@@ -15,7 +15,7 @@ from typing import Any, Final
 from squall.broker.log.durability import DurabilityTracker
 from squall.broker.log.log import Log
 from squall.broker.replication.partition import Partition
-from squall.broker.replication.replica import Replica
+from squall.broker.replication.replica import FollowerReplicaState
 
 OF_STATE: Final = frozenset({"high_watermark", "log_end_offset", "partition_epoch", "maximal_isr", "isr", "is_leader"})
 """What is watched of a replica's state machine."""
@@ -34,18 +34,18 @@ has another value now, in the order in which they were written to. An ordered se
 def noted() -> Iterator[Written]:
     """Inside, the simulation's writes are noted in what is given. Not to be nested."""
     written: Written = {}
-    slot = vars(Replica)[BELIEVED]
+    slot = vars(FollowerReplicaState)[BELIEVED]
     assert isinstance(slot, MemberDescriptorType), "there is a hook already"
     Partition.__setattr__ = _hook(OF_STATE, written)  # type: ignore[method-assign]
     Log.__setattr__ = _hook(OF_LOG, written)  # type: ignore[method-assign]
     DurabilityTracker.__setattr__ = _hook(OF_DURABILITY, written)  # type: ignore[method-assign]
     # Its other attributes are written five times as often, and this one is seldom read.
-    setattr(Replica, BELIEVED, property(slot.__get__, _setter(slot, written)))
+    setattr(FollowerReplicaState, BELIEVED, property(slot.__get__, _setter(slot, written)))
     try:
         yield written
     finally:
         del Partition.__setattr__, Log.__setattr__, DurabilityTracker.__setattr__
-        setattr(Replica, BELIEVED, slot)
+        setattr(FollowerReplicaState, BELIEVED, slot)
 
 
 def _hook(names: Set[str], written: Written) -> Callable[[Any, str, Any], None]:

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from squall.broker.coordinators.groups import records
-from squall.broker.coordinators.groups.consumer.members import Current, CurrentAssignment
-from squall.broker.coordinators.groups.ledger import Ledger
+from squall.broker.coordinators.groups.consumer.members import CurrentAssignment, CurrentAssignmentRecord
+from squall.broker.coordinators.groups.ledger import ReplayedGroupState
 from squall.broker.coordinators.groups.values import (
-    Committed,
+    GroupLogRecord,
+    GroupMetadataRecord,
     GroupRecord,
-    GroupWritten,
     MemberRecord,
-    OffsetWritten,
-    Written,
+    OffsetAndMetadata,
+    OffsetCommitRecord,
 )
 from squall.broker.protocol.records import Record, encode_batch
 from squall.chaos.runtimes.sim.invariants.group_journal import GroupJournal, PartitionOwners
@@ -29,9 +29,9 @@ class Both:
     """A journal and a ledger of one log."""
 
     def __init__(self) -> None:
-        self.journal, self.ledger, self.end = GroupJournal(), Ledger(), 0
+        self.journal, self.ledger, self.end = GroupJournal(), ReplayedGroupState(), 0
 
-    def write(self, *written: Written, producer: int = -1) -> None:
+    def write(self, *written: GroupLogRecord, producer: int = -1) -> None:
         """A batch."""
         made = [Record(self.end + n, 1_000, *records.encode(each)) for n, each in enumerate(written)]
         data = bytearray(encode_batch(made, base_offset=self.end))
@@ -56,13 +56,13 @@ class Both:
         assert self.journal.books(names) == group_books(self.ledger, names)
 
 
-def at(offset: int | None, place: tuple[str, int] = PLACE, group: str = "g") -> OffsetWritten:
-    return OffsetWritten(group, place, None if offset is None else Committed(offset, 0, "", 100))
+def at(offset: int | None, place: tuple[str, int] = PLACE, group: str = "g") -> OffsetCommitRecord:
+    return OffsetCommitRecord(group, place, None if offset is None else OffsetAndMetadata(offset, 0, "", 100))
 
 
-def generation(number: int, **owners: list[tuple[str, int]]) -> GroupWritten:
+def generation(number: int, **owners: list[tuple[str, int]]) -> GroupMetadataRecord:
     members = tuple(MemberRecord(m, None, "c", "h", 9, 9, b"", assignment(places)) for m, places in owners.items())
-    return GroupWritten("g", GroupRecord("consumer", number, "range", "m", 7, members))
+    return GroupMetadataRecord("g", GroupRecord("consumer", number, "range", "m", 7, members))
 
 
 def test_a_journal_is_what_a_ledger_is_whatever_comes() -> None:
@@ -76,7 +76,7 @@ def test_a_journal_is_what_a_ledger_is_whatever_comes() -> None:
     both.write(at(8), at(9, OTHER, "h"), producer=9)
     both.write(at(None))
     both.mark(9, commit=True)
-    both.write(at(None, OTHER), GroupWritten("g", None))
+    both.write(at(None, OTHER), GroupMetadataRecord("g", None))
     assert both.journal.groups() == ["h"]
 
 
@@ -101,9 +101,14 @@ def test_each_record_of_a_generation_says_who_owns_what_and_what_was_before() ->
 
 def test_what_is_yet_to_be_revoked_is_owned_and_a_batch_counts_as_a_whole() -> None:
     both = Both()
-    both.write(CurrentAssignment("g", "m", Current(3, 2, assigned={(TOPIC_ID, 0): 1}, revoking={(TOPIC_ID, 1): 1})))
     both.write(
-        CurrentAssignment("g", "n", Current(3, 3, assigned={(TOPIC_ID, 1): 3})), CurrentAssignment("g", "m", None)
+        CurrentAssignmentRecord(
+            "g", "m", CurrentAssignment(3, 2, assigned={(TOPIC_ID, 0): 1}, revoking={(TOPIC_ID, 1): 1})
+        )
+    )
+    both.write(
+        CurrentAssignmentRecord("g", "n", CurrentAssignment(3, 3, assigned={(TOPIC_ID, 1): 3})),
+        CurrentAssignmentRecord("g", "m", None),
     )
     zero, one_ = (TOPIC_ID, 0), (TOPIC_ID, 1)
     assert [step.after.owners for step in both.journal.news] == [

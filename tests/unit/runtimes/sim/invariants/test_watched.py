@@ -14,7 +14,7 @@ from squall.broker.log.config import LogConfig
 from squall.broker.log.durability import DurabilityTracker
 from squall.broker.log.log import Log
 from squall.broker.replication.partition import Partition
-from squall.broker.replication.replica import Replica as Follower
+from squall.broker.replication.replica import FollowerReplicaState as Follower
 from squall.broker.replication.values import ReplicationSettings
 from squall.chaos.runtimes.sim.invariants.batches import LogCopy
 from squall.chaos.runtimes.sim.invariants.models import LeaderView

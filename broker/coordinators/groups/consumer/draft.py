@@ -1,0 +1,65 @@
+"""Collects the records of one change to a consumer group, and builds the records that most changes need."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from squall.broker.coordinators.groups.consumer.members import (
+    CurrentAssignmentRecord,
+    MemberSubscription,
+    SubscriptionRecord,
+    TargetAssignmentRecord,
+)
+
+if TYPE_CHECKING:
+    from squall.broker.coordinators.groups.consumer.group import ConsumerGroup
+    from squall.broker.coordinators.groups.consumer.members import (
+        ClassicJoinMetadata,
+        ConsumerGroupLogRecord,
+        ConsumerHeartbeat,
+    )
+    from squall.broker.coordinators.groups.values import GroupLogRecord
+
+
+class GroupDraft:
+    """A group as it will be, and the records that make it so."""
+
+    __slots__ = ("_own", "group", "records", "whole")
+
+    def __init__(self, group: ConsumerGroup) -> None:
+        self.group, self._own = group, False
+        self.records: list[GroupLogRecord] = []
+        self.whole: int | None = None
+        """As of `AppendRecords`."""
+
+    def say(self, written: ConsumerGroupLogRecord) -> None:
+        """Add one more record, and replay it into the group."""
+        if not self._own:
+            self.group, self._own = self.group.copy(), True
+        self.records.append(written)
+        self.group.replay(written)
+
+
+def tombstones_of_member(group_id: str, member_id: str) -> tuple[ConsumerGroupLogRecord, ...]:
+    return (
+        CurrentAssignmentRecord(group_id, member_id, None),
+        TargetAssignmentRecord(group_id, member_id, None),
+        SubscriptionRecord(group_id, member_id, None),
+    )
+
+
+def updated_subscription(
+    known: MemberSubscription, beat: ConsumerHeartbeat, classic: ClassicJoinMetadata | None
+) -> MemberSubscription:
+    """Return the subscription with what a heartbeat changes. `classic`: None if the member speaks the new protocol."""
+    return MemberSubscription(
+        known.instance_id if beat.instance_id is None else beat.instance_id,
+        known.rack_id if beat.rack_id is None else beat.rack_id,
+        beat.client_id,
+        beat.client_host,
+        known.topics if beat.topics is None else tuple(sorted(dict.fromkeys(beat.topics))),
+        known.regex if beat.regex is None else (beat.regex or None),
+        known.rebalance_ms if beat.rebalance_ms == -1 else beat.rebalance_ms,
+        known.assignor if beat.assignor is None else beat.assignor,
+        classic,
+    )
