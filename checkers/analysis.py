@@ -24,7 +24,7 @@ from squall.checkers.findings import SCHEMA, Finding, findings_of, to_json
 from squall.checkers.history.conversion import FOLDER, read_lines
 from squall.checkers.history.tables import PRODUCER, ClientProcess, History, PlayedFault
 from squall.checkers.measures import measure
-from squall.checkers.metrics import CALM_GAP, CALM_READER_GAP, Context, Measure, StuckLimits
+from squall.checkers.metrics import CALM_GAP, CALM_READER_GAP, MeasurementContext, MeasurementRow, StuckLimits
 from squall.checkers.plan_facts import BadPlan, read_plan
 
 FINDINGS, METRICS, SERIES, ANOMALIES = "findings.json", "metrics.json", "series.json", "anomalies"
@@ -37,8 +37,8 @@ class Analysis:
     engine: str
     run: str
     findings: list[Finding]
-    measures: Sequence[Measure]
-    context: Context
+    measures: Sequence[MeasurementRow]
+    context: MeasurementContext
 
     @property
     def metrics(self) -> dict[str, Any]:
@@ -62,11 +62,11 @@ def remove(folder: Path) -> None:
 
 def facts_of_run(
     run_dir: Path, history: History, faults: Sequence[PlayedFault], *, outputs: bool
-) -> tuple[signs.SignSources, StuckLimits]:
-    """Return the ground that the findings' signs are read from, and the plan's limits: none if the plan cannot be read,
-    which the verdict then says.
+) -> tuple[signs.RunCircumstances, StuckLimits]:
+    """Return the circumstances that the findings' signs are read from, and the limits of the plan; the limits are empty
+    if the plan cannot be read, which the verdict then reports.
 
-    outputs: as `signs.ground` takes it.
+    `outputs` has the meaning that it has in `signs.circumstances_of`.
     """
     try:
         plan = read_plan(run_dir)
@@ -75,19 +75,24 @@ def facts_of_run(
         limits, brokers = StuckLimits(), ()
     clock, info = (history.wall_ms, history.mono_ns), run_facts.read(run_dir).info
     led = leaderships.read(run_dir, history.partitions, clock, info, history.finals, brokers, faults)
-    return signs.ground(led, faults, history.partitions, outputs=outputs), limits
+    return signs.circumstances_of(led, faults, history.partitions, outputs=outputs), limits
 
 
-def find(history: History, context: Context, ground: signs.SignSources, limits: StuckLimits) -> Analysis:
+def find(
+    history: History, context: MeasurementContext, circumstances: signs.RunCircumstances, limits: StuckLimits
+) -> Analysis:
     """Find the anomalies of a history and take its measures by the reference engine."""
     measures = measure(history, context)
-    findings = findings_of(signs.signed(history, ground, find_all(history)))
+    findings = findings_of(signs.signed(history, circumstances, find_all(history)))
     findings += of_measures(measures, history.processes, context, limits)
     return Analysis(REFERENCE, history.run, findings, measures, context)
 
 
 def of_measures(
-    measures: Sequence[Measure], processes: Sequence[ClientProcess], context: Context, limits: StuckLimits
+    measures: Sequence[MeasurementRow],
+    processes: Sequence[ClientProcess],
+    context: MeasurementContext,
+    limits: StuckLimits,
 ) -> list[Finding]:
     """Find what the measures alone show.
 
@@ -97,7 +102,7 @@ def of_measures(
     foreign = {each.proc for each in processes if each.client != OWN}
     writes = any(each.proc in foreign and each.role == PRODUCER for each in processes)
 
-    def judged(each: Measure) -> bool:
+    def judged(each: MeasurementRow) -> bool:
         if each.name == CALM_GAP:
             return not writes
         return each.name not in (*stuck.OF_ONE, CALM_READER_GAP) or each.a not in foreign
@@ -113,6 +118,6 @@ def find_in_run(run_dir: Path) -> History:
     remove(run_dir)
     shutil.rmtree(run_dir / FOLDER, ignore_errors=True)
     history, faults = read_lines(run_dir)
-    ground, limits = facts_of_run(run_dir, history, faults, outputs=bool(history.outputs))
-    find(history, metrics.context_of(history, faults), ground, limits).write(run_dir)
+    circumstances, limits = facts_of_run(run_dir, history, faults, outputs=bool(history.outputs))
+    find(history, metrics.context_of(history, faults), circumstances, limits).write(run_dir)
     return history

@@ -14,10 +14,10 @@ from dataclasses import replace
 
 from squall.checkers.anomalies import commit_ahead, poll_skip, revoked_read, stuck
 from squall.checkers.anomalies.anomaly import OWN, PROGRAM
-from squall.checkers.case import Case
 from squall.checkers.findings import Finding
 from squall.checkers.history.tables import PRODUCER, ClientProcess
 from squall.checkers.history.values import AFTER_HEALING
+from squall.checkers.verdict_inputs import VerdictInputs
 
 
 def load_producers(processes: Iterable[ClientProcess]) -> list[ClientProcess]:
@@ -25,7 +25,7 @@ def load_producers(processes: Iterable[ClientProcess]) -> list[ClientProcess]:
     return [each for each in processes if each.role == PRODUCER and AFTER_HEALING not in each.settings]
 
 
-def settled(case: Case) -> list[Finding]:
+def attributed(case: VerdictInputs) -> list[Finding]:
     """The case's findings: the evidence `client` stays only where a client that is not ours can be blamed."""
     foreign = {each.proc for each in case.processes if each.client != OWN and "group" not in each.settings}
     load = {each.proc for each in load_producers(case.processes)}
@@ -59,7 +59,7 @@ def name_of(evidence: str, blamed: Iterable[int], processes: Sequence[ClientProc
     if evidence != stuck.CLIENT:
         return ""
     of = [each for each in processes if each.proc in {*blamed}] or load_producers(processes)
-    return of_client(of[0].client)
+    return client_in_words(of[0].client)
 
 
 REPORTS = "docs/workloads/command.md: a member reports what it processed, before it commits that"
@@ -73,7 +73,9 @@ _BY_REPORTS = {
 _BY_COMPARISON = "it skipped records that Squall's own readers of the partition got"
 
 
-def of_members(case: Case, finding: tuple[str, str], blamed: Collection[int], parts: Collection[int]) -> str:
+def proven_by_reports(
+    case: VerdictInputs, finding: tuple[str, str], blamed: Collection[int], parts: Collection[int]
+) -> str:
     """Say what members that are programs under test did; empty if a broker may have done it, or if it is not theirs.
 
     finding: the anomaly and its evidence; blamed, parts: its processes and partitions.
@@ -89,12 +91,12 @@ def of_members(case: Case, finding: tuple[str, str], blamed: Collection[int], pa
     return _BY_REPORTS.get(finding, "")
 
 
-def of_client(client: str) -> str:
+def client_in_words(client: str) -> str:
     """A client of a history in words."""
     return "the program under test" if client == PROGRAM else f"the client library {client}"
 
 
-def silent(case: Case) -> str:
+def no_acknowledgement(case: VerdictInputs) -> str:
     """Say that the workload's producers, which are not ours, got no send acknowledged and refused none; else empty."""
     load, told = load_producers(case.processes), case.metrics.get("partitions")
     if not load or not told or any(each.client == OWN for each in load):
@@ -103,5 +105,5 @@ def silent(case: Case) -> str:
     certain += case.metrics.get("outcomes", {}).get("send", {}).get("fail", 0)
     if certain:
         return ""
-    name = of_client(load[0].client)
+    name = client_in_words(load[0].client)
     return f"{name} acknowledged no send: nothing shows what it does when the cluster is well"

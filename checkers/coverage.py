@@ -6,15 +6,15 @@ from collections.abc import Iterable, Iterator
 
 from squall.checkers import coverage_of_clients, fault_classes
 from squall.checkers.anomalies import hanging_txn, stuck
-from squall.checkers.case import Case
 from squall.checkers.history.tables import ObservedPartition
 from squall.checkers.metrics import ISOLATIONS
+from squall.checkers.verdict_inputs import VerdictInputs
 
 HOLDS_BACK = (hanging_txn.NAME, stuck.CONSUMER)
 """What keeps a read at read_committed from its end."""
 
 
-def too_little(case: Case) -> list[str]:
+def missing_evidence(case: VerdictInputs) -> list[str]:
     """A sentence for each thing that is missing for `valid`."""
     lacking = []
     if case.findings is None:
@@ -36,7 +36,7 @@ def too_little(case: Case) -> list[str]:
     lacking += _uncommitted_only(case)
     lacking += _nothing_read(case)
     lacking += _mostly_refused(case)
-    lacking += coverage_of_clients.too_little(case)
+    lacking += coverage_of_clients.missing_evidence(case)
     lacking += _not_shown(case)
     lacking += filter(None, map(fault_classes.not_landed, case.faults))
     if case.plan and len(case.faults) < case.plan.faults:
@@ -57,12 +57,12 @@ def removed_early(partitions: Iterable[ObservedPartition]) -> list[str]:
     ]
 
 
-def _uncommitted_only(case: Case) -> list[str]:
+def _uncommitted_only(case: VerdictInputs) -> list[str]:
     """Partitions whose final reads at read_committed all ended early: what these readers would have got, nobody knows.
     Where something held them back, that is the finding.
     """
     if not any(each.role == "final" and each.isolation == 1 for each in case.processes):
-        return []  # `Case.not_run` says what this leaves out
+        return []  # `VerdictInputs.not_run` says what this leaves out
     held = {part for each in case.findings or () if each.anomaly in HOLDS_BACK for part, _ in each.parts}
     return [
         f"no final read of {each.name} at read_committed reached its end"
@@ -71,7 +71,7 @@ def _uncommitted_only(case: Case) -> list[str]:
     ]
 
 
-def _nothing_read(case: Case) -> list[str]:
+def _nothing_read(case: VerdictInputs) -> list[str]:
     """Partitions that took writes, and whose final reads to the end returned no record: nothing in them was looked at,
     as where retention removed all of it. A topic of the nemesis may keep its records for a moment only.
     """
@@ -89,7 +89,7 @@ def _nothing_read(case: Case) -> list[str]:
     return lacking
 
 
-def _mostly_refused(case: Case) -> Iterator[str]:
+def _mostly_refused(case: VerdictInputs) -> Iterator[str]:
     """Yield a sentence for each kind of operation of which a cluster refused most without a fault: it shows little of
     what it does with those that it takes. Transactions that were asked to abort are none. When commits of positions
     ended is not counted: those of a run without faults are.
@@ -106,10 +106,10 @@ def _mostly_refused(case: Case) -> Iterator[str]:
             yield f"{refused} of {refused + taken} {name} outside of faults were refused: all checks ran on little"
 
 
-def _not_shown(case: Case) -> list[str]:
+def _not_shown(case: VerdictInputs) -> list[str]:
     """A sentence for each thing that every history of this workload has, and this one has not."""
     names: dict[str, list[str]] = {}
     for name in case.workload.meant_for:
-        if why := case.not_run.get(name) or case.little.get(name):
+        if why := case.not_run.get(name) or case.ran_on_little.get(name):
             names.setdefault(why, []).append(name)
     return [f"{', '.join(each)} could not be judged: {why}" for why, each in names.items()]

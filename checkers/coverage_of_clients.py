@@ -10,22 +10,22 @@ from collections.abc import Iterator, Mapping
 
 from squall.checkers.anomalies import stuck
 from squall.checkers.anomalies.anomaly import PROGRAM
-from squall.checkers.case import Case
-from squall.checkers.history.group_activity import Activity
+from squall.checkers.history.group_activity import GroupActivity
 from squall.checkers.history.tables import ClientProcess
 from squall.checkers.nemesis_log import windows
+from squall.checkers.verdict_inputs import VerdictInputs
 
 FEW_TRIES = 5
 """Whoever tried less often may have come late, or may have had bad luck."""
 
 
-def too_little(case: Case) -> list[str]:
+def missing_evidence(case: VerdictInputs) -> list[str]:
     """A sentence for each client that got nothing. Where a finding says that it was stuck, that is enough."""
     stood = {each.proc for each in case.findings or () if each.evidence in stuck.OF_ONE.values()}
     return [*_producers(case, stood), *_transactional_ids(case, stood), *_members(case)]
 
 
-def stuck_ones(case: Case) -> Iterator[str]:
+def stuck_ones(case: VerdictInputs) -> Iterator[str]:
     """Yield a sentence for each producer and transactional id of which a finding says that it was stuck: who it is."""
     processes = {each.proc: each for each in case.processes}
     for each in case.findings or ():
@@ -44,7 +44,7 @@ def _id(process: ClientProcess) -> str:
     return f"the transactional id {process.settings.get('transactional_id') or f'of process {process.proc}'}"
 
 
-def _producers(case: Case, stood: set[int]) -> Iterator[str]:
+def _producers(case: VerdictInputs, stood: set[int]) -> Iterator[str]:
     # All sends of a transaction fail together: a transactional producer is judged by its transactions alone.
     processes = {each.proc: each for each in case.processes if not each.settings.get("transactional_id")}
     told = [each for each in case.metrics.get("producers", ()) if each["proc"] in processes]
@@ -56,7 +56,7 @@ def _producers(case: Case, stood: set[int]) -> Iterator[str]:
             yield f"none of {tries} sends of {named} outside of faults was acknowledged, and {acked} of others were"
 
 
-def _transactional_ids(case: Case, stood: set[int]) -> Iterator[str]:
+def _transactional_ids(case: VerdictInputs, stood: set[int]) -> Iterator[str]:
     processes = {each.proc: each for each in case.processes}
     told = [each for each in case.metrics.get("transactional_ids", ()) if each["proc"] in processes]
     for each in told:
@@ -65,7 +65,7 @@ def _transactional_ids(case: Case, stood: set[int]) -> Iterator[str]:
             yield f"{named} committed nothing: {each['failed']} tries outside of faults failed"
 
 
-def _members(case: Case) -> Iterator[str]:
+def _members(case: VerdictInputs) -> Iterator[str]:
     for group, did in sorted(case.groups.items()):
         of_number: dict[int, list[ClientProcess]] = {}
         for each in case.processes:
@@ -76,7 +76,7 @@ def _members(case: Case) -> Iterator[str]:
         yield from _never_assigned(case, group, did, of_number)
 
 
-def _starved(group: str, did: Activity, of_number: Mapping[int, list[ClientProcess]]) -> Iterator[str]:
+def _starved(group: str, did: GroupActivity, of_number: Mapping[int, list[ClientProcess]]) -> Iterator[str]:
     """Members whose polls were answered, and brought nothing of what was acknowledged while they owned partitions."""
     of_proc = {each.proc: each for each in did.members}
     for number, processes in sorted(of_number.items()):
@@ -90,7 +90,7 @@ def _starved(group: str, did: Activity, of_number: Mapping[int, list[ClientProce
 
 
 def _never_assigned(
-    case: Case, group: str, did: Activity, of_number: Mapping[int, list[ClientProcess]]
+    case: VerdictInputs, group: str, did: GroupActivity, of_number: Mapping[int, list[ClientProcess]]
 ) -> Iterator[str]:
     """Members that were there for long and never owned a partition. Every assignor gives one to each member as long as
     one topic has as many. Which of its processes a program under test reports partitions for is its own affair.
@@ -112,7 +112,7 @@ def _never_assigned(
             yield f"member {number} of the group {group} never owned a partition in {calm_s:.0f} s outside of faults"
 
 
-def _calm_ns(case: Case, begin: int, end: int) -> int:
+def _calm_ns(case: VerdictInputs, begin: int, end: int) -> int:
     """Return for how long no fault was on between two times, ns."""
     on = sum(max(0, min(until, end) - max(since, begin)) for since, until in windows(case.faults))
     return max(0, end - begin) - on

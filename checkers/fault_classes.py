@@ -48,7 +48,7 @@ def classes_of(faults: Iterable[PlayedFault]) -> tuple[FaultClass, ...]:
     return tuple(each for each in FaultClass if each in found)
 
 
-def untold_losses(faults: Iterable[PlayedFault]) -> list[PlayedFault]:
+def losses_without_isr(faults: Iterable[PlayedFault]) -> list[PlayedFault]:
     """Power losses that began and do not tell who was in sync: they may have been of all who were (WM)."""
     return [
         fault

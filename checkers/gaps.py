@@ -14,7 +14,7 @@ Gap = tuple[int, int]
 """(begin, end), ns."""
 
 
-class Try(Protocol):
+class OperationAttempt(Protocol):
     """Something that a client asked for: a send, or a transaction."""
 
     @property
@@ -30,7 +30,7 @@ class Try(Protocol):
         """Return when the outcome came, ns; -1 if it never did."""
 
 
-def unanswered(tries: Iterable[Try]) -> list[Gap]:
+def unanswered(tries: Iterable[OperationAttempt]) -> list[Gap]:
     """Return the times in which somebody tried and nothing was acknowledged, in order."""
     moments: list[tuple[int, bool, bool]] = []
     for each in tries:
@@ -50,7 +50,7 @@ def unanswered(tries: Iterable[Try]) -> list[Gap]:
     return gaps + _joined(found)
 
 
-def given_up(one: Try) -> int:
+def given_up(one: OperationAttempt) -> int:
     """Return when its outcome came. Nobody knows how long its client waited where it never came."""
     return one.t1 if one.t1 >= 0 else one.t0
 

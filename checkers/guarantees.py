@@ -79,7 +79,7 @@ class RunConfiguration:
 
 
 @dataclass(frozen=True, slots=True)
-class Cell:
+class PermissionCell:
     """Lists what may happen under one class of faults, and why: anomaly, or anomaly/evidence, to reason."""
 
     permits: Mapping[str, str]
@@ -100,18 +100,18 @@ class CellName:
 
 
 @dataclass(frozen=True, slots=True)
-class ConfigurationRow:
+class GuaranteeRow:
     """Describes one kind of configuration. `always` holds under P, N and C, and where no fault is at all."""
 
     name: str
     holds: Callable[[RunConfiguration], bool]
-    always: Cell
-    w1: Cell
-    wm: Cell
-    d: Cell
-    dm: Cell
+    always: PermissionCell
+    w1: PermissionCell
+    wm: PermissionCell
+    d: PermissionCell
+    dm: PermissionCell
 
-    def cells(self, classes: Iterable[FaultClass]) -> list[tuple[CellName, Cell]]:
+    def cells(self, classes: Iterable[FaultClass]) -> list[tuple[CellName, PermissionCell]]:
         """Those that apply, each once; the one of the worst faults is the last."""
         by_class = {
             FaultClass.W1: self.w1,
@@ -128,7 +128,7 @@ class ConfigurationRow:
 
 
 @dataclass(frozen=True, slots=True)
-class Guarantee:
+class AppliedGuarantee:
     """Lists what one process may see."""
 
     row: str
@@ -180,8 +180,10 @@ COMMITTED = {
 """Records may be lost that readers got."""
 
 
-def _loses(reason: str, shadows: Mapping[str, str], source: str, more: Mapping[str, str] | None = None) -> Cell:
-    return Cell({"lost-write": reason, "unseen": reason, **shadows, **(more or {})}, source)
+def _loses(
+    reason: str, shadows: Mapping[str, str], source: str, more: Mapping[str, str] | None = None
+) -> PermissionCell:
+    return PermissionCell({"lost-write": reason, "unseen": reason, **shadows, **(more or {})}, source)
 
 
 _ACKS = "Kafka documentation, producer configuration `acks`"
@@ -194,8 +196,8 @@ _NOTHING = "Kafka documentation, design, Replication: a committed message is not
 _ACKS_0_ORDER = {"send-reorder": reasons.ACKS_0_ORDER}
 _HOLE = dict.fromkeys(("poll-skip", "int-poll-skip"), reasons.SEGMENT_LOST)
 
-_SAFE = Cell({}, _NOTHING)
-_SYNCED = Cell({}, _FLUSH)
+_SAFE = PermissionCell({}, _NOTHING)
+_SYNCED = PermissionCell({}, _FLUSH)
 _ACKS_0 = _loses(reasons.ACKS_0_LOST, ACKED_ONLY, _ACKS, _ACKS_0_ORDER)
 _ACKS_0_W = _loses(reasons.ACKS_0_LOST, COMMITTED, _ACKS, _ACKS_0_ORDER)
 _ACKS_0_D = _loses(
@@ -210,38 +212,40 @@ _ACKS_1_D = _loses(reasons.DAMAGED_ALONE, COMMITTED, _ACKS, _HOLE)
 _LAST = _loses(reasons.LAST_LOST, COMMITTED, _LAST_REPLICA)
 _DAMAGED = _loses(reasons.DAMAGED_LOST, COMMITTED, _MIN_ISR, _HOLE)
 _DAMAGED_LAST = _loses(reasons.DAMAGED_LOST, COMMITTED, _LAST_REPLICA, _HOLE)
-_RESTORED = Cell({}, f"{_MIN_ISR}: the damaged replica is caught by its checksums and restored from the others")
+_RESTORED = PermissionCell(
+    {}, f"{_MIN_ISR}: the damaged replica is caught by its checksums and restored from the others"
+)
 
 
 def _all(config: RunConfiguration) -> bool:
     return config.acks == -1
 
 
-BASE: tuple[ConfigurationRow, ...] = (
-    ConfigurationRow("acks=0", lambda c: c.acks == 0, _ACKS_0, _ACKS_0_W, _ACKS_0_W, _ACKS_0_D, _ACKS_0_D),
-    ConfigurationRow("acks=1", lambda c: c.acks == 1, _ACKS_1, _ACKS_1_W, _ACKS_1_W, _ACKS_1_D, _ACKS_1_D),
-    ConfigurationRow(
+BASE: tuple[GuaranteeRow, ...] = (
+    GuaranteeRow("acks=0", lambda c: c.acks == 0, _ACKS_0, _ACKS_0_W, _ACKS_0_W, _ACKS_0_D, _ACKS_0_D),
+    GuaranteeRow("acks=1", lambda c: c.acks == 1, _ACKS_1, _ACKS_1_W, _ACKS_1_W, _ACKS_1_D, _ACKS_1_D),
+    GuaranteeRow(
         "acks=all, min ISR 2 or more, flush.messages=1",
         lambda c: _all(c) and c.effective_min_isr > 1 and c.flush_messages == 1,
         *(_SAFE, _SYNCED, _SYNCED, _RESTORED, _DAMAGED_LAST),
     ),
-    ConfigurationRow(
+    GuaranteeRow(
         "acks=all, flush.messages=1",
         lambda c: _all(c) and c.flush_messages == 1,
         *(_SAFE, _SYNCED, _SYNCED, _DAMAGED, _DAMAGED),
     ),
-    ConfigurationRow(
+    GuaranteeRow(
         "acks=all, min ISR 2 or more",
         lambda c: _all(c) and c.effective_min_isr > 1,
         *(_SAFE, _SAFE, _loses(reasons.ALL_LOST, COMMITTED, _NOTHING), _RESTORED, _DAMAGED_LAST),
     ),
-    ConfigurationRow("acks=all, min ISR 1", _all, _SAFE, _LAST, _LAST, _DAMAGED, _DAMAGED),
+    GuaranteeRow("acks=all, min ISR 1", _all, _SAFE, _LAST, _LAST, _DAMAGED, _DAMAGED),
 )
 """The first one that holds is the configuration's."""
 
 
-def _added(name: str, holds: Callable[[RunConfiguration], bool], cell: Cell) -> ConfigurationRow:
-    return ConfigurationRow(name, holds, cell, cell, cell, cell, cell)
+def _added(name: str, holds: Callable[[RunConfiguration], bool], cell: PermissionCell) -> GuaranteeRow:
+    return GuaranteeRow(name, holds, cell, cell, cell, cell, cell)
 
 
 LATE = (
@@ -250,17 +254,17 @@ LATE = (
 )
 """What a late EndTxn may cause."""
 
-_MARKS = Cell(
+_MARKS = PermissionCell(
     {"lso-violation": reasons.SEVERAL_MOMENTS},
     "Apache Kafka 4.3, kafka.cluster.Partition.readRecords: both marks are taken, unlocked, before it reads",
 )
 _UNREADABLE = ("lost-write", "unseen", "corrupt", "wrong-lookup", "stuck-consumer", "stuck-group", "not-converged")
-_SERVED = Cell(
+_SERVED = PermissionCell(
     {"lso-violation": reasons.SEVERAL_MOMENTS, **dict.fromkeys(_UNREADABLE, reasons.SERVED_DAMAGED)},
     "measured with Apache Kafka 4.3; LogLoader.recoverLog; AbstractFetcherThread, where a follower asks for a damaged "
     "batch again and again; KIP-966, by default since 4.1: an unclean shutdown ends a replica's eligibility",
 )
-ADDED: tuple[ConfigurationRow, ...] = (
+ADDED: tuple[GuaranteeRow, ...] = (
     _added(
         "unclean leader election",
         lambda c: c.unclean,
@@ -284,12 +288,14 @@ ADDED: tuple[ConfigurationRow, ...] = (
     _added(
         "requests that arrive twice",
         lambda c: c.requests_doubled,
-        Cell({"failed-yet-read": reasons.DOUBLED}, "Kafka protocol guide, network: each request travels over TCP once"),
+        PermissionCell(
+            {"failed-yet-read": reasons.DOUBLED}, "Kafka protocol guide, network: each request travels over TCP once"
+        ),
     ),
     _added(
         "idempotence off",
         lambda c: not c.idempotence,
-        Cell(
+        PermissionCell(
             {"duplicate": reasons.SENT_AGAIN},
             "Kafka documentation, producer configuration `enable.idempotence`; KIP-98",
         ),
@@ -297,7 +303,7 @@ ADDED: tuple[ConfigurationRow, ...] = (
     _added(
         "idempotence off, more than one request in flight",
         lambda c: not c.idempotence and c.max_in_flight > 1,
-        Cell(
+        PermissionCell(
             {"send-reorder": reasons.REORDERED},
             "Kafka documentation, producer configuration `max.in.flight.requests.per.connection`",
         ),
@@ -305,7 +311,7 @@ ADDED: tuple[ConfigurationRow, ...] = (
     _added(
         "read_uncommitted",
         lambda c: c.isolation == 0,
-        Cell(
+        PermissionCell(
             dict.fromkeys(("G1a", "dirty-read", "torn-txn"), reasons.UNCOMMITTED),
             "Kafka documentation, consumer configuration `isolation.level`",
         ),
@@ -313,7 +319,7 @@ ADDED: tuple[ConfigurationRow, ...] = (
     _added(
         "transactions V1",
         lambda c: c.transaction_version == 1,
-        Cell(
+        PermissionCell(
             {f"{name}/{LATE_END}": reasons.DELAYED_END for name in LATE},
             "KAFKA-17754, also in Apache Kafka 4.3; KIP-890 part 2: with V2 each transaction has its own epoch",
         ),
@@ -321,7 +327,7 @@ ADDED: tuple[ConfigurationRow, ...] = (
     _added(
         "auto-commit",
         lambda c: c.commits == "auto",
-        Cell(
+        PermissionCell(
             {"eos-duplicate": reasons.BY_TIME_BEHIND, "eos-loss": reasons.BY_TIME_AHEAD},
             "Kafka documentation, consumer configuration `enable.auto.commit`; librdkafka, `enable.auto.offset.store`",
         ),
@@ -329,17 +335,17 @@ ADDED: tuple[ConfigurationRow, ...] = (
     _added(
         "positions committed before outputs (at most once)",
         lambda c: c.commits == "before",
-        Cell({"eos-loss": reasons.BEFORE}, "Kafka documentation, design, Message Delivery Semantics"),
+        PermissionCell({"eos-loss": reasons.BEFORE}, "Kafka documentation, design, Message Delivery Semantics"),
     ),
     _added(
         "positions committed after outputs (at least once)",
         lambda c: c.commits == "after",
-        Cell({"eos-duplicate": reasons.AFTER}, "Kafka documentation, design, Message Delivery Semantics"),
+        PermissionCell({"eos-duplicate": reasons.AFTER}, "Kafka documentation, design, Message Delivery Semantics"),
     ),
     _added(
         "positions committed in transactions (exactly once)",
         lambda c: c.commits == "transaction",
-        Cell({}, "KIP-98; KIP-447: outputs and positions are committed together"),
+        PermissionCell({}, "KIP-98; KIP-447: outputs and positions are committed together"),
     ),
     _added(
         "truncation to the high watermark",
@@ -351,7 +357,7 @@ ADDED: tuple[ConfigurationRow, ...] = (
             dict.fromkeys(("inconsistent-offset", "replica-divergence"), reasons.BEFORE_101),
         ),
     ),
-    ConfigurationRow(
+    GuaranteeRow(
         "Apache Kafka's fetch answers",
         lambda c: c.marks_of_several_moments,
         *(_MARKS, _MARKS, _MARKS, _SERVED, _SERVED),
@@ -359,7 +365,7 @@ ADDED: tuple[ConfigurationRow, ...] = (
     _added(
         "ISR by messages",
         lambda c: c.isr_by_messages,
-        Cell(
+        PermissionCell(
             dict.fromkeys(("stuck-producer", "not-converged"), reasons.BURST),
             "KIP-16",
         ),
@@ -381,7 +387,7 @@ EXPECTATIONS = ("config", "safe", "loss")
 
 def guarantee_for(
     config: RunConfiguration, fault_classes: Iterable[FaultClass | str], expect: str = "config"
-) -> Guarantee:
+) -> AppliedGuarantee:
     """Return what may be found in a run of this configuration whose landed faults are of these classes.
 
     Raises ValueError for a class or an expectation that does not exist.
@@ -391,7 +397,7 @@ def guarantee_for(
     present = tuple(FaultClass(each) for each in fault_classes)
     classes = tuple(each.value for each in FaultClass if each in present)
     if expect == "safe":
-        return Guarantee(SAFE_EXPECTED.row, {}, (), classes, forbids=SAFE_EXPECTED)
+        return AppliedGuarantee(SAFE_EXPECTED.row, {}, (), classes, forbids=SAFE_EXPECTED)
     base = next(row for row in BASE if row.holds(config))
     rows = [base, *(row for row in ADDED if row.holds(config))]
     if expect == "loss":
@@ -407,7 +413,7 @@ def guarantee_for(
         for each, reason in _followers(config, ways).items():
             ways.setdefault(each, {}).setdefault(reason, by)
     sources = dict.fromkeys(name.source for name, _ in cells)
-    return Guarantee(
+    return AppliedGuarantee(
         "; ".join(row.name for row in rows),
         {each: next(iter(found)) for each, found in ways.items()},
         tuple(sources),
@@ -433,7 +439,7 @@ def _followers(config: RunConfiguration, permitted: Iterable[str]) -> dict[str, 
     return found
 
 
-def anybody(guarantees: Iterable[Guarantee]) -> Guarantee:
+def union_of(guarantees: Iterable[AppliedGuarantee]) -> AppliedGuarantee:
     """For what is nobody's in particular: all that is permitted to somebody."""
     ways: dict[str, dict[str, CellName]] = {}
     rows: dict[str, None] = {}
@@ -447,7 +453,7 @@ def anybody(guarantees: Iterable[Guarantee]) -> Guarantee:
         rows[each.row] = None
         sources.update(dict.fromkeys(each.sources))
         classes = each.classes
-    return Guarantee(
+    return AppliedGuarantee(
         " / ".join(rows),
         {name: next(iter(found)) for name, found in ways.items()},
         tuple(sources),

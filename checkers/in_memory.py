@@ -16,7 +16,6 @@ from squall.checkers.anomalies import not_converged, stuck
 from squall.checkers.anomalies.registry import EvidenceCounts, looked_for, not_run, ran_on_little
 from squall.checkers.anomalies.replica_divergence import NAME as DIVERGENCE
 from squall.checkers.anomalies.replica_divergence import NOT_COMPARED
-from squall.checkers.case import Case, Workload, acked_of, placed_of
 from squall.checkers.findings import Finding
 from squall.checkers.history.parser import parse
 from squall.checkers.history.seal import NEMESIS, NOTE, PLAN, RUN, broken_seal, unlike
@@ -25,10 +24,11 @@ from squall.checkers.leaderships import Leaderships
 from squall.checkers.metrics import context_of
 from squall.checkers.plan_facts import UNLIMITED, facts_of
 from squall.checkers.verdict import Verdict, decide
+from squall.checkers.verdict_inputs import VerdictInputs, WorkloadFacts, acked_of, placed_of
 
 
 @dataclass(frozen=True, slots=True)
-class Judgement:
+class RunJudgement:
     """A verdict, and what it rests on."""
 
     verdict: Verdict
@@ -50,9 +50,9 @@ def judge_bytes(
     info: Mapping[str, Any] | None = None,
     expect: str = "",
     troubles: Sequence[str] = (),
-    workload: Workload | None = None,
+    workload: WorkloadFacts | None = None,
     traces: Mapping[str, Iterable[Mapping[str, Any]]] | None = None,
-) -> Judgement:
+) -> RunJudgement:
     """Judge a run from the contents of its history.jsonl and nemesis.jsonl.
 
     `plan`: as parsed from its TOML (BadPlan where it lacks what it must say). `info`: run.json, as
@@ -73,12 +73,12 @@ def judge_bytes(
     said = [*([] if parsed.ends else [NOTE]), *([torn] if torn else [])]
     said += [UNLIMITED] if facts.limits.stuck_producer_s is None else []
     lacking = not_converged.lacking(told.info.get("converged"), parsed.partitions)
-    after = stuck.afterwards(told.info, parsed.partitions, facts.limits, parsed.processes)
+    after = stuck.progress_after_healing(told.info, parsed.partitions, facts.limits, parsed.processes)
     edited = agreement.edited(parsed, told.info)
-    ground = _ground(parsed, faults, traces, facts.brokers, told.info)
-    analysis = find(parsed, context_of(parsed, faults), ground, facts.limits)
+    circumstances = _circumstances(parsed, faults, traces, facts.brokers, told.info)
+    analysis = find(parsed, context_of(parsed, faults), circumstances, facts.limits)
     findings = [*analysis.findings, *(lacking or ()), *after.findings]
-    workload = workload or Workload()
+    workload = workload or WorkloadFacts()
     passed_over = {**after.passed_over, **workload.left_out(), DIVERGENCE: NOT_COMPARED}
     if lacking is None:
         passed_over[not_converged.NAME] = not_converged.NOT_LOOKED
@@ -87,7 +87,7 @@ def judge_bytes(
     wrong = [*told.troubles, *edited, *apart]
     unlooked, little = _unlooked(parsed, passed_over, shaped)
     unread = _told(parsed.problem, unsealed, *disagreeing, trouble)
-    case = Case(
+    case = VerdictInputs(
         run=parsed.run or run,
         engine=analysis.engine,
         workload=workload,
@@ -97,32 +97,32 @@ def judge_bytes(
         partitions=parsed.partitions,
         processes=parsed.processes,
         faults=faults,
-        groups=parsed.activities.told(parsed.names),
+        groups=parsed.group_activities.by_group(parsed.names),
         whole=not edited and not any(each.untrusted for each in (parsed.problem, unsealed) if each is not None),
         nemesis_read=trouble is None and not disagreeing and NEMESIS not in changed,
-        told=RUN not in changed,
+        run_json_intact=RUN not in changed,
         troubles=[*troubles, *wrong_plan, *changed.values(), *unread, *wrong, *after.behind],
         notes=[*said, *after.notes, looked_for(unlooked)],
         not_run=unlooked,
-        little=little,
+        ran_on_little=little,
         expect=expect,
-        ground=ground,
+        circumstances=circumstances,
     )
-    return Judgement(decide(case), parsed, tuple(findings), analysis, tuple(faults), tuple(troubles))
+    return RunJudgement(decide(case), parsed, tuple(findings), analysis, tuple(faults), tuple(troubles))
 
 
-def _ground(
+def _circumstances(
     history: History,
     faults: Sequence[PlayedFault],
     traces: Mapping[str, Iterable[Mapping[str, Any]]] | None,
     brokers: Sequence[int],
     info: Mapping[str, Any],
-) -> signs.SignSources:
+) -> signs.RunCircumstances:
     until, led = leaderships.last_read(history.finals), Leaderships()
     if traces is not None:
         down = leaderships.down_at(until, faults, info)
         led = leaderships.of_events(traces, history.partitions, until, brokers, down)
-    return signs.ground(led, faults, history.partitions, outputs=bool(history.outputs))
+    return signs.circumstances_of(led, faults, history.partitions, outputs=bool(history.outputs))
 
 
 def _unlooked(

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from squall.checkers.history.group_tables import CRASHED, LOST, Hold
+from squall.checkers.history.group_tables import CRASHED, LOST, PartitionOwnership
 from squall.checkers.history.tables import OK, POLL, SEND, History, RecordRow
 
 LOSS, DUPLICATE = "eos-loss", "eos-duplicate"
@@ -71,5 +71,5 @@ def _dropped(history: History, polled: list[RecordRow]) -> Iterator[tuple[int, i
             yield from ((hold.group, row.val) for row in by_op.get(last, ()) if row.part == hold.part)
 
 
-def _meanwhile(poll: RecordRow, hold: Hold) -> bool:
+def _meanwhile(poll: RecordRow, hold: PartitionOwnership) -> bool:
     return poll.t1 >= hold.t0 and (hold.t1 < 0 or poll.t0 <= hold.t1)

@@ -38,7 +38,7 @@ _NEEDED: Mapping[str, tuple[str, str, str]] = {
 
 
 @dataclass
-class Said:
+class BrokerLogEvents:
     """Holds what one broker's log says. `loggers`: those with a line; ELECTIONS only with a change of a partition."""
 
     events: list[Event] = field(default_factory=list)
@@ -51,13 +51,13 @@ class Said:
 
 def read_logs(
     run_dir: Path, wall_ms: int, mono_ns: int, trouble: Callable[[str], None] = lambda _: None
-) -> dict[int, Said]:
+) -> dict[int, BrokerLogEvents]:
     """Return what the logs in nodes/N/broker.log of a run directory say, by node. What was never committed is left out.
 
     wall_ms, mono_ns: the moment of the history's header by both clocks. `trouble` is given a sentence for each log that
     cannot be read.
     """
-    told: dict[int, Said] = {}
+    told: dict[int, BrokerLogEvents] = {}
     for path in sorted((run_dir / "nodes").glob("*/broker.log")):
         try:
             if not path.parent.name.isdigit() or path.stat().st_size > BYTES_AT_MOST:
@@ -70,7 +70,7 @@ def read_logs(
                     told[node] = read_log(lines, node, partial(_traced_at, wall_ms, mono_ns), zone_ms)
         except OSError as error:
             trouble(f"{path.relative_to(run_dir)} cannot be read: {error.strerror}.")
-    committed(list(told.values()))
+    drop_uncommitted_elections(list(told.values()))
     return told
 
 
@@ -79,7 +79,7 @@ def _traced_at(wall_ms: int, mono_ns: int, at_ms: int) -> float:
     return mono_ns / 1e9 + (at_ms + 1 - wall_ms) / 1000
 
 
-def read_log(lines: Iterable[str], node: int, seconds: Callable[[int], float], zone_ms: int = 0) -> Said:
+def read_log(lines: Iterable[str], node: int, seconds: Callable[[int], float], zone_ms: int = 0) -> BrokerLogEvents:
     """The events of one log, in its order. seconds: a wall clock's milliseconds -> a trace's time."""
     reader = _BrokerLogReader(node, seconds, zone_ms)
     for line in lines:
@@ -98,7 +98,7 @@ def zone_of(first: int, wall_ms: int) -> int:
     return round((first - wall_ms) / _ZONE_MS) * _ZONE_MS
 
 
-def committed(told: Sequence[Said]) -> None:
+def drop_uncommitted_elections(told: Sequence[BrokerLogEvents]) -> None:
     """Forget elections that only the node knows that decided them: a controller that was cut off decides what is never
     committed. A node alone is believed.
     """
@@ -112,12 +112,12 @@ def committed(told: Sequence[Said]) -> None:
             event.pop("change", None)
 
 
-def _is_known(event: Event, own: Said, told: Sequence[Said]) -> bool:
+def _is_known(event: Event, own: BrokerLogEvents, told: Sequence[BrokerLogEvents]) -> bool:
     change = f"{event['topic']}-{event['partition']}", event.get("change")
     return any(change in said.replayed for said in told if said is not own)
 
 
-def lacking(told: Sequence[Said]) -> list[str]:
+def missing_loggers(told: Sequence[BrokerLogEvents]) -> list[str]:
     """Return what these logs cannot say, a sentence each: the line that is missing, and the logger to turn on."""
     seen = {name for said in told for name in said.loggers}
     moved = any(e["e"] == "became_leader" and e["epoch"] > 0 for said in told for e in said.events)
@@ -187,7 +187,7 @@ class _BrokerLogReader:
     """Takes the lines of one broker's log, and keeps what a later line needs."""
 
     def __init__(self, node: int, seconds: Callable[[int], float], zone_ms: int) -> None:
-        self.said = Said()
+        self.said = BrokerLogEvents()
         self._node, self._seconds, self._zone_ms = node, seconds, zone_ms
         self._t = 0.0
         self._ends: dict[str, int] = {}

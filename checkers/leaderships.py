@@ -22,7 +22,7 @@ from typing import Any, NamedTuple
 
 from squall.checkers import kafka_log
 from squall.checkers.fault_traits import TAKES_DOWN
-from squall.checkers.history.tables import FinalRead, ObservedPartition, PlayedFault, RecordRow
+from squall.checkers.history.tables import ObservedPartition, PartitionFinalRead, PlayedFault, RecordRow
 
 EVER = (1 << 62) - 1
 """A time or an offset behind all others."""
@@ -38,7 +38,7 @@ UNAWARE_NS = 60_000_000_000
 _LEADS, _FOLLOWS, _ELECTED = "became_leader", "became_follower", "leader_elected"
 _STARTED, _READY, _STOPPED, _LAST = "node_started", "node_ready", "node_stopped", "last_line"
 _NODE = (_STARTED, _READY, _STOPPED)
-_TOLD = (b'"became_', b'"node_', b'"leader_elected"')
+_EVENT_MARKS = (b'"became_', b'"node_', b'"leader_elected"')
 REASONS = 3
 """A reason names at most so many of the things that are missing."""
 
@@ -66,7 +66,7 @@ class LeaderTerm(NamedTuple):
         """Return whether a record at `off`, handed over at `t0` and acknowledged at `t1`, may be of this epoch."""
         return self.start <= off and self.since <= t1 and t0 <= self.until
 
-    def explains_untold(self, t0: int, t1: int) -> bool | None:
+    def explains_without_offset(self, t0: int, t1: int) -> bool | None:
         """Return whether a record that it acknowledged without an offset was at `cut` or above; None if not known.
 
         A leader appends in the order of its answers: what it acknowledged before another record was handed over is
@@ -96,10 +96,12 @@ class Leaderships:
         may_have = (each for each in self.rows if each.part == part and each.may_have_acknowledged(place, t0, done))
         return min((each.cut for each in may_have if each.cut <= place), default=EVER)
 
-    def explain_untold(self, part: int, t0: int, t1: int) -> bool | None:
+    def explain_without_offset(self, part: int, t0: int, t1: int) -> bool | None:
         """Return whether a later epoch took back a record that was acknowledged without an offset; None: not known."""
         may_have = (each for each in self.rows if each.part == part and each.cut < EVER)
-        said = {each.explains_untold(t0, t1) for each in may_have if each.may_have_acknowledged(ANYWHERE, t0, t1)}
+        said = {
+            each.explains_without_offset(t0, t1) for each in may_have if each.may_have_acknowledged(ANYWHERE, t0, t1)
+        }
         return True if True in said else None if None in said else False
 
     def bounded_by(self, acknowledged: Collection[RecordRow]) -> Leaderships:
@@ -123,7 +125,7 @@ def _bounded(row: LeaderTerm, acknowledged: Iterable[RecordRow]) -> LeaderTerm:
     )
 
 
-def last_read(finals: Iterable[FinalRead]) -> int:
+def last_read(finals: Iterable[PartitionFinalRead]) -> int:
     """Return when the last final read ended, ns: what a leader did after that took nothing from it. EVER if there was
     none.
     """
@@ -158,8 +160,10 @@ def of_events(
     why = [f"no trace or log names a leader of {', '.join(silent)}"] if silent else []
     if brokers:
         names = {each.name for each in partitions if not each.deleted}
-        why += [*_cut_short(told, until, brokers, down), *_led_by_nobody(told, names, until, down)][:REASONS]
-    return _put_together(led, partitions, "; ".join(why))
+        why += [*_incomplete_traces(told, until, brokers, down), *_unreported_leaders(told, names, until, down)][
+            :REASONS
+        ]
+    return _assembled(led, partitions, "; ".join(why))
 
 
 def _id(node: Any) -> int:
@@ -182,7 +186,7 @@ def down_at(until: int, faults: Iterable[PlayedFault], info: Mapping[str, Any]) 
     return frozenset(by_fault | ended | set(heal.get("failed", ())))
 
 
-def _cut_short(
+def _incomplete_traces(
     told: Mapping[int, Sequence[Mapping[str, Any]]], until: int, brokers: Collection[int], down: Collection[int]
 ) -> Iterator[str]:
     """Yield what is missing of the brokers' traces: all of one, its begin, or its end."""
@@ -196,7 +200,7 @@ def _cut_short(
             yield f"the trace or log of broker {node} ends before the final reads do"
 
 
-def _led_by_nobody(
+def _unreported_leaders(
     told: Mapping[int, Sequence[Mapping[str, Any]]], names: Collection[str], until: int, down: Collection[int]
 ) -> Iterator[str]:
     """Yield the leaders that followers and controllers name and that do not say so themselves."""
@@ -215,11 +219,11 @@ def _led_by_nobody(
         if not any(event["e"] == _LEADS and event["epoch"] == epoch for event in own):
             before_end = [event for event in own if event["t"] * 1e9 <= until]
             next_at = min((each for other, each in began[name].items() if other > epoch), default=at)
-            if not _never_led(before_end, at, next_at, may_end=leader in down):
+            if not _may_not_have_led(before_end, at, next_at, may_end=leader in down):
                 yield f"no trace or log has broker {leader} begin to lead {name} in epoch {epoch}, as others do"
 
 
-def _never_led(own: Iterable[Mapping[str, Any]], at: float, next_at: float, *, may_end: bool) -> bool:
+def _may_not_have_led(own: Iterable[Mapping[str, Any]], at: float, next_at: float, *, may_end: bool) -> bool:
     """Return whether a broker that says nothing of an epoch that it was to lead need not have led it: its events of the
     partition, and its starts and stops.
 
@@ -266,7 +270,7 @@ def _of_node(events: Iterable[Mapping[str, Any]]) -> Iterator[tuple[str, list[in
     yield from end(leads, EVER)
 
 
-def _put_together(
+def _assembled(
     led: Mapping[str, Iterable[list[int]]], partitions: Sequence[ObservedPartition], unknown: str
 ) -> Leaderships:
     of_name: dict[str, list[ObservedPartition]] = {}
@@ -324,7 +328,7 @@ def of_answers(
         ]
     lacking = sorted(each.name for each in partitions if not each.deleted and each.name not in led)
     why = f"no leader told the epochs of {', '.join(lacking)}" if lacking else ""
-    found = _put_together(led, partitions, why)
+    found = _assembled(led, partitions, why)
     return found if found.moved else Leaderships(found.rows, why, any(len(each) > 1 for each in seen.values()))
 
 
@@ -336,7 +340,7 @@ def read(
     partitions: Sequence[ObservedPartition],
     clock: tuple[int, int],
     info: Mapping[str, Any],
-    finals: Iterable[FinalRead],
+    finals: Iterable[PartitionFinalRead],
     brokers: Collection[int] = (),
     faults: Iterable[PlayedFault] = (),
 ) -> Leaderships:
@@ -372,7 +376,7 @@ def _read(
         found = of_events(ended, partitions, until, brokers, down)
         missing = [f"nodes/{node}/broker.log" for node in _others(nodes, told, brokers)]
         silent = [f"a line of {kafka_log.ROLES} in a broker's log"]
-        return _without(found, missing or ([] if _tells_roles(told.values()) else silent))
+        return _without(found, missing or ([] if _has_roles(told.values()) else silent))
     if (run_dir / POLLED).exists() and isinstance(info.get(EPOCHS), Mapping):
         return of_answers(_objects(run_dir / POLLED), info[EPOCHS], partitions)
     return Leaderships()
@@ -383,7 +387,7 @@ def _others(nodes: Iterable[int], told: Collection[int], brokers: Collection[int
     return sorted(node for node in nodes if node not in told and node not in brokers)
 
 
-def _tells_roles(told: Iterable[kafka_log.Said]) -> bool:
+def _has_roles(told: Iterable[kafka_log.BrokerLogEvents]) -> bool:
     return any(kafka_log.ROLES in said.loggers for said in told)
 
 
@@ -393,7 +397,7 @@ def _without(found: Leaderships, missing: Sequence[str]) -> Leaderships:
 
 
 def _events(path: Path) -> Iterator[Mapping[str, Any]]:
-    return _objects(path, lambda line: any(each in line for each in _TOLD))
+    return _objects(path, lambda line: any(each in line for each in _EVENT_MARKS))
 
 
 def _objects(path: Path, wanted: Callable[[bytes], bool] = lambda _: True) -> Iterator[Mapping[str, Any]]:

@@ -10,9 +10,17 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import pairwise
 from typing import Any
 
-from squall.checkers.history.group_tables import CRASHED, HELD, LEFT, LOST, REVOKED, Grant, Hold
+from squall.checkers.history.group_tables import (
+    CRASHED,
+    HELD,
+    LEFT,
+    LOST,
+    REVOKED,
+    GenerationAssignment,
+    PartitionOwnership,
+)
 from squall.checkers.history.tables import History, PlayedFault
-from squall.checkers.rebalance_causes import FOREVER, MEMBERS, Generations, static_returns
+from squall.checkers.rebalance_causes import FOREVER, MEMBERS, GenerationCauses, static_returns
 
 Span = tuple[int, int]
 """(begin, end), ns."""
@@ -41,7 +49,7 @@ def measure_groups(history: History, faults: Sequence[PlayedFault]) -> dict[str,
         grants = [grant for grant in history.grants.rows() if grant.group == group]
         holds = [hold for hold in history.holds.rows() if hold.group == group]
         stills = [still for still in history.stills.rows() if still.group == group]
-        generations = Generations(grants, holds, stills, processes, faults)
+        generations = GenerationCauses(grants, holds, stills, processes, faults)
         began = generations.began
         found[history.names[group]] = {
             "generations": len(began),
@@ -55,7 +63,7 @@ def measure_groups(history: History, faults: Sequence[PlayedFault]) -> dict[str,
     return found
 
 
-def _rebalances(generations: Generations, faults: Sequence[PlayedFault]) -> Iterator[dict[str, Any]]:
+def _rebalances(generations: GenerationCauses, faults: Sequence[PlayedFault]) -> Iterator[dict[str, Any]]:
     """The first assignment is none: nothing had been balanced before."""
     causes = Counter(generations.causes().values())
     yield {"fault": None, "members": True, "count": causes[MEMBERS]}
@@ -73,11 +81,11 @@ def _seconds(t: int, origin_ns: int) -> float:
 
 
 def _members(
-    holds: Sequence[Hold], names: Mapping[int, str], origin_ns: int, session_ns: Callable[[int], int]
+    holds: Sequence[PartitionOwnership], names: Mapping[int, str], origin_ns: int, session_ns: Callable[[int], int]
 ) -> Iterator[dict[str, Any]]:
     """Yield the figures of each process, the one that held something first before the others."""
     end = max((max(hold.t0, hold.t1, hold.proved) for hold in holds), default=0)
-    of_proc: dict[int, list[Hold]] = {}
+    of_proc: dict[int, list[PartitionOwnership]] = {}
     for hold in sorted(holds, key=lambda hold: (hold.t0, hold.proc)):
         of_proc.setdefault(hold.proc, []).append(hold)
     for proc, own in of_proc.items():
@@ -98,7 +106,7 @@ def _members(
         }
 
 
-def _over(hold: Hold, holds: Iterable[Hold], session_ns: int) -> int:
+def _over(hold: PartitionOwnership, holds: Iterable[PartitionOwnership], session_ns: int) -> int:
     """Return when the coordinator had taken the partition away at the latest, whatever its member knew: another member
     was assigned it, or the session of a member that learnt so later was over.
     """
@@ -108,7 +116,7 @@ def _over(hold: Hold, holds: Iterable[Hold], session_ns: int) -> int:
 
 
 def _held(
-    own: Sequence[Hold], names: Mapping[int, str], origin_ns: int, until: Mapping[Hold, int]
+    own: Sequence[PartitionOwnership], names: Mapping[int, str], origin_ns: int, until: Mapping[PartitionOwnership, int]
 ) -> Iterator[dict[str, Any]]:
     """Stretches in which a process held the same partitions. `until`: when each one was over."""
     edges = sorted({hold.t0 for hold in own} | set(until.values()))
@@ -123,7 +131,7 @@ def _held(
             }
 
 
-def gaps_of(holds: Iterable[Hold]) -> list[Span]:
+def gaps_of(holds: Iterable[PartitionOwnership]) -> list[Span]:
     """Times in which a partition had no owner, between two of them."""
     found: list[Span] = []
     until: int | None = None
@@ -136,9 +144,9 @@ def gaps_of(holds: Iterable[Hold]) -> list[Span]:
     return found
 
 
-def _unowned(holds: Iterable[Hold], names: Mapping[int, str], origin_ns: int) -> dict[str, Any] | None:
+def _unowned(holds: Iterable[PartitionOwnership], names: Mapping[int, str], origin_ns: int) -> dict[str, Any] | None:
     """None where no partition ever changed its owner."""
-    of_part: dict[int, list[Hold]] = {}
+    of_part: dict[int, list[PartitionOwnership]] = {}
     for hold in holds:
         of_part.setdefault(hold.part, []).append(hold)
     gaps = [(end - begin, -begin, part) for part, own in of_part.items() for begin, end in gaps_of(own)]
@@ -153,7 +161,7 @@ def _unowned(holds: Iterable[Hold], names: Mapping[int, str], origin_ns: int) ->
     }
 
 
-def _unfair(grants: Iterable[Grant]) -> dict[str, int]:
+def _unfair(grants: Iterable[GenerationAssignment]) -> dict[str, int]:
     shares: dict[int, dict[int, int]] = {}
     for grant in grants:
         shares.setdefault(grant.gen, {})[grant.proc] = grant.parts

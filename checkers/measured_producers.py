@@ -10,10 +10,17 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
-from squall.checkers.gaps import Try, given_up, longest, unanswered, within
+from squall.checkers.gaps import OperationAttempt, given_up, longest, unanswered, within
 from squall.checkers.history.tables import ABORT, COMMIT, FAIL, INFO, NOT_ENDED, OK, History, RecordRow
 from squall.checkers.history.values import producer_of
-from squall.checkers.metrics import PRODUCER_GAP, PRODUCER_SENDS, TRANSACTION_GAP, TRIED, Context, Measure
+from squall.checkers.metrics import (
+    PRODUCER_GAP,
+    PRODUCER_SENDS,
+    TRANSACTION_GAP,
+    TRIED,
+    MeasurementContext,
+    MeasurementRow,
+)
 from squall.checkers.nemesis_log import FOREVER, windows
 
 
@@ -33,7 +40,7 @@ class TransactionAttempt(NamedTuple):
     t1: int
 
 
-def measure(history: History, sends: Iterable[RecordRow], context: Context) -> Iterator[Measure]:
+def measure(history: History, sends: Iterable[RecordRow], context: MeasurementContext) -> Iterator[MeasurementRow]:
     """Yield what producers and transactional ids got. `sends`: of the load."""
     of_producers: dict[int, list[RecordRow]] = {}
     for send in sends:
@@ -43,7 +50,7 @@ def measure(history: History, sends: Iterable[RecordRow], context: Context) -> I
     for first, sent in of_producers.items():
         yield from _gap(PRODUCER_GAP, first, sent, context)
         ended = Counter(each.st for each in sent if each.t1 >= 0 and not _hit(each, faulty))
-        yield from (Measure(PRODUCER_SENDS, first, st, (count,)) for st, count in ended.items())
+        yield from (MeasurementRow(PRODUCER_SENDS, first, st, (count,)) for st, count in ended.items())
     of_ids: dict[int, list[TransactionAttempt]] = {}
     for attempt in _attempts(history):
         of_ids.setdefault(attempt.id, []).append(attempt)
@@ -52,7 +59,7 @@ def measure(history: History, sends: Iterable[RecordRow], context: Context) -> I
         yield from _gap(TRANSACTION_GAP, first, attempts, context)
         committed = sum(each.st == OK and each.how == COMMIT for each in attempts)
         lost = sum(not (each.st == OK and each.how in (COMMIT, ABORT)) and not _hit(each, faulty) for each in attempts)
-        yield from (Measure(TRIED, first, so, (count,)) for so, count in enumerate((committed, lost)) if count)
+        yield from (MeasurementRow(TRIED, first, so, (count,)) for so, count in enumerate((committed, lost)) if count)
 
 
 def _attempts(history: History) -> Iterator[TransactionAttempt]:
@@ -66,14 +73,16 @@ def _attempts(history: History) -> Iterator[TransactionAttempt]:
             yield TransactionAttempt(init.id, init.proc, NOT_ENDED, FAIL, init.t0, init.t)
 
 
-def _gap(name: str, first: int, tries: Sequence[Try], context: Context) -> Iterator[Measure]:
+def _gap(
+    name: str, first: int, tries: Sequence[OperationAttempt], context: MeasurementContext
+) -> Iterator[MeasurementRow]:
     gaps = unanswered(tries)
     calm = [gap for begin, end in context.between for gap in within(gaps, begin, end)]
     calm += within(gaps, context.healed_ns, FOREVER) if context.healed_ns >= 0 else []
     if calm:
-        yield Measure(name, first, 0, longest(calm))
+        yield MeasurementRow(name, first, 0, longest(calm))
 
 
-def _hit(one: Try, faulty: Iterable[tuple[int, int]]) -> bool:
+def _hit(one: OperationAttempt, faulty: Iterable[tuple[int, int]]) -> bool:
     """Return whether a fault was on while it waited."""
     return any(one.t0 <= ended and given_up(one) >= began for began, ended in faulty)

@@ -16,37 +16,37 @@ from squall.checkers.metrics import (
     TRANSACTIONS,
     UNCOMMITTED,
     UNCOMMITTED_OFFSETS,
-    Measure,
-    TxnEnd,
+    MeasurementRow,
+    TxnOutcome,
     spread,
 )
 
 
-def measure(history: History) -> Iterator[Measure]:
+def measure(history: History) -> Iterator[MeasurementRow]:
     """Yield how transactions ended, how long commits took, and what read_uncommitted readers got that was not
     committed.
     """
     txns: list[Txn] = list(history.txns.rows())
     for end, count in Counter(map(end_of, txns)).items():
-        yield Measure(TRANSACTIONS, end, 0, (count,))
+        yield MeasurementRow(TRANSACTIONS, end, 0, (count,))
     commits = sorted((txn.t1 - txn.te) // LATENCY_UNIT_NS for txn in txns if txn.committed)
     if commits:
-        yield Measure(COMMIT_LATENCY, 0, 0, spread(commits))
+        yield MeasurementRow(COMMIT_LATENCY, 0, 0, spread(commits))
     yield from _uncommitted(history)
 
 
-def end_of(txn: Txn) -> TxnEnd:
+def end_of(txn: Txn) -> TxnOutcome:
     """Return how a transaction ended, as its client saw it."""
     if txn.st == OK:
-        return TxnEnd.COMMITTED if txn.how == COMMIT else TxnEnd.ABORTED
+        return TxnOutcome.COMMITTED if txn.how == COMMIT else TxnOutcome.ABORTED
     if txn.st == FAIL:
         outlived = txn.t1 - txn.t0 >= txn.timeout_ms * 1_000_000
-        return TxnEnd.TIMED_OUT if outlived else TxnEnd.FAILED
+        return TxnOutcome.TIMED_OUT if outlived else TxnOutcome.FAILED
     assert txn.st == INFO, txn
-    return TxnEnd.LEFT if txn.how == NOT_ENDED else TxnEnd.UNKNOWN
+    return TxnOutcome.LEFT if txn.how == NOT_ENDED else TxnOutcome.UNKNOWN
 
 
-def _uncommitted(history: History) -> Iterator[Measure]:
+def _uncommitted(history: History) -> Iterator[MeasurementRow]:
     writers = transactions_of(history).of_value
     reads: Counter[tuple[int, int]] = Counter()
     places: dict[tuple[int, int], set[tuple[int, int, int]]] = {}
@@ -60,8 +60,8 @@ def _uncommitted(history: History) -> Iterator[Measure]:
             places.setdefault(key, set()).add((txn.op, record.part, record.off))
             of_txns.setdefault(key, set()).add(txn.op)
     for (which, final), count in reads.items():
-        yield Measure(UNCOMMITTED, which, final, (len(of_txns[which, final]), count))
-        yield Measure(UNCOMMITTED_OFFSETS, which, final, (len(places[which, final]),))
+        yield MeasurementRow(UNCOMMITTED, which, final, (len(of_txns[which, final]), count))
+        yield MeasurementRow(UNCOMMITTED_OFFSETS, which, final, (len(places[which, final]),))
 
 
 def _why_uncommitted(txn: Txn, read_ns: int) -> int | None:

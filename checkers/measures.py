@@ -48,10 +48,10 @@ from squall.checkers.metrics import (
     SENDS,
     STALE,
     UNPLACED,
-    Context,
-    Measure,
-    Place,
-    Wait,
+    MeasurementContext,
+    MeasurementRow,
+    OwnedSpan,
+    ReaderPartition,
     percentile,
     spread,
     waiting_for,
@@ -59,7 +59,7 @@ from squall.checkers.metrics import (
 from squall.checkers.nemesis_log import FOREVER, windows
 
 
-def measure(history: History, context: Context) -> list[Measure]:
+def measure(history: History, context: MeasurementContext) -> list[MeasurementRow]:
     """Return every measure of a history, sorted."""
     sent = [record for record in history.records.rows() if record.kind == SEND]
     sends = [send for send in sent if producer_of(send.val) not in context.afterwards]
@@ -82,24 +82,24 @@ def measure(history: History, context: Context) -> list[Measure]:
     return sorted(measures)
 
 
-def _acked(sends: list[RecordRow], when: int) -> Iterator[Measure]:
+def _acked(sends: list[RecordRow], when: int) -> Iterator[MeasurementRow]:
     acked = Counter(send.part for send in sends if send.st == OK)
-    return (Measure(ACKED, part, when, (count,)) for part, count in acked.items())
+    return (MeasurementRow(ACKED, part, when, (count,)) for part, count in acked.items())
 
 
-def _unplaced(sends: list[RecordRow]) -> Iterator[Measure]:
+def _unplaced(sends: list[RecordRow]) -> Iterator[MeasurementRow]:
     found: dict[tuple[int, int], list[int]] = {}
     for send in sends:
         if send.st == OK and send.off < 0:
             found.setdefault((send.part, producer_of(send.val)), []).append(sequence_of(send.val))
-    return (Measure(UNPLACED, *place, (len(which), min(which))) for place, which in found.items())
+    return (MeasurementRow(UNPLACED, *place, (len(which), min(which))) for place, which in found.items())
 
 
 def _latency(send: RecordRow) -> int:
     return (send.t1 - send.t0) // LATENCY_UNIT_NS
 
 
-def _latencies(sends: list[RecordRow], context: Context) -> Iterator[Measure]:
+def _latencies(sends: list[RecordRow], context: MeasurementContext) -> Iterator[MeasurementRow]:
     faulty = windows(context.faults)
     by_flag: dict[int, list[int]] = {}
     outcomes: Counter[tuple[int, int]] = Counter()
@@ -110,13 +110,13 @@ def _latencies(sends: list[RecordRow], context: Context) -> Iterator[Measure]:
         if send.st == OK:
             by_flag.setdefault(flag, []).append(_latency(send))
             by_flag.setdefault(ALL, []).append(_latency(send))
-    yield from (Measure(OUTCOMES, *key, (count,)) for key, count in outcomes.items())
+    yield from (MeasurementRow(OUTCOMES, *key, (count,)) for key, count in outcomes.items())
     for flag, times in by_flag.items():
         times.sort()
-        yield Measure(LATENCY, flag, 0, spread(times))
+        yield MeasurementRow(LATENCY, flag, 0, spread(times))
 
 
-def _gaps(sends: list[RecordRow], after: list[RecordRow], context: Context) -> Iterator[Measure]:
+def _gaps(sends: list[RecordRow], after: list[RecordRow], context: MeasurementContext) -> Iterator[MeasurementRow]:
     fresh: dict[int, list[int]] = {}
     for send in after:
         if send.st == OK:
@@ -127,26 +127,26 @@ def _gaps(sends: list[RecordRow], after: list[RecordRow], context: Context) -> I
         groups.setdefault(OVERALL, []).append(send)
     for group, members in groups.items():
         gaps = unanswered(members)
-        yield Measure(GAP, group, 0, longest(gaps))
+        yield MeasurementRow(GAP, group, 0, longest(gaps))
         healed = within(gaps, context.healed_ns, FOREVER) if context.healed_ns >= 0 else []
         if healed:
-            yield Measure(HEALED_GAP, group, 0, longest(healed))
+            yield MeasurementRow(HEALED_GAP, group, 0, longest(healed))
         if calm := [gap for begin, end in context.between for gap in within(gaps, begin, end)]:
-            yield Measure(CALM_GAP, group, 0, longest(calm))
+            yield MeasurementRow(CALM_GAP, group, 0, longest(calm))
         served = [
             (min(first), gap[1])
             for gap in healed
             if (first := [t for t in fresh.get(group, ()) if gap[0] <= t < gap[1]])
         ]
         if served:
-            yield Measure(FRESH_GAP, group, 0, longest(served))
+            yield MeasurementRow(FRESH_GAP, group, 0, longest(served))
         for fault in context.faults:
             over = [gap for gap in gaps if 0 <= fault.began <= gap[1] and (gap[0] <= fault.ended or fault.ended < 0)]
             if over and group != OVERALL:
-                yield Measure(FAULT_GAP, fault.id, group, longest(over))
+                yield MeasurementRow(FAULT_GAP, fault.id, group, longest(over))
 
 
-def _recoveries(sends: list[RecordRow], faults: Iterable[PlayedFault]) -> Iterator[Measure]:
+def _recoveries(sends: list[RecordRow], faults: Iterable[PlayedFault]) -> Iterator[MeasurementRow]:
     for fault in faults:
         first: dict[int, int] = {}
         for send in sends:
@@ -155,15 +155,15 @@ def _recoveries(sends: list[RecordRow], faults: Iterable[PlayedFault]) -> Iterat
                 if send.st == OK:
                     took = send.t1 - fault.began
                     first[send.part] = took if known < 0 else min(known, took)
-        yield from (Measure(RECOVERY, fault.id, part, (took,)) for part, took in first.items())
+        yield from (MeasurementRow(RECOVERY, fault.id, part, (took,)) for part, took in first.items())
 
 
 def _reader_gaps(
     told: list[ReportedBounds],
     processes: Iterable[ClientProcess],
-    held: Mapping[Place, Sequence[Wait]],
-    context: Context,
-) -> Iterator[Measure]:
+    held: Mapping[ReaderPartition, Sequence[OwnedSpan]],
+    context: MeasurementContext,
+) -> Iterator[MeasurementRow]:
     """Progress is an answer with records, or one that says that there are none to be had, unless somebody had heard
     otherwise of the same leader epoch before: in one epoch, ends only go forward.
 
@@ -172,7 +172,7 @@ def _reader_gaps(
     """
     knows = _ends_of_epochs(told)
     last = {process.proc: process.last_t for process in processes if process.role != PRODUCER}
-    points: dict[tuple[int, int, Wait], list[int]] = {}
+    points: dict[tuple[int, int, OwnedSpan], list[int]] = {}
     for each in told:
         if each.kind >= LISTED or each.final or each.proc not in last:
             continue
@@ -183,16 +183,16 @@ def _reader_gaps(
         limit = each.lso if each.iso == 1 else each.hw
         if each.st == OK and (each.records or (each.position >= limit and not knows(each))):
             times.append(each.t1)
-    gaps: dict[Place, list[Gap]] = {}
+    gaps: dict[ReaderPartition, list[Gap]] = {}
     for (proc, part, wait), (began, *progress) in points.items():
         if (end := min(last[proc], wait[1])) > began:
             times = sorted(t for t in progress if began < t < end)
             gaps.setdefault((proc, part), []).extend(pairwise([began, *times, end]))
     for place, waited in gaps.items():
         if healed := within(waited, context.healed_ns, FOREVER) if context.healed_ns >= 0 else []:
-            yield Measure(READER_GAP, *place, longest(healed))
+            yield MeasurementRow(READER_GAP, *place, longest(healed))
         if calm := [gap for begin, end in context.between for gap in within(waited, begin, end)]:
-            yield Measure(CALM_READER_GAP, *place, longest(calm))
+            yield MeasurementRow(CALM_READER_GAP, *place, longest(calm))
 
 
 def _ends_of_epochs(told: list[ReportedBounds]) -> Callable[[ReportedBounds], bool]:
@@ -214,9 +214,9 @@ def _ends_of_epochs(told: list[ReportedBounds]) -> Callable[[ReportedBounds], bo
     return at
 
 
-def _by_second(sends: list[RecordRow], told: list[ReportedBounds], origin: int) -> Iterator[Measure]:
+def _by_second(sends: list[RecordRow], told: list[ReportedBounds], origin: int) -> Iterator[MeasurementRow]:
     ended = Counter(((send.t1 - origin) // 10**9, send.st) for send in sends if send.t1 >= 0)
-    yield from (Measure(SENDS, second, st, (count,)) for (second, st), count in ended.items())
+    yield from (MeasurementRow(SENDS, second, st, (count,)) for (second, st), count in ended.items())
     reads: Counter[int] = Counter()
     shown: Counter[tuple[int, int]] = Counter()
     latencies: dict[int, list[int]] = {}
@@ -228,12 +228,12 @@ def _by_second(sends: list[RecordRow], told: list[ReportedBounds], origin: int) 
     for send in sends:
         if send.st == OK:
             latencies.setdefault((send.t1 - origin) // 10**9, []).append(_latency(send))
-    yield from (Measure(READS, second, 0, (count,)) for second, count in reads.items())
-    yield from (Measure(FINAL_READ, *place, (count,)) for place, count in shown.items())
+    yield from (MeasurementRow(READS, second, 0, (count,)) for second, count in reads.items())
+    yield from (MeasurementRow(FINAL_READ, *place, (count,)) for place, count in shown.items())
     for second, times in latencies.items():
         times.sort()
         numbers = (len(times), percentile(times, 0.5), percentile(times, 0.99), times[-1])
-        yield Measure(SECOND, second, 0, numbers)
+        yield MeasurementRow(SECOND, second, 0, numbers)
 
 
 Reader = tuple[int, int]
@@ -281,7 +281,7 @@ def _lags(told: list[ReportedBounds]) -> Iterator[tuple[Reader, int]]:
             yield reader, max(0, max(each.hw, each.lso) - positions[reader])
 
 
-def _spread(name: str, values: Iterable[tuple[Reader, int]]) -> Iterator[Measure]:
+def _spread(name: str, values: Iterable[tuple[Reader, int]]) -> Iterator[MeasurementRow]:
     """Yield the spread of each reader's values, and that of all together."""
     groups: dict[Reader, list[int]] = {}
     for reader, value in values:
@@ -289,4 +289,4 @@ def _spread(name: str, values: Iterable[tuple[Reader, int]]) -> Iterator[Measure
         groups.setdefault((ALL, ALL), []).append(value)
     for (proc, part), members in groups.items():
         members.sort()
-        yield Measure(name, proc, part, spread(members))
+        yield MeasurementRow(name, proc, part, spread(members))

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from enum import IntFlag
 
 
-class Sign(IntFlag):
+class MechanismSign(IntFlag):
     """Names what was seen of one witness that speaks for a mechanism."""
 
     LATER_EPOCH = 1
@@ -47,7 +47,7 @@ class Sign(IntFlag):
 
 
 @dataclass(frozen=True, slots=True)
-class Mechanism:
+class AnomalyMechanism:
     """Explains a finding. `needs`: each of these must be there; of a combined one, any part of it."""
 
     name: str
@@ -55,114 +55,120 @@ class Mechanism:
     """What must have happened, after "where "."""
     seen: str
     """How it is seen: by our brokers, by Apache Kafka, by others."""
-    needs: tuple[Sign, ...] = ()
+    needs: tuple[MechanismSign, ...] = ()
 
-    def explains(self, signs: Sign) -> bool:
+    def explains(self, signs: MechanismSign) -> bool:
         """Return whether these signs speak for it."""
         return all(need & signs for need in self.needs)
 
-    def distance(self, signs: Sign) -> int:
+    def distance(self, signs: MechanismSign) -> int:
         """Return how far from the witness the signs are that speak for it: 0 if they are of the witness itself, 1 if
         of its partition or of the time in which it was on its way, 2 if of the run.
         """
         return max((min(map(_distance, need & signs)) for need in self.needs), default=1)
 
 
-def _distance(sign: Sign) -> int:
-    return 0 if sign & OF_WITNESS else 2 if sign & Sign.MOVED else 1
+def _distance(sign: MechanismSign) -> int:
+    return 0 if sign & OF_WITNESS else 2 if sign & MechanismSign.MOVED else 1
 
 
-OF_WITNESS = Sign.LATER_EPOCH | Sign.POWER_LOST | Sign.SYNC_FAILED | Sign.RESENT | Sign.INTERRUPTED
+OF_WITNESS = (
+    MechanismSign.LATER_EPOCH
+    | MechanismSign.POWER_LOST
+    | MechanismSign.SYNC_FAILED
+    | MechanismSign.RESENT
+    | MechanismSign.INTERRUPTED
+)
 """These signs are of the witness itself."""
-BY_EPOCHS = Sign.LATER_EPOCH | Sign.LED_ANEW | Sign.MOVED | Sign.SEVERAL_LED
+BY_EPOCHS = MechanismSign.LATER_EPOCH | MechanismSign.LED_ANEW | MechanismSign.MOVED | MechanismSign.SEVERAL_LED
 """These signs cannot be excluded unless the leader epochs are known."""
-BY_LOST_RECORDS = Sign.POWER_LOST | Sign.SYNC_FAILED
+BY_LOST_RECORDS = MechanismSign.POWER_LOST | MechanismSign.SYNC_FAILED
 """These signs cannot be excluded unless every power loss says which records it took."""
 
 _EPOCHS = "leader epochs: traces, Apache Kafka's logs, or polls"
 _FAULTS = "nemesis.jsonl"
 _HISTORY = "the history"
 
-LATER_EPOCH = Mechanism(
+LATER_EPOCH = AnomalyMechanism(
     "later epoch",
     "a leader epoch later than that of the leader that acknowledged the record starts at or below its offset",
     _EPOCHS,
-    (Sign.LATER_EPOCH,),
+    (MechanismSign.LATER_EPOCH,),
 )
-POWER_LOSS = Mechanism(
+POWER_LOSS = AnomalyMechanism(
     "power loss",
     "a node lost power before it had synced its copy of the record, and a later leader epoch starts at or below the "
     "record's offset",
     f"{_FAULTS}; {_EPOCHS}",
-    (Sign.POWER_LOST, Sign.LATER_EPOCH),
+    (MechanismSign.POWER_LOST, MechanismSign.LATER_EPOCH),
 )
-DAMAGE = Mechanism(
+DAMAGE = AnomalyMechanism(
     "disk damage",
     "a disk with this partition was damaged after the record was handed over, or a node on which an fsync had failed "
     "lost its copy of the record with its power",
     _FAULTS,
-    (Sign.DAMAGED | Sign.SYNC_FAILED,),
+    (MechanismSign.DAMAGED | MechanismSign.SYNC_FAILED,),
 )
-ARRIVAL = Mechanism(
+ARRIVAL = AnomalyMechanism(
     "lost on the way",
     "a fault was on, the leader changed, or sends of its producer failed, while the record was on its way; or a later "
     "leader epoch starts at or below its offset",
     f"{_FAULTS}; {_HISTORY}; {_EPOCHS}",
-    (Sign.DISTURBED | Sign.LATER_EPOCH | Sign.UNPLACED,),
+    (MechanismSign.DISTURBED | MechanismSign.LATER_EPOCH | MechanismSign.UNPLACED,),
 )
-RETRY = Mechanism(
+RETRY = AnomalyMechanism(
     "retry",
     "the record was sent again, or failed or had no answer; or its client does not tell how often it sent, and a fault "
     "was on, the leader changed, or sends of its producer failed or had no answer, while the record was on its way",
     f"{_HISTORY}; {_FAULTS}; {_EPOCHS}",
-    (Sign.RESENT,),
+    (MechanismSign.RESENT,),
 )
-OVERTAKEN = Mechanism(
+OVERTAKEN = AnomalyMechanism(
     "overtaken",
     f"{RETRY.what}; or more than one leader may have led the partition meanwhile",
     RETRY.seen,
-    (Sign.RESENT | Sign.SEVERAL_LED,),
+    (MechanismSign.RESENT | MechanismSign.SEVERAL_LED,),
 )
-HALF_LOST = Mechanism(
+HALF_LOST = AnomalyMechanism(
     "lost copy",
     "a later leader epoch starts at or below the acknowledged offset, or a disk lost the record; and the record was "
     'sent again, or may have been, as for "retry"',
     RETRY.seen,
-    (Sign.LATER_EPOCH | DAMAGE.needs[0], Sign.RESENT),
+    (MechanismSign.LATER_EPOCH | DAMAGE.needs[0], MechanismSign.RESENT),
 )
-REPLACED = Mechanism(
+REPLACED = AnomalyMechanism(
     "replaced record",
     "the record, or the one that was acknowledged for its place, was lost: a leader epoch later than that of the "
     "leader that acknowledged it starts at or below this offset, or a disk lost it",
     f"{_EPOCHS}; {_HISTORY}; {_FAULTS}",
-    (Sign.LATER_EPOCH | DAMAGE.needs[0],),
+    (MechanismSign.LATER_EPOCH | DAMAGE.needs[0],),
 )
-SECOND_HAND = Mechanism(
+SECOND_HAND = AnomalyMechanism(
     "second record",
     "the partition had more than one leader epoch, or its disk was damaged",
     f"{_EPOCHS}; {_FAULTS}",
-    (Sign.LED_ANEW | Sign.DAMAGED,),
+    (MechanismSign.LED_ANEW | MechanismSign.DAMAGED,),
 )
-COORDINATOR = Mechanism(
+COORDINATOR = AnomalyMechanism(
     "coordinator's loss",
     "some partition of the cluster, a coordinator's included, had more than one leader epoch, or a disk was damaged",
     f"{_EPOCHS}; {_FAULTS}",
-    (Sign.MOVED | Sign.DAMAGED,),
+    (MechanismSign.MOVED | MechanismSign.DAMAGED,),
 )
-GOT_AGAIN = Mechanism(
+GOT_AGAIN = AnomalyMechanism(
     "got again",
     "the group got the input as often as it made outputs of it, each time before it made the next one",
     f"{_HISTORY}: polls",
-    (Sign.INTERRUPTED,),
+    (MechanismSign.INTERRUPTED,),
 )
-UNFINISHED = Mechanism(
+UNFINISHED = AnomalyMechanism(
     "unfinished",
     "the member that got the input got nothing more before it crashed, or before the partition had another owner or "
     "the same one again; or its output was sent and not acknowledged",
     f"{_HISTORY}: polls, assignments, sends",
-    (Sign.INTERRUPTED,),
+    (MechanismSign.INTERRUPTED,),
 )
-ITSELF = Mechanism("itself", "it is found at all: nothing else need have happened", _HISTORY)
+ITSELF = AnomalyMechanism("itself", "it is found at all: nothing else need have happened", _HISTORY)
 
 ALL = (
     *(LATER_EPOCH, POWER_LOSS, DAMAGE, ARRIVAL, RETRY, OVERTAKEN),

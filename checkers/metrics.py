@@ -1,8 +1,8 @@
 """Turns the raw measures that an engine takes in every run into the numbers that people read.
 
-An engine (`squall.checkers.measures`, `squall.spark_analysis.measures`) yields `Measure` rows; all times in them are ns
-on the run's clock, all latencies 10 microseconds. `shape` makes metrics.json of them, `series` what plots are drawn
-from.
+The engines (`squall.checkers.measures`, `squall.spark_analysis.measures`) yield rows of `MeasurementRow`. All times in
+these rows are ns on the run's clock, and all latencies are counted in units of 10 microseconds. `shape` makes
+metrics.json of the rows, and `series` makes the series that plots are drawn from.
 """
 
 from __future__ import annotations
@@ -13,8 +13,15 @@ from dataclasses import dataclass, field
 from enum import IntEnum
 from typing import Any, NamedTuple
 
-from squall.checkers.history.group_tables import Hold
-from squall.checkers.history.tables import PRODUCER, ClientProcess, FinalRead, History, ObservedPartition, PlayedFault
+from squall.checkers.history.group_tables import PartitionOwnership
+from squall.checkers.history.tables import (
+    PRODUCER,
+    ClientProcess,
+    History,
+    ObservedPartition,
+    PartitionFinalRead,
+    PlayedFault,
+)
 from squall.checkers.history.values import AFTER_HEALING
 from squall.checkers.nemesis_log import FOREVER, windows
 
@@ -47,7 +54,7 @@ ALL, CALM, FAULTY = -1, 0, 1
 """Measure.a of a latency or of outcomes: any, of sends outside and inside the faults' times."""
 
 
-class TxnEnd(IntEnum):
+class TxnOutcome(IntEnum):
     """Says how a transaction ended, as its client saw it. Measure.a of TRANSACTIONS."""
 
     COMMITTED = 0
@@ -65,7 +72,7 @@ class TxnEnd(IntEnum):
     """The request for its end has no answer that says what came of it."""
 
 
-class Measure(NamedTuple):
+class MeasurementRow(NamedTuple):
     """Describes one thing measured.
 
     | name | a | b | numbers |
@@ -122,17 +129,17 @@ class Measure(NamedTuple):
     numbers: tuple[float, ...]
 
 
-Place = tuple[int, int]
+ReaderPartition = tuple[int, int]
 """(process, partition)."""
-Wait = tuple[int, int]
+OwnedSpan = tuple[int, int]
 """(begin, end), ns, of a time in which a member owned a partition."""
-ALWAYS: Wait = (0, FOREVER)
+ALWAYS: OwnedSpan = (0, FOREVER)
 """Of a reader in no group."""
 
 
-def waiting_for(holds: Iterable[Hold]) -> dict[Place, list[Wait]]:
+def waiting_for(holds: Iterable[PartitionOwnership]) -> dict[ReaderPartition, list[OwnedSpan]]:
     """The times in which each member owned each partition, in order."""
-    waits: dict[Place, list[Wait]] = {}
+    waits: dict[ReaderPartition, list[OwnedSpan]] = {}
     for hold in sorted(holds, key=lambda hold: hold.t0):
         waits.setdefault((hold.proc, hold.part), []).append((hold.t0, hold.t1 if hold.t1 >= 0 else FOREVER))
     return waits
@@ -147,14 +154,14 @@ class StuckLimits:
 
 
 @dataclass(frozen=True, slots=True)
-class Context:
+class MeasurementContext:
     """Holds what measures are taken against."""
 
     origin_ns: int
     """Where seconds of the run count from: the header's time."""
     partitions: Sequence[ObservedPartition]
     faults: Sequence[PlayedFault]
-    finals: Sequence[FinalRead]
+    finals: Sequence[PartitionFinalRead]
     outcomes: Mapping[str, Mapping[str, int]]
     afterwards: Sequence[int] = ()
     """Producers that wrote after healing: their sends are no load, and what is measured leaves them out."""
@@ -179,11 +186,11 @@ class Context:
         return [(since, began) for since, (began, _) in calm if since < began]
 
 
-def context_of(history: History, faults: Sequence[PlayedFault]) -> Context:
+def context_of(history: History, faults: Sequence[PlayedFault]) -> MeasurementContext:
     """Return what the measures of a history are taken against."""
     afterwards = [each.proc for each in history.processes if AFTER_HEALING in each.settings]
     about = history.mono_ns, history.partitions, faults, history.finals, history.outcomes
-    return Context(*about, afterwards, same_producer(history.processes))
+    return MeasurementContext(*about, afterwards, same_producer(history.processes))
 
 
 def same_producer(processes: Iterable[ClientProcess]) -> dict[int, int]:
@@ -204,7 +211,7 @@ _NAMES_OF_PRODUCERS = ("transactional_id", "producer", "member")
 """Settings of a process that say which producer of the load it is: the first one that it has."""
 
 
-def shape(measures: Iterable[Measure], context: Context) -> dict[str, Any]:
+def shape(measures: Iterable[MeasurementRow], context: MeasurementContext) -> dict[str, Any]:
     """metrics.json: see README, "What a run leaves behind"."""
     by_name = _by_name(measures)
     names = {partition.part: partition.name for partition in context.partitions}
@@ -265,7 +272,7 @@ def shape(measures: Iterable[Measure], context: Context) -> dict[str, Any]:
     }
 
 
-def series(measures: Iterable[Measure], context: Context) -> dict[str, Any]:
+def series(measures: Iterable[MeasurementRow], context: MeasurementContext) -> dict[str, Any]:
     """series.json: what happened in each second of the run, the first one being 0, and when each fault was on."""
     by_name = _by_name(measures)
     seconds: dict[int, dict[str, float]] = {}
@@ -293,7 +300,7 @@ def series(measures: Iterable[Measure], context: Context) -> dict[str, Any]:
     }
 
 
-def _reading(by_name: Mapping[str, Sequence[Measure]], names: Mapping[int, str]) -> dict[str, Any]:
+def _reading(by_name: Mapping[str, Sequence[MeasurementRow]], names: Mapping[int, str]) -> dict[str, Any]:
     """Return how old records were when polls returned them, and how far behind readers were; then the readers, the
     oldest polls first.
     """
@@ -314,7 +321,7 @@ _READING = ((STALE, "stale_ms", LATENCY_UNIT_NS / 1e6), (LAG, "lag", 1))
 _LATENCIES = {"all": ALL, "without_faults": CALM, "with_faults": FAULTY}
 
 
-def _transactions(by_name: Mapping[str, Sequence[Measure]]) -> dict[str, Any]:
+def _transactions(by_name: Mapping[str, Sequence[MeasurementRow]]) -> dict[str, Any]:
     """Return how transactions ended, and what readers at read_uncommitted got of them that was not committed."""
     ended = {each.a: int(each.numbers[0]) for each in by_name.get(TRANSACTIONS, ())}
     got = {(each.a, each.b): map(int, each.numbers) for each in by_name.get(UNCOMMITTED, ())}
@@ -325,7 +332,7 @@ def _transactions(by_name: Mapping[str, Sequence[Measure]]) -> dict[str, Any]:
         return {"transactions": transactions, "offsets": offsets.get((data, final), 0), "reads": reads}
 
     return {
-        "ended": {end.name.lower(): ended.get(end, 0) for end in TxnEnd},
+        "ended": {end.name.lower(): ended.get(end, 0) for end in TxnOutcome},
         "commit_ms": _latency(by_name.get(COMMIT_LATENCY, ()), 0),
         "read_uncommitted": {
             when: {which: amount(data, final) for which, data in _UNCOMMITTED.items()}
@@ -350,14 +357,14 @@ def percentile(ordered: Sequence[int], fraction: float) -> float:
     return ordered[lower] + (ordered[upper] - ordered[lower]) * (position - lower)
 
 
-def _by_name(measures: Iterable[Measure]) -> dict[str, list[Measure]]:
-    by_name: dict[str, list[Measure]] = {}
+def _by_name(measures: Iterable[MeasurementRow]) -> dict[str, list[MeasurementRow]]:
+    by_name: dict[str, list[MeasurementRow]] = {}
     for measure in sorted(measures):
         by_name.setdefault(measure.name, []).append(measure)
     return by_name
 
 
-def _by_process(measures: Iterable[Measure]) -> dict[int, dict[int, float]]:
+def _by_process(measures: Iterable[MeasurementRow]) -> dict[int, dict[int, float]]:
     """Measure.a -> Measure.b -> the first number."""
     found: dict[int, dict[int, float]] = {}
     for each in measures:
@@ -365,11 +372,11 @@ def _by_process(measures: Iterable[Measure]) -> dict[int, dict[int, float]]:
     return found
 
 
-def _latency(measures: Iterable[Measure], flag: int) -> dict[str, float] | None:
+def _latency(measures: Iterable[MeasurementRow], flag: int) -> dict[str, float] | None:
     return _percentiles(measures, flag, LATENCY_UNIT_NS / 1e6)
 
 
-def _percentiles(measures: Iterable[Measure], flag: int, unit: float) -> dict[str, float] | None:
+def _percentiles(measures: Iterable[MeasurementRow], flag: int, unit: float) -> dict[str, float] | None:
     for measure in measures:
         if measure.a == flag:
             count, *times = measure.numbers
@@ -379,17 +386,19 @@ def _percentiles(measures: Iterable[Measure], flag: int, unit: float) -> dict[st
     return None
 
 
-def _seconds(ns: float, context: Context) -> float:
+def _seconds(ns: float, context: MeasurementContext) -> float:
     """On the run's own time."""
     return round((ns - context.origin_ns) / 1e9, 3)
 
 
-def _gap(measure: Measure, context: Context) -> dict[str, float]:
+def _gap(measure: MeasurementRow, context: MeasurementContext) -> dict[str, float]:
     length, begin = measure.numbers
     return {"s": round(length / 1e9, 3), "from_s": _seconds(begin, context)}
 
 
-def _worst(measures: Iterable[Measure], names: Mapping[int, str], context: Context) -> dict[str, Any] | None:
+def _worst(
+    measures: Iterable[MeasurementRow], names: Mapping[int, str], context: MeasurementContext
+) -> dict[str, Any] | None:
     parts = [measure for measure in measures if measure.a != OVERALL]
     if not parts:
         return None
@@ -397,13 +406,16 @@ def _worst(measures: Iterable[Measure], names: Mapping[int, str], context: Conte
     return {"partition": names[worst.a], **_gap(worst, context)}
 
 
-def _window(fault: PlayedFault, context: Context) -> dict[str, float | None]:
+def _window(fault: PlayedFault, context: MeasurementContext) -> dict[str, float | None]:
     ended = _seconds(fault.ended, context) if fault.ended >= 0 else None
     return {"began_s": _seconds(fault.began, context), "ended_s": ended}
 
 
 def _fault(
-    fault: PlayedFault, by_name: Mapping[str, Sequence[Measure]], names: Mapping[int, str], context: Context
+    fault: PlayedFault,
+    by_name: Mapping[str, Sequence[MeasurementRow]],
+    names: Mapping[int, str],
+    context: MeasurementContext,
 ) -> dict[str, Any]:
     """`recovery_s`: of the slowest partition; null where one that was written to did not come back."""
     gaps = {each.b: each.numbers[0] for each in by_name.get(FAULT_GAP, ()) if each.a == fault.id}

@@ -9,11 +9,11 @@ from typing import NamedTuple
 from squall.checkers import fault_classes, reasons
 from squall.checkers.anomalies import commit_ahead
 from squall.checkers.anomalies.registry import IN_HISTORY
-from squall.checkers.case import Case
 from squall.checkers.findings import Finding
-from squall.checkers.guarantees import CellName, Guarantee
-from squall.checkers.mechanisms import Mechanism, Sign
-from squall.checkers.signs import SignSources
+from squall.checkers.guarantees import AppliedGuarantee, CellName
+from squall.checkers.mechanisms import AnomalyMechanism, MechanismSign
+from squall.checkers.signs import RunCircumstances
+from squall.checkers.verdict_inputs import VerdictInputs
 
 FOUND_BY_HISTORY = frozenset(each.name for check in IN_HISTORY for each in check.anomalies)
 """Those whose witnesses have signs."""
@@ -26,35 +26,35 @@ class PartitionContext(NamedTuple):
     """No transaction wrote to them."""
     holed: frozenset[int] | None
     """Their logs may lack a segment that later ones follow. None: it may be any."""
-    ground: SignSources
+    circumstances: RunCircumstances
     nemesis_read: bool
 
-    def signs_of(self, finding: Finding) -> Sign:
+    def signs_of(self, finding: Finding) -> MechanismSign:
         """Return the signs that speak for a mechanism. If no history shows the anomaly, its partitions decide."""
         if finding.anomaly in FOUND_BY_HISTORY:
-            return Sign(finding.signs)
+            return MechanismSign(finding.signs)
         parts = [part for part, _ in finding.parts]
-        found = [self.ground.signs(part, -1, -1, -1, failed=False) for part in parts]
-        return reduce(and_, found, ~Sign(0)) if found else self.ground.everywhere
+        found = [self.circumstances.signs(part, -1, -1, -1, failed=False) for part in parts]
+        return reduce(and_, found, ~MechanismSign(0)) if found else self.circumstances.everywhere
 
-    def not_looked_at(self, mechanism: Mechanism, signs: Sign) -> str:
+    def why_unknown(self, mechanism: AnomalyMechanism, signs: MechanismSign) -> str:
         """Return why it may have happened all the same: none of what lacks could be looked at. Empty if it did not."""
-        whys = [self.ground.unseen(need, signs) for need in mechanism.needs if not need & signs]
+        whys = [self.circumstances.why_unknown(need, signs) for need in mechanism.needs if not need & signs]
         if all(whys):
             return "; ".join(dict.fromkeys(whys))
         return "" if self.nemesis_read else "what faults there were"
 
 
-def grounds_of(case: Case) -> PartitionContext:
+def partition_context_of(case: VerdictInputs) -> PartitionContext:
     """Of a case whose faults are all of a known class."""
     plain = frozenset(each.part for each in case.partitions if not each.transactional)
     holes = fault_classes.logs_with_holes(case.faults) if case.nemesis_read else None
     holed = None if holes is None else frozenset(each.part for each in case.partitions if each.name in holes)
-    return PartitionContext(plain, holed, case.ground, case.nemesis_read)
+    return PartitionContext(plain, holed, case.circumstances, case.nemesis_read)
 
 
 def explained(
-    guarantee: Guarantee, finding: Finding, grounds: PartitionContext
+    guarantee: AppliedGuarantee, finding: Finding, context: PartitionContext
 ) -> tuple[bool | None, str, CellName | None]:
     """Return whether what was promised permits a finding: by the reason whose mechanism was seen nearest to its
     witnesses. None where one may have happened, and could not be looked for.
@@ -62,16 +62,16 @@ def explained(
     ways = [
         (reasons.mechanism_of(reason), reason, cell)
         for reason, cell in guarantee.ways_of(finding.anomaly, finding.evidence)
-        if not _does_not_apply(reason, finding, grounds)
+        if not _does_not_apply(reason, finding, context)
     ]
-    signs = grounds.signs_of(finding)
+    signs = context.signs_of(finding)
     if seen := [way for way in ways if way[0].explains(signs)]:
         _, reason, cell = min(seen, key=lambda way: way[0].distance(signs))
         return True, reason, cell
     lacking: dict[str, CellName] = {}
     unknown = None
     for mechanism, _, cell in ways:
-        if why := grounds.not_looked_at(mechanism, signs):
+        if why := context.why_unknown(mechanism, signs):
             unknown = unknown or (None, f"{cell.row} permits it where {mechanism.what}; not known: {why}", cell)
         lacking.setdefault(mechanism.what, cell)
     if unknown is not None:
@@ -84,7 +84,7 @@ def explained(
     return False, f"not permitted: {cell.row} permits it only where {only}, and that did not happen", cell
 
 
-def _does_not_apply(reason: str, finding: Finding, grounds: PartitionContext) -> bool:
+def _does_not_apply(reason: str, finding: Finding, context: PartitionContext) -> bool:
     """To a partition without transactions nobody waits for a marker, and whoever reads one that lost no file skips
     nothing. No loss makes a program commit what it has not processed.
     """
@@ -92,5 +92,5 @@ def _does_not_apply(reason: str, finding: Finding, grounds: PartitionContext) ->
         return reason in reasons.LOST_IN_GROUPS.values()
     parts = {each.part for each in finding.witnesses} | {part for part, _ in finding.parts}
     if reason == reasons.WAITS_FOR_A_MARKER:
-        return parts <= grounds.plain
-    return reason == reasons.SEGMENT_LOST and grounds.holed is not None and not parts <= grounds.holed
+        return parts <= context.plain
+    return reason == reasons.SEGMENT_LOST and context.holed is not None and not parts <= context.holed

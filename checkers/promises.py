@@ -5,7 +5,7 @@ says.
 from __future__ import annotations
 
 from squall.checkers.anomalies import duplicate, send_reorder
-from squall.checkers.anomalies.anomaly import JEPSEN, Anomaly, AnomalyFamily, HistoryNeed
+from squall.checkers.anomalies.anomaly import JEPSEN, AnomalyDefinition, AnomalyFamily, HistoryNeed
 
 IDEMPOTENCE, ONE_IN_FLIGHT = "idempotence", "one request in flight"
 ORDER = {
@@ -25,7 +25,7 @@ OF_FAMILY = {
 }
 
 
-def broken_by(anomaly: Anomaly, order: str) -> tuple[str, str]:
+def broken_by(anomaly: AnomalyDefinition, order: str) -> tuple[str, str]:
     """The promise that an anomaly breaks, and its source. order: what promised the order, a key of ORDER."""
     if anomaly in send_reorder.ANOMALIES:
         return order, ORDER[order]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from squall.checkers import mechanisms
-from squall.checkers.mechanisms import Mechanism
+from squall.checkers.mechanisms import AnomalyMechanism
 
 REPLACED = "this follows from the loss of a record: another record gets its offset"
 FOLLOWS = "this follows from the loss of a record that readers got"
@@ -89,7 +89,7 @@ LOST_OUTPUT = {"eos-loss": "the output was lost, or the record of its transactio
 HALF_LOST = "a record had two copies, and only the acknowledged copy was lost"
 """Why `wrong-offset` is permitted where loss and duplicates both are."""
 
-MECHANISMS: Mapping[str, Mechanism] = {
+MECHANISMS: Mapping[str, AnomalyMechanism] = {
     **dict.fromkeys((ACKS_0_LOST, ACKS_0_ORDER), mechanisms.ARRIVAL),
     **dict.fromkeys((ACKS_1_LOST, UNCLEAN_LOST, REQUESTED, BEFORE_101), mechanisms.LATER_EPOCH),
     **dict.fromkeys((LAST_LOST, ALL_LOST), mechanisms.POWER_LOSS),
@@ -117,6 +117,6 @@ MECHANISMS: Mapping[str, Mechanism] = {
 """The reason of a permission -> what must have happened for it to explain a finding."""
 
 
-def mechanism_of(reason: str) -> Mechanism:
+def mechanism_of(reason: str) -> AnomalyMechanism:
     """Return what must have happened if a finding is permitted for this reason, one of `Guarantee.ways`."""
     return MECHANISMS[reason]

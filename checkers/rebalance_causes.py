@@ -12,7 +12,14 @@ from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import Literal, NamedTuple
 
-from squall.checkers.history.group_tables import LEFT, LOST, REVOKED, Grant, Hold, Still
+from squall.checkers.history.group_tables import (
+    LEFT,
+    LOST,
+    REVOKED,
+    GenerationAssignment,
+    MemberPause,
+    PartitionOwnership,
+)
 from squall.checkers.history.tables import ClientProcess, PlayedFault
 
 SOON_NS = 3_000_000_000
@@ -24,11 +31,11 @@ COMES, GOES = ("followed_by", "second"), ("process", "second")
 """Evidence of such a fault that names the processes which began and ended with it."""
 CLASSIC, COOPERATIVE = "classic", "cooperative"
 MEMBERS: Literal["members"] = "members"
-Cause = Literal["members"] | int | None
+RebalanceCause = Literal["members"] | int | None
 """MEMBERS: of the load. A fault's id. None: no fault had begun."""
 
 
-class Reason(NamedTuple):
+class MembershipChange(NamedTuple):
     """A process came or went, and a generation followed."""
 
     proc: int
@@ -37,19 +44,19 @@ class Reason(NamedTuple):
 
 
 @dataclass(slots=True)
-class Generations:
+class GenerationCauses:
     """The generations of one group in order of time, and why they came."""
 
-    grants: Sequence[Grant]
-    holds: Sequence[Hold]
-    stills: Sequence[Still]
+    grants: Sequence[GenerationAssignment]
+    holds: Sequence[PartitionOwnership]
+    stills: Sequence[MemberPause]
     processes: Mapping[int, ClientProcess]
     faults: Sequence[PlayedFault]
     began: dict[int, int] = field(default_factory=dict)
     """Generation -> when its first member heard of it; ascending."""
-    of_proc: dict[int, list[Grant]] = field(default_factory=dict)
+    of_proc: dict[int, list[GenerationAssignment]] = field(default_factory=dict)
     """Process -> what it was granted, the first of each generation, ascending."""
-    reasons: dict[int, list[Reason]] = field(default_factory=dict)
+    reasons: dict[int, list[MembershipChange]] = field(default_factory=dict)
     """Generation -> who came or went."""
 
     def __post_init__(self) -> None:
@@ -62,9 +69,9 @@ class Generations:
         for gen, reason in (*self._arrivals(), *self._returns(), *self._departures()):
             self.reasons.setdefault(gen, []).append(reason)
 
-    def causes(self) -> dict[int, Cause]:
+    def causes(self) -> dict[int, RebalanceCause]:
         """Return the cause of each generation but the first one: before that nothing had been balanced."""
-        found: dict[int, Cause] = {}
+        found: dict[int, RebalanceCause] = {}
         for before, gen in pairwise(self.began):
             reasons = self.reasons.get(gen, ())
             by_faults = [each.fault for each in reasons if each.fault is not None]
@@ -107,14 +114,14 @@ class Generations:
 
     # ------------------------------------------------------------------------------------- who came, and who went
 
-    def _arrivals(self) -> Iterator[tuple[int, Reason]]:
+    def _arrivals(self) -> Iterator[tuple[int, MembershipChange]]:
         for proc, (first, *_) in self.of_proc.items():
             at = self.came_at(proc)
             # Who came later was let into a generation that was there: a static member that is back.
             if at <= self.began[first.gen] or (at == first.t and not self._inherits(proc, first)):
-                yield first.gen, Reason(proc, self._blamed(proc, at, COMES))
+                yield first.gen, MembershipChange(proc, self._blamed(proc, at, COMES))
 
-    def _inherits(self, proc: int, first: Grant) -> bool:
+    def _inherits(self, proc: int, first: GenerationAssignment) -> bool:
         """Return whether the generation was the last one of another process with its instance id."""
         return bool(self.instance(proc)) and any(
             each.gen == first.gen and each.t < first.t
@@ -123,7 +130,7 @@ class Generations:
             for each in own
         )
 
-    def _returns(self) -> Iterator[tuple[int, Reason]]:
+    def _returns(self) -> Iterator[tuple[int, MembershipChange]]:
         """Yield generations that began because a member paused for too long: without it, and with it as it joins again
         as the same process.
         """
@@ -138,11 +145,11 @@ class Generations:
             expired = self._first_after(without, given_up, still.t0 + limit + SOON_NS)
             back = next((each for each in own if each.t > given_up), None)
             if expired is not None and (back is None or self.began[expired] < back.t):
-                yield expired, Reason(still.proc, None)
+                yield expired, MembershipChange(still.proc, None)
             if back is not None and self.began[back.gen] > given_up and self._was_out(still, back, without):
-                yield back.gen, Reason(still.proc, None)
+                yield back.gen, MembershipChange(still.proc, None)
 
-    def _limit_ns(self, still: Still) -> int:
+    def _limit_ns(self, still: MemberPause) -> int:
         """So long it may stand still."""
         session_ns = self.session_ns(still.proc)
         if still.silent:
@@ -150,14 +157,14 @@ class Generations:
         polls_ns = self._ns(still.proc, "max_poll_interval_ms")
         return polls_ns + session_ns if self.instance(still.proc) else polls_ns
 
-    def _was_out(self, still: Still, back: Grant, without: Iterable[int]) -> bool:
+    def _was_out(self, still: MemberPause, back: GenerationAssignment, without: Iterable[int]) -> bool:
         ended = any(
             hold.proc == still.proc and hold.how in (LOST, LEFT) and still.t0 <= hold.t1 <= back.t
             for hold in self.holds
         )
         return ended or any(still.t0 < self.began[gen] < self.began[back.gen] for gen in without)
 
-    def _departures(self) -> Iterator[tuple[int, Reason]]:
+    def _departures(self) -> Iterator[tuple[int, MembershipChange]]:
         """Yield generations that began because a process left by itself, or because its session was over."""
         for proc in sorted(self.of_proc.keys() & self.processes.keys()):
             gone = self.processes[proc].last_t
@@ -170,7 +177,7 @@ class Generations:
             found = [self._first_after(self.began, at, at + SOON_NS) for at in instants]
             # Who was missed at once had said that it goes: its session is over then.
             if (gen := next((each for each in found if each is not None), None)) is not None:
-                yield gen, Reason(proc, self._blamed(proc, gone, GOES))
+                yield gen, MembershipChange(proc, self._blamed(proc, gone, GOES))
 
     def _succeeded(self, proc: int, gone: int, over: int) -> bool:
         return any(
@@ -218,7 +225,7 @@ class Generations:
         return timeout_ms * 1_000_000 if isinstance(timeout_ms, int) else 0
 
 
-def static_returns(generations: Generations) -> dict[str, int]:
+def static_returns(generations: GenerationCauses) -> dict[str, int]:
     """Count how often a process came with the instance id of one that had gone no longer ago than its session time-out;
     after how many of these the group was assigned anew for nothing else that is known; and after how many a fault,
     or another member, may have caused that (`unclear`). A second process with the instance id of one that lives is
@@ -244,7 +251,7 @@ def static_returns(generations: Generations) -> dict[str, int]:
     return counts
 
 
-def _moved(generations: Generations, before: int, after: int, gone: int, came: int) -> str:
+def _moved(generations: GenerationCauses, before: int, after: int, gone: int, came: int) -> str:
     """Return whether the group was assigned anew because `after` came; empty if it was not."""
     first, began = generations.of_proc[after][0], generations.began
     if first.gen == generations.of_proc[before][-1].gen or came > began[first.gen]:
@@ -253,8 +260,8 @@ def _moved(generations: Generations, before: int, after: int, gone: int, came: i
     others = any(each.proc not in (before, after) for each in generations.reasons.get(first.gen, ()))
     place = order.index(first.gen)
     followed = place > 0 and generations.follows_up(order[place - 1], first.gen)
-    shaken = any(
+    faulted = any(
         0 <= fault.began <= began[first.gen] and (fault.ended < 0 or fault.ended + SOON_NS >= gone)
         for fault in generations.faults
     )
-    return "unclear" if others or followed or shaken else "rebalanced"
+    return "unclear" if others or followed or faulted else "rebalanced"

@@ -25,7 +25,7 @@ PHASES = {
 ALWAYS = ("heal", "converge", "final reads")
 """Phases of every version."""
 
-Form = Callable[[Any], bool]
+ValueCheck = Callable[[Any], bool]
 
 
 def _number(value: Any) -> bool:
@@ -48,7 +48,7 @@ def _any(value: Any) -> bool:
     return True
 
 
-def _list(each: Form) -> Form:
+def _list(each: ValueCheck) -> ValueCheck:
     return lambda value: isinstance(value, list | tuple) and all(map(each, value))
 
 
@@ -56,7 +56,7 @@ def _by_name(value: Any) -> bool:
     return isinstance(value, Mapping) and all(map(_text, value))
 
 
-def _entry(must: Mapping[str, Form], may: Mapping[str, Form] | None = None) -> Form:
+def _entry(must: Mapping[str, ValueCheck], may: Mapping[str, ValueCheck] | None = None) -> ValueCheck:
     def fits(value: Any) -> bool:
         return (
             isinstance(value, Mapping)
@@ -85,7 +85,7 @@ _DECLARED = _entry(
     {"retention_bytes": _whole, "added": _truth},
 )
 _BEHIND = {"process": _whole, "client": _any, "place": _text, "position": _any, "goal": _any, "why": _any}
-FORMS: Mapping[str, Form] = {
+FORMS: Mapping[str, ValueCheck] = {
     "ended_ns": _whole,
     "wall_drift_ms": _whole,
     "phases": _list(_entry({"name": _text})),
@@ -138,10 +138,10 @@ def facts_of(info: Any) -> RunFacts:
     ]
     sound = {name: value for name, value in info.items() if name not in odd}
     troubles = [f"{FILE}: {name} has not the form that a run gives it" for name in odd]
-    return RunFacts(sound, (*troubles, *_untold(info), *_contradictions(sound)))
+    return RunFacts(sound, (*troubles, *_missing_statements(info), *_contradictions(sound)))
 
 
-def _untold(info: Mapping[str, Any]) -> Iterable[str]:
+def _missing_statements(info: Mapping[str, Any]) -> Iterable[str]:
     """Yield what a run that ended in order must say, and this one does not."""
     if "ended_ns" not in info or info.get("trouble") or info.get("stopped"):
         return

@@ -1,13 +1,13 @@
-"""Collects what producers sent: the settings in the Produce requests that brokers, or the frame relay, saw.
+"""Collects the settings of the Produce requests that producers sent, as brokers or the frame relay saw them.
 
-A plan says what a producer was asked for. A program may send something else, and only its requests show it. Our brokers
-count requests by settings in their traces; for other brokers the frame relay does, on the links that lead through it.
-If neither looked, nothing is known (`ProduceRequests.seen_by` is empty): that does not mean that nothing was sent.
+A plan says only what a producer was asked for; a program may send something else. Our brokers count Produce requests by
+their settings in their traces. For other brokers the frame relay counts the requests on the links that lead through it.
+If neither looked, `ObservedProduceRequests.seen_by` is empty: that does not mean that nothing was sent.
 
-All numbers are lower bounds. A broker that is killed takes the newest counts with it (at most 16 requests or a fifth),
-never settings: the first request with each is traced at once. A broker also sees fewer requests in flight than there
-are: it does not know which of its responses are still on their way. So `in_flight` proves that there was more than one,
-and never that there was not.
+All counts are lower bounds. A broker that is killed loses its newest counts (at most 16 requests, or a fifth), but
+never a setting, because the first request with each setting is traced at once. A broker also sees fewer requests in
+flight than there are, because it does not know which of its responses are still on their way. So `in_flight` can prove
+that there was more than one request in flight, but never that there was only one.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ def client_id_of(process: int) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class SentSettings:
+class ProduceRequestSettings:
     """Produce requests that had the same settings. `acks`: -1 is all."""
 
     client_id: str | None
@@ -57,30 +57,30 @@ class SentSettings:
 
 
 @dataclass(frozen=True, slots=True)
-class ProduceRequests:
+class ObservedProduceRequests:
     """All that was seen of a run's load, the requests of Squall's own writes beside it left out."""
 
-    settings: tuple[SentSettings, ...] = ()
+    settings: tuple[ProduceRequestSettings, ...] = ()
     """In the order in which they were first seen."""
     others: int = 0
     """Requests that were counted, but not told apart: a broker had seen too many different settings."""
     seen_by: str = ""
     """`BROKERS` or `RELAY`; empty if nobody looked."""
 
-    def of_process(self, process: int) -> tuple[SentSettings, ...]:
+    def of_process(self, process: int) -> tuple[ProduceRequestSettings, ...]:
         """Return what this process sent, by its client id. If no request has that client id, whatever may be its own:
         requests whose client id names no process. Empty: not seen.
         """
         own = tuple(each for each in self.settings if each.process == process)
         return own or tuple(each for each in self.settings if each.process is None)
 
-    def of_processes(self, processes: Iterable[int]) -> tuple[SentSettings, ...]:
+    def of_processes(self, processes: Iterable[int]) -> tuple[ProduceRequestSettings, ...]:
         """Return what these processes sent, as `of_process`, each of the settings once."""
         found = {each for process in processes for each in self.of_process(process)}
         return tuple(each for each in self.settings if each in found)
 
 
-def sent_in(run_dir: Path) -> ProduceRequests:
+def sent_in(run_dir: Path) -> ObservedProduceRequests:
     """Read what was sent in a run. Leaves out lines that cannot be read; raises nothing for the state of the files."""
     traces = sorted((run_dir / "nodes").glob("*/trace.jsonl"))
     found = sent_of((path.parent.name, line) for path in traces for line in _lines(path))
@@ -90,9 +90,9 @@ def sent_in(run_dir: Path) -> ProduceRequests:
     return replace(relayed, seen_by=RELAY) if relayed.seen_by else relayed
 
 
-def sent_of(lines: Iterable[tuple[str, Mapping[str, Any]]]) -> ProduceRequests:
+def sent_of(lines: Iterable[tuple[str, Mapping[str, Any]]]) -> ObservedProduceRequests:
     """Add up the counts in these (node, line): of each incarnation and link the newest line with the same settings."""
-    newest: dict[tuple[SentSettings | None, Any, Any, Any], tuple[int, int]] = {}
+    newest: dict[tuple[ProduceRequestSettings | None, Any, Any, Any], tuple[int, int]] = {}
     for node, line in lines:
         requests, in_flight = line.get("requests"), line.get("in_flight")
         if line.get("e") != EVENT or type(requests) is not int or type(in_flight) is not int:
@@ -100,7 +100,7 @@ def sent_of(lines: Iterable[tuple[str, Mapping[str, Any]]]) -> ProduceRequests:
         settings = _settings(line)
         if settings is not None or line.get("others"):
             newest[settings, node, line.get("i"), line.get("link")] = requests, in_flight
-    totals: dict[SentSettings | None, tuple[int, int]] = {}
+    totals: dict[ProduceRequestSettings | None, tuple[int, int]] = {}
     for (settings, *_), (requests, in_flight) in newest.items():
         before, most = totals.get(settings, (0, 0))
         totals[settings] = before + requests, max(most, in_flight)
@@ -110,15 +110,15 @@ def sent_of(lines: Iterable[tuple[str, Mapping[str, Any]]]) -> ProduceRequests:
         for settings, (requests, in_flight) in totals.items()
         if settings is not None and settings.client_id not in HARNESS_CLIENTS
     )
-    return ProduceRequests(tuple(found), others, BROKERS if newest else "")
+    return ObservedProduceRequests(tuple(found), others, BROKERS if newest else "")
 
 
-def _settings(line: Mapping[str, Any]) -> SentSettings | None:
+def _settings(line: Mapping[str, Any]) -> ProduceRequestSettings | None:
     """Return the settings that a line counts, without its counts; None if it does not tell them apart."""
     found = tuple(map(line.get, ("client_id", "acks", "idempotent", "transactional_id", "compression")))
     match found:
         case (str() | None as client_id, int() as acks, bool() as idempotent, str() | None as id_, str() as codec):
-            return SentSettings(client_id, acks, idempotent, id_, codec, 0, 0)
+            return ProduceRequestSettings(client_id, acks, idempotent, id_, codec, 0, 0)
     return None
 
 

@@ -19,7 +19,7 @@ from squall.checkers.history.tables import OK, SEND, History, ObservedPartition,
 from squall.checkers.history.values import producer_of
 from squall.checkers.interruptions import EXPLAINED, interruptions
 from squall.checkers.leaderships import EVER, Leaderships
-from squall.checkers.mechanisms import BY_EPOCHS, BY_LOST_RECORDS, Sign
+from squall.checkers.mechanisms import BY_EPOCHS, BY_LOST_RECORDS, MechanismSign
 
 BEFORE_NS = 5_000_000_000
 """What was handed over so long before a disturbance may still have been on its way."""
@@ -30,8 +30,8 @@ AFTER_NS = 30_000_000_000
 
 PLACE_OF_OTHER = {"inconsistent-offset": "off", "stale-ack": "other"}
 """Anomaly -> the field of a witness that has the offset at which the other one of its two records was acknowledged."""
-_UNTOLD = {True: Sign.LATER_EPOCH, False: Sign(0), None: Sign.UNPLACED}
-"""The answers of `Leaderships.explain_untold`, as signs."""
+_WITHOUT_OFFSET = {True: MechanismSign.LATER_EPOCH, False: MechanismSign(0), None: MechanismSign.UNPLACED}
+"""The answers of `Leaderships.explain_without_offset`, as signs."""
 _NOT_BY_TCP = ("duplicate", "reorder")
 """Acts of a fault that deliver requests twice, or out of order."""
 
@@ -61,7 +61,7 @@ class LostRange(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class SignSources:
+class RunCircumstances:
     """Holds what signs are read from."""
 
     leaderships: Leaderships = Leaderships()
@@ -77,57 +77,57 @@ class SignSources:
     """Why some may be missing from `power_lost`; empty if all are there."""
     damaged: tuple[tuple[int, int], ...] = ()
     """(partition, when its disk was damaged last), -1 for any partition."""
-    everywhere: Sign = Sign(0)
+    everywhere: MechanismSign = MechanismSign(0)
     """Signs of the run, which every witness has."""
     outputs: bool = False
     """Members of groups made outputs of what they had got, and may have been interrupted
     (`squall.checkers.interruptions`).
     """
 
-    def signs(self, part: int, off: int, t0: int, t1: int, *, failed: bool, tries: int = -1) -> Sign:
+    def signs(self, part: int, off: int, t0: int, t1: int, *, failed: bool, tries: int = -1) -> MechanismSign:
         """Of one witness that was handed over at `t0`, answered at `t1` and sent `tries` times; -1 for what is not
         known. `failed`: its producer had sends to this partition meanwhile that failed, or had no answer.
         """
         found, done = self.everywhere, t1 if t1 >= 0 else EVER
         if off < 0 <= t1:
-            found |= _UNTOLD[self.leaderships.explain_untold(part, t0, t1)]
+            found |= _WITHOUT_OFFSET[self.leaderships.explain_without_offset(part, t0, t1)]
         elif self.leaderships.cut_of(part, off, t0, t1) < EVER:
-            found |= Sign.LATER_EPOCH
+            found |= MechanismSign.LATER_EPOCH
         if self.leaderships.changed(part):
-            found |= Sign.LED_ANEW
+            found |= MechanismSign.LED_ANEW
         if any(each.meets(part, t0, done) for each in self.contested):
-            found |= Sign.SEVERAL_LED
+            found |= MechanismSign.SEVERAL_LED
         if failed or any(each.meets(part, t0, done) for each in self.disturbed):
-            found |= Sign.DISTURBED
-        untold = tries < 0 and found & Sign.DISTURBED
+            found |= MechanismSign.DISTURBED
+        untold = tries < 0 and found & MechanismSign.DISTURBED
         if tries > 1 or untold or any(each.meets(part, t0, done) for each in self.tampered):
-            found |= Sign.RESENT
+            found |= MechanismSign.RESENT
         for each in self.power_lost:
             if each.part == part and each.at >= t0 and (off < 0 or each.low <= off < each.high):
-                found |= BY_LOST_RECORDS if each.sync_failed else Sign.POWER_LOST
+                found |= BY_LOST_RECORDS if each.sync_failed else MechanismSign.POWER_LOST
         if any(hit in (part, -1) and at >= t0 for hit, at in self.damaged):
-            found |= Sign.DAMAGED
+            found |= MechanismSign.DAMAGED
         return found
 
-    def unseen(self, need: Sign, found: int = 0) -> str:
+    def why_unknown(self, need: MechanismSign, found: int = 0) -> str:
         """Return why some of these signs of a witness that has those of `found` could not be looked at; empty if they
         were looked at.
         """
         if need & BY_EPOCHS and self.leaderships.unknown:
             return self.leaderships.unknown
-        if need & Sign.LATER_EPOCH and found & Sign.UNPLACED:
+        if need & MechanismSign.LATER_EPOCH and found & MechanismSign.UNPLACED:
             return "at which offset the record was: its acknowledgement has none"
         return self.power_unknown if need & BY_LOST_RECORDS else ""
 
 
-def ground(
+def circumstances_of(
     leaderships: Leaderships,
     faults: Iterable[PlayedFault],
     partitions: Sequence[ObservedPartition],
     *,
     outputs: bool = False,
-) -> SignSources:
-    """Return the sources of one run's signs. `outputs`: as `SignSources.outputs`."""
+) -> RunCircumstances:
+    """Return the sources of one run's signs. `outputs`: as `RunCircumstances.outputs`."""
     began = [fault for fault in faults if fault.began >= 0]
     parts = {each.name: each.part for each in partitions}
     lost: list[LostRange] = []
@@ -155,11 +155,11 @@ def ground(
     windows += [
         _around(each.part, each.since, each.since) for each in leaderships.rows if each.epoch > first[each.part]
     ]
-    everywhere = Sign.MOVED if leaderships.moved or damaged else Sign(0)
+    everywhere = MechanismSign.MOVED if leaderships.moved or damaged else MechanismSign(0)
     nodes = ", ".join(map(str, dict.fromkeys(silent)))
     unknown = f"{nemesis_log.FILE} does not say which records broker {nodes} lost with its power" if nodes else ""
     contested = tuple(_contested(leaderships))
-    return SignSources(
+    return RunCircumstances(
         leaderships, tuple(windows), tampered, contested, tuple(lost), unknown, tuple(damaged), everywhere, outputs
     )
 
@@ -209,7 +209,7 @@ def _damaged_part(fault: PlayedFault, parts: dict[str, int]) -> int:
     return parts.get(path.rpartition("/")[0].rpartition("/")[2], -1)
 
 
-def signed(history: History, of: SignSources, witnesses: Sequence[Witness]) -> Iterator[Witness]:
+def signed(history: History, of: RunCircumstances, witnesses: Sequence[Witness]) -> Iterator[Witness]:
     """The witnesses with their signs."""
     sent = {(row.part, row.val): row for row in history.records.rows() if row.kind == SEND} if witnesses else {}
     failed: dict[tuple[int, int], list[TimeWindow]] = {}
@@ -233,7 +233,7 @@ def signed(history: History, of: SignSources, witnesses: Sequence[Witness]) -> I
         signs = of.signs(each.part, each.off, t0, t1, failed=its_failed, tries=tries)
         place = getattr(each, PLACE_OF_OTHER.get(each.anomaly, "val"))
         if each.anomaly in PLACE_OF_OTHER and cuts.get((each.part, place), EVER) <= each.off:
-            signs |= Sign.LATER_EPOCH
+            signs |= MechanismSign.LATER_EPOCH
         if (each.anomaly, each.proc, each.val) in explained:
-            signs |= Sign.INTERRUPTED
+            signs |= MechanismSign.INTERRUPTED
         yield each._replace(signs=int(signs))

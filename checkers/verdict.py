@@ -26,16 +26,16 @@ from squall.checkers.analysis import FINDINGS, METRICS
 from squall.checkers.anomalies import dual_ownership, hanging_txn, stuck
 from squall.checkers.anomalies.anomaly import PROGRAM, AnomalyFamily
 from squall.checkers.anomalies.registry import CATALOG, LOSS, SHOWN_BY_HISTORY, SHOWN_BY_RUN
-from squall.checkers.case import Case, Workload, read_case
-from squall.checkers.coverage import removed_early, too_little
+from squall.checkers.coverage import missing_evidence, removed_early
 from squall.checkers.coverage_of_clients import stuck_ones
 from squall.checkers.findings import SCHEMA as findings_schema
 from squall.checkers.findings import Finding, Witness, from_json, kept
-from squall.checkers.guarantees import CellName, FaultClass, Guarantee
+from squall.checkers.guarantees import AppliedGuarantee, CellName, FaultClass
 from squall.checkers.history import seal
 from squall.checkers.history.tables import History
-from squall.checkers.permissions import PartitionContext, explained, grounds_of
+from squall.checkers.permissions import PartitionContext, explained, partition_context_of
 from squall.checkers.plan_facts import configuration_of
+from squall.checkers.verdict_inputs import VerdictInputs, WorkloadFacts, read_inputs
 
 SCHEMA = 1
 FILE = "verdict.json"
@@ -45,7 +45,7 @@ EXIT_CODES = {VALID: 0, INVALID: 1, UNKNOWN: 2}
 
 
 @dataclass(frozen=True, slots=True)
-class Judged:
+class JudgedFinding:
     """Findings of one kind that are permitted, or are not, for one reason. `permitted` None: nobody knows."""
 
     name: str
@@ -72,18 +72,18 @@ class Verdict:
     expect: str
     reasons: tuple[str, ...]
     notes: tuple[str, ...]
-    guarantee: Guarantee | None
-    anomalies: tuple[Judged, ...]
+    guarantee: AppliedGuarantee | None
+    anomalies: tuple[JudgedFinding, ...]
     metrics: Mapping[str, Any]
     workload: Mapping[str, Any] = field(default_factory=dict)
     not_run: Mapping[str, str] = field(default_factory=dict)
-    """As `Case.not_run`."""
-    little: Mapping[str, str] = field(default_factory=dict)
-    """As `Case.little`."""
+    """As `VerdictInputs.not_run`."""
+    ran_on_little: Mapping[str, str] = field(default_factory=dict)
+    """As `VerdictInputs.ran_on_little`."""
     blames: str = ""
     """The client whose findings all are that are not permitted."""
     engine: str = ""
-    """As `Case.engine`."""
+    """As `VerdictInputs.engine`."""
 
     @property
     def exit_code(self) -> int:
@@ -94,63 +94,78 @@ class Verdict:
 # ------------------------------------------------------------------------------------------------------------ the rule
 
 
-def decide(case: Case) -> Verdict:
+def decide(case: VerdictInputs) -> Verdict:
     """The verdict of a case."""
     expect = case.expect or (case.plan.expect if case.plan else "config")
-    lacking = [*case.troubles]
-    promised, at_worst = _promises(case, expect, lacking)
+    unknown_because = [*case.troubles]
+    promised, at_worst = _promises(case, expect, unknown_because)
     left_out = case.workload.left_out()
-    findings = [each for each in blame.settled(case) if each.anomaly not in left_out]
+    findings = [each for each in blame.attributed(case) if each.anomaly not in left_out]
     unproven = {} if case.whole else dict.fromkeys(SHOWN_BY_HISTORY, "the history is damaged, nobody knows where")
-    if not case.told:
+    if not case.run_json_intact:
         unproven |= dict.fromkeys(SHOWN_BY_RUN, "run.json is not as it was written")
     if not case.nemesis_read or (case.plan and len(case.faults) < case.plan.faults):
         unproven.setdefault(dual_ownership.NAME, "a fault that nobody told of may have kept brokers apart")
-    grounds = grounds_of(case) if promised else PartitionContext(frozenset(), None, case.ground, case.nemesis_read)
-    mute = blame.silent(case)
-    lacking += [mute] if mute else []
+    context = (
+        partition_context_of(case)
+        if promised
+        else PartitionContext(frozenset(), None, case.circumstances, case.nemesis_read)
+    )
+    no_ack = blame.no_acknowledgement(case)
+    unknown_because += [no_ack] if no_ack else []
     anomalies = tuple(
-        _blaming(each, case, mute) for each in _judged(findings, promised, at_worst, unproven, case.shaken, grounds)
+        _blaming(each, case, no_ack)
+        for each in _judged(findings, promised, at_worst, unproven, case.harness_troubles, context)
     )
     if expect == "safe":
         anomalies = _asked_for(anomalies, decide(replace(case, expect="config")).anomalies)
-    lacking += [_say(each) for each in anomalies if promised and each.permitted is None and each.why not in lacking]
-    missing = too_little(case)
-    lacking += [STOPPED] if case.seen and missing else missing
+    unknown_because += [
+        _say(each) for each in anomalies if promised and each.permitted is None and each.why not in unknown_because
+    ]
+    missing = missing_evidence(case)
+    unknown_because += [STOPPED] if case.simulator_failures and missing else missing
     forbidden = [each for each in anomalies if each.permitted is False]
-    blames = {"" if case.seen else each.blames for each in forbidden}
+    blames = {"" if case.simulator_failures else each.blames for each in forbidden}
     if expect == "loss" and not any(each.name in LOSS for each in anomalies):
-        lacking.append("a loss was expected, and none was found")
-    wrong = [*case.seen, *map(_say, forbidden)]
-    shaken = [each for each in case.shaken if each not in case.troubles]
-    notes = [*case.notes, *removed_early(case.partitions), *stuck_ones(case), *shaken, *(lacking if wrong else ())]
+        unknown_because.append("a loss was expected, and none was found")
+    wrong = [*case.simulator_failures, *map(_say, forbidden)]
+    harness_troubles = [each for each in case.harness_troubles if each not in case.troubles]
+    notes = [
+        *case.notes,
+        *removed_early(case.partitions),
+        *stuck_ones(case),
+        *harness_troubles,
+        *(unknown_because if wrong else ()),
+    ]
     everything = promised[None] if promised else None
     return Verdict(
         run=case.run,
-        verdict=INVALID if wrong else UNKNOWN if lacking else VALID,
+        verdict=INVALID if wrong else UNKNOWN if unknown_because else VALID,
         expect=expect,
-        reasons=tuple(dict.fromkeys(wrong or lacking)),
+        reasons=tuple(dict.fromkeys(wrong or unknown_because)),
         notes=tuple(dict.fromkeys(notes)),
         guarantee=everything,
         anomalies=anomalies,
         metrics=case.metrics,
         workload=case.workload.figures,
         not_run=case.not_run,
-        little=case.little,
+        ran_on_little=case.ran_on_little,
         blames=blames.pop() if len(blames) == 1 else "",
         engine=case.engine,
     )
 
 
-def _blaming(judged: Judged, case: Case, mute: str) -> Judged:
-    """The finding with whom it blames, if that is not the cluster. mute: why the load's clients prove nothing."""
+def _blaming(judged: JudgedFinding, case: VerdictInputs, no_ack: str) -> JudgedFinding:
+    """The finding with whom it blames, if that is not the cluster. no_ack: why the load's clients prove nothing."""
     if judged.permitted is not False:
         return judged
-    if mute and judged.evidence in (stuck.LOAD, stuck.CLIENT):
-        return replace(judged, permitted=None, why=mute)
-    did = blame.of_members(case, (judged.name, judged.evidence), judged.processes, [part for part, _ in judged.parts])
+    if no_ack and judged.evidence in (stuck.LOAD, stuck.CLIENT):
+        return replace(judged, permitted=None, why=no_ack)
+    did = blame.proven_by_reports(
+        case, (judged.name, judged.evidence), judged.processes, [part for part, _ in judged.parts]
+    )
     if did:
-        name, promise = blame.of_client(PROGRAM), CellName("members' own reports", "any faults", blame.REPORTS)
+        name, promise = blame.client_in_words(PROGRAM), CellName("members' own reports", "any faults", blame.REPORTS)
         return replace(judged, why=f"not permitted: {name} did this: {did}", cell=promise, blames=name)
     name = blame.name_of(judged.evidence, judged.processes, case.processes)
     if not name:
@@ -160,12 +175,15 @@ def _blaming(judged: Judged, case: Case, mute: str) -> Judged:
     return replace(judged, why=f"not permitted: {why}", cell=cell, blames=name)
 
 
-Promised = Mapping["int | None", Guarantee]
+GuaranteesByProcess = Mapping["int | None", AppliedGuarantee]
 """By process, and for None what is permitted to somebody; empty where it is not known what was promised."""
 
 
-def _promises(case: Case, expect: str, lacking: list[str]) -> tuple[Promised, Promised]:
-    """Return what was promised, and what was if the faults that lack evidence did their worst: empty if none lacks it.
+def _promises(
+    case: VerdictInputs, expect: str, unknown_because: list[str]
+) -> tuple[GuaranteesByProcess, GuaranteesByProcess]:
+    """Return the guarantees in force, and the guarantees as if the faults without evidence had done their worst. The
+    second mapping is empty if no fault lacks evidence.
     """
     try:
         classes = fault_classes.classes_of(case.faults)
@@ -175,49 +193,49 @@ def _promises(case: Case, expect: str, lacking: list[str]) -> tuple[Promised, Pr
             planned = [fault_classes.class_of(action, said.get(action, "")) for action in case.plan.actions]
             classes = tuple(each for each in FaultClass if each in classes or each in planned)
     except fault_classes.UnknownFault as unknown:
-        lacking.append(str(unknown))
+        unknown_because.append(str(unknown))
         return {}, {}
     promised = _promised(case, expect, classes)
-    if FaultClass.WM in classes or not fault_classes.untold_losses(case.faults):
+    if FaultClass.WM in classes or not fault_classes.losses_without_isr(case.faults):
         return promised, {}
     return promised, _promised(case, expect, (*classes, FaultClass.WM))
 
 
-def _promised(case: Case, expect: str, classes: tuple[FaultClass, ...]) -> Promised:
+def _promised(case: VerdictInputs, expect: str, classes: tuple[FaultClass, ...]) -> GuaranteesByProcess:
     if expect == "safe":
         # Nothing is permitted, so nothing need be known.
         return {None: guarantees.guarantee_for(guarantees.RunConfiguration(), classes, expect)}
     if case.plan is None:
         return {}
     plan = case.plan.configuration
-    by_process: dict[int | None, Guarantee] = {
+    by_process: dict[int | None, AppliedGuarantee] = {
         process.proc: guarantees.guarantee_for(configuration_of(process, plan), classes, expect)
         for process in case.processes
     }
     producers = [by_process[process.proc] for process in blame.load_producers(case.processes)]
-    by_process[None] = guarantees.anybody(producers or [guarantees.guarantee_for(plan, classes, expect)])
+    by_process[None] = guarantees.union_of(producers or [guarantees.guarantee_for(plan, classes, expect)])
     return by_process
 
 
 def _judged(
     findings: Iterable[Finding],
-    promised: Promised,
-    at_worst: Promised,
+    promised: GuaranteesByProcess,
+    at_worst: GuaranteesByProcess,
     unproven: Mapping[str, str],
-    shaken: Sequence[str],
-    grounds: PartitionContext,
-) -> tuple[Judged, ...]:
+    harness_troubles: Sequence[str],
+    context: PartitionContext,
+) -> tuple[JudgedFinding, ...]:
     """The findings by kind and judgement: what is not permitted first, then in the catalogue's order."""
     groups: dict[tuple[str, str, bool | None, str, CellName | None], list[Finding]] = {}
     for finding in findings:
-        permitted, why, cell = _judgement(finding, promised, at_worst, grounds)
+        permitted, why, cell = _judgement(finding, promised, at_worst, context)
         if permitted is False and finding.anomaly in unproven:
             permitted, why = None, f"{unproven[finding.anomaly]}, so this is not proven"
-        if permitted is False and shaken and _by_time(finding.anomaly):
-            permitted, why = None, f"it may be the harness's doing: {shaken[0]}"
+        if permitted is False and harness_troubles and _by_time(finding.anomaly):
+            permitted, why = None, f"it may be the harness's doing: {harness_troubles[0]}"
         groups.setdefault((finding.anomaly, finding.evidence, permitted, why, cell), []).append(finding)
     judged = [
-        Judged(
+        JudgedFinding(
             name=name,
             evidence=evidence,
             permitted=permitted,
@@ -240,21 +258,21 @@ def _by_time(name: str) -> bool:
 
 
 def _judgement(
-    finding: Finding, promised: Promised, at_worst: Promised, grounds: PartitionContext
+    finding: Finding, promised: GuaranteesByProcess, at_worst: GuaranteesByProcess, context: PartitionContext
 ) -> tuple[bool | None, str, CellName | None]:
     if not promised:
         return None, "it is not known what was promised", None
     guarantee = promised.get(finding.proc, promised[None])
-    permitted, why, cell = explained(guarantee, finding, grounds)
+    permitted, why, cell = explained(guarantee, finding, context)
     if permitted is not False or not at_worst:
         return permitted, why, cell
-    if (worst := explained(at_worst.get(finding.proc, at_worst[None]), finding, grounds))[0] is not False:
+    if (worst := explained(at_worst.get(finding.proc, at_worst[None]), finding, context))[0] is not False:
         why = "a power loss did not tell who was in sync: if nobody else was, this is permitted"
         return None, why, worst[2]
     return permitted, why, cell
 
 
-def _asked_for(anomalies: Iterable[Judged], alone: Sequence[Judged]) -> tuple[Judged, ...]:
+def _asked_for(anomalies: Iterable[JudgedFinding], alone: Sequence[JudgedFinding]) -> tuple[JudgedFinding, ...]:
     """Say of what --expect safe forbids that the user asked for it, and how the configuration alone judges the same
     findings.
     """
@@ -271,7 +289,7 @@ def _asked_for(anomalies: Iterable[Judged], alone: Sequence[Judged]) -> tuple[Ju
     return tuple(asked)
 
 
-def _say(judged: Judged) -> str:
+def _say(judged: JudgedFinding) -> str:
     evidence = f" ({judged.evidence})" if judged.evidence else ""
     return f"{judged.name}{evidence}: {judged.count}, {judged.why}"
 
@@ -286,8 +304,8 @@ def judge(
     *,
     expect: str | None = None,
     troubles: Sequence[str] = (),
-    shaken: Sequence[str] = (),
-    workload: Workload | None = None,
+    harness_troubles: Sequence[str] = (),
+    workload: WorkloadFacts | None = None,
     history: History | None = None,
     engine: str = "",
 ) -> Verdict:
@@ -295,12 +313,12 @@ def judge(
 
     `findings` and `metrics`: what an analysis returned, None where it did not finish. `expect`: "config", "safe" or
     "loss", None as the plan says. `troubles`: what else went wrong, in words; each makes a clean run `unknown`.
-    `shaken`, `engine`: as in `Case`. `history`: as in `read_case`.
+    `harness_troubles`, `engine`: as in `VerdictInputs`. `history`: as in `read_inputs`.
     """
     if expect and expect not in guarantees.EXPECTATIONS:
         raise ValueError(f"expect={expect!r}: one of {', '.join(guarantees.EXPECTATIONS)}")
-    case = read_case(run_dir, findings, metrics, expect or "", list(troubles), workload or Workload(), history)
-    verdict = decide(replace(case, shaken=tuple(shaken), engine=engine))
+    case = read_inputs(run_dir, findings, metrics, expect or "", list(troubles), workload or WorkloadFacts(), history)
+    verdict = decide(replace(case, harness_troubles=tuple(harness_troubles), engine=engine))
     _write(run_dir, verdict)
     return verdict
 
@@ -311,7 +329,7 @@ def give_up(run_dir: Path, *troubles: str) -> Verdict:
     """
     seen = simulated.read(run_dir, seal.read_info(run_dir), {})
     troubles = (*troubles, *seen.troubles)
-    verdict = decide(Case(run=run_dir.name, troubles=troubles, seen=seen.wrong))
+    verdict = decide(VerdictInputs(run=run_dir.name, troubles=troubles, simulator_failures=seen.wrong))
     if verdict.verdict == UNKNOWN:
         verdict = replace(verdict, reasons=troubles)  # that nothing was looked at then, says nothing new
     _write(run_dir, verdict)
@@ -329,8 +347,8 @@ def judge_run(
     *,
     expect: str | None = None,
     troubles: Sequence[str] = (),
-    shaken: Sequence[str] = (),
-    workload: Workload | None = None,
+    harness_troubles: Sequence[str] = (),
+    workload: WorkloadFacts | None = None,
     history: History | None = None,
 ) -> Verdict:
     """Judge a run as `judge` does, by what an engine left in `run_dir`."""
@@ -349,7 +367,12 @@ def judge_run(
         said.append(f"the analysis left no {Path(str(error.filename)).name}")
     except (OSError, KeyError, TypeError, ValueError, AttributeError, RecursionError) as error:
         said.append(f"what the analysis left cannot be read: {type(error).__name__}: {error}")
-    how: dict[str, Any] = {"shaken": shaken, "workload": workload, "history": history, "engine": engine}
+    how: dict[str, Any] = {
+        "harness_troubles": harness_troubles,
+        "workload": workload,
+        "history": history,
+        "engine": engine,
+    }
     return judge(run_dir, findings, metrics, expect=expect, troubles=said, **how)
 
 
@@ -405,13 +428,13 @@ def to_json(verdict: Verdict) -> dict[str, Any]:
             for each in verdict.anomalies
         ],
         "not_run": dict(verdict.not_run),
-        "ran_on_little": dict(verdict.little),
+        "ran_on_little": dict(verdict.ran_on_little),
         "metrics": dict(verdict.metrics),
         "workload": dict(verdict.workload),
     }
 
 
-def _guarantee_json(guarantee: Guarantee | None) -> dict[str, Any] | None:
+def _guarantee_json(guarantee: AppliedGuarantee | None) -> dict[str, Any] | None:
     if guarantee is None:
         return None
     return {

@@ -18,7 +18,7 @@ import duckdb
 import pyarrow as pa
 import pyarrow.dataset as ds
 
-from squall.checkers.history.conversion import CONVERSION, FOLDER, Conversion, convert, is_of, read_conversion
+from squall.checkers.history.conversion import CONVERSION, FOLDER, ConversionResult, convert, is_of, read_conversion
 from squall.checkers.history.parquet import SCHEMAS
 from squall.reports.query_views import VIEWS, macros
 from squall.reports.run_files import RunFiles, number, objects, read_run
@@ -78,7 +78,7 @@ def opened(run_dir: Path) -> Iterator[duckdb.DuckDBPyConnection]:
         yield connection
 
 
-def _converted(run_dir: Path, spare: Path) -> tuple[Path, Conversion]:
+def _converted(run_dir: Path, spare: Path) -> tuple[Path, ConversionResult]:
     """The folder with the tables of the history: the run's own, or one in `spare`."""
     if (run_dir / FOLDER / CONVERSION).exists():
         try:
@@ -93,7 +93,7 @@ def _converted(run_dir: Path, spare: Path) -> tuple[Path, Conversion]:
     return spare / FOLDER, convert(spare)
 
 
-def _small(files: RunFiles, conversion: Conversion) -> dict[str, pa.Table]:
+def _small(files: RunFiles, conversion: ConversionResult) -> dict[str, pa.Table]:
     """Name -> a table of what stands in JSON files."""
     findings = objects(files.verdict.get("anomalies"))
     witnesses = [(found, each) for found in findings for each in objects(found.get("witnesses"))]

@@ -12,7 +12,7 @@ from typing import Any
 
 from squall.checkers import first_schema, kafka_log, simulated
 from squall.checkers.history import seal
-from squall.checkers.sent import ProduceRequests, sent_in
+from squall.checkers.sent import ObservedProduceRequests, sent_in
 from squall.reports.checkout import PROGRAM, from_checkout
 
 Json = dict[str, Any]
@@ -158,7 +158,7 @@ class RunFiles:
         return [(str(p.get("name")), self.seconds(p.get("began")), self.seconds(p.get("ended"))) for p in listed]
 
     @cached_property
-    def sent(self) -> ProduceRequests:
+    def sent(self) -> ObservedProduceRequests:
         """Return the settings in the Produce requests."""
         return sent_in(self.path)
 
@@ -306,7 +306,7 @@ def _read_broker_logs(files: RunFiles, wall_ms: int, mono_ns: int) -> None:
         files.told_by_logs = True
         files.traces = {node: said.events for node, said in told.items()}
         files.traces_whole = set(files.nodes) == set(told)
-        files.problems += kafka_log.lacking(list(told.values()))
+        files.problems += kafka_log.missing_loggers(list(told.values()))
 
 
 def _read_polled(files: RunFiles) -> None:

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
-from squall.checkers.sent import ProduceRequests, SentSettings
+from squall.checkers.sent import ObservedProduceRequests, ProduceRequestSettings
 from squall.reports.run_files import Json, integer
 
 _ACKS = {-1: "all"}
@@ -52,7 +52,7 @@ class UnrequestedSetting:
     """Why it is not known whether a record was sent so."""
 
 
-def differences(asked: RequestedSettings, sent: Sequence[SentSettings]) -> list[UnrequestedSetting]:
+def differences(asked: RequestedSettings, sent: Sequence[ProduceRequestSettings]) -> list[UnrequestedSetting]:
     """List what differs from what was asked for; nothing if nothing was seen."""
     found = []
     wanted = f"acks={acks_text(asked.acks)}"
@@ -72,7 +72,7 @@ def differences(asked: RequestedSettings, sent: Sequence[SentSettings]) -> list[
     return found
 
 
-def acks_words(asked: RequestedSettings, sent: Sequence[SentSettings]) -> str:
+def acks_words(asked: RequestedSettings, sent: Sequence[ProduceRequestSettings]) -> str:
     """Say which acks a producer sent, and what it was asked for if that differs."""
     wanted = f"acks={acks_text(asked.acks)}"
     if mixed := _mixed(sent, _acks):
@@ -81,7 +81,9 @@ def acks_words(asked: RequestedSettings, sent: Sequence[SentSettings]) -> str:
     return told if told == wanted else f"{told} sent, {wanted} asked"
 
 
-def _mixed(sent: Sequence[SentSettings], word: Callable[[SentSettings], str]) -> tuple[str, str] | None:
+def _mixed(
+    sent: Sequence[ProduceRequestSettings], word: Callable[[ProduceRequestSettings], str]
+) -> tuple[str, str] | None:
     """Requests of one producer that differ in `word`: which of them had a record is not known. Says so, and why.
 
     Requests whose client id names no process may be any such producer's.
@@ -99,31 +101,31 @@ def _mixed(sent: Sequence[SentSettings], word: Callable[[SentSettings], str]) ->
     return None
 
 
-def _count(sent: Sequence[SentSettings], fits: Callable[[SentSettings], bool]) -> str:
+def _count(sent: Sequence[ProduceRequestSettings], fits: Callable[[ProduceRequestSettings], bool]) -> str:
     total = sum(each.requests for each in sent)
     return f"{sum(each.requests for each in sent if fits(each)):,} of {total:,} requests"
 
 
-def sent_sentences(asked: RequestedSettings, sent: Sequence[SentSettings], seen_by: str) -> list[str]:
+def sent_sentences(asked: RequestedSettings, sent: Sequence[ProduceRequestSettings], seen_by: str) -> list[str]:
     """Tell what was asked for and what was sent."""
     first = f"Asked: {asked.text}."
     if not sent:
         return [first, f"Sent: not seen. {_not_seen(seen_by)}"]
-    alike: dict[SentSettings, list[SentSettings]] = {}
+    alike: dict[ProduceRequestSettings, list[ProduceRequestSettings]] = {}
     for each in sent:
         alike.setdefault(replace(each, client_id=None, requests=0, in_flight=0), []).append(each)
     rows = [_sum_text(each) for each in alike.values()]
     return [first, f"Sent, as {seen_by} saw it in Produce requests: {'; '.join(rows)}."]
 
 
-def _sum_text(alike: Sequence[SentSettings]) -> str:
+def _sum_text(alike: Sequence[ProduceRequestSettings]) -> str:
     """Add up the requests of several client ids that had the same settings."""
     most = replace(alike[0], in_flight=max(each.in_flight for each in alike))
     of = f" (of {len(alike)} client ids)" if len(alike) > 1 else ""
     return f"{sum(each.requests for each in alike):,}{of} with {settings_text(most)}"
 
 
-def settings_text(sent: SentSettings) -> str:
+def settings_text(sent: ProduceRequestSettings) -> str:
     """Say in a few words what stood in the requests."""
     words = [_acks(sent), _producer_id(sent)]
     words.append(f"transactional id {sent.transactional_id}" if sent.transactional_id else "no transactional id")
@@ -133,11 +135,11 @@ def settings_text(sent: SentSettings) -> str:
     return ", ".join(words)
 
 
-def _acks(sent: SentSettings) -> str:
+def _acks(sent: ProduceRequestSettings) -> str:
     return f"acks={acks_text(sent.acks)}"
 
 
-def _producer_id(sent: SentSettings) -> str:
+def _producer_id(sent: ProduceRequestSettings) -> str:
     return "a producer id" if sent.idempotent else "no producer id"
 
 
@@ -155,7 +157,7 @@ class RequestSettingsSection(NamedTuple):
     rows: list[tuple[str, str, str]]
 
 
-def section_of_sent(requests: ProduceRequests, workload: Json) -> RequestSettingsSection:
+def section_of_sent(requests: ObservedProduceRequests, workload: Json) -> RequestSettingsSection:
     """Compare what the plan's workload asked for with all that was seen."""
     asked = asked_of(workload)
     return RequestSettingsSection(
@@ -163,7 +165,7 @@ def section_of_sent(requests: ProduceRequests, workload: Json) -> RequestSetting
     )
 
 
-def _rows(requests: ProduceRequests) -> Iterable[tuple[str, str, str]]:
+def _rows(requests: ObservedProduceRequests) -> Iterable[tuple[str, str, str]]:
     for each in requests.settings:
         who = each.client_id or "no client id"
         yield (who if each.process is None else f"process {each.process}"), settings_text(each), f"{each.requests:,}"

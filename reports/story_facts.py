@@ -17,7 +17,7 @@ from squall.broker.protocol.apis import ApiKey
 from squall.checkers.anomalies.anomaly import PROGRAM
 from squall.checkers.fault_traits import TAKES_DOWN
 from squall.checkers.history.values import AFTER_HEALING
-from squall.checkers.sent import ProduceRequests, SentSettings
+from squall.checkers.sent import ObservedProduceRequests, ProduceRequestSettings
 from squall.reports.problems import METADATA, StorySubject, load_begin
 from squall.reports.run_files import Json, RunFiles, integer, mapping, number, objects, traits_of
 from squall.reports.sent_words import RequestedSettings, acks_text, acks_words, asked_of
@@ -138,7 +138,7 @@ class PartitionFacts:
     """Processes that are a program under test: unless it was seen, what they sent is not known."""
     fresh: set[int] = field(default_factory=set)
     """Processes that are the harness's own writers after healing."""
-    requests: ProduceRequests = ProduceRequests()
+    requests: ObservedProduceRequests = ObservedProduceRequests()
     outputs: tuple[int, ...] = ()
     """Of an input with several outputs: their values. No other record has a part in its story."""
     positions: list[GroupPosition] = field(default_factory=list)
@@ -147,7 +147,7 @@ class PartitionFacts:
     """When the final readers began and when the last ended."""
 
     @property
-    def sent(self) -> tuple[SentSettings, ...]:
+    def sent(self) -> tuple[ProduceRequestSettings, ...]:
         """Return the settings in the Produce requests of the processes that sent to the partition, as far as they were
         seen.
         """

@@ -78,7 +78,7 @@ def main(arguments: list[str] | None = None) -> int:
         _end_children()
         sys.stderr.flush()
         os._exit(1)  # PySpark still waits in a thread
-    except _NotWanted:
+    except _HistoryNotComing:
         # Not `return`: Spark's threads would be waited for.
         os._exit(0)
     return 0
@@ -93,13 +93,13 @@ def _end_children(process: str = "self") -> None:
                 os.kill(int(child), signal.SIGKILL)
 
 
-class _NotWanted(Exception):
+class _HistoryNotComing(Exception):
     """There will be no history."""
 
 
 def _wait() -> None:
     if not sys.stdin.readline():
-        raise _NotWanted
+        raise _HistoryNotComing
 
 
 def _say(stage: str) -> None:

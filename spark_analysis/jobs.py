@@ -25,16 +25,16 @@ from squall.checkers.anomalies.registry import IN_HISTORY
 from squall.checkers.engines import SPARK
 from squall.checkers.findings import Finding
 from squall.checkers.history import conversion
-from squall.checkers.history.conversion import Conversion
-from squall.checkers.history.group_tables import Hold
+from squall.checkers.history.conversion import ConversionResult
+from squall.checkers.history.group_tables import PartitionOwnership
 from squall.checkers.history.parquet import SCHEMAS
 from squall.checkers.history.parser import FILE
 from squall.checkers.history.tables import ClientProcess
-from squall.checkers.metrics import Context, Measure, StuckLimits
-from squall.checkers.signs import SignSources
+from squall.checkers.metrics import MeasurementContext, MeasurementRow, StuckLimits
+from squall.checkers.signs import RunCircumstances
 from squall.checkers.stages import CONVERT, LOOK, READY, START
 from squall.spark_analysis import measures, session, signs, views, witnesses
-from squall.spark_analysis.query import DriverSearch, Query, Rule, Select, statement, views_of
+from squall.spark_analysis.query import Query, SparkDriverSearch, WitnessQuery, WitnessRule, statement, views_of
 from squall.spark_analysis.short_history import write_short_history
 
 if TYPE_CHECKING:
@@ -57,7 +57,7 @@ class NoStart(Exception):
     """Spark has not started in the time that it had."""
 
 
-class TooLarge(Exception):
+class HistoryTooLarge(Exception):
     """The history is too large for the session that was started before there was a history."""
 
 
@@ -84,7 +84,7 @@ def analyse(
 
     `ahead`: there is no history yet. This call returns when there is one; meanwhile Spark starts, and every statement
     runs once over a history of a few records, so that its code is compiled. What it raises ends the analysis at once,
-    and the process with it should end. TooLarge if the history then asks for a larger session.
+    and the process with it should end. HistoryTooLarge if the history then asks for a larger session.
 
     NoStart where Spark has not started `start_limit_s` seconds after the history was converted. What was started may
     still run then: the process should end, and its children with it.
@@ -116,7 +116,7 @@ def analyse(
             ahead()
             there.set()
             if _rows(run_dir) > session.SMALL_ROWS:
-                raise TooLarge
+                raise HistoryTooLarge
         try:
             stage(CONVERT)
             converted = conversion.convert(run_dir)
@@ -172,32 +172,34 @@ def run_queries(
     spark: SparkSession,
     folder: Path,
     out: Path,
-    converted: Conversion,
-    context: Context,
+    converted: ConversionResult,
+    context: MeasurementContext,
     processes: Sequence[ClientProcess],
-    holds: Iterable[Hold],
-    ground: SignSources,
+    holds: Iterable[PartitionOwnership],
+    circumstances: RunCircumstances,
     *,
     few: int = witnesses.FEW,
-) -> tuple[list[Finding], list[Measure]]:
-    """The findings and measures in the tables in `folder`. `ground`: what the findings' signs are read from. `out`,
-    `few`: as `witnesses.collect` takes them.
+) -> tuple[list[Finding], list[MeasurementRow]]:
+    """Return the findings and the measures of the tables in `folder`.
+
+    The findings' signs are read from `circumstances`; `out` and `few` have the meaning that they have in
+    `witnesses.collect`.
     """
     found = [each for query in _queries() for each in query(converted)]
     kept = []
-    for name in views.in_order({*views_of(found), *measures.views(context), *signs.views(ground)}):
+    for name in views.in_order({*views_of(found), *measures.views(context), *signs.views(circumstances)}):
         view = views.VIEWS.get(name)
         table = _view(spark, context, view) if view else _table(spark, folder, name)
         table.createOrReplaceTempView(name)
         kept += [table] if view and view.kept else []
     counts, gaps = measures.statements(context, processes, holds)
-    selects: list[Rule | Select] = [each for each in found if not isinstance(each, DriverSearch)]
+    selects: list[WitnessRule | WitnessQuery] = [each for each in found if not isinstance(each, SparkDriverSearch)]
     try:
-        searched = [each for each in found if isinstance(each, DriverSearch)]
+        searched = [each for each in found if isinstance(each, SparkDriverSearch)]
         more = [witness for search in searched for witness in witnesses.search(spark, search)]
         # Planning is one thread's work: several statements at a time keep two cores busy.
         with ThreadPoolExecutor(3) as threads:
-            collected = threads.submit(witnesses.collect, spark, statement(selects), ground, out, few, more)
+            collected = threads.submit(witnesses.collect, spark, statement(selects), circumstances, out, few, more)
             measured = list(threads.map(lambda statement: spark.sql(statement).toArrow(), (counts, gaps)))
             findings = collected.result()
     finally:
@@ -220,7 +222,7 @@ def _table(spark: SparkSession, folder: Path, name: str) -> DataFrame:
     return spark.read.schema(columns).parquet(str(folder / f"{name}.parquet"))
 
 
-def _view(spark: SparkSession, context: Context, view: views.SharedView) -> DataFrame:
+def _view(spark: SparkSession, context: MeasurementContext, view: views.SparkView) -> DataFrame:
     table = spark.sql(view.sql if isinstance(view.sql, str) else view.sql(context.partitions))
     if view.by:
         table = table.repartition(view.by)
@@ -228,14 +230,14 @@ def _view(spark: SparkSession, context: Context, view: views.SharedView) -> Data
 
 
 def analyse_converted(
-    spark: SparkSession, run_dir: Path, out: Path, converted: Conversion, limits: StuckLimits | None = None
+    spark: SparkSession, run_dir: Path, out: Path, converted: ConversionResult, limits: StuckLimits | None = None
 ) -> Analysis:
     """Analyse a converted history in a session that runs, and write what was found into `out`. `limits`: as above."""
     folder = run_dir / conversion.FOLDER
     kept, faults = conversion.load(run_dir, large=False)
     context = metrics.context_of(kept, faults)
-    ground, of_plan = analysis.facts_of_run(run_dir, kept, faults, outputs=converted.outputs > 0)
-    told = (context, kept.processes, kept.holds.rows(), ground)
+    circumstances, of_plan = analysis.facts_of_run(run_dir, kept, faults, outputs=converted.outputs > 0)
+    told = (context, kept.processes, kept.holds.rows(), circumstances)
     shown, taken = run_queries(spark, folder, out / ANOMALIES, converted, *told)
     shown += analysis.of_measures(taken, kept.processes, context, limits or of_plan)
     found = Analysis(SPARK, converted.run, shown, taken, context)

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import pairwise
 
 from squall.checkers import metrics
-from squall.checkers.history.group_tables import Hold
+from squall.checkers.history.group_tables import PartitionOwnership
 from squall.checkers.history.tables import PRODUCER, ClientProcess, PlayedFault
 from squall.checkers.history.values import SEQUENCE_BITS
 from squall.checkers.metrics import (
@@ -22,15 +22,15 @@ from squall.checkers.metrics import (
     LATENCY_UNIT_NS,
     OVERALL,
     PERCENTILES,
-    Context,
-    Measure,
-    TxnEnd,
+    MeasurementContext,
+    MeasurementRow,
+    TxnOutcome,
     waiting_for,
 )
 from squall.checkers.nemesis_log import FOREVER, windows
 
 
-def views(context: Context) -> tuple[str, ...]:
+def views(context: MeasurementContext) -> tuple[str, ...]:
     """Return the views that the statements read."""
     more = ("txns", "txn_values", "records") if context.transactions else ()
     return "standing", "told", "txns", "inits", *more
@@ -125,9 +125,10 @@ TRANSACTIONS = f"""
     {_count("transactions", "ended")},
     if(st = 0 and how = 1, {_count("commit latency", "0", took=f"(t1 - te) div {LATENCY_UNIT_NS}")}, null))))
   from (
-    select *, case when st = 0 then if(how = 1, {TxnEnd.COMMITTED:d}, {TxnEnd.ABORTED:d})
-                   when st = 1 then if(t1 - t0 >= timeout_ms * 1000000L, {TxnEnd.TIMED_OUT:d}, {TxnEnd.FAILED:d})
-                   else if(how = 0, {TxnEnd.LEFT:d}, {TxnEnd.UNKNOWN:d}) end ended
+    select *, case when st = 0 then if(how = 1, {TxnOutcome.COMMITTED:d}, {TxnOutcome.ABORTED:d})
+                   when st = 1 then
+                     if(t1 - t0 >= timeout_ms * 1000000L, {TxnOutcome.TIMED_OUT:d}, {TxnOutcome.FAILED:d})
+                   else if(how = 0, {TxnOutcome.LEFT:d}, {TxnOutcome.UNKNOWN:d}) end ended
     from txns)
   union all
   select inline(array(
@@ -265,7 +266,9 @@ FAULT_GAPS = f""",
         fault -> {_gap("'fault gap'", "fault.id", "a", "since")})"""
 
 
-def statements(context: Context, processes: Sequence[ClientProcess], holds: Iterable[Hold]) -> tuple[str, str]:
+def statements(
+    context: MeasurementContext, processes: Sequence[ClientProcess], holds: Iterable[PartitionOwnership]
+) -> tuple[str, str]:
     """Both statements; each yields rows of name, a, b, numbers for `taken`."""
     faults = _faults(context.faults)
     wrote_after = f"producer in ({', '.join(map(str, context.afterwards))})" if context.afterwards else "false"
@@ -324,13 +327,13 @@ _COUNTED: Mapping[str, Callable[[Sequence[float]], Sequence[float]]] = {
 """What each measure takes of a row of COUNTS: count, sum, least, percentiles, greatest."""
 
 
-def taken(name: str, a: int, b: int, numbers: Sequence[float]) -> Measure:
+def taken(name: str, a: int, b: int, numbers: Sequence[float]) -> MeasurementRow:
     """A row of either statement as a measure."""
     choose = _COUNTED.get(name)
-    return Measure(name, a, b, tuple(choose(numbers) if choose else numbers))
+    return MeasurementRow(name, a, b, tuple(choose(numbers) if choose else numbers))
 
 
-def _owned(holds: Iterable[Hold]) -> dict[str, str]:
+def _owned(holds: Iterable[PartitionOwnership]) -> dict[str, str]:
     """Return the SQL by which READERS asks of each poll since when and until when its member owned the partition."""
     rows = [
         f"({proc}, {part}, {since}L, {since if at else 0}L, {following}L, {till}L)"

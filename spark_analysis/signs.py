@@ -1,4 +1,4 @@
-"""The signs of witnesses in SQL: what `squall.checkers.signs.SignSources.signs` says of each."""
+"""The signs of witnesses in SQL: what `squall.checkers.signs.RunCircumstances.signs` says of each."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ from collections.abc import Iterable, Sequence
 from operator import attrgetter
 
 from squall.checkers.leaderships import ANYWHERE, EVER, LeaderTerm
-from squall.checkers.mechanisms import Sign
-from squall.checkers.signs import AFTER_NS, BEFORE_NS, PLACE_OF_OTHER, LostRange, SignSources, TimeWindow
+from squall.checkers.mechanisms import MechanismSign
+from squall.checkers.signs import AFTER_NS, BEFORE_NS, PLACE_OF_OTHER, LostRange, RunCircumstances, TimeWindow
 from squall.spark_analysis.query import FOUND
 
 _PLACE = f"if(w.off >= 0, w.off, {ANYWHERE}L)"
@@ -31,35 +31,36 @@ group by part, producer
 """When sends of a producer to a partition failed, or had no answer; what meets is one, for they may be many."""
 
 
-def views(ground: SignSources) -> tuple[str, ...]:
+def views(circumstances: RunCircumstances) -> tuple[str, ...]:
     """Return the views that the statement reads beside the witnesses."""
-    return ("standing", "interrupted") if ground.outputs else ("standing",)
+    return ("standing", "interrupted") if circumstances.outputs else ("standing",)
 
 
-def signed(found: str, ground: SignSources) -> str:
+def signed(found: str, circumstances: RunCircumstances) -> str:
     """A statement for the witnesses of the table `found`, with their signs: the columns of `Witness`."""
     columns = ", ".join(f"w.{name}" for name in FOUND)
     failed = f"coalesce(exists(f.windows, x -> x.since <= {_DONE} and {_BEGUN} <= x.until), false)"
-    disturbed = f"({failed} or {_meets(ground.disturbed)})"
-    led = [each for each in ground.leaderships.rows if each.cut < EVER]
+    disturbed = f"({failed} or {_meets(circumstances.disturbed)})"
+    tampered = _meets(circumstances.tampered)
+    led = [each for each in circumstances.leaderships.rows if each.cut < EVER]
     of_outputs = "left join interrupted i on i.anomaly = w.anomaly and i.proc = w.proc and i.val = w.val"
     return f"""
-select {columns}, bigint({int(ground.everywhere)}
-  + if(w.off < 0 and coalesce(s.t1, -1L) >= 0, {_untold(led)},
-       {Sign.LATER_EPOCH:d} * int({_later_epoch(led)} or coalesce(c.cut <= w.off, false)))
-  + {Sign.LED_ANEW:d} * int({_led_anew(ground)})
-  + {Sign.SEVERAL_LED:d} * int({_meets(ground.contested)})
-  + {Sign.DISTURBED:d} * int({disturbed})
-  + {Sign.RESENT:d} * int(if(coalesce(s.tries, -1L) < 0, {disturbed}, s.tries > 1) or {_meets(ground.tampered)})
-  + {Sign.POWER_LOST:d} * int({_lost(ground.power_lost)})
-  + {Sign.SYNC_FAILED:d} * int({_lost(each for each in ground.power_lost if each.sync_failed)})
-  + {Sign.DAMAGED:d} * int({_damaged(ground)})
-  + {Sign.INTERRUPTED:d} * int({"i.val is not null" if ground.outputs else "false"})) signs
+select {columns}, bigint({int(circumstances.everywhere)}
+  + if(w.off < 0 and coalesce(s.t1, -1L) >= 0, {_without_offset(led)},
+       {MechanismSign.LATER_EPOCH:d} * int({_later_epoch(led)} or coalesce(c.cut <= w.off, false)))
+  + {MechanismSign.LED_ANEW:d} * int({_led_anew(circumstances)})
+  + {MechanismSign.SEVERAL_LED:d} * int({_meets(circumstances.contested)})
+  + {MechanismSign.DISTURBED:d} * int({disturbed})
+  + {MechanismSign.RESENT:d} * int(if(coalesce(s.tries, -1L) < 0, {disturbed}, s.tries > 1) or {tampered})
+  + {MechanismSign.POWER_LOST:d} * int({_lost(circumstances.power_lost)})
+  + {MechanismSign.SYNC_FAILED:d} * int({_lost(each for each in circumstances.power_lost if each.sync_failed)})
+  + {MechanismSign.DAMAGED:d} * int({_damaged(circumstances)})
+  + {MechanismSign.INTERRUPTED:d} * int({"i.val is not null" if circumstances.outputs else "false"})) signs
 from {found} w
 left join (select part, val, t0, t1, tries from standing where sent = 1) s on s.part = w.part and s.val = w.val
 left join ({_FAILED}) f on f.part = w.part and f.producer = shiftright(w.val, 40)
 left join ({_cuts(led)}) c on c.part = w.part and c.off = case {_OTHERS_PLACE} end
-{of_outputs if ground.outputs else ""}
+{of_outputs if circumstances.outputs else ""}
 """
 
 
@@ -91,14 +92,14 @@ def _later_epoch(led: Sequence[LeaderTerm]) -> str:
     return _exists(names, map(attrgetter(*names), led), taken_back)
 
 
-def _untold(led: Sequence[LeaderTerm]) -> str:
-    """Return an expression for what `Leaderships.explain_untold` says, as a sign."""
+def _without_offset(led: Sequence[LeaderTerm]) -> str:
+    """Return an expression for what `Leaderships.explain_without_offset` says, as a sign."""
     if not led:
         return "0"
-    assert Sign.LATER_EPOCH < Sign.UNPLACED
+    assert MechanismSign.LATER_EPOCH < MechanismSign.UNPLACED
     rows = _led(led, "part", "start", "since", "until", "kept_until", "cut_since")
     perhaps = f"{_BY_LEADER.format('w', f'{ANYWHERE}L', 's.t1', 's.t0')} and x.kept_until <= s.t1"
-    sign = f"if(x.cut_since < s.t0, {Sign.LATER_EPOCH:d}, {Sign.UNPLACED:d})"
+    sign = f"if(x.cut_since < s.t0, {MechanismSign.LATER_EPOCH:d}, {MechanismSign.UNPLACED:d})"
     return f"coalesce(array_min(transform(filter({rows}, x -> {perhaps}), x -> {sign})), 0)"
 
 
@@ -106,8 +107,10 @@ def _led(led: Sequence[LeaderTerm], *names: str) -> str:
     return _array(names, map(attrgetter(*names), led))
 
 
-def _led_anew(ground: SignSources) -> str:
-    parts = sorted({each.part for each in ground.leaderships.rows if ground.leaderships.changed(each.part)})
+def _led_anew(circumstances: RunCircumstances) -> str:
+    parts = sorted(
+        {each.part for each in circumstances.leaderships.rows if circumstances.leaderships.changed(each.part)}
+    )
     return f"w.part in ({', '.join(map(str, parts))})" if parts else "false"
 
 
@@ -121,8 +124,8 @@ def _lost(ranges: Iterable[LostRange]) -> str:
     return _exists(("part", "low", "high", "at"), (each[:4] for each in ranges), when)
 
 
-def _damaged(ground: SignSources) -> str:
-    return _exists(("part", "at"), ground.damaged, f"x.part in (w.part, -1) and x.at >= {_BEGUN}")
+def _damaged(circumstances: RunCircumstances) -> str:
+    return _exists(("part", "at"), circumstances.damaged, f"x.part in (w.part, -1) and x.at >= {_BEGUN}")
 
 
 def _exists(names: Sequence[str], rows: Iterable[Sequence[int]], when: str) -> str:

@@ -12,7 +12,7 @@ from squall.checkers.history.tables import ObservedPartition
 
 
 @dataclass(frozen=True, slots=True)
-class SharedView:
+class SparkView:
     """Describes one view. `sql`: of the partitions as the converter left them."""
 
     sql: str | Callable[[Sequence[ObservedPartition]], str]
@@ -184,20 +184,20 @@ def partitions(rows: Sequence[ObservedPartition]) -> str:
     return f"select * from values {', '.join(facts) or nothing} as t({columns})"
 
 
-VIEWS: dict[str, SharedView] = {
-    "partitions": SharedView(partitions),
+VIEWS: dict[str, SparkView] = {
+    "partitions": SparkView(partitions),
     # All that follows groups or sorts by partition: one exchange serves it all.
-    "places": SharedView(PLACES, ("records",), kept=True, by="part"),
-    "txn_values": SharedView(TXN_VALUES, ("members", "txns")),
-    "committed_reads": SharedView(COMMITTED_READS, ("records", "txn_values"), kept=True),
-    "wr_edges": SharedView(WR_EDGES, ("records", "members", "txns", "txn_values"), kept=True),
-    "standing": SharedView(standing, ("places", "txn_values"), kept=True),
-    "group_commits": SharedView(GROUP_COMMITS, ("commits", "partitions", "txns")),
-    "group_holds": SharedView(GROUP_HOLDS, ("holds",)),
-    "made": SharedView(MADE, ("outputs", "records")),
-    "interrupted": SharedView(INTERRUPTED, ("records", "outputs", "holds", "standing")),
-    "twice": SharedView(TWICE, ("places",)),
-    "judged": SharedView(JUDGED, ("standing", "partitions")),
+    "places": SparkView(PLACES, ("records",), kept=True, by="part"),
+    "txn_values": SparkView(TXN_VALUES, ("members", "txns")),
+    "committed_reads": SparkView(COMMITTED_READS, ("records", "txn_values"), kept=True),
+    "wr_edges": SparkView(WR_EDGES, ("records", "members", "txns", "txn_values"), kept=True),
+    "standing": SparkView(standing, ("places", "txn_values"), kept=True),
+    "group_commits": SparkView(GROUP_COMMITS, ("commits", "partitions", "txns")),
+    "group_holds": SparkView(GROUP_HOLDS, ("holds",)),
+    "made": SparkView(MADE, ("outputs", "records")),
+    "interrupted": SparkView(INTERRUPTED, ("records", "outputs", "holds", "standing")),
+    "twice": SparkView(TWICE, ("places",)),
+    "judged": SparkView(JUDGED, ("standing", "partitions")),
 }
 
 

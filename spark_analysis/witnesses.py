@@ -20,8 +20,8 @@ import pyarrow.parquet as pq
 
 from squall.checkers.findings import Finding, Witness, counted, findings_of, places_kept
 from squall.checkers.leaderships import EVER
-from squall.checkers.signs import SignSources
-from squall.spark_analysis.query import FOUND, SEARCHED, TEXTS, DriverSearch, TooMany
+from squall.checkers.signs import RunCircumstances
+from squall.spark_analysis.query import FOUND, SEARCHED, TEXTS, SparkDriverSearch, TooManyRows
 from squall.spark_analysis.signs import bounds, signed
 
 if TYPE_CHECKING:
@@ -43,18 +43,23 @@ join {{places}} using ({_GROUP}, place)
 """
 
 
-def search(spark: SparkSession, wanted: DriverSearch) -> list[Witness]:
-    """Return what `wanted` finds. Raises TooMany if that is more than the driver can look through."""
+def search(spark: SparkSession, wanted: SparkDriverSearch) -> list[Witness]:
+    """Return what `wanted` finds. Raises TooManyRows if that is more than the driver can look through."""
     table = spark.sql(wanted.sql).limit(SEARCHED + 1).toArrow()
     if table.num_rows > SEARCHED:
-        raise TooMany(f"more than {SEARCHED:,} rows of {', '.join(wanted.views)} would have to be searched")
+        raise TooManyRows(f"more than {SEARCHED:,} rows of {', '.join(wanted.views)} would have to be searched")
     return list(wanted.find(list(rows(table))))
 
 
 def collect(
-    spark: SparkSession, statement: str, ground: SignSources, folder: Path, few: int = FEW, more: Sequence[Witness] = ()
+    spark: SparkSession,
+    statement: str,
+    circumstances: RunCircumstances,
+    folder: Path,
+    few: int = FEW,
+    more: Sequence[Witness] = (),
 ) -> list[Finding]:
-    """The findings of all witnesses that `statement` selects, and of `more`, with the signs that `ground` shows.
+    """The findings of all witnesses that `statement` selects, and of `more`, with the signs that `circumstances` shows.
 
     `folder` is made anew and holds all of these; each file of it is Parquet. No more than `few`
     witnesses and those of each finding that are kept leave Spark.
@@ -65,7 +70,7 @@ def collect(
         columns = [[getattr(each, name) for each in more] for name in FOUND]
         schema = pa.schema([SCHEMA.field(name) for name in FOUND])
         found = found.unionByName(spark.createDataFrame(pa.table(columns, schema=schema)))
-    typed = spark.sql(signed("{found}", _bounded(spark, ground)), found=found)
+    typed = spark.sql(signed("{found}", _bounded(spark, circumstances)), found=found)
     taken = typed.limit(few + 1).toArrow()
     if taken.num_rows <= few:
         folder.mkdir()
@@ -89,12 +94,12 @@ def _places(counts: Sequence[tuple[Any, ...]]) -> pa.Table:
     return pa.table(dict(zip(names, map(list, zip(*kept, strict=True)), strict=True)))
 
 
-def _bounded(spark: SparkSession, ground: SignSources) -> SignSources:
-    led = list(ground.leaderships.rows)
+def _bounded(spark: SparkSession, circumstances: RunCircumstances) -> RunCircumstances:
+    led = list(circumstances.leaderships.rows)
     if any(each.cut < EVER for each in led):
         for nth, kept_until, cut_since in rows(spark.sql(bounds(led)).toArrow()):
             led[nth] = led[nth]._replace(kept_until=kept_until, cut_since=cut_since)
-    return replace(ground, leaderships=replace(ground.leaderships, rows=tuple(led)))
+    return replace(circumstances, leaderships=replace(circumstances.leaderships, rows=tuple(led)))
 
 
 def rows(table: pa.Table) -> Iterator[tuple[Any, ...]]:

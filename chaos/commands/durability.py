@@ -105,10 +105,10 @@ def _through_spark(
 def _collect_nothing(night: Night, place: Path) -> None:
     """A night in which nothing ran needs no Spark."""
     from squall.checkers.nightly import store
-    from squall.spark_analysis.nightly.collect import Collector
+    from squall.spark_analysis.nightly.collect import NightCollector
 
     with _with_findings(night, place) as folder:
-        Collector(night).write(folder)
+        NightCollector(night).write(folder)
         store.commit(folder, night.name, night.began, store.digest_of(night), datetime.now(UTC))
 
 

@@ -13,8 +13,8 @@ from squall.chaos.screen import columns
 
 if TYPE_CHECKING:
     from squall.chaos.commands.outputs import CommandOutput
-    from squall.checkers.guarantees import Guarantee
-    from squall.checkers.mechanisms import Mechanism
+    from squall.checkers.guarantees import AppliedGuarantee
+    from squall.checkers.mechanisms import AnomalyMechanism
 
 ACKS = {"all": -1, "-1": -1, "1": 1, "0": 0}
 LEVELS = ("read_uncommitted", "read_committed")
@@ -155,13 +155,13 @@ def command(
     return 0
 
 
-def _output(cells: Iterable[tuple[str, Guarantee]]) -> CommandOutput:
+def _output(cells: Iterable[tuple[str, AppliedGuarantee]]) -> CommandOutput:
     from squall.chaos.commands.outputs import ConfigurationGuarantees, GuaranteesOutput, PermittedAnomaly
     from squall.checkers.anomalies.registry import FOUND
     from squall.checkers.mechanisms import ITSELF
     from squall.checkers.reasons import mechanism_of
 
-    def permissions(each: Guarantee) -> Iterator[PermittedAnomaly]:
+    def permissions(each: AppliedGuarantee) -> Iterator[PermittedAnomaly]:
         for name, reason in each.permitted.items():
             anomaly, _, evidence = name.partition("/")
             needs = mechanism_of(reason)
@@ -192,7 +192,7 @@ def _say(text: str, head: str = "") -> None:
     click.echo(blank + textwrap.fill(text.strip("\n"), columns(), initial_indent=head, subsequent_indent=indent))
 
 
-def _sources(guarantees: Iterable[Guarantee]) -> Iterator[str]:
+def _sources(guarantees: Iterable[AppliedGuarantee]) -> Iterator[str]:
     """Yield each source once: those of the cells that permit something, and those of the cells that forbid all."""
     found: dict[str, None] = {}
     for each in guarantees:
@@ -201,7 +201,7 @@ def _sources(guarantees: Iterable[Guarantee]) -> Iterator[str]:
     yield from found
 
 
-def _say_mechanisms(guarantees: Iterable[Guarantee]) -> None:
+def _say_mechanisms(guarantees: Iterable[AppliedGuarantee]) -> None:
     """Say what must have happened for each permission, unless none needs anything."""
     if needed := _mechanisms(guarantees):
         _say("\nA finding is permitted only if its mechanism hit that very record (docs/permissions.md):")
@@ -209,7 +209,7 @@ def _say_mechanisms(guarantees: Iterable[Guarantee]) -> None:
             _say(f"{mechanism.name}: {mechanism.what}. Seen by: {mechanism.seen}.", "  - ")
 
 
-def _mechanisms(guarantees: Iterable[Guarantee]) -> list[Mechanism]:
+def _mechanisms(guarantees: Iterable[AppliedGuarantee]) -> list[AnomalyMechanism]:
     """Those that something permitted needs, each once."""
     from squall.checkers.mechanisms import ITSELF
     from squall.checkers.reasons import mechanism_of
@@ -218,7 +218,7 @@ def _mechanisms(guarantees: Iterable[Guarantee]) -> list[Mechanism]:
     return [each for each in dict.fromkeys(needed) if each is not ITSELF]
 
 
-def _by_reason(guarantee: Guarantee, numbers: Mapping[str, int]) -> list[str]:
+def _by_reason(guarantee: AppliedGuarantee, numbers: Mapping[str, int]) -> list[str]:
     """Return a sentence for each reason: names, evidence in brackets, the reason with the number of its source."""
     from squall.checkers.mechanisms import ITSELF
     from squall.checkers.reasons import mechanism_of

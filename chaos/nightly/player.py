@@ -33,7 +33,7 @@ from squall.chaos.nightly.matrix import Matrix, plain
 from squall.chaos.runtimes.real.processes.child import TETHER
 from squall.chaos.toolchain.places import PACKAGES
 from squall.checkers.losses import permitted_loss
-from squall.checkers.nightly.matrix import Expectation, expectations, forbidden
+from squall.checkers.nightly.matrix import ForbiddenAnomalies, expectations, forbidden
 from squall.checkers.nightly.results import INVALID, NO_VERDICT, UNKNOWN, VALID, Attempt
 
 POLL_S = 0.1
@@ -102,7 +102,7 @@ class NightRunner:
     _again: list[PlannedRun] = field(default_factory=list)
     _children: list[_RunProcess] = field(default_factory=list)
     _clock: float = field(default_factory=time.monotonic)
-    _expected: tuple[Expectation, ...] = ()
+    _expected: tuple[ForbiddenAnomalies, ...] = ()
 
     def __post_init__(self) -> None:
         self._expected = expectations(plain(self.matrix))

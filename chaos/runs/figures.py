@@ -7,25 +7,25 @@ from collections.abc import Callable, Sequence
 from squall.chaos.errors import said_by
 from squall.chaos.plans.plan import PlanError, read_plan
 from squall.chaos.runs.directory import RunDirectory
-from squall.checkers.case import Workload
 from squall.checkers.history.conversion import load, read_faults
 from squall.checkers.history.tables import History, PlayedFault
+from squall.checkers.verdict_inputs import WorkloadFacts
 from squall.workloads.scenario import Scenario
 
 
 def says(
     scenario: Scenario, history: Callable[[], History], faults: Sequence[PlayedFault], troubles: list[str]
-) -> Workload:
+) -> WorkloadFacts:
     """The figures of a history. If measuring fails, the reason goes into `troubles`, and the verdict is unknown."""
     try:
         figures = scenario.measured(history, faults)
     except Exception as error:  # a checker that stops is a trouble of this run, whatever stopped it
         troubles.append(f"measuring the workload {scenario.name} stopped: {said_by(error)}")
         figures = {}
-    return Workload({"name": scenario.name, **figures} if figures else {}, scenario.CHECKS, scenario.meant_for())
+    return WorkloadFacts({"name": scenario.name, **figures} if figures else {}, scenario.CHECKS, scenario.meant_for())
 
 
-def of_directory(directory: RunDirectory, troubles: list[str], history: History | None = None) -> Workload:
+def of_directory(directory: RunDirectory, troubles: list[str], history: History | None = None) -> WorkloadFacts:
     """Of a run directory, whose history was converted or is in memory. Nothing where its plan cannot be read, which the
     verdict says.
     """
@@ -33,5 +33,5 @@ def of_directory(directory: RunDirectory, troubles: list[str], history: History 
         scenario = read_plan(directory.plan).workload
         faults = read_faults(directory.path)[0] if history else load(directory.path, large=False)[1]
     except (PlanError, OSError):
-        return Workload()
+        return WorkloadFacts()
     return says(scenario, lambda: history or load(directory.path)[0], faults, troubles)

@@ -103,14 +103,14 @@ def _judge(
         _withdraw(directory)
         give_up(directory.path, refused)
         return
-    shaken = of_the_harness(info)
+    harness_troubles = of_the_harness(info)
     troubles: list[str] = []
     history = None
     if not directory.history.exists() or not directory.history.stat().st_size:
         directory.release()
         _withdraw(directory)
         analysis.remove(directory.path)
-        give_up(directory.path, _no_history(info), *_of_the_run(info), *shaken)
+        give_up(directory.path, _no_history(info), *_of_the_run(info), *harness_troubles)
         return
     if how.spark is None:
         with how.phase(f"{JUDGE}: {FIND}"):
@@ -126,13 +126,20 @@ def _judge(
         with how.phase(COMPARE):
             background.finish()
         troubles += of_replicas
-    troubles += [*_of_the_run(info), *shaken, *_of_the_faults(directory)]
+    troubles += [*_of_the_run(info), *harness_troubles, *_of_the_faults(directory)]
     directory.release()
     with how.phase(JUDGE):
         workload = of_directory(directory, troubles, history)
         _withdraw(directory)
-        shaken += of_standstills(info)
-        judge_run(directory.path, expect=expect, troubles=troubles, shaken=shaken, workload=workload, history=history)
+        harness_troubles += of_standstills(info)
+        judge_run(
+            directory.path,
+            expect=expect,
+            troubles=troubles,
+            harness_troubles=harness_troubles,
+            workload=workload,
+            history=history,
+        )
 
 
 def _no_history(info: Mapping[str, Any]) -> str:

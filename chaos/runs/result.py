@@ -14,7 +14,7 @@ from squall.checkers import simulated
 
 if TYPE_CHECKING:
     from squall.chaos.runtimes.sim.invariants.violation import InvariantViolation
-    from squall.checkers.in_memory import Judgement
+    from squall.checkers.in_memory import RunJudgement
 
 Kind = Literal["invariant", "anomaly", "liveness", "deadlock", "crash"]
 VIOLATIONS, TRACEBACK, COUNTS = simulated.FILE, "harness-traceback.txt", "counts.json"
@@ -56,7 +56,7 @@ class SimResult:
     trouble: str | None
     """A failure of the harness, a traceback: then nothing is said of the broker."""
     mutant: str | None = None
-    judgement: Judgement | None = None
+    judgement: RunJudgement | None = None
     judging_cpu_s: float = 0.0
     """CPU seconds; how much of `cpu_s` went into judging."""
     run_files: Callable[[], Mapping[str, bytes]] = field(default=dict, repr=False)

@@ -19,7 +19,7 @@ from squall.checkers import simulated
 from squall.checkers.anomalies.replica_divergence import compare_run
 from squall.checkers.history import seal
 from squall.checkers.history.conversion import convert_once
-from squall.checkers.in_memory import Judgement
+from squall.checkers.in_memory import RunJudgement
 from squall.checkers.verdict import FILE as VERDICT
 from squall.checkers.verdict import INVALID, judge_run, written
 
@@ -89,7 +89,7 @@ def _planted(mutant: str | None) -> str | None:
     return find(mutant).title_of()
 
 
-def _write_judgement(path: Path, result: SimResult, judgement: Judgement) -> None:
+def _write_judgement(path: Path, result: SimResult, judgement: RunJudgement) -> None:
     """Write what the reference engine found, and the verdict, with the replicas' logs compared."""
     # Where a run was cut short, its brokers are cut off in the middle of their work.
     whole = result.failure is None or (result.failure.kind in ("invariant", "anomaly") and not _trouble(result))

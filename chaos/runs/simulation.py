@@ -37,11 +37,11 @@ from squall.chaos.runtimes.sim.offsets import OffsetTracer
 from squall.chaos.runtimes.sim.preload import load_what_comes_late
 from squall.chaos.runtimes.sim.runtime import SimRuntime
 from squall.chaos.runtimes.sim.world import SimWorld
-from squall.checkers.case import Workload
-from squall.checkers.in_memory import Judgement, judge_bytes
+from squall.checkers.in_memory import RunJudgement, judge_bytes
 from squall.checkers.plan_facts import facts_of
 from squall.checkers.simulated import seal_of
 from squall.checkers.verdict import INVALID, UNKNOWN
+from squall.checkers.verdict_inputs import WorkloadFacts
 from squall.workloads import payload
 
 MUST_SUCCEED = (
@@ -285,7 +285,7 @@ def _run_files(
     return files
 
 
-def _judge(sim: _SimulatedRun, troubles: list[str]) -> Judgement:
+def _judge(sim: _SimulatedRun, troubles: list[str]) -> RunJudgement:
     info = sim.run.info if sim.run else {}
     plan = sim.plan.model_dump(mode="python", exclude={"operations"})
     lines = [line.encode() for line in sim.store.faults]
@@ -299,7 +299,7 @@ def _judge(sim: _SimulatedRun, troubles: list[str]) -> Judgement:
         plan,
         info=info,
         troubles=[*troubles, *audit(lines)],
-        workload=Workload(checks=sim.plan.workload.CHECKS, meant_for=sim.plan.workload.meant_for()),
+        workload=WorkloadFacts(checks=sim.plan.workload.CHECKS, meant_for=sim.plan.workload.meant_for()),
         traces=traces,
     )
 
@@ -315,7 +315,7 @@ def _troubles(sim: _SimulatedRun) -> list[str]:
     return found
 
 
-def failure_of(sim: _SimulatedRun, judgement: Judgement | None) -> tuple[FailureSignature | None, tuple[str, ...]]:
+def failure_of(sim: _SimulatedRun, judgement: RunJudgement | None) -> tuple[FailureSignature | None, tuple[str, ...]]:
     """Return the failure that says most of the broker's bug; None if nothing is known to be wrong.
 
     If an invariant broke and a broker ended by itself, the first of both is returned: the other may follow from it.
@@ -376,7 +376,7 @@ def _exits(sim: _SimulatedRun) -> list[dict[str, Any]]:
     return list(sim.run.info.get("node_exits", ())) if sim.run else []
 
 
-def _found(judgement: Judgement, told: tuple[str, ...]) -> Any:
+def _found(judgement: RunJudgement, told: tuple[str, ...]) -> Any:
     """The verdict, findings of invariants and of liveness included."""
     verdict = judgement.verdict
     return replace(verdict, verdict=INVALID, reasons=tuple(dict.fromkeys([*told, *verdict.reasons])))

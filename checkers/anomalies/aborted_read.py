@@ -8,9 +8,9 @@ from squall.checkers.anomalies.anomaly import (
     FINAL,
     JEPSEN,
     READS,
-    Anomaly,
+    AnomalyCheck,
+    AnomalyDefinition,
     AnomalyFamily,
-    Check,
     HistoryNeed,
     HistoryViews,
 )
@@ -19,7 +19,7 @@ from squall.checkers.findings import Witness
 from squall.checkers.history.tables import COMMIT, LATE_END
 
 ANOMALIES = (
-    Anomaly(
+    AnomalyDefinition(
         "G1a",
         AnomalyFamily.TRANSACTIONS,
         "a read_committed reader got a value of a transaction that was aborted, that definitely failed, or for which "
@@ -43,4 +43,4 @@ def find(seen: HistoryViews) -> Iterator[Witness]:
             yield Witness("G1a", evidence, got.part, got.off, got.val, got.txn.op, got.txn.proc, got.op)
 
 
-CHECK = Check(__name__, ANOMALIES, find)
+CHECK = AnomalyCheck(__name__, ANOMALIES, find)

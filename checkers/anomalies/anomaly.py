@@ -29,7 +29,7 @@ OWN, PROGRAM = "squall", "program"
 ACKS = "acks"
 
 JEPSEN = "jepsen.tests.kafka"
-"""A source: Jepsen's Kafka workload, whose name for it is `Anomaly.jepsen`."""
+"""A source: Jepsen's Kafka workload, whose name for it is `AnomalyDefinition.jepsen`."""
 IN_ORDER = f"{JEPSEN}; Kafka documentation, introduction: a partition is read in the order in which it was written"
 """A source: what readers are promised."""
 
@@ -73,7 +73,7 @@ class HistoryNeed(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Anomaly:
+class AnomalyDefinition:
     """Describes one kind of wrong."""
 
     name: str
@@ -110,18 +110,18 @@ class HistoryViews:
         return cast(T, self._views[make])
 
 
-Find = Callable[[HistoryViews], Iterable[Witness]]
+AnomalyFinder = Callable[[HistoryViews], Iterable[Witness]]
 """The obvious slow finder: the oracle of the Spark query. Good for up to about a million records."""
 
 
 @dataclass(frozen=True, slots=True)
-class Check:
+class AnomalyCheck:
     """Describes what one module looks for, and how."""
 
     module: str
     """Its __name__."""
-    anomalies: tuple[Anomaly, ...]
-    find: Find | None = None
+    anomalies: tuple[AnomalyDefinition, ...]
+    find: AnomalyFinder | None = None
     """Finds them in a history. None: something else than a history shows them."""
     exists: bool = True
     """False: nothing looks for them yet."""

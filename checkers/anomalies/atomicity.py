@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from squall.checkers.anomalies.anomaly import Anomaly, AnomalyFamily, Check, HistoryNeed, HistoryViews
-from squall.checkers.anomalies.logs import Value, logs_of
+from squall.checkers.anomalies.anomaly import AnomalyCheck, AnomalyDefinition, AnomalyFamily, HistoryNeed, HistoryViews
+from squall.checkers.anomalies.logs import ObservedValue, logs_of
 from squall.checkers.anomalies.transactions import committed_reads, ended_late
 from squall.checkers.findings import Witness
-from squall.checkers.history.tables import ABORT, LATE_END, OK, FinalRead, History, ObservedPartition, Txn
+from squall.checkers.history.tables import ABORT, LATE_END, OK, History, ObservedPartition, PartitionFinalRead, Txn
 
 EOS = "KIP-98: Exactly Once Delivery and Transactional Messaging (atomic writes to several partitions)"
 
 ANOMALIES = (
-    Anomaly(
+    AnomalyDefinition(
         "torn-txn",
         AnomalyFamily.TRANSACTIONS,
         "the final read_committed reads show some acknowledged records of a transaction, but not this record; the "
@@ -24,7 +24,7 @@ ANOMALIES = (
         meaning="records are missing, although other records of their transactions are visible",
         meaning_of_one="record is missing, although other records of its transaction are visible",
     ),
-    Anomaly(
+    AnomalyDefinition(
         "lost-txn",
         AnomalyFamily.TRANSACTIONS,
         "the commit of a transaction was acknowledged, or a read_committed reader got a record of it, but no final "
@@ -42,7 +42,7 @@ def find(seen: HistoryViews) -> Iterator[Witness]:
     """Over all partitions together."""
     finals = _committed_finals(seen.history)
     standing = _final_values(seen.history)
-    of_txn: dict[int, list[tuple[Value, ObservedPartition]]] = {}
+    of_txn: dict[int, list[tuple[ObservedValue, ObservedPartition]]] = {}
     late = seen.view(ended_late)
     damaged = {(log.partition.part, off) for log in seen.view(logs_of) for off in log.corrupt_finally}
     for log in seen.view(logs_of):
@@ -65,7 +65,9 @@ def find(seen: HistoryViews) -> Iterator[Witness]:
         yield from _of(txn, visible, missing if visible or committed else [], late[txn.op])
 
 
-def _of(txn: Txn, visible: list[Value], missing: list[Value], late: frozenset[int]) -> Iterator[Witness]:
+def _of(
+    txn: Txn, visible: list[ObservedValue], missing: list[ObservedValue], late: frozenset[int]
+) -> Iterator[Witness]:
     """`late`: as `ended_late` has it. Either end makes half a transaction; an abort makes one vanish."""
     if visible:
         evidence = LATE_END if late else ""
@@ -77,7 +79,7 @@ def _of(txn: Txn, visible: list[Value], missing: list[Value], late: frozenset[in
         yield Witness("lost-txn", evidence, first.part, first.acked_at, first.val, txn.op, txn.proc, len(missing))
 
 
-def _judged(value: Value, partition: ObservedPartition, txn: Txn, finals: list[FinalRead]) -> bool:
+def _judged(value: ObservedValue, partition: ObservedPartition, txn: Txn, finals: list[PartitionFinalRead]) -> bool:
     """Return whether a final read_committed read would have shown the value, had its transaction committed.
 
     Either the reader went past its offset, and then the outcome of the transaction was known there; or it read to the
@@ -89,8 +91,8 @@ def _judged(value: Value, partition: ObservedPartition, txn: Txn, finals: list[F
     return passed or (txn.committed and any(final.complete and txn.t1 <= final.t0 for final in finals))
 
 
-def _committed_finals(history: History) -> dict[int, list[FinalRead]]:
-    found: dict[int, list[FinalRead]] = {}
+def _committed_finals(history: History) -> dict[int, list[PartitionFinalRead]]:
+    found: dict[int, list[PartitionFinalRead]] = {}
     for final in history.finals:
         if final.iso == 1:
             found.setdefault(final.part, []).append(final)
@@ -102,4 +104,4 @@ def _final_values(history: History) -> set[tuple[int, int]]:
     return {(record.part, record.val) for record in history.records.rows() if record.final and record.iso == 1}
 
 
-CHECK = Check(__name__, ANOMALIES, find)
+CHECK = AnomalyCheck(__name__, ANOMALIES, find)

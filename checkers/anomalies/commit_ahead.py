@@ -4,8 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from squall.checkers.anomalies.anomaly import OWN, PROGRAM, Anomaly, AnomalyFamily, Check, HistoryNeed, HistoryViews
-from squall.checkers.anomalies.group_positions import GROUPS, Place, positions_of
+from squall.checkers.anomalies.anomaly import (
+    OWN,
+    PROGRAM,
+    AnomalyCheck,
+    AnomalyDefinition,
+    AnomalyFamily,
+    HistoryNeed,
+    HistoryViews,
+)
+from squall.checkers.anomalies.group_positions import GROUPS, GroupPartitionHistory, positions_of
 from squall.checkers.findings import Witness
 from squall.checkers.history.group_tables import CRASHED, FROM_COMMITTED, GroupCommit
 from squall.checkers.history.tables import FAIL, POLL, History
@@ -17,7 +25,7 @@ SKIPPED = "skipped record"
 """Evidence: the same, but it had reported records beyond this one. A broker may have left this one out."""
 
 ANOMALIES = (
-    Anomaly(
+    AnomalyDefinition(
         "commit-ahead",
         AnomalyFamily.GROUPS,
         "after a restart or rebalance a member resumes at a committed position beyond a record that no member of its "
@@ -31,7 +39,7 @@ ANOMALIES = (
 )
 
 
-class _Reads:
+class _GroupReadIndex:
     """Indexes which member got which records, by partition."""
 
     def __init__(self, history: History) -> None:
@@ -69,11 +77,11 @@ def find(seen: HistoryViews) -> Iterator[Witness]:
     places = seen.view(positions_of).places
     if not places:
         return
-    reads = _Reads(seen.history)
+    reads = _GroupReadIndex(seen.history)
     partitions = {partition.part: partition for partition in seen.history.partitions}
     for place in places:
         partition = partitions[place.part]
-        if partition.compacted or place.reset or _untold(place, reads):
+        if partition.compacted or place.reset or _may_hide_reads(place, reads):
             continue
         passed: dict[int, tuple[int, int, int, int]] = {}
         for hold in place.holds:
@@ -92,7 +100,9 @@ def find(seen: HistoryViews) -> Iterator[Witness]:
             yield Witness("commit-ahead", evidence, place.part, off, val, -1, proc, pos)
 
 
-def _own_commits(place: Place, reads: _Reads, positions: set[int]) -> dict[int, list[tuple[int, int]]]:
+def _own_commits(
+    place: GroupPartitionHistory, reads: _GroupReadIndex, positions: set[int]
+) -> dict[int, list[tuple[int, int]]]:
     """Position -> (when, up to where its process had reported) of each commit by a program outside of transactions."""
     found: dict[int, list[tuple[int, int]]] = {}
     for commit in place.commits:
@@ -101,9 +111,9 @@ def _own_commits(place: Place, reads: _Reads, positions: set[int]) -> dict[int, 
     return found
 
 
-def _untold(place: Place, reads: _Reads) -> bool:
+def _may_hide_reads(place: GroupPartitionHistory, reads: _GroupReadIndex) -> bool:
     """Our own client and programs report a record before they commit what is behind it: their crash hides nothing."""
     return any(hold.how == CRASHED and reads.client[hold.proc] not in (OWN, PROGRAM) for hold in place.holds)
 
 
-CHECK = Check(__name__, ANOMALIES, find)
+CHECK = AnomalyCheck(__name__, ANOMALIES, find)

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from squall.checkers.anomalies.anomaly import Anomaly, AnomalyFamily, Check, HistoryNeed, HistoryViews
+from squall.checkers.anomalies.anomaly import AnomalyCheck, AnomalyDefinition, AnomalyFamily, HistoryNeed, HistoryViews
 from squall.checkers.anomalies.logs import ObservedLog, logs_of
 from squall.checkers.findings import Witness
 
 ANOMALIES = (
-    Anomaly(
+    AnomalyDefinition(
         "corrupt",
         AnomalyFamily.DATA,
         "payload, key, headers or timestamp differ from what was sent",
@@ -33,4 +33,4 @@ def _of(log: ObservedLog) -> Iterator[Witness]:
         yield Witness("corrupt", "", log.partition.part, off, -1, op, -1, -1)
 
 
-CHECK = Check(__name__, ANOMALIES, find)
+CHECK = AnomalyCheck(__name__, ANOMALIES, find)

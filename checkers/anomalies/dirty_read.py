@@ -4,13 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from squall.checkers.anomalies.anomaly import JEPSEN, Anomaly, AnomalyFamily, Check, HistoryNeed, HistoryViews
+from squall.checkers.anomalies.anomaly import (
+    JEPSEN,
+    AnomalyCheck,
+    AnomalyDefinition,
+    AnomalyFamily,
+    HistoryNeed,
+    HistoryViews,
+)
 from squall.checkers.anomalies.transactions import committed_reads, ended_late
 from squall.checkers.findings import Witness
 from squall.checkers.history.tables import COMMIT, LATE_END
 
 ANOMALIES = (
-    Anomaly(
+    AnomalyDefinition(
         "dirty-read",
         AnomalyFamily.TRANSACTIONS,
         "a read_committed poll returned a value before, or just when, the commit of its transaction was asked for",
@@ -35,4 +42,4 @@ def find(seen: HistoryViews) -> Iterator[Witness]:
             yield Witness("dirty-read", evidence, got.part, got.off, got.val, got.txn.op, got.txn.proc, got.op)
 
 
-CHECK = Check(__name__, ANOMALIES, find)
+CHECK = AnomalyCheck(__name__, ANOMALIES, find)

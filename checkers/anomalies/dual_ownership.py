@@ -7,7 +7,7 @@ were told so within one session time-out: where all members have gone, generatio
 given up sooner. Two processes with one instance id are one member to their coordinator.
 
 Or, in whatever generations they were told, after both were told so the coordinator accepted something of each of them
-that only a member may ask for (`Hold.proved`):
+that only a member may ask for (`PartitionOwnership.proved`):
 
 - a commit that it acknowledged, at any time, in a generation that assigned the partition to the member. Its record was
   appended by other replicas, and those follow the coordinator's successor if there is one. So a coordinator that has
@@ -32,16 +32,16 @@ from __future__ import annotations
 from collections.abc import Iterator
 from itertools import combinations
 
-from squall.checkers.anomalies.anomaly import Anomaly, AnomalyFamily, Check, HistoryNeed, HistoryViews
+from squall.checkers.anomalies.anomaly import AnomalyCheck, AnomalyDefinition, AnomalyFamily, HistoryNeed, HistoryViews
 from squall.checkers.anomalies.group_positions import positions_of
 from squall.checkers.findings import Witness
-from squall.checkers.history.group_tables import Hold
+from squall.checkers.history.group_tables import PartitionOwnership
 from squall.checkers.history.groups import session_ns
 from squall.checkers.history.tables import ClientProcess
 
 NAME = "dual-ownership"
 ANOMALIES = (
-    Anomaly(
+    AnomalyDefinition(
         NAME,
         AnomalyFamily.GROUPS,
         "two members of a group own one partition: both were told that they own it, and neither released it; in "
@@ -74,12 +74,14 @@ def find(seen: HistoryViews) -> Iterator[Witness]:
                 yield Witness(NAME, "", place.part, other.pos, -1, -1, other.proc, one.proc)
 
 
-def _is_back(one: Hold, other: Hold) -> bool:
+def _is_back(one: PartitionOwnership, other: PartitionOwnership) -> bool:
     """Return whether `one` is proven a member only after all of the other one's ownership, in a later generation."""
     return one.t0 < other.t0 <= other.t1 < one.told <= one.proved
 
 
-def _one_generation(one: Hold, other: Hold, first: ClientProcess, second: ClientProcess) -> bool:
+def _one_generation(
+    one: PartitionOwnership, other: PartitionOwnership, first: ClientProcess, second: ClientProcess
+) -> bool:
     """Return whether one generation assigned the partition to both, and `one` had not given it up when `other` began to
     own it.
     """
@@ -90,4 +92,4 @@ def _one_generation(one: Hold, other: Hold, first: ClientProcess, second: Client
     return shared and abs(one.told - other.told) < session_ns(sooner)
 
 
-CHECK = Check(__name__, ANOMALIES, find)
+CHECK = AnomalyCheck(__name__, ANOMALIES, find)

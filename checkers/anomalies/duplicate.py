@@ -8,9 +8,9 @@ from squall.checkers.anomalies.anomaly import (
     FINAL,
     JEPSEN,
     READS,
-    Anomaly,
+    AnomalyCheck,
+    AnomalyDefinition,
     AnomalyFamily,
-    Check,
     HistoryNeed,
     HistoryViews,
 )
@@ -18,7 +18,7 @@ from squall.checkers.anomalies.logs import ObservedLog, logs_of, witness
 from squall.checkers.findings import Witness
 
 ANOMALIES = (
-    Anomaly(
+    AnomalyDefinition(
         "duplicate",
         AnomalyFamily.DATA,
         "one value at two offsets of a partition",
@@ -47,4 +47,4 @@ def _of(log: ObservedLog) -> Iterator[Witness]:
                 break
 
 
-CHECK = Check(__name__, ANOMALIES, find)
+CHECK = AnomalyCheck(__name__, ANOMALIES, find)

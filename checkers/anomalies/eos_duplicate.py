@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from squall.checkers.anomalies.anomaly import Anomaly, AnomalyFamily, Check, HistoryNeed, HistoryViews
+from squall.checkers.anomalies.anomaly import AnomalyCheck, AnomalyDefinition, AnomalyFamily, HistoryNeed, HistoryViews
 from squall.checkers.anomalies.outputs import outputs_of
 from squall.checkers.findings import Witness
 from squall.checkers.history.tables import LATE_END
@@ -12,7 +12,7 @@ from squall.checkers.history.tables import LATE_END
 EOS = "KIP-98, KIP-447: outputs and the positions of their inputs are committed together, or not at all"
 
 ANOMALIES = (
-    Anomaly(
+    AnomalyDefinition(
         "eos-duplicate",
         AnomalyFamily.GROUPS,
         "consume-transform-produce: read_committed readers got two outputs that members of one group made from the "
@@ -43,4 +43,4 @@ def find(seen: HistoryViews) -> Iterator[Witness]:
             )
 
 
-CHECK = Check(__name__, ANOMALIES, find)
+CHECK = AnomalyCheck(__name__, ANOMALIES, find)

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from squall.checkers.anomalies.anomaly import Anomaly, AnomalyFamily, Check, HistoryNeed, HistoryViews
+from squall.checkers.anomalies.anomaly import AnomalyCheck, AnomalyDefinition, AnomalyFamily, HistoryNeed, HistoryViews
 from squall.checkers.anomalies.eos_duplicate import EOS
-from squall.checkers.anomalies.group_positions import GroupPositions, Place, positions_of
+from squall.checkers.anomalies.group_positions import GroupPartitionHistory, GroupPositions, positions_of
 from squall.checkers.anomalies.outputs import outputs_of
 from squall.checkers.findings import Witness
 from squall.checkers.history.group_tables import GroupCommit
 from squall.checkers.history.tables import LATE_END, POLL, History
 
 ANOMALIES = (
-    Anomaly(
+    AnomalyDefinition(
         "eos-loss",
         AnomalyFamily.GROUPS,
         "consume-transform-produce: the commit of a position after an input was acknowledged, or a coordinator "
@@ -53,18 +53,18 @@ def find(seen: HistoryViews) -> Iterator[Witness]:
                 yield Witness("eos-loss", evidence, place.part, off, val, -1, last.proc, last.off)
 
 
-def _known(positions: GroupPositions, place: Place, until: int) -> Iterator[GroupCommit]:
+def _known(positions: GroupPositions, place: GroupPartitionHistory, until: int) -> Iterator[GroupCommit]:
     """Commits that by then were acknowledged, or may have made a position that a coordinator reported by then. So a
     commit counts, too, whose answer nobody lived to hear.
     """
     reported = [each for each in place.fetches if each.off >= 0 and each.t1 <= until]
     for commit in place.commits:
         acknowledged = 0 <= positions.known_at(commit) <= until
-        if acknowledged or any(positions.may_stand(commit, each.off, each.t1) for each in reported):
+        if acknowledged or any(positions.may_explain(commit, each.off, each.t1) for each in reported):
             yield commit
 
 
-def _begun(place: Place) -> int:
+def _begun(place: GroupPartitionHistory) -> int:
     return place.begins_at(max(hold.t0 for hold in place.holds))
 
 
@@ -95,4 +95,4 @@ def _inputs(history: History) -> dict[int, dict[int, int]]:
     return found
 
 
-CHECK = Check(__name__, ANOMALIES, find)
+CHECK = AnomalyCheck(__name__, ANOMALIES, find)

@@ -8,9 +8,9 @@ from squall.checkers.anomalies.anomaly import (
     FINAL,
     JEPSEN,
     READS,
-    Anomaly,
+    AnomalyCheck,
+    AnomalyDefinition,
     AnomalyFamily,
-    Check,
     HistoryNeed,
     HistoryViews,
 )
@@ -19,7 +19,7 @@ from squall.checkers.findings import Witness
 from squall.checkers.history.tables import FAIL
 
 ANOMALIES = (
-    Anomaly(
+    AnomalyDefinition(
         "failed-yet-read",
         AnomalyFamily.DATA,
         "a value that was read although its send definitely failed: every attempt got an error that says that nothing "
@@ -46,4 +46,4 @@ def find(seen: HistoryViews) -> Iterator[Witness]:
                 yield witness("failed-yet-read", value, max(places), min(value.read_at), evidence)
 
 
-CHECK = Check(__name__, ANOMALIES, find)
+CHECK = AnomalyCheck(__name__, ANOMALIES, find)

@@ -6,22 +6,22 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from squall.checkers.anomalies.transactions import ended_late, transactions_of
-from squall.checkers.history.group_tables import ANY, DELETED, GroupCommit, Hold, ReportedPosition
+from squall.checkers.history.group_tables import ANY, DELETED, GroupCommit, PartitionOwnership, ReportedCommittedOffset
 from squall.checkers.history.tables import ABORT, COMMIT, FAIL, INFO, OK, History, Txn
 
 GROUPS = "Kafka documentation, consumer: a member resumes at the committed position of its group; KIP-848"
 
 
 @dataclass(slots=True)
-class Place:
+class GroupPartitionHistory:
     """The positions of one group in one partition."""
 
     group: int
     part: int
     commits: list[GroupCommit] = field(default_factory=list)
     """Wanted ones, and those that an administrator may have made."""
-    fetches: list[ReportedPosition] = field(default_factory=list)
-    holds: list[Hold] = field(default_factory=list)
+    fetches: list[ReportedCommittedOffset] = field(default_factory=list)
+    holds: list[PartitionOwnership] = field(default_factory=list)
     carried: list[GroupCommit] = field(default_factory=list)
     """For the same partition of a topic of this name that was deleted. TxnOffsetCommit, and OffsetCommit before version
     10, name topics by their names: what was under way may take effect here (KIP-848).
@@ -45,7 +45,7 @@ class Place:
 class GroupPositions:
     """Holds what decides the positions of all groups."""
 
-    places: list[Place]
+    places: list[GroupPartitionHistory]
     txns: dict[int, Txn]
     late: dict[int, frozenset[int]]
     """As `ended_late`."""
@@ -85,7 +85,7 @@ class GroupPositions:
         txn = self.txns[commit.txn]
         return txn.t1 if txn.st == OK else -1
 
-    def may_stand(self, commit: GroupCommit, off: int, t: int) -> bool:
+    def may_explain(self, commit: GroupCommit, off: int, t: int) -> bool:
         """Return whether the commit may have made `off` the position reported at `t`; off -1: none was reported."""
         made = (off, ANY) if off >= 0 else (ANY, DELETED)
         if commit.st == FAIL or commit.t0 > t or commit.off not in made:
@@ -103,11 +103,11 @@ def _namesakes(history: History) -> Iterator[tuple[int, int]]:
 
 def positions_of(history: History) -> GroupPositions:
     """All places in which something was held, committed or reported. Of deleted topics nothing is kept."""
-    places: dict[tuple[int, int], Place] = {}
+    places: dict[tuple[int, int], GroupPartitionHistory] = {}
     parts = {partition.part for partition in history.partitions if not partition.deleted}
 
-    def place(group: int, part: int) -> Place:
-        return places.setdefault((group, part), Place(group, part))
+    def place(group: int, part: int) -> GroupPartitionHistory:
+        return places.setdefault((group, part), GroupPartitionHistory(group, part))
 
     for hold in history.holds.rows():
         place(hold.group, hold.part).holds.append(hold)

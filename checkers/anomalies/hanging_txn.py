@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from squall.checkers.anomalies.anomaly import Anomaly, AnomalyFamily, Check, HistoryNeed, HistoryViews
+from squall.checkers.anomalies.anomaly import AnomalyCheck, AnomalyDefinition, AnomalyFamily, HistoryNeed, HistoryViews
 from squall.checkers.anomalies.answers import answers
 from squall.checkers.findings import Witness
 from squall.checkers.history.tables import SEND, History, ReportedBounds
@@ -17,7 +17,7 @@ last for so much longer."""
 NAME = "hanging-txn"
 
 ANOMALIES = (
-    Anomaly(
+    AnomalyDefinition(
         NAME,
         AnomalyFamily.TRANSACTIONS,
         "in the final reads the last stable offset of a partition is below the high watermark, and since healing it "
@@ -66,4 +66,4 @@ def _timeouts_ns(history: History) -> dict[int, int]:
     return found
 
 
-CHECK = Check(__name__, ANOMALIES, find)
+CHECK = AnomalyCheck(__name__, ANOMALIES, find)

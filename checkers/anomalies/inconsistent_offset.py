@@ -4,13 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from squall.checkers.anomalies.anomaly import JEPSEN, Anomaly, AnomalyFamily, Check, HistoryNeed, HistoryViews
+from squall.checkers.anomalies.anomaly import (
+    JEPSEN,
+    AnomalyCheck,
+    AnomalyDefinition,
+    AnomalyFamily,
+    HistoryNeed,
+    HistoryViews,
+)
 from squall.checkers.anomalies.logs import EVIDENCE, ObservedLog, logs_of
 from squall.checkers.findings import Witness
 from squall.checkers.history.values import producer_of
 
 ANOMALIES = (
-    Anomaly(
+    AnomalyDefinition(
         "inconsistent-offset",
         AnomalyFamily.DATA,
         "one offset of a partition with two values, in reads or between an acknowledgement and reads",
@@ -40,4 +47,4 @@ def _of(log: ObservedLog) -> Iterator[Witness]:
             yield Witness("inconsistent-offset", EVIDENCE[second_best], *where, stands)
 
 
-CHECK = Check(__name__, ANOMALIES, find)
+CHECK = AnomalyCheck(__name__, ANOMALIES, find)

@@ -16,7 +16,7 @@ EVIDENCE = (ACKS, READS, FINAL)
 
 
 @dataclass(slots=True)
-class Value:
+class ObservedValue:
     """All that the history says of one value in one partition."""
 
     part: int
@@ -53,7 +53,7 @@ class Value:
         )
 
     @property
-    def stands(self) -> tuple[int, int] | None:
+    def best_offset(self) -> tuple[int, int] | None:
         """(offset, evidence) by the best evidence there is; the lowest offset where there are several."""
         if self.final_at:
             return min(self.final_at), 2
@@ -67,7 +67,7 @@ class ObservedLog:
     """Represents one partition as seen by all clients together."""
 
     partition: ObservedPartition
-    values: dict[int, Value] = field(default_factory=dict)
+    values: dict[int, ObservedValue] = field(default_factory=dict)
     at: dict[int, dict[int, tuple[int, int]]] = field(default_factory=dict)
     """Offset -> value -> the best evidence (0, 1, 2) that it is there, and the operation that says so: the send that
     was acknowledged there, else the first that read it there."""
@@ -91,7 +91,7 @@ def logs_of(history: History) -> list[ObservedLog]:
 
 
 def _add_send(log: ObservedLog, record: RecordRow, transactions: TransactionIndex) -> None:
-    value = log.values.setdefault(record.val, Value(record.part, record.val))
+    value = log.values.setdefault(record.val, ObservedValue(record.part, record.val))
     value.sent, value.st, value.op, value.key = True, record.st, record.op, record.key
     value.t0, value.t1, value.txn = record.t0, record.t1, transactions.of_value.get(record.val)
     if record.off >= 0:
@@ -107,7 +107,7 @@ def _add_read(log: ObservedLog, record: RecordRow) -> None:
         if record.final:
             log.corrupt_finally.add(record.off)
         return
-    value = log.values.setdefault(record.val, Value(record.part, record.val))
+    value = log.values.setdefault(record.val, ObservedValue(record.part, record.val))
     value.read_at.add(record.off)
     if record.final:
         value.final_at.add(record.off)
@@ -121,11 +121,11 @@ def _add_read(log: ObservedLog, record: RecordRow) -> None:
     there[record.val] = (max(level, 2 if record.final else 1), op if acked_here else min(op, record.op))
 
 
-def witness(name: str, value: Value, off: int, other: int, evidence: str = "") -> Witness:
+def witness(name: str, value: ObservedValue, off: int, other: int, evidence: str = "") -> Witness:
     """That a value is not where, or what, it should be: a matter of its producer."""
     return Witness(name, evidence, value.part, off, value.val, value.op, producer_of(value.val), other)
 
 
-def sent(log: ObservedLog) -> Iterable[Value]:
+def sent(log: ObservedLog) -> Iterable[ObservedValue]:
     """The values whose sends may have been done."""
     return (value for value in log.values.values() if value.sent and value.st != FAIL)

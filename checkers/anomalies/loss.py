@@ -4,13 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from squall.checkers.anomalies.anomaly import JEPSEN, Anomaly, AnomalyFamily, Check, HistoryNeed, HistoryViews
+from squall.checkers.anomalies.anomaly import (
+    JEPSEN,
+    AnomalyCheck,
+    AnomalyDefinition,
+    AnomalyFamily,
+    HistoryNeed,
+    HistoryViews,
+)
 from squall.checkers.anomalies.logs import ObservedLog, logs_of, witness
 from squall.checkers.findings import Witness
 from squall.checkers.history.tables import INFO, OK, ObservedPartition
 
 ANOMALIES = (
-    Anomaly(
+    AnomalyDefinition(
         "lost-write",
         AnomalyFamily.DATA,
         "the record was acknowledged (or a reader saw it committed), but the last round of final reads did not return "
@@ -22,7 +29,7 @@ ANOMALIES = (
         meaning="acknowledged records were lost",
         meaning_of_one="acknowledged record was lost",
     ),
-    Anomaly(
+    AnomalyDefinition(
         "unseen",
         AnomalyFamily.DATA,
         "the record was acknowledged, but no final read returned it, and no reader got as far as its offset",
@@ -84,4 +91,4 @@ def _last_of_key(log: ObservedLog) -> dict[int, int]:
     return last
 
 
-CHECK = Check(__name__, ANOMALIES, find)
+CHECK = AnomalyCheck(__name__, ANOMALIES, find)

@@ -6,10 +6,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from squall.checkers.anomalies.anomaly import Anomaly, AnomalyFamily, Check, HistoryNeed, HistoryViews
-from squall.checkers.anomalies.group_positions import GROUPS, GroupPositions, Place, positions_of
+from squall.checkers.anomalies.anomaly import AnomalyCheck, AnomalyDefinition, AnomalyFamily, HistoryNeed, HistoryViews
+from squall.checkers.anomalies.group_positions import GROUPS, GroupPartitionHistory, GroupPositions, positions_of
 from squall.checkers.findings import Witness
-from squall.checkers.history.group_tables import ANY, DELETED, GroupCommit, ReportedPosition
+from squall.checkers.history.group_tables import ANY, DELETED, GroupCommit, ReportedCommittedOffset
 from squall.checkers.history.tables import FAIL, LATE_END, OK
 
 LEAST_RETENTION_NS = 60_000_000_000
@@ -19,7 +19,7 @@ METADATA = "metadata"
 """Evidence: the position is right, and its metadata is not."""
 
 ANOMALIES = (
-    Anomaly(
+    AnomalyDefinition(
         "lost-position",
         AnomalyFamily.GROUPS,
         "a coordinator reports a committed position as lower than before, or as never committed, with no commit or "
@@ -56,7 +56,9 @@ def find(seen: HistoryViews) -> Iterator[Witness]:
                 yield Witness("lost-position", METADATA, place.part, fetch.off, -1, fetch.op, fetch.proc, -1)
 
 
-def _lost(fetch: ReportedPosition, place: Place, positions: GroupPositions) -> Iterator[tuple[bool, int, int]]:
+def _lost(
+    fetch: ReportedCommittedOffset, place: GroupPartitionHistory, positions: GroupPositions
+) -> Iterator[tuple[bool, int, int]]:
     """(no late EndTxn may have undone it, position, process) of all that were known, are higher, and still hold."""
     known = [
         (commit.t0, positions.known_at(commit), commit.off, positions.late_abort(commit), commit.proc)
@@ -73,20 +75,20 @@ def _lost(fetch: ReportedPosition, place: Place, positions: GroupPositions) -> I
         replaced = (
             not 0 <= positions.done_by(commit) < t0
             for commit in _explaining(place, positions)
-            if positions.may_stand(commit, fetch.off, fetch.t1)
+            if positions.may_explain(commit, fetch.off, fetch.t1)
         )
         if not any(replaced):
             yield not late, off, proc
 
 
-def _explaining(place: Place, positions: GroupPositions) -> list[GroupCommit]:
+def _explaining(place: GroupPartitionHistory, positions: GroupPositions) -> list[GroupCommit]:
     """Commits that may have made a position: also those for an earlier topic of the name of which it is not known
     when they were over.
     """
     return [*place.commits, *(commit for commit in place.carried if positions.done_by(commit) < 0)]
 
 
-def _deleted_by(fetch: ReportedPosition, place: Place, positions: GroupPositions) -> int:
+def _deleted_by(fetch: ReportedCommittedOffset, place: GroupPartitionHistory, positions: GroupPositions) -> int:
     """The process that had deleted the group before the position was asked for which nobody has committed since; -1:
     none had.
     """
@@ -101,12 +103,12 @@ def _deleted_by(fetch: ReportedPosition, place: Place, positions: GroupPositions
     explained = (
         positions.late_commit(commit) or not 0 <= positions.done_by(commit) < since
         for commit in place.commits
-        if positions.may_stand(commit, fetch.off, fetch.t1)
+        if positions.may_explain(commit, fetch.off, fetch.t1)
     )
     return -1 if any(explained) else proc
 
 
-def _invented(fetch: ReportedPosition, place: Place, positions: GroupPositions) -> bool:
+def _invented(fetch: ReportedCommittedOffset, place: GroupPartitionHistory, positions: GroupPositions) -> bool:
     """Nobody had asked for this position, nor for another one in a reset. What a transaction wanted that did not commit
     is `uncommitted-offset`.
     """
@@ -120,14 +122,16 @@ def _invented(fetch: ReportedPosition, place: Place, positions: GroupPositions) 
     return not any(asked_for)
 
 
-def _other_metadata(fetch: ReportedPosition, place: Place, positions: GroupPositions) -> bool:
+def _other_metadata(fetch: ReportedCommittedOffset, place: GroupPartitionHistory, positions: GroupPositions) -> bool:
     """It is known with which metadata each commit was sent that may have made this position, and none had that of the
     report.
     """
     if fetch.off < 0 or fetch.meta < 0:
         return False
-    had = {commit.meta for commit in _explaining(place, positions) if positions.may_stand(commit, fetch.off, fetch.t1)}
+    had = {
+        commit.meta for commit in _explaining(place, positions) if positions.may_explain(commit, fetch.off, fetch.t1)
+    }
     return bool(had) and not had & {-1, fetch.meta}
 
 
-CHECK = Check(__name__, ANOMALIES, find)
+CHECK = AnomalyCheck(__name__, ANOMALIES, find)

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from squall.checkers.anomalies.anomaly import Anomaly, AnomalyFamily, Check, HistoryNeed, HistoryViews
+from squall.checkers.anomalies.anomaly import AnomalyCheck, AnomalyDefinition, AnomalyFamily, HistoryNeed, HistoryViews
 from squall.checkers.anomalies.answers import answers
 from squall.checkers.findings import Witness
 
 ANOMALIES = (
-    Anomaly(
+    AnomalyDefinition(
         "lso-violation",
         AnomalyFamily.READERS,
         "in one answer: a last stable offset above the high watermark, a read_committed read at or above it, or any "
@@ -42,4 +42,4 @@ def find(seen: HistoryViews) -> Iterator[Witness]:
             yield Witness("lso-violation", READ_ABOVE, *where, each.last_off)
 
 
-CHECK = Check(__name__, ANOMALIES, find)
+CHECK = AnomalyCheck(__name__, ANOMALIES, find)

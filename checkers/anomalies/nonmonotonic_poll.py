@@ -4,12 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from squall.checkers.anomalies.anomaly import IN_ORDER, Anomaly, AnomalyFamily, Check, HistoryNeed, HistoryViews
+from squall.checkers.anomalies.anomaly import (
+    IN_ORDER,
+    AnomalyCheck,
+    AnomalyDefinition,
+    AnomalyFamily,
+    HistoryNeed,
+    HistoryViews,
+)
 from squall.checkers.anomalies.reads import consecutive_reads, witness
 from squall.checkers.findings import Witness
 
 ANOMALIES = (
-    Anomaly(
+    AnomalyDefinition(
         "nonmonotonic-poll",
         AnomalyFamily.READERS,
         "a poll goes back, compared with the reader's previous poll",
@@ -20,7 +27,7 @@ ANOMALIES = (
         meaning="polls went back to records that had been read",
         meaning_of_one="poll went back to records that had been read",
     ),
-    Anomaly(
+    AnomalyDefinition(
         "int-nonmonotonic-poll",
         AnomalyFamily.READERS,
         "one poll goes back",
@@ -41,4 +48,4 @@ def find(seen: HistoryViews) -> Iterator[Witness]:
             yield witness("nonmonotonic-poll", before, after)
 
 
-CHECK = Check(__name__, ANOMALIES, find)
+CHECK = AnomalyCheck(__name__, ANOMALIES, find)

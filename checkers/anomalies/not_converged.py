@@ -7,14 +7,14 @@ from pathlib import Path
 from typing import Any
 
 from squall.checkers import run_facts
-from squall.checkers.anomalies.anomaly import Anomaly, AnomalyFamily, Check
+from squall.checkers.anomalies.anomaly import AnomalyCheck, AnomalyDefinition, AnomalyFamily
 from squall.checkers.findings import Finding, Witness, findings_of
 from squall.checkers.history.tables import ObservedPartition
 
 NAME = "not-converged"
 NOT_LOOKED = "run.json does not say whether the cluster converged"
 ANOMALIES = (
-    Anomaly(
+    AnomalyDefinition(
         NAME,
         AnomalyFamily.LIVENESS,
         "a partition of the workload without a leader, or with an ISR that lacks a replica, longer after healing than "
@@ -24,7 +24,7 @@ ANOMALIES = (
         meaning_of_one="partition did not come to rest after all faults had ended",
     ),
 )
-CHECK = Check(__name__, ANOMALIES)
+CHECK = AnomalyCheck(__name__, ANOMALIES)
 
 
 def read(run_dir: Path, partitions: Iterable[ObservedPartition]) -> tuple[bool, list[Finding]]:

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterator
 
-from squall.checkers.anomalies.anomaly import Anomaly, AnomalyFamily, Check, HistoryNeed, HistoryViews
+from squall.checkers.anomalies.anomaly import AnomalyCheck, AnomalyDefinition, AnomalyFamily, HistoryNeed, HistoryViews
 from squall.checkers.anomalies.answers import answers
 from squall.checkers.findings import Witness
 from squall.checkers.history.tables import LISTED, LISTED_START, ReportedBounds
 
 ANOMALIES = (
-    Anomaly(
+    AnomalyDefinition(
         "offset-regression",
         AnomalyFamily.READERS,
         "for one client in one leader epoch, the high watermark or the last stable offset goes back; or the latest "
@@ -83,4 +83,4 @@ def _log_starts(told: list[ReportedBounds]) -> Iterator[Witness]:
                 )
 
 
-CHECK = Check(__name__, ANOMALIES, find)
+CHECK = AnomalyCheck(__name__, ANOMALIES, find)

@@ -5,15 +5,15 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from squall.checkers.anomalies.transactions import ended_late, transactions_of
-from squall.checkers.history.group_tables import Output
+from squall.checkers.history.group_tables import PipelineOutput
 from squall.checkers.history.tables import ABORT, COMMIT, POLL, History
 
 
 @dataclass(frozen=True, slots=True)
-class Made:
+class ObservedOutput:
     """Describes one output."""
 
-    output: Output
+    output: PipelineOutput
     off: int
     """The lowest offset at which a read_committed reader got it; -1: none did."""
     late_commit: bool
@@ -22,18 +22,18 @@ class Made:
 
 
 @dataclass(slots=True)
-class Outputs:
+class OutputsByInput:
     """Holds the outputs of all groups."""
 
-    made: dict[tuple[int, int], list[Made]] = field(default_factory=dict)
+    made: dict[tuple[int, int], list[ObservedOutput]] = field(default_factory=dict)
     """(group, value of the input) -> what was made of it, in the order of the sends."""
     places: dict[int, set[tuple[int, int]]] = field(default_factory=dict)
     """Value -> (partition, offset) of all reads of it."""
 
 
-def outputs_of(history: History) -> Outputs:
+def outputs_of(history: History) -> OutputsByInput:
     """Return every output of a history."""
-    found = Outputs()
+    found = OutputsByInput()
     lowest: dict[int, int] = {}
     for record in history.records.rows():
         if record.kind == POLL and record.val >= 0:
@@ -43,6 +43,6 @@ def outputs_of(history: History) -> Outputs:
     of_value, late = transactions_of(history).of_value, ended_late(history)
     for output in sorted(history.outputs.rows()):
         ends = late[of_value[output.val].op] if output.val in of_value else frozenset()
-        made = Made(output, lowest.get(output.val, -1), COMMIT in ends, ABORT in ends)
+        made = ObservedOutput(output, lowest.get(output.val, -1), COMMIT in ends, ABORT in ends)
         found.made.setdefault((output.group, output.src), []).append(made)
     return found

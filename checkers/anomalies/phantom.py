@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from squall.checkers.anomalies.anomaly import Anomaly, AnomalyFamily, Check, HistoryNeed, HistoryViews
+from squall.checkers.anomalies.anomaly import AnomalyCheck, AnomalyDefinition, AnomalyFamily, HistoryNeed, HistoryViews
 from squall.checkers.anomalies.logs import ObservedLog, logs_of
 from squall.checkers.findings import Witness
 
 ANOMALIES = (
-    Anomaly(
+    AnomalyDefinition(
         "phantom",
         AnomalyFamily.DATA,
         "a value that nobody sent, or in a partition that it was not sent to",
@@ -34,4 +34,4 @@ def _of(log: ObservedLog) -> Iterator[Witness]:
             yield Witness("phantom", "", value.part, min(value.read_at), value.val, value.op, -1, -1)
 
 
-CHECK = Check(__name__, ANOMALIES, find)
+CHECK = AnomalyCheck(__name__, ANOMALIES, find)

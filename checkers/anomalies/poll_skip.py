@@ -5,12 +5,19 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections.abc import Iterator
 
-from squall.checkers.anomalies.anomaly import IN_ORDER, Anomaly, AnomalyFamily, Check, HistoryNeed, HistoryViews
+from squall.checkers.anomalies.anomaly import (
+    IN_ORDER,
+    AnomalyCheck,
+    AnomalyDefinition,
+    AnomalyFamily,
+    HistoryNeed,
+    HistoryViews,
+)
 from squall.checkers.anomalies.reads import consecutive_reads, passages, version_orders, witness
 from squall.checkers.findings import Witness
 
 ANOMALIES = (
-    Anomaly(
+    AnomalyDefinition(
         "poll-skip",
         AnomalyFamily.READERS,
         "compared with the reader's previous poll, a poll skips records, or it moves the reader past records that it "
@@ -22,7 +29,7 @@ ANOMALIES = (
         meaning="polls skipped over records",
         meaning_of_one="poll skipped over records",
     ),
-    Anomaly(
+    AnomalyDefinition(
         "int-poll-skip",
         AnomalyFamily.READERS,
         "one poll skips over records",
@@ -56,4 +63,4 @@ def find(seen: HistoryViews) -> Iterator[Witness]:
             yield Witness("poll-skip", "", empty.part, empty.off, -1, empty.op, empty.proc, empty.before)
 
 
-CHECK = Check(__name__, ANOMALIES, find)
+CHECK = AnomalyCheck(__name__, ANOMALIES, find)

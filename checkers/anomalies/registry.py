@@ -40,13 +40,13 @@ from squall.checkers.anomalies import (
     wrong_offset,
     zombie_write,
 )
-from squall.checkers.anomalies.anomaly import OWN, PROGRAM, Anomaly, Check, HistoryNeed, HistoryViews
+from squall.checkers.anomalies.anomaly import OWN, PROGRAM, AnomalyCheck, AnomalyDefinition, HistoryNeed, HistoryViews
 from squall.checkers.findings import Witness
-from squall.checkers.history.group_activity import Activity
+from squall.checkers.history.group_activity import GroupActivity
 from squall.checkers.history.tables import ClientProcess, History, ObservedPartition
 from squall.checkers.history.values import AFTER_HEALING
 
-CHECKS: tuple[Check, ...] = (
+CHECKS: tuple[AnomalyCheck, ...] = (
     loss.CHECK,
     duplicate.CHECK,
     inconsistent_offset.CHECK,
@@ -81,7 +81,7 @@ CHECKS: tuple[Check, ...] = (
     not_converged.CHECK,
 )
 
-CATALOG: dict[str, Anomaly] = {anomaly.name: anomaly for check in CHECKS for anomaly in check.anomalies}
+CATALOG: dict[str, AnomalyDefinition] = {anomaly.name: anomaly for check in CHECKS for anomaly in check.anomalies}
 """Every anomaly by name."""
 
 FOUND: tuple[str, ...] = tuple(anomaly.name for check in CHECKS if check.exists for anomaly in check.anomalies)
@@ -90,15 +90,15 @@ FOUND: tuple[str, ...] = tuple(anomaly.name for check in CHECKS if check.exists 
 LOSS: tuple[str, ...] = tuple(anomaly.name for anomaly in loss.ANOMALIES)
 """An acknowledged record is gone."""
 
-IN_HISTORY: tuple[Check, ...] = tuple(check for check in CHECKS if check.find)
+IN_HISTORY: tuple[AnomalyCheck, ...] = tuple(check for check in CHECKS if check.find)
 """Those whose anomalies a history shows: each has a Spark query of its name."""
 
 
-FEW_OUTPUTS = 0.5
+MIN_OUTPUTS_PER_INPUT = 0.5
 """For each acknowledged input: with fewer, the checks of outputs saw little of the run."""
-LITTLE_GOT = 0.5
+MIN_RECORDS_PER_ACK = 0.5
 """For each record that was acknowledged where a group reads: with less, checks of groups saw little of the run."""
-FEW_CHANGES = 0.5
+MIN_CHANGES_PER_PARTITION = 0.5
 """For each partition of a group: with fewer changes of its owner, or members that went on at a committed position, what
 comes of these could hardly show."""
 PAGE_OF_MEMBERS = "docs/workloads/command.md, Members of a group"
@@ -127,7 +127,7 @@ class EvidenceCounts(NamedTuple):
     """Processes that ever owned one; -1: nobody counted them."""
     resumed: int = -1
     """How often a member began at a committed position; -1: nobody counted that."""
-    groups: Mapping[str, Activity] = MappingProxyType({})
+    groups: Mapping[str, GroupActivity] = MappingProxyType({})
     """How much each group did, by its name; empty, too, where nobody counted that."""
     grants: int = -1
     """The number of times that a member got the assignment of a generation; -1: not counted."""
@@ -146,7 +146,7 @@ class EvidenceCounts(NamedTuple):
             history.owned,
             len(history.owners),
             history.resumed,
-            history.activities.told(history.names),
+            history.group_activities.by_group(history.names),
             len(history.grants),
             lookups=len(history.lookups),
         )
@@ -240,7 +240,7 @@ def ran_on_little(
         HistoryNeed.RIVALS: _few_changes(counted),
         HistoryNeed.RESUMED: _few_resumed(counted),
         HistoryNeed.MEMBERS: _unowned(there, counted, of_program=_of_program(processes))
-        or _little_got(there, counted, acked),
+        or _few_records(there, counted, acked),
         HistoryNeed.OUTPUTS: _few_outputs(there, counted, acked),
     }
     found = {}
@@ -262,11 +262,11 @@ def _unowned(partitions: Sequence[ObservedPartition], counted: EvidenceCounts, *
     return f"no member of a group ever owned {', '.join(left)}" if left else ""
 
 
-def _little_got(partitions: Sequence[ObservedPartition], counted: EvidenceCounts, acked: Mapping[str, int]) -> str:
+def _few_records(partitions: Sequence[ObservedPartition], counted: EvidenceCounts, acked: Mapping[str, int]) -> str:
     """A group that goes on gets all that is acknowledged where it reads."""
     for group, did in sorted(counted.groups.items()):
         there = sum(acked.get(each.name, 0) for each in partitions if each.part in did.owned)
-        if did.got < LITTLE_GOT * there:
+        if did.got < MIN_RECORDS_PER_ACK * there:
             records = f"{did.got} record{'s'[: did.got != 1]}"
             return f"members of the group {group} got {records}, and {there} were acknowledged where they read"
     return ""
@@ -274,19 +274,19 @@ def _little_got(partitions: Sequence[ObservedPartition], counted: EvidenceCounts
 
 def _few_changes(counted: EvidenceCounts) -> str:
     """One owner for each partition is where a run begins. Two of them come of changes."""
-    return _seldom(counted, "took a partition over from each other", lambda did: did.changes)
+    return _rarely_changed(counted, "took a partition over from each other", lambda did: did.changes)
 
 
 def _few_resumed(counted: EvidenceCounts) -> str:
     """The first one reads from the start. Only a later one goes on where somebody has committed."""
-    return _seldom(counted, "went on at a committed position", lambda did: did.resumed)
+    return _rarely_changed(counted, "went on at a committed position", lambda did: did.resumed)
 
 
-def _seldom(counted: EvidenceCounts, what: str, times: Callable[[Activity], int]) -> str:
-    """The first group of which that is said less than FEW_CHANGES times for each of its partitions."""
+def _rarely_changed(counted: EvidenceCounts, what: str, times: Callable[[GroupActivity], int]) -> str:
+    """The first group of which that is said less than MIN_CHANGES_PER_PARTITION times for each of its partitions."""
     for group, did in sorted(counted.groups.items()):
         often, many = times(did), len(did.owned)
-        if often < FEW_CHANGES * many:
+        if often < MIN_CHANGES_PER_PARTITION * many:
             return (
                 f"members of the group {group} {what} {often} time{'s'[: often != 1]}, "
                 f"and it reads {many} partition{'s'[: many != 1]}"
@@ -297,7 +297,7 @@ def _seldom(counted: EvidenceCounts, what: str, times: Callable[[Activity], int]
 def _few_outputs(partitions: Sequence[ObservedPartition], counted: EvidenceCounts, acked: Mapping[str, int]) -> str:
     """Return why there are too few outputs, if there are: one for each input if all goes well. Empty if enough."""
     inputs = sum(acked.get(each.name, 0) for each in partitions if each.part in counted.owned)
-    few = counted.outputs < FEW_OUTPUTS * inputs
+    few = counted.outputs < MIN_OUTPUTS_PER_INPUT * inputs
     return f"{counted.outputs} outputs name their input, and {inputs} inputs were acknowledged" if few else ""
 
 

@@ -16,14 +16,14 @@ from typing import Any, NamedTuple
 
 from squall.broker.protocol.errors import MalformedFrame
 from squall.broker.protocol.records import BatchHeader, batches, check_crc, decode_batch
-from squall.checkers.anomalies.anomaly import Anomaly, AnomalyFamily, Check
+from squall.checkers.anomalies.anomaly import AnomalyCheck, AnomalyDefinition, AnomalyFamily
 from squall.checkers.findings import Finding, Witness, findings_of, from_json, to_json
 from squall.checkers.history.tables import ObservedPartition, whole
 
 NAME = "replica-divergence"
 NOT_COMPARED = "the replicas' logs were not compared (in a simulation, invariants look at them)"
 ANOMALIES = (
-    Anomaly(
+    AnomalyDefinition(
         NAME,
         AnomalyFamily.DATA,
         "the logs of two replicas differ below both high watermarks",
@@ -33,7 +33,7 @@ ANOMALIES = (
         meaning_of_one="offset differs between replicas of one partition",
     ),
 )
-CHECK = Check(__name__, ANOMALIES)
+CHECK = AnomalyCheck(__name__, ANOMALIES)
 FILE = "replicas.json"
 """What the comparison found, kept in the run directory for the verdict."""
 SCHEMA = 1
@@ -47,7 +47,7 @@ MISSING, DAMAGED, CONTENT, EPOCH = "missing", "damaged", "content", "leader epoc
 Offsets = dict[tuple[str, int], int]
 
 
-class _Batch(NamedTuple):
+class _ReplicaBatch(NamedTuple):
     """Describes one batch of one replica; `sound` is False where its bytes are not what was written."""
 
     end: int
@@ -67,7 +67,7 @@ class ReplicaFiles:
 
 
 @dataclass(frozen=True, slots=True)
-class Comparison:
+class ReplicaComparison:
     """Holds what the comparison found, and how far it got."""
 
     findings: list[Finding]
@@ -77,7 +77,7 @@ class Comparison:
     """Why replicas were not compared as far as the final reads came: nothing is known of what they hold there."""
 
 
-def compare_run(run_dir: Path, partitions: Sequence[ObservedPartition], run: str = "") -> Comparison | None:
+def compare_run(run_dir: Path, partitions: Sequence[ObservedPartition], run: str = "") -> ReplicaComparison | None:
     """Compare what the nodes of a run left in `run_dir`/nodes/N/data, and keep the result there as replicas.json.
 
     None, and nothing is kept, where fewer than two nodes left data. `run`: as `write`.
@@ -97,7 +97,9 @@ def compare_run(run_dir: Path, partitions: Sequence[ObservedPartition], run: str
 def write(
     run_dir: Path, findings: Sequence[Finding], compared: Mapping[str, Any], lacking: Sequence[str] = (), run: str = ""
 ) -> None:
-    """Keep them. `compared`, `lacking`: as in `Comparison`. `run`: the history's name for the run, if it has one."""
+    """Write the findings of a comparison to replicas.json. `compared` and `lacking` are the fields of
+    `ReplicaComparison`; `run` is the history's name for the run, empty if it has none.
+    """
     stored = {
         "schema": SCHEMA,
         **({"run": run} if run else {}),
@@ -109,7 +111,7 @@ def write(
 
 
 @dataclass(frozen=True, slots=True)
-class ExpectedComparison:
+class RequiredReplicaComparison:
     """Of which run a comparison must be, and what it must have compared."""
 
     run: str
@@ -120,7 +122,7 @@ class ExpectedComparison:
 
 
 def read(
-    run_dir: Path, wanted: ExpectedComparison, troubles: list[str], notes: list[str]
+    run_dir: Path, wanted: RequiredReplicaComparison, troubles: list[str], notes: list[str]
 ) -> tuple[bool, list[Finding]]:
     """(whether the logs were compared as wanted, what was found). Adds to `troubles` and `notes` why not."""
     try:
@@ -141,7 +143,7 @@ def read(
     return False, []
 
 
-def _of_another(stored: Mapping[str, Any], findings: Sequence[Finding], wanted: ExpectedComparison) -> str:
+def _of_another(stored: Mapping[str, Any], findings: Sequence[Finding], wanted: RequiredReplicaComparison) -> str:
     """Why a comparison is of another run; empty where nothing says so. Early ones do not name their run."""
     run = stored.get("run", wanted.run)
     if run != wanted.run:
@@ -171,7 +173,7 @@ def _uncompared(partition: ObservedPartition, compared: Mapping[str, Any]) -> It
         yield f"{FILE}: {partition.name} was compared below {entry['to']} only, and its final reads came to {wanted}"
 
 
-def compare(log_dirs: Mapping[int, Path], partitions: Iterable[ObservedPartition]) -> Comparison:
+def compare(log_dirs: Mapping[int, Path], partitions: Iterable[ObservedPartition]) -> ReplicaComparison:
     """Compare the replicas of each partition in these log directories, by node id. Nodes without it do not count."""
     marks = {node: read_offsets(log_dir / HIGH_WATERMARKS) for node, log_dir in log_dirs.items()}
     starts = {node: read_offsets(log_dir / LOG_STARTS) for node, log_dir in log_dirs.items()}
@@ -202,7 +204,7 @@ def compare(log_dirs: Mapping[int, Path], partitions: Iterable[ObservedPartition
             compared[partition.name] = {"nodes": [each.node for each in replicas], "from": low, "to": high}
             for each in replicas:
                 lacking += _too_short(partition, each, told=key in marks[each.node])
-    return Comparison(findings_of(witnesses), compared, lacking)
+    return ReplicaComparison(findings_of(witnesses), compared, lacking)
 
 
 def _too_short(partition: ObservedPartition, replica: ReplicaFiles, *, told: bool) -> Iterator[str]:
@@ -301,9 +303,9 @@ def _differing_batches(one: ReplicaFiles, other: ReplicaFiles, low: int, high: i
             yield end, DAMAGED, node
 
 
-def _in_range(folder: Path, low: int, high: int) -> tuple[dict[int, _Batch], int]:
+def _in_range(folder: Path, low: int, high: int) -> tuple[dict[int, _ReplicaBatch], int]:
     """The batches with all of their offsets in [low, high), by base offset, and how far the log can be read."""
-    found: dict[int, _Batch] = {}
+    found: dict[int, _ReplicaBatch] = {}
     at = low
     for header, batch in _whole_batches(folder):
         if header is None:
@@ -311,7 +313,7 @@ def _in_range(folder: Path, low: int, high: int) -> tuple[dict[int, _Batch], int
         at = max(at, header.next_offset)
         if header.base_offset >= low and header.next_offset <= high:
             sound = check_crc(batch, 0, len(batch))
-            found[header.base_offset] = _Batch(header.next_offset, header.leader_epoch, header.crc, sound)
+            found[header.base_offset] = _ReplicaBatch(header.next_offset, header.leader_epoch, header.crc, sound)
     return found, high
 
 

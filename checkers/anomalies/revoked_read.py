@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from squall.checkers.anomalies.anomaly import Anomaly, AnomalyFamily, Check, HistoryNeed, HistoryViews
+from squall.checkers.anomalies.anomaly import AnomalyCheck, AnomalyDefinition, AnomalyFamily, HistoryNeed, HistoryViews
 from squall.checkers.findings import Witness
-from squall.checkers.history.group_tables import REVOKED, Hold
+from squall.checkers.history.group_tables import REVOKED, PartitionOwnership
 from squall.checkers.history.tables import POLL
 
 ANOMALIES = (
-    Anomaly(
+    AnomalyDefinition(
         "revoked-read",
         AnomalyFamily.GROUPS,
         "a member released a partition in good order, and then got or processed a record of it before the partition "
@@ -28,7 +28,7 @@ def find(seen: HistoryViews) -> Iterator[Witness]:
 
     A member may learn late of what it lost in another way, while it works on what it got before.
     """
-    holds: dict[tuple[int, int], list[Hold]] = {}
+    holds: dict[tuple[int, int], list[PartitionOwnership]] = {}
     for hold in seen.history.holds.rows():
         holds.setdefault((hold.proc, hold.part), []).append(hold)
     for record in seen.history.records.rows():
@@ -40,4 +40,4 @@ def find(seen: HistoryViews) -> Iterator[Witness]:
             yield Witness("revoked-read", "", record.part, record.off, record.val, record.op, record.proc, -1)
 
 
-CHECK = Check(__name__, ANOMALIES, find)
+CHECK = AnomalyCheck(__name__, ANOMALIES, find)

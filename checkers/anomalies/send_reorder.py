@@ -6,13 +6,20 @@ from collections.abc import Iterator, Sequence
 from math import inf
 from operator import attrgetter
 
-from squall.checkers.anomalies.anomaly import JEPSEN, Anomaly, AnomalyFamily, Check, HistoryNeed, HistoryViews
-from squall.checkers.anomalies.logs import EVIDENCE, ObservedLog, Value, logs_of, sent, witness
+from squall.checkers.anomalies.anomaly import (
+    JEPSEN,
+    AnomalyCheck,
+    AnomalyDefinition,
+    AnomalyFamily,
+    HistoryNeed,
+    HistoryViews,
+)
+from squall.checkers.anomalies.logs import EVIDENCE, ObservedLog, ObservedValue, logs_of, sent, witness
 from squall.checkers.findings import Witness
 from squall.checkers.history.values import producer_of
 
 ANOMALIES = (
-    Anomaly(
+    AnomalyDefinition(
         "send-reorder",
         AnomalyFamily.DATA,
         "a record is behind a record that its producer sent later to the same partition",
@@ -29,15 +36,15 @@ ANOMALIES = (
 def find(seen: HistoryViews) -> Iterator[Witness]:
     """Yield the records that were overtaken, in each partition."""
     for log in seen.view(logs_of):
-        handed: dict[int, list[tuple[Value, int, int]]] = {}
+        handed: dict[int, list[tuple[ObservedValue, int, int]]] = {}
         for value in sorted(sent(log), key=attrgetter("op")):
-            if (stands := _stands(log, value)) is not None:
+            if (stands := _best_offset(log, value)) is not None:
                 handed.setdefault(producer_of(value.val), []).append((value, *stands))
         for each in handed.values():
             yield from _overtaken(log, each)
 
 
-def _stands(log: ObservedLog, value: Value) -> tuple[int, int] | None:
+def _best_offset(log: ObservedLog, value: ObservedValue) -> tuple[int, int] | None:
     """The record's offset and the evidence for it.
 
     If the acknowledged offset is below `judged_from` and final reads find the record only elsewhere, it stood at the
@@ -45,10 +52,10 @@ def _stands(log: ObservedLog, value: Value) -> tuple[int, int] | None:
     """
     if 0 <= value.acked_at < log.partition.judged_from and value.final_at and value.acked_at not in value.final_at:
         return value.acked_at, 1 if value.acked_at in value.read_at else 0
-    return value.stands
+    return value.best_offset
 
 
-def _overtaken(log: ObservedLog, handed: Sequence[tuple[Value, int, int]]) -> Iterator[Witness]:
+def _overtaken(log: ObservedLog, handed: Sequence[tuple[ObservedValue, int, int]]) -> Iterator[Witness]:
     """Yield the witnesses among one producer's records, which are in the order in which it handed them over.
 
     The evidence is the best that the record and one that overtook it have in common.
@@ -68,7 +75,7 @@ def _overtaken(log: ObservedLog, handed: Sequence[tuple[Value, int, int]]) -> It
         least[: level + 1] = [min(each, ahead_of) for each in least[: level + 1]]
 
 
-def _ahead_of(log: ObservedLog, value: Value, off: int) -> int:
+def _ahead_of(log: ObservedLog, value: ObservedValue, off: int) -> int:
     """The lowest offset at which an earlier record was overtaken by this one.
 
     If the log has lost its beginning, a record with a copy behind an earlier one did not overtake it: both were sent
@@ -77,8 +84,8 @@ def _ahead_of(log: ObservedLog, value: Value, off: int) -> int:
     return max(off + 1, _last_copy(value)) if log.partition.judged_from else off + 1
 
 
-def _last_copy(value: Value) -> int:
+def _last_copy(value: ObservedValue) -> int:
     return max(value.read_at, default=-1)
 
 
-CHECK = Check(__name__, ANOMALIES, find)
+CHECK = AnomalyCheck(__name__, ANOMALIES, find)

@@ -5,12 +5,20 @@ from __future__ import annotations
 from collections.abc import Iterator
 from operator import attrgetter
 
-from squall.checkers.anomalies.anomaly import ACKS, FINAL, Anomaly, AnomalyFamily, Check, HistoryNeed, HistoryViews
+from squall.checkers.anomalies.anomaly import (
+    ACKS,
+    FINAL,
+    AnomalyCheck,
+    AnomalyDefinition,
+    AnomalyFamily,
+    HistoryNeed,
+    HistoryViews,
+)
 from squall.checkers.anomalies.logs import ObservedLog, logs_of, sent, witness
 from squall.checkers.findings import Witness
 
 ANOMALIES = (
-    Anomaly(
+    AnomalyDefinition(
         "stale-ack",
         AnomalyFamily.DATA,
         "an acknowledged offset is not above every offset acknowledged before that send was invoked",
@@ -54,4 +62,4 @@ def _of(log: ObservedLog) -> Iterator[Witness]:
             yield found._replace(proc=-1) if stands else found
 
 
-CHECK = Check(__name__, ANOMALIES, find)
+CHECK = AnomalyCheck(__name__, ANOMALIES, find)

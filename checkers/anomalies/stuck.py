@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from squall.checkers import run_facts
-from squall.checkers.anomalies.anomaly import FINAL, Anomaly, AnomalyFamily, Check, HistoryNeed
+from squall.checkers.anomalies.anomaly import FINAL, AnomalyCheck, AnomalyDefinition, AnomalyFamily, HistoryNeed
 from squall.checkers.findings import Finding, Witness, findings_of
 from squall.checkers.history.tables import ClientProcess, ObservedPartition
 from squall.checkers.metrics import (
@@ -28,7 +28,7 @@ from squall.checkers.metrics import (
     PRODUCER_GAP,
     READER_GAP,
     TRANSACTION_GAP,
-    Measure,
+    MeasurementRow,
     StuckLimits,
 )
 
@@ -45,7 +45,7 @@ OF_ONE = {PRODUCER_GAP: OF_PRODUCER, TRANSACTION_GAP: OF_ID}
 LIVE = "live"
 """Evidence: the workload's own readers, which lived through the faults and did not poll those writes."""
 ANOMALIES = (
-    Anomaly(
+    AnomalyDefinition(
         PRODUCER,
         AnomalyFamily.LIVENESS,
         "no acknowledgement for a partition, a producer or a transactional id for longer than the plan allows, after "
@@ -57,7 +57,7 @@ ANOMALIES = (
         meaning_of_one="partition or producer had no acknowledgement for too long, and no fault was on",
         counts="partitions",
     ),
-    Anomaly(
+    AnomalyDefinition(
         CONSUMER,
         AnomalyFamily.LIVENESS,
         "a reader makes no progress for longer than the plan allows, after healing or while no fault is on",
@@ -69,11 +69,11 @@ ANOMALIES = (
         counts="processes",
     ),
 )
-CHECK = Check(__name__, ANOMALIES)
+CHECK = AnomalyCheck(__name__, ANOMALIES)
 NOT_SO_FAR = "the run did not come so far"
 
 
-def liveness(measures: Iterable[Measure], limits: StuckLimits) -> list[Finding]:
+def liveness(measures: Iterable[MeasurementRow], limits: StuckLimits) -> list[Finding]:
     """stuck-producer and stuck-consumer: what took longer after healing than the plan allows.
 
     A partition that acknowledges nothing keeps its producers waiting, too: then these are no findings of their own.
@@ -107,7 +107,7 @@ def _longer(name: str, evidence: str, part: int, proc: int, ns: float, limit_s: 
 
 
 @dataclass(frozen=True, slots=True)
-class Afterwards:
+class ProgressAfterHealing:
     """Holds what run.json shows of writes and reads after healing."""
 
     findings: Sequence[Finding] = ()
@@ -122,24 +122,24 @@ class Afterwards:
 
 def read(
     run_dir: Path, partitions: Iterable[ObservedPartition], limits: StuckLimits, processes: Iterable[ClientProcess] = ()
-) -> Afterwards:
+) -> ProgressAfterHealing:
     """Return what `run_dir`/run.json shows; nothing if it cannot be read."""
     info = run_facts.read(run_dir).info
-    return afterwards(info, partitions, limits, processes) if info else Afterwards()
+    return progress_after_healing(info, partitions, limits, processes) if info else ProgressAfterHealing()
 
 
-def afterwards(
+def progress_after_healing(
     info: Mapping[str, Any],
     partitions: Iterable[ObservedPartition],
     limits: StuckLimits,
     processes: Iterable[ClientProcess] = (),
-) -> Afterwards:
+) -> ProgressAfterHealing:
     """Return what run.json shows. `info`: of `RunFacts`. The harness waits for a group as a whole, under its first
     process.
     """
     groups = {each.proc: f"group {each.settings['group']}" for each in processes if "group" in each.settings}
     if info.get("trouble"):
-        return Afterwards()
+        return ProgressAfterHealing()
     parts = {partition.name: partition.part for partition in partitions}
     written, reads, live = (info.get(name) for name in ("writes_after_healing", "final_reads", "reads_after_healing"))
     witnesses: list[Witness] = []
@@ -155,17 +155,17 @@ def afterwards(
     if reading := converged and limits.stuck_consumer_s is not None:
         _of_live_readers(live or {"behind": ()}, parts, witnesses, notes, behind, groups)
         _of_final_readers(reads or (), limits.stuck_consumer_s or 0.0, parts, witnesses, notes)
-    shaken = bool(info.get("harness"))
+    had_trouble = bool(info.get("harness"))
     passed_over = {}
-    if shaken or written is None or limits.stuck_producer_s is None:
-        passed_over[PRODUCER] = _why(shaken, limits.stuck_producer_s)
-    if shaken or not reading or None in (written, reads, live):
-        passed_over[CONSUMER] = _why(shaken, limits.stuck_consumer_s)
-    return Afterwards(findings_of(witnesses), notes, passed_over, tuple(behind))
+    if had_trouble or written is None or limits.stuck_producer_s is None:
+        passed_over[PRODUCER] = _why(had_trouble, limits.stuck_producer_s)
+    if had_trouble or not reading or None in (written, reads, live):
+        passed_over[CONSUMER] = _why(had_trouble, limits.stuck_consumer_s)
+    return ProgressAfterHealing(findings_of(witnesses), notes, passed_over, tuple(behind))
 
 
-def _why(shaken: bool, limit_s: float | None) -> str:
-    if shaken:
+def _why(had_trouble: bool, limit_s: float | None) -> str:
+    if had_trouble:
         return "the harness had trouble"
     return "the plan has no limit stuck_s" if limit_s is None else NOT_SO_FAR
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
-from squall.checkers.anomalies.anomaly import Anomaly, AnomalyFamily, Check, HistoryNeed, HistoryViews
+from squall.checkers.anomalies.anomaly import AnomalyCheck, AnomalyDefinition, AnomalyFamily, HistoryNeed, HistoryViews
 from squall.checkers.findings import Witness
 from squall.checkers.history.tables import OK, POLL, SEND, History, RecordRow
 from squall.checkers.history.values import AFTER_HEALING
@@ -15,7 +15,7 @@ as long as they may poll nothing. So the limit is ten session time-outs, or, if 
 """
 
 ANOMALIES = (
-    Anomaly(
+    AnomalyDefinition(
         "stuck-group",
         AnomalyFamily.LIVENESS,
         "a record was acknowledged after healing, in a partition that the group reads, and retention did not remove "
@@ -83,4 +83,4 @@ def _got(history: History, members: dict[int, int], send: RecordRow, until: int)
     )
 
 
-CHECK = Check(__name__, ANOMALIES, find)
+CHECK = AnomalyCheck(__name__, ANOMALIES, find)

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from squall.checkers.anomalies.anomaly import Anomaly, AnomalyFamily, Check, HistoryNeed, HistoryViews
+from squall.checkers.anomalies.anomaly import AnomalyCheck, AnomalyDefinition, AnomalyFamily, HistoryNeed, HistoryViews
 from squall.checkers.findings import Witness
-from squall.checkers.history.reader_tables import PositionReset
+from squall.checkers.history.reader_tables import PositionInvalidated
 from squall.checkers.history.tables import OUT_OF_RANGE, ObservedPartition
 
 ANOMALIES = (
-    Anomaly(
+    AnomalyDefinition(
         "thrown-back",
         AnomalyFamily.READERS,
         "a reader's position, behind what it has read, is beyond the leader's log (OFFSET_OUT_OF_RANGE), or the leader "
@@ -24,7 +24,7 @@ ANOMALIES = (
 )
 
 EVIDENCE = ("log truncated", "offset out of range")
-"""By `PositionReset.kind`."""
+"""By `PositionInvalidated.kind`."""
 
 
 def find(seen: HistoryViews) -> Iterator[Witness]:
@@ -35,7 +35,7 @@ def find(seen: HistoryViews) -> Iterator[Witness]:
     is one place that is gone, as it heard of it first.
     """
     partitions = {partition.part: partition for partition in seen.history.partitions}
-    first: dict[tuple[int, int, int], PositionReset] = {}
+    first: dict[tuple[int, int, int], PositionInvalidated] = {}
     for each in seen.history.thrown.rows():
         if _is_wrong(each, partitions[each.part]):
             reader = (each.proc, each.part, each.position)
@@ -44,11 +44,11 @@ def find(seen: HistoryViews) -> Iterator[Witness]:
         yield Witness("thrown-back", EVIDENCE[each.kind], each.part, each.position, -1, -1, each.proc, each.end)
 
 
-def _is_wrong(each: PositionReset, partition: ObservedPartition) -> bool:
+def _is_wrong(each: PositionInvalidated, partition: ObservedPartition) -> bool:
     """Not where retention, or a request, removed what stood there, and with it what was known of old epochs."""
     if each.kind == OUT_OF_RANGE:
         return each.position >= partition.judged_from
     return each.end >= 0 or not partition.deletable
 
 
-CHECK = Check(__name__, ANOMALIES, find)
+CHECK = AnomalyCheck(__name__, ANOMALIES, find)

@@ -18,7 +18,7 @@ class TransactionIndex:
 
 
 @dataclass(slots=True)
-class TxnValueReads:
+class CommittedRead:
     """Holds what read_committed readers got of one value of a transaction in one partition."""
 
     txn: Txn
@@ -77,17 +77,17 @@ def _by_process(history: History) -> dict[int, list[Txn]]:
     return found
 
 
-def committed_reads(history: History) -> list[TxnValueReads]:
+def committed_reads(history: History) -> list[CommittedRead]:
     """Return what read_committed readers got of values that were sent in transactions, by value and partition."""
     transactions = transactions_of(history)
-    found: dict[tuple[int, int], TxnValueReads] = {}
+    found: dict[tuple[int, int], CommittedRead] = {}
     for record in history.records.rows():
         txn = transactions.of_value.get(record.val) if record.kind == POLL and record.iso == 1 else None
         if txn is None:
             continue
         key = record.val, record.part
         got = found.setdefault(
-            key, TxnValueReads(txn, record.part, record.val, record.off, record.op, record.t1, record.final > 0)
+            key, CommittedRead(txn, record.part, record.val, record.off, record.op, record.t1, record.final > 0)
         )
         got.off, got.op, got.first = min(got.off, record.off), min(got.op, record.op), min(got.first, record.t1)
         got.final |= record.final > 0

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from squall.checkers.anomalies.anomaly import Anomaly, AnomalyFamily, Check, HistoryNeed, HistoryViews
+from squall.checkers.anomalies.anomaly import AnomalyCheck, AnomalyDefinition, AnomalyFamily, HistoryNeed, HistoryViews
 from squall.checkers.anomalies.group_positions import positions_of
 from squall.checkers.findings import Witness
 from squall.checkers.history.tables import LATE_END
 
 ANOMALIES = (
-    Anomaly(
+    AnomalyDefinition(
         "uncommitted-offset",
         AnomalyFamily.TRANSACTIONS,
         "a coordinator reported a position of a group that only one transaction tried to commit, and that transaction "
@@ -33,7 +33,7 @@ def find(seen: HistoryViews) -> Iterator[Witness]:
             wrong = [commit for commit in wanted if positions.uncommitted(commit, fetch.t1)]
             # A commit that failed for certain explains nothing, in a transaction or outside.
             right = any(
-                positions.may_stand(commit, fetch.off, fetch.t1) and not positions.uncommitted(commit, fetch.t1)
+                positions.may_explain(commit, fetch.off, fetch.t1) and not positions.uncommitted(commit, fetch.t1)
                 for commit in place.commits
             )
             if wrong and not right:
@@ -46,4 +46,4 @@ def find(seen: HistoryViews) -> Iterator[Witness]:
                 )
 
 
-CHECK = Check(__name__, ANOMALIES, find)
+CHECK = AnomalyCheck(__name__, ANOMALIES, find)

@@ -4,13 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from squall.checkers.anomalies.anomaly import JEPSEN, Anomaly, AnomalyFamily, Check, HistoryNeed, HistoryViews
+from squall.checkers.anomalies.anomaly import (
+    JEPSEN,
+    AnomalyCheck,
+    AnomalyDefinition,
+    AnomalyFamily,
+    HistoryNeed,
+    HistoryViews,
+)
 from squall.checkers.anomalies.transactions import TransactionIndex, ended_late, transactions_of
 from squall.checkers.findings import Witness
 from squall.checkers.history.tables import COMMIT, LATE_END, POLL, History, RecordRow, Txn
 
 ANOMALIES = (
-    Anomaly(
+    AnomalyDefinition(
         "G1c",
         AnomalyFamily.TRANSACTIONS,
         "a cycle of write-read edges among transactions: each one, before its commit was asked for, read at "
@@ -106,4 +113,4 @@ def _components(edges: Edges) -> Iterator[list[int]]:
                         yield component
 
 
-CHECK = Check(__name__, ANOMALIES, find)
+CHECK = AnomalyCheck(__name__, ANOMALIES, find)

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from squall.checkers.anomalies.anomaly import Anomaly, AnomalyFamily, Check, HistoryNeed, HistoryViews
+from squall.checkers.anomalies.anomaly import AnomalyCheck, AnomalyDefinition, AnomalyFamily, HistoryNeed, HistoryViews
 from squall.checkers.findings import Witness
 from squall.checkers.history.reader_tables import TimeLookup
 from squall.checkers.history.tables import ObservedPartition
 
 ANOMALIES = (
-    Anomaly(
+    AnomalyDefinition(
         "wrong-lookup",
         AnomalyFamily.READERS,
         "the answer to a look-up by time is an offset behind a record, or none, although its reader had got that "
@@ -45,4 +45,4 @@ def _is_wrong(each: TimeLookup, partition: ObservedPartition) -> bool:
     return each.off < 0 or each.off > each.known
 
 
-CHECK = Check(__name__, ANOMALIES, find)
+CHECK = AnomalyCheck(__name__, ANOMALIES, find)

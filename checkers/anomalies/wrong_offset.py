@@ -8,9 +8,9 @@ from squall.checkers.anomalies.anomaly import (
     FINAL,
     OWN,
     READS,
-    Anomaly,
+    AnomalyCheck,
+    AnomalyDefinition,
     AnomalyFamily,
-    Check,
     HistoryNeed,
     HistoryViews,
 )
@@ -18,12 +18,12 @@ from squall.checkers.anomalies.logs import ObservedLog, logs_of, witness
 from squall.checkers.findings import Finding, Witness
 from squall.checkers.history.tables import ClientProcess
 from squall.checkers.history.values import value_of
-from squall.checkers.metrics import UNPLACED, Measure
+from squall.checkers.metrics import UNPLACED, MeasurementRow
 
 NO_OFFSET = "no offset"
 """Evidence: the broker acknowledged the record, and did not say where it is."""
 ANOMALIES = (
-    Anomaly(
+    AnomalyDefinition(
         "wrong-offset",
         AnomalyFamily.DATA,
         "the acknowledged offset is not where the value is found, or was not given although acks asked for it",
@@ -36,7 +36,7 @@ ANOMALIES = (
 )
 
 
-def unplaced(measures: Iterable[Measure], processes: Iterable[ClientProcess]) -> list[Finding]:
+def unplaced(measures: Iterable[MeasurementRow], processes: Iterable[ClientProcess]) -> list[Finding]:
     """Acknowledgements of our own client without an offset, though it asked for them (acks=all, acks=1). Client
     libraries may leave it out, and an idempotent producer's duplicates have none there (DUPLICATE_SEQUENCE_NUMBER).
     """
@@ -67,4 +67,4 @@ def _of(log: ObservedLog) -> Iterator[Witness]:
             yield witness("wrong-offset", value, value.acked_at, min(places), evidence)
 
 
-CHECK = Check(__name__, ANOMALIES, find)
+CHECK = AnomalyCheck(__name__, ANOMALIES, find)

@@ -4,14 +4,22 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from squall.checkers.anomalies.anomaly import FINAL, READS, Anomaly, AnomalyFamily, Check, HistoryNeed, HistoryViews
+from squall.checkers.anomalies.anomaly import (
+    FINAL,
+    READS,
+    AnomalyCheck,
+    AnomalyDefinition,
+    AnomalyFamily,
+    HistoryNeed,
+    HistoryViews,
+)
 from squall.checkers.anomalies.logs import logs_of
 from squall.checkers.anomalies.transactions import committed_reads
 from squall.checkers.findings import Witness
-from squall.checkers.history.tables import History, Init, Txn
+from squall.checkers.history.tables import History, InitProducerIdResult, Txn
 
 ANOMALIES = (
-    Anomaly(
+    AnomalyDefinition(
         "zombie-write",
         AnomalyFamily.TRANSACTIONS,
         "a read_committed reader got a record that was sent, or whose commit was first asked for, after another "
@@ -36,7 +44,7 @@ def find(seen: HistoryViews) -> Iterator[Witness]:
             yield Witness("zombie-write", evidence, got.part, got.off, got.val, got.txn.op, got.txn.proc, fence.proc)
 
 
-def _fenced(txn: Txn, inits: list[Init]) -> Init | None:
+def _fenced(txn: Txn, inits: list[InitProducerIdResult]) -> InitProducerIdResult | None:
     """The first take-over by another process that asked after this one got its id; None if there was none.
 
     Of two that asked side by side nobody knows who was first: answers overtake each other.
@@ -47,11 +55,11 @@ def _fenced(txn: Txn, inits: list[Init]) -> Init | None:
     return min((init for init in inits if init.proc != txn.proc and init.t0 >= own), default=None)
 
 
-def _inits_of(history: History) -> dict[int, list[Init]]:
-    found: dict[int, list[Init]] = {}
+def _inits_of(history: History) -> dict[int, list[InitProducerIdResult]]:
+    found: dict[int, list[InitProducerIdResult]] = {}
     for init in (each for each in history.inits.rows() if each.producer_id >= 0):
         found.setdefault(init.id, []).append(init)
     return found
 
 
-CHECK = Check(__name__, ANOMALIES, find)
+CHECK = AnomalyCheck(__name__, ANOMALIES, find)

@@ -24,7 +24,7 @@ LAYOUT = 5
 
 
 @dataclass(frozen=True, slots=True)
-class Conversion:
+class ConversionResult:
     """Holds the facts that `convert` read. `problems` is empty if everything parsed; a torn last line is no problem."""
 
     run: str
@@ -75,7 +75,7 @@ class Conversion:
     """LAYOUT of the tables; 0: an early version made them."""
 
 
-def convert(run_dir: Path) -> Conversion:
+def convert(run_dir: Path) -> ConversionResult:
     """Make `run_dir`/history/ anew from the run's JSONL files. Works on files cut at any byte.
 
     A missing history.jsonl is an empty one, and a problem; a missing nemesis.jsonl is a run without faults.
@@ -92,7 +92,7 @@ def convert(run_dir: Path) -> Conversion:
     history, written = _convert_history(run_dir / parser.FILE, folder, apart, skew_ms)
     write_small(folder, history, faults)
     unsealed = seal.broken_seal(history, seal.read_info(run_dir))
-    conversion = Conversion(
+    conversion = ConversionResult(
         run=history.run,
         wall_ms=history.wall_ms,
         mono_ns=history.mono_ns,
@@ -121,7 +121,7 @@ def convert(run_dir: Path) -> Conversion:
         apart=[[*each] for each in apart],
         skew_ms=skew_ms,
         layout=LAYOUT,
-        groups={name: each._asdict() for name, each in history.activities.told(history.names).items()},
+        groups={name: each._asdict() for name, each in history.group_activities.by_group(history.names).items()},
     )
     text = json.dumps({"schema": SCHEMA, **asdict(conversion)}, indent=1)
     (folder / CONVERSION).write_text(text + "\n")
@@ -145,17 +145,17 @@ def read_lines(run_dir: Path) -> tuple[History, list[PlayedFault]]:
         return parser.parse(lines, nemesis_log.apart(faults), skew_ms), faults
 
 
-def read_conversion(run_dir: Path) -> Conversion:
+def read_conversion(run_dir: Path) -> ConversionResult:
     """Return what `convert` wrote. Raises FileNotFoundError if it did not finish, ValueError if it is of another
     schema.
     """
     stored: dict[str, Any] = json.loads((run_dir / FOLDER / CONVERSION).read_text())
     if stored.pop("schema", None) != SCHEMA:
         raise ValueError(f"{CONVERSION} is of another schema: convert the history again")
-    return Conversion(**{**stored, "problems": [HistoryProblem(**each) for each in stored["problems"]]})
+    return ConversionResult(**{**stored, "problems": [HistoryProblem(**each) for each in stored["problems"]]})
 
 
-def is_of(run_dir: Path, conversion: Conversion) -> bool:
+def is_of(run_dir: Path, conversion: ConversionResult) -> bool:
     """Return whether history.jsonl, the tables and the faults they depend on are still those of this conversion."""
     tables, (faults, _) = conversion.tables, read_faults(run_dir)
     told = [[*each] for each in nemesis_log.apart(faults)], nemesis_log.skew_ms(faults, seal.read_info(run_dir))
@@ -212,7 +212,7 @@ def _convert_history(
     """The rest of the history, and how many rows each large table has."""
     from squall.checkers.history.parquet import TableWriter
 
-    reader = parser.Parser(apart, skew_ms)
+    reader = parser.HistoryParser(apart, skew_ms)
     kept = reader.history
     tables = {name: getattr(kept, name) for name in LARGE}
     writers = {name: TableWriter(folder, name) for name in tables}

@@ -19,7 +19,7 @@ class MemberActivity(NamedTuple):
     """Sends that were acknowledged in a partition while it owned it."""
 
 
-class Activity(NamedTuple):
+class GroupActivity(NamedTuple):
     """Counts what one group did."""
 
     owned: tuple[int, ...]
@@ -35,7 +35,7 @@ class Activity(NamedTuple):
 
 
 @dataclass(slots=True)
-class Activities:
+class GroupActivityCounter:
     """Counts what each group did while a history is read. Groups by their index into `History.names`."""
 
     owners: dict[int, dict[int, int]] = field(default_factory=dict)
@@ -54,7 +54,7 @@ class Activities:
     owns: dict[tuple[int, int], int] = field(default_factory=dict)
     """(partition, process) that owns it -> `acked` when it was given it."""
 
-    def given(self, group: int, part: int, proc: int, *, resumes: bool) -> None:
+    def assigned(self, group: int, part: int, proc: int, *, resumes: bool) -> None:
         """A member was assigned a partition. resumes: it begins at the committed position."""
         owners = self.owners.setdefault(group, {})
         self.changes[group] = self.changes.get(group, 0) + (owners.get(part, proc) != proc)
@@ -79,10 +79,10 @@ class Activities:
         self.polls[proc] = self.polls.get(proc, 0) + 1
         self.got[proc] = self.got.get(proc, 0) + records
 
-    def told(self, names: Sequence[str]) -> dict[str, Activity]:
+    def by_group(self, names: Sequence[str]) -> dict[str, GroupActivity]:
         """Name of each group that ever owned a partition -> what it did. names: as `History.names`."""
         return {
-            names[group]: Activity(
+            names[group]: GroupActivity(
                 tuple(sorted(owners)),
                 self.changes[group],
                 self.resumed[group],
@@ -96,10 +96,10 @@ class Activities:
         }
 
 
-def from_json(stored: Mapping[str, Any]) -> dict[str, Activity]:
-    """Decode what `Activity._asdict` made of each group."""
+def from_json(stored: Mapping[str, Any]) -> dict[str, GroupActivity]:
+    """Decode what `GroupActivity._asdict` made of each group."""
     return {
-        name: Activity(
+        name: GroupActivity(
             **{
                 **each,
                 "owned": tuple(each["owned"]),

@@ -17,7 +17,7 @@ FROM_RESET, FROM_COMMITTED = 0, 1
 """Hold.begun: the member began by its `auto.offset.reset`, or at the group's committed position."""
 
 
-class Hold(NamedTuple):
+class PartitionOwnership(NamedTuple):
     """A member owned a partition, by what it knew: from its assignment until it gave it up or learnt of its loss."""
 
     proc: int
@@ -45,7 +45,7 @@ class Hold(NamedTuple):
     """When the member was first told so."""
 
 
-class Still(NamedTuple):
+class MemberPause(NamedTuple):
     """A member's process stood still because the load wanted that."""
 
     t0: int
@@ -57,7 +57,7 @@ class Still(NamedTuple):
     """1: its heartbeats stopped, too; 0: only its application."""
 
 
-class Grant(NamedTuple):
+class GenerationAssignment(NamedTuple):
     """A member was told what a generation assigns to it."""
 
     t: int
@@ -92,7 +92,7 @@ class GroupCommit(NamedTuple):
     """CRC-32 of the metadata that was committed with it; -1 where nobody says."""
 
 
-class ReportedPosition(NamedTuple):
+class ReportedCommittedOffset(NamedTuple):
     """A committed position, as a coordinator reported it."""
 
     op: int
@@ -109,7 +109,7 @@ class ReportedPosition(NamedTuple):
     """CRC-32 of the metadata that was reported with it; -1 where a client does not say."""
 
 
-class Output(NamedTuple):
+class PipelineOutput(NamedTuple):
     """A record that a member made of one that it had read: the send of a pipeline."""
 
     op: int

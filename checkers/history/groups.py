@@ -26,7 +26,7 @@ from squall.checkers.history.group_tables import (
     LOST,
     REVOKED,
 )
-from squall.checkers.history.tables import OK, Assignment, ClientProcess, History, offsets_of, whole
+from squall.checkers.history.tables import OK, ClientProcess, History, PositionChange, offsets_of, whole
 
 COMMIT, FETCH = "commit", "fetch_offsets"
 OPERATIONS = (COMMIT, FETCH)
@@ -62,7 +62,7 @@ def _metadata(line: Mapping[str, Any], part: int) -> int:
 
 
 @dataclass(slots=True)
-class _Holding:
+class _OpenOwnership:
     group: int
     gen: int
     pos: int
@@ -77,13 +77,13 @@ class _Holding:
     """Once it has ended: when, and how."""
 
 
-_Told = dict[int, dict[int, int]]
+_AssignmentsByGeneration = dict[int, dict[int, int]]
 """Generation -> partitions that it assigns to a process, and when the process was first told so."""
-_Sent = tuple[list[tuple[int, _Holding]], _Told]
+_CommitInFlight = tuple[list[tuple[int, _OpenOwnership]], _AssignmentsByGeneration]
 """What a commit may prove: the sender's holds by partition, and what the sender had been told of generations."""
 
 
-class Groups:
+class GroupTableBuilder:
     """Follows who holds what, and fills the tables of groups. ValueError and KeyError for lines that are none."""
 
     def __init__(
@@ -104,12 +104,12 @@ class Groups:
         self._processes = processes
         self._partitions = partitions
         self._apart = apart
-        self._holds: dict[tuple[int, int], _Holding] = {}
-        self._told: dict[tuple[int, int], _Told] = {}
+        self._holds: dict[tuple[int, int], _OpenOwnership] = {}
+        self._told: dict[tuple[int, int], _AssignmentsByGeneration] = {}
         """Process and group -> what it was told of generations, since these may have been counted anew."""
         self._heard: dict[tuple[int, int], int] = {}
         """Process and group -> when it was told of a generation last."""
-        self._sent: dict[int, _Sent] = {}
+        self._sent: dict[int, _CommitInFlight] = {}
         """Commits of members that are under way."""
 
     # ---------------------------------------------------------------------------------------------- operations
@@ -177,7 +177,7 @@ class Groups:
             hold.under_way -= 1
             self._write(proc, part, hold)
 
-    def _assigned(self, told: _Told, proc: int, group: int, gen: int) -> Container[int] | None:
+    def _assigned(self, told: _AssignmentsByGeneration, proc: int, group: int, gen: int) -> Container[int] | None:
         """Return what a generation assigns to a process, by its answers before it sent; None where none had come.
 
         A library may know its generation before the history does, also one that is counted anew.
@@ -215,8 +215,8 @@ class Groups:
             for part, pos in at.items():
                 self._ended(t, proc, part, LEFT, -1)
                 begun = STARTS[starts.get(str(part), "reset")]
-                self._holds[proc, part] = _Holding(group, gen, pos, begun, t, gen, told.get(part, t))
-                self._history.activities.given(group, part, proc, resumes=begun == FROM_COMMITTED)
+                self._holds[proc, part] = _OpenOwnership(group, gen, pos, begun, t, gen, told.get(part, t))
+                self._history.group_activities.assigned(group, part, proc, resumes=begun == FROM_COMMITTED)
                 self._moved(t, proc, kind, part, pos)
         elif kind in ("revoked", "lost"):
             how = REVOKED if kind == "revoked" else CRASHED if line.get("why") == "crash" else LOST
@@ -269,10 +269,10 @@ class Groups:
             if beat >= hold.t0 and not any(begin <= beat <= end for begin, end in self._apart):
                 hold.proved = max(hold.proved, beat)
             hold.over = t, how
-            self._history.activities.released(part, proc)
+            self._history.group_activities.released(part, proc)
             self._write(proc, part, hold)
 
-    def _write(self, proc: int, part: int, hold: _Holding) -> None:
+    def _write(self, proc: int, part: int, hold: _OpenOwnership) -> None:
         """Make a row of a hold, once it is over and all commits that may prove more of it are answered."""
         if hold.over is None or hold.under_way:
             return
@@ -285,4 +285,4 @@ class Groups:
 
     def _moved(self, t: int, proc: int, kind: str, part: int, position: int) -> None:
         self._forget(proc, part)
-        self._history.assignments.append(Assignment(t, proc, kind, part, position))
+        self._history.assignments.append(PositionChange(t, proc, kind, part, position))

@@ -18,7 +18,7 @@ UNKNOWN = -1
 """An epoch that nobody told: it may be any. Or a number of requests that nobody told."""
 
 
-class LateEnds:
+class LateEndTxnTracker:
     """Follows each process's transactions in their order."""
 
     def __init__(self) -> None:

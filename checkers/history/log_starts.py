@@ -5,10 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from squall.checkers.history.tables import DELETED, LISTED_START, OK, ClientProcess, ReportedBounds, Table, whole
+from squall.checkers.history.tables import DELETED, LISTED_START, OK, ClientProcess, IntegerTable, ReportedBounds, whole
 
 
-def take_in(told: Table, op: int, line: Mapping[str, Any], invoked: Mapping[str, Any], process: ClientProcess) -> None:
+def add_log_start(
+    told: IntegerTable, op: int, line: Mapping[str, Any], invoked: Mapping[str, Any], process: ClientProcess
+) -> None:
     """Add the answer that an operation's completion is, if it tells a log start. Raises ValueError for a wrong number.
 
     Its leader epoch is the one in which the broker led as it answered (`led`); older histories do not say it: -1. Of a

@@ -18,21 +18,28 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from squall.checkers.history.group_tables import Grant, GroupCommit, Hold, Output, ReportedPosition, Still
-from squall.checkers.history.reader_tables import PositionReset, TimeLookup
+from squall.checkers.history.group_tables import (
+    GenerationAssignment,
+    GroupCommit,
+    MemberPause,
+    PartitionOwnership,
+    PipelineOutput,
+    ReportedCommittedOffset,
+)
+from squall.checkers.history.reader_tables import PositionInvalidated, TimeLookup
 from squall.checkers.history.tables import (
     OF_GROUPS,
-    Assignment,
     ClientProcess,
-    FinalRead,
     History,
-    Init,
+    InitProducerIdResult,
+    IntegerTable,
     ObservedPartition,
-    Op,
+    OperationRow,
+    PartitionFinalRead,
     PlayedFault,
+    PositionChange,
     RecordRow,
     ReportedBounds,
-    Table,
     Txn,
     TxnOperation,
 )
@@ -126,19 +133,19 @@ SCHEMAS: dict[str, pa.Schema] = {
         for name, row_type in (
             ("records", RecordRow),
             ("told", ReportedBounds),
-            ("ops", Op),
-            ("thrown", PositionReset),
+            ("ops", OperationRow),
+            ("thrown", PositionInvalidated),
             ("lookups", TimeLookup),
-            ("finals", FinalRead),
+            ("finals", PartitionFinalRead),
             ("txns", Txn),
             ("members", TxnOperation),
-            ("inits", Init),
-            ("holds", Hold),
-            ("grants", Grant),
-            ("stills", Still),
+            ("inits", InitProducerIdResult),
+            ("holds", PartitionOwnership),
+            ("grants", GenerationAssignment),
+            ("stills", MemberPause),
             ("commits", GroupCommit),
-            ("fetches", ReportedPosition),
-            ("outputs", Output),
+            ("fetches", ReportedCommittedOffset),
+            ("outputs", PipelineOutput),
         )
     },
     "partitions": _PARTITIONS,
@@ -159,7 +166,7 @@ class TableWriter:
         self._writer = pq.ParquetWriter(path, self._schema, compression="zstd", use_dictionary=dictionary)
         self.rows = 0
 
-    def write(self, table: Table) -> None:
+    def write(self, table: IntegerTable) -> None:
         """Append all rows of `table`."""
         if len(table):
             self._writer.write_table(_arrow(table, self._schema), row_group_size=ROW_GROUP)
@@ -172,7 +179,7 @@ class TableWriter:
 
 def write_small(folder: Path, history: History, faults: Sequence[PlayedFault]) -> None:
     """The tables that fit in memory whatever the length of the run."""
-    finals = Table(FinalRead)
+    finals = IntegerTable(PartitionFinalRead)
     for final in history.finals:
         finals.append(final)
     writer = TableWriter(folder, "finals")
@@ -186,15 +193,15 @@ def write_small(folder: Path, history: History, faults: Sequence[PlayedFault]) -
 
 def read_small(folder: Path, history: History) -> list[PlayedFault]:
     """Fill `history` with what `write_small` wrote, and with its holds, which are few. Returns the faults."""
-    history.finals = list(_read(folder / "finals.parquet", FinalRead).rows())
+    history.finals = list(_read(folder / "finals.parquet", PartitionFinalRead).rows())
     history.partitions = [
         ObservedPartition(**{name: value for name, value in row.items() if name not in DERIVED})
         for row in _rows(folder / "partitions.parquet")
     ]
     history.processes = [ClientProcess(**_from_text(row, "settings")) for row in _rows(folder / "processes.parquet")]
-    history.assignments = [Assignment(**row) for row in _rows(folder / "assignments.parquet")]
+    history.assignments = [PositionChange(**row) for row in _rows(folder / "assignments.parquet")]
     if (folder / "holds.parquet").exists():
-        history.holds = _read(folder / "holds.parquet", Hold)
+        history.holds = _read(folder / "holds.parquet", PartitionOwnership)
     faults = (_from_text(row, *_FAULT_JSON) for row in _rows(folder / "faults.parquet"))
     return [
         PlayedFault(**{**row, "traits": tuple(row["traits"]), "resolved": tuple(row["resolved"])}) for row in faults
@@ -205,19 +212,19 @@ def read_large(folder: Path, history: History) -> None:
     """Fill `history` with its large tables, but for `holds`."""
     history.records = _read(folder / "records.parquet", RecordRow)
     history.told = _read(folder / "told.parquet", ReportedBounds)
-    history.ops = _read(folder / "ops.parquet", Op)
-    history.thrown = _read(folder / "thrown.parquet", PositionReset)
+    history.ops = _read(folder / "ops.parquet", OperationRow)
+    history.thrown = _read(folder / "thrown.parquet", PositionInvalidated)
     history.lookups = _read(folder / "lookups.parquet", TimeLookup)
     history.txns = _read(folder / "txns.parquet", Txn)
     history.members = _read(folder / "members.parquet", TxnOperation)
-    history.inits = _read(folder / "inits.parquet", Init)
+    history.inits = _read(folder / "inits.parquet", InitProducerIdResult)
     for name in OF_GROUPS:
         path = folder / f"{name}.parquet"
         if name != "holds" and path.exists():
             setattr(history, name, _read(path, getattr(history, name).row_type))
 
 
-def _arrow(table: Table, schema: pa.Schema) -> pa.Table:
+def _arrow(table: IntegerTable, schema: pa.Schema) -> pa.Table:
     # By buffers: pa.array() would do, but imports pandas, which takes as long as converting a small history.
     arrays = []
     for name, kind in zip(schema.names, schema.types, strict=True):
@@ -226,8 +233,8 @@ def _arrow(table: Table, schema: pa.Schema) -> pa.Table:
     return pa.Table.from_arrays(arrays, schema=schema)
 
 
-def _read(path: Path, row_type: Any) -> Table:
-    table = Table(row_type)
+def _read(path: Path, row_type: Any) -> IntegerTable:
+    table = IntegerTable(row_type)
     stored = pq.read_table(path)
     table.data = array("q", bytes(8 * stored.num_rows * table.width))
     for index, name in enumerate(row_type._fields):

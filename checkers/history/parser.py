@@ -16,9 +16,9 @@ from zlib import crc32
 import msgspec
 
 from squall.checkers.history import groups, log_starts
-from squall.checkers.history.late_ends import UNKNOWN, LateEnds
-from squall.checkers.history.positions import FinalReads, ReaderPositions, Watermarks, passages
-from squall.checkers.history.retention import Retention
+from squall.checkers.history.late_ends import UNKNOWN, LateEndTxnTracker
+from squall.checkers.history.positions import FinalReadTracker, LastSeenWatermarks, ReaderPositionTracker, passages
+from squall.checkers.history.retention import RetentionTracker
 from squall.checkers.history.seal import seals_of
 from squall.checkers.history.tables import (
     ABORT,
@@ -36,11 +36,11 @@ from squall.checkers.history.tables import (
     SCHEMA,
     SEND,
     TRUNCATED,
-    Assignment,
     ClientProcess,
     History,
     HistoryProblem,
     ObservedPartition,
+    PositionChange,
     offsets_of,
     whole,
     whole_numbers,
@@ -66,15 +66,15 @@ END = "end"
 SEAL = "crc32"
 """Of the last line: the CRC-32 of the bytes before it. The header says that there is to be one (`seal`)."""
 _UNREADABLE = (KeyError, TypeError, ValueError, IndexError, OverflowError, AttributeError, RecursionError)
-_Open = tuple[str, int, int, int, dict[str, Any]]
+_OpenOperation = tuple[str, int, int, int, dict[str, Any]]
 """An operation under way: f, process, invoked at, partition, its line."""
 
 
-class Malformed(ValueError):
+class MalformedLine(ValueError):
     """A line that is JSON but cannot be part of a history."""
 
 
-class Parser:
+class HistoryParser:
     """Feed it lines, then `finish` it. `drain` is called with tables that have grown large, and must empty them.
     `apart`, `skew_ms`: what faults did to brokers (`squall.checkers.nemesis_log.apart`, `skew_ms`).
     """
@@ -82,26 +82,24 @@ class Parser:
     def __init__(self, apart: Sequence[tuple[int, int]] = (), skew_ms: int = 0) -> None:
         self.history = History()
         self.drain: Callable[[History], None] | None = None
-        self._retention = Retention(skew_ms)
-        self._open: dict[int, _Open] = {}
+        self._retention = RetentionTracker(skew_ms)
+        self._open: dict[int, _OpenOperation] = {}
         self._last_op = -1
         self._completed_at = -1
-        self._ended = False
-        self._sealed = False
-        self._crc = 0
+        self._ended, self._sealed, self._crc = False, False, 0
         self._last_value: dict[int, int] = {}
         self._processes: dict[int, ClientProcess] = {}
         self._partitions: dict[int, ObservedPartition] = {}
-        self._positions = ReaderPositions()
-        self._watermarks = Watermarks()
-        self._finals = FinalReads()
+        self._positions = ReaderPositionTracker()
+        self._watermarks = LastSeenWatermarks()
+        self._finals = FinalReadTracker()
         self._names: dict[str, int] = {}
         self._keys: dict[tuple[int, str], int] = {}
         self._outcomes: dict[str, Counter[str]] = {}
         self._ends_asked: dict[int, tuple[int, int]] = {}
         """Transaction under way -> (how it is to end, when that was asked for)."""
-        self._late_ends = LateEnds()
-        self._groups = groups.Groups(
+        self._late_ends = LateEndTxnTracker()
+        self._groups = groups.GroupTableBuilder(
             self.history, self._name, self._positions.forget_one, self._processes, self._partitions, apart
         )
         self._handlers: dict[str, Callable[[dict[str, Any]], None]] = {
@@ -121,11 +119,11 @@ class Parser:
                 line = decode(raw)
                 handler = handlers.get(line["e"])
                 if handler is None:
-                    raise Malformed(f"a line of the unknown kind {line['e']!r}")
+                    raise MalformedLine(f"a line of the unknown kind {line['e']!r}")
                 if not history.lines and line["e"] != "h":
-                    raise Malformed("the history does not begin with its header")
+                    raise MalformedLine("the history does not begin with its header")
                 if self._ended:
-                    raise Malformed("a line behind the one that says that it is the last")
+                    raise MalformedLine("a line behind the one that says that it is the last")
                 handler(line)
             except _UNREADABLE as error:
                 for values, mark in zip(arrays, marks, strict=True):
@@ -169,7 +167,8 @@ class Parser:
         if not raw.endswith(b"\n") and isinstance(error, msgspec.DecodeError | UnicodeDecodeError):
             self.history.torn_bytes = len(raw)
             return
-        why = str(error) if isinstance(error, Malformed | msgspec.DecodeError) else f"{type(error).__name__}: {error}"
+        known = isinstance(error, MalformedLine | msgspec.DecodeError)
+        why = str(error) if known else f"{type(error).__name__}: {error}"
         if raw.lstrip(b"[ ").startswith(b"{:"):
             why = "this is EDN, as Jepsen writes histories, and no JSON"
         why += f"; the {left} lines after it were not read" if left > 1 else ""
@@ -181,9 +180,9 @@ class Parser:
 
     def _header(self, line: dict[str, Any]) -> None:
         if self.history.lines:
-            raise Malformed("a second header")
+            raise MalformedLine("a second header")
         if line["schema"] != SCHEMA:
-            raise Malformed(f"schema {line['schema']}, and this program reads {SCHEMA}")
+            raise MalformedLine(f"schema {line['schema']}, and this program reads {SCHEMA}")
         self.history.run = str(line["run"])
         self.history.wall_ms, self.history.mono_ns = whole(line["wall_ms"]), whole(line["mono_ns"])
         self._retention.began(self.history.wall_ms, self.history.mono_ns)
@@ -193,17 +192,17 @@ class Parser:
     def _process(self, line: dict[str, Any]) -> None:
         proc = whole(line["p"])
         if proc in self._processes or not 0 <= proc < LIMIT:
-            raise Malformed(f"process {proc} is declared twice, or is no process")
+            raise MalformedLine(f"process {proc} is declared twice, or is no process")
         role, client, version, zone = (str(line.get(name, "")) for name in ("role", "client", "version", "zone"))
         settings = dict(line.get("settings", {}))
         if settings.get("acks", -1) not in ACKS:
-            raise Malformed(f"process {proc} has acks = {settings['acks']!r}, which no producer has")
+            raise MalformedLine(f"process {proc} has acks = {settings['acks']!r}, which no producer has")
         self._processes[proc] = ClientProcess(proc, role, client, version, zone, settings)
 
     def _partition(self, line: dict[str, Any]) -> None:
         part, cleanup, added = whole(line["part"]), str(line.get("cleanup", "delete")), line.get("added") is True
         if part in self._partitions or not 0 <= part < LIMIT:
-            raise Malformed(f"partition {part} is declared twice, or is no partition")
+            raise MalformedLine(f"partition {part} is declared twice, or is no partition")
         limits = whole(line.get("retention_ms", -1)), whole(line.get("retention_bytes", -1))
         partition = ObservedPartition(part, str(line["topic"]), whole(line["index"]), cleanup, *limits, added=added)
         self._partitions[part] = self._retention.declared(partition, line)
@@ -215,18 +214,18 @@ class Parser:
         op, proc, t0, part = whole(line["op"]), whole(line["p"]), whole(line["t"]), whole(line.get("part", -1))
         f = line["f"]
         if not isinstance(f, str) or not isinstance(line.get("k"), str | None):
-            raise Malformed("a name or a key that is no text")
+            raise MalformedLine("a name or a key that is no text")
         if op != self._last_op + 1:
-            raise Malformed(f"operation {op} after operation {self._last_op}: ids are given one after the other")
+            raise MalformedLine(f"operation {op} after operation {self._last_op}: ids are given one after the other")
         if t0 < self.history.mono_ns:
-            raise Malformed(f"operation {op} is invoked at {t0}, before the run began at {self.history.mono_ns}")
+            raise MalformedLine(f"operation {op} is invoked at {t0}, before the run began at {self.history.mono_ns}")
         if proc not in self._processes:
-            raise Malformed(f"process {proc} was never declared")
+            raise MalformedLine(f"process {proc} was never declared")
         if part != -1 and part not in self._partitions:
-            raise Malformed(f"partition {part} was never declared")
+            raise MalformedLine(f"partition {part} was never declared")
         if f == "send":
             if part == -1:
-                raise Malformed("a send to no partition")
+                raise MalformedLine("a send to no partition")
             self._new_value(proc, whole(line["v"]))
             self._inside(line, SEND, op, part, whole(line["v"]))
             self._retention.sent(part, whole(line.get("b", 0)), self._processes[proc])
@@ -234,45 +233,45 @@ class Parser:
         elif f in ("poll", "final_read"):
             at = offsets_of(line["at"])
             if not at.keys() <= self._partitions.keys():
-                raise Malformed(f"a partition of {sorted(at)} was never declared")
+                raise MalformedLine(f"a partition of {sorted(at)} was never declared")
             self._positions.assigned(proc, at)
             self._inside(line, POLL, op, -1, -1)
         elif f == "txn":
             if not isinstance(line["x"], str) or whole(line["timeout"]) < 0:
-                raise Malformed("a transaction without its transactional id or its time-out")
+                raise MalformedLine("a transaction without its transactional id or its time-out")
         elif f in groups.OPERATIONS:
             self._groups.asked(f, line, self._open)
         elif f in MOVES:
             self._moved(f, proc, t0, part, line)
         else:
-            raise Malformed(f"an operation of the unknown name {f!r}")
+            raise MalformedLine(f"an operation of the unknown name {f!r}")
         self._last_op = op
         self._open[op] = (f, proc, t0, part, line)
 
     def _new_value(self, proc: int, value: int) -> None:
         if value >> SEQUENCE_BITS != proc or value <= self._last_value.get(proc, -1):
-            raise Malformed(f"value {value} is not a new one of process {proc}")
+            raise MalformedLine(f"value {value} is not a new one of process {proc}")
         self._last_value[proc] = value
 
     def _completed(self, line: dict[str, Any]) -> None:
         op, st, t1 = line["op"], line["st"], line["t"]
         if type(op) is not int or type(st) is not int or type(t1) is not int:
-            raise Malformed(f"operation {op!r}, status {st!r} or time {t1!r} is no whole number")
+            raise MalformedLine(f"operation {op!r}, status {st!r} or time {t1!r} is no whole number")
         if op not in self._open:
-            raise Malformed(f"operation {op} completes, but is not under way")
+            raise MalformedLine(f"operation {op} completes, but is not under way")
         if st not in (OK, FAIL, INFO):
-            raise Malformed(f"status {st}")
+            raise MalformedLine(f"status {st}")
         f, proc, t0, part, invoked = self._open[op]
         if t1 < t0:
-            raise Malformed(f"operation {op} completes at {t1}, and was invoked at {t0}")
+            raise MalformedLine(f"operation {op} completes at {t1}, and was invoked at {t0}")
         if t1 < self._completed_at:
-            raise Malformed(f"operation {op} completes at {t1}, behind a line of {self._completed_at}")
+            raise MalformedLine(f"operation {op} completes at {t1}, behind a line of {self._completed_at}")
         self._completed_at = t1
         if f == "send":
             self._sent(op, line, t0, invoked)
         else:
             self._active(proc, whole(t1))
-        log_starts.take_in(self.history.told, op, line, invoked, self._processes[proc])
+        log_starts.add_log_start(self.history.told, op, line, invoked, self._processes[proc])
         if f in ("poll", "final_read"):
             self._polled(op, line, invoked, t0)
         elif f == "list_offsets":
@@ -290,7 +289,7 @@ class Parser:
         part, key, key_id, st = invoked["part"], invoked.get("k"), -1, line["st"]
         if key is not None and self._partitions[part].compacted:
             key_id = self._keys.setdefault((part, key), len(self._keys))
-        self.history.activities.sent(part, st)
+        self.history.group_activities.sent(part, st)
         # What came with anything but an acknowledgement says nothing of where, or how often, it was appended.
         off, tries = (whole(line.get("off", -1)), whole(line.get("n", -1))) if st == OK else (-1, -1)
         if off >= 0:
@@ -336,7 +335,7 @@ class Parser:
             if final:
                 self._finals.reached(proc, part, position, log_start, t1)
             else:
-                self.history.activities.polled(proc, len(pairs))
+                self.history.group_activities.polled(proc, len(pairs))
         if final:
             self._finals.ended(proc, offsets_of(line.get("end", {})))
         if st != OK:
@@ -350,13 +349,13 @@ class Parser:
         inside = int(op_before == op)
         for off, val in pairs:
             if type(off) is not int or type(val) is not int:
-                raise Malformed(f"value {val!r} at offset {off!r}: no whole numbers")
+                raise MalformedLine(f"value {val!r} at offset {off!r}: no whole numbers")
             add((*head, idx, off, val, *tail, before, inside, -1, -1))
             idx += 1
             if off != before + 1 and before >= 0:
                 self.history.holes += 1
             if off < 0 or val < -1:
-                raise Malformed(f"value {val} at offset {off}")
+                raise MalformedLine(f"value {val} at offset {off}")
             before, inside = off, 1
             if off > highest:
                 highest = off
@@ -371,7 +370,7 @@ class Parser:
             return
         # Kafka answers -1 where no record is as new as a timestamp. A log always has a start and an end.
         if whole(line["off"]) < (-1 if which == "timestamp" else 0):
-            raise Malformed(f"operation {op} found offset {line['off']}, which no log has")
+            raise MalformedLine(f"operation {op} found offset {line['off']}, which no log has")
         if (known := whole(line.get("known", -1))) >= 0:
             self.history.lookups.append((op, invoked["p"], invoked["part"], known, line["off"], t0, line["t"]))
         if which not in ("latest", "lso"):
@@ -392,7 +391,7 @@ class Parser:
         under_way = self._open.get(whole(txn))
         # A client library's transaction may poll with a consumer, which is a process of its own.
         if under_way is None or under_way[0] != "txn" or (kind == SEND and under_way[1] != line["p"]):
-            raise Malformed(f"operation {op} is part of {txn}, which is no transaction of this process under way")
+            raise MalformedLine(f"operation {op} is part of {txn}, which is no transaction of this process under way")
         self.history.members.append((txn, kind, op, part, val))
         if kind == SEND:
             self._partitions[part].transactional = True
@@ -402,9 +401,9 @@ class Parser:
         how, asked = self._ends_asked.pop(op, (NOT_ENDED, -1))
         told = HOW[line.get("how", "none")]
         if line["t"] != -1 and told not in (how, NOT_ENDED):
-            raise Malformed(f"transaction {op} ends otherwise than it was asked to")
+            raise MalformedLine(f"transaction {op} ends otherwise than it was asked to")
         if line["st"] == OK and NOT_ENDED in (how, told):
-            raise Malformed(f"transaction {op} ended well, and nobody asked for its end")
+            raise MalformedLine(f"transaction {op} ended well, and nobody asked for its end")
         pid, epoch = whole(line.get("pid", -1)), whole(line.get("pe", -1))
         proc = invoked["p"]
         row = (op, proc, self._name(invoked["x"]), line["st"], how, invoked["t"], asked, line["t"], pid, epoch)
@@ -418,13 +417,13 @@ class Parser:
             txn, how = whole(line["x"]), HOW[line["how"]]
             under_way = self._open.get(txn)
             if under_way is None or under_way[0] != "txn" or txn in self._ends_asked or how == NOT_ENDED:
-                raise Malformed(f"{txn} is no transaction that is to end now")
+                raise MalformedLine(f"{txn} is no transaction that is to end now")
             if t < under_way[2]:
-                raise Malformed(f"transaction {txn} is to end at {t}, and began at {under_way[2]}")
+                raise MalformedLine(f"transaction {txn} is to end at {t}, and began at {under_way[2]}")
             self._ends_asked[txn] = how, t
         elif kind == "txn_init":
             if not isinstance(line["x"], str) or proc not in self._processes:
-                raise Malformed("a transactional id that is no text, or of no process")
+                raise MalformedLine("a transactional id that is no text, or of no process")
             name, t0 = self._name(line["x"]), whole(line["t0"])
             self.history.inits.append((t, proc, name, whole(line["pid"]), whole(line["pe"]), t0))
 
@@ -432,7 +431,7 @@ class Parser:
         """Note a change of a reader's position: its reads before and after do not follow each other."""
         positions = offsets_of(line.get("at", {}))
         if f == "list_offsets" and (part == -1 or line.get("which", "latest") not in LISTS):
-            raise Malformed(f"offsets are listed of partition {part}, and {line.get('which')!r} of it is asked for")
+            raise MalformedLine(f"offsets are listed of partition {part}, and {line.get('which')!r} of it is asked for")
         if f == "seek":
             for each in positions or ([part] if part != -1 else []):
                 self._positions.forget_one(proc, each)
@@ -442,20 +441,20 @@ class Parser:
         if f == "admin":
             self._retention.administered(part, line, t0)
         places = (positions or {part: -1}).items()
-        self.history.assignments += [Assignment(t0, proc, f, *place) for place in places]
+        self.history.assignments += [PositionChange(t0, proc, f, *place) for place in places]
 
     def _event(self, line: dict[str, Any]) -> None:
         kind, proc = str(line["kind"]), whole(line.get("p", -1))
         if kind == END:
             self._end(whole(line["t"]), whole(line["lines"]), line.get(SEAL))
             if self.history.seals and "seals" not in line:
-                raise Malformed("the header names the run's plan, and this line does not name its other files")
+                raise MalformedLine("the header names the run's plan, and this line does not name its other files")
             self.history.seals.update(seals_of(line.get("seals", {})))
         if proc != -1:
             self._active(proc, whole(line["t"]))
         if kind == "rebalance" and proc != -1:
             self._positions.forget(proc)
-            self.history.assignments.append(Assignment(whole(line["t"]), proc, kind))
+            self.history.assignments.append(PositionChange(whole(line["t"]), proc, kind))
         self._groups.event(kind, proc, line)
         if kind == "topic_settings":
             self._retention.configured(line)
@@ -468,13 +467,13 @@ class Parser:
     def _end(self, t: int, lines: int, crc: int | None) -> None:
         self._ended = True
         if lines != self.history.lines:
-            raise Malformed(f"{lines} lines were written before this one, and {self.history.lines} are here")
+            raise MalformedLine(f"{lines} lines were written before this one, and {self.history.lines} are here")
         if t < self._completed_at:
-            raise Malformed(f"the run ended at {t}, and an operation completed at {self._completed_at}")
+            raise MalformedLine(f"the run ended at {t}, and an operation completed at {self._completed_at}")
         if crc is None and self._sealed:
-            raise Malformed(f"the header promises the {SEAL} of the lines before this one, and it is not here")
+            raise MalformedLine(f"the header promises the {SEAL} of the lines before this one, and it is not here")
         if crc is not None and crc != self._crc:
-            raise Malformed(f"the lines before this one were changed after they were written: their {SEAL} differs")
+            raise MalformedLine(f"the lines before this one were changed after they were written: their {SEAL} differs")
 
     def _active(self, proc: int, t: int) -> None:
         process = self._processes[proc]
@@ -494,7 +493,7 @@ class Parser:
 
 
 def parse(lines: Iterable[bytes], apart: Sequence[tuple[int, int]] = (), skew_ms: int = 0) -> History:
-    """A history from its lines, each with its line feed. `apart`, `skew_ms`: as in `Parser`."""
-    parser = Parser(apart, skew_ms)
+    """A history from its lines, each with its line feed. `apart`, `skew_ms`: as in `HistoryParser`."""
+    parser = HistoryParser(apart, skew_ms)
     parser.feed(lines)
     return parser.finish()

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from squall.checkers.history.tables import FinalRead, ObservedPartition
+from squall.checkers.history.tables import ObservedPartition, PartitionFinalRead
 
 
-class ReaderPositions:
+class ReaderPositionTracker:
     """For every reader and partition, how often its position was forgotten, as a number that its reads carry.
 
     Consecutive reads are compared only where nothing lies between them that may move a position: a partition missing
@@ -65,7 +65,7 @@ Bounds = tuple[int, int]
 """(high watermark, last stable offset), -1 where not told."""
 
 
-class Watermarks:
+class LastSeenWatermarks:
     """Holds the high watermark and last stable offset that each client last saw, by partition and leader epoch.
 
     A new leader may know lower ones than the old leader, so an answer of an unknown epoch follows nothing. Fetches of a
@@ -156,7 +156,7 @@ def _moved_from(stood: int, partition: ObservedPartition, position: int, log_sta
     return stood if 0 <= stood < position else -1
 
 
-class FinalReads:
+class FinalReadTracker:
     """Follows the readers of final reads, and says at the end what of each partition they prove."""
 
     def __init__(self) -> None:
@@ -187,14 +187,14 @@ class FinalReads:
             if reading is not None:
                 reading.end = end
 
-    def finish(self, partitions: Mapping[int, ObservedPartition]) -> list[FinalRead]:
+    def finish(self, partitions: Mapping[int, ObservedPartition]) -> list[PartitionFinalRead]:
         """Every final read, by partition and process. Notes in `partitions` what they allow to judge.
 
         Where transactions wrote, read_committed readers leave out records that stand in the log: there only
         read_uncommitted ones count.
         """
         finals = [
-            FinalRead(
+            PartitionFinalRead(
                 each.part, each.proc, each.round, each.iso, each.t0, each.t1, each.start, each.log_start, each.reached,
                 each.end, int(each.whole),
             )

@@ -33,7 +33,7 @@ SLOT_MS = 100
 """How exactly ages are kept."""
 
 
-class RetentionWatch:
+class PartitionRetentionTracker:
     """Follows one partition, and keeps its `expired_to` and `expirable_to`. `began_ms`: the wall clock when the run
     began. `skew_ms`: as `squall.checkers.nemesis_log.skew_ms`.
     """
@@ -135,12 +135,12 @@ class RetentionWatch:
         return min((off for slot, off in self._first.items() if slot * SLOT_MS > oldest), default=unknown)
 
 
-class Retention:
-    """Follows all partitions of a history. `skew_ms`: as `RetentionWatch` takes it."""
+class RetentionTracker:
+    """Follows all partitions of a history. `skew_ms`: as `PartitionRetentionTracker` takes it."""
 
     def __init__(self, skew_ms: int) -> None:
         self._skew_ms, self._wall_ms, self._mono_ns = skew_ms, 0, 0
-        self._watches: dict[int, RetentionWatch] = {}
+        self._watches: dict[int, PartitionRetentionTracker] = {}
         self._settings: dict[str, Mapping[str, Any]] = {}
         """Topic -> what was last answered about its settings."""
         self.seal = 0
@@ -153,7 +153,7 @@ class Retention:
     def declared(self, partition: ObservedPartition, line: Mapping[str, Any]) -> ObservedPartition:
         """A partition comes, by this line. Returns it."""
         self.seal = declared_seal(self.seal, {name: line[name] for name in line.keys() - {"e", "part"}})
-        watch = self._watches[partition.part] = RetentionWatch(partition, self._wall_ms, self._skew_ms)
+        watch = self._watches[partition.part] = PartitionRetentionTracker(partition, self._wall_ms, self._skew_ms)
         if partition.topic in self._settings:
             watch.configured(self._settings[partition.topic])
         return partition

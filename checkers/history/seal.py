@@ -19,7 +19,7 @@ FILE, RUN, PLAN, NEMESIS = "history.jsonl", "run.json", "plan.toml", "nemesis.js
 LATER = ("writes_after_healing", "reads_after_healing")
 """Keys that run.json has had since after recorders began to write a last line."""
 NOTE = "history.jsonl does not promise a last line, as in early versions: lines of its end may be gone"
-TOLD = ("heal", "faults", "converged", "writes_after_healing", "reads_after_healing", "final_reads", "history")
+SEALED_KEYS = ("heal", "faults", "converged", "writes_after_healing", "reads_after_healing", "final_reads", "history")
 """Keys of run.json that the verdict rests on. They do not change once the history is closed."""
 UNSEALED = ("operations",)
 """Of a plan: the load as it was drawn. Nothing is judged by it."""
@@ -36,8 +36,8 @@ def plan_seal(plan: Mapping[str, Any]) -> int:
 
 
 def info_seal(info: Mapping[str, Any]) -> int:
-    """Of what run.json says under the keys of `TOLD`."""
-    return _of({name: info.get(name) for name in TOLD})
+    """Of what run.json says under the keys of `SEALED_KEYS`."""
+    return _of({name: info.get(name) for name in SEALED_KEYS})
 
 
 def value_seal(value: Any) -> int:
@@ -82,7 +82,9 @@ def unlike(
     if run and named not in (None, run):
         found[RUN] = f"{RUN} is about the run {named!r}, and the history about {run!r}"
     elif RUN in seals and info_seal(info) != seals[RUN]:
-        found[RUN] = f"{RUN} was changed after the run: its {', '.join(TOLD)} do not match the seal in the history"
+        found[RUN] = (
+            f"{RUN} was changed after the run: its {', '.join(SEALED_KEYS)} do not match the seal in the history"
+        )
     return found
 
 

@@ -12,10 +12,17 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, NamedTuple
 
-from squall.checkers.history.group_activity import Activities
-from squall.checkers.history.group_tables import Grant, GroupCommit, Hold, Output, ReportedPosition, Still
+from squall.checkers.history.group_activity import GroupActivityCounter
+from squall.checkers.history.group_tables import (
+    GenerationAssignment,
+    GroupCommit,
+    MemberPause,
+    PartitionOwnership,
+    PipelineOutput,
+    ReportedCommittedOffset,
+)
 from squall.checkers.history.partition import ObservedPartition as ObservedPartition
-from squall.checkers.history.reader_tables import PositionReset, TimeLookup
+from squall.checkers.history.reader_tables import PositionInvalidated, TimeLookup
 
 SCHEMA = 1
 """Of the Parquet files and of conversion.json."""
@@ -159,7 +166,7 @@ class TxnOperation(NamedTuple):
     """-1 for a poll."""
 
 
-class Init(NamedTuple):
+class InitProducerIdResult(NamedTuple):
     """A producer got its id and epoch for a transactional id: from then on all earlier ones are fenced. Or it was
     refused them, and both are -1."""
 
@@ -173,7 +180,7 @@ class Init(NamedTuple):
     """It asked."""
 
 
-class Op(NamedTuple):
+class OperationRow(NamedTuple):
     """Describes one operation."""
 
     op: int
@@ -188,7 +195,7 @@ class Op(NamedTuple):
     """Index into History.names."""
 
 
-class FinalRead(NamedTuple):
+class PartitionFinalRead(NamedTuple):
     """Says how far one fresh reader came in one partition."""
 
     part: int
@@ -244,7 +251,7 @@ class ClientProcess:
 
 
 @dataclass(frozen=True, slots=True)
-class Assignment:
+class PositionChange:
     """A reader was given, gave up or moved its position: at `t` by process `proc`."""
 
     t: int
@@ -268,7 +275,7 @@ class HistoryProblem:
         return f"{self.file}: line {self.line}: {self.why}" if self.line else f"{self.file}: {self.why}"
 
 
-class Table:
+class IntegerTable:
     """Rows of integers, one after the other in one array: the quickest thing to append to that stays small.
 
     `data` may be extended directly, by whole rows. An interrupted row is cut off by `truncate`.
@@ -305,7 +312,7 @@ class Table:
 OF_GROUPS = ("holds", "grants", "stills", "commits", "fetches", "outputs")
 """Tables that histories converted before there were groups lack."""
 LARGE = ("records", "told", "ops", "thrown", "lookups", "txns", "members", "inits", *OF_GROUPS)
-"""Every `Table` of a history."""
+"""Every `IntegerTable` of a history."""
 
 
 @dataclass(slots=True)
@@ -328,22 +335,22 @@ class History:
     """Of operations and errors, by Op.f and Op.err."""
     partitions: list[ObservedPartition] = field(default_factory=list)
     processes: list[ClientProcess] = field(default_factory=list)
-    assignments: list[Assignment] = field(default_factory=list)
-    finals: list[FinalRead] = field(default_factory=list)
-    records: Table = field(default_factory=lambda: Table(RecordRow))
-    told: Table = field(default_factory=lambda: Table(ReportedBounds))
-    ops: Table = field(default_factory=lambda: Table(Op))
-    thrown: Table = field(default_factory=lambda: Table(PositionReset))
-    lookups: Table = field(default_factory=lambda: Table(TimeLookup))
-    txns: Table = field(default_factory=lambda: Table(Txn))
-    members: Table = field(default_factory=lambda: Table(TxnOperation))
-    inits: Table = field(default_factory=lambda: Table(Init))
-    holds: Table = field(default_factory=lambda: Table(Hold))
-    grants: Table = field(default_factory=lambda: Table(Grant))
-    stills: Table = field(default_factory=lambda: Table(Still))
-    commits: Table = field(default_factory=lambda: Table(GroupCommit))
-    fetches: Table = field(default_factory=lambda: Table(ReportedPosition))
-    outputs: Table = field(default_factory=lambda: Table(Output))
+    assignments: list[PositionChange] = field(default_factory=list)
+    finals: list[PartitionFinalRead] = field(default_factory=list)
+    records: IntegerTable = field(default_factory=lambda: IntegerTable(RecordRow))
+    told: IntegerTable = field(default_factory=lambda: IntegerTable(ReportedBounds))
+    ops: IntegerTable = field(default_factory=lambda: IntegerTable(OperationRow))
+    thrown: IntegerTable = field(default_factory=lambda: IntegerTable(PositionInvalidated))
+    lookups: IntegerTable = field(default_factory=lambda: IntegerTable(TimeLookup))
+    txns: IntegerTable = field(default_factory=lambda: IntegerTable(Txn))
+    members: IntegerTable = field(default_factory=lambda: IntegerTable(TxnOperation))
+    inits: IntegerTable = field(default_factory=lambda: IntegerTable(InitProducerIdResult))
+    holds: IntegerTable = field(default_factory=lambda: IntegerTable(PartitionOwnership))
+    grants: IntegerTable = field(default_factory=lambda: IntegerTable(GenerationAssignment))
+    stills: IntegerTable = field(default_factory=lambda: IntegerTable(MemberPause))
+    commits: IntegerTable = field(default_factory=lambda: IntegerTable(GroupCommit))
+    fetches: IntegerTable = field(default_factory=lambda: IntegerTable(ReportedCommittedOffset))
+    outputs: IntegerTable = field(default_factory=lambda: IntegerTable(PipelineOutput))
     corrupt: int = 0
     """Received records whose payload did not verify."""
     holes: int = 0
@@ -357,7 +364,7 @@ class History:
     """Processes that ever owned one."""
     resumed: int = 0
     """How often a member began at its group's committed position."""
-    activities: Activities = field(default_factory=Activities)
+    group_activities: GroupActivityCounter = field(default_factory=GroupActivityCounter)
     outcomes: dict[str, dict[str, int]] = field(default_factory=dict)
     """Operation -> "ok" | "fail" | "info" | "error NAME" -> how many."""
     declared: int = 0

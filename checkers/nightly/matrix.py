@@ -22,7 +22,7 @@ def said(axis: str, value: Any) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class Expectation:
+class ForbiddenAnomalies:
     """Lists what must not be found where an axis has one of these values, though the configuration may permit it."""
 
     where: Mapping[str, tuple[str, ...]]
@@ -33,11 +33,11 @@ class Expectation:
         return all(cell.get(axis) in values for axis, values in self.where.items())
 
 
-def expectations(matrix: Mapping[str, Any]) -> tuple[Expectation, ...]:
+def expectations(matrix: Mapping[str, Any]) -> tuple[ForbiddenAnomalies, ...]:
     """Those of a matrix, as night.json or its file has it. What is none is left out."""
     listed = matrix.get("expect")
     return tuple(
-        Expectation(
+        ForbiddenAnomalies(
             {axis: tuple(said(axis, each) for each in _many(values)) for axis, values in _table(told, "where").items()},
             tuple(map(str, _many(told.get("never", ())))),
         )
@@ -46,7 +46,7 @@ def expectations(matrix: Mapping[str, Any]) -> tuple[Expectation, ...]:
     )
 
 
-def forbidden(expected: Iterable[Expectation], cell: Mapping[str, str], anomalies: Any) -> tuple[str, ...]:
+def forbidden(expected: Iterable[ForbiddenAnomalies], cell: Mapping[str, str], anomalies: Any) -> tuple[str, ...]:
     """Return the anomalies that a run permits and its night does not. anomalies: of verdict.json."""
     never = {name for each in expected if each.meets(cell) for name in each.never}
     if never.intersection(LOSS):  # one thing: which of them it is depends on where readers stood by chance

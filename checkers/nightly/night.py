@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from squall.checkers.nightly.matrix import FILE as MATRIX
-from squall.checkers.nightly.matrix import Expectation, changes, expectations
+from squall.checkers.nightly.matrix import ForbiddenAnomalies, changes, expectations
 from squall.checkers.nightly.results import Attempt, parse
 
 SCHEMA = 1
@@ -43,7 +43,7 @@ class Night:
     interrupted: bool = False
     left_out: tuple[str, ...] = ()
     """Items, each with the reason why it did not run."""
-    expect: tuple[Expectation, ...] | None = ()
+    expect: tuple[ForbiddenAnomalies, ...] | None = ()
     """What it must not find; None: nobody knows, because no file says."""
     accepted: tuple[Mapping[str, str], ...] = ()
     """The accepted findings when it was played: fingerprint, owner, until and why of each, expired ones included."""
@@ -93,7 +93,7 @@ def read_night(path: Path) -> Night:
     )
 
 
-def _expected(path: Path, told: Mapping[str, Any], problems: list[str]) -> tuple[Expectation, ...] | None:
+def _expected(path: Path, told: Mapping[str, Any], problems: list[str]) -> tuple[ForbiddenAnomalies, ...] | None:
     """As night.json has it. A night of an early version has its matrix in a file only."""
     planned = told.get("matrix")
     try:

@@ -93,7 +93,7 @@ TEST_TABLES: Mapping[str, pa.Schema] = {
 
 
 @dataclass(frozen=True, slots=True)
-class TableSeries:
+class NightStoreKind:
     """Nights of one kind: their folders begin with `prefix`, and each has these tables."""
 
     prefix: str
@@ -102,13 +102,13 @@ class TableSeries:
     """The command that collects a night of this kind once more, from its folder."""
 
 
-RUNS = TableSeries("night=", TABLES, "squall report --nightly")
-TESTS = TableSeries("tests=", TEST_TABLES, "./squall test --night --resume")
+RUNS = NightStoreKind("night=", TABLES, "squall report --nightly")
+TESTS = NightStoreKind("tests=", TEST_TABLES, "./squall test --night --resume")
 _SCHEMAS = {**TABLES, **TEST_TABLES}
 
 
 @dataclass(frozen=True, slots=True)
-class Collection:
+class CollectedNight:
     """Names the parts that were collected of one night, once."""
 
     night: str
@@ -161,7 +161,9 @@ def write(folder: Path, table: str, rows: Sequence[Mapping[str, Any]]) -> None:
     pq.write_table(content, folder / f"{table}.parquet", compression="zstd", write_page_checksum=True)
 
 
-def commit(folder: Path, night: str, began: str, digest: str, now: datetime, series: TableSeries = RUNS) -> Collection:
+def commit(
+    folder: Path, night: str, began: str, digest: str, now: datetime, series: NightStoreKind = RUNS
+) -> CollectedNight:
     """Add a collection to the store that `folder` was made in. Every table of the series must be there."""
     missing = [name for name in series.tables if not (folder / f"{name}.parquet").exists()]
     assert not missing, missing
@@ -172,10 +174,10 @@ def commit(folder: Path, night: str, began: str, digest: str, now: datetime, ser
     place.mkdir(exist_ok=True)
     path = place / f"{stamp}-{digest}"
     folder.rename(path)
-    return Collection(night, began, path, digest)
+    return CollectedNight(night, began, path, digest)
 
 
-def collections(store: Path, series: TableSeries = RUNS) -> tuple[list[Collection], list[str]]:
+def collections(store: Path, series: NightStoreKind = RUNS) -> tuple[list[CollectedNight], list[str]]:
     """The newest collection of each night, by when the night began; and why some cannot be read, a sentence each."""
     found, problems = [], []
     for place in sorted(store.glob(f"{series.prefix}*")):
@@ -188,7 +190,7 @@ def collections(store: Path, series: TableSeries = RUNS) -> tuple[list[Collectio
                 if told["schema"] != SCHEMA:
                     problems.append(_of_another_schema(str(told["night"]), told["schema"], series))
                     break
-                one = Collection(str(told["night"]), str(told["began"]), path, str(told["digest"]))
+                one = CollectedNight(str(told["night"]), str(told["began"]), path, str(told["digest"]))
                 for table in series.tables:
                     _read(one, table).validate(full=True)
                 found.append(one)
@@ -198,7 +200,7 @@ def collections(store: Path, series: TableSeries = RUNS) -> tuple[list[Collectio
     return sorted(found, key=lambda each: (each.began, each.night)), problems
 
 
-def _damaged(path: Path, error: Exception, series: TableSeries) -> str:
+def _damaged(path: Path, error: Exception, series: NightStoreKind) -> str:
     """The sentence about a collection that is left out."""
     why = " ".join(str(error).split()) or type(error).__name__
     return (
@@ -207,19 +209,19 @@ def _damaged(path: Path, error: Exception, series: TableSeries) -> str:
     )
 
 
-def _of_another_schema(night: str, schema: Any, series: TableSeries) -> str:
+def _of_another_schema(night: str, schema: Any, series: NightStoreKind) -> str:
     return (
         f"The store has night {night} in schema {schema!r}, and this version reads {SCHEMA}: it is left out. "
         f"`{series.collects}` of its folder collects it again."
     )
 
 
-def rows(collected: Iterable[Collection], table: str) -> list[dict[str, Any]]:
+def rows(collected: Iterable[CollectedNight], table: str) -> list[dict[str, Any]]:
     """The rows of a table, of these collections. A map becomes a dict."""
     return [row for each in collected for row in _read(each, table).to_pylist(maps_as_pydicts="strict")]
 
 
-def _read(collected: Collection, table: str) -> pa.Table:
+def _read(collected: CollectedNight, table: str) -> pa.Table:
     """A table of a collection. One of `_UNREADABLE` if it is damaged."""
     file, schema = collected.file(table), _SCHEMAS[table]
     # A column that is not in the file is null, so a damaged name would take a column away.

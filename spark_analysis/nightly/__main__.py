@@ -15,7 +15,7 @@ from squall.checkers.nightly import store
 from squall.checkers.nightly.night import read_night
 from squall.spark_analysis import session
 from squall.spark_analysis.nightly.cells import cells, to_json
-from squall.spark_analysis.nightly.collect import Collector
+from squall.spark_analysis.nightly.collect import NightCollector
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -34,7 +34,7 @@ def main(arguments: list[str] | None = None) -> int:
     if given.collect is not None:
         night = read_night(given.collect)
         digest = store.digest_of(night)
-        collector = Collector(night)
+        collector = NightCollector(night)
     records = collector.records if collector else 0
     spark = session.start(records, given.java_home, class_archive=given.class_archive)
     try:

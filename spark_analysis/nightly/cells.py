@@ -6,7 +6,7 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from squall.checkers.nightly.store import TABLES, Collection
+from squall.checkers.nightly.store import TABLES, CollectedNight
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -47,7 +47,7 @@ group by {", ".join(CELL)}, faulty, bucket
 """
 
 
-def cells(spark: SparkSession, collected: Sequence[Collection], where: Mapping[str, str]) -> list[Row]:
+def cells(spark: SparkSession, collected: Sequence[CollectedNight], where: Mapping[str, str]) -> list[Row]:
     """The rows of the table over these nights, each with `latency`: faulty -> bucket -> how many.
 
     where: axis -> the value that runs must have.
@@ -68,7 +68,7 @@ def cells(spark: SparkSession, collected: Sequence[Collection], where: Mapping[s
     return [{**row, "latency": histograms.get(tuple(row[name] for name in CELL), empty)} for row in found]
 
 
-def _stored(spark: SparkSession, collected: Sequence[Collection], table: str) -> DataFrame:
+def _stored(spark: SparkSession, collected: Sequence[CollectedNight], table: str) -> DataFrame:
     # Without the base path, Spark would take the folder's name for the column `night`.
     columns = ", ".join(f"`{column.name}` {_sql_type(column.type)}" for column in TABLES[table])
     return spark.read.schema(columns).parquet(*(str(each.file(table)) for each in collected))

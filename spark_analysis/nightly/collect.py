@@ -24,19 +24,19 @@ Row = dict[str, Any]
 UNIT_MS = LATENCY_UNIT_NS / 1e6
 
 
-class Collector:
+class NightCollector:
     """The rows of one night."""
 
     def __init__(self, night: Night) -> None:
         self.night = night
         self.facts = facts_of_night(night)
-        self.kept: dict[int, tables.Kept] = {}
+        self.kept: dict[int, tables.ConvertedRun] = {}
         """Number of the facts -> its history."""
         self.troubles: dict[int, str] = {}
         for number, each in enumerate(self.facts):
             if each.path is not None:
                 try:
-                    self.kept[number] = tables.kept(each.path)
+                    self.kept[number] = tables.converted_run(each.path)
                 except (OSError, ValueError, KeyError, TypeError) as error:
                     self.troubles[number] = f"its history cannot be read: {error}"
                 else:
@@ -134,7 +134,7 @@ def _measured(found: Mapping[str, list[Row]]) -> Row:
     return {name: row.get(name) for name in store.MEASURED}
 
 
-def _faults(facts: RunOfNight, kept: tables.Kept, found: Mapping[str, list[Row]]) -> Iterable[Row]:
+def _faults(facts: RunOfNight, kept: tables.ConvertedRun, found: Mapping[str, list[Row]]) -> Iterable[Row]:
     recoveries = {each["id"]: each for each in found["recovery"]}
     gaps = {each["id"]: each["gap_ms"] for each in found["fault gaps"]}
     origin = kept.context.origin_ns

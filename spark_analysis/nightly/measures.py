@@ -10,12 +10,12 @@ from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any
 
-from squall.checkers.history.conversion import Conversion
+from squall.checkers.history.conversion import ConversionResult
 from squall.checkers.metrics import LATENCY_UNIT_NS
 from squall.spark_analysis.measures import unanswered
 from squall.spark_analysis.nightly.tables import PARTITIONS
 from squall.spark_analysis.queries import duplicate, loss
-from squall.spark_analysis.query import Rule
+from squall.spark_analysis.query import WitnessRule
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -124,7 +124,7 @@ STATEMENTS = {
 }
 
 
-def measured(spark: SparkSession, history: Conversion) -> Mapping[str, list[dict[str, Any]]]:
+def measured(spark: SparkSession, history: ConversionResult) -> Mapping[str, list[dict[str, Any]]]:
     """The rows of each of STATEMENTS. `tables.register` was called; `history`: as its `together`."""
     spark.sql(marked(history)).createOrReplaceTempView("marked")
     sends = spark.sql(SENDS.format(run=RUN, unit=LATENCY_UNIT_NS)).cache()
@@ -139,7 +139,7 @@ def measured(spark: SparkSession, history: Conversion) -> Mapping[str, list[dict
         sends.unpersist()
 
 
-def marked(history: Conversion) -> str:
+def marked(history: ConversionResult) -> str:
     """MARKED, by the rules for lost and duplicate records that hold for such a history."""
     lost, duplicated = _rules(loss.query(history)), _rules(duplicate.query(history))
     columns = {name: sql for rule in (*lost, *duplicated) for name, sql in rule.columns.items()}
@@ -151,11 +151,11 @@ def marked(history: Conversion) -> str:
     )
 
 
-def _rules(found: Sequence[object]) -> list[Rule]:
+def _rules(found: Sequence[object]) -> list[WitnessRule]:
     return list(_only_rules(found))
 
 
-def _only_rules(found: Sequence[object]) -> Iterator[Rule]:
+def _only_rules(found: Sequence[object]) -> Iterator[WitnessRule]:
     for each in found:
-        assert isinstance(each, Rule) and each.view == "judged", each
+        assert isinstance(each, WitnessRule) and each.view == "judged", each
         yield each

@@ -16,11 +16,11 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 
 from squall.checkers.history import conversion
-from squall.checkers.history.conversion import Conversion
+from squall.checkers.history.conversion import ConversionResult
 from squall.checkers.history.parquet import SCHEMAS
 from squall.checkers.history.seal import FILE as HISTORY
 from squall.checkers.history.tables import ObservedPartition
-from squall.checkers.metrics import Context, context_of
+from squall.checkers.metrics import MeasurementContext, context_of
 from squall.checkers.nemesis_log import FOREVER, windows
 from squall.spark_analysis import views
 from squall.spark_analysis.jobs import SQL_TYPES
@@ -42,15 +42,15 @@ _SHIFTED = {
 
 
 @dataclass(frozen=True, slots=True)
-class Kept:
+class ConvertedRun:
     """Holds one run's history in memory: everything but its large tables."""
 
     folder: Path
-    converted: Conversion
-    context: Context
+    converted: ConversionResult
+    context: MeasurementContext
 
 
-def kept(run_dir: Path) -> Kept:
+def converted_run(run_dir: Path) -> ConvertedRun:
     """Return what is kept of one run; converts its history first where that was not done, or by another version, or one
     was changed since.
 
@@ -60,12 +60,12 @@ def kept(run_dir: Path) -> Kept:
     directory = os.open(run_dir, os.O_RDONLY)
     try:
         fcntl.flock(directory, fcntl.LOCK_EX)
-        return _kept(run_dir)
+        return _converted_run(run_dir)
     finally:
         os.close(directory)
 
 
-def _kept(run_dir: Path) -> Kept:
+def _converted_run(run_dir: Path) -> ConvertedRun:
     folder = run_dir / conversion.FOLDER
     try:
         converted = conversion.read_conversion(run_dir)
@@ -79,10 +79,10 @@ def _kept(run_dir: Path) -> Kept:
             raise FileNotFoundError("there is no history")
         converted = conversion.convert(run_dir)
     history, faults = conversion.load(run_dir, large=False)
-    return Kept(folder, converted, context_of(history, faults))
+    return ConvertedRun(folder, converted, context_of(history, faults))
 
 
-def stage(runs: Sequence[Kept], folder: Path) -> None:
+def stage(runs: Sequence[ConvertedRun], folder: Path) -> None:
     """Links to the tables of all runs, as Spark reads one table of many files: TABLE/run=N/part.parquet."""
     assert len(runs) <= AT_ONCE
     for number, run in enumerate(runs):
@@ -92,7 +92,7 @@ def stage(runs: Sequence[Kept], folder: Path) -> None:
             (place / "part.parquet").symlink_to((run.folder / f"{name}.parquet").absolute())
 
 
-def register(spark: SparkSession, runs: Sequence[Kept], folder: Path) -> list[DataFrame]:
+def register(spark: SparkSession, runs: Sequence[ConvertedRun], folder: Path) -> list[DataFrame]:
     """Temporary views of what is staged in `folder`, of `judged` and all below it, `runs`, and `played` (their faults).
 
     Returns what is to be unpersisted afterwards.
@@ -111,10 +111,10 @@ def register(spark: SparkSession, runs: Sequence[Kept], folder: Path) -> list[Da
     return cached
 
 
-def together(runs: Sequence[Kept]) -> Conversion:
+def together(runs: Sequence[ConvertedRun]) -> ConversionResult:
     """Return what rules ask of a conversion, of all runs: whether anywhere something is damaged or compacted."""
     one = runs[0].converted
-    return Conversion(
+    return ConversionResult(
         run="",
         wall_ms=one.wall_ms,
         mono_ns=one.mono_ns,
@@ -150,7 +150,7 @@ _RUNS = pa.schema([("run", pa.int64()), ("spans", pa.list_(_SPAN)), ("afterwards
 _PLAYED = pa.schema([(name, pa.int64()) for name in ("run", "id", "began", "ended", "whole_since")])
 
 
-def _runs(runs: Sequence[Kept]) -> pa.Table:
+def _runs(runs: Sequence[ConvertedRun]) -> pa.Table:
     """Return the times at which faults were on, and the processes that wrote after healing, which is no load."""
     rows = [
         {
@@ -163,7 +163,7 @@ def _runs(runs: Sequence[Kept]) -> pa.Table:
     return pa.Table.from_pylist(rows, schema=_RUNS)
 
 
-def _played(runs: Sequence[Kept]) -> pa.Table:
+def _played(runs: Sequence[ConvertedRun]) -> pa.Table:
     rows = [
         {"run": number, "id": each.id, "began": each.began, "ended": each.ended, "whole_since": each.whole_since}
         for number, run in enumerate(runs)

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from squall.checkers.history.conversion import Conversion
-from squall.spark_analysis.query import Rule, Select, has_transactions
+from squall.checkers.history.conversion import ConversionResult
+from squall.spark_analysis.query import WitnessQuery, WitnessRule, has_transactions
 
 SQL = """
 with sent_in as (
@@ -45,9 +45,9 @@ from (select txn, txn_proc, late_abort, min(struct(val, part, acked_at)) first, 
 """`passed`: a final read went past the offset. `read_after`: one that began after the commit read to the end."""
 
 
-def query(history: Conversion) -> Sequence[Rule | Select]:
+def query(history: ConversionResult) -> Sequence[WitnessRule | WitnessQuery]:
     """The query of `squall.checkers.anomalies.atomicity`."""
     if not has_transactions(history):
         return []
     views = ("standing", "txn_values", "committed_reads", "finals", "places", "partitions")
-    return [Select(SQL, views)]
+    return [WitnessQuery(SQL, views)]

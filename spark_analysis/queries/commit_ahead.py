@@ -6,10 +6,10 @@ from collections.abc import Sequence
 
 from squall.checkers.anomalies.anomaly import OWN, PROGRAM
 from squall.checkers.anomalies.commit_ahead import OWN_COMMIT, SKIPPED
-from squall.checkers.history.conversion import Conversion
+from squall.checkers.history.conversion import ConversionResult
 from squall.checkers.history.group_tables import CRASHED
 from squall.checkers.history.tables import FAIL
-from squall.spark_analysis.query import Rule, Select
+from squall.spark_analysis.query import WitnessQuery, WitnessRule
 
 SQL = f"""
 with of_groups as (select distinct proc, `group` grp from holds),
@@ -55,8 +55,8 @@ from passed w left join asked a on a.grp = w.grp and a.part = w.part and a.off =
 """
 
 
-def query(history: Conversion) -> Sequence[Rule | Select]:
+def query(history: ConversionResult) -> Sequence[WitnessRule | WitnessQuery]:
     """The query of `squall.checkers.anomalies.commit_ahead`."""
     if not history.holds:
         return []
-    return [Select(SQL, ("holds", "group_holds", "group_commits", "records", "processes", "partitions"))]
+    return [WitnessQuery(SQL, ("holds", "group_holds", "group_commits", "records", "processes", "partitions"))]

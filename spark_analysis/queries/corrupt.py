@@ -4,10 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from squall.checkers.history.conversion import Conversion
-from squall.spark_analysis.query import Rule, Select
+from squall.checkers.history.conversion import ConversionResult
+from squall.spark_analysis.query import WitnessQuery, WitnessRule
 
 
-def query(history: Conversion) -> Sequence[Rule | Select]:
+def query(history: ConversionResult) -> Sequence[WitnessRule | WitnessQuery]:
     """The query of `squall.checkers.anomalies.corrupt`."""
-    return [Rule("places", "val < 0 and is_read = 1", "'corrupt'", off="off", op="read_op")] if history.corrupt else []
+    return (
+        [WitnessRule("places", "val < 0 and is_read = 1", "'corrupt'", off="off", op="read_op")]
+        if history.corrupt
+        else []
+    )

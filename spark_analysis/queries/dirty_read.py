@@ -4,17 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from squall.checkers.history.conversion import Conversion
+from squall.checkers.history.conversion import ConversionResult
 from squall.checkers.history.tables import LATE_END
-from squall.spark_analysis.query import Rule, Select, has_transactions
+from squall.spark_analysis.query import WitnessQuery, WitnessRule, has_transactions
 
 
-def query(history: Conversion) -> Sequence[Rule | Select]:
+def query(history: ConversionResult) -> Sequence[WitnessRule | WitnessQuery]:
     """The query of `squall.checkers.anomalies.dirty_read`."""
     if not has_transactions(history):
         return []
     return [
-        Rule(
+        WitnessRule(
             "committed_reads",
             "not never_commits and first <= te",
             "'dirty-read'",

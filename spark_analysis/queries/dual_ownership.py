@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from squall.checkers.history.conversion import Conversion
-from squall.spark_analysis.query import Rule, Select
+from squall.checkers.history.conversion import ConversionResult
+from squall.spark_analysis.query import WitnessQuery, WitnessRule
 
 SQL = """
 with named as (
@@ -27,8 +27,8 @@ where (a.t0 < b.t0 or (a.t0 = b.t0 and a.proc < b.proc)) and (
 """
 
 
-def query(history: Conversion) -> Sequence[Rule | Select]:
+def query(history: ConversionResult) -> Sequence[WitnessRule | WitnessQuery]:
     """The query of `squall.checkers.anomalies.dual_ownership`. Which requests prove ownership is decided when the
     history is converted (`Hold.proved`).
     """
-    return [Select(SQL, ("holds", "partitions", "processes"))] if history.holds else []
+    return [WitnessQuery(SQL, ("holds", "partitions", "processes"))] if history.holds else []

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from squall.checkers.history.conversion import Conversion
-from squall.spark_analysis.query import Rule, Select
+from squall.checkers.history.conversion import ConversionResult
+from squall.spark_analysis.query import WitnessQuery, WitnessRule
 
 SQL = """
 with visible as (
@@ -23,6 +23,6 @@ where nth > 1
 """
 
 
-def query(history: Conversion) -> Sequence[Rule | Select]:
+def query(history: ConversionResult) -> Sequence[WitnessRule | WitnessQuery]:
     """The query of `squall.checkers.anomalies.eos_duplicate`."""
-    return [Select(SQL, ("made", "twice", "txn_values"))] if history.outputs else []
+    return [WitnessQuery(SQL, ("made", "twice", "txn_values"))] if history.outputs else []

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from squall.checkers.history.conversion import Conversion
-from squall.spark_analysis.query import Rule, Select
+from squall.checkers.history.conversion import ConversionResult
+from squall.spark_analysis.query import WitnessQuery, WitnessRule
 
 SQL = """
 with topics as (select distinct o.`group` grp, p.topic from outputs o join partitions p on p.part = o.part),
@@ -44,9 +44,9 @@ having coalesce(max(o.off), -1L) < 0
 """
 
 
-def query(history: Conversion) -> Sequence[Rule | Select]:
+def query(history: ConversionResult) -> Sequence[WitnessRule | WitnessQuery]:
     """The query of `squall.checkers.anomalies.eos_loss`."""
     if not history.outputs:
         return []
     of_groups = ("outputs", "made", "twice", "group_commits", "group_holds", "fetches")
-    return [Select(SQL, (*of_groups, "records", "txn_values", "partitions"))]
+    return [WitnessQuery(SQL, (*of_groups, "records", "txn_values", "partitions"))]

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from squall.checkers.history.conversion import Conversion
-from squall.spark_analysis.query import Rule, Select
+from squall.checkers.history.conversion import ConversionResult
+from squall.spark_analysis.query import WitnessQuery, WitnessRule
 
 
-def query(_: Conversion) -> Sequence[Rule | Select]:
+def query(_: ConversionResult) -> Sequence[WitnessRule | WitnessQuery]:
     """The query of `squall.checkers.anomalies.failed_yet_read`."""
     return [
-        Rule(
+        WitnessRule(
             "judged",
             "sent = 1 and st = 1 and read_min is not null",
             "'failed-yet-read'",

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from squall.checkers.anomalies.hanging_txn import LOOKED_FOR_EVERY_MS
-from squall.checkers.history.conversion import Conversion
+from squall.checkers.history.conversion import ConversionResult
 from squall.checkers.history.values import AFTER_HEALING
-from squall.spark_analysis.query import Rule, Select, has_transactions
+from squall.spark_analysis.query import WitnessQuery, WitnessRule, has_transactions
 
 SQL = f"""
 with healed as (
@@ -26,6 +26,6 @@ where l.at.final > 0 and l.at.lso < l.at.hw and l.at.t1 - s.t1 > t.ns
 """
 
 
-def query(history: Conversion) -> Sequence[Rule | Select]:
+def query(history: ConversionResult) -> Sequence[WitnessRule | WitnessQuery]:
     """The query of `squall.checkers.anomalies.hanging_txn`."""
-    return [Select(SQL, ("told", "txn_values", "records", "processes"))] if has_transactions(history) else []
+    return [WitnessQuery(SQL, ("told", "txn_values", "records", "processes"))] if has_transactions(history) else []

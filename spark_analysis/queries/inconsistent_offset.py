@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from squall.checkers.history.conversion import Conversion
-from squall.spark_analysis.query import Rule, Select
+from squall.checkers.history.conversion import ConversionResult
+from squall.spark_analysis.query import WitnessQuery, WitnessRule
 
 SQL = """
 select 'inconsistent-offset' anomaly, if(finals > 1, 'final', if(reads > 1, 'reads', 'acks')) evidence,
@@ -17,6 +17,6 @@ from (select part, off, sum(is_final) finals, sum(is_read) reads, count(*) n,
 """
 
 
-def query(_: Conversion) -> Sequence[Rule | Select]:
+def query(_: ConversionResult) -> Sequence[WitnessRule | WitnessQuery]:
     """The query of `squall.checkers.anomalies.inconsistent_offset`."""
-    return [Select(SQL, ("places",))]
+    return [WitnessQuery(SQL, ("places",))]

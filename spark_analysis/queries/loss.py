@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from squall.checkers.history.conversion import Conversion
-from squall.spark_analysis.query import Rule, Select
+from squall.checkers.history.conversion import ConversionResult
+from squall.spark_analysis.query import WitnessQuery, WitnessRule
 
 DAMAGED = """
   exists (select 1 from places c where c.part = row.part and c.off = row.placed_at and c.val < 0 and c.is_final = 1)"""
@@ -22,14 +22,14 @@ LOST = """sent = 1 and (final_min is null or vanished)
        or if(acked, t1, first_read) <= cover_t0)"""
 
 
-def query(history: Conversion) -> Sequence[Rule | Select]:
+def query(history: ConversionResult) -> Sequence[WitnessRule | WitnessQuery]:
     """The query of `squall.checkers.anomalies.loss`."""
     excuses = {
         **({"damaged": DAMAGED} if history.corrupt else {}),
         **({"superseded": SUPERSEDED} if history.compacted else {}),
     }
     return [
-        Rule(
+        WitnessRule(
             "judged",
             LOST + "".join(f" and not {name}" for name in excuses),
             "if(placed_at <= seen, 'lost-write', 'unseen')",

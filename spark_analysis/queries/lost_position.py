@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from squall.checkers.anomalies.lost_position import LEAST_RETENTION_NS, METADATA
-from squall.checkers.history.conversion import Conversion
-from squall.spark_analysis.query import Rule, Select, has_positions
+from squall.checkers.history.conversion import ConversionResult
+from squall.spark_analysis.query import WitnessQuery, WitnessRule, has_positions
 
 SQL = f"""
 with explaining as (
@@ -80,6 +80,6 @@ from stripped i
 """
 
 
-def query(history: Conversion) -> Sequence[Rule | Select]:
+def query(history: ConversionResult) -> Sequence[WitnessRule | WitnessQuery]:
     """The query of `squall.checkers.anomalies.lost_position`."""
-    return [Select(SQL, ("group_commits", "fetches", "partitions"))] if has_positions(history) else []
+    return [WitnessQuery(SQL, ("group_commits", "fetches", "partitions"))] if has_positions(history) else []

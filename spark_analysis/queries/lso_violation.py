@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from squall.checkers.history.conversion import Conversion
-from squall.spark_analysis.query import Rule, Select
+from squall.checkers.history.conversion import ConversionResult
+from squall.spark_analysis.query import WitnessQuery, WitnessRule
 
 
-def query(_: Conversion) -> Sequence[Rule | Select]:
+def query(_: ConversionResult) -> Sequence[WitnessRule | WitnessQuery]:
     """The query of `squall.checkers.anomalies.lso_violation`."""
     return [
-        Rule(
+        WitnessRule(
             "told",
             "hw >= 0 and lso > hw",
             "'lso-violation'",
@@ -20,7 +20,7 @@ def query(_: Conversion) -> Sequence[Rule | Select]:
             proc="proc",
             other="hw",
         ),
-        Rule(
+        WitnessRule(
             "told",
             "lso >= 0 and iso = 1 and last_off >= lso",
             "'lso-violation'",
@@ -29,7 +29,7 @@ def query(_: Conversion) -> Sequence[Rule | Select]:
             proc="proc",
             other="last_off",
         ),
-        Rule(
+        WitnessRule(
             "told",
             "hw >= 0 and last_off >= hw",
             "'lso-violation'",

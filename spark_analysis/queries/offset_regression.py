@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from squall.checkers.history.conversion import Conversion
+from squall.checkers.history.conversion import ConversionResult
 from squall.checkers.history.tables import LISTED_START
-from squall.spark_analysis.query import Rule, Select
+from squall.spark_analysis.query import WitnessQuery, WitnessRule
 
 LOG_STARTS = f"""
 select 'offset-regression' anomaly, 'log start' evidence, listed.part, listed.log_start off, -1L val, listed.op,
@@ -18,16 +18,16 @@ group by listed.part, listed.log_start, listed.op, listed.proc
 """
 
 
-def query(_: Conversion) -> Sequence[Rule | Select]:
+def query(_: ConversionResult) -> Sequence[WitnessRule | WitnessQuery]:
     """The query of `squall.checkers.anomalies.offset_regression`."""
     return [
-        Select(LOG_STARTS, ("told",)),
+        WitnessQuery(LOG_STARTS, ("told",)),
         *(_mark(mark, name) for mark, name in (("hw", "high watermark"), ("lso", "last stable offset"))),
     ]
 
 
-def _mark(mark: str, name: str) -> Rule:
-    return Rule(
+def _mark(mark: str, name: str) -> WitnessRule:
+    return WitnessRule(
         "told",
         f"{mark} >= 0 and {mark} < {mark}_before",
         "'offset-regression'",

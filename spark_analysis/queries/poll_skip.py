@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from squall.checkers.history.conversion import Conversion
-from squall.spark_analysis.query import Rule, Select, has_transactions
+from squall.checkers.history.conversion import ConversionResult
+from squall.spark_analysis.query import WitnessQuery, WitnessRule, has_transactions
 
 SQL = """
 with order_of as (
@@ -56,11 +56,11 @@ Beyond what any reader saw nothing counts.
 """
 
 
-def query(history: Conversion) -> Sequence[Rule | Select]:
+def query(history: ConversionResult) -> Sequence[WitnessRule | WitnessQuery]:
     """The query of `squall.checkers.anomalies.poll_skip`."""
     if not history.holes:
         return []
     if has_transactions(history):
         sql = WITH_TRANSACTIONS + PASSAGES.format(same_level=" and n.iso = e.iso")
-        return [Select(sql, ("records", "places", "partitions", "txn_values"))]
-    return [Select(SQL + PASSAGES.format(same_level=""), ("records", "places", "partitions"))]
+        return [WitnessQuery(sql, ("records", "places", "partitions", "txn_values"))]
+    return [WitnessQuery(SQL + PASSAGES.format(same_level=""), ("records", "places", "partitions"))]

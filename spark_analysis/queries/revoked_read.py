@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from squall.checkers.history.conversion import Conversion
+from squall.checkers.history.conversion import ConversionResult
 from squall.checkers.history.group_tables import REVOKED
-from squall.spark_analysis.query import Rule, Select
+from squall.spark_analysis.query import WitnessQuery, WitnessRule
 
 SQL = f"""
 with held as (select *, lead(t0) over (partition by proc, part order by t0) next from holds)
@@ -16,6 +16,6 @@ where r.kind = 1 and r.final = 0 and h.how = {REVOKED} and h.t1 < r.t1 and coale
 """
 
 
-def query(history: Conversion) -> Sequence[Rule | Select]:
+def query(history: ConversionResult) -> Sequence[WitnessRule | WitnessQuery]:
     """The query of `squall.checkers.anomalies.revoked_read`."""
-    return [Select(SQL, ("holds", "records"))] if history.holds else []
+    return [WitnessQuery(SQL, ("holds", "records"))] if history.holds else []

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from squall.checkers.history.conversion import Conversion
-from squall.spark_analysis.query import Rule, Select
+from squall.checkers.history.conversion import ConversionResult
+from squall.spark_analysis.query import WitnessQuery, WitnessRule
 
 SQL = """
 with handed as (
@@ -37,6 +37,6 @@ from counted where evidence is not null
 """Later records come first in a window: Spark takes a frame of all following rows in quadratic time."""
 
 
-def query(_: Conversion) -> Sequence[Rule | Select]:
+def query(_: ConversionResult) -> Sequence[WitnessRule | WitnessQuery]:
     """The query of `squall.checkers.anomalies.send_reorder`."""
-    return [Select(SQL, ("judged",))]
+    return [WitnessQuery(SQL, ("judged",))]

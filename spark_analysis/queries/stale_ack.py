@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from squall.checkers.history.conversion import Conversion
-from squall.spark_analysis.query import Rule, Select
+from squall.checkers.history.conversion import ConversionResult
+from squall.spark_analysis.query import WitnessQuery, WitnessRule
 
 SQL = """
 select 'stale-ack' anomaly, if(final, 'final', 'acks') evidence, part, acked_at off, val, op,
@@ -26,6 +26,6 @@ where final or acked_at <= coalesce(highest, -1L)
 """An acknowledgement at the very time of an invocation does not precede it."""
 
 
-def query(_: Conversion) -> Sequence[Rule | Select]:
+def query(_: ConversionResult) -> Sequence[WitnessRule | WitnessQuery]:
     """The query of `squall.checkers.anomalies.stale_ack`."""
-    return [Select(SQL, ("standing",))]
+    return [WitnessQuery(SQL, ("standing",))]

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from squall.checkers.anomalies.stuck_group import REBALANCES, SESSIONS
-from squall.checkers.history.conversion import Conversion
+from squall.checkers.history.conversion import ConversionResult
 from squall.checkers.history.values import AFTER_HEALING
-from squall.spark_analysis.query import Rule, Select
+from squall.spark_analysis.query import WitnessQuery, WitnessRule
 
 SQL = f"""
 with sent as (
@@ -36,6 +36,6 @@ where exists (select 1 from members m where m.grp = w.grp and m.t0 <= w.t1 and m
 """
 
 
-def query(history: Conversion) -> Sequence[Rule | Select]:
+def query(history: ConversionResult) -> Sequence[WitnessRule | WitnessQuery]:
     """The query of `squall.checkers.anomalies.stuck_group`."""
-    return [Select(SQL, ("records", "processes", "holds", "partitions"))] if history.holds else []
+    return [WitnessQuery(SQL, ("records", "processes", "holds", "partitions"))] if history.holds else []

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from squall.checkers.history.conversion import Conversion
-from squall.spark_analysis.query import Rule, Select
+from squall.checkers.history.conversion import ConversionResult
+from squall.spark_analysis.query import WitnessQuery, WitnessRule
 
 SQL = """
 select 'thrown-back' anomaly, if(first.kind = 0, 'log truncated', 'offset out of range') evidence, part, position off,
@@ -18,6 +18,6 @@ from (
 """
 
 
-def query(_: Conversion) -> Sequence[Rule | Select]:
+def query(_: ConversionResult) -> Sequence[WitnessRule | WitnessQuery]:
     """The query of `squall.checkers.anomalies.thrown_back`."""
-    return [Select(SQL, ("thrown", "partitions"))]
+    return [WitnessQuery(SQL, ("thrown", "partitions"))]

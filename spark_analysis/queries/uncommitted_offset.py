@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from squall.checkers.history.conversion import Conversion
-from squall.spark_analysis.query import Rule, Select, has_positions, has_transactions
+from squall.checkers.history.conversion import ConversionResult
+from squall.spark_analysis.query import WitnessQuery, WitnessRule, has_positions, has_transactions
 
 SQL = """
 with explained as (
@@ -24,8 +24,8 @@ where first is not null and not right
 """
 
 
-def query(history: Conversion) -> Sequence[Rule | Select]:
+def query(history: ConversionResult) -> Sequence[WitnessRule | WitnessQuery]:
     """The query of `squall.checkers.anomalies.uncommitted_offset`."""
     if not has_positions(history) or not has_transactions(history):
         return []
-    return [Select(SQL, ("group_commits", "fetches", "partitions"))]
+    return [WitnessQuery(SQL, ("group_commits", "fetches", "partitions"))]

@@ -11,9 +11,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from squall.checkers.findings import Witness
-from squall.checkers.history.conversion import Conversion
+from squall.checkers.history.conversion import ConversionResult
 from squall.checkers.history.tables import LATE_END
-from squall.spark_analysis.query import DriverSearch, Rule, Select
+from squall.spark_analysis.query import SparkDriverSearch, WitnessQuery, WitnessRule
 
 INSIDE_SPANS = """
 with back as (select reader_at since, writer_at till from wr_edges where reader_at <= writer_at),
@@ -35,9 +35,9 @@ Edge = tuple[int, int, int, int, int, int, int]
 Graph = Mapping[int, Sequence[int]]
 
 
-def query(history: Conversion) -> Sequence[Rule | Select | DriverSearch]:
+def query(history: ConversionResult) -> Sequence[WitnessRule | WitnessQuery | SparkDriverSearch]:
     """The query of `squall.checkers.anomalies.wr_cycle`."""
-    return [DriverSearch(INSIDE_SPANS, ("wr_edges",), on_cycles)] if history.read_inside else []
+    return [SparkDriverSearch(INSIDE_SPANS, ("wr_edges",), on_cycles)] if history.read_inside else []
 
 
 def on_cycles(edges: Sequence[Edge]) -> Iterator[Witness]:

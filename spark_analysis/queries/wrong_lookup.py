@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from squall.checkers.history.conversion import Conversion
-from squall.spark_analysis.query import Rule, Select
+from squall.checkers.history.conversion import ConversionResult
+from squall.spark_analysis.query import WitnessQuery, WitnessRule
 
 SQL = """
 select 'wrong-lookup' anomaly, '' evidence, l.part, l.known off, -1L val, l.op, bigint(l.proc) proc, l.off other
@@ -15,6 +15,6 @@ where not compacted and not deleted and l.known >= judged_from and (not deletabl
 """
 
 
-def query(history: Conversion) -> Sequence[Rule | Select]:
+def query(history: ConversionResult) -> Sequence[WitnessRule | WitnessQuery]:
     """The query of `squall.checkers.anomalies.wrong_lookup`."""
-    return [Select(SQL, ("lookups", "partitions"))] if history.lookups else []
+    return [WitnessQuery(SQL, ("lookups", "partitions"))] if history.lookups else []

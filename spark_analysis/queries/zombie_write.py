@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from squall.checkers.history.conversion import Conversion
-from squall.spark_analysis.query import Rule, Select, has_transactions
+from squall.checkers.history.conversion import ConversionResult
+from squall.spark_analysis.query import WitnessQuery, WitnessRule, has_transactions
 
 SQL = """
 with given as (select * from inits where producer_id >= 0),
@@ -24,8 +24,8 @@ where s.t0 > by.t or c.te > by.t
 """
 
 
-def query(history: Conversion) -> Sequence[Rule | Select]:
+def query(history: ConversionResult) -> Sequence[WitnessRule | WitnessQuery]:
     """The query of `squall.checkers.anomalies.zombie_write`."""
     if not has_transactions(history):
         return []
-    return [Select(SQL, ("txns", "inits", "committed_reads", "standing"))]
+    return [WitnessQuery(SQL, ("txns", "inits", "committed_reads", "standing"))]

@@ -16,7 +16,7 @@ from squall.chaos.runs.progress import Progress
 from squall.chaos.runs.real import runtime_maker
 from squall.chaos.runs.run import Run
 from squall.chaos.runs.run_store import DirectoryRunStore
-from squall.checkers.in_memory import Judgement, judge_bytes
+from squall.checkers.in_memory import RunJudgement, judge_bytes
 from squall.workloads.groups import GroupsLoad
 from tests.support.patience import scaled, scaled_ms
 
@@ -45,7 +45,7 @@ def played(plan: Plan, root: Path) -> RunDirectory:
     return directory
 
 
-def judged(directory: RunDirectory) -> Judgement:
+def judged(directory: RunDirectory) -> RunJudgement:
     """By the reference, without Spark."""
     files = {name: (directory.path / name).read_bytes() for name in ("history.jsonl", "nemesis.jsonl", "run.json")}
     plan = tomllib.loads((directory.path / "plan.toml").read_text())

@@ -14,7 +14,7 @@ from squall.checkers.nightly import store
 from squall.checkers.nightly.night import Night, read_night
 from squall.checkers.nightly.statistics import percentile_of
 from squall.spark_analysis.nightly.cells import cells, from_json, to_json
-from squall.spark_analysis.nightly.collect import Collector
+from squall.spark_analysis.nightly.collect import NightCollector
 from tests.support.histories.anomaly_cases import PLANTS
 from tests.support.histories.builder import MS, HistoryBuilder, generate, merged
 from tests.support.histories.nemesis_lines import NEMESIS
@@ -56,9 +56,9 @@ def make_night(root: Path) -> Path:
     return files.write(end={})
 
 
-def collected(spark: SparkSession, night: Night, place: Path, tag: str = "t") -> store.Collection:
+def collected(spark: SparkSession, night: Night, place: Path, tag: str = "t") -> store.CollectedNight:
     """The night in the store."""
-    collector = Collector(night)
+    collector = NightCollector(night)
     collector.measure(spark)
     folder = store.fresh(place, tag, NOW)
     collector.write(folder)
@@ -67,7 +67,7 @@ def collected(spark: SparkSession, night: Night, place: Path, tag: str = "t") ->
 
 
 @pytest.fixture(scope="module")
-def made(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> tuple[Night, store.Collection]:
+def made(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> tuple[Night, store.CollectedNight]:
     root = tmp_path_factory.mktemp("nights")
     night = read_night(make_night(root))
     return night, collected(spark, night, root / "store")
@@ -83,13 +83,13 @@ def same(found: Mapping[str, Any], expected: Mapping[str, Any]) -> None:
 
 
 @pytest.mark.parametrize("item", ["all-1", "all-2", "one-1", "one-2", "kafka-1", "torn-1"])
-def test_each_run_is_counted_as_plain_python_counts_it(made: tuple[Night, store.Collection], item: str) -> None:
+def test_each_run_is_counted_as_plain_python_counts_it(made: tuple[Night, store.CollectedNight], item: str) -> None:
     night, collection = made
     (row,) = [each for each in store.rows([collection], "runs") if each["item"] == item]
     same(row, oracle.run_row(night.path / row["run"]))
 
 
-def test_latencies_and_faults_are_those_of_the_histories(made: tuple[Night, store.Collection]) -> None:
+def test_latencies_and_faults_are_those_of_the_histories(made: tuple[Night, store.CollectedNight]) -> None:
     night, collection = made
     stored: dict[str, dict[tuple[bool, int], int]] = {}
     for row in store.rows([collection], "latencies"):
@@ -105,7 +105,7 @@ def test_latencies_and_faults_are_those_of_the_histories(made: tuple[Night, stor
 
 @pytest.mark.parametrize(("acks", "items"), [("all", ("all-1-1", "all-2-1", "all-3-2")), ("1", ("one-1-1", "one-2-1"))])
 def test_two_cells_of_the_table_are_recomputed_from_their_histories(
-    spark: SparkSession, made: tuple[Night, store.Collection], acks: str, items: tuple[str, ...]
+    spark: SparkSession, made: tuple[Night, store.CollectedNight], acks: str, items: tuple[str, ...]
 ) -> None:
     night, collection = made
     table = from_json(to_json(cells(spark, [collection], {})))
@@ -125,7 +125,7 @@ def test_two_cells_of_the_table_are_recomputed_from_their_histories(
 
 
 def test_what_has_no_verdict_is_counted_as_a_run_and_not_measured(
-    spark: SparkSession, made: tuple[Night, store.Collection]
+    spark: SparkSession, made: tuple[Night, store.CollectedNight]
 ) -> None:
     rows = store.rows([made[1]], "runs")
     first, second = [row for row in rows if row["item"] == "all-3"]
@@ -141,7 +141,7 @@ def test_what_has_no_verdict_is_counted_as_a_run_and_not_measured(
 
 
 def test_where_chooses_runs_and_several_nights_are_added_up(
-    spark: SparkSession, made: tuple[Night, store.Collection], tmp_path: Path
+    spark: SparkSession, made: tuple[Night, store.CollectedNight], tmp_path: Path
 ) -> None:
     night, collection = made
     (kafka,) = cells(spark, [collection], {"target": "kafka"})
@@ -209,7 +209,7 @@ def test_a_history_that_was_changed_says_so_in_its_row(tmp_path: Path) -> None:
     files.add("sound", lines=sound)
     files.add("changed", lines=changed)
     files.add("judged so", "unknown", lines=changed)
-    collector = Collector(read_night(files.write()))
+    collector = NightCollector(read_night(files.write()))
     assert list(collector.troubles) == [1, 2], collector.troubles
     assert collector.troubles[1].startswith("history.jsonl is not the one that was judged: history.jsonl: ")
     assert collector.troubles[2].startswith("its history is damaged: history.jsonl: ")

@@ -19,7 +19,7 @@ from squall.checkers.history.tables import SEND, History
 from squall.checkers.history.values import AFTER_HEALING
 from squall.checkers.leaderships import EVER, Leaderships, LeaderTerm
 from squall.checkers.measures import measure
-from squall.checkers.mechanisms import BY_LOST_RECORDS, Sign
+from squall.checkers.mechanisms import BY_LOST_RECORDS, MechanismSign
 from squall.checkers.metrics import (
     ACKED,
     AFTERWARDS,
@@ -31,14 +31,14 @@ from squall.checkers.metrics import (
     READER_GAP,
     TRANSACTION_GAP,
     TRIED,
-    Measure,
+    MeasurementRow,
     context_of,
 )
 from squall.checkers.signs import LostRange, signed
-from squall.checkers.signs import ground as ground_of
+from squall.checkers.signs import circumstances_of as ground_of
 from squall.spark_analysis import witnesses
 from squall.spark_analysis.jobs import run_queries
-from squall.spark_analysis.query import TooMany
+from squall.spark_analysis.query import TooManyRows
 from squall.spark_analysis.witnesses import FEW, SCHEMA, rows
 from tests.support.histories.anomaly_cases import CASES, PLANTS
 from tests.support.histories.builder import MS, GeneratedHistory, HistoryBuilder, generate, merged
@@ -117,7 +117,7 @@ def stored(folder: Path) -> list[Witness]:
     return sorted(map(Witness._make, rows(table)))
 
 
-def _same_measures(found: Sequence[Measure], expected: Sequence[Measure]) -> None:
+def _same_measures(found: Sequence[MeasurementRow], expected: Sequence[MeasurementRow]) -> None:
     assert [each[:3] for each in found] == [each[:3] for each in expected]
     for one, other in zip(found, expected, strict=True):
         assert len(one.numbers) == len(other.numbers)
@@ -148,8 +148,8 @@ def test_both_find_every_planted_anomaly_and_nothing_in_the_clean_histories_besi
     found = compared(spark, tmp_path, merged([*without, *planted(0)]), NEMESIS)
     assert {witness.anomaly for witness in found} == set(PLANTS)
     assert not [witness for witness in found if 0 <= witness.part < of_clean]
-    lost = {Sign(witness.signs) & BY_LOST_RECORDS for witness in found}
-    assert lost == {Sign(0), Sign.POWER_LOST, BY_LOST_RECORDS}, "of which kinds the ground has some"
+    lost = {MechanismSign(witness.signs) & BY_LOST_RECORDS for witness in found}
+    assert lost == {MechanismSign(0), MechanismSign.POWER_LOST, BY_LOST_RECORDS}, "of which kinds the ground has some"
 
 
 @NIGHT
@@ -194,9 +194,13 @@ def test_both_know_what_was_sent_again(spark: SparkSession, tmp_path: Path) -> N
     """A fault is on all the time: it says something only of a client that does not tell how often it sent."""
     histories = [history(tries) for history in (doubled, overtaken) for tries in (-1, 1, 2)]
     found = compared(spark, tmp_path, merged(histories), KILLED)
-    assert [bool(each.signs & Sign.RESENT) for each in sorted(found, key=attrgetter("part"))] == [True, False, True] * 2
+    assert [bool(each.signs & MechanismSign.RESENT) for each in sorted(found, key=attrgetter("part"))] == [
+        True,
+        False,
+        True,
+    ] * 2
     tampered = fault_line(action="protocol", began_ms=0, ended_ms=9, params={"api": "Produce", "act": "duplicate"})
-    assert all(each.signs & Sign.RESENT for each in compared(spark, tmp_path, merged(histories), tampered))
+    assert all(each.signs & MechanismSign.RESENT for each in compared(spark, tmp_path, merged(histories), tampered))
 
 
 @NIGHT
@@ -214,7 +218,7 @@ def test_both_know_which_failed_sends_were_near(spark: SparkSession, tmp_path: P
     h.tick(400_000 * MS)
     h.sent(0, 3)
     found = compared(spark, tmp_path, merged(histories))
-    near = [bool(each.signs & Sign.RESENT) for each in sorted(found, key=attrgetter("part"))]
+    near = [bool(each.signs & MechanismSign.RESENT) for each in sorted(found, key=attrgetter("part"))]
     assert near[:7] == [*cases.values(), True, False, False, False]
 
 
@@ -233,10 +237,14 @@ def test_both_know_what_a_later_epoch_took_back(spark: SparkSession, tmp_path: P
                 h.sent(p, off - 16)
         h.final(acked[:18])
     found = compared(spark, tmp_path, merged(histories))
-    untold = {Sign(each.signs) & (Sign.LATER_EPOCH | Sign.UNPLACED) for each in found if each.off < 0}
-    assert untold == {Sign(0), Sign.LATER_EPOCH, Sign.UNPLACED}
+    untold = {
+        MechanismSign(each.signs) & (MechanismSign.LATER_EPOCH | MechanismSign.UNPLACED)
+        for each in found
+        if each.off < 0
+    }
+    assert untold == {MechanismSign(0), MechanismSign.LATER_EPOCH, MechanismSign.UNPLACED}
     for name in ("stale-ack", "inconsistent-offset"):
-        assert {bool(each.signs & Sign.LATER_EPOCH) for each in found if each.anomaly == name} == {True, False}
+        assert {bool(each.signs & MechanismSign.LATER_EPOCH) for each in found if each.anomaly == name} == {True, False}
 
 
 @NIGHT
@@ -246,7 +254,7 @@ def test_both_know_what_was_interrupted(spark: SparkSession, tmp_path: Path) -> 
     histories += [again(second) for second in ("itself", "another member", "another group", "late", "nobody")]
     histories += [again("itself", more=1)]
     found = compared(spark, tmp_path, merged(histories))
-    explained = [bool(each.signs & Sign.INTERRUPTED) for each in sorted(found, key=attrgetter("part"))]
+    explained = [bool(each.signs & MechanismSign.INTERRUPTED) for each in sorted(found, key=attrgetter("part"))]
     assert explained == [True, False] * 4 + [False] * 3 + [True] + [True, True, False, False, False] + [False] * 2
 
 
@@ -264,7 +272,7 @@ def test_more_edges_than_the_driver_can_search_end_the_analysis(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(witnesses, "SEARCHED", 3)
-    with pytest.raises(TooMany, match="more than 3 rows of wr_edges"):
+    with pytest.raises(TooManyRows, match="more than 3 rows of wr_edges"):
         compared(spark, tmp_path, merged([tangle(seed) for seed in range(5)]))
 
 

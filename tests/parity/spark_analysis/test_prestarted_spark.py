@@ -102,6 +102,6 @@ def test_without_a_line_it_ends_and_leaves_nothing(tmp_path: Path) -> None:
 def test_a_history_that_asks_for_more_is_left_to_another_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(session, "SMALL_ROWS", 1)
     monkeypatch.setattr(session, "start", lambda *_, **__: pytest.fail("no session is needed to see that"))
-    with pytest.raises(jobs.TooLarge):
+    with pytest.raises(jobs.HistoryTooLarge):
         jobs.analyse(tmp_path, tmp_path, ahead=lambda: write_short_history(tmp_path))
     assert not (tmp_path / "findings.json").exists()

@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from squall.checkers import nemesis_log
 from squall.checkers.anomalies.transactions import ended_late
 from squall.checkers.history.parser import parse
-from squall.checkers.history.tables import ABORT, COMMIT, LISTED, POLL, History, Table
+from squall.checkers.history.tables import ABORT, COMMIT, LISTED, POLL, History, IntegerTable
 from tests.support.effort import examples
 from tests.support.histories import group_reader
 from tests.support.histories.anomaly_cases import CASES, PLANTS
@@ -59,7 +59,7 @@ def hold_of_groups(lines: Sequence[bytes], nemesis: Sequence[bytes] = ()) -> Non
     assert history.resumed == sum(each.begun for each in derived.holds)
 
 
-def _named(history: History, table: Table) -> list[Any]:
+def _named(history: History, table: IntegerTable) -> list[Any]:
     """The rows, sorted, with the group's name."""
     return sorted(row._replace(group=history.names[row.group]) for row in table.rows())
 

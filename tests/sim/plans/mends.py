@@ -27,7 +27,7 @@ from squall.chaos.runtimes.sim.invariants.txn_watch import TransactionWatch
 from squall.chaos.runtimes.sim.invariants.watch import InvariantChecker
 from squall.checkers import guarantees, nemesis_log, reasons
 from squall.checkers.anomalies import send_reorder
-from squall.checkers.history.groups import Groups
+from squall.checkers.history.groups import GroupTableBuilder
 from squall.workloads.client import admin
 from squall.workloads.client.groups.member import GroupMember
 from squall.workloads.client.groups.membered import BaseGroupMember
@@ -155,7 +155,7 @@ def whoever_joins_was_a_member(undone: pytest.MonkeyPatch) -> None:
         return await synchronize(member, answer)
 
     undone.setattr(GroupMember, "_synchronize", synchronized)
-    undone.setattr(Groups, "_assigned", lambda *_: None)
+    undone.setattr(GroupTableBuilder, "_assigned", lambda *_: None)
 
 
 def the_woken_ask_even_if_they_have_ended(undone: pytest.MonkeyPatch) -> None:
@@ -251,7 +251,7 @@ def what_is_found_counts_at_once(undone: pytest.MonkeyPatch) -> None:
 
 def a_generation_has_its_number_for_itself(undone: pytest.MonkeyPatch) -> None:
     """Let the assignment of a member in a generation count for ever, even if the number is used again."""
-    undone.setattr(Groups, "_may_be_anew", lambda *_: False)
+    undone.setattr(GroupTableBuilder, "_may_be_anew", lambda *_: False)
 
 
 def whoever_gathers_goes_on(undone: pytest.MonkeyPatch) -> None:

@@ -175,7 +175,7 @@ def test_the_files_of_a_run_that_was_cut_short_agree(closed: bool) -> None:
     """Stopped in the middle of its load, its recorder closes the history and run.json has what is in it by then."""
     first, *lines, last = lines_of(files()["history.jsonl"])
     kept = [first, *lines[: len(lines) // 2]]
-    info = {name: value for name, value in told_by(files()).items() if name not in (*seal.TOLD, "counters")}
+    info = {name: value for name, value in told_by(files()).items() if name not in (*seal.SEALED_KEYS, "counters")}
     info["trouble"] = "interrupted"
     if closed:
         history = parse(sealed([*kept, last]).splitlines(keepends=True))

@@ -16,7 +16,7 @@ from squall.chaos.runs.result import SimResult
 from squall.chaos.runs.simulation import simulate
 from squall.checkers.history.groups import EVENTS
 from squall.checkers.history.parser import parse
-from squall.checkers.in_memory import Judgement, judge_bytes
+from squall.checkers.in_memory import RunJudgement, judge_bytes
 from squall.checkers.verdict import INVALID, UNKNOWN, VALID
 from squall.workloads.registry import SCENARIOS
 
@@ -46,7 +46,7 @@ def resealed(history: bytes, keep: Callable[[Line], Line | None]) -> bytes:
     return kept + json.dumps(sealed).encode() + b"\n"
 
 
-def judged(plan: Plan, run: SimResult, keep: Callable[[Line], Line | None]) -> Judgement:
+def judged(plan: Plan, run: SimResult, keep: Callable[[Line], Line | None]) -> RunJudgement:
     history = resealed(run.files["history.jsonl"], keep)
     own = says(plan.workload, lambda: parse(history.splitlines(keepends=True)), [], [])
     return judge_bytes(
@@ -122,10 +122,10 @@ def test_checks_that_saw_a_part_of_the_run_only_say_so_and_prove_nothing(
 ) -> None:
     plan, run = run_of(workload)
     whole = judged(plan, run, lambda line: line).verdict
-    assert whole.verdict == VALID and not names & whole.little.keys()
+    assert whole.verdict == VALID and not names & whole.ran_on_little.keys()
     less = judged(plan, run, keep).verdict
     assert not names & less.not_run.keys()
-    assert all(less.little[name].startswith(lacking) for name in names)
+    assert all(less.ran_on_little[name].startswith(lacking) for name in names)
     # Positions behind inputs without an output are a finding of their own.
     assert less.verdict == (UNKNOWN if workload == "groups" else INVALID)
     assert any(f" could not be judged: {lacking}" in each for each in (*less.reasons, *less.notes))
@@ -154,14 +154,14 @@ def test_partitions_that_never_changed_their_owner_say_little_of_two_owners() ->
     why = (
         "members of the group squall-pipeline took a partition over from each other 0 times, and it reads 2 partitions"
     )
-    assert dict(whole.little) == {"dual-ownership": why}
+    assert dict(whole.ran_on_little) == {"dual-ownership": why}
     assert whole.verdict == VALID, "that is what this plan is: nobody comes or goes"
 
 
 def test_a_group_that_read_hardly_anything_proves_nothing() -> None:
     plan, run = run_of("groups")
     less = judged(plan, run, without_most_polls()).verdict
-    assert less.little["stuck-group"].startswith("members of the group squall-group got ")
+    assert less.ran_on_little["stuck-group"].startswith("members of the group squall-group got ")
     lacking = [each for each in (*less.reasons, *less.notes) if each.startswith("stuck-group could not be judged: ")]
     assert less.verdict != VALID and lacking[0].endswith("were acknowledged where they read")
 

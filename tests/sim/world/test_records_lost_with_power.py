@@ -10,12 +10,12 @@ from squall.broker.log import manager
 from squall.broker.log.log import Log
 from squall.chaos.plans.plan import make_plan
 from squall.chaos.runs.simulation import simulate
-from squall.checkers.verdict import Judged
+from squall.checkers.verdict import JudgedFinding
 
 SEED = 3
 
 
-def losses(*, expected: str) -> list[Judged]:
+def losses(*, expected: str) -> list[JudgedFinding]:
     """Return the losses of a run of three brokers, with acks=all and min ISR 2."""
     fault = {"at_s": 3.0, "duration_s": 1.0, "action": "power_loss", "target": "all", "params": {}}
     workload = {"replication_factor": 3, "min_isr": 2, "rate": 20}

@@ -22,7 +22,7 @@ from typing import Any
 
 from squall.chaos.faults.kinds import KINDS
 from squall.checkers.fault_traits import TAKES_DOWN
-from squall.checkers.sent import BROKERS, ProduceRequests, SentSettings
+from squall.checkers.sent import BROKERS, ObservedProduceRequests, ProduceRequestSettings
 from squall.reports.problems import StorySubject
 from squall.reports.sent_words import RequestedSettings
 from squall.reports.story import story_of, text_of
@@ -69,8 +69,10 @@ def _take(facts: PartitionFacts, words: list[str]) -> None:
             facts.asked = RequestedSettings(-1 if acks == "all" else int(acks), acks == "all")
         case ["requests", count, *settings]:
             given = {"acks": -1, "idempotent": True, "in_flight": 1, **_fields(settings)}
-            seen = SentSettings("rdkafka", transactional_id=None, compression="none", requests=int(count), **given)
-            facts.requests = ProduceRequests((*facts.requests.settings, seen), 0, BROKERS)
+            seen = ProduceRequestSettings(
+                "rdkafka", transactional_id=None, compression="none", requests=int(count), **given
+            )
+            facts.requests = ObservedProduceRequests((*facts.requests.settings, seen), 0, BROKERS)
         case ["fresh", *processes]:
             facts.fresh |= set(map(int, processes))
         case ["program", *processes]:

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from squall.checkers.measures import measure
-from squall.checkers.metrics import Context, Measure, context_of
+from squall.checkers.metrics import MeasurementContext, MeasurementRow, context_of
 from squall.checkers.nemesis_log import parse_faults
 from tests.support.histories.builder import HistoryBuilder
 from tests.support.histories.nemesis_lines import MS
 
 
-def measured(h: HistoryBuilder, *nemesis: bytes) -> tuple[list[Measure], Context]:
+def measured(h: HistoryBuilder, *nemesis: bytes) -> tuple[list[MeasurementRow], MeasurementContext]:
     kept = h.history()
     faults, _ = parse_faults(nemesis)
     context = context_of(kept, faults)

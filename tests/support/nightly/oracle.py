@@ -21,7 +21,7 @@ from squall.checkers.metrics import (
     LATENCY_UNIT_NS,
     OVERALL,
     RECOVERY,
-    Context,
+    MeasurementContext,
     context_of,
 )
 from squall.checkers.nemesis_log import windows
@@ -155,7 +155,7 @@ def _leader_changes(history: History) -> int | None:
     return sum(max(each) - min(each) for each in epochs.values()) if epochs else None
 
 
-def _measured(history: History, context: Context) -> Row:
+def _measured(history: History, context: MeasurementContext) -> Row:
     measures = measure(history, context)
     gaps = {each.a: each.numbers[0] / 1e6 for each in measures if each.name == GAP}
     latency = {each.a: each.numbers for each in measures if each.name == LATENCY}

@@ -11,12 +11,12 @@ from typing import Any
 import pytest
 from rich.console import Console
 
-from squall.checkers.case import Case
 from squall.checkers.findings import Finding, Witness
 from squall.checkers.history.tables import ClientProcess, ObservedPartition
 from squall.checkers.history.values import AFTER_HEALING
 from squall.checkers.plan_facts import facts_of
 from squall.checkers.verdict import INVALID, UNKNOWN, decide, to_json
+from squall.checkers.verdict_inputs import VerdictInputs
 from squall.reports.checks import sentence
 from squall.reports.junit import write_junit
 from squall.reports.page import render
@@ -33,7 +33,7 @@ def stuck(name: str, evidence: str, proc: int = -1) -> Finding:
     return Finding(name, evidence, proc, 1, (Witness(name, evidence, 0, -1, -1, -1, proc, 20 * 10**9),))
 
 
-def case(*findings: Finding, client: str = "program", **settings: Any) -> Case:
+def case(*findings: Finding, client: str = "program", **settings: Any) -> VerdictInputs:
     """A run whose producer 0 and reader 1 are such clients; the harness wrote to the healed cluster."""
     load = [
         ClientProcess(0, "producer", client, "", "", settings),
@@ -41,7 +41,7 @@ def case(*findings: Finding, client: str = "program", **settings: Any) -> Case:
     ]
     writer = ClientProcess(2, "producer", "squall", "", "", {AFTER_HEALING: True})
     plan = facts_of(REACHED["acks=all, min ISR 2 or more"])
-    return Case("r", findings, ACKED, plan=plan, partitions=[PARTITION], processes=[*load, writer])
+    return VerdictInputs("r", findings, ACKED, plan=plan, partitions=[PARTITION], processes=[*load, writer])
 
 
 @pytest.mark.parametrize(("client", "name"), [("program", PROGRAM), ("confluent", "the client library confluent")])
@@ -125,12 +125,12 @@ def of_member(anomaly: str, evidence: str = "", proc: int = 1) -> Finding:
     return Finding(anomaly, evidence, proc, 1, (Witness(anomaly, evidence, 0, 4, 1, -1, proc, 6),), ((0, 1),))
 
 
-def group_of(*findings: Finding, client: str = "program", partition: ObservedPartition = READ_WHOLE) -> Case:
+def group_of(*findings: Finding, client: str = "program", partition: ObservedPartition = READ_WHOLE) -> VerdictInputs:
     """A run whose readers 1 and 2 are members of a group, beside a reader of Squall's own, 3."""
     members = [ClientProcess(each, "reader", client, "", "", {"group": "g"}) for each in (1, 2)]
     own = [ClientProcess(0, "producer", "squall", "", "", {}), ClientProcess(3, "reader", "squall", "", "", {})]
     plan = facts_of(REACHED["acks=all, min ISR 2 or more"])
-    return Case("r", findings, ACKED, plan=plan, partitions=[partition], processes=[*own, *members])
+    return VerdictInputs("r", findings, ACKED, plan=plan, partitions=[partition], processes=[*own, *members])
 
 
 DID = [

@@ -17,7 +17,6 @@ import pytest
 from squall.checkers import mechanisms
 from squall.checkers.anomalies.anomaly import JEPSEN
 from squall.checkers.anomalies.registry import CATALOG, find_all
-from squall.checkers.case import Case
 from squall.checkers.findings import Finding, findings_of
 from squall.checkers.guarantees import (
     ADDED,
@@ -26,7 +25,7 @@ from squall.checkers.guarantees import (
     BASE,
     NO_FAULT,
     CellName,
-    ConfigurationRow,
+    GuaranteeRow,
     RunConfiguration,
     guarantee_for,
 )
@@ -34,12 +33,13 @@ from squall.checkers.history.parser import parse
 from squall.checkers.history.tables import LATE_END, ClientProcess, PlayedFault
 from squall.checkers.history.values import AFTER_HEALING
 from squall.checkers.leaderships import Leaderships
-from squall.checkers.mechanisms import Sign
+from squall.checkers.mechanisms import MechanismSign
 from squall.checkers.plan_facts import facts_of
 from squall.checkers.promises import GROUPS, IDEMPOTENCE, OF_FAMILY, ONE_IN_FLIGHT, ORDER
 from squall.checkers.reasons import mechanism_of
-from squall.checkers.signs import SignSources
-from squall.checkers.verdict import Judged, decide, to_json
+from squall.checkers.signs import RunCircumstances
+from squall.checkers.verdict import JudgedFinding, decide, to_json
+from squall.checkers.verdict_inputs import VerdictInputs
 from tests.support.histories.anomaly_cases import CASES
 from tests.support.histories.builder import MS, HistoryBuilder, merged
 from tests.unit.checkers.test_guarantees import REACHED
@@ -128,7 +128,7 @@ WITH_IT = {
 FLUSHED = {"flush.messages": "1"}
 STRONGEST = "acks=all, min ISR 2 or more, flush.messages=1"
 """Its cells permit nothing, but where a damaged replica was the only one in sync (DM)."""
-ROWS: dict[str, ConfigurationRow] = {row.name: row for row in (*BASE, *ADDED)}
+ROWS: dict[str, GuaranteeRow] = {row.name: row for row in (*BASE, *ADDED)}
 SILENT = ("read_uncommitted",)
 """It is not checked what such a reader gets: see `test_what_a_reader_at_read_uncommitted_gets_is_not_even_found`."""
 
@@ -226,22 +226,24 @@ def _as_planned(process: ClientProcess, plan: RunConfiguration) -> ClientProcess
     return replace(process, client="squall", settings={**process.settings, **planned})
 
 
-EVERY_SIGN = Sign(sum(Sign))
-HAPPENED = SignSources(Leaderships(unknown=""), everywhere=EVERY_SIGN)
+EVERY_SIGN = MechanismSign(sum(MechanismSign))
+HAPPENED = RunCircumstances(Leaderships(unknown=""), everywhere=EVERY_SIGN)
 """Each mechanism explains each finding."""
-NOTHING_HAPPENED = SignSources(Leaderships(unknown=""))
+NOTHING_HAPPENED = RunCircumstances(Leaderships(unknown=""))
 
 
 def judged(
-    plan: dict[str, Any], column: str, *, whose: bool = False, ground: SignSources = HAPPENED
-) -> tuple[Judged, ...]:
+    plan: dict[str, Any], column: str, *, whose: bool = False, ground: RunCircumstances = HAPPENED
+) -> tuple[JudgedFinding, ...]:
     """All findings, judged under a plan and a class of faults. whose: each by the settings of its own process."""
     found = everything()
     findings = found.findings if whose else tuple(replace(each, proc=-1) for each in found.findings)
     findings = tuple(replace(each, signs=int(ground.everywhere)) for each in findings)
     facts = facts_of(plan)
     processes = [_as_planned(process, facts.configuration) for process in found.processes]
-    case = Case("r", findings=findings, plan=facts, processes=processes, faults=[_fault(column)], ground=ground)
+    case = VerdictInputs(
+        "r", findings=findings, plan=facts, processes=processes, faults=[_fault(column)], circumstances=ground
+    )
     return decide(case).anomalies
 
 
@@ -320,7 +322,9 @@ def test_a_cell_permits_nothing_whose_mechanism_did_not_happen(row: str, column:
 
 @pytest.mark.parametrize(("row", "column"), CELLS)
 def test_a_mechanism_that_nobody_could_look_at_makes_it_unknown(row: str, column: str) -> None:
-    unlooked = SignSources(Leaderships(unknown="nodes/2/trace.jsonl is gone"), power_unknown="node 2 was not looked at")
+    unlooked = RunCircumstances(
+        Leaderships(unknown="nodes/2/trace.jsonl is gone"), power_unknown="node 2 was not looked at"
+    )
     for each in judged(plan_of(row), column, ground=unlooked):
         ways = guarantee_for(facts_of(plan_of(row)).configuration, [FAULTS[column][0]]).ways_of(
             each.name, each.evidence
@@ -328,7 +332,7 @@ def test_a_mechanism_that_nobody_could_look_at_makes_it_unknown(row: str, column
         needed = [mechanism_of(reason) for reason, _ in ways]
         if mechanisms.ITSELF in needed:
             assert each.permitted is True
-        elif whys := [why for mechanism in needed if all(why := [*map(unlooked.unseen, mechanism.needs)])]:
+        elif whys := [why for mechanism in needed if all(why := [*map(unlooked.why_unknown, mechanism.needs)])]:
             assert (each.permitted, any(why[0] in each.why for why in whys)) == (None, True), each.name
         else:
             assert each.permitted is False
@@ -432,7 +436,9 @@ def test_what_a_reader_at_read_uncommitted_gets_is_not_even_found() -> None:
 
 def test_a_verdict_names_the_cell_and_its_source() -> None:
     found = decide(
-        Case("r", findings=everything().findings, plan=facts_of(REACHED["acks=all, min ISR 1"]), faults=[_fault("W1")])
+        VerdictInputs(
+            "r", findings=everything().findings, plan=facts_of(REACHED["acks=all, min ISR 1"]), faults=[_fault("W1")]
+        )
     )
     written = {(each["name"], each["evidence"]): each["cell"] for each in to_json(found)["anomalies"]}
     assert written["lost-write", ""] == {
@@ -452,17 +458,17 @@ def test_the_promise_of_an_order_is_that_of_its_producer(idempotence: bool, row:
     producer = ClientProcess(0, "producer", "program", "", "", settings)
     writer = replace(producer, proc=1, settings={AFTER_HEALING: True, "idempotence": True})
     reordered = Finding("send-reorder", "final", 0, 3, (), ((0, 3),))
-    found = decide(Case("r", findings=[reordered], plan=plan, processes=[producer, writer]))
+    found = decide(VerdictInputs("r", findings=[reordered], plan=plan, processes=[producer, writer]))
     assert [each.cell for each in found.anomalies] == [CellName(row, NO_FAULT, ORDER[row])]
     assert found.reasons == (f"send-reorder (final): 3, not permitted: {row}",)
     assert found.guarantee is not None and " / " not in found.guarantee.row
 
 
 def test_where_everything_is_promised_that_forbids() -> None:
-    case = Case("r", findings=everything().findings, plan=facts_of(REACHED["acks=0"]), expect="safe")
+    case = VerdictInputs("r", findings=everything().findings, plan=facts_of(REACHED["acks=0"]), expect="safe")
     cells = {each.cell for each in decide(case).anomalies}
     assert cells == {CellName("--expect safe permits no anomaly", ANY, "the run's plan, or --expect safe")}
 
 
 def test_where_the_plan_is_not_known_no_cell_is_named() -> None:
-    assert {each.cell for each in decide(Case("r", findings=everything().findings)).anomalies} == {None}
+    assert {each.cell for each in decide(VerdictInputs("r", findings=everything().findings)).anomalies} == {None}

@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from squall.checkers.case import Case
 from squall.checkers.history.tables import FAIL, OK, ObservedPartition
 from squall.checkers.in_memory import judge_bytes
 from squall.checkers.verdict import INVALID, STOPPED, UNKNOWN, VALID, Verdict, decide
+from squall.checkers.verdict_inputs import VerdictInputs
 from tests.support.histories.builder import MS, HistoryBuilder
 from tests.support.histories.group_history import GROUP, GroupHistory
 from tests.support.histories.nemesis_lines import fault_line
@@ -136,7 +136,7 @@ def test_sends_that_were_refused_during_a_fault_do_not_count() -> None:
 
 def test_a_simulation_that_stopped_at_a_broken_invariant_lacks_the_rest_in_one_note() -> None:
     unread = ObservedPartition(0, "t", 0, "delete", -1, False)
-    verdict = decide(Case(run="r", findings=(), partitions=[unread], seen=["I1 broke"]))
+    verdict = decide(VerdictInputs(run="r", findings=(), partitions=[unread], simulator_failures=["I1 broke"]))
     assert (verdict.verdict, verdict.reasons) == (INVALID, ("I1 broke",))
     assert verdict.notes == (STOPPED,)
 
@@ -170,10 +170,10 @@ def test_one_acknowledgement_with_an_offset_is_enough_to_look_at() -> None:
 @pytest.mark.parametrize("name", ["stuck-producer", "hanging-txn", "stuck-group"])
 def test_what_took_too_long_while_the_harness_stood_still_is_unknown_and_else_it_is_a_note(name: str) -> None:
     still = ("the harness or the machine stood still for 14 s",)
-    told = decide(replace(good(finding(name)), shaken=still))
+    told = decide(replace(good(finding(name)), harness_troubles=still))
     assert told.verdict == "unknown"
     assert any(f"may be the harness's doing: {still[0]}" in each for each in told.reasons)
-    calm = decide(replace(good(), shaken=still))
+    calm = decide(replace(good(), harness_troubles=still))
     assert (calm.verdict, calm.notes) == (VALID, still)
 
 

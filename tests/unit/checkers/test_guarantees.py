@@ -14,13 +14,13 @@ from squall.checkers.guarantees import (
     ADDED,
     BASE,
     COMMITTED,
-    ConfigurationRow,
+    AppliedGuarantee,
     FaultClass,
-    Guarantee,
+    GuaranteeRow,
     RunConfiguration,
-    anybody,
     check_matrix,
     guarantee_for,
+    union_of,
 )
 from squall.checkers.history.tables import LATE_END, ClientProcess
 from squall.checkers.in_memory import judge_bytes
@@ -168,8 +168,8 @@ def test_what_cannot_be_expected_is_refused() -> None:
 
 def test_nobody_in_particular_may_see_what_anybody_may() -> None:
     weak, strong = guarantee_for(RunConfiguration(acks=1), ["P"]), guarantee_for(SAFE, ["P"])
-    assert anybody([strong, weak]).permitted == weak.permitted
-    assert anybody([]) == Guarantee("", {}, ())
+    assert union_of([strong, weak]).permitted == weak.permitted
+    assert union_of([]) == AppliedGuarantee("", {}, ())
 
 
 def test_jepsen_has_the_same_names_where_it_has_them() -> None:
@@ -244,7 +244,7 @@ def _rows(plan: dict[str, Any], *, isolation: int) -> set[str]:
 
 
 @pytest.mark.parametrize("row", [*BASE, *ADDED], ids=lambda row: row.name)
-def test_every_row_is_reached_by_a_plan(row: ConfigurationRow) -> None:
+def test_every_row_is_reached_by_a_plan(row: GuaranteeRow) -> None:
     assert row.name in _rows(REACHED[row.name], isolation=0)
 
 

@@ -14,9 +14,9 @@ from squall.checkers.metrics import (
     FRESH_GAP,
     HEALED_GAP,
     OVERALL,
-    Context,
+    MeasurementContext,
     StuckLimits,
-    TxnEnd,
+    TxnOutcome,
     series,
     shape,
 )
@@ -262,7 +262,7 @@ def test_the_series_has_a_place_for_every_second() -> None:
 
 
 def test_an_empty_history_has_an_empty_series() -> None:
-    assert series([], Context(0, [], [], [], {}))["second"] == []
+    assert series([], MeasurementContext(0, [], [], [], {}))["second"] == []
 
 
 def test_without_transactions_nothing_is_measured_of_them() -> None:
@@ -272,7 +272,7 @@ def test_without_transactions_nothing_is_measured_of_them() -> None:
 
 
 def _transactions() -> HistoryBuilder:
-    """One of each end. Offsets count up by ten from the committed one's, in the order of `metrics.TxnEnd`."""
+    """One of each end. Offsets count up by ten from the committed one's, in the order of `metrics.TxnOutcome`."""
     h = HistoryBuilder()
     ends = (("commit", OK), ("abort", OK), ("commit", FAIL), ("commit", FAIL), ("", INFO), ("commit", INFO))
     for number, (how, st) in enumerate(ends):
@@ -280,7 +280,7 @@ def _transactions() -> HistoryBuilder:
         txn = h.begin(p, f"id-{p}", timeout_ms=100)
         for each in range(2):
             h.ok(h.send(p, txn=txn), 10 * number + each)
-        if number == TxnEnd.TIMED_OUT:
+        if number == TxnOutcome.TIMED_OUT:
             h.tick(100 * MS)
         if how:
             h.end(txn, how, st)
@@ -289,7 +289,7 @@ def _transactions() -> HistoryBuilder:
 
 def test_transactions_are_counted_by_how_they_ended_as_their_clients_saw_it() -> None:
     found = metrics(_transactions())["transactions"]
-    assert found["ended"] == {end.name.lower(): 1 for end in TxnEnd}
+    assert found["ended"] == {end.name.lower(): 1 for end in TxnOutcome}
 
 
 def test_a_commit_takes_from_being_asked_for_to_its_acknowledgement() -> None:

@@ -10,9 +10,9 @@ from squall.checkers import reasons
 from squall.checkers.findings import Finding
 from squall.checkers.guarantees import RunConfiguration, guarantee_for
 from squall.checkers.history.tables import LATE_END
-from squall.checkers.mechanisms import Sign
+from squall.checkers.mechanisms import MechanismSign
 from squall.checkers.permissions import PartitionContext, explained
-from squall.checkers.signs import SignSources
+from squall.checkers.signs import RunCircumstances
 from squall.checkers.verdict import VALID
 from tests.support.histories.builder import MS, HistoryBuilder
 from tests.unit.checkers.test_sent_again import ALONE, SETTINGS, judged
@@ -20,25 +20,25 @@ from tests.unit.checkers.test_signs import led
 
 CONFIG = RunConfiguration(acks=1, replication_factor=3, idempotence=False)
 OF_LOSS = "this follows from the loss of a record: another record gets its offset"
-TWO_LED = Sign.LED_ANEW | Sign.SEVERAL_LED | Sign.DISTURBED | Sign.MOVED
+TWO_LED = MechanismSign.LED_ANEW | MechanismSign.SEVERAL_LED | MechanismSign.DISTURBED | MechanismSign.MOVED
 
 
 @pytest.mark.parametrize(
     ("anomaly", "evidence", "signs", "config", "reason"),
     [
-        ("send-reorder", "acks", TWO_LED | Sign.LATER_EPOCH, CONFIG, OF_LOSS),
-        ("send-reorder", "acks", TWO_LED | Sign.RESENT, CONFIG, reasons.REORDERED),
-        ("send-reorder", "reads", TWO_LED | Sign.LATER_EPOCH, CONFIG, reasons.REORDERED),
-        ("duplicate", "reads", TWO_LED | Sign.RESENT, replace(CONFIG, unclean=True), reasons.SENT_AGAIN),
+        ("send-reorder", "acks", TWO_LED | MechanismSign.LATER_EPOCH, CONFIG, OF_LOSS),
+        ("send-reorder", "acks", TWO_LED | MechanismSign.RESENT, CONFIG, reasons.REORDERED),
+        ("send-reorder", "reads", TWO_LED | MechanismSign.LATER_EPOCH, CONFIG, reasons.REORDERED),
+        ("duplicate", "reads", TWO_LED | MechanismSign.RESENT, replace(CONFIG, unclean=True), reasons.SENT_AGAIN),
         ("G1a", "", TWO_LED, replace(CONFIG, isolation=0, transaction_version=2), reasons.UNCOMMITTED),
         ("G1a", LATE_END, TWO_LED, replace(CONFIG, transaction_version=1), reasons.DELAYED_END),
     ],
 )
 def test_the_reason_is_that_of_the_nearest_sign(
-    anomaly: str, evidence: str, signs: Sign, config: RunConfiguration, reason: str
+    anomaly: str, evidence: str, signs: MechanismSign, config: RunConfiguration, reason: str
 ) -> None:
     finding = Finding(anomaly, evidence, 0, 1, (), ((0, 1),), int(signs))
-    grounds = PartitionContext(frozenset(), frozenset(), SignSources(), nemesis_read=True)
+    grounds = PartitionContext(frozenset(), frozenset(), RunCircumstances(), nemesis_read=True)
     permitted, why, _ = explained(guarantee_for(config, ["P"]), finding, grounds)
     assert (permitted, why) == (True, reason)
 

@@ -11,7 +11,7 @@ from squall.checkers import leaderships, signs
 from squall.checkers.anomalies.registry import find_all
 from squall.checkers.history.tables import OK
 from squall.checkers.in_memory import judge_bytes
-from squall.checkers.mechanisms import Sign
+from squall.checkers.mechanisms import MechanismSign
 from squall.checkers.verdict import INVALID, VALID, Verdict
 from tests.support.histories.builder import MS, HistoryBuilder
 from tests.support.histories.nemesis_lines import fault_line
@@ -195,9 +195,9 @@ def test_of_two_acknowledged_records_either_may_be_the_one_that_was_lost() -> No
     history = h.history()
     events = {"1": [led(1, 0, 0, 1), {**led(1, 1, 0, at), "e": "became_follower", "leader": 2}]}
     led_by = leaderships.of_events({**events, "2": [led(2, 1, 0, at)]}, history.partitions)
-    found = signs.signed(history, signs.ground(led_by, [], history.partitions), list(find_all(history)))
+    found = signs.signed(history, signs.circumstances_of(led_by, [], history.partitions), list(find_all(history)))
     (one,) = (each for each in found if each.anomaly == "inconsistent-offset")
-    assert one.proc == lower and one.signs & Sign.LATER_EPOCH
+    assert one.proc == lower and one.signs & MechanismSign.LATER_EPOCH
 
 
 @pytest.mark.parametrize(("at_ms", "verdict"), [(3, VALID), (5, INVALID)])

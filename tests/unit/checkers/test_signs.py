@@ -19,7 +19,7 @@ from squall.checkers.history.tables import OK, SEND, History, ObservedPartition,
 from squall.checkers.in_memory import judge_bytes
 from squall.checkers.leaderships import EVER, Leaderships, LeaderTerm
 from squall.checkers.measures import measure
-from squall.checkers.mechanisms import Sign
+from squall.checkers.mechanisms import MechanismSign
 from squall.checkers.metrics import context_of, shape
 from squall.checkers.verdict import INVALID, UNKNOWN, VALID, Verdict, judge
 from tests.support.histories.builder import HistoryBuilder
@@ -100,7 +100,7 @@ class Run:
         conversion.convert(path)
         loaded, faults = conversion.load(path)
         led_by = leaderships.read(path, loaded.partitions, (loaded.wall_ms, loaded.mono_ns), {}, loaded.finals)
-        ground = signs.ground(led_by, faults, loaded.partitions)
+        ground = signs.circumstances_of(led_by, faults, loaded.partitions)
         found = findings_of(signs.signed(loaded, ground, find_all(loaded)))
         taken, context = measure(loaded, context_of(loaded, faults)), context_of(loaded, faults)
         return judge(path, found, shape(taken, context))
@@ -177,8 +177,8 @@ def test_where_nobody_else_led_a_record_without_an_offset_may_not_be_lost() -> N
 
 
 def test_at_acks_0_where_no_offset_is_ever_told_a_later_epoch_explains_any_loss() -> None:
-    assert mechanisms.ARRIVAL.explains(Sign.UNPLACED)
-    assert not mechanisms.LATER_EPOCH.explains(Sign.UNPLACED)
+    assert mechanisms.ARRIVAL.explains(MechanismSign.UNPLACED)
+    assert not mechanisms.LATER_EPOCH.explains(MechanismSign.UNPLACED)
 
 
 def test_what_a_cut_off_leader_acknowledges_does_not_bound_what_its_successor_did() -> None:
@@ -190,9 +190,9 @@ def test_what_a_cut_off_leader_acknowledges_does_not_bound_what_its_successor_di
     )
     by_the_first = _acknowledged(6, 55, 56)
     led_by = Leaderships((first, second, third), "").bounded_by([by_the_first])
-    assert led_by.explain_untold(0, 45, 50) is None
+    assert led_by.explain_without_offset(0, 45, 50) is None
     assert (
-        Leaderships((second._replace(alone=30), third), "").bounded_by([by_the_first]).explain_untold(0, 45, 50)
+        Leaderships((second._replace(alone=30), third), "").bounded_by([by_the_first]).explain_without_offset(0, 45, 50)
         is False
     )
 
@@ -331,13 +331,13 @@ MINUTE = 60_000_000_000
     [(0, MINUTE - 1, False), (2 * MINUTE, -1, True), (2 * MINUTE, 2 * MINUTE, True), (4 * MINUTE, 4 * MINUTE, False)],
 )
 def test_what_was_on_its_way_while_a_fault_was_on_may_have_been_sent_again(t0: int, t1: int, disturbed: bool) -> None:
-    ground = signs.ground(Leaderships(), [fault("kill", "P", 2 * MINUTE, 2 * MINUTE + 1)], [PARTITION])
-    assert bool(ground.signs(0, 5, t0, t1, failed=False) & Sign.DISTURBED) is disturbed
+    ground = signs.circumstances_of(Leaderships(), [fault("kill", "P", 2 * MINUTE, 2 * MINUTE + 1)], [PARTITION])
+    assert bool(ground.signs(0, 5, t0, t1, failed=False) & MechanismSign.DISTURBED) is disturbed
 
 
 def test_a_producer_whose_sends_failed_may_have_sent_again() -> None:
-    assert signs.SignSources().signs(0, 5, 1, 2, failed=True) & Sign.DISTURBED
-    assert not signs.SignSources().signs(0, 5, 1, 2, failed=False)
+    assert signs.RunCircumstances().signs(0, 5, 1, 2, failed=True) & MechanismSign.DISTURBED
+    assert not signs.RunCircumstances().signs(0, 5, 1, 2, failed=False)
 
 
 def power_loss(logs: Any, *, ended_ns: int = 105, traits: tuple[str, ...] = ()) -> PlayedFault:
@@ -356,41 +356,50 @@ def power_loss(logs: Any, *, ended_ns: int = 105, traits: tuple[str, ...] = ()) 
 )
 def test_a_record_was_lost_with_power_by_a_broker_that_had_it_unsynced(off: int, t0: int, lost: bool) -> None:
     """It takes records until its process has ended. It is not known where a record without an offset was."""
-    ground = signs.ground(Leaderships(), [power_loss({"t-0": [7, 10], "other-0": [0, 99]})], [PARTITION])
-    assert bool(ground.signs(0, off, t0, 150, failed=False) & Sign.POWER_LOST) is lost
-    assert not ground.signs(1, off, t0, 150, failed=False) & Sign.POWER_LOST, "another partition"
-    assert not ground.unseen(Sign.POWER_LOST)
+    ground = signs.circumstances_of(Leaderships(), [power_loss({"t-0": [7, 10], "other-0": [0, 99]})], [PARTITION])
+    assert bool(ground.signs(0, off, t0, 150, failed=False) & MechanismSign.POWER_LOST) is lost
+    assert not ground.signs(1, off, t0, 150, failed=False) & MechanismSign.POWER_LOST, "another partition"
+    assert not ground.why_unknown(MechanismSign.POWER_LOST)
 
 
 def test_what_was_lost_after_a_failed_fsync_counts_as_damage() -> None:
     """Of the broker on which it failed, and before the power was lost."""
     for node, began, counts in ((1, 50, True), (2, 50, False), (1, 150, False)):
         failing = replace(fault("disk", "P", began, 60), resolved=(node,), traits=(FORGETS_SYNCS,))
-        ground = signs.ground(Leaderships(), [failing, power_loss({"t-0": [7, 10]})], [PARTITION])
+        ground = signs.circumstances_of(Leaderships(), [failing, power_loss({"t-0": [7, 10]})], [PARTITION])
         for off in (6, 7):
             found = ground.signs(0, off, 40, 45, failed=False)
-            assert bool(found & Sign.SYNC_FAILED) is (counts and off == 7), (node, began, off)
+            assert bool(found & MechanismSign.SYNC_FAILED) is (counts and off == 7), (node, began, off)
             assert mechanisms.DAMAGE.explains(found) is (counts and off == 7)
 
 
 @pytest.mark.parametrize("logs", [None, 7, {"t-0": 7}, {"t-0": [1]}, {"t-0": ["a", "b"]}, [["t-0", 7, 10]]])
 def test_a_power_loss_that_does_not_say_what_it_took_leaves_it_unknown(logs: Any) -> None:
-    ground = signs.ground(Leaderships(unknown=""), [power_loss(logs)], [PARTITION])
+    ground = signs.circumstances_of(Leaderships(unknown=""), [power_loss(logs)], [PARTITION])
     why = "nemesis.jsonl does not say which records broker 1 lost with its power"
-    assert [ground.unseen(sign) for sign in (Sign.POWER_LOST, Sign.SYNC_FAILED, Sign.LATER_EPOCH)] == [why, why, ""]
+    assert [
+        ground.why_unknown(sign)
+        for sign in (MechanismSign.POWER_LOST, MechanismSign.SYNC_FAILED, MechanismSign.LATER_EPOCH)
+    ] == [why, why, ""]
 
 
 def test_a_damaged_file_is_one_of_its_partition() -> None:
     said = {"damaged": {"path": "data/t-1/00000000000000000000.log"}}
     other = ObservedPartition(1, "t", 1, "delete", -1, False)
-    ground = signs.ground(Leaderships(), [fault("damage", "D", 100, 200, said)], [PARTITION, other])
-    assert ground.signs(1, 5, 50, 60, failed=False) & Sign.DAMAGED
-    assert not ground.signs(0, 5, 50, 60, failed=False) & Sign.DAMAGED
+    ground = signs.circumstances_of(Leaderships(), [fault("damage", "D", 100, 200, said)], [PARTITION, other])
+    assert ground.signs(1, 5, 50, 60, failed=False) & MechanismSign.DAMAGED
+    assert not ground.signs(0, 5, 50, 60, failed=False) & MechanismSign.DAMAGED
 
 
 def test_witnesses_have_the_signs_of_their_send() -> None:
     run = Run(missing=[5])
     history: History = run.h.history()
-    ground = signs.ground(leaderships.of_events(run.events, history.partitions), [], history.partitions)
-    found = {each.off: Sign(each.signs) for each in signs.signed(history, ground, find_all(history)) if each.off == 5}
-    assert found == {5: Sign.MOVED | Sign.LED_ANEW | Sign.DISTURBED | Sign.RESENT}, "the leader changed soon after"
+    ground = signs.circumstances_of(leaderships.of_events(run.events, history.partitions), [], history.partitions)
+    found = {
+        each.off: MechanismSign(each.signs)
+        for each in signs.signed(history, ground, find_all(history))
+        if each.off == 5
+    }
+    assert found == {
+        5: MechanismSign.MOVED | MechanismSign.LED_ANEW | MechanismSign.DISTURBED | MechanismSign.RESENT
+    }, "the leader changed soon after"

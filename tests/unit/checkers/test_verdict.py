@@ -11,19 +11,19 @@ import pytest
 
 from squall.checkers.anomalies import replica_divergence
 from squall.checkers.anomalies.registry import find_all
-from squall.checkers.case import Case, Workload
 from squall.checkers.findings import SCHEMA, Finding, Witness, findings_of, to_json
 from squall.checkers.history import conversion
 from squall.checkers.history.tables import ClientProcess, ObservedPartition, PlayedFault
 from squall.checkers.leaderships import Leaderships
 from squall.checkers.measures import measure
-from squall.checkers.mechanisms import Sign
+from squall.checkers.mechanisms import MechanismSign
 from squall.checkers.metrics import context_of, shape
 from squall.checkers.nemesis_log import parse_faults
 from squall.checkers.plan_facts import UNLIMITED, facts_of, read_plan
-from squall.checkers.signs import SignSources
+from squall.checkers.signs import RunCircumstances
 from squall.checkers.verdict import INVALID, UNKNOWN, VALID, Verdict, decide, judge, judge_run
 from squall.checkers.verdict import to_json as verdict_to_json
+from squall.checkers.verdict_inputs import VerdictInputs, WorkloadFacts
 from tests.support.histories.builder import HistoryBuilder
 from tests.support.histories.nemesis_lines import fault_line
 
@@ -46,20 +46,20 @@ duration_s = 1.0
 """
 
 
-EVERY_SIGN = Sign(sum(Sign))
-HAPPENED = SignSources(Leaderships(unknown=""), everywhere=EVERY_SIGN)
+EVERY_SIGN = MechanismSign(sum(MechanismSign))
+HAPPENED = RunCircumstances(Leaderships(unknown=""), everywhere=EVERY_SIGN)
 """Each mechanism explains each finding."""
 
 
-def finding(name: str, evidence: str = "", proc: int = 0, count: int = 1, signs: Sign = EVERY_SIGN) -> Finding:
+def finding(name: str, evidence: str = "", proc: int = 0, count: int = 1, signs: MechanismSign = EVERY_SIGN) -> Finding:
     witness = Witness(name, evidence, 0, 7, 3, 1, proc, -1, signs)
     return Finding(name, evidence, proc, count, (witness,), ((0, count),), signs)
 
 
-def good(*findings: Finding, **more: Any) -> Case:
+def good(*findings: Finding, **more: Any) -> VerdictInputs:
     """A case that is valid unless `more` or the findings spoil it."""
     landed, _ = parse_faults([fault_line()])
-    case = Case(
+    case = VerdictInputs(
         run="r",
         findings=findings,
         metrics={"partitions": {"t-0": {"part": 0, "acked": 5}}},
@@ -71,7 +71,7 @@ def good(*findings: Finding, **more: Any) -> Case:
             ClientProcess(2, "reader", "squall", "1", "", {"isolation": 0}),
         ],
         faults=landed,
-        ground=HAPPENED,
+        circumstances=HAPPENED,
     )
     return replace(case, **more)
 
@@ -257,14 +257,14 @@ def test_what_stood_still_while_the_harness_had_trouble_may_be_its_doing(name: s
     shaken = ("Toxiproxy ended with -9, which nobody asked it to: every link was cut",)
     case = good(finding(name))
     assert decide(case).verdict == "invalid"
-    told = decide(replace(case, shaken=shaken, troubles=shaken))
+    told = decide(replace(case, harness_troubles=shaken, troubles=shaken))
     assert told.verdict == "unknown"
     assert any("may be the harness's doing: Toxiproxy ended" in each for each in told.reasons)
 
 
 def test_no_trouble_of_the_harness_excuses_a_loss() -> None:
     shaken = ("the harness had trouble: the disk is full",)
-    assert decide(replace(good(finding("lost-write")), shaken=shaken, troubles=shaken)).verdict == "invalid"
+    assert decide(replace(good(finding("lost-write")), harness_troubles=shaken, troubles=shaken)).verdict == "invalid"
 
 
 def test_faults_that_nobody_could_tell_of_excuse_what_they_would() -> None:
@@ -482,7 +482,7 @@ def test_limits_come_from_the_plan(tmp_path: Path) -> None:
 
 def test_a_workload_whose_history_cannot_show_what_it_is_there_for_is_unknown_in_one_sentence() -> None:
     why = "the history has no members of groups that owned partitions"
-    own = Workload(meant_for=("commit-ahead", "stuck-group", "eos-duplicate"))
+    own = WorkloadFacts(meant_for=("commit-ahead", "stuck-group", "eos-duplicate"))
     silent = decide(good(workload=own, not_run={"commit-ahead": why, "stuck-group": why, "G1c": "no transactions"}))
     said = f"commit-ahead, stuck-group could not be judged: {why}"
     assert (silent.verdict, silent.reasons) == (UNKNOWN, (said,))
@@ -492,7 +492,7 @@ def test_a_workload_whose_history_cannot_show_what_it_is_there_for_is_unknown_in
 
 def test_a_workload_says_which_checks_are_meant_for_it_and_what_it_measured() -> None:
     case = good(finding("lost-write"), finding("duplicate"))
-    own = Workload({"name": "some", "lost_s": 4}, ("duplicate",))
+    own = WorkloadFacts({"name": "some", "lost_s": 4}, ("duplicate",))
     said = verdict_to_json(decide(replace(case, workload=own)))
     assert [each["name"] for each in said["anomalies"]] == ["duplicate"]
     assert said["workload"] == {"name": "some", "lost_s": 4}

@@ -17,7 +17,7 @@ from tests.support.histories.kafka_lines import CHANGE, LOSS, write_logs
 from tests.unit.reports.test_foreign_brokers import as_kafka
 
 
-def told(node: int, lines: list[str], zone_ms: int = 0) -> kafka_log.Said:
+def told(node: int, lines: list[str], zone_ms: int = 0) -> kafka_log.BrokerLogEvents:
     return kafka_log.read_log(lines, node, lambda ms: ms / 1000, zone_ms)
 
 
@@ -55,7 +55,7 @@ def test_an_election_that_only_its_deposed_controller_knows_is_not_told() -> Non
     deposed = told(1, [kafka_lines.active(1, 1, 1), kafka_lines.changes(2, 1, lost), kafka_lines.renounces(3, 1, 1)])
     elected = told(2, [kafka_lines.active(2, 2, 2), kafka_lines.changes(4, 2, CHANGE)])
     replayed = told(3, [kafka_lines.changes(5, 3, CHANGE)])
-    kafka_log.committed([deposed, elected, replayed])
+    kafka_log.drop_uncommitted_elections([deposed, elected, replayed])
     said = [(event["n"], event["leader"]) for each in (deposed, elected, replayed) for event in each.events
             if event["e"] == "leader_elected"]  # fmt: skip
     assert said == [(2, 2)]
@@ -128,8 +128,8 @@ def test_damaged_lines_take_nothing_down() -> None:
                 line[rng.randrange(len(line))] = rng.choice("0123456789[](),.:- =xé")
         text = ["".join(line) for line in lines]
         said = told(1, text)
-        kafka_log.committed([said])
-        kafka_log.lacking([said])
+        kafka_log.drop_uncommitted_elections([said])
+        kafka_log.missing_loggers([said])
         assert kafka_log.first_ms(text) is not None
     assert kafka_log.first_ms(["[2026-99-99 99:99:99,999] INFO x (y)"]) is None
 

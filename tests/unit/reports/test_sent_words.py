@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from squall.checkers.sent import BROKERS, ProduceRequests, SentSettings
+from squall.checkers.sent import BROKERS, ObservedProduceRequests, ProduceRequestSettings
 from squall.reports.answers import answers_of
 from squall.reports.page import render
 from squall.reports.run_files import read_run
@@ -19,8 +19,8 @@ from squall.reports.story_facts import facts_of
 from tests.support.histories.story_script import facts_of_script
 from tests.unit.reports.conftest import event, write_lines
 
-SAFE = SentSettings("rdkafka", -1, True, None, "none", 470, 5)
-UNSAFE = SentSettings("rdkafka", 1, False, None, "lz4", 9, 7)
+SAFE = ProduceRequestSettings("rdkafka", -1, True, None, "none", 470, 5)
+UNSAFE = ProduceRequestSettings("rdkafka", 1, False, None, "lz4", 9, 7)
 SENT = {"client_id": "rdkafka", "transactional_id": None, "compression": "zstd"}
 
 
@@ -55,11 +55,11 @@ def test_which_of_both_kinds_of_one_client_id_a_record_was_sent_with_is_not_know
 def test_a_title_is_about_the_records_own_producer() -> None:
     named = tuple(replace(each, client_id=f"squall-process-{n}") for n, each in enumerate((SAFE, UNSAFE)))
     facts = facts_of_script(f"{TOLD}0.1 sends 1 1\n")
-    facts.requests = ProduceRequests(named, 0, BROKERS)
+    facts.requests = ObservedProduceRequests(named, 0, BROKERS)
     assert "sent" not in story_of(facts).title
     facts.problem = replace(facts.problem, values=(1,))
     assert story_of(facts).title.endswith(": acks=1 sent, acks=all asked")
-    facts.requests = ProduceRequests((SAFE, UNSAFE), 0, BROKERS)
+    facts.requests = ObservedProduceRequests((SAFE, UNSAFE), 0, BROKERS)
     assert story_of(facts).title.endswith(": acks=all or acks=1 sent, not known which")
     assert story_of(facts).summary.count("requests of both kinds came from client.id rdkafka.") == 1
 
@@ -141,8 +141,8 @@ def test_a_story_names_what_was_sent_in_its_first_lines(lost_dir: Path) -> None:
 
 def test_the_requests_of_other_processes_are_none_of_a_storys(lost_dir: Path) -> None:
     files = read_run(lost_dir)
-    own, other = (SentSettings(f"squall-process-{n}", n - 2, True, None, "none", 1, 1) for n in (3, 4))
+    own, other = (ProduceRequestSettings(f"squall-process-{n}", n - 2, True, None, "none", 1, 1) for n in (3, 4))
     facts = facts_of(files, stories_of(files)[0].problem)
-    facts.requests = ProduceRequests((own, other), 0, BROKERS)
+    facts.requests = ObservedProduceRequests((own, other), 0, BROKERS)
     assert facts.sent == (own,)
     assert (facts.acks_of(3), facts.acks_of(4)) == (1, 2)

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 import squall.checkers.anomalies
-from squall.checkers.anomalies.anomaly import Check, HistoryNeed
+from squall.checkers.anomalies.anomaly import AnomalyCheck, HistoryNeed
 from squall.checkers.anomalies.registry import (
     CATALOG,
     CHECKS,
@@ -24,8 +24,8 @@ from squall.checkers.anomalies.registry import (
     ran_on_little,
 )
 from squall.checkers.history.conversion import convert, read_conversion
-from squall.checkers.history.group_activity import Activity, MemberActivity, from_json
-from squall.checkers.history.group_tables import FROM_RESET, GroupCommit, Hold
+from squall.checkers.history.group_activity import GroupActivity, MemberActivity, from_json
+from squall.checkers.history.group_tables import FROM_RESET, GroupCommit, PartitionOwnership
 from squall.checkers.history.tables import (
     EMPTY_POLL,
     FAIL,
@@ -34,10 +34,10 @@ from squall.checkers.history.tables import (
     SEND,
     ClientProcess,
     History,
+    IntegerTable,
     ObservedPartition,
     RecordRow,
     ReportedBounds,
-    Table,
     TxnOperation,
 )
 from squall.checkers.history.values import AFTER_HEALING
@@ -65,12 +65,12 @@ def test_every_anomaly_says_what_it_is_and_where_that_is_written(anomaly: object
 
 
 @each_check
-def test_every_finder_has_a_query_of_its_name(check: Check) -> None:
+def test_every_finder_has_a_query_of_its_name(check: AnomalyCheck) -> None:
     assert import_module(f"squall.spark_analysis.queries.{check.name}").query
 
 
 @each_check
-def test_every_finder_has_histories_where_it_fires_and_where_it_must_not(check: Check) -> None:
+def test_every_finder_has_histories_where_it_fires_and_where_it_must_not(check: AnomalyCheck) -> None:
     names = {anomaly.name for anomaly in check.anomalies}
     cases = cases_of(check.name)
     fires = {name for case in cases.short.values() for name, _ in case.found if name in names}
@@ -91,7 +91,7 @@ def test_witnesses_say_where_and_who() -> None:
 
 
 def _keep(history: History, wanted: Callable[[RecordRow], bool]) -> None:
-    kept = Table(RecordRow)
+    kept = IntegerTable(RecordRow)
     for record in history.records.rows():
         if wanted(record):
             kept.append(record)
@@ -134,7 +134,7 @@ def _without_proofs(history: History) -> None:
 
 
 def _as_holds(history: History, **changed: int) -> None:
-    holds, history.holds = history.holds, Table(Hold)
+    holds, history.holds = history.holds, IntegerTable(PartitionOwnership)
     for each in holds.rows():
         history.holds.append(each._replace(**changed))
 
@@ -147,14 +147,14 @@ def _without_writes_after_healing(history: History) -> None:
 def _without_transactions(history: History) -> None:
     history.txns.truncate(0)
     history.members.truncate(0)
-    commits, history.commits = history.commits, Table(GroupCommit)
+    commits, history.commits = history.commits, IntegerTable(GroupCommit)
     for each in commits.rows():
         if each.txn < 0:
             history.commits.append(each)
 
 
 def _without_reads_inside(history: History) -> None:
-    members, history.members = history.members, Table(TxnOperation)
+    members, history.members = history.members, IntegerTable(TxnOperation)
     for each in members.rows():
         if each.kind == SEND:
             history.members.append(each)
@@ -172,7 +172,7 @@ def _without_reads(history: History) -> None:
 
 def _without_final_reads(history: History) -> None:
     _keep(history, lambda record: not record.final)
-    told, history.told = history.told, Table(ReportedBounds)
+    told, history.told = history.told, IntegerTable(ReportedBounds)
     for each in told.rows():
         if not each.final:
             history.told.append(each)
@@ -338,7 +338,7 @@ def test_what_saw_a_part_only_of_the_run_says_so() -> None:
     assert "lost-write" not in unrun, "it did not run"
 
 
-ALL_DONE = Activity((0,), changes=1, resumed=1, got=2)
+ALL_DONE = GroupActivity((0,), changes=1, resumed=1, got=2)
 
 
 @pytest.mark.parametrize(
@@ -363,7 +363,7 @@ ALL_DONE = Activity((0,), changes=1, resumed=1, got=2)
         ),
     ],
 )
-def test_a_group_that_did_hardly_anything_is_no_whole_run(did: Activity, names: set[str], why: str) -> None:
+def test_a_group_that_did_hardly_anything_is_no_whole_run(did: GroupActivity, names: set[str], why: str) -> None:
     read = replace(READ, cover_t0=5)
     counted = ENOUGH._replace(outputs=3, groups={"g": ALL_DONE, "h": did})
     assert ran_on_little([read], (), (), counted, {"t-0": 3}) == dict.fromkeys([n for n in FOUND if n in names], why)
@@ -387,15 +387,18 @@ def group_of(*steps: tuple[int, str, tuple[int, ...]]) -> HistoryBuilder:
 @pytest.mark.parametrize(
     ("steps", "did"),
     [
-        ([(0, "reset", (0, 1))], Activity((0, 1), changes=0, resumed=0, got=3, members=(MemberActivity(0, 1, 3, 0),))),
+        (
+            [(0, "reset", (0, 1))],
+            GroupActivity((0, 1), changes=0, resumed=0, got=3, members=(MemberActivity(0, 1, 3, 0),)),
+        ),
         (
             [(0, "reset", (0,)), (0, "committed", (0,)), (1, "committed", (0,)), (0, "reset", (0,))],
-            Activity((0,), 2, 2, 12, (MemberActivity(0, 3, 9, 0), MemberActivity(1, 1, 3, 0))),
+            GroupActivity((0,), 2, 2, 12, (MemberActivity(0, 3, 9, 0), MemberActivity(1, 1, 3, 0))),
         ),
     ],
 )
 def test_what_a_group_did_is_counted_in_memory_and_in_a_run_directory(
-    steps: list[tuple[int, str, tuple[int, ...]]], did: Activity, tmp_path: Path
+    steps: list[tuple[int, str, tuple[int, ...]]], did: GroupActivity, tmp_path: Path
 ) -> None:
     h = group_of(*steps)
     assert EvidenceCounts.of(h.history()).groups == {"g": did}

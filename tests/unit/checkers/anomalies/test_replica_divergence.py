@@ -16,8 +16,8 @@ from squall.checkers.anomalies.replica_divergence import (
     DAMAGED,
     EPOCH,
     MISSING,
-    Comparison,
-    ExpectedComparison,
+    ReplicaComparison,
+    RequiredReplicaComparison,
     compare,
     compare_run,
     read_offsets,
@@ -47,7 +47,7 @@ def replica(root: Path, node: int, log: Sequence[bytes], *, hw: int = 5, start: 
     return folder
 
 
-def found(comparison: Comparison) -> list[tuple[int, str, int]]:
+def found(comparison: ReplicaComparison) -> list[tuple[int, str, int]]:
     """(offset, evidence, node)"""
     return [(w.off, w.evidence, w.other) for finding in comparison.findings for w in finding.witnesses]
 
@@ -132,7 +132,7 @@ def test_two_that_differ_from_each_other_differ_from_the_furthest(tmp_path: Path
 
 def test_a_node_without_the_partition_does_not_count(tmp_path: Path) -> None:
     folders = {1: replica(tmp_path, 1, LOG), 2: tmp_path}
-    assert compare(folders, [DELETE]) == Comparison([], {})
+    assert compare(folders, [DELETE]) == ReplicaComparison([], {})
 
 
 @pytest.mark.parametrize(
@@ -160,7 +160,7 @@ def test_damage_in_a_compacted_log_is_seen(tmp_path: Path) -> None:
 
 READ = dataclasses.replace(DELETE, cover_from=0, cover_to=5, cover_t0=1)
 """The final reads came to offset 5."""
-WANTED = ExpectedComparison("r", [READ], 3)
+WANTED = RequiredReplicaComparison("r", [READ], 3)
 
 
 def test_replicas_that_hold_all_that_was_finally_read_lack_nothing(tmp_path: Path) -> None:
@@ -337,5 +337,5 @@ def test_a_comparison_that_says_nothing_but_that_it_found_nothing_is_trouble(tmp
 def test_a_single_replica_is_compared_with_nothing(tmp_path: Path) -> None:
     replica_divergence.write(tmp_path, [], {}, run="r")
     troubles: list[str] = []
-    assert replica_divergence.read(tmp_path, ExpectedComparison("r", [READ], 1), troubles, []) == (False, [])
+    assert replica_divergence.read(tmp_path, RequiredReplicaComparison("r", [READ], 1), troubles, []) == (False, [])
     assert troubles == []

@@ -7,17 +7,17 @@ from typing import Any
 
 import pytest
 
-from squall.checkers.anomalies.stuck import Afterwards, afterwards, liveness, read
+from squall.checkers.anomalies.stuck import ProgressAfterHealing, liveness, progress_after_healing, read
 from squall.checkers.history.tables import ClientProcess, ObservedPartition
-from squall.checkers.metrics import FRESH_GAP, HEALED_GAP, OVERALL, READER_GAP, Measure, StuckLimits
+from squall.checkers.metrics import FRESH_GAP, HEALED_GAP, OVERALL, READER_GAP, MeasurementRow, StuckLimits
 
 
 @pytest.mark.parametrize(("seconds", "stuck"), [(None, 0), (0.5, 2), (2.0, 0)])
 def test_only_what_takes_longer_than_the_plan_allows_is_a_finding(seconds: float | None, stuck: int) -> None:
     measures = [
-        Measure(HEALED_GAP, OVERALL, 0, (9e9, 0.0)),
-        Measure(HEALED_GAP, 4, 0, (1e9, 0.0)),
-        Measure(READER_GAP, 7, 4, (1e9, 0.0)),
+        MeasurementRow(HEALED_GAP, OVERALL, 0, (9e9, 0.0)),
+        MeasurementRow(HEALED_GAP, 4, 0, (1e9, 0.0)),
+        MeasurementRow(READER_GAP, 7, 4, (1e9, 0.0)),
     ]
     findings = liveness(measures, StuckLimits(seconds, seconds))
     assert len(findings) == stuck
@@ -41,9 +41,9 @@ def test_from_the_first_write_of_a_fresh_client_on_the_loads_clients_stand_still
     served_s: int | None, found: list[tuple[str, int]]
 ) -> None:
     """A gap of 30 s from 100 s on, in which a fresh client was acknowledged after so long; at most 10 s are allowed."""
-    measures = [Measure(HEALED_GAP, 4, 0, (30e9, 100e9))]
+    measures = [MeasurementRow(HEALED_GAP, 4, 0, (30e9, 100e9))]
     if served_s is not None:
-        measures.append(Measure(FRESH_GAP, 4, 0, ((30 - served_s) * 1e9, (100 + served_s) * 1e9)))
+        measures.append(MeasurementRow(FRESH_GAP, 4, 0, ((30 - served_s) * 1e9, (100 + served_s) * 1e9)))
     findings = liveness(sorted(measures, reverse=True), StuckLimits(10, 10))
     assert [(each.evidence, each.witnesses[0].other // 10**9) for each in findings] == found
     assert {each.anomaly for each in findings} == {"stuck-producer"}
@@ -75,12 +75,12 @@ def hung(idle_s: float, **other: Any) -> list[dict[str, Any]]:
 
 
 def test_what_takes_writes_and_is_read_after_healing_is_no_finding() -> None:
-    assert afterwards(info(), PARTITIONS, LIMITS) == Afterwards([], [], {})
+    assert progress_after_healing(info(), PARTITIONS, LIMITS) == ProgressAfterHealing([], [], {})
 
 
 def test_a_partition_that_takes_no_write_after_healing_is_a_stuck_producer() -> None:
     lacking = {"t-1": "NOT_ENOUGH_REPLICAS; leader 2, ISR [2]"}
-    found = afterwards(
+    found = progress_after_healing(
         info(writes_after_healing={"ok": False, "limit_s": 15, "took_s": 15.0, "lacking": lacking}), PARTITIONS, LIMITS
     )
     (finding,) = found.findings
@@ -93,7 +93,7 @@ def test_a_partition_that_takes_no_write_after_healing_is_a_stuck_producer() -> 
 def test_a_final_read_that_gets_nothing_for_as_long_as_the_plan_allows_is_a_stuck_consumer(
     idle_s: float, count: int
 ) -> None:
-    found = afterwards(info(final_reads=hung(idle_s)), PARTITIONS, LIMITS)
+    found = progress_after_healing(info(final_reads=hung(idle_s)), PARTITIONS, LIMITS)
     assert [(each.anomaly, each.evidence, each.proc, each.parts) for each in found.findings] == [
         ("stuck-consumer", "final", 9, ((1, 1),))
     ][:count]
@@ -107,7 +107,7 @@ def behind(idle_s: float) -> dict[str, Any]:
 
 
 def test_a_reader_of_the_workload_that_gets_nothing_for_as_long_as_the_plan_allows_is_a_stuck_consumer() -> None:
-    found = afterwards(info(reads_after_healing=behind(15.0)), PARTITIONS, LIMITS)
+    found = progress_after_healing(info(reads_after_healing=behind(15.0)), PARTITIONS, LIMITS)
     (finding,) = found.findings
     assert (finding.anomaly, finding.evidence, finding.proc) == ("stuck-consumer", "live", 4)
     assert (finding.parts, finding.witnesses[0].other) == (((1, 1),), 15_000_000_000)
@@ -121,7 +121,7 @@ def test_of_a_group_the_notes_name_the_group_and_no_reader_of_it() -> None:
     told = behind(15.0)
     told["behind"].append({**told["behind"][0], "place": "t-0", "position": -1})
     members = [ClientProcess(4, "reader", "program", "", "", {"group": "g"})]
-    assert afterwards(info(reads_after_healing=told), PARTITIONS, LIMITS, members).notes == [
+    assert progress_after_healing(info(reads_after_healing=told), PARTITIONS, LIMITS, members).notes == [
         "group g (confluent) got nothing for 15.0 s after healing: t-1 at 7, wanted 8; leader 2",
         "group g (confluent) got nothing for 15.0 s after healing: t-0 never read, wanted 8; leader 2",
     ]
@@ -130,13 +130,13 @@ def test_of_a_group_the_notes_name_the_group_and_no_reader_of_it() -> None:
 def test_a_reader_that_still_gets_nothing_when_fresh_ones_got_everything_has_the_evidence_client() -> None:
     told = behind(15.0)
     told["behind"][0]["outlasted"] = True
-    assert [each.evidence for each in afterwards(info(reads_after_healing=told), PARTITIONS, LIMITS).findings] == [
-        "client"
-    ]
+    assert [
+        each.evidence for each in progress_after_healing(info(reads_after_healing=told), PARTITIONS, LIMITS).findings
+    ] == ["client"]
 
 
 def test_a_reader_of_the_workload_that_is_slow_is_no_finding_and_leaves_the_run_unknown() -> None:
-    found = afterwards(info(reads_after_healing=behind(3.0)), PARTITIONS, LIMITS)
+    found = progress_after_healing(info(reads_after_healing=behind(3.0)), PARTITIONS, LIMITS)
     assert not found.findings
     (behind_at_the_end,) = found.behind
     assert behind_at_the_end.startswith("reader 4 (confluent) was slow: 20 s after the writes after healing")
@@ -144,7 +144,7 @@ def test_a_reader_of_the_workload_that_is_slow_is_no_finding_and_leaves_the_run_
 
 def test_a_reader_that_lacks_what_it_does_not_wait_for_is_not_stuck() -> None:
     reads = hung(0.0, missing={"t-1": "OFFSET_OUT_OF_RANGE"}, waiting=[])
-    assert afterwards(info(final_reads=reads), PARTITIONS, LIMITS).findings == []
+    assert progress_after_healing(info(final_reads=reads), PARTITIONS, LIMITS).findings == []
 
 
 @pytest.mark.parametrize(
@@ -160,7 +160,7 @@ def test_a_reader_that_lacks_what_it_does_not_wait_for_is_not_stuck() -> None:
     ],
 )
 def test_what_could_not_show_is_not_looked_for(other: dict[str, Any], passed_over: set[str]) -> None:
-    found = afterwards(info(**{"final_reads": hung(20.0), **other}), PARTITIONS, LIMITS)
+    found = progress_after_healing(info(**{"final_reads": hung(20.0), **other}), PARTITIONS, LIMITS)
     assert set(found.passed_over) == passed_over
     assert not found.findings
 
@@ -169,4 +169,4 @@ def test_what_could_not_show_is_not_looked_for(other: dict[str, Any], passed_ove
 def test_a_run_json_that_says_nothing_of_it_leaves_both_out(text: str | None, tmp_path: Path) -> None:
     if text is not None:
         (tmp_path / "run.json").write_text(text)
-    assert read(tmp_path, PARTITIONS, LIMITS) == Afterwards()
+    assert read(tmp_path, PARTITIONS, LIMITS) == ProgressAfterHealing()

@@ -19,8 +19,8 @@ from squall.checkers.history.tables import (
     OK,
     POLL,
     SEND,
-    FinalRead,
     History,
+    PartitionFinalRead,
     RecordRow,
     ReportedBounds,
 )
@@ -147,7 +147,7 @@ def test_processes_remember_when_they_were_last_heard_of() -> None:
 # ------------------------------------------------------------------------------------------------------- final reads
 
 
-def final(kept: History) -> FinalRead:
+def final(kept: History) -> PartitionFinalRead:
     (found,) = kept.finals
     return found
 

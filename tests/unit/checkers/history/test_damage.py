@@ -13,7 +13,7 @@ from zlib import crc32
 import pytest
 
 from squall.checkers.history.seal import NOTE
-from squall.checkers.in_memory import Judgement, judge_bytes
+from squall.checkers.in_memory import RunJudgement, judge_bytes
 from squall.checkers.verdict import INVALID, UNKNOWN, VALID
 from tests.support.effort import stride
 from tests.support.histories.builder import MS, HistoryBuilder, generate
@@ -33,7 +33,7 @@ def sound() -> tuple[bytes, ...]:
     return tuple(generate(5, sends=32).sealed())
 
 
-def judged(lines: list[bytes], info: Mapping[str, Any] | None = None) -> Judgement:
+def judged(lines: list[bytes], info: Mapping[str, Any] | None = None) -> RunJudgement:
     converged = {"ok": True, "took_s": 1, "lacking": {}}
     return judge_bytes("r", b"".join(lines), NEMESIS, PLAN, info={"converged": converged, **(info or {})})
 

@@ -77,15 +77,15 @@ def test_a_changed_history_is_collected_again(tmp_path: Path) -> None:
 @pytest.mark.parametrize("name", [seal.FILE, f"{conversion.FOLDER}/records.parquet"])
 def test_tables_of_another_history_are_made_again(name: str, tmp_path: Path) -> None:
     _, run = night(tmp_path)
-    first = tables.kept(run).converted
+    first = tables.converted_run(run).converted
     stamps = {path: path.stat().st_mtime_ns for path in (run / conversion.FOLDER).iterdir()}
-    assert tables.kept(run).converted == first
+    assert tables.converted_run(run).converted == first
     assert {path: path.stat().st_mtime_ns for path in (run / conversion.FOLDER).iterdir()} == stamps, "made once"
     if name == seal.FILE:
         change(run)
     else:
         (run / name).write_bytes((run / name).read_bytes()[:-1] + b"?")
-    again = tables.kept(run).converted
+    again = tables.converted_run(run).converted
     assert conversion.is_of(run, again)
     assert (again.source != first.source) is (name == seal.FILE)
     assert (run / f"{conversion.FOLDER}/records.parquet").stat().st_mtime_ns != stamps[run / "history/records.parquet"]
@@ -97,7 +97,7 @@ def test_tables_that_were_made_of_other_faults_are_made_again(how: str, tmp_path
     Early versions do not record what their tables depend on.
     """
     _, run = night(tmp_path)
-    first = tables.kept(run).converted
+    first = tables.converted_run(run).converted
     if how == "with other faults":
         with (run / nemesis_log.FILE).open("ab") as lines:
             lines.write(fault_line(99, "partition", 1, 2))
@@ -107,6 +107,6 @@ def test_tables_that_were_made_of_other_faults_are_made_again(how: str, tmp_path
         del stored[how]
         path.write_text(json.dumps(stored))
     assert not conversion.is_of(run, conversion.read_conversion(run))
-    again = tables.kept(run).converted
+    again = tables.converted_run(run).converted
     assert conversion.is_of(run, again)
     assert (again.apart != first.apart) is (how == "with other faults")

@@ -10,12 +10,12 @@ from pathlib import Path
 import pytest
 
 from squall.checkers.nightly import store
-from squall.checkers.nightly.store import Collection
+from squall.checkers.nightly.store import CollectedNight
 
 NOW = datetime(2026, 7, 4, 5, tzinfo=UTC)
 
 
-def collect(place: Path, night: str, *, lost: int = 0, at: datetime = NOW, began: str = "2026-07-04") -> Collection:
+def collect(place: Path, night: str, *, lost: int = 0, at: datetime = NOW, began: str = "2026-07-04") -> CollectedNight:
     """A night with one run, of which only what was lost is known."""
     folder = store.fresh(place, f"{night}-{lost}-{at:%H%M%S}", at)
     store.write(folder, "nights", [{"night": night, "began": began}])

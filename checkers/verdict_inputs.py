@@ -12,13 +12,13 @@ from squall.checkers.anomalies import not_converged, replica_divergence, stuck
 from squall.checkers.anomalies.registry import CATALOG, EvidenceCounts, looked_for, not_run, ran_on_little
 from squall.checkers.findings import Finding
 from squall.checkers.history import conversion, seal
-from squall.checkers.history.group_activity import Activity, from_json
+from squall.checkers.history.group_activity import GroupActivity, from_json
 from squall.checkers.history.tables import (
     ClientProcess,
-    FinalRead,
     History,
     HistoryProblem,
     ObservedPartition,
+    PartitionFinalRead,
     PlayedFault,
 )
 from squall.checkers.metrics import StuckLimits
@@ -26,7 +26,7 @@ from squall.checkers.plan_facts import UNLIMITED, BadPlan, PlanFacts, read_plan
 
 
 @dataclass(frozen=True, slots=True)
-class Workload:
+class WorkloadFacts:
     """Holds what the run's workload says of itself."""
 
     figures: Mapping[str, Any] = field(default_factory=dict)
@@ -43,24 +43,24 @@ class Workload:
 
 
 @dataclass(frozen=True, slots=True)
-class Case:
+class VerdictInputs:
     """All that the verdict depends on. None: could not be had, and `troubles` says why."""
 
     run: str = ""
     findings: Sequence[Finding] | None = None
     metrics: Mapping[str, Any] = field(default_factory=dict)
-    workload: Workload = field(default_factory=lambda: Workload())
+    workload: WorkloadFacts = field(default_factory=lambda: WorkloadFacts())
     plan: PlanFacts | None = None
     partitions: Sequence[ObservedPartition] = ()
     processes: Sequence[ClientProcess] = ()
     faults: Sequence[PlayedFault] = ()
-    groups: Mapping[str, Activity] = field(default_factory=dict)
+    groups: Mapping[str, GroupActivity] = field(default_factory=dict)
     """How much each group did, by its name."""
     whole: bool = True
     """False where the history is damaged nobody knows where: what it shows is no prefix of what happened."""
     nemesis_read: bool = True
     """False where nemesis.jsonl could not be read to its end, or is not this run's."""
-    told: bool = True
+    run_json_intact: bool = True
     """False where run.json does not say what it said when the history was closed."""
     troubles: Sequence[str] = ()
     """What did not work: inputs that do not parse, a checker that stopped."""
@@ -69,15 +69,15 @@ class Case:
     """Goes before the plan's, unless empty."""
     not_run: Mapping[str, str] = field(default_factory=dict)
     """Checks that could not have found anything, and why."""
-    little: Mapping[str, str] = field(default_factory=dict)
+    ran_on_little: Mapping[str, str] = field(default_factory=dict)
     """Checks that saw a part only of what a whole run shows them, and why."""
-    shaken: Sequence[str] = ()
+    harness_troubles: Sequence[str] = ()
     """What went wrong with the harness or the machine while the run was on. That something did not go on may be their
     doing: liveness is nobody's fault for sure then. These stand in `troubles` as well.
     """
-    seen: Sequence[str] = ()
+    simulator_failures: Sequence[str] = ()
     """What a simulator saw go wrong, a line each: no history shows it, and nothing permits it."""
-    ground: signs.SignSources = signs.SignSources()
+    circumstances: signs.RunCircumstances = signs.RunCircumstances()
     """What tells whether the mechanism of a permission happened."""
     engine: str = ""
     """The engine that searched the history, as `squall.checkers.engines` names it; empty: none did, or it is not
@@ -86,7 +86,7 @@ class Case:
 
 
 @dataclass(frozen=True, slots=True)
-class _Kept:
+class _HistorySummary:
     """Holds a history without its large tables. Empty if it could not be read."""
 
     run: str = ""
@@ -96,18 +96,18 @@ class _Kept:
     outcomes: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
     counted: EvidenceCounts = EvidenceCounts()
     whole: bool = True
-    """As `Case.whole`."""
+    """As `VerdictInputs.whole`."""
     seals: Mapping[str, int] = field(default_factory=dict)
     clock: tuple[int, int] = (-1, -1)
     """The header's wall clock, ms, and monotonic one, ns."""
-    finals: Sequence[FinalRead] = ()
+    finals: Sequence[PartitionFinalRead] = ()
     problem: HistoryProblem | None = None
     """As `History.problem`."""
     declared: int = 0
     """As `History.declared`."""
 
 
-def _kept(run_dir: Path, troubles: list[str], notes: list[str]) -> _Kept:
+def _converted(run_dir: Path, troubles: list[str], notes: list[str]) -> _HistorySummary:
     """Adds to `troubles` and `notes`. Raises nothing."""
     try:
         told = conversion.read_conversion(run_dir)
@@ -115,20 +115,20 @@ def _kept(run_dir: Path, troubles: list[str], notes: list[str]) -> _Kept:
         groups = from_json(told.groups)
     except FileNotFoundError:
         troubles.append("the history was not converted")
-        return _Kept()
+        return _HistorySummary()
     except Exception as error:  # whatever is wrong with these files, the verdict says so
         troubles.append(f"the converted history cannot be read: {type(error).__name__}: {error}")
-        return _Kept()
+        return _HistorySummary()
     troubles += map(str, told.problems)
     notes += seal.notes(told.ends, told.torn_bytes)
     whole, clock = not any(each.untrusted for each in told.problems), (told.wall_ms, told.mono_ns)
     members = told.holds, told.outputs, told.owned, told.owners, told.resumed
     counted = EvidenceCounts(told.read_inside, *members, groups, told.grants, lookups=told.lookups)
     about = told.run, kept.partitions, kept.processes, told.outcomes
-    return _Kept(*about, counted, whole, told.seals, clock, kept.finals, kept.problem, told.declared)
+    return _HistorySummary(*about, counted, whole, told.seals, clock, kept.finals, kept.problem, told.declared)
 
 
-def _in_memory(history: History, run_dir: Path, troubles: list[str], notes: list[str]) -> _Kept:
+def _parsed(history: History, run_dir: Path, troubles: list[str], notes: list[str]) -> _HistorySummary:
     """Return the same of a history that was parsed and never left memory. Adds to `troubles` and `notes`."""
     unsealed = seal.broken_seal(history, seal.read_info(run_dir))
     troubles += (str(each) for each in (history.problem, unsealed) if each is not None)
@@ -138,18 +138,18 @@ def _in_memory(history: History, run_dir: Path, troubles: list[str], notes: list
     clock = history.wall_ms, history.mono_ns
     kept = history.run, history.partitions, history.processes, history.outcomes
     lines = history.finals, history.problem or unsealed, history.declared
-    return _Kept(*kept, counted, whole, history.seals, clock, *lines)
+    return _HistorySummary(*kept, counted, whole, history.seals, clock, *lines)
 
 
-def read_case(
+def read_inputs(
     run_dir: Path,
     findings: Sequence[Finding] | None,
     metrics: Mapping[str, Any] | None,
     expect: str,
     troubles: list[str],
-    workload: Workload,
+    workload: WorkloadFacts,
     history: History | None = None,
-) -> Case:
+) -> VerdictInputs:
     """Return all that `run_dir` holds beside an analysis' findings. Add to `troubles` what does not fit or parse.
 
     history: its history if it is in memory; None: the converted one is read.
@@ -163,7 +163,7 @@ def read_case(
     told = run_facts.read(run_dir)
     faults, trouble = conversion.read_faults(run_dir)
     unlike = nemesis_agreement.read(run_dir, plan.planned if plan else None, told.info, notes)
-    kept = _kept(run_dir, troubles, notes) if history is None else _in_memory(history, run_dir, troubles, notes)
+    kept = _converted(run_dir, troubles, notes) if history is None else _parsed(history, run_dir, troubles, notes)
     run, partitions = kept.run or run_dir.name, kept.partitions
     changed = seal.unlike(kept.seals, kept.run, plan.seal if plan else None, _nemesis(run_dir), told.info)
     other_plan, edited = plan.of_another_run(run) if plan else [], agreement.edited(kept, told.info)
@@ -172,12 +172,12 @@ def read_case(
     troubles += [*unlike, *told.troubles, *edited, *apart, *changed.values(), *other_plan, *seen.troubles]
     if trouble is not None and str(trouble) not in troubles:
         troubles.append(str(trouble))
-    wanted = replica_divergence.ExpectedComparison(
+    wanted = replica_divergence.RequiredReplicaComparison(
         run, partitions, plan.configuration.replication_factor if plan else 2
     )
     compared, replicas = replica_divergence.read(run_dir, wanted, troubles, notes)
     led = leaderships.read(run_dir, partitions, kept.clock, told.info, kept.finals, there, faults)
-    ground = signs.ground(led, faults, partitions, outputs=kept.counted.outputs > 0)
+    circumstances = signs.circumstances_of(led, faults, partitions, outputs=kept.counted.outputs > 0)
     looked, lacking = not_converged.read(run_dir, partitions)
     after = stuck.read(run_dir, partitions, plan.limits if plan else StuckLimits(), kept.processes)
     if findings is not None:
@@ -190,7 +190,7 @@ def read_case(
     counted = kept.counted._replace(placed=placed_of(metrics or {}))
     unlooked = not_run(kept.outcomes, kept.processes, partitions, passed_over, counted)
     notes.append(looked_for(unlooked))
-    return Case(
+    return VerdictInputs(
         run=run,
         findings=findings,
         metrics=metrics or {},
@@ -202,14 +202,14 @@ def read_case(
         groups=counted.groups,
         whole=kept.whole and not edited,
         nemesis_read=trouble is None and not unlike and seal.NEMESIS not in changed,
-        told=seal.RUN not in changed,
+        run_json_intact=seal.RUN not in changed,
         troubles=troubles,
         notes=notes,
         expect=expect,
         not_run=unlooked,
-        little=ran_on_little(partitions, kept.processes, unlooked, counted, acked_of(metrics or {})),
-        seen=seen.wrong,
-        ground=ground,
+        ran_on_little=ran_on_little(partitions, kept.processes, unlooked, counted, acked_of(metrics or {})),
+        simulator_failures=seen.wrong,
+        circumstances=circumstances,
     )
 
 
