@@ -1,4 +1,4 @@
-"""A Kafka-compatible broker on trio: `await broker_main(env, config)`. See ARCHITECTURE.md.
+"""Implements a Kafka-compatible broker on trio: `await broker_main(env, config)`. See ARCHITECTURE.md.
 
-Private, as `squall` says.
+All of it is private: the module `squall` says what is not.
 """

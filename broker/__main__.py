@@ -1,4 +1,4 @@
-"""`python -m squall.broker --config FILE.properties`: one node in this process, until SIGTERM or Ctrl-C."""
+"""Runs one node in this process until SIGTERM or Ctrl-C: `python -m squall.broker --config FILE.properties`."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from squall.broker.replicas.fetcher import StorageFailed
 from squall.broker.turn_meter import TaskStepMeter
 
 REFUSALS = (OSError, RegistrationFailed, StorageFailed, UnsupportedFeature, InconsistentMetaProperties)
-"""What ends a node with one sentence: none of them is a bug."""
+"""Lists the errors that end a node with one sentence, because they are no bugs."""
 USAGE, FAILED = 3, 1
 
 
@@ -38,7 +38,7 @@ async def _run(env: RealEnv, config: BrokerConfig, meter: TaskStepMeter | None) 
 
 
 async def _report_on_signal(meter: TaskStepMeter, task_status: trio.TaskStatus[None]) -> None:
-    """SIGUSR1 asks for the longest turn since it was last asked for."""
+    """Trace the longest turn since the last report whenever SIGUSR1 arrives."""
     with trio.open_signal_receiver(signal.SIGUSR1) as signals:
         task_status.started()
         async for _ in signals:
@@ -46,7 +46,7 @@ async def _report_on_signal(meter: TaskStepMeter, task_status: trio.TaskStatus[N
 
 
 async def _stop_on_signal(stop: trio.Event) -> None:
-    """The first signal asks for a controlled shutdown; another one ends the process at once."""
+    """Begin a controlled shutdown on the first signal, and end the process at once on the second."""
     with trio.open_signal_receiver(signal.SIGTERM, signal.SIGINT) as signals:
         async for _ in signals:
             if stop.is_set():
@@ -55,7 +55,7 @@ async def _stop_on_signal(stop: trio.Event) -> None:
 
 
 def main() -> int:
-    """Exit code 0 after a stop that was asked for, 1 after a failure, 3 for a configuration that cannot be."""
+    """Return exit code 0 after a requested stop, 1 after a failure, 3 for an invalid configuration."""
     arguments = sys.argv[1:]
     if len(arguments) not in (2, 4) or arguments[0] != "--config" or arguments[2:3] not in ([], ["--faults"]):
         sys.stderr.write("usage: python -m squall.broker --config FILE.properties [--faults FOLDER]\n")
@@ -95,13 +95,13 @@ def _say(path: str, lines: Iterable[str]) -> None:
 
 
 def _open_as_many_files_as_allowed() -> None:
-    """A log has three files open, and a shell allows its programs few, but they may have more."""
+    """Raise the limit of open files to the maximum: a log has three files open, and shells set a low limit."""
     _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
 
 
 def _env(config: BrokerConfig, faults: str | None) -> RealEnv:
-    """The node's Env; with a folder for faults, one whose disk can be hurt."""
+    """Return the node's Env. With a folder for faults, it is an Env whose disk can be faulted."""
     name, incarnation = f"broker-{config.node_id}", config.squall_incarnation
     trace_path, clock_offset_path = config.squall_trace_path, config.squall_clock_offset_path
     if faults is None:
@@ -119,7 +119,7 @@ def _env(config: BrokerConfig, faults: str | None) -> RealEnv:
 
 
 def leaves(group: BaseException | None) -> list[BaseException]:
-    """The exceptions in a group, however deep."""
+    """Return the exceptions in a group, from all levels."""
     if isinstance(group, BaseExceptionGroup):
         return [leaf for each in group.exceptions for leaf in leaves(each)]
     return [] if group is None else [group]

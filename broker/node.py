@@ -1,9 +1,9 @@
-"""One node, from its configuration to its end: `await broker_main(env, config)`.
+"""Runs one node, from its configuration to its end: `await broker_main(env, config)`.
 
 Order of a start: logs are recovered, the quorum and the listeners come up, the broker registers, its image catches up
-with its own registration, replicas are taken up, and only then does it ask to be unfenced. A controlled shutdown goes
-the other way: leaderships move away, a voter stays while others that stop need it, everything is flushed, and the
-marker of a clean stop is written last.
+with its own registration, it takes over its replicas, and only then does it ask to be unfenced. A controlled shutdown
+has the reverse order: leaderships move away, a voter stays while others that stop need it, everything is flushed, and
+the marker of a clean stop is written last.
 """
 
 from __future__ import annotations
@@ -66,9 +66,9 @@ if TYPE_CHECKING:
 DEFAULT_CLUSTER_ID = "squall-cluster-0000000"
 SHUTDOWN_PATIENCE_S = 20.0
 SEGMENTS_COST = 16
-"""As many looks at logs as the deletion of a log's old segments costs, in a turn of retention."""
+"""Is the cost of deleting a log's old segments in a turn of retention, as a number of checks of a log."""
 ALONE_S = 2.5
-"""A stopping broker that no controller has answered for so long stops without one."""
+"""Gives the seconds without an answer of a controller after which a stopping broker stops without one."""
 
 
 async def broker_main(
@@ -82,9 +82,9 @@ async def broker_main(
 ) -> None:
     """Run one node until `stop` is set (controlled shutdown) or this task is cancelled (as abrupt as a kill).
 
-    `task_status` gets the node once it is unfenced. longest_turn_s: for the node's metrics, in seconds; None: turns are
-    not measured. Raises ConfigError, RegistrationFailed, and OSError for a
-    listener's port that is taken or a disk that fails.
+    `task_status` gets the node once it is unfenced. `longest_turn_s` returns the longest turn of the event loop, in
+    seconds, for the node's metrics; None if turns are not measured. Raises ConfigError, RegistrationFailed, and OSError
+    for a listener's port that is taken or a disk that fails.
     """
     node = Node(env, config, make_control)
     node.longest_turn_s = longest_turn_s
@@ -92,7 +92,7 @@ async def broker_main(
 
 
 class Node:
-    """The parts of one node, put together."""
+    """Assembles the parts of one node, and runs them."""
 
     def __init__(self, env: Env, config: BrokerConfig, make_control: Make = control_plane) -> None:
         self.env, self.config = env, config
@@ -128,13 +128,13 @@ class Node:
         self.timers = Timers()
         self.longest_turn_s: Callable[[], float] | None = None
         self.metrics: NodeMetrics | None = None
-        """If the configuration has a port for them."""
+        """Holds the metrics if the configuration has a port for them, else None."""
         self._checkpointing = trio.Lock()
         self._retaining = False
 
     def address_of(self, node_id: int) -> tuple[str, int] | None:
-        """Return the address at which this node dials a peer: by its own map, else by the peer's registration, else by
-        the list of voters.
+        """Return the address at which this node connects to a peer, or None: from its own map, else from the peer's
+        registration, else from the list of voters.
         """
         own = self.config.peers.get(node_id)
         if own is not None:
@@ -203,7 +203,9 @@ class Node:
             nursery.cancel_scope.cancel()
 
     async def _join(self, nursery: trio.Nursery, membership: ClusterMembership, stop: trio.Event) -> bool:
-        """Register and catch up; False if a stop was requested first, which needs no controller."""
+        """Register with the controller and catch up. Return False if a stop was requested first, which needs no
+        controller.
+        """
         with trio.CancelScope() as scope:
 
             async def give_up() -> None:
@@ -270,7 +272,7 @@ class Node:
         return server
 
     def _measure(self, server: Server, produce: ProduceApi, fetch: FetchApi) -> None:
-        """Measure requests, and read all that metrics are made of, if the configuration asks for metrics."""
+        """Measure requests and collect metrics, if the configuration asks for metrics."""
         if self.config.squall_metrics_port < 0:
             return
         server.requests = RequestMetrics(self.env.mono)
@@ -295,7 +297,7 @@ class Node:
             self.metrics.state = state
 
     def _endpoints(self, server: Server) -> dict[str, tuple[str, int]]:
-        """The addresses to advertise: those in the configuration, else the ports that were really opened."""
+        """Return the addresses to advertise: those in the configuration, with the ports that were really opened."""
         return {e.name: (e.host, e.port or server.ports[e.name]) for e in self.config.advertised}
 
     def _drop_strays(self) -> None:
@@ -307,8 +309,8 @@ class Node:
                 self.logs.delete(topic, partition, self.env.wall_ms())
 
     async def _leave(self, membership: ClusterMembership) -> dict[str, bool]:
-        """Controlled shutdown; given up where there is no controller to agree to it, as when a whole cluster stops. The
-        trace says which of the two it was: `controlled`, or `alone`.
+        """Try a controlled shutdown, and give up if no controller answers, as when a whole cluster stops. The trace
+        says which of the two happened: `controlled` or `alone`.
         """
         left: list[bool] = []
 
@@ -326,7 +328,8 @@ class Node:
         return {"controlled": left[0]} if left else {"controlled": False, "alone": True}
 
     def _flush_everything(self) -> None:
-        """Logs first, checkpoints next, the marker last: a cut anywhere before the marker is an unclean stop.
+        """Flush the logs first, write the checkpoints next, the marker last: a failure before the marker is an unclean
+        stop.
 
         The marker says that these logs are whole, whether or not the controller agreed to the stop.
         """
@@ -360,7 +363,7 @@ class Node:
             nursery.start_soon(self._every, seconds, acts)
 
     async def _checkpoint_high_watermarks(self, seconds: float) -> None:
-        """Now and then, off the event loop: an fsync on a disk that is being written to can take long."""
+        """Write the high watermarks periodically, off the event loop: an fsync on a busy disk can take long."""
         while True:
             await self.env.sleep(seconds)
             async with self._checkpointing:
@@ -385,8 +388,8 @@ class Node:
             server.settle()
 
     def _retention(self, nursery: trio.Nursery) -> None:
-        """Old segments and deleted logs go. A node may have thousands of either: what does not fit into a turn goes in
-        later ones, and directories are removed off the event loop.
+        """Delete old segments and logs of deleted partitions. A node may have thousands of either: work beyond one turn
+        is left to later turns, and directories are removed off the event loop.
         """
         wall_ms = self.env.wall_ms()
         if not self._retaining:
@@ -398,7 +401,7 @@ class Node:
             nursery.start_soon(self._remove, doomed)
 
     def _retain_for_a_turn(self, work: Iterator[bool]) -> bool:
-        """Do some of the work, and return whether there is more to do."""
+        """Do one turn of the retention work, and return whether there is more to do."""
         spent = 0
         for lost in work:
             cost = SEGMENTS_COST if lost else 1
@@ -420,7 +423,9 @@ class Node:
 
 
 def by_period(*works: tuple[float, Callable[[], object]]) -> dict[float, list[Callable[[], object]]]:
-    """Group work by its period in seconds: work of one period shares a wake-up. Work without a period never runs."""
+    """Group functions by their period in seconds: functions of one period share a wake-up. A function without a period
+    never runs.
+    """
     found: dict[float, list[Callable[[], object]]] = {}
     for seconds, act in works:
         if seconds:

@@ -1,6 +1,6 @@
 """Defines `override`: `typing_extensions.override` for type checkers, and nothing at run time.
 
-So a broker needs no package for it, and a method that is called a million times has no attribute more.
+So a broker needs no package for it, and a method that is called a million times has no further attribute.
 """
 
 from __future__ import annotations
@@ -14,5 +14,7 @@ if TYPE_CHECKING:
 else:
 
     def override(method: Any) -> Any:
-        """Return the method: it implements, or replaces, one of a base class, whose docstring holds for it."""
+        """Mark a method that implements or replaces a method of a base class, whose docstring applies to it. Return the
+        method.
+        """
         return method

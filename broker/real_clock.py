@@ -1,4 +1,4 @@
-"""A node's wall and monotonic clock, which the harness can bend."""
+"""Provides a node's wall and monotonic clock, which the harness can skew."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ SAY_INTERVAL_S = 0.5
 
 
 class RealClock:
-    """Wall and monotonic time, bent by what a file says: "OFFSET_MS" or "OFFSET_MS RATE" (1.0 = true).
+    """Provides wall and monotonic time, skewed as a file says: "OFFSET_MS" or "OFFSET_MS RATE" (1.0 = true time).
 
-    The file is looked at no more often than each 50 ms, by its modification time. One that is missing means true
-    time; one that does not parse is ignored until it does. Monotonic time stays continuous when the rate changes; wall
-    time jumps to the new offset, and forgets what an earlier rate had added.
+    The file is checked at most every 50 ms, by its modification time. A missing file means true time; a file that does
+    not parse is ignored until it does. Monotonic time stays continuous when the rate changes; wall time jumps to the
+    new offset, and forgets what an earlier rate had added.
 
-    `say` is called with the offset and the rate whenever they change, and every half a second while they are bent:
-    whoever bends a clock must be able to see in the node's own trace that it is.
+    `say` is called with offset and rate whenever they change, and every half a second while the clock is skewed: the
+    node's own trace must show the skew.
     """
 
     def __init__(self, path: str | None = None, say: Callable[..., None] = lambda **fields: None) -> None:
@@ -32,7 +32,7 @@ class RealClock:
         self._anchor_real = self._anchor_node = time.monotonic()
 
     def mono(self) -> float:
-        """Monotonic seconds at this node's rate."""
+        """Return monotonic seconds at this node's rate."""
         now = time.monotonic()
         if self._path is None:
             return now
@@ -40,7 +40,7 @@ class RealClock:
         return self._anchor_node + (now - self._anchor_real) * self.rate
 
     def wall_ms(self) -> int:
-        """Wall-clock ms since the Unix epoch, with the offset and what the rate has added so far."""
+        """Return wall-clock ms since the Unix epoch, with the offset and what the rate has added so far."""
         if self._path is None:
             return int(time.time() * 1000)
         self._look(time.monotonic())

@@ -1,7 +1,8 @@
-"""Env over the operating system: raw non-blocking sockets under trio's event loop, files by descriptor, real clocks.
+"""Implements Env over the operating system: raw non-blocking sockets under trio's event loop, files by descriptor, real
+clocks.
 
 In the broker only this module, `real_files`, `real_clock` and `faulted` may import `time`, `socket`, `random`, calls of
-`os` on files, and `trio.to_thread`. (The clock of `turn_meter`, CPU time, decides nothing.)
+`os` on files, and `trio.to_thread`. (`turn_meter` may read CPU time, which decides nothing.)
 
 Sockets are not `trio.SocketStream`: that has no `recv_into`, and receiving into a kept buffer is worth a third of the
 broker's throughput. The contract of `Transport` (calls that move data never wait, waits never move data) makes each
@@ -33,7 +34,7 @@ T = TypeVar("T")
 
 BACKLOG = 1024
 MAX_PIECES = 1024
-"""IOV_MAX of Linux: sendmsg takes no more pieces in one call."""
+"""Limits the pieces of one sendmsg call: IOV_MAX of Linux."""
 ACCEPT_BACK_OFF_S = 0.1
 OUT_OF_HANDLES = {errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM}
 COPY_CHUNK = 256 * 1024
@@ -43,7 +44,7 @@ _wait_readable, _wait_writable = trio.lowlevel.wait_readable, trio.lowlevel.wait
 
 
 class RealTransport(Transport):
-    """One end of a TCP connection. Any error of the socket closes it and becomes LinkClosed."""
+    """Represents one end of a TCP connection. Any error of the socket closes the connection and becomes LinkClosed."""
 
     __slots__ = ("_fd", "_sock", "peer")
 
@@ -81,7 +82,8 @@ class RealTransport(Transport):
 
     @override
     def send_file(self, file: File, offset: int, length: int) -> int:
-        """Send bytes of `file` without copying them (L2). LinkClosed also if the file ends before these bytes."""
+        """Send bytes of `file` without copying them (L2). Raises LinkClosed also if the file ends before these bytes.
+        """
         if length <= 0:
             return 0
         if not isinstance(file, RealFile):
@@ -135,7 +137,7 @@ class RealTransport(Transport):
 
 
 class RealListener(Listener):
-    """A listening TCP socket."""
+    """Represents a listening TCP socket."""
 
     def __init__(self, sock: socket.socket) -> None:
         self._sock = sock
@@ -143,7 +145,7 @@ class RealListener(Listener):
 
     @override
     async def accept(self) -> RealTransport:
-        """Accept a connection. Waits a little and tries again while the process is out of descriptors."""
+        """Accept a connection. If the process is out of descriptors, wait a little and try again."""
         await trio.lowlevel.checkpoint()
         while True:
             try:
@@ -179,7 +181,7 @@ def _host_port(address: tuple[Any, ...]) -> str:
 
 
 async def _addresses(host: str, port: int, *, passive: bool = False) -> list[tuple[socket.AddressFamily, Any]]:
-    """Return the addresses to try, best first. A name is looked up in a thread; a numeric address is taken as it is."""
+    """Return the addresses to try, best first. A name is looked up in a thread; a numeric address is used unchanged."""
     host = "0.0.0.0" if passive and not host else host
     for family in (socket.AF_INET, socket.AF_INET6):
         with contextlib.suppress(OSError, ValueError):
@@ -214,7 +216,8 @@ async def _connect(family: socket.AddressFamily, address: Any) -> RealTransport:
 
 
 class Trace:
-    """The node's trace: JSON lines, each handed to the kernel in one write, so that a kill tears none of them."""
+    """Writes the node's trace: JSON lines, each handed to the kernel in one write, so that a kill tears none of them.
+    """
 
     def __init__(self, path: str) -> None:
         self._fd = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o644)
@@ -222,7 +225,7 @@ class Trace:
         self._lost = 0
 
     def write(self, line: dict[str, Any]) -> None:
-        """Write one line. A full disk is the log's trouble to report: the next line says how many are lost."""
+        """Write one line. If the disk is full the line is lost, and the next line says how many were lost."""
         if self._lost:
             line["lost_lines"] = self._lost
         data = (self._encode(line) + "\n").encode()
@@ -247,9 +250,11 @@ def _jsonable(value: object) -> object:
 
 
 class RealEnv(Env):
-    """Env over the operating system. `seed` fixes the random source; without it the system's entropy does.
+    """Provides an Env over the operating system. `seed` makes the random source deterministic; None uses the system's
+    entropy.
 
-    `trace_path`: JSON lines file, appended to; `clock_offset_path`: see `RealClock`.
+    `trace_path` is a file of JSON lines, to which the trace is appended; `clock_offset_path` is explained at
+    `RealClock`.
     """
 
     def __init__(
@@ -317,8 +322,8 @@ class RealEnv(Env):
 
     @override
     def trace(self, event: str, **fields: Any) -> None:
-        """Write a line of the trace. `t` is the machine's monotonic clock, whatever the node believes: traces align by
-        it.
+        """Write a line of the trace. `t` is the machine's monotonic clock, whatever clock the node has, so that traces
+        align.
         """
         if self._trace is not None:
             line = {"t": time.monotonic(), "w": self.wall_ms(), "n": self.name, "i": self.incarnation, "e": event}
@@ -326,7 +331,7 @@ class RealEnv(Env):
             self._trace.write(line)
 
     def close(self) -> None:
-        """Release the trace file; what is traced later goes nowhere. Idempotent."""
+        """Release the trace file; later events are dropped. Idempotent."""
         if self._trace is not None:
             self._trace.close()
             self._trace = None

@@ -1,4 +1,4 @@
-"""Files of the operating system by descriptor: the disk of `real_env`."""
+"""Implements the files of `real_env` by descriptors of the operating system."""
 
 from __future__ import annotations
 
@@ -12,20 +12,23 @@ from squall.broker.env import Buffer, DiskSpace, File, Fs
 from squall.broker.overriding import override
 
 RESERVED_FROM = 4 << 20
-"""Bytes from which on a file has room set aside for its next appends: small ones would take more than they hold."""
+"""Gives the size, in bytes, from which on a file reserves disk space for its next appends: small files would reserve
+more than they hold.
+"""
 RESERVED = 32 << 20
-"""Bytes set aside at a time."""
+"""Gives the bytes that are reserved at a time."""
 SPARED = 1 << 30
-"""Bytes that must be free on the disk for that: if room is short, the first writer gets it."""
+"""Gives the free bytes on the disk below which nothing is reserved: if space is short, the first writer gets it."""
 _KEEP_SIZE = 1  # FALLOC_FL_KEEP_SIZE
 
 _fdatasync = getattr(os, "fdatasync", os.fsync)
 
 
 class RealFile(File):
-    """A file by descriptor. One handle appends at a time: the end is remembered, not asked for at each append.
+    """Represents a file by its descriptor. One handle appends at a time: the end is remembered, not queried at each
+    append.
 
-    Dropping the last reference closes it, so that a slice being sent keeps the bytes of a removed segment alive.
+    Dropping the last reference closes the file, so that a slice being sent keeps the bytes of a removed segment alive.
     """
 
     __slots__ = ("_end", "_fd", "_room")
@@ -34,15 +37,17 @@ class RealFile(File):
         self._fd = fd
         self._end = os.fstat(fd).st_size
         self._room: float = RESERVED_FROM
-        """The end of what an append may fill before room is set aside again."""
+        """Gives the position up to which appends may write before space is reserved again."""
 
     def fileno(self) -> int:
-        """The descriptor, or -1 once closed."""
+        """Return the descriptor, or -1 once closed."""
         return self._fd
 
     @override
     def pread(self, length: int, offset: int) -> bytes:
-        """Read `length` bytes at `offset`; loops over short reads, which only the end of the file may cause."""
+        """Return `length` bytes at `offset`. Short reads are repeated; only the end of the file may make the result
+        shorter.
+        """
         data = os.pread(self._fd, length, offset)
         while data and len(data) < length:
             if not (rest := os.pread(self._fd, length - len(data), offset + len(data))):
@@ -52,7 +57,7 @@ class RealFile(File):
 
     @override
     def append(self, data: Buffer) -> int:
-        """Append, and return where the data begins. On an error the file is as before: nothing is half appended."""
+        """Append `data`, and return where it begins. On an error the file is as before: nothing is half appended."""
         start = self._end
         if start + len(data) > self._room:
             self._room = start + RESERVED if _set_aside(self._fd, start) else inf
@@ -91,14 +96,14 @@ class RealFile(File):
 
     @override
     def seal(self) -> None:
-        """Give back the space that was set aside, also by an earlier process."""
+        """Give back the space that was reserved, also by an earlier process."""
         found = os.fstat(self._fd)
         if found.st_blocks * 512 > found.st_size + found.st_blksize:
             self._cut_back(found.st_size)
 
     @override
     def fsync(self) -> None:
-        """Make data durable, with the size that is needed to read it back."""
+        """Make the data durable, with the file size that is needed to read it back."""
         _fdatasync(self._fd)
 
     @override
@@ -117,8 +122,8 @@ class RealFile(File):
 
 
 def _set_aside(fd: int, offset: int) -> bool:
-    """Have the file system give a file its next blocks at once, which takes 6 to 8 % off the CPU of an append. Its size
-    stays. False where that cannot be had, or where the disk is nearly full.
+    """Reserve the next blocks of a file at once, which saves 6 to 8 % of the CPU of appends. The file's size stays.
+    Return False if the file system cannot do that, or if the disk is nearly full.
     """
     try:
         disk = os.fstatvfs(fd)
@@ -130,7 +135,7 @@ def _set_aside(fd: int, offset: int) -> bool:
 
 
 def _find_fallocate() -> Callable[[int, int, int, int], int] | None:
-    """fallocate(2) of Linux, where offsets are 64 bits."""
+    """Return fallocate(2) of Linux, or None if it is missing or its offsets have no 64 bits."""
     found = getattr(ctypes.CDLL(None), "fallocate", None)
     if found is None or ctypes.sizeof(ctypes.c_long) != 8:
         return None
@@ -143,7 +148,7 @@ _fallocate = _find_fallocate()
 
 
 class RealFs(Fs):
-    """Files of the operating system."""
+    """Accesses files of the operating system."""
 
     @override
     def open(self, path: str, *, create: bool = False, truncate: bool = False) -> RealFile:

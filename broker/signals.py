@@ -1,4 +1,4 @@
-"""Signals of worlds whose only timers are trio's cancel scopes."""
+"""Implements wake-up signals for worlds whose only timers are trio's cancel scopes."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from squall.broker.overriding import override
 
 
 class EventSignal(WakeupSignal):
-    """Implements `squall.broker.env.WakeupSignal`. `timeout`: the Env's."""
+    """Implements `squall.broker.env.WakeupSignal` by a trio event. `timeout` is the Env's."""
 
     __slots__ = ("_event", "_set", "_timeout")
 

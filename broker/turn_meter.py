@@ -1,4 +1,5 @@
-"""The longest turn: the most CPU time and the most units of work between two points where a task gives way to others.
+"""Measures the longest turn: the most CPU time and the most units of work between two points where a task lets others
+run.
 
 `squall.turn.measurement.enable` switches it on. As an instrument of trio it sees each step of each task; so it belongs
 to a process, and a simulation has none.
@@ -18,7 +19,7 @@ if TYPE_CHECKING:
 
 
 class TaskStepMeter(trio.abc.Instrument):
-    """Keeps the longest turn since the last report, and traces each that is longer than all before it."""
+    """Keeps the longest turn since the last report, and traces each turn that is longer than all before it."""
 
     def __init__(self, trace: Callable[..., None], cpu_time: Callable[[], float] = thread_time) -> None:
         self._trace, self._cpu_time = trace, cpu_time
@@ -27,7 +28,7 @@ class TaskStepMeter(trio.abc.Instrument):
 
     @property
     def longest_s(self) -> float:
-        """CPU time of the longest turn since the last report, in seconds."""
+        """Returns the CPU time of the longest turn since the last report, in seconds."""
         return self._longest_s
 
     def _begin_anew(self) -> None:
@@ -55,7 +56,7 @@ class TaskStepMeter(trio.abc.Instrument):
             self._trace("longest_turn", squall_longest_turn_seconds=round(took_s, 6), task=task.name)
 
     def report(self) -> None:
-        """Trace what the longest turn has come to, and begin anew."""
+        """Trace the longest turn and the most units of work since the last report, and reset both."""
         most = {f"most_{unit}": getattr(self._most, unit) for unit in WorkCounters.__slots__}
         longest_s = round(self._longest_s, 6)
         self._trace("turns_measured", squall_longest_turn_seconds=longest_s, task=self._task, **most)

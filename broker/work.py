@@ -1,30 +1,32 @@
-"""Units of work that the event loop has done, counted where long work is cut into pieces that give way to others.
+"""Counts units of work that the event loop has done, where long work is cut into pieces between which other tasks run.
 
-On a busy machine the time of a step says little; whether a step did more than one piece, its units say on any machine.
-Only the event loop counts, so that a plain addition is enough. Nothing in the broker depends on these numbers:
-`turn_meter` takes them after each step of a task if it is switched on.
+On a busy machine the time of a step says little; its units show on any machine whether it did more than one piece. Only
+the event loop counts, so a plain addition is enough. Nothing in the broker depends on these numbers: `turn_meter` takes
+them after each step of a task if it is switched on.
 """
 
 from __future__ import annotations
 
 
 class WorkCounters:
-    """Units since they were last taken."""
+    """Counts units of work since the counters were last reset."""
 
     __slots__ = ("bytes", "entries", "records", "steps")
 
     def __init__(self) -> None:
         self.bytes = 0
-        """Of requests and responses read and written on the event loop (Produce and Fetch excepted), and of batches
-        searched there."""
+        """Counts bytes of requests and responses that are read and written on the event loop (Produce and Fetch
+        excepted), and of batches searched there.
+        """
         self.entries = 0
-        """Partitions, logs, groups, positions, settings and others of which a request may name thousands; a unit is
-        what the piece of work around it is measured in."""
+        """Counts partitions, logs, groups, offsets, settings and other things of which a request may name thousands;
+        each piece of work has its own unit.
+        """
         self.records = 0
-        """In batches searched on the event loop."""
+        """Counts records in batches that are searched on the event loop."""
         self.steps = 0
-        """Of searches by a regular expression."""
+        """Counts steps of searches by a regular expression."""
 
 
 DONE = WorkCounters()
-"""Of this process. (In a simulation, that of all nodes.)"""
+"""Counts the work of this process. (In a simulation, of all nodes together.)"""

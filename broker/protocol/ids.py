@@ -1,15 +1,15 @@
-"""Broker ids as the protocol has them."""
+"""Defines broker ids of the protocol."""
 
 from __future__ import annotations
 
 from typing import Final
 
 NO_NODE: Final = -1
-"""No broker: a partition without a leader, a vote that was not given, a controller that is not known."""
+"""Stands for no broker: a partition without a leader, a vote that was not given, an unknown controller."""
 
 
 def broker_id_in(name: str) -> int | None:
-    """The id that a resource's name is; None where it is none: no decimal digits, or more than 32 bits hold."""
+    """Return the broker id that a resource's name spells, or None if it is no decimal number of at most 31 bits."""
     if not (name.isdecimal() and name.isascii()) or len(name) > len(str(2**31)):
         return None
     return found if (found := int(name)) < 2**31 else None

@@ -1,6 +1,6 @@
-"""Wraps the records of the metadata log: metadata records by their api key, KRaft's own control records by key.
+"""Encodes and decodes the records of the metadata log: metadata records, and KRaft's own control records.
 
-A metadata record is a record's value: frame version 1, api key and version as unsigned varints, then the body. A
+A metadata record is the value of a record: frame version 1, api key and version as unsigned varints, then the body. A
 control record has an int16 version and an int16 type as its key, and a body that begins with its own version.
 """
 
@@ -20,10 +20,12 @@ METADATA_RECORDS: Final[dict[int, type[Message]]] = {
     for found in vars(metadata_records).values()
     if isinstance(found, type) and issubclass(found, Message) and found is not Message
 }
-"""Api key -> class."""
+"""Maps each api key to the class of the metadata record."""
 
 ABORT, COMMIT, LEADER_CHANGE, SNAPSHOT_HEADER, SNAPSHOT_FOOTER, KRAFT_VERSION, KRAFT_VOTERS = range(7)
-"""Types of control records. 0 and 1 end transactions in ordinary partitions, the others stand in the metadata log."""
+"""Are the types of control records. 0 and 1 end transactions in ordinary partitions, the others occur in the metadata
+log.
+"""
 
 CONTROL_RECORDS: Final[dict[int, type[Message]]] = {
     LEADER_CHANGE: control_records.LeaderChangeMessage,
@@ -32,7 +34,7 @@ CONTROL_RECORDS: Final[dict[int, type[Message]]] = {
     KRAFT_VERSION: control_records.KRaftVersionRecord,
     KRAFT_VOTERS: control_records.VotersRecord,
 }
-"""Type -> class of the value."""
+"""Maps each type of control record to the class of its value."""
 
 _TYPE_OF: Final = {found: kind for kind, found in CONTROL_RECORDS.items()}
 _KEY: Final = Struct(">hh")
@@ -41,14 +43,16 @@ _MARKER: Final = Struct(">hi")
 
 
 def encode_metadata_record(message: Message, version: int) -> bytes:
-    """The value of a record that says `message`. ValueError for a message that is no metadata record."""
+    """Return the value of a record that holds `message`. ValueError for a message that is no metadata record."""
     if METADATA_RECORDS.get(message.API_KEY) is not message.__class__:
         raise ValueError(f"{message.__class__.__name__} is no metadata record")
     return b"".join((b"\x01", UVARINT[message.API_KEY], UVARINT[version], message.encode(version)))
 
 
 def decode_metadata_record(value: Buffer) -> Message:
-    """The message that a record's value says. Raises only MalformedFrame: also for a record or version unknown here."""
+    """Return the message that a record's value holds. Raises only MalformedFrame, also for an unknown record or
+    version.
+    """
     view = memoryview(value)
     try:
         frame, at = _unsigned(view, 0)
@@ -73,7 +77,8 @@ def _unsigned(view: memoryview, at: int) -> tuple[int, int]:
 
 
 def encode_control_record(message: Message, version: int = 0) -> tuple[bytes, bytes]:
-    """Key and value of a control record of KRaft; the body's own version is set. ValueError for another message."""
+    """Return key and value of a control record of KRaft; the body's own version is set. ValueError for another message.
+    """
     kind = _TYPE_OF.get(message.__class__)
     if kind is None:
         raise ValueError(f"{message.__class__.__name__} is no control record of the metadata log")
@@ -81,7 +86,9 @@ def encode_control_record(message: Message, version: int = 0) -> tuple[bytes, by
 
 
 def decode_control_record(key: Buffer | None, value: Buffer | None) -> tuple[int, Message | None]:
-    """Type and message of a control record; None for a type that is not KRaft's. Raises only MalformedFrame."""
+    """Return type and message of a control record. The message is None for a type that is not KRaft's. Raises only
+    MalformedFrame.
+    """
     kind = control_type(key)
     found = CONTROL_RECORDS.get(kind)
     if found is None:
@@ -94,7 +101,7 @@ def decode_control_record(key: Buffer | None, value: Buffer | None) -> tuple[int
 
 
 def control_type(key: Buffer | None) -> int:
-    """The type that a control record's key names. Raises only MalformedFrame."""
+    """Return the type that a control record's key names. Raises only MalformedFrame."""
     if key is None or len(key) < 4:
         raise MalformedFrame("a control record without a type")
     version, kind = _KEY.unpack_from(key, 0)
@@ -104,12 +111,12 @@ def control_type(key: Buffer | None) -> int:
 
 
 def encode_end_marker(commit: bool, coordinator_epoch: int) -> tuple[bytes, bytes]:
-    """Key and value of the record that ends a transaction in a partition."""
+    """Return key and value of the record that ends a transaction in a partition."""
     return _KEY.pack(0, COMMIT if commit else ABORT), _MARKER.pack(0, coordinator_epoch)
 
 
 def decode_end_marker(key: Buffer | None, value: Buffer | None) -> tuple[bool, int]:
-    """Decode a marker: whether the transaction committed, and the coordinator epoch. Raises only MalformedFrame."""
+    """Return whether the transaction committed, and the coordinator epoch, of a marker. Raises only MalformedFrame."""
     kind = control_type(key)
     if kind not in (ABORT, COMMIT) or value is None or len(value) < _MARKER.size:
         raise MalformedFrame(f"a control record of type {kind} that ends no transaction")

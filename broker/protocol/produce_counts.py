@@ -1,7 +1,8 @@
-"""Counts Produce requests by what their producers set, and traces the counts: what was sent, beside what was asked for.
+"""Counts Produce requests by their producers' settings, and traces the counts: they show what was sent, not only what
+was configured.
 
-The first request with new settings is traced at once, so that `kill -9` takes no settings away, at most the newest
-counts. Further lines follow as the count grows by a quarter: their number grows with its logarithm.
+The first request with new settings is traced at once, so that `kill -9` loses no settings, at most the newest counts.
+Further lines follow when a count has grown by a quarter, so the number of lines grows with its logarithm.
 """
 
 from __future__ import annotations
@@ -17,21 +18,23 @@ if TYPE_CHECKING:
 
 EVENT: Final = "produce_requests"
 MOST_SETTINGS: Final = 256
-"""Settings that are told apart. Requests with others are counted together, so that no client can fill the trace."""
+"""Limits the settings that are counted apart. Requests with further settings are counted together, so that no client
+can fill the trace.
+"""
 LONGEST_NAME: Final = 128
-"""Characters of a client id or transactional id that are kept."""
+"""Limits the characters of a client id or transactional id that are traced."""
 CODECS: Final = ("none", "gzip", "snappy", "lz4", "zstd", "5", "6", "7")
 _MAGIC_AT, _ATTRIBUTES_AT, _PRODUCER_ID_AT = 16, 22, 43
 _FORMAT = 2
 _MANY: Final = 16
-"""Requests that are counted, at least, before a further line."""
+"""Is the least number of requests between two lines of the same settings."""
 
 Settings = tuple[str | None, int, bool, str | None, int]
-"""Client id, acks, whether there is a producer id, transactional id, codec."""
+"""Holds client id, acks, whether there is a producer id, transactional id, codec."""
 
 
 class ProducerSettingsCount:
-    """Requests with the same settings."""
+    """Counts requests with the same settings."""
 
     __slots__ = ("in_flight", "is_traced", "requests", "requests_due")
 
@@ -39,22 +42,22 @@ class ProducerSettingsCount:
         self.requests = self.in_flight = 0
         self.requests_due = 1
         self.is_traced = False
-        """Whether the trace has these numbers."""
+        """Is True if the trace has the current numbers."""
 
 
 class ProducerSettingsCounter:
-    """Counts per settings. `trace`: as `Env.trace`."""
+    """Counts Produce requests by their settings. `trace` writes a line, as `Env.trace`."""
 
     def __init__(self, trace: Callable[..., None]) -> None:
         self._trace = trace
         self._counts: dict[Settings | None, ProducerSettingsCount] = {}
 
     def count(self, client_id: str | None, request: ProduceIn, unanswered: Callable[[], int], most: int) -> None:
-        """Count a request by its first batch; one without a batch that can be read is not counted.
+        """Count a request by its first batch. A request without a readable batch is not counted.
 
-        unanswered: how many Produce requests of this connection have no response, this one included. It is called
-        only if that can be more than ever: `most` is an upper bound. Both are ignored with acks=0, which has no
-        responses.
+        `unanswered` returns how many Produce requests of this connection have no response, this request included. It is
+        called only if the number may be a new maximum: `most` is an upper bound. With acks=0, which has no responses,
+        both are ignored.
         """
         records = _first_batch(request)
         if records is None:
@@ -102,7 +105,7 @@ class ProducerSettingsCounter:
 
 
 def _first_batch(request: ProduceIn) -> memoryview | None:
-    """The request's first batch that says what it holds."""
+    """Return the request's first batch in format 2, or None."""
     for _, parts in request.topics:
         for _, records in parts:
             if records is not None and len(records) >= HEADER_SIZE and records[_MAGIC_AT] == _FORMAT:

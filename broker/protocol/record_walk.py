@@ -1,8 +1,8 @@
-"""Walking over a batch's records without making objects of them: look-ups by time, and the full check of a batch.
+"""Walks over a batch's records without making objects of them: for look-ups by time, and for the full check of a batch.
 
-Both unpack no more than they must and never more than a limit, because a batch of a few hundred bytes can claim to hold
-gigabytes. Both take long for large batches: run them off the event loop. Neither reads more than MOST_RECORDS records,
-because a batch of a few thousand bytes can hold millions.
+Both decompress no more than they must and never more than a limit, because a batch of a few hundred bytes can claim to
+hold gigabytes. Both take long for large batches: run them off the event loop. Neither reads more than MOST_RECORDS
+records, because a batch of a few thousand bytes can hold millions.
 """
 
 from __future__ import annotations
@@ -15,11 +15,13 @@ from squall.broker.protocol.errors import MalformedFrame
 from squall.broker.protocol.records import HEADER_SIZE, TIMESTAMP_TYPE_BIT, BatchHeader, read_varint
 
 MOST_RECORDS: Final = 1_000_000
-"""Of one batch, which then takes at most 2 s. Kafka's largest batch has 150,000 by default before it is packed."""
+"""Limits the records of one batch that are read; they take at most 2 s. Kafka's largest batch has 150,000 by default
+before compression.
+"""
 GIVEN_UP_EVERY: Final = 4096
-"""Records between two questions whether anybody still waits for the answer."""
+"""Gives the number of records between two checks whether the client still waits for the answer."""
 MOST_FAULTS: Final = 100
-"""How many bad records of a batch are named."""
+"""Limits the bad records of a batch that are listed."""
 
 LONG_MAX: Final = 2**63 - 1
 
@@ -36,9 +38,9 @@ def record_since(
     *,
     is_given_up: Callable[[], bool] = lambda: False,
 ) -> tuple[int, int] | None:
-    """Timestamp and offset of the first record at `start` or behind it, below `limit`, that is not earlier than
-    `timestamp`. Raises only MalformedFrame, also for a batch in which no such record comes within `max_bytes` and
-    MOST_RECORDS, and where the search is given up.
+    """Return timestamp and offset of the first record from `start` on, below `limit`, that is not earlier than
+    `timestamp`, or None. Raises only MalformedFrame, also if no such record comes within `max_bytes` and MOST_RECORDS,
+    or if the search is given up.
     """
     stamped = header.max_timestamp if header.attributes & TIMESTAMP_TYPE_BIT else None
     at, left = 0, header.record_count
@@ -71,7 +73,8 @@ def record_since(
 
 
 def _representable(timestamp: int) -> int:
-    """MalformedFrame for a timestamp that no answer and no header can carry: a delta may be any number."""
+    """Return the timestamp. Raise MalformedFrame if no response and no header can carry it: a delta may be any number.
+    """
     if not -1 <= timestamp <= LONG_MAX:
         raise MalformedFrame(f"a record with the timestamp {timestamp}")
     return timestamp
@@ -81,12 +84,12 @@ class RecordFault(NamedTuple):
     """Describes what is wrong with one record."""
 
     place: int
-    """In the batch, from 0."""
+    """Gives the position of the record in the batch, from 0."""
     message: str
 
 
 class CheckedBatch(NamedTuple):
-    """Holds the contents of a batch as its records give them."""
+    """Holds the contents of a batch, as its records show them."""
 
     max_timestamp: int
     untimely: tuple[RecordFault, ...] = ()
@@ -96,8 +99,8 @@ class CheckedBatch(NamedTuple):
 def check_records(
     header: BatchHeader, batch: memoryview, max_bytes: int, *, earliest: int, latest: int, needs_keys: bool
 ) -> CheckedBatch:
-    """Read every record of a batch. Raises MalformedFrame for bytes that are not as many records as the header says,
-    with offsets that ascend one by one, or that unpack to more than `max_bytes`.
+    """Read every record of a batch. Raise MalformedFrame unless the bytes are as many records as the header says, with
+    offsets that ascend one by one, and decompress to at most `max_bytes`.
     """
     assert header.record_count <= MOST_RECORDS
     body = unpacked(header.codec, batch[HEADER_SIZE:], max_bytes)
@@ -122,7 +125,9 @@ def check_records(
 
 
 def _check_record(body: Bytes, at: int, index: int) -> tuple[int, bool, int]:
-    """Timestamp delta, whether there is a key, and where the next record begins. IndexError behind the bytes' end."""
+    """Return the timestamp delta of a record, whether it has a key, and the position of the next record. Raises
+    IndexError if the bytes end too early.
+    """
     size, at = read_varint(body, at)
     end = at + size
     if size < 0 or end > len(body):

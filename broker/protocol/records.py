@@ -1,4 +1,5 @@
-"""Record batches of format 2 (KIP-98): headers for the broker's path, whole records for clients, tools and logs.
+"""Encodes and decodes record batches of format 2 (KIP-98): headers for the broker's path, whole records for clients,
+tools and logs.
 
 The broker reads 61 bytes per batch and never a single record. CRC-32C covers byte 21 to the end of a batch, so base
 offset and leader epoch can be rewritten in place. Timestamps are milliseconds since 1970, -1 for none.
@@ -16,43 +17,47 @@ from squall.broker.protocol.compression import MAX_DECOMPRESSED_BYTES, NONE, com
 from squall.broker.protocol.errors import MalformedFrame
 
 HEADER: Final = Struct(">qiibIhiqqqhii")
-"""baseOffset, length (of what follows it), leaderEpoch, magic, crc, attributes, lastOffsetDelta, baseTimestamp,
-maxTimestamp, producerId, producerEpoch, baseSequence, recordCount."""
+"""Packs baseOffset, length (of the bytes after it), leaderEpoch, magic, crc, attributes, lastOffsetDelta,
+baseTimestamp, maxTimestamp, producerId, producerEpoch, baseSequence, recordCount.
+"""
 
 HEADER_SIZE: Final = 61
 LENGTH_OVERHEAD: Final = 12
-"""Bytes before what `length` counts: base offset and the length itself."""
+"""Is the number of bytes before those that `length` counts: base offset and the length itself."""
 CRC_FROM: Final = 21
-"""First byte that the CRC covers."""
+"""Is the position of the first byte that the CRC covers."""
 SMALLEST_RECORD: Final = 7
-"""Bytes of a record without key, value and headers."""
+"""Is the bytes of a record without key, value and headers."""
 
 CODEC_MASK: Final = 0x07
 TIMESTAMP_TYPE_BIT: Final = 0x08
 TRANSACTIONAL_BIT: Final = 0x10
 CONTROL_BIT: Final = 0x20
 SEQUENCE_MASK: Final = 0x7FFFFFFF
-"""Sequences wrap from 2^31 - 1 to 0."""
+"""Wraps sequence numbers from 2^31 - 1 to 0."""
 DELETE_HORIZON_BIT: Final = 0x40
 
 _CRC: Final = Struct(">I")
 _TWO_BYTES: Final = Struct("<H").unpack_from
 _FIRST_FIELDS: Final = Struct("<HBBBB").unpack_from
-"""What most records begin with: a size of two bytes, attributes, timestamp delta, offset delta, the key's length."""
+"""Unpacks the beginning of most records: a size of two bytes, attributes, timestamp delta, offset delta, the key's
+length.
+"""
 _TWO_BYTE_MASK: Final = 0x8081
 _TWO_BYTE_LENGTH: Final = 0x0080
-"""Two bytes, read as little-endian, that are the whole varint of a length have these bits of the mask: the first byte
-is followed by another, the second by none, the sign is plus."""
+"""Masks two bytes, read as little-endian. The result is this number if they are the whole varint of a length: the first
+byte has the continuation bit, the second has not, and the sign is plus.
+"""
 _ZIGZAG: Final = tuple(n >> 1 ^ -(n & 1) for n in range(128))
-"""The zigzag varints of one byte."""
+"""Maps each zigzag varint of one byte to its value."""
 
 
 class BatchHeader(NamedTuple):
-    """The 61 bytes before a batch's records."""
+    """Represents the 61 bytes before a batch's records."""
 
     base_offset: int
     length: int
-    """Bytes behind this field: the batch's size less 12."""
+    """Counts the bytes after this field: the batch's size less 12."""
     leader_epoch: int
     magic: int
     crc: int
@@ -67,47 +72,49 @@ class BatchHeader(NamedTuple):
 
     @property
     def size(self) -> int:
-        """Bytes of the whole batch."""
+        """Returns the bytes of the whole batch."""
         return self.length + LENGTH_OVERHEAD
 
     @property
     def last_offset(self) -> int:
-        """Offset of the last record (of the last one that was produced, where compaction took some away)."""
+        """Returns the offset of the last record that was produced. Compaction may have removed that record."""
         return self.base_offset + self.last_offset_delta
 
     @property
     def next_offset(self) -> int:
-        """Offset at which the following batch begins at the earliest."""
+        """Returns the lowest offset at which the next batch may begin."""
         return self.base_offset + self.last_offset_delta + 1
 
     @property
     def codec(self) -> int:
-        """0 none, 1 gzip, 2 snappy, 3 lz4, 4 zstd; 5 to 7 mean nothing."""
+        """Returns 0 for none, 1 gzip, 2 snappy, 3 lz4, 4 zstd; 5 to 7 have no meaning."""
         return self.attributes & CODEC_MASK
 
     @property
     def timestamp_type(self) -> int:
-        """0: set by the producer. 1: by the leader when it appended; then maxTimestamp holds for all records."""
+        """Returns 0 if the producer set the timestamps; 1 if the leader set maxTimestamp, which then applies to all
+        records.
+        """
         return self.attributes >> 3 & 1
 
     @property
     def is_transactional(self) -> bool:
-        """True where the batch belongs to a transaction."""
+        """Is True if the batch belongs to a transaction."""
         return self.attributes & TRANSACTIONAL_BIT != 0
 
     @property
     def is_control(self) -> bool:
-        """True for markers and other records that no consumer sees."""
+        """Is True for markers and other records that no consumer sees."""
         return self.attributes & CONTROL_BIT != 0
 
     @property
     def last_sequence(self) -> int:
-        """Sequence of the last record; -1 without a producer id."""
+        """Returns the sequence number of the last record; -1 without a producer id."""
         return -1 if self.base_sequence < 0 else self.base_sequence + self.last_offset_delta & SEQUENCE_MASK
 
 
 class Record(NamedTuple):
-    """Holds one record. `offset` and `timestamp` are absolute."""
+    """Represents one record. `offset` and `timestamp` are absolute."""
 
     offset: int
     timestamp: int
@@ -117,7 +124,9 @@ class Record(NamedTuple):
 
 
 def read_header(view: memoryview, at: int) -> BatchHeader:
-    """The header of the batch at byte `at`. MalformedFrame where fewer than 61 bytes are left. Checks nothing else."""
+    """Return the header of the batch at byte `at`. MalformedFrame if fewer than 61 bytes are left. Nothing else is
+    checked.
+    """
     try:
         return tuple.__new__(BatchHeader, HEADER.unpack_from(view, at))
     except error as problem:
@@ -125,10 +134,10 @@ def read_header(view: memoryview, at: int) -> BatchHeader:
 
 
 def batches(view: memoryview) -> Iterator[tuple[BatchHeader, int, int]]:
-    """Header, first byte and byte behind the last one of every whole batch, in order.
+    """Yield header, start and end position of every whole batch, in order.
 
-    A batch that the end cuts short is left out: fetch answers may end with one. MalformedFrame for a length that no
-    batch can have and for another magic than 2.
+    A batch that the end of `view` cuts short is left out: Fetch responses may end with one. MalformedFrame for a length
+    that no batch can have, and for another magic than 2.
     """
     at, end = 0, len(view)
     while end - at >= HEADER_SIZE:
@@ -146,7 +155,8 @@ def batches(view: memoryview) -> Iterator[tuple[BatchHeader, int, int]]:
 
 
 def check_crc(view: memoryview, start: int, end: int) -> bool:
-    """True where the CRC-32C of the batch in view[start:end] is right. False, too, for one shorter than a header."""
+    """Return whether the CRC-32C of the batch in view[start:end] is right. Return False if it is shorter than a header.
+    """
     if end - start < HEADER_SIZE or end > len(view):
         return False
     return bool(_CRC.unpack_from(view, start + 17)[0] == crc32c(view[start + CRC_FROM : end]))
@@ -167,8 +177,8 @@ def encode_batch(
 ) -> bytes:
     """Encode one batch of at least one record.
 
-    The records' offsets are taken relative to the first one's, and the first one is put at `base_offset`; they must
-    ascend. With timestamp_type 1 the largest timestamp counts for all. ValueError for records that do not fit.
+    The offsets of the records must ascend; they are shifted so that the first is `base_offset`. With timestamp_type 1
+    the largest timestamp counts for all. ValueError for records that do not fit.
     """
     if not records:
         raise ValueError("a batch needs at least one record")
@@ -251,9 +261,10 @@ def _put_bytes(out: bytearray, content: bytes | None) -> None:
 def decode_records(
     view: memoryview, *, max_bytes: int = MAX_DECOMPRESSED_BYTES, with_control: bool = False, check: bool = True
 ) -> list[Record]:
-    """The records of all whole batches in `view`, control batches left out unless `with_control`.
+    """Return the records of all whole batches in `view`, without control batches unless `with_control`.
 
-    `max_bytes` bounds what each batch may unpack to; `check` says whether to verify CRCs. Raises only MalformedFrame.
+    `max_bytes` limits what each batch may decompress to; `check` says whether to verify CRCs. Raises only
+    MalformedFrame.
     """
     found: list[Record] = []
     for header, start, end in batches(view):
@@ -266,7 +277,7 @@ def decode_records(
 
 
 def decode_batch(header: BatchHeader, batch: memoryview, max_bytes: int = MAX_DECOMPRESSED_BYTES) -> list[Record]:
-    """The records of one batch; `batch` begins with its header. Raises only MalformedFrame."""
+    """Return the records of one batch; `batch` begins with its header. Raises only MalformedFrame."""
     codec = header.attributes & CODEC_MASK
     packed = batch[HEADER_SIZE:]
     body = packed.tobytes() if codec == NONE else decompress(codec, packed, max_bytes)
@@ -279,8 +290,9 @@ def decode_batch(header: BatchHeader, batch: memoryview, max_bytes: int = MAX_DE
 
 
 def _read_records(header: BatchHeader, body: bytes) -> list[Record]:
-    """The records that fill `body`. What is read in place here is what most of them have: a size and a value's length
-    of two bytes, deltas and a key's length of one, no headers."""
+    """Return the records that fill `body`. The common form is read in place: a size and a value's length of two bytes,
+    deltas and a key's length of one, no headers.
+    """
     base_offset, base_timestamp = header.base_offset, header.base_timestamp
     fixed_timestamp = header.max_timestamp if header.attributes & TIMESTAMP_TYPE_BIT else None
     found: list[Record] = []
@@ -361,7 +373,7 @@ def _read_bytes(body: bytes, at: int, end: int) -> tuple[bytes | None, int]:
 
 
 def read_varint(view: bytes | bytearray, at: int) -> tuple[int, int]:
-    """A zigzag varint of at most ten bytes."""
+    """Read a zigzag varint of at most ten bytes. Return the number and the position after it."""
     byte = view[at]
     at += 1
     if byte < 128:

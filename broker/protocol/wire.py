@@ -1,12 +1,12 @@
 """Defines what generated schema code and hand-written codecs share: varints, prefixed values, tagged fields, the base
 class.
 
-Decoders take a memoryview of bytes (format "B") and a position, and return the value with the position behind it. They
-bound their work by the bytes that are there, never by a number a peer sent:
+Decoders take a memoryview of bytes (format "B") and a position, and return the value with the position after it. They
+bound their work by the bytes that are there, never by a number from a peer:
 
 * a fixed-width read or an index behind the end raises (struct.error, IndexError),
 * positions only grow, so a slice that the end cut short is found by the one comparison of the position with the
-  length of the view that ends every message,
+length of the view that ends every message,
 * an array's length is compared with the bytes left, divided by its element's smallest size, before the first element.
 
 `Message.decode` turns all of that into `MalformedFrame`.
@@ -24,17 +24,19 @@ Buffer = bytes | memoryview
 Write = Callable[[Buffer], object]
 
 ZERO_UUID: Final = bytes(16)
-"""The UUID that means none."""
+"""Is the UUID that means none."""
 
 NEW: Any = object()
-"""Default of constructor arguments whose value is made anew for each object."""
+"""Is the default of constructor arguments whose value is made anew for each object."""
 
 DECODE_ERRORS: Final = (error, IndexError, UnicodeDecodeError)
-"""What reading behind the end, or text that is no UTF-8, raises inside a decoder."""
+"""Lists the errors that a decoder raises for a read behind the end, or for text that is no UTF-8."""
 
 
 class _UvarintTable(dict[int, bytes]):
-    """Those of one byte are kept, as most lengths have one; longer ones are made when they are asked for."""
+    """Maps numbers to unsigned varints. Varints of one byte are stored, because most lengths have one; longer varints
+    are made on demand.
+    """
 
     def __missing__(self, n: int) -> bytes:
         if n < 0:
@@ -50,17 +52,19 @@ class _UvarintTable(dict[int, bytes]):
 
 
 UVARINT: Final = _UvarintTable({n: bytes((n,)) for n in range(128)})
-"""Number, 0 or more -> unsigned varint. A mapping and no function, because a call costs more than most of them."""
+"""Maps a number, 0 or more, to its unsigned varint. It is a mapping and no function, because a call costs more than
+most look-ups.
+"""
 
 LONGEST_STRING: Final = 0x7FFF
-"""Bytes. Older versions and the records of coordinators have two bytes for a length, and Kafka refuses a longer string
-in newer versions too.
+"""Limits the bytes of a string. Older versions and coordinators' records have two bytes for a length, and Kafka refuses
+a longer string in newer versions too.
 """
 
 
 class _StringLengthTable(dict[int, bytes]):
-    """Encodes a string's length + 1 as `UVARINT` does. What cannot be read back is not written: it could be in the log
-    of every node.
+    """Maps a string's length + 1 to its varint, as `UVARINT` does. It refuses lengths that cannot be read back: such a
+    string could be in the log of every node.
     """
 
     def __missing__(self, n: int) -> bytes:
@@ -79,7 +83,7 @@ _INT32S: Final = [Struct(f">{n}i").unpack_from for n in range(9)]
 
 
 class Structure:
-    """Base of every generated class: equality by value, a readable repr, copies with changes. Not hashable."""
+    """Is the base of every generated class: equality by value, a readable repr, copies with changes. Not hashable."""
 
     __slots__ = ()
     __match_args__: ClassVar[tuple[str, ...]] = ()
@@ -95,16 +99,16 @@ class Structure:
         return f"{self.__class__.__name__}({inner})"
 
     def replace(self, **changes: Any) -> Self:
-        """A shallow copy in which the named fields have new values. TypeError for a name it lacks."""
+        """Return a shallow copy in which the named fields have new values. TypeError for an unknown field."""
         values: dict[str, Any] = {name: getattr(self, name) for name in self.__match_args__}
         return self.__class__(**(values | changes))
 
 
 class Message(Structure):
-    """Base of requests, responses and records: one class for all versions of a message.
+    """Is the base of requests, responses and records. One class serves all versions of a message.
 
-    A field that a version lacks has its default after decoding. Encoding leaves such a field out; where it has
-    another value than its default and Kafka's schema does not call it ignorable, that is ValueError.
+    A field that a version lacks has its default after decoding, and encoding leaves it out. Encoding raises ValueError
+    if such a field has another value than its default, unless Kafka's schema calls the field ignorable.
     """
 
     __slots__ = ()
@@ -113,12 +117,14 @@ class Message(Structure):
     MAX_VERSION: ClassVar[int] = 0
     FLEXIBLE_FROM: ClassVar[int] = 0
     DECODERS: ClassVar[tuple[Callable[[memoryview, int], tuple[Any, int]], ...]] = ()
-    """Index: version - MIN_VERSION. Raise any of DECODE_ERRORS, and may return a position behind the end."""
+    """Holds a decoder per version, indexed by version - MIN_VERSION. A decoder raises any of DECODE_ERRORS, and may
+    return a position behind the end.
+    """
     ENCODERS: ClassVar[tuple[Callable[[Any, Write], None], ...]] = ()
 
     @classmethod
     def decode(cls, view: memoryview, at: int, version: int) -> tuple[Self, int]:
-        """Read one message from byte `at`. Returns it and the position behind it; raises only MalformedFrame."""
+        """Decode one message from byte `at`. Return it and the position after it. Raises only MalformedFrame."""
         try:
             index = version - cls.MIN_VERSION
             if index < 0:
@@ -131,7 +137,9 @@ class Message(Structure):
         return found, at
 
     def encode(self, version: int) -> bytes:
-        """The message's bytes, without header. ValueError for a value or version that the schema has no place for."""
+        """Return the message's bytes, without header. ValueError for a value or version that the schema has no place
+        for.
+        """
         parts: list[Buffer] = []
         index = version - self.MIN_VERSION
         if not 0 <= index < len(self.ENCODERS):
@@ -144,7 +152,9 @@ class Message(Structure):
 
 
 def more(view: memoryview, at: int, first: int) -> tuple[int, int]:
-    """The rest of an unsigned varint whose first byte, 128 or more, stands before `at`. At most 5 bytes in all."""
+    """Read the rest of an unsigned varint whose first byte, 128 or more, is before `at`. It has at most 5 bytes in all.
+    Return the number and the position after it.
+    """
     value = first & 127
     byte = view[at]
     at += 1
@@ -169,22 +179,22 @@ def more_of_string(view: memoryview, at: int, first: int) -> tuple[int, int]:
 
 
 def negative(n: int) -> MalformedFrame:
-    """For a length below zero where the field is not nullable (or below -1 where it is)."""
+    """Return the error for a length below zero in a field that is not nullable (or below -1 in a field that is)."""
     return MalformedFrame(f"length {n} of a field that cannot be null")
 
 
 def too_many(n: int) -> MalformedFrame:
-    """For an array that has more elements than the bytes left can hold."""
+    """Return the error for an array that has more elements than the bytes left can hold."""
     return MalformedFrame(f"an array of {n} elements in fewer bytes than they need")
 
 
 def tag_size(tag: int) -> MalformedFrame:
-    """For a tagged field whose content does not fill its size."""
+    """Return the error for a tagged field whose content does not fill its size."""
     return MalformedFrame(f"the content of tagged field {tag} does not fill its size")
 
 
 def skip_tags(view: memoryview, at: int, count: int) -> int:
-    """Pass over tagged fields. `count` is the first byte of their number, not 0. Returns the position behind them."""
+    """Return the position after the tagged fields. `count` is the first byte of their number, not 0."""
     if count > 127:
         count, at = more(view, at, count)
     end = len(view)
@@ -204,7 +214,7 @@ def skip_tags(view: memoryview, at: int, count: int) -> int:
 
 
 def read_tag(view: memoryview, at: int) -> tuple[int, int, int]:
-    """Tag, position of the content and position behind it, of one tagged field."""
+    """Return the tag of one tagged field, the position of its content and the position after it."""
     tag = view[at]
     at += 1
     if tag > 127:
@@ -219,21 +229,21 @@ def read_tag(view: memoryview, at: int) -> tuple[int, int, int]:
 
 
 def int8s(view: memoryview, at: int, n: int) -> list[int]:
-    """An array's `n` int8."""
+    """Return an array's `n` int8."""
     if n > len(view) - at:
         raise too_many(n)
     return list(view[at : at + n].cast("b"))
 
 
 def int16s(view: memoryview, at: int, n: int) -> list[int]:
-    """An array's `n` int16."""
+    """Return an array's `n` int16."""
     if n > (len(view) - at) // 2:
         raise too_many(n)
     return list(unpack_from(f">{n}h", view, at))
 
 
 def int32s(view: memoryview, at: int, n: int) -> list[int]:
-    """An array's `n` int32."""
+    """Return an array's `n` int32."""
     if n < 9:
         return list(_INT32S[n](view, at))
     if n > (len(view) - at) // 4:
@@ -242,27 +252,27 @@ def int32s(view: memoryview, at: int, n: int) -> list[int]:
 
 
 def int64s(view: memoryview, at: int, n: int) -> list[int]:
-    """An array's `n` int64."""
+    """Return an array's `n` int64."""
     if n > (len(view) - at) // 8:
         raise too_many(n)
     return list(unpack_from(f">{n}q", view, at))
 
 
 def uuids(view: memoryview, at: int, n: int) -> list[bytes]:
-    """An array's `n` UUIDs."""
+    """Return an array's `n` UUIDs."""
     if n > (len(view) - at) // 16:
         raise too_many(n)
     return [view[i : i + 16].tobytes() for i in range(at, at + 16 * n, 16)]
 
 
 def string(text: str) -> bytes:
-    """A string behind its int16 length."""
+    """Encode a string behind its int16 length."""
     raw = text.encode()
     return _pack_h(len(raw)) + raw
 
 
 def nullable_string(text: str | None) -> bytes:
-    """A string behind its int16 length, -1 for None."""
+    """Encode a string behind its int16 length, -1 for None."""
     if text is None:
         return b"\xff\xff"
     raw = text.encode()
@@ -270,13 +280,13 @@ def nullable_string(text: str | None) -> bytes:
 
 
 def compact_string(text: str) -> bytes:
-    """A string behind its length + 1 as a varint."""
+    """Encode a string behind its length + 1 as a varint."""
     raw = text.encode()
     return _STRING_LENGTH[len(raw) + 1] + raw
 
 
 def compact_nullable_string(text: str | None) -> bytes:
-    """A string behind its length + 1 as a varint, 0 for None."""
+    """Encode a string behind its length + 1 as a varint, 0 for None."""
     if text is None:
         return b"\0"
     raw = text.encode()
@@ -284,17 +294,17 @@ def compact_nullable_string(text: str | None) -> bytes:
 
 
 def length(items: Sequence[object] | Buffer) -> bytes:
-    """The int32 length before an array or bytes."""
+    """Encode the int32 length before an array or bytes."""
     return _pack_i(len(items))
 
 
 def packed(code: str, items: Sequence[object]) -> bytes:
-    """An array's elements of fixed width; `code` is their struct code."""
+    """Encode an array's elements of fixed width; `code` is their struct code."""
     return pack(f">{len(items)}{code}", *items)
 
 
 def absent(name: str) -> ValueError:
-    """For a field with a value that the version to be written has no place for."""
+    """Return the error for a field that has a value although the version to be written has no such field."""
     return ValueError(f"field {name} has a value, but this version has no such field")
 
 
@@ -304,12 +314,12 @@ def tagged(tag: int, content: bytes) -> bytes:
 
 
 def uuid(value: bytes) -> bytes:
-    """`value`, after a check that it has 16 bytes."""
+    """Return `value`, after a check that it has 16 bytes."""
     if len(value) != 16:
         raise ValueError(f"a UUID of {len(value)} bytes")
     return value
 
 
 def null(name: str) -> ValueError:
-    """For None in a field that the version to be written does not let be null."""
+    """Return the error for None in a field that is not nullable in the version to be written."""
     return ValueError(f"field {name} cannot be null in this version")

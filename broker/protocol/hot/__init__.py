@@ -1,11 +1,12 @@
-"""Produce and Fetch by hand: the four messages that every batch passes through, and their counterparts for followers.
+"""Decodes and encodes Produce and Fetch by hand: the four messages that every batch passes through, and their
+counterparts for followers.
 
-Plain tuples and slices of the receive buffer instead of message objects; topics keep the bytes by which they are named
-on the wire (UTF-8 name, or the 16-byte id from Fetch and Produce 13 on), which are the broker's dictionary keys. What
-the generated classes in squall.broker.protocol.schema say of the same messages is the oracle of the tests.
+The messages are plain tuples and slices of the receive buffer instead of message objects. Topics keep the bytes that
+name them on the wire (UTF-8 name, or the 16-byte id from Fetch and Produce 13 on), which are the broker's dictionary
+keys. Tests compare the results with the generated classes in squall.broker.protocol.schema.
 
 Reading is bounded as in squall.broker.protocol.wire, and raises only MalformedFrame. Views of records are slices of the
-buffer that was passed in: valid as long as it is.
+buffer that was passed in, and valid as long as the buffer is.
 """
 
 from __future__ import annotations

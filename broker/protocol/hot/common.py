@@ -1,4 +1,4 @@
-"""Holds what the readers and writers of Produce and Fetch share."""
+"""Holds the code that the readers and writers of Produce and Fetch share."""
 
 from __future__ import annotations
 
@@ -25,12 +25,12 @@ _p_i: Final = Struct(">i").pack
 
 
 def behind_the_frame(at: int, view: memoryview) -> MalformedFrame:
-    """For a message whose content ends at `at`, behind the end of `view`."""
+    """Return the error for a message whose content ends at `at`, behind the end of `view`."""
     return MalformedFrame(f"ends {at - len(view)} bytes behind the frame")
 
 
 def read_classic_nullable_string(view: memoryview, at: int) -> tuple[str | None, int]:
-    """A string behind its int16 length, -1 for null."""
+    """Read a string behind its int16 length, -1 for null. Return the string and the position after it."""
     (n,) = _u_h(view, at)
     at += 2
     if n >= 0:
@@ -41,7 +41,7 @@ def read_classic_nullable_string(view: memoryview, at: int) -> tuple[str | None,
 
 
 def read_classic_bytes(view: memoryview, at: int) -> tuple[bytes, int]:
-    """The bytes of a string that is not null."""
+    """Read the bytes of a string that is not null. Return the bytes and the position after them."""
     (n,) = _u_h(view, at)
     at += 2
     if n < 0:
@@ -50,7 +50,7 @@ def read_classic_bytes(view: memoryview, at: int) -> tuple[bytes, int]:
 
 
 def read_compact_bytes(view: memoryview, at: int) -> tuple[bytes, int]:
-    """The bytes of a compact string that is not null."""
+    """Read the bytes of a compact string that is not null. Return the bytes and the position after them."""
     n = view[at]
     at += 1
     if n > 127:
@@ -61,7 +61,7 @@ def read_compact_bytes(view: memoryview, at: int) -> tuple[bytes, int]:
 
 
 def read_compact_nullable_string(view: memoryview, at: int) -> tuple[str | None, int]:
-    """A string behind its length + 1, 0 for null."""
+    """Read a string behind its length + 1, 0 for null. Return the string and the position after it."""
     n = view[at]
     at += 1
     if n > 127:
@@ -72,7 +72,7 @@ def read_compact_nullable_string(view: memoryview, at: int) -> tuple[str | None,
 
 
 def endpoint_tags(endpoints: Sequence[NodeEndpoint]) -> bytes:
-    """A tag section of one field, tag 0: the nodes that are named as leaders (KIP-951)."""
+    """Return the tagged fields of a response that has one, tag 0: the endpoints of the named leaders (KIP-951)."""
     out = [UVARINT[len(endpoints) + 1]]
     for node_id, host, port, rack in endpoints:
         out += (_p_i(node_id), compact_string(host), _p_i(port), compact_nullable_string(rack), b"\0")
@@ -80,8 +80,10 @@ def endpoint_tags(endpoints: Sequence[NodeEndpoint]) -> bytes:
 
 
 def bounded_count(view: memoryview, at: int, n: int, smallest: int) -> tuple[int, int]:
-    """The number of elements of a compact array that is not null, each of at least `smallest` bytes. `n`: its first
-    byte, which stands before `at`. MalformedFrame where there are more than the frame has room for."""
+    """Return the number of elements of a compact array that is not null, and the position after the number. `n` is the
+    first byte of the number, which is before `at`; `smallest` is the least size of an element. Raises MalformedFrame if
+    the frame has no room for so many.
+    """
     if n > 127:
         n, at = more(view, at, n)
     if not 0 < n <= (len(view) - at) // smallest + 1:
@@ -90,6 +92,6 @@ def bounded_count(view: memoryview, at: int, n: int, smallest: int) -> tuple[int
 
 
 def end_of_struct(view: memoryview, at: int) -> int:
-    """Pass over the tags at the end of a structure of which none is known."""
+    """Return the position after the tagged fields at the end of a structure of which none is known."""
     n = view[at]
     return skip_tags(view, at + 1, n) if n else at + 1

@@ -1,4 +1,4 @@
-"""Fetch requests, versions 4 to 18: read from everybody, written for our followers."""
+"""Decodes Fetch requests, versions 4 to 18, of all clients, and encodes those of this broker's followers."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ _ASKED_12: Final = Struct(">iiqiqiB").unpack_from
 _FETCH_REQUEST: Final = Struct(">iiibii").pack
 _ASKED_HW: Final = Struct(">iiqiqi3sq").pack
 _ONLY_HW: Final = b"\1\1\x08"
-"""One tagged field: tag 1 of 8 bytes, a partition's high watermark."""
+"""Encodes the head of a section with one tagged field: tag 1 of 8 bytes, a partition's high watermark."""
 _ASKED: Final = Struct(">iiqiqiB").pack
 _REPLICA_STATE: Final = Struct(">iqB")
 
@@ -110,7 +110,9 @@ def _fetch_flexible(view: memoryview, at: int, version: int) -> tuple[FetchIn, i
 def _fetch_tags(
     view: memoryview, at: int, count: int, version: int, replica_id: int
 ) -> tuple[int, int, str | None, int]:
-    """Replica id (`replica_id` if the request has none), replica epoch and cluster id; the position behind the tags."""
+    """Return replica id (`replica_id` if the tagged fields have none), replica epoch, cluster id, and the position
+    after the tagged fields.
+    """
     cluster_id, replica_epoch = None, -1
     if count > 127:
         count, at = more(view, at, count)
@@ -131,7 +133,8 @@ def _fetch_tags(
 
 
 def _asked_flexible(view: memoryview, at: int, version: int) -> tuple[list[FetchPart], int]:
-    """The array of a topic's partitions and the topic's tags."""
+    """Read the partitions of a topic and the topic's tagged fields. Return the partitions and the position after them.
+    """
     count = view[at]
     at += 1
     if count > 127:
@@ -162,7 +165,9 @@ def _asked_flexible(view: memoryview, at: int, version: int) -> tuple[list[Fetch
 
 
 def _asked_tags(view: memoryview, at: int, count: int) -> tuple[int, int]:
-    """The high watermark among a partition's tags. The directory id (tag 0) is passed over: one directory a broker."""
+    """Return the high watermark in a partition's tagged fields, and the position after them. The directory id (tag 0)
+    is skipped, because a broker has one log directory.
+    """
     if count > 127:
         count, at = more(view, at, count)
     high_watermark = NO_HIGH_WATERMARK
@@ -264,7 +269,8 @@ def _asked_classic(view: memoryview, at: int, version: int) -> tuple[list[FetchP
 
 
 def encode_fetch_request(request: FetchIn, version: int = 18) -> bytes:
-    """The body of a Fetch request of version 17 or 18, topics by id. A follower's fetch names its replica and epoch.
+    """Return the body of a Fetch request of version 17 or 18, topics by id. A follower's fetch names its replica and
+    epoch.
 
     Version 17 leaves the high watermarks out. ValueError for another version.
     """

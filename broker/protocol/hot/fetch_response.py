@@ -1,4 +1,5 @@
-"""Fetch responses, versions 4 to 18: written as chunks around file slices, read by followers and clients."""
+"""Encodes Fetch responses, versions 4 to 18, as chunks around file slices, and decodes them for followers and clients.
+"""
 
 from __future__ import annotations
 
@@ -37,7 +38,9 @@ _FETCHED_5: Final = Struct(">ihqqq").pack
 _FETCHED_12: Final = Struct(">ihqqqBi").pack
 _IN_MEMORY: Final = (bytes, memoryview)
 _JOINED_UP_TO: Final = 2048
-"""Records in memory of up to this many bytes are copied into the chunk before them; larger ones are passed on."""
+"""Limits the bytes of records in memory that are copied into the chunk before them; larger records are chunks of their
+own.
+"""
 _READ_HEAD: Final = Struct(">ihi").unpack_from
 _READ_HEAD_12: Final = Struct(">ihiB").unpack_from
 _READ_4: Final = Struct(">ihqqi").unpack_from
@@ -54,10 +57,10 @@ def encode_fetch_response(
     topics: Sequence[tuple[Topic, Sequence[FetchPartOut]]],
     node_endpoints: Sequence[NodeEndpoint] = (),
 ) -> list[Any]:
-    """The body of a Fetch response, versions 4 to 18, as chunks to be sent one after the other.
+    """Return the body of a Fetch response, versions 4 to 18, as chunks to be sent one after the other.
 
-    A chunk is bytes, a memoryview of large records, or an object with `length` that a partition had for records. What
-    a version has no place for is left out.
+    A chunk is bytes, a memoryview of large records, or an object with `length` that a partition has as its records.
+    Fields that the version lacks are left out.
     """
     if version < 12:
         return _fetched_classic(version, throttle_ms, error, session_id, topics)
@@ -149,7 +152,7 @@ def _fetched_classic(
 
 
 def chunks_length(chunks: Sequence[Any]) -> int:
-    """Bytes of all chunks of a response together."""
+    """Return the bytes of all chunks of a response together."""
     return sum(len(chunk) if isinstance(chunk, _IN_MEMORY) else chunk.length for chunk in chunks)
 
 

@@ -1,4 +1,4 @@
-"""Produce: the request read, the response written. Versions 3 to 13."""
+"""Decodes Produce requests and encodes their responses, versions 3 to 13."""
 
 from __future__ import annotations
 
@@ -38,16 +38,16 @@ _PRODUCED_5: Final = Struct(">ihqqq").pack
 _PRODUCED_9: Final = Struct(">ihqqq").pack
 _PRODUCED_9_WELL: Final = Struct(">ihqqq3s").pack
 _NOTHING_MORE: Final = b"\x01\0\0"
-"""No record errors, no message, no tagged fields."""
+"""Encodes the end of a partition without record errors, message and tagged fields."""
 
 
 MOST_BATCHES = 20_000
-"""And topics, in one request: each takes a broker 2.5 µs, however little is in it."""
+"""Limits the batches and topics in one request together: each takes a broker 2.5 µs, even if it is small."""
 
 
 def decode_produce(view: memoryview, at: int, version: int, most: int = MOST_BATCHES) -> ProduceIn:
-    """Read a Produce request, versions 3 to 13, from byte `at` to the end of `view`. MalformedFrame, also where it has
-    more than `most` batches and topics.
+    """Read a Produce request, versions 3 to 13, from byte `at` to the end of `view`. Raises MalformedFrame, also if it
+    has more than `most` batches and topics.
     """
     try:
         if version >= 9:
@@ -105,7 +105,8 @@ def _produce_flexible(view: memoryview, at: int, version: int, most: int) -> tup
 
 
 def _produce_parts_flexible(view: memoryview, at: int, most: int) -> tuple[list[ProducePart], int]:
-    """The array of a topic's partitions and the topic's tags."""
+    """Read the partitions of a topic and the topic's tagged fields. Return the partitions and the position after them.
+    """
     count = view[at]
     at += 1
     if count > 127:
@@ -174,7 +175,7 @@ def encode_produce_response(
     throttle_ms: int = 0,
     node_endpoints: Sequence[NodeEndpoint] = (),
 ) -> bytes:
-    """The body of a Produce response, versions 3 to 13. What a version has no place for is left out."""
+    """Return the body of a Produce response, versions 3 to 13. Fields that the version lacks are left out."""
     if version < 9:
         return _produced_classic(version, topics, throttle_ms)
     out = [UVARINT[len(topics) + 1]]

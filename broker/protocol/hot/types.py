@@ -1,4 +1,4 @@
-"""Defines Produce and Fetch as the broker uses them: tuples, with topics by the bytes that name them on the wire."""
+"""Defines Produce and Fetch messages as the broker uses them: tuples, in which the bytes on the wire name a topic."""
 
 from __future__ import annotations
 
@@ -6,58 +6,59 @@ from collections.abc import Sequence
 from typing import Any, Final, NamedTuple
 
 NO_HIGH_WATERMARK: Final = (1 << 63) - 1
-"""High watermark of a FetchPart whose sender named none (KIP-1166): no watermark of ours is above it."""
+"""Is the high watermark of a FetchPart whose sender named none (KIP-1166). It is above every real high watermark."""
 
 MAX_BYTES_UNLIMITED: Final = 0x7FFFFFFF
 
 Topic = bytes
-"""UTF-8 name, or 16-byte id where the version carries ids."""
+"""Is a topic's UTF-8 name, or its 16-byte id in versions with ids."""
 ProducePart = tuple[int, memoryview | None]
-"""Partition index, records."""
+"""Holds partition index and records."""
 ProducePartOut = tuple[int, int, int, int, int, str | None, tuple[int, int] | None, Sequence[tuple[int, str]]]
-"""index, error, base_offset, log_append_time_ms, log_start_offset, error_message, current_leader (id, epoch),
-record_errors (place in the batch, message): none without a message."""
+"""Holds index, error, base_offset, log_append_time_ms, log_start_offset, error_message, current_leader (id, epoch),
+record_errors (position in the batch, message). Without a message there are no record errors.
+"""
 NodeEndpoint = tuple[int, str, int, str | None]
-"""id, host, port, rack."""
+"""Holds id, host, port and rack of a broker."""
 
 
 class ProduceIn(NamedTuple):
-    """A Produce request."""
+    """Represents a Produce request."""
 
     transactional_id: str | None
     acks: int
-    """-1: all in-sync replicas, 0: no answer, 1: the leader."""
+    """Is -1 for all in-sync replicas, 0 for no response, 1 for the leader."""
     timeout_ms: int
     topics: list[tuple[Topic, list[ProducePart]]]
     size: int
-    """How many topics and batches there are together."""
+    """Counts the topics and batches together."""
 
 
 class FetchPart(NamedTuple):
-    """Holds one partition of a Fetch request. Epochs are -1 where none is named."""
+    """Represents one partition of a Fetch request. Epochs are -1 if the request names none."""
 
     index: int  # type: ignore[assignment]
     leader_epoch: int
     offset: int
     last_fetched_epoch: int
     log_start_offset: int
-    """Of a follower's log; -1 for a consumer."""
+    """Gives the log start of a follower's log; -1 for a consumer."""
     max_bytes: int
     high_watermark: int
 
 
 class FetchIn(NamedTuple):
-    """A Fetch request. Fields that its version lacks have Kafka's defaults."""
+    """Represents a Fetch request. Fields that its version lacks have Kafka's defaults."""
 
     replica_id: int
-    """-1 for a consumer."""
+    """Gives the broker id of a follower; -1 for a consumer."""
     replica_epoch: int
-    """Broker epoch of a follower from version 15 on, else -1."""
+    """Gives the broker epoch of a follower from version 15 on, else -1."""
     max_wait_ms: int
     min_bytes: int
     max_bytes: int
     isolation: int
-    """1: read committed."""
+    """Is 1 for read committed, 0 for read uncommitted."""
     session_id: int
     session_epoch: int
     cluster_id: str | None
@@ -67,7 +68,7 @@ class FetchIn(NamedTuple):
 
 
 class FetchPartOut(NamedTuple):
-    """Holds one partition of a Fetch response."""
+    """Represents one partition of a Fetch response."""
 
     index: int  # type: ignore[assignment]
     error: int = 0
@@ -75,20 +76,20 @@ class FetchPartOut(NamedTuple):
     last_stable_offset: int = -1
     log_start_offset: int = -1
     aborted: Sequence[tuple[int, int]] | None = None
-    """(producer id, first offset) of aborted transactions; None for a reader of everything."""
+    """Lists (producer id, first offset) of aborted transactions; None if the reader reads uncommitted data."""
     preferred_read_replica: int = -1
     records: Any = None
-    """bytes, a memoryview, None, or when encoding any object that has `length: int` in bytes."""
+    """Is bytes, a memoryview or None; for encoding also any object that has `length: int` in bytes."""
     diverging: tuple[int, int] | None = None
-    """(epoch, end offset) where the reader's log has to be cut (KIP-595)."""
+    """Gives (epoch, end offset) at which the reader must truncate its log (KIP-595), or None."""
     current_leader: tuple[int, int] | None = None
-    """(id, epoch)."""
+    """Gives (id, epoch) of the leader, or None."""
     snapshot_id: tuple[int, int] | None = None
-    """(end offset, epoch)."""
+    """Gives (end offset, epoch) of the snapshot to fetch, or None."""
 
 
 class FetchOut(NamedTuple):
-    """A Fetch response."""
+    """Represents a Fetch response."""
 
     throttle_ms: int
     error: int
