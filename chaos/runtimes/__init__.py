@@ -1,1 +1,1 @@
-"""Runs clusters: as processes, in containers, in simulation, or somebody else's."""
+"""Runs clusters: as processes, in containers, in simulation, or as somebody else's running cluster."""

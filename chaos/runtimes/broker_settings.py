@@ -1,5 +1,5 @@
-"""Fits brokers' settings to a cluster of few brokers: fills in what was not given, and says where settings cannot
-work or have no effect.
+"""Fits brokers' settings to a cluster of few brokers: fills in settings that were not given, and reports settings that
+cannot work or have no effect.
 
 Kafka's defaults put the coordinators' logs on three brokers. With fewer, no such log is ever created, and clients are
 answered COORDINATOR_NOT_AVAILABLE for ever. The file that Kafka ships for a single node sets these settings to 1.
@@ -17,7 +17,7 @@ INTERNAL: Mapping[str, int] = MappingProxyType(
         "transaction.state.log.min.isr": 2,
     }
 )
-"""Kafka's defaults, and ours, that ask for more than one broker."""
+"""Holds the defaults, Kafka's and Squall's, that ask for more than one broker."""
 FOLLOWS: Mapping[str, str] = MappingProxyType(
     {
         "offsets.topic.replication.factor": "no group finds its coordinator",
@@ -27,17 +27,22 @@ FOLLOWS: Mapping[str, str] = MappingProxyType(
         "min.insync.replicas": "it counts as {nodes}",
     }
 )
-"""Setting -> what follows where it asks for more brokers than there are. A min ISR counts as at most the number of
-replicas (KAFKA-15583)."""
+"""Maps a setting to the consequence if the setting asks for more brokers than the cluster has. A min ISR counts as at
+most the number of replicas (KAFKA-15583).
+"""
 
 
 def fitted(settings: Mapping[str, str], nodes: int, defaults: Mapping[str, int] = INTERNAL) -> dict[str, str]:
-    """The settings, with each of `defaults` that asks for more brokers lowered to their number unless it is given."""
+    """Return the settings, with each of `defaults` that is not given and asks for more brokers lowered to the number of
+    brokers.
+    """
     return {**{name: str(nodes) for name, default in defaults.items() if default > nodes}, **settings}
 
 
 def notes(settings: Mapping[str, str], nodes: int, *, ours: bool) -> list[str]:
-    """Return what to know of a cluster's settings before it starts, a sentence each. ours: Squall's brokers."""
+    """Return notes about a cluster's settings for a user to read before the cluster starts, a sentence each. ours:
+    whether the brokers are Squall's.
+    """
     from squall.broker.config import BROKER_SETTINGS
     from squall.broker.config.unsupported_settings import ignored
 
@@ -46,7 +51,7 @@ def notes(settings: Mapping[str, str], nodes: int, *, ours: bool) -> list[str]:
 
 
 def too_high(settings: Mapping[str, str], nodes: int, names: Iterable[str] = FOLLOWS) -> list[str]:
-    """A sentence for each of these settings that was given and asks for more brokers than there are."""
+    """Return a sentence for each of these settings that was given and asks for more brokers than the cluster has."""
     brokers = "1 broker" if nodes == 1 else f"{nodes} brokers"
     return [
         f"{name} is {settings[name]}, and the cluster has {brokers}, so {FOLLOWS[name].format(nodes=nodes)}: "

@@ -1,4 +1,4 @@
-"""Capabilities that only some runtimes have, and the functions that ask for them."""
+"""Defines capabilities that only some runtimes have, and functions that ask whether a runtime has them."""
 
 from __future__ import annotations
 
@@ -8,29 +8,32 @@ from squall.chaos.runtimes.contract import CrashOp, Evidence
 
 
 class CallCountingRuntime(Protocol):
-    """A world that counts its brokers' calls."""
+    """Represents a runtime that counts its brokers' calls to disk and network."""
 
     def calls(self, node: int, op: CrashOp) -> int:
-        """Return how many calls of this kind a node has made since the cluster was made, over all its incarnations."""
+        """Return how many calls of this kind a node has made since the cluster was made, over all the node's
+        incarnations.
+        """
 
 
 class ClockFakingRuntime(Protocol):
-    """A world that can also bend a broker's clock from outside, without help from the broker."""
+    """Represents a runtime that can also change a broker's clock from outside, without help from the broker."""
 
     async def fake_time(self, node: int, offset_ms: float) -> Evidence:
-        """Set a node's clock as `Runtime.set_clock` does, without a rate; `clock_words` reports it too. Refused if the
-        cluster was not made for it.
+        """Set a node's clock as `Runtime.set_clock` does, without a rate; `clock_words` reports this clock, too.
+        Refused if the cluster was not made for fake time.
         """
 
 
 def counts_calls(runtime: object) -> TypeGuard[CallCountingRuntime]:
     """Return whether a runtime counts its brokers' calls.
 
-    Not by `isinstance`: since Python 3.12 that does not see methods that a runtime passes on by `__getattr__`.
+    The test is not by `isinstance`: since Python 3.12 `isinstance` does not see methods that a runtime passes on by
+    `__getattr__`.
     """
     return hasattr(runtime, "calls")
 
 
 def fakes_time(runtime: object) -> TypeGuard[ClockFakingRuntime]:
-    """Return whether a runtime can bend a broker's clock from outside."""
+    """Return whether a runtime can change a broker's clock from outside."""
     return hasattr(runtime, "fake_time")

@@ -3,8 +3,8 @@
 A runtime acts and measures; it decides nothing. The nemesis chooses targets and times, and judges whether the
 measurements are proof enough. Every act returns its `Evidence`: plain JSON, copied unchanged into nemesis.jsonl.
 
-Each link fault carries a name: faults may overlap on a link, and ending one leaves the others on. Acts on nodes must
-not overlap. A caller that pauses a dead node, or kills a node twice, gets a HarnessError.
+Each link fault carries a name: faults may overlap on a link, and ending one fault leaves the others on. Acts on nodes
+must not overlap. A caller that pauses a dead node, or kills a node twice, gets a HarnessError.
 """
 
 from __future__ import annotations
@@ -18,39 +18,39 @@ from typing import Literal, Protocol
 from squall.broker.env import Env
 
 NOISE_MS = 30.0
-"""`Runtime.noise_ms` of real brokers: JVMs on two busy cores, seen for some seconds at a time."""
+"""Gives `Runtime.noise_ms` for real brokers, in ms, as measured with JVMs on two busy cores."""
 
 Json = None | bool | int | float | str | Sequence["Json"] | Mapping[str, "Json"]
 Evidence = dict[str, Json]
 
 
 class RuntimeCapability(StrEnum):
-    """Names the acts that a runtime may be able to do. `Runtime.acts` lists those it can do; a plan that needs more is
-    refused.
+    """Names the acts that a runtime may be able to do. `Runtime.acts` lists the acts that a runtime can do; a plan that
+    needs more acts is refused.
     """
 
     KILL = "kill"
     STOP = "stop"
     PAUSE = "pause"
     LINK = "link"
-    """Every LinkFault but Loss and Frames, and `reset_links`."""
+    """Means every LinkFault except Loss and Frames, and `reset_links`."""
     CLOCK = "clock"
     POWER_LOSS = "power_loss"
     CRASH = "crash"
-    """`crash_at`."""
+    """Means `crash_at`."""
     DISK = "disk"
-    """`fault_disk`, `heal_disk`."""
+    """Means `fault_disk` and `heal_disk`."""
     ROT = "rot"
     SLOW = "slow"
-    """`slow_cpu`, `heal_cpu`."""
+    """Means `slow_cpu` and `heal_cpu`."""
     UPGRADE = "upgrade"
-    """`upgrade_node`."""
+    """Means `upgrade_node`."""
     LOSS = "loss"
     FRAMES = "frames"
 
 
 class StreamDirection(StrEnum):
-    """Selects bytes of a link's connections: those its source sends, those its target answers, or both."""
+    """Selects bytes of a link's connections: the source's (THERE), the target's answers (BACK), or BOTH."""
 
     THERE = "there"
     BACK = "back"
@@ -62,7 +62,7 @@ class CutMode(StrEnum):
 
     REFUSE ends open connections and refuses new ones, always in both streams. DROP swallows bytes; when the cut is
     removed, the connections that lost bytes end. HOLD keeps bytes and delivers them late, when the cut is removed, as
-    TCP does after a short partition. HOLD is the manner that makes zombies.
+    TCP does after a short partition. HOLD is the mode that makes zombies.
     """
 
     REFUSE = "refuse"
@@ -71,11 +71,11 @@ class CutMode(StrEnum):
 
 
 GONE = "-"
-"""`Runtime.activity` of a node without a process."""
+"""Stands for the state, in `Runtime.activity`, of a node without a process."""
 
 
 class NodeState(StrEnum):
-    """The state of a node's process."""
+    """Names the state of a node's process."""
 
     DOWN = "down"
     RUNNING = "running"
@@ -84,10 +84,10 @@ class NodeState(StrEnum):
 
 @dataclass(frozen=True, slots=True, order=True)
 class Link:
-    """The connections that `source` (a node id, or a client zone's name) opens to node `target`. Directed.
+    """Represents the connections that `source` (a node id, or a client zone's name) opens to node `target`.
 
-    A cut of A -> B does not touch the connections that B opens to A. To let no byte pass from A to B, cut the stream
-    THERE of A -> B and the stream BACK of B -> A.
+    A link is directed: a cut of A -> B does not touch the connections that B opens to A. To let no byte pass from A to
+    B, cut the stream THERE of A -> B and the stream BACK of B -> A.
     """
 
     source: int | str
@@ -99,7 +99,7 @@ class Link:
 
 @dataclass(frozen=True, slots=True)
 class Cut:
-    """No byte gets through, in one of three manners."""
+    """Lets no byte through, in one of three modes."""
 
     manner: CutMode
     stream: StreamDirection = StreamDirection.BOTH
@@ -107,7 +107,7 @@ class Cut:
 
 @dataclass(frozen=True, slots=True)
 class Latency:
-    """Bytes arrive `latency_ms` +- `jitter_ms` later, in order."""
+    """Delays bytes by `latency_ms` +- `jitter_ms`, and keeps their order."""
 
     latency_ms: int
     jitter_ms: int = 0
@@ -124,7 +124,7 @@ class Bandwidth:
 
 @dataclass(frozen=True, slots=True)
 class Slicer:
-    """Bytes arrive in pieces of `average_bytes` +- `variation_bytes`, `delay_us` apart. This tears frames."""
+    """Delivers bytes in pieces of `average_bytes` +- `variation_bytes`, `delay_us` apart. This tears frames."""
 
     average_bytes: int
     variation_bytes: int = 0
@@ -134,7 +134,7 @@ class Slicer:
 
 @dataclass(frozen=True, slots=True)
 class LimitData:
-    """A connection ends after this many bytes, usually in the middle of a frame."""
+    """Ends each connection after this many bytes, usually in the middle of a frame."""
 
     limit_bytes: int
     stream: StreamDirection = StreamDirection.BOTH
@@ -142,7 +142,7 @@ class LimitData:
 
 @dataclass(frozen=True, slots=True)
 class ResetPeer:
-    """A connection is reset (RST) `after_ms` after it opened, or after the fault began if it was open by then."""
+    """Resets (RST) each connection `after_ms` after it opened, or after the fault began if it was open by then."""
 
     after_ms: int = 0
     stream: StreamDirection = StreamDirection.BOTH
@@ -150,7 +150,7 @@ class ResetPeer:
 
 @dataclass(frozen=True, slots=True)
 class SlowClose:
-    """The end of a connection is passed on after `delay_ms`."""
+    """Passes the end of a connection on after `delay_ms`."""
 
     delay_ms: int
     stream: StreamDirection = StreamDirection.BOTH
@@ -158,8 +158,8 @@ class SlowClose:
 
 @dataclass(frozen=True, slots=True)
 class Loss:
-    """Each packet is lost with this probability and sent again, as TCP does. Its bytes, and those behind them, arrive
-    `rto_ms` late. A packet that is lost again waits twice as long, and so on. Bytes stay in order.
+    """Loses each packet with this probability; the packet is sent again, as TCP does. Its bytes, and all bytes behind
+    them, arrive `rto_ms` late. A packet that is lost again waits twice as long, and so on. Bytes stay in order.
     """
 
     probability: float
@@ -168,21 +168,23 @@ class Loss:
 
 
 class FrameAct(StrEnum):
-    """Selects what is done to one request or response."""
+    """Selects what a fault does to a request or response."""
 
     DROP = "drop"
-    """It never arrives; the connection lives on. Of a request the broker knows nothing; a response's work is done."""
+    """Drops the frame; the connection stays open. The broker never sees a dropped request."""
     DELAY = "delay"
-    """It arrives late, and so does all that is behind it on its connection."""
+    """Delays the frame, and with it everything behind it on its connection."""
     DUPLICATE = "duplicate"
-    """The target gets the request twice. The second answer is swallowed: its asker knows of one only."""
+    """Delivers the request twice; the second response is swallowed."""
     REORDER = "reorder"
-    """The next one on its connection overtakes it; where none comes within `delay_ms` it passes as it is, not hit. Of
-    two requests that changed places the asker gets the answers in its own order: it knows nothing of it."""
+    """Lets the next frame of the connection overtake this frame. If no frame follows within `delay_ms`, this frame
+    passes unchanged and does not count as hit. The client gets the responses to swapped requests in the order in which
+    it asked.
+    """
     RESET = "reset"
-    """Its connection is reset, at both ends."""
+    """Resets the frame's connection, at both ends."""
     ERROR = "error"
-    """The link answers in the target's stead, which never sees the request: every error code is `error`."""
+    """Answers the request in place of the target, which never sees it: every error code is `error`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -190,30 +192,30 @@ class Frames:
     """Acts on the `nth` frame of API `api` over a link (from 1, since the fault began) and the `count` - 1 after it."""
 
     api: int
-    """API key, or `squall.chaos.runtimes.wire.frames.METADATA_FETCH`."""
+    """Is an API key, or `squall.chaos.runtimes.wire.frames.METADATA_FETCH`."""
     act: FrameAct
     nth: int = 1
     count: int = 1
-    """0: every one from the `nth` on."""
+    """Counts the frames to hit; 0 means every frame from the `nth` on."""
     delay_ms: int = 0
-    """For DELAY and REORDER."""
+    """Gives the delay of DELAY, and the longest wait of REORDER."""
     error: int = 0
-    """Kafka's error code, for ERROR."""
+    """Is Kafka's error code, for ERROR."""
     stream: StreamDirection = StreamDirection.THERE
-    """THERE hits requests, BACK their responses. BOTH is not allowed; DUPLICATE and ERROR are THERE."""
+    """Is THERE to hit requests, BACK to hit their responses. BOTH is not allowed; DUPLICATE and ERROR must be THERE."""
     also: tuple[int, ...] = ()
-    """More APIs that are hit and counted as `api` is."""
+    """Lists more API keys that are hit and counted as `api` is."""
 
 
 LinkFault = Cut | Latency | Bandwidth | Slicer | LimitData | ResetPeer | SlowClose | Loss | Frames
 
 CrashOp = Literal["fsync", "write", "send"]
-"""Where `crash_at` may strike: a file's fsync, a write to a file (append, pwrite, truncate), a send to a link."""
+"""Names the calls at which `crash_at` may crash: fsync; append, pwrite or truncate of a file; send to a link."""
 
 
 @dataclass(frozen=True, slots=True)
 class FailWrites:
-    """The `nth` matching call (from 1, since the fault began) and all later ones fail with `errno`, until it is
+    """Fails the `nth` matching call (from 1, since the fault began) and all later ones with `errno`, until the fault is
     removed.
 
     After a failed fsync the pages count as clean, as in Linux: a later fsync succeeds without writing them.
@@ -227,7 +229,7 @@ class FailWrites:
 
 @dataclass(frozen=True, slots=True)
 class SlowDisk:
-    """Each call takes `delay_ms` longer."""
+    """Makes each call take `delay_ms` longer."""
 
     delay_ms: int
     op: Literal["write", "fsync"] = "fsync"
@@ -235,7 +237,7 @@ class SlowDisk:
 
 @dataclass(frozen=True, slots=True)
 class Quota:
-    """All files together may grow by `free_bytes`, counted from now. A call that needs more fails with ENOSPC.
+    """Lets all files together grow by `free_bytes`, counted from now. A call that needs more fails with ENOSPC.
 
     Removing and truncating files frees space.
     """
@@ -254,90 +256,90 @@ class ProbeResult:
 
     ok: bool
     round_trip_ms: float
-    """From the request on, without connecting. Where there was no answer: until the failure."""
+    """Gives the ms from the request, without connecting, to the response, or to the failure if no response came."""
     error: str | None = None
 
     def evidence(self) -> Evidence:
-        """Return what is written to nemesis.jsonl."""
+        """Return the fields that are written to nemesis.jsonl."""
         return {"ok": self.ok, "round_trip_ms": round(self.round_trip_ms, 3), "error": self.error}
 
 
 @dataclass(frozen=True, slots=True)
 class ClockReport:
-    """A node's own report of its wall clock. offset_ms: the time it showed, less the true time at that moment."""
+    """Holds a node's report of its wall clock. offset_ms: the clock's time less the true time at that moment."""
 
     t_ns: int
-    """By the harness's monotonic clock."""
+    """Is the time of the report, by the harness's monotonic clock."""
     offset_ms: float
     set_ms: float
-    """The offset that it was ordered to have, as it read the order."""
+    """Gives the offset that the node was ordered to have, as the node read the order."""
     rate: float
-    """And to run at."""
+    """Gives the rate at which the clock was ordered to run."""
 
 
 @dataclass(frozen=True, slots=True)
 class NodeExit:
-    """A node ended unasked: through a bug of its own, or through the machine. `code` is negative for a signal."""
+    """Records that a node ended unasked: by a bug in the node, or by the machine. `code` is negative for a signal."""
 
     node: int
     incarnation: int
     code: int
     t_ns: int
-    """When it was noticed, by the harness's monotonic clock."""
+    """Is the time when the harness noticed the exit, by the harness's monotonic clock."""
     last_words: str
-    """The end of what it printed."""
+    """Holds the end of the node's output."""
 
 
 class Runtime(Protocol):
-    """A cluster in one of the worlds. Call its methods from one trio run only; they wait and never block it.
+    """Holds one cluster and acts on it. Call its methods from one trio run only; they wait and never block that run.
 
-    Unless stated otherwise, a method raises HarnessError when the world does not do what it was asked.
+    Unless stated otherwise, a method raises HarnessError if the runtime does not do what it was asked.
     """
 
     name: str
-    """"process", "docker", "sim" or "external"."""
+    """Is "process", "docker", "sim" or "external"."""
     acts: frozenset[RuntimeCapability]
     nodes: tuple[int, ...]
-    """Every node that the cluster was made of, ascending, whatever its state."""
+    """Lists every node that the cluster was made of, ascending, whatever its state."""
     zones: tuple[str, ...]
-    """Client zones: groups of clients whose links to the brokers can be hurt apart from the others'."""
+    """Lists the client zones: groups of clients whose links to the brokers can carry faults of their own."""
     noise_ms: float
-    """What else goes on may make every round trip longer by so much for seconds: an effect that is smaller proves
-    nothing. 0 where nothing else goes on.
+    """Gives the background noise of round trips, in ms: latency differences below this do not count as evidence. 0 in
+    the simulator.
     """
 
     async def start(self) -> None:
-        """Start every node and wait until clients of each zone see all of them. Called once."""
+        """Start every node and wait until clients of each zone see all nodes. Called once."""
 
     async def stop(self) -> None:
         """End the cluster: by controlled shutdown if that works, else by force. No process remains. Idempotent."""
 
     def env(self, name: str) -> Env:
-        """An Env of this world for harness and client code. Its clock is the run's one clock. In a world with a seed,
+        """Return an Env of this runtime for harness and client code. Its clock is the run's one clock. In a simulation,
         each name has its own random stream.
         """
 
     def bootstrap(self, zone: str) -> str:
-        """Bootstrap servers of a zone, as "host:port,host:port". Zone "INTERNAL" is the listener between nodes, reached
-        without any link fault; use it only to query one node. Refused for an unknown zone.
+        """Return the bootstrap servers of a zone, as "host:port,host:port". Zone "INTERNAL" is the listener between
+        nodes, reached without any link fault; use it only to query one node. Refused for an unknown zone.
         """
 
     def links(self) -> tuple[Link, ...]:
-        """Every link that can carry a fault, ascending: node to node, then zone to node."""
+        """Return every link that can carry a fault, ascending: node to node, then zone to node."""
 
     def state(self, node: int) -> NodeState:
-        """The state that the runtime last brought about or observed."""
+        """Return the node's state that the runtime last brought about or observed."""
 
     def exits(self) -> tuple[NodeExit, ...]:
-        """Nodes that have ended unasked so far. A run with any of these has something to report."""
+        """Return the nodes that have ended unasked so far. A run with any of these has something to report."""
 
     def troubles(self) -> tuple[str, ...]:
-        """Parts of the harness that ended unasked while the cluster ran: proxies, relays, the engine. They may have
-        disturbed clients and brokers, so no finding can be blamed on the cluster with certainty.
+        """Return the parts of the harness that ended unasked while the cluster ran: proxies, relays, the engine. They
+        may have disturbed clients and brokers, so no finding can be blamed on the cluster with certainty.
         """
 
     async def kill(self, node: int) -> Evidence:
-        """End a running or paused node at once (SIGKILL). What it wrote survives, because the page cache does.
+        """Kill a running or paused node at once (SIGKILL). Its writes survive, because the page cache does.
 
         Evidence: pid, gone, asked_ns, ended_ns.
         """
@@ -349,20 +351,18 @@ class Runtime(Protocol):
         """
 
     async def start_node(self, node: int) -> Evidence:
-        """Start a node that is down, on the data it left, and wait until it is ready.
+        """Start a node that is down, on the data that it left, and wait until it is ready.
 
         Evidence: pid, incarnation, asked_ns, ready_ns.
         """
 
     async def software(self, node: int) -> Evidence:
-        """Identify the software of a running node. Evidence: runs (what tells two versions apart: an image's id, a
-        digest of a program's files, or a version), by (who reports it), speaks (the node's own answer to
-        ApiVersions).
+        """Identify the software of a running node. Evidence: runs (a value that two versions differ in: an image's id,
+        a digest of a program's files, or a version), by (its source), speaks (the node's own answer to ApiVersions).
         """
 
     async def upgrade_node(self, node: int) -> Evidence:
-        """Make a node that is down run the second version from its next start on. Refused if no second version was
-        given.
+        """Let a node that is down start as the second version from now on. Refused if there is no second version.
 
         Evidence: from, to.
         """
@@ -370,8 +370,8 @@ class Runtime(Protocol):
     async def pause(self, node: int) -> Evidence:
         """Stop a running node where it is (SIGSTOP), as a long garbage collection does.
 
-        Evidence: pid, state (the kernel's word, "T" for stopped; for a container, `engine` is the engine's word),
-        asked_ns, paused_ns, probe (of its own port; it must not be ok).
+        Evidence: pid, state (the kernel's letter, "T" for stopped; for a container, `engine` is the engine's state),
+        asked_ns, paused_ns, probe (of the node's own port; it must not be ok).
         """
 
     async def resume(self, node: int) -> Evidence:
@@ -381,23 +381,22 @@ class Runtime(Protocol):
 
     async def activity(self, node: int) -> Evidence:
         """Measure how much a node's process has done so far. A stopped process does nothing, so two measurements show
-        whether it was let go in between.
+        whether the process was resumed in between.
 
         Evidence: node, state ("T" while it is stopped, "-" while there is no process), t_ns; unless there is none,
         cpu_s (CPU seconds of all its threads) or, in the simulator, calls (its writes, fsyncs and sends).
         """
 
     async def set_clock(self, node: int, offset_ms: float, *, rate: float = 1.0) -> Evidence:
-        """Bend a node's wall clock: the true time plus `offset_ms`, running at `rate` from now. 0 and 1.0 heal it."""
+        """Set a node's wall clock to the true time plus `offset_ms`, at `rate` from now. 0 and 1.0 heal it."""
 
     def clock_words(self, node: int) -> Sequence[ClockReport]:
         """Return a node's reports of its wall clock since the first call of this method, in order. A node reports
-        whenever its clock is bent anew, and every half second while the clock is bent.
+        whenever its clock is changed, and every half second while the clock differs from the true time.
         """
 
     async def power_loss(self, nodes: Sequence[int]) -> Evidence:
-        """Running or paused nodes lose power at the same moment. They end; what each had not synced may be lost or
-        torn.
+        """Let running or paused nodes lose power at the same moment. They end; unsynced data may be lost or torn.
 
         Evidence: asked_ns, ended_ns, nodes: {id: {bytes_pending, bytes_lost, names_pending, names_lost, torn, logs}}.
         logs: {partition: [first lost offset, end of its log before]} of each log that lost records.
@@ -411,8 +410,8 @@ class Runtime(Protocol):
         """
 
     async def slow_cpu(self, name: str, node: int, share: float) -> Evidence:
-        """Limit a node to `share` of a CPU (0 to 1), under a name unused on it. The limit outlives restarts. If several
-        limits are on, the smallest counts.
+        """Limit a node to `share` of a CPU (0 to 1), under a name unused on this node. The limit outlives restarts. If
+        several limits are on, the smallest counts.
 
         Evidence: by (what enforces it), share, began_ns.
         """
@@ -426,16 +425,16 @@ class Runtime(Protocol):
         """
 
     async def fault_disk(self, name: str, node: int, fault: DiskFault) -> Evidence:
-        """Put a fault on a node's disk under a name unused on it. It outlives restarts. Evidence: fault, began_ns."""
+        """Put a fault on a node's disk under an unused name. It outlives restarts. Evidence: fault, began_ns."""
 
     async def heal_disk(self, name: str, node: int) -> Evidence:
-        """Remove the fault of this name, if it is there. Evidence: hits (calls that it failed or slowed), ended_ns."""
+        """Remove the fault of this name, if any. Evidence: hits (calls that the fault failed or slowed), ended_ns."""
 
     async def rot(
         self, node: int, *, path_glob: str = "*.log", bits: int = 1, where: Literal["checked", "epoch"] = "checked"
     ) -> Evidence:
         """Flip bits in a closed segment on a node's disk. This cannot be healed. checked: bits that a checksum covers.
-        epoch: bits of leader epochs, which none covers.
+        epoch: bits of leader epochs, which no checksum covers.
 
         Evidence: path (None if there is no closed segment), offset, before, after (digests of the file), t_ns.
         """
@@ -458,7 +457,7 @@ class Runtime(Protocol):
         """Remove the fault of this name from a link; an unknown name is no error.
 
         Evidence: link, asked_ns, ended_ns; for Loss and Frames also hits (packets lost, frames hit); for Frames struck,
-        what is told of the first frames of some APIs (`squall.chaos.runtimes.wire.conversation.StruckEndTxn`).
+        the first EndTxn frames that were hit (`squall.chaos.runtimes.wire.conversation.StruckEndTxn`).
         """
 
     async def probe(self, link: Link, *, timeout_s: float = 1.0, pad_bytes: int = 0) -> ProbeResult:
@@ -470,31 +469,31 @@ class Runtime(Protocol):
     async def ending(
         self, link: Link, *, timeout_s: float = 1.0, spoil: bool = False, opened: Callable[[], None] = lambda: None
     ) -> ProbeResult:
-        """Open a new connection over a link, and watch it after a first request until it ends. `ok` if it ends; `error`
-        and `round_trip_ms` say how and when. Else `error` is "still open", or "refused" or "never open" if it never
-        opened. Never raises.
+        """Open a new connection over a link, and watch it after a first request until it ends. `ok` is True if the
+        connection ends; `error` and `round_trip_ms` say how and when. Else `error` is "still open", or "refused" or
+        "never open" if the connection never opened. Never raises.
 
         spoil: after the first answer, send an impossible frame, for which a broker ends the connection; the measurement
         begins there. opened: called when the first answer comes.
         """
 
     async def heal(self) -> Evidence:
-        """Take every fault off links and disks, resume paused nodes, true the clocks, start nodes that are down; then
-        check.
+        """Remove every fault from links and disks, resume paused nodes, reset the clocks, start nodes that are down;
+        then probe every link.
 
         Evidence: resumed, started (node ids), links (how many were probed), failed (links without an answer; none).
         """
 
     def files(self) -> Mapping[str, bytes]:
-        """The nodes' files to keep, by path in the run directory (nodes/N/trace.jsonl, nodes/N/data/...), once the
-        nodes have stopped. Empty if the world writes its files into the run directory anyway.
+        """Return the nodes' files to keep, by path in the run directory (nodes/N/trace.jsonl, nodes/N/data/...), once
+        the nodes have stopped. Empty if the runtime writes its files into the run directory anyway.
         """
 
     def trace_path(self, node: int) -> Path:
-        """The node's trace.jsonl, over all its incarnations."""
+        """Return the path of the node's trace.jsonl, over all its incarnations."""
 
     def log_path(self, node: int) -> Path:
         """Return the path of the node's output, over all its incarnations."""
 
     def data_path(self, node: int) -> Path:
-        """The node's log directory."""
+        """Return the path of the node's log directory."""

@@ -1,5 +1,4 @@
-"""Damages disks unnoticed: cuts the end of a partition's newest segment, removes a whole closed file, or flips bits of
-one.
+"""Damages disks unnoticed: cuts the end of a partition's newest segment, or removes a whole closed file.
 
 The choice depends on paths and sizes alone, so real and simulated files are damaged alike. The quorum's own log is
 spared: Raft cannot cope with a voter that forgets its promises.
@@ -20,13 +19,15 @@ How = Literal["tail", "file"]
 QUORUM = "__cluster_metadata"
 
 Where = Literal["checked", "epoch"]
-"""Which bits of a segment may rot: those that a checksum covers (or that are its own), or those of leader epochs."""
+"""Selects which bits of a segment may flip: bits that a checksum covers (or the checksum itself), or bits of leader
+epochs.
+"""
 
 
 @dataclass(frozen=True, slots=True)
 class FileDamage:
-    """Describes the damage to one file. `path` begins with the log directory's own name. `size` is what is left, in
-    bytes; None: no file.
+    """Describes the damage to one file. `path` begins with the log directory's own name. `size` gives the bytes that
+    are left; None means that the file is removed.
     """
 
     path: str
@@ -34,7 +35,7 @@ class FileDamage:
 
 
 def drawn(files: Mapping[str, int], how: How, size: int, rng: Random) -> FileDamage | None:
-    """Choose what to damage among these files, given as path -> size. None if there is nothing to damage.
+    """Choose which of these files, given as path -> size, to damage. Returns None if no file can be damaged.
 
     tail: the newest segment of some partition, if it has any bytes, loses `size` of them, or all if it has fewer. file:
     a file is removed that is named by an offset and that a later file of its kind follows.
@@ -56,7 +57,7 @@ def drawn(files: Mapping[str, int], how: How, size: int, rng: Random) -> FileDam
 
 
 def evidence(done: FileDamage | None, before: bytes, after: bytes | None) -> Evidence:
-    """The evidence of `Runtime.damage`."""
+    """Return the evidence of `Runtime.damage`."""
     if done is None:
         return {"path": None, "bytes": None, "bytes_left": None, "before": None, "after": None}
     left = None if after is None else len(after)

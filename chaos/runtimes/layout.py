@@ -12,10 +12,10 @@ from squall.chaos.runtimes.contract import Link
 
 INTERNAL = "INTERNAL"
 ZONE = "CLIENT"
-"""The first client zone's name, and its listener's: the harness's own clients are in it."""
+"""Names the first client zone, and its listener: the harness's own clients are in this zone."""
 
 Address = tuple[str, int]
-"""Host and port."""
+"""Is a pair of host and port."""
 
 OURS = frozenset(
     {
@@ -34,12 +34,12 @@ OURS = frozenset(
         "squall.cluster.id",
     }
 )
-"""Settings that follow from where a broker runs; nobody else may give them."""
+"""Names the settings that follow from where a broker runs; a user must not give them."""
 
 
 @dataclass(frozen=True, slots=True)
 class AddressLayout:
-    """The addresses of a cluster.
+    """Holds the addresses of a cluster.
 
     `direct` maps each (listener, node) to its address. `proxies` maps each link to its proxy's address; it is empty if
     brokers and clients reach each other directly.
@@ -56,7 +56,7 @@ class AddressLayout:
         return links(self.nodes, self.zones)
 
     def address(self, link: Link) -> Address:
-        """The address that the link's source dials."""
+        """Return the address that the link's source dials."""
         return self.proxies.get(link, self.target(link))
 
     def ways(self, link: Link) -> tuple[Address, ...]:
@@ -64,22 +64,23 @@ class AddressLayout:
         return (self.address(link),)
 
     def families(self) -> list[dict[Link, tuple[Address, Address]]]:
-        """Return each link's proxy as (address it listens on, address it leads to). A link with several ways has one
-        family for each way.
+        """Return each link's proxy as (address on which it listens, address to which it leads). A link with several
+        addresses has one family for each address.
         """
         return [{link: (self.address(link), self.target(link)) for link in self.links()}]
 
     def target(self, link: Link) -> Address:
-        """The address that the link leads to."""
+        """Return the address to which the link leads."""
         listener = link.source if isinstance(link.source, str) else INTERNAL
         return self.direct[listener, link.target]
 
     def bootstrap(self, zone: str) -> str:
-        """The bootstrap servers for clients of the zone. For clients, the listener between nodes has no proxy."""
+        """Return the bootstrap servers for clients of the zone. For clients, the listener between nodes has no proxy.
+        """
         return ",".join(shown(self.address(Link(zone, node))) for node in self.nodes)
 
     def settings(self, node: int) -> dict[str, str]:
-        """The addresses, roles and peers of one node."""
+        """Return the broker settings for the addresses, roles and peers of one node."""
         names = (INTERNAL, *self.zones)
         advertised = {INTERNAL: self.direct[INTERNAL, node]} | {z: self.address(Link(z, node)) for z in self.zones}
         peers = (f"{other}@{shown(self.address(Link(node, other)))}" for other in self.nodes if other != node)
@@ -96,7 +97,7 @@ class AddressLayout:
 
 
 def addresses(bootstrap: str) -> list[Address]:
-    """ "host:port,host:port" into pairs."""
+    """Parse "host:port,host:port" into pairs of host and port."""
     found = []
     for each in bootstrap.split(","):
         host, _, port = each.rpartition(":")
@@ -105,7 +106,7 @@ def addresses(bootstrap: str) -> list[Address]:
 
 
 def shown(address: Address) -> str:
-    """ "host:port"."""
+    """Return the address as "host:port"."""
     return f"{address[0]}:{address[1]}"
 
 
@@ -121,34 +122,36 @@ def zone_name(number: int) -> str:
 
 
 def zone_names(count: int) -> tuple[str, ...]:
-    """The names of this many zones, in order."""
+    """Return the names of this many zones, in order."""
     return tuple(zone_name(number) for number in range(1, count + 1))
 
 
 def proxy_name(link: Link) -> str:
-    """The link's proxy in Toxiproxy."""
+    """Return the name of the link's proxy in Toxiproxy."""
     return f"{link.source}-to-{link.target}"
 
 
 def choose_controllers(nodes: tuple[int, ...]) -> tuple[int, ...]:
-    """Three voters, as small clusters have. One or two nodes get one voter: two voters cannot lose one."""
+    """Return the ids of three voters, as small clusters have. One or two nodes get one voter: two voters cannot lose
+    one.
+    """
     return nodes[:3] if len(nodes) >= 3 else nodes[:1]
 
 
 def check_settings(settings: Mapping[str, str]) -> None:
-    """Refuse settings that the runtime sets itself."""
+    """Raise if a setting is given that the runtime sets itself."""
     for name in settings:
         if name in OURS:
             raise PreconditionError(f"setting {name} cannot be given: it follows from where the broker runs")
 
 
 def check_zones(zones: tuple[str, ...]) -> None:
-    """Refuse names that are not valid for a listener, or that a listener already has."""
+    """Raise if a zone's name is not valid for a listener, or if a listener already has the name."""
     for zone in zones:
         if not zone.isidentifier() or not zone.isupper() or zone == INTERNAL or zones.count(zone) > 1:
             raise PreconditionError(f"zone {zone!r}: a name of its own in capitals, such as CLIENT or ZONE_A")
 
 
 def properties_text(settings: Mapping[str, str | Path]) -> str:
-    """A Kafka-style .properties file."""
+    """Return the settings as the text of a Kafka-style .properties file."""
     return "".join(f"{name}={value}\n" for name, value in settings.items())

@@ -1,6 +1,6 @@
-"""The records that a power loss took out of each log, found in the files as they were before it and are after it.
+"""Finds the records that a power loss removed from each log, by comparing the files before and after the power loss.
 
-The broker under test is not asked: a broker whose recovery drops what was synced must not explain the loss itself.
+The broker under test is not asked: a broker whose recovery drops synced records must not explain the loss itself.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from squall.broker.protocol.errors import MalformedFrame
 from squall.broker.protocol.records import BatchHeader, batches
 
 _NOWHERE = (1 << 63) - 1
-"""Behind all offsets."""
+"""Is larger than every offset."""
 
 
 class LostOffsetRanges:
@@ -25,12 +25,12 @@ class LostOffsetRanges:
     def __init__(self) -> None:
         self._lost: dict[str, tuple[int, int]] = {}
         self._returned: dict[str, int] = {}
-        """Log to which a removed segment returned -> where the segments that were left so far end."""
+        """Maps a log to which a removed segment returned to the end offset of the segments looked at so far."""
 
     def changed(self, path: str, before: Buffer, after: Buffer) -> None:
         """Compare a file that had unsynced changes, is gone (empty `after`) or has returned (empty `before`).
 
-        What is no segment is ignored.
+        Files that are no segments are ignored.
         """
         name, old, new = _partition(path), memoryview(before), memoryview(after)
         if name and not before:
@@ -42,13 +42,14 @@ class LostOffsetRanges:
 
     @property
     def partitions(self) -> list[str]:
-        """The logs whose segments `left` needs."""
+        """Returns the partitions whose remaining segments must be passed to `left`."""
         return sorted({**self._lost, **self._returned})
 
     def left(self, path: str, content: Buffer) -> None:
         """Look at a segment that is left: after every `changed`, and in the order of the segments' offsets.
 
-        It may follow a lost one. It is lost itself if it follows one that returned, and those between them did not.
+        A segment that is left may follow a lost segment. It counts as lost itself if it follows a segment that returned
+        while segments between the two did not return.
         """
         name = _partition(path)
         if name not in self._lost and name not in self._returned:
@@ -63,7 +64,9 @@ class LostOffsetRanges:
             self._returned[name] = end
 
     def evidence(self) -> dict[str, list[int]]:
-        """Return the first offset and the one behind the last, for each partition that lost records."""
+        """Return, for each partition that lost records, the first lost offset and the exclusive end of the lost
+        offsets.
+        """
         return {name: [low, high] for name, (low, high) in sorted(self._lost.items()) if low < high}
 
     def _add(self, name: str, first: int, end: int) -> None:
@@ -72,7 +75,7 @@ class LostOffsetRanges:
 
 
 def _partition(path: str) -> str:
-    """The partition whose segment a file is, by the name of its directory; empty if it is none."""
+    """Return the partition of a segment file, by the name of the file's directory; empty if the file is no segment."""
     folder, _, name = path.rpartition("/")
     directory = folder.rpartition("/")[2]
     stem, dot, kind = name.partition(".")

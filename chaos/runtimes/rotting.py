@@ -1,4 +1,4 @@
-"""Chooses the bits of a file that rot, by its content alone: so real and simulated files rot alike."""
+"""Chooses the bits of a file that flip, by the file's content alone, so that real and simulated files rot alike."""
 
 from __future__ import annotations
 
@@ -10,16 +10,18 @@ from squall.broker.protocol.records import CRC_FROM, HEADER, HEADER_SIZE, LENGTH
 from squall.chaos.runtimes.damage import Where
 
 _UNCHECKED: Final = range(CRC_FROM - 4)
-"""The bytes of a batch that no checksum covers: base offset, length, leader epoch and magic. The checksum follows."""
+"""Holds the positions in a batch that no checksum covers: base offset, length, leader epoch and magic. The checksum
+follows.
+"""
 _EPOCH: Final = range(LENGTH_OVERHEAD, LENGTH_OVERHEAD + 4)
 _MAGIC: Final = 2
 
 
 def rotten_bits(path: str, content: bytes | bytearray, bits: int, where: Where, rng: Random) -> list[int]:
-    """Draw which `bits` different bits of a file flip, in order. Fewer if it has no more of that kind.
+    """Draw `bits` different bits of a file to flip, in order. Returns fewer if the file has no more bits of that kind.
 
-    Of a segment's batches, checked spares what no checksum covers: nobody can tell a rotten base offset from another
-    one, in Kafka as little as here, and a reader that believes it goes on behind it. Of other files any bit may flip.
+    In a segment, "checked" spares bits that no checksum covers: neither Squall nor Kafka can tell a flipped base offset
+    from a correct one, and a reader that believes it continues behind it. In other files any bit may flip.
     """
     starts = list(_batches(content)) if path.endswith(".log") else []
     if where == "epoch":
@@ -32,7 +34,7 @@ def rotten_bits(path: str, content: bytes | bytearray, bits: int, where: Where, 
 
 
 def _batches(content: bytes | bytearray) -> Iterator[int]:
-    """Yield the positions at which a segment's batches begin, up to what is no batch."""
+    """Yield the positions at which a segment's batches begin, up to the first bytes that are no batch."""
     at = 0
     while len(content) - at >= HEADER_SIZE:
         _, length, _, magic = HEADER.unpack_from(content, at)[:4]

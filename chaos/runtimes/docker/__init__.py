@@ -1,1 +1,1 @@
-"""One container per broker, every link through one Toxiproxy in a container of its own."""
+"""Runs brokers in containers, one per broker; every link leads through one Toxiproxy in a container of its own."""

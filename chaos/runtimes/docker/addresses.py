@@ -17,16 +17,17 @@ POOLS = (IPv4Network("10.128.0.0/9"), IPv4Network("172.16.0.0/12"), IPv4Network(
 TRIED_PER_POOL = 64
 
 PROXY_HOST, RELAY_HOST, FIRST_NODE_HOST = 2, 3, 10
-"""Last parts of the addresses of Toxiproxy, the frame relay and, with the node's id added, of a broker. The engine
-itself takes 1.
+"""Give the last parts of the addresses of Toxiproxy, of the frame relay and, with the node's id added, of a broker. The
+engine itself takes 1.
 """
 API_PORT, CONTROL_PORT, FIRST_PROXY_PORT = 8474, 8475, 20_001
 FIRST_LISTENER_PORT = 9091
-"""Of INTERNAL; each zone has the next one."""
+"""Is the port of the listener INTERNAL; each zone has the next port."""
 
 
 def free_ranges(taken: Iterable[IPv4Network], rng: random.Random) -> Iterator[IPv4Network]:
-    """Ranges that overlap none of `taken`, best first. Drawn at random: runs that start together try different ranges.
+    """Yield network ranges that overlap none of `taken`, best first. They are drawn at random, so that runs that start
+    together try different ranges.
     """
     taken = list(taken)
     for pool in POOLS:
@@ -38,7 +39,7 @@ def free_ranges(taken: Iterable[IPv4Network], rng: random.Random) -> Iterator[IP
 
 
 def routed(routes: Path = ROUTES) -> list[IPv4Network]:
-    """The ranges that this machine has routes to, without the default route."""
+    """Return the ranges to which this machine has routes, without the default route."""
     try:
         lines = routes.read_text().splitlines()[1:]
     except OSError:
@@ -53,24 +54,24 @@ def routed(routes: Path = ROUTES) -> list[IPv4Network]:
 
 
 def of_networks(networks: Iterable[dict[str, Any]]) -> list[IPv4Network]:
-    """The IPv4 ranges of an engine's networks."""
+    """Return the IPv4 ranges of an engine's networks."""
     configs = (config for network in networks for config in (network.get("IPAM") or {}).get("Config") or ())
     subnets = (config.get("Subnet", "") for config in configs)
     return [IPv4Network(subnet) for subnet in subnets if "." in subnet]
 
 
 def proxy_host(network: IPv4Network) -> str:
-    """Toxiproxy's address."""
+    """Return Toxiproxy's address."""
     return str(network[PROXY_HOST])
 
 
 def relay_host(network: IPv4Network) -> str:
-    """The frame relay's address."""
+    """Return the frame relay's address."""
     return str(network[RELAY_HOST])
 
 
 def node_host(network: IPv4Network, node: int) -> str:
-    """A broker's address."""
+    """Return a broker's address."""
     return str(network[FIRST_NODE_HOST + node])
 
 

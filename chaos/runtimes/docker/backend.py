@@ -1,4 +1,5 @@
-"""Containers of this machine's engine: one for each broker, and one for the Toxiproxy that every link passes through.
+"""Runs a cluster in containers of this machine's engine: one for each broker, and one for Toxiproxy, through which
+every link leads.
 
 Everything that the engine makes for a run carries the run's labels (`labels`).
 """
@@ -51,7 +52,7 @@ from squall.chaos.typed import typed
 BROKER_MEMORY, PROXY_MEMORY = 768 << 20, 256 << 20
 BROKER_CPUS = 1.0
 NOBODY = 10_001
-"""The user id of brokers where the harness is root: no broker is."""
+"""Is the user id of brokers if the harness is root: no broker runs as root."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,7 +78,7 @@ class ContainerOptions:
 
 
 class ContainerBackend(ClusterBackend):
-    """`squall.chaos.runtimes.real.runtime.ClusterBackend`."""
+    """Makes, starts and ends the containers of a cluster."""
 
     def __init__(
         self, plan: Blueprint, engine: Engine, images: ImageNames, options: ContainerOptions, *, say: Say
@@ -146,7 +147,7 @@ class ContainerBackend(ClusterBackend):
             await self._end_everything()
 
     async def _make_network(self) -> IPv4Network:
-        """A network with a free range. If two runs look at the same time, the engine refuses one of them."""
+        """Make a network with a free range. If two runs look at the same time, the engine refuses one of them."""
         networks = await in_thread(self._engine.networks)
         refused: EngineError | None = None
         for candidate in free_ranges([*of_networks(networks), *routed()], random.Random()):
@@ -216,7 +217,7 @@ class ContainerBackend(ClusterBackend):
         )
 
     def _file(self, name: str) -> Path:
-        """A file that a container may write, whatever its user is."""
+        """Make a file that a container may write, whatever its user is."""
         file = self._plan.folder / name
         file.touch()
         file.chmod(0o666)

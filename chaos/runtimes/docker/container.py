@@ -1,4 +1,4 @@
-"""One container of a run, which may start and end any number of times."""
+"""Represents one container of a run, which may start and end any number of times."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ T = TypeVar("T")
 POLL_S = 0.005
 CONFLICT = 409
 SETTLES_S = 2.0
-"""For so long the engine's word on a pause may be that of an event before it."""
+"""Limits how long, in s, the engine's report on a pause may still be that of an earlier event."""
 LAST_WORDS_BYTES = 2000
 
 
 class Container:
-    """A container that the engine knows. For trio: each call to the engine waits in a thread."""
+    """Represents a container of the engine. For trio: each call to the engine waits in a thread."""
 
     def __init__(self, engine: Engine, watch: ContainerWatch, spec: ContainerSpec) -> None:
         self.name = spec.name
@@ -33,22 +33,24 @@ class Container:
         self._id = ""
 
     async def create(self) -> None:
-        """Have the engine create it."""
+        """Let the engine create the container."""
         self._id = await in_thread(self._engine.create, self._spec)
 
     async def made_of(self, image: str) -> Container:
-        """Remove it, and create the same container from another image."""
+        """Remove the container, and create the same container from another image."""
         await in_thread(self._engine.remove, self._id)
         other = Container(self._engine, self._watch, replace(self._spec, image=image))
         await other.create()
         return other
 
     async def image(self) -> str:
-        """The id of its image, as the engine reports it."""
+        """Return the id of the container's image, as the engine reports it."""
         return await in_thread(self._engine.image_of, self._id)
 
     async def start(self) -> int:
-        """Start it. Returns its first process's pid on this machine; 0 if that process has ended already."""
+        """Start the container. Returns the pid of its first process on this machine; 0 if that process has ended
+        already.
+        """
         self._watch.check()
         await in_thread(self._engine.start, self._id)
         self.starts += 1
@@ -56,25 +58,26 @@ class Container:
 
     @property
     def death(self) -> ContainerExit | None:
-        """The end of its latest start; None while the container runs."""
+        """Returns the end of the container's latest start; None while the container runs."""
         deaths = self._watch.deaths(self._id)
         return deaths[-1] if self.starts and len(deaths) >= self.starts else None
 
     async def died(self, timeout_s: float) -> ContainerExit | None:
-        """Wait for the end of its latest start. None if the container still runs after `timeout_s`."""
+        """Wait for the end of the container's latest start. Returns None if the container still runs after `timeout_s`.
+        """
         await until(lambda: self.death is not None, timeout_s, self._watch)
         return self.death
 
     async def signal(self, signal: str) -> None:
-        """Send a signal to its first process."""
+        """Send a signal to the container's first process."""
         await in_thread(self._engine.kill, self._id, signal)
 
     async def pause(self) -> dict[str, Any]:
-        """Freeze it. Returns its state after that."""
+        """Freeze the container. Returns its state after that."""
         return await self._freeze(self._engine.pause, frozen=True)
 
     async def unpause(self) -> dict[str, Any]:
-        """Let it continue. Returns its state after that."""
+        """Let the container continue. Returns its state after that."""
         return await self._freeze(self._engine.unpause, frozen=False)
 
     async def _freeze(self, call: Callable[[str], None], frozen: bool) -> dict[str, Any]:
@@ -88,10 +91,11 @@ class Container:
         return await self.settled(frozen)
 
     async def settled(self, frozen: bool) -> dict[str, Any]:
-        """Its state as soon as that is as expected, or as it is after a while.
+        """Return the container's state as soon as it is as expected, or the state after SETTLES_S.
 
-        The engine takes back what it said of a pause when its late event of an earlier pause or resume arrives, and
-        is right again with the next event. Until then it also refuses to pause, because of the pause that is over.
+        The engine takes back its report of a pause when its late event of an earlier pause or resume arrives, and
+        reports the truth again with the next event. Until then the engine also refuses to pause, because of the pause
+        that is over.
         """
         state = await self.state()
         with trio.move_on_after(SETTLES_S):
@@ -102,15 +106,17 @@ class Container:
         return state
 
     async def set_cpus(self, cpus: float) -> None:
-        """Set how many CPUs it may keep busy from now on, also after restarts."""
+        """Set how many CPUs the container may keep busy from now on, also after restarts."""
         await in_thread(self._engine.set_cpus, self._id, cpus)
 
     async def run(self, command: Sequence[str]) -> str:
-        """Run a command in it as root. Returns what the command prints."""
+        """Run a command in the container as root. Returns the output of the command."""
         return await in_thread(self._engine.run_in, self._id, command)
 
     async def cpu(self) -> tuple[float, int]:
-        """CPU seconds that it used since its start, and in how many periods its quota ran out."""
+        """Return the CPU seconds used since the container's start, and the number of periods in which its quota ran
+        out.
+        """
         return await in_thread(self._engine.cpu, self._id)
 
     async def state(self) -> dict[str, Any]:
@@ -118,14 +124,14 @@ class Container:
         return await in_thread(self._engine.state, self._id)
 
     def check_engine(self) -> None:
-        """HarnessError if the engine is gone."""
+        """Raise HarnessError if the engine is gone."""
         self._watch.check()
 
 
 async def until(condition: Callable[[], bool], timeout_s: float, watch: ContainerWatch) -> bool:
-    """Wait for a condition, asking often. False if it does not hold within `timeout_s`.
+    """Wait for a condition, checking it often. Returns False if the condition does not hold within `timeout_s`.
 
-    HarnessError if the engine is gone: its events no longer arrive.
+    Raises HarnessError if the engine is gone: its events no longer arrive.
     """
     with trio.move_on_after(timeout_s):
         while not condition():
@@ -136,22 +142,24 @@ async def until(condition: Callable[[], bool], timeout_s: float, watch: Containe
 
 
 async def in_thread(function: Callable[..., T], *arguments: Any) -> T:
-    """Call the engine in a thread. A cancelled call still finishes, because what it makes must later be removed."""
+    """Call the engine in a thread. A cancelled call still finishes, because the objects that it makes must later be
+    removed.
+    """
     return await trio.to_thread.run_sync(function, *arguments)
 
 
 def ended_badly(what: str, death: ContainerExit, words: str) -> HarnessError:
-    """The error for a container that ended too early."""
+    """Return the error for a container that ended too early."""
     return HarnessError(f"{what} ended with {told(death)}:\n{words}")
 
 
 def told(death: ContainerExit) -> str:
-    """An exit code, and whether the container ran out of memory."""
+    """Return a container's exit code, and whether the container ran out of memory, in words."""
     return f"{death.code}" + (" (it was out of its container's memory)" if death.out_of_memory else "")
 
 
 def last_words(log: Path) -> str:
-    """The end of what was printed; empty if nothing was."""
+    """Return the end of a container's output; empty if there was none."""
     try:
         with log.open("rb") as file:
             file.seek(max(0, log.stat().st_size - LAST_WORDS_BYTES))

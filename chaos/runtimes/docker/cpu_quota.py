@@ -26,25 +26,27 @@ class QuotaUsage:
 
 @dataclass(slots=True)
 class CpuQuota:
-    """The CPU limits of one broker by name, and what is measured while any limit is on.
+    """Holds the CPU limits of one broker by name, and measurements while any limit is on.
 
-    The kernel's counters begin anew at each start of a container. If the container ends unasked, they are lost.
+    The kernel's counters restart from 0 at each start of a container. If the container ends unasked, they are lost.
     """
 
     whole: float
-    """CPUs without any."""
+    """Gives the number of CPUs without any limit."""
     shares: dict[str, float] = field(default_factory=dict)
     _measured: QuotaUsage = field(default_factory=QuotaUsage)
     _since: tuple[float, float, int] | None = None
-    """Time, CPU seconds and stops at which the present stretch began."""
+    """Holds the time, the CPU seconds and the number of stops at which the present measurement began; None if none is
+    on.
+    """
 
     async def begin(self, container: Container) -> None:
-        """Begin to count; does nothing if there is no limit or the container is down."""
+        """Begin to measure; does nothing if there is no limit or the container is down."""
         if self.shares and container.death is None and container.starts:
             self._since = (time.monotonic(), *await container.cpu())
 
     async def end(self, container: Container) -> None:
-        """Add up what was counted since `begin`."""
+        """Add up the usage since `begin`."""
         if self._since is not None:
             since, self._since = self._since, None
             if container.death is None:
@@ -54,7 +56,9 @@ class CpuQuota:
                 self._measured.stops += stops - since[2]
 
     async def change(self, container: Container, name: str, share: float | None) -> QuotaUsage:
-        """Add a limit, or remove the one of this name (None). Returns what was measured, once no limit is left."""
+        """Add a limit, or remove the limit of this name if `share` is None. Returns the measurements, once no limit is
+        left.
+        """
         await self.end(container)
         if share is not None:
             self.shares[name] = share
@@ -79,7 +83,7 @@ class CpuLimitedBroker(Protocol):
 
 
 class QuotaCpuLimiter(CpuLimiter):
-    """Limits brokers by the quota of their containers' control groups."""
+    """Limits brokers' CPU time by the quota of their containers' control groups."""
 
     def __init__(self, nodes: Mapping[int, CpuLimitedBroker]) -> None:
         self._nodes = nodes

@@ -1,7 +1,7 @@
-"""A broker's wall clock bent by libfaketime, below the broker: this checks the usual way of bending clocks.
+"""Changes a broker's wall clock by libfaketime, below the broker: this checks the usual way of changing clocks.
 
-The dynamic loader loads libfaketime first, and it answers in place of the C library, so the broker does not notice. It
-reads an offset from a file at each call (8.8 us instead of 0.12). Monotonic time stays true
+The dynamic loader loads libfaketime first, and libfaketime answers in place of the C library, so the broker does not
+notice. Libfaketime reads an offset from a file at each call (8.8 us instead of 0.12). Monotonic time stays true
 (FAKETIME_DONT_FAKE_MONOTONIC, without which waits hang), and so do the times of files.
 
 There are no rates: libfaketime counts a rate from the process's start, not from the moment of the order.
@@ -25,16 +25,18 @@ from squall.chaos.toolchain.images import LABEL
 
 LIBRARY = "/opt/squall/libfaketime.so.1"
 FILE = "faketime"
-"""In the node's folder."""
+"""Names the offset file in the node's folder."""
 TELLING_MS = 0.001
-"""What the clock's own file says meanwhile: it bends nothing, but has the broker tell its time in its trace."""
+"""Is the offset, in ms, in the broker's own clock file while libfaketime acts: it changes nothing, but lets the broker
+report its time in its trace.
+"""
 TRUE = "+0 x1.0"
 TRIED = "-86400 x1.0"
 OFF_BY_S = (86_000, 86_800)
 
 
 def before_program(file: str) -> tuple[str, ...]:
-    """The words before a command, so that the command takes its time from `file`."""
+    """Return the words before a command that let the command take its time from `file`."""
     settings = {
         "LD_PRELOAD": LIBRARY,
         "FAKETIME_TIMESTAMP_FILE": file,
@@ -46,7 +48,7 @@ def before_program(file: str) -> tuple[str, ...]:
 
 
 def check_image(engine: Engine, image: str) -> None:
-    """Refused if libfaketime does not work in an image: it is missing, or built for another kind of processor."""
+    """Raise if libfaketime does not work in an image: it is missing, or built for another kind of processor."""
     show = ("env", f"LD_PRELOAD={LIBRARY}", f"FAKETIME={TRIED}", "python", "-c", "import time; print(time.time())")
     try:
         off_by_s = time.time() - float(engine.output_of(image, show, {LABEL: "question"}).split()[-1])
@@ -60,22 +62,22 @@ def check_image(engine: Engine, image: str) -> None:
 
 
 class FaketimeFile:
-    """The offset file of one node, and the offsets that were ordered, with their times."""
+    """Holds the offset file of one node, and the offsets that were ordered, with their times."""
 
     def __init__(self, folder: Path) -> None:
         self._file = folder / FILE
         self._ordered: list[tuple[int, float]] = []
 
     def order(self, offset_ms: float) -> None:
-        """From now on the node's wall clock is off by this much. A reader never sees a half-written file."""
+        """Set the offset of the node's wall clock, in ms, from now on. A reader never sees a half-written file."""
         fresh = self._file.with_suffix(".new")
         fresh.write_text(f"{offset_ms / 1000:+.6f} x1.0\n" if offset_ms else f"{TRUE}\n")
         fresh.replace(self._file)
         self._ordered.append((time.monotonic_ns(), offset_ms))
 
     def meant(self, words: Sequence[ClockReport]) -> list[ClockReport]:
-        """The node's reports, with the ordered offset filled in where TELLING_MS caused the report: the node cannot
-        know it.
+        """Return the node's reports, with the ordered offset filled in if TELLING_MS caused the report: the node cannot
+        know that offset.
         """
         return [replace(word, set_ms=self._at(word.t_ns)) if word.set_ms == TELLING_MS else word for word in words]
 
@@ -84,16 +86,14 @@ class FaketimeFile:
 
 
 class FakedClocks(Clocks):
-    """`squall.chaos.runtimes.real.clocks.Clocks` for brokers behind libfaketime. Their own clock files still work
-    too.
-    """
+    """Changes the clocks of brokers behind libfaketime. Their own clock files still work too."""
 
     def __init__(self, brokers: Brokers) -> None:
         self._own, self._brokers = FileClocks(brokers), brokers
         self._faked: dict[int, FaketimeFile] = {}
 
     def begin(self, files: NodeFolder, node: int) -> None:
-        """Called before a node's first start: cancels what an earlier run in this folder ordered."""
+        """Cancel the offset that an earlier run in this folder ordered. Called before a node's first start."""
         self._faked[node] = FaketimeFile(files.path)
         self._faked[node].order(0)
 
@@ -103,7 +103,7 @@ class FakedClocks(Clocks):
 
     @override
     def fake(self, node: int, offset_ms: float) -> Evidence:
-        """Bend a broker's clock by libfaketime. The broker's own clock file bends nothing here; it only makes the
+        """Change a broker's clock by libfaketime. The broker's own clock file changes nothing here; it only makes the
         broker report its time.
         """
         asked_ns = time.monotonic_ns()

@@ -1,4 +1,4 @@
-"""The labels on everything that a run makes, by which the leftovers of an interrupted run are found."""
+"""Defines the labels on everything that a run makes, by which the leftovers of an interrupted run are found."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from squall.chaos.toolchain.engine import Engine, EngineError
 
 RUN, HARNESS, FOLDER, NODE = "squall.run", "squall.harness", "squall.folder", "squall.node"
 NAMESPACE = "squall.namespace"
-"""In which the harness's pid is its."""
+"""Names the label with the pid namespace in which the harness's pid is valid."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,17 +26,17 @@ class Leftover:
     networks: tuple[tuple[str, str], ...]
     volumes: tuple[str, ...] = ()
     namespace: str = ""
-    """In which its harness was, by its label."""
+    """Names the pid namespace in which the run's harness was, by its label."""
 
     def names(self) -> list[str]:
-        """As "container NAME", in an order in which they can be removed."""
+        """Return the leftovers as "container NAME", in an order in which they can be removed."""
         of_containers = [f"container {name}" for _, name in self.containers]
         of_networks = [f"network {name}" for _, name in self.networks]
         return [*of_containers, *of_networks, *(f"volume {name}" for name in self.volumes)]
 
 
 def labels_of(run: str, folder: str) -> dict[str, str]:
-    """The labels for a run of this process."""
+    """Return the labels for a run of this process."""
     me = identify(os.getpid())
     assert me is not None, "this process is alive"
     return {
@@ -48,7 +48,7 @@ def labels_of(run: str, folder: str) -> dict[str, str]:
 
 
 def find(engine: Engine) -> list[Leftover]:
-    """Every run that has left something in the engine, by its id. Raises EngineError."""
+    """Return every run that has left something in the engine, by the run's id. Raises EngineError."""
     containers, networks, volumes = engine.containers(RUN), engine.networks(RUN), engine.volumes(RUN)
     by_run = {each["Labels"][RUN]: each["Labels"] for each in (*volumes, *networks, *containers)}
     return [
@@ -65,7 +65,7 @@ def find(engine: Engine) -> list[Leftover]:
 
 
 def remove(engine: Engine, found: Leftover) -> list[str]:
-    """End and remove what is left of a run. Returns what was removed, as "container NAME". Raises EngineError."""
+    """End and remove what is left of a run. Returns the removed objects, as "container NAME". Raises EngineError."""
     assert not found.harness_alive, "a run that is under way ends its own containers"
     for container, _ in found.containers:
         engine.remove(container)
@@ -77,9 +77,11 @@ def remove(engine: Engine, found: Leftover) -> list[str]:
 
 
 def sweep(engine: Engine) -> list[str]:
-    """End and remove what runs left whose harness was killed, as far as the engine lets us. Returns what was removed.
+    """End and remove the leftovers of runs whose harness was killed, as far as the engine allows. Returns the removed
+    objects.
 
-    What a harness of another namespace of processes has is left to `squall clean`: nothing is known of it here.
+    Leftovers of a harness in another pid namespace are left to `squall clean`: whether that harness runs is not known
+    here.
     """
     removed = []
     try:
@@ -92,7 +94,7 @@ def sweep(engine: Engine) -> list[str]:
 
 
 def remove_all(engine: Engine, run: str) -> list[EngineError]:
-    """End and remove everything of a run. Returns the errors for what could not be removed."""
+    """End and remove everything of a run. Returns the errors for objects that could not be removed."""
     troubles: list[EngineError] = []
     try:
         label = f"{RUN}={run}"

@@ -1,4 +1,5 @@
-"""Packet loss on the way to and from Toxiproxy, by iptables rules in its container, which count the packets they drop.
+"""Loses packets on the way to and from Toxiproxy, by iptables rules in its container, which count the packets they
+drop.
 """
 
 from __future__ import annotations
@@ -15,11 +16,13 @@ from squall.chaos.runtimes.docker.container import Container
 CAPABILITY = "NET_ADMIN"
 COUNTED = re.compile(r'^\[(\d+):\d+\] -A .*--comment "?([^\s"]+)"?', re.MULTILINE)
 CHANGE = "iptables-save -c -t filter && iptables-restore --noflush"
-"""The first one prints every rule with its count; the second one takes all changes from stdin at once."""
+"""Is a shell command: its first part prints every rule with its count; its second part takes all changes from stdin at
+once.
+"""
 
 
 class _IptablesBatch:
-    """Lines for iptables-restore that leave together, and what came of them."""
+    """Holds lines for one call of iptables-restore, and the result of that call."""
 
     def __init__(self) -> None:
         self.lines: list[str] = []
@@ -29,7 +32,8 @@ class _IptablesBatch:
 
 
 class PacketLossRules:
-    """Losses by link and name. `ports`: the port of each link's proxy. The kernel's TCP sends lost packets again.
+    """Holds the packet losses by link and name. `ports`: the port of each link's proxy. The kernel's TCP sends lost
+    packets again.
 
     Losses that begin at the same moment take one call to the engine, which puts all their rules on at once.
     """
@@ -45,7 +49,8 @@ class PacketLossRules:
         return (link, name) in self._rules
 
     async def add(self, name: str, link: Link, fault: Loss) -> None:
-        """Lose packets from now on. HarnessError if the name is in use on this link, or if the link is unknown."""
+        """Lose packets from now on. Raises HarnessError if the name is in use on this link, or if the link is unknown.
+        """
         if link not in self._ports:
             raise HarnessError(f"there is no link {link}")
         if self.has(name, link):
@@ -67,7 +72,9 @@ class PacketLossRules:
             await self._container.run(["iptables", "-F"])
 
     async def _change(self, lines: Sequence[str]) -> str:
-        """Change rules, together with whatever else is to be changed just now. Returns the rules as they were."""
+        """Change rules, together with all other changes that are requested at this moment. Returns the rules before the
+        change.
+        """
         change, first = self._next or _IptablesBatch(), self._next is None
         self._next = change
         change.lines += lines

@@ -1,4 +1,4 @@
-"""Represents one broker in a container: its folder, its container, and what a run can do to it."""
+"""Represents one broker in a container: its folder, its container, and the acts that a run can do to it."""
 
 from __future__ import annotations
 
@@ -23,19 +23,19 @@ from squall.chaos.runtimes.real.trace_tail import TraceTail
 
 BROKER = ("python", "-P", "-m", "squall.broker")
 INSIDE = "/node"
-"""Where the node's folder is in its container."""
+"""Is the path of the node's folder in its container."""
 SIGNAL_TIMEOUT_S = 10.0
 PAUSE_PROBE_S = 0.1
 
 
 class ContainerNode(BrokerNode):
-    """A broker's folder on this machine and its container, which is kept over all incarnations.
+    """Represents a broker by its folder on this machine and its container, which is kept over all incarnations.
 
     The broker keeps all its files in this folder, which host and container share: settings, trace, printed output,
-    clock offset, data, and orders to its disk.
+    clock offset, data, and fault commands for its disk.
 
-    cpus: how many it may keep busy. owner: the broker's user id, if it is not the harness's. hurt: its files can lose
-    power and fail, as in `squall.broker.faulted`. second: the image that it can be upgraded to.
+    cpus: how many CPUs it may keep busy. owner: the broker's user id, if it is not the harness's. hurt: its files can
+    lose power and fail, as in `squall.broker.faulted`. second: the image that it can be upgraded to.
     """
 
     def __init__(
@@ -56,7 +56,8 @@ class ContainerNode(BrokerNode):
         self.exits: list[NodeExit] = []
         self._faults = NodeFaults(files.faults) if hurt else None
         self.crash_number = 0
-        """The crash that was ordered last: it is no exit of the broker's own."""
+        """Is the number of the crash that was ordered last: this crash is not reported as an exit of the broker's own.
+        """
         self.quota = CpuQuota(cpus)
         self._owner, self._second = owner, second
         self._settings = dict(settings)
@@ -78,7 +79,7 @@ class ContainerNode(BrokerNode):
         return self._container
 
     async def create(self, container: Container) -> None:
-        """Have its container made."""
+        """Let the engine make the node's container."""
         await container.create()
         self._container = container
 
@@ -98,8 +99,8 @@ class ContainerNode(BrokerNode):
         return {"pid": self._pid, "container": self.container.name, "incarnation": incarnation, "asked_ns": asked_ns}
 
     async def wait_ready(self, timeout_s: float) -> int:
-        """Wait until this incarnation traces node_ready. Returns that moment in monotonic ns. HarnessError if it does
-        not.
+        """Wait until this incarnation traces node_ready. Returns that moment in monotonic ns. Raises HarnessError if no
+        such line comes.
         """
         tail, incarnation = self._tail, self.files.incarnation
         assert tail is not None, "a node that was launched has a trace"
@@ -142,7 +143,7 @@ class ContainerNode(BrokerNode):
         return await self.gone(asked_ns)
 
     async def strike(self) -> None:
-        """Send the signal that ends it."""
+        """Send the signal that ends the container."""
         self.must_be(NodeState.RUNNING, NodeState.PAUSED)
         await self.quota.end(self.container)
         if self.state is NodeState.PAUSED:
@@ -152,7 +153,7 @@ class ContainerNode(BrokerNode):
             await self.container.signal("SIGKILL")
 
     async def gone(self, asked_ns: int) -> Evidence:
-        """Wait until the signal has ended it."""
+        """Wait until the signal has ended the container."""
         death = await self.container.died(SIGNAL_TIMEOUT_S)
         if death is None:
             raise HarnessError(f"broker {self.id} ({self.container.name}) survived SIGKILL for {SIGNAL_TIMEOUT_S:g} s")
@@ -194,7 +195,8 @@ class ContainerNode(BrokerNode):
 
     @override
     async def pause(self) -> Evidence:
-        """Freeze all processes of the container. Evidence: as in the contract; `engine` is the engine's word for this.
+        """Freeze all processes of the container. Evidence: as in the contract; `engine` is the state that the engine
+        reports.
         """
         self.must_be(NodeState.RUNNING)
         asked_ns = time.monotonic_ns()
@@ -255,7 +257,9 @@ class ContainerNode(BrokerNode):
         }
 
     def _hand_over(self) -> None:
-        """Give the broker the files that the harness wrote in its folder since its last run, as after a power loss."""
+        """Change the owner of files that the harness wrote in the node's folder, as after a power loss, to the broker's
+        user.
+        """
         if self._owner is not None:
             for path in (self.files.path, *self.files.path.rglob("*")):
                 os.chown(path, self._owner, self._owner, follow_symlinks=False)
@@ -265,7 +269,7 @@ class ContainerNode(BrokerNode):
         self._pid = 0
 
     def must_be(self, *states: NodeState) -> None:
-        """HarnessError if it is in none of these states."""
+        """Raise HarnessError if the node is in none of these states."""
         self._watch.check()
         self.poll()
         if self.state not in states:

@@ -1,4 +1,4 @@
-"""The one Toxiproxy container that every link of a run goes through."""
+"""Runs the one Toxiproxy container that every link of a run leads through."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def command(host: str) -> list[str]:
 
 
 class ContainerProxies(LinkProxies):
-    """Toxiproxy and its links, for trio: each call waits in a thread."""
+    """Runs Toxiproxy and its links, for trio: each call waits in a thread."""
 
     def __init__(
         self,
@@ -42,7 +42,7 @@ class ContainerProxies(LinkProxies):
         *,
         lossy: bool = False,
     ) -> None:
-        """lossy: whether the container may lose packets."""
+        """Prepare the proxies. lossy: whether the container may lose packets."""
         self._container, self._relay, self._is_lossy = container, relay, lossy
         self._api = ToxiproxyApi(host, API_PORT)
         self._routes = relay.routes if relay is not None else routes
@@ -50,7 +50,9 @@ class ContainerProxies(LinkProxies):
         self._losses = PacketLossRules(container, {link: listen[1] for link, (listen, _) in routes.items()})
 
     async def start(self, log: Path) -> None:
-        """Start it with a proxy for each link, and the relay before it. HarnessError if one of them does not start."""
+        """Start the relay, and then Toxiproxy with a proxy for each link. Raises HarnessError if one of them does not
+        start.
+        """
         if self._relay is not None:
             await self._relay.start(log.with_name("frame-relay.log"))
         await self._container.create()
@@ -77,8 +79,8 @@ class ContainerProxies(LinkProxies):
 
     @override
     async def remove(self, name: str, link: Link) -> Evidence:
-        """Take a fault off a link. Returns how many packets a Loss lost; for protocol faults, what `FramedLinks.remove`
-        returns.
+        """Remove a fault from a link. Returns how many packets a Loss lost; for protocol faults, returns as
+        `FramedLinks.remove`.
         """
         self._check()
         if self._relay is not None and self._relay.links.has(name, link):
@@ -109,11 +111,11 @@ class ContainerProxies(LinkProxies):
         return ()
 
     def close(self) -> None:
-        """End the connection to it."""
+        """End the connection to Toxiproxy."""
         self._api.close()
 
     def _check(self) -> None:
-        """HarnessError if Toxiproxy or the relay behind it has ended: since then its links are cut."""
+        """Raise HarnessError if Toxiproxy or the relay behind it has ended: since then its links are cut."""
         self._container.check_engine()
         if self._relay is not None:
             self._relay.check()

@@ -1,4 +1,4 @@
-"""The frame-aware relay in its own container, behind the proxies of the links for which a plan needs it."""
+"""Runs the frame-aware relay in its own container, behind the proxies of the links for which a plan needs a relay."""
 
 from __future__ import annotations
 
@@ -27,17 +27,17 @@ class RelayContainer:
     """Holds the relay's container, and the faults on its links (`links`)."""
 
     def __init__(self, container: Container, host: str, routes: Routes, framed: Collection[Link]) -> None:
-        """routes: the routes of all proxies."""
+        """Prepare the relay. routes: the routes of all proxies."""
         self.links = FramedLinks((host, CONTROL_PORT), framed)
         listening = ((host, FIRST_PROXY_PORT + at) for at in range(len(routes)))
         self.routes, through = led_through(routes, framed, listening)
-        """Of all proxies, some of them led through it."""
+        """Holds the routes of all proxies, some of them led through the relay."""
         self.text = routes_text((host, CONTROL_PORT), through)
-        """What it is started with."""
+        """Holds the JSON with which the relay is started."""
         self._container = container
 
     async def start(self, log: Path) -> None:
-        """Start it. HarnessError if it does not start."""
+        """Start the relay. Raises HarnessError if the relay does not start."""
         await self._container.create()
         await self._container.start()
         with trio.move_on_after(READY_S):
@@ -50,6 +50,6 @@ class RelayContainer:
         raise HarnessError(f"the frame relay {how}; it last said:\n{last_words(log)}")
 
     def check(self) -> None:
-        """HarnessError if the relay has ended: since then its links are cut."""
+        """Raise HarnessError if the relay has ended: since then its links are cut."""
         if (death := self._container.death) is not None:
             raise HarnessError(f"the frame relay ended with {told(death)}, which nobody asked it to: its links are cut")

@@ -1,4 +1,5 @@
-"""The docker runtime: one container per broker, every link through one Toxiproxy in a container of its own."""
+"""Implements the docker runtime: one container per broker, every link through one Toxiproxy in a container of its own.
+"""
 
 from __future__ import annotations
 
@@ -27,14 +28,14 @@ ACTS = frozenset(
         RuntimeCapability.LINK,
     }
 )
-"""What any container can be made to do."""
+"""Lists the acts that are possible with any container."""
 
 
 class DockerRuntime(RealRuntime):
-    """Squall brokers in containers, composed.
+    """Runs Squall brokers in containers.
 
     nodes, zones, settings, controllers: as in `blueprint`. seed: for random choices in disk faults and power losses.
-    The rest as in `ContainerOptions`.
+    The other arguments are as in `ContainerOptions`.
     """
 
     def __init__(
@@ -79,5 +80,5 @@ class DockerRuntime(RealRuntime):
         acts |= {RuntimeCapability.UPGRADE} if second is not None else set()
         clocks, cpus_of = backend.faked or FileClocks(backend.brokers), QuotaCpuLimiter(backend.brokers)
         self.run = backend.run
-        """Its id in the engine's labels."""
+        """Is the run's id in the engine's labels."""
         super().__init__("docker", plan, backend, acts=acts, clocks=clocks, cpus=cpus_of, seed=seed)

@@ -1,4 +1,4 @@
-"""Brokers' data on volumes of a bounded size, which can really be full.
+"""Holds brokers' data on volumes of a bounded size, which can really be full.
 
 A volume is in memory. The engine forgets its content once no running container has the volume, so Toxiproxy's container
 has all volumes for the whole run. At the end, their content is copied into the nodes' folders.
@@ -13,31 +13,31 @@ from squall.chaos.runtimes.docker.container import in_thread
 from squall.chaos.toolchain.engine import Engine, EngineError, Mount
 
 DATA, INSIDE = "/node/data", "/volumes"
-"""Where a broker has its own, and where Toxiproxy's container has all of them."""
+"""Give the path of a broker's own volume in its container, and the path of all volumes in Toxiproxy's container."""
 
 
 class Volumes:
-    """Holds one volume for each broker. No volumes if `size_bytes` is 0."""
+    """Holds one volume for each broker, or none if `size_bytes` is 0."""
 
     def __init__(self, engine: Engine, run: str, nodes: Sequence[int], size_bytes: int) -> None:
         self._engine, self._size_bytes = engine, size_bytes
         self._names = {node: f"squall-{run}-data-{node}" for node in nodes} if size_bytes else {}
 
     async def make(self, labels: Mapping[str, str]) -> None:
-        """Have the engine make the volumes."""
+        """Let the engine make the volumes."""
         for name in self._names.values():
             await in_thread(self._engine.make_volume, name, self._size_bytes, labels)
 
     def of_broker(self, node: int) -> tuple[Mount, ...]:
-        """The mount for a broker's container."""
+        """Return the mount for a broker's container."""
         return (Mount(self._names[node], DATA),) if node in self._names else ()
 
     def of_keeper(self) -> tuple[Mount, ...]:
-        """The mounts for Toxiproxy's container, which has all volumes."""
+        """Return the mounts for Toxiproxy's container, which has all volumes."""
         return tuple(Mount(name, f"{INSIDE}/{node}/data") for node, name in self._names.items())
 
     async def bring(self, keeper: str, folders: Mapping[int, Path]) -> list[EngineError]:
-        """Copy the volumes into the nodes' folders. Returns the errors for those that could not be copied."""
+        """Copy the volumes into the nodes' folders. Returns the errors for volumes that could not be copied."""
         troubles = []
         for node in self._names:
             try:

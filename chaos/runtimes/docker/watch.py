@@ -1,6 +1,6 @@
-"""Learns from the engine's events that containers of the run ended.
+"""Reports, from the engine's events, that containers of the run ended.
 
-These events are the only source for ends: each end is reported once, with its exit code, even while nobody waits for
+These events are the only source for ends: each end is reported once, with its exit code, even while no task waits for
 it. A thread reads the events, because the stream does not end by itself.
 """
 
@@ -18,16 +18,16 @@ from squall.chaos.toolchain.engine import Engine
 
 @dataclass(frozen=True, slots=True)
 class ContainerExit:
-    """A container's end. `code` is negative for a signal."""
+    """Records a container's end. `code` is negative for a signal."""
 
     code: int
     t_ns: int
-    """When it was heard, by the harness's monotonic clock."""
+    """Is the time at which the engine's event arrived, by the harness's monotonic clock."""
     out_of_memory: bool
 
 
 class ContainerWatch:
-    """Deaths of containers by id, in order, since this object was made."""
+    """Collects the exits of containers by id, in order, since this object was made."""
 
     def __init__(self, engine: Engine, label: str) -> None:
         self._engine = engine.second()
@@ -41,17 +41,17 @@ class ContainerWatch:
         threading.Thread(target=self._listen, name="docker-events", daemon=True).start()
 
     def deaths(self, container: str) -> list[ContainerExit]:
-        """The deaths of one container: one for each of its ends so far."""
+        """Return the exits of one container: one for each of its ends so far."""
         with self._turn:
             return list(self._deaths.get(container, ()))
 
     def check(self) -> None:
-        """HarnessError once the engine sends no more events."""
+        """Raise HarnessError once the engine sends no more events."""
         if self._lost is not None:
             raise HarnessError(self._lost)
 
     def close(self) -> None:
-        """Stop listening."""
+        """Stop listening to the engine's events."""
         self._closed = True
         # The stream may have ended by itself just now.
         with contextlib.suppress(Exception):
@@ -81,5 +81,5 @@ class ContainerWatch:
 
 
 def signed(code: int) -> int:
-    """The engine's 128 + N as -N, for an end by signal N, as in `subprocess`."""
+    """Return the engine's exit code 128 + N as -N, for an end by signal N, as in `subprocess`."""
     return 128 - code if 128 < code < 128 + 65 else code

@@ -1,4 +1,4 @@
-"""Represents one broker of somebody else's cluster in its container: what a plan can do to it, and how it is restored.
+"""Represents one broker of somebody else's cluster in its container: how a plan can act on it, and how it is restored.
 """
 
 from __future__ import annotations
@@ -24,14 +24,15 @@ PAUSE_PROBE_S = 0.5
 LAST_LINES = 20
 STATES = {"running": NodeState.RUNNING, "paused": NodeState.PAUSED}
 IN_GOOD_ORDER = (0, 143)
-"""Exit codes of who left when it was asked to: its own, or SIGTERM's."""
+"""Lists the exit codes of a broker that left when it was asked to: its own, or SIGTERM's."""
 
 
 class AttachedContainer:
-    """`container`: its id in the engine. `advertised`: the address at which clients find the broker.
+    """Represents a broker's container in somebody else's cluster. `container`: its id in the engine. `advertised`: the
+    address at which clients find the broker.
 
-    Before a container is stopped or paused, the registration notes it. So `squall clean` can restore the container
-    after the harness was killed.
+    Before a container is stopped or paused, the run's registration records its name. So `squall clean` can restore the
+    container after the harness was killed.
     """
 
     def __init__(

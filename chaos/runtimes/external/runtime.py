@@ -1,4 +1,5 @@
-"""A cluster that somebody else runs. Squall starts and ends none of it, except containers that a plan acts on.
+"""Implements the runtime for a cluster that somebody else runs. Squall starts and ends none of it, except containers
+that a plan acts on.
 
 Squall's clients reach the cluster through Squall's own Toxiproxy, with one proxy for each broker. Whatever address a
 broker advertises, these clients connect to its proxy instead. So faults can act on the links of these clients only.
@@ -56,13 +57,15 @@ DELETED = ("", "UNKNOWN_TOPIC_OR_PARTITION")
 
 
 class DiscoveredCluster(dict[int, Address]):
-    """Broker id -> the address that it advertises on the listener that was asked. `topics`: the name of every topic."""
+    """Maps each broker id to the address that the broker advertises on the listener of the bootstrap servers. `topics`:
+    the name of every topic.
+    """
 
     topics: frozenset[str] = frozenset()
 
 
 async def discover(bootstrap: str) -> DiscoveredCluster:
-    """Ask the first bootstrap server that answers. Refused if none answers, or what was given is no address."""
+    """Ask the first bootstrap server that answers. Refused if no server answers, or if `bootstrap` is no address."""
     try:
         servers = addresses(bootstrap)
     except ValueError:
@@ -82,7 +85,7 @@ async def discover(bootstrap: str) -> DiscoveredCluster:
 
 
 class ProxiedEnv(RealEnv):
-    """An Env of this machine whose connections to brokers go to their proxies."""
+    """Is an Env of this machine that connects to brokers through their proxies."""
 
     def __init__(self, node: str, proxies: Mapping[Address, Address]) -> None:
         super().__init__(node)
@@ -94,7 +97,7 @@ class ProxiedEnv(RealEnv):
 
 
 class ExternalRuntime(Runtime):
-    """`squall.chaos.runtimes.contract.Runtime` for a cluster given by its bootstrap servers.
+    """Attaches to a cluster given by its bootstrap servers.
 
     nodes: its broker ids when the plan was made. containers: broker id -> container, for the brokers that a plan may
     act on. topics: the topics that the run makes. None of these may exist before the run; they are deleted at the end.
@@ -214,7 +217,7 @@ class ExternalRuntime(Runtime):
 
     @override
     def bootstrap(self, zone: str) -> str:
-        """Return the advertised addresses. Squall's clients are led to the proxies."""
+        """Return the advertised addresses. Squall's clients connect to the proxies instead."""
         if zone not in self.zones:
             raise PreconditionError(
                 f"there is no zone {zone!r}: what brokers of others say to each other is out of reach"
@@ -309,17 +312,17 @@ class ExternalRuntime(Runtime):
 
     @override
     def trace_path(self, node: int) -> Path:
-        """Return where a trace would be: the cluster writes none."""
+        """Return the path at which a trace would be: the cluster writes none."""
         return self._folder / "nodes" / str(node) / "trace.jsonl"
 
     @override
     def log_path(self, node: int) -> Path:
-        """Return where a log would be: the brokers' own logs are out of reach."""
+        """Return the path at which a log would be: the brokers' own logs are out of reach."""
         return self._folder / "nodes" / str(node) / "broker.log"
 
     @override
     def data_path(self, node: int) -> Path:
-        """Return where data would be: the brokers' own data is out of reach."""
+        """Return the path at which data would be: the brokers' own data is out of reach."""
         return self._folder / "nodes" / str(node) / "data"
 
     @override
@@ -356,11 +359,11 @@ class ExternalRuntime(Runtime):
         _refuse("disk that can be hurt", f"node {node}")
 
     async def software(self, node: int) -> Evidence:
-        """Refused: Squall does not know what somebody else's broker runs."""
+        """Raise: Squall does not know which software somebody else's broker runs."""
         _refuse("version that is ours to know", f"node {node}")
 
     async def upgrade_node(self, node: int) -> Evidence:
-        """Refused: Squall does not upgrade somebody else's broker."""
+        """Raise: Squall does not upgrade somebody else's broker."""
         _refuse("version that is ours to change", f"node {node}")
 
     @override

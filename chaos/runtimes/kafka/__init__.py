@@ -1,1 +1,1 @@
-"""Apache Kafka as processes of this machine."""
+"""Runs Apache Kafka's brokers as processes of this machine."""

@@ -28,7 +28,7 @@ GIVEN = frozenset(
         *("listeners", "advertised.listeners", "listener.security.protocol.map", "inter.broker.listener.name"),
     }
 )
-"""Settings that follow from where a node runs."""
+"""Names the settings that follow from where a node runs."""
 
 SMALL: Mapping[str, str] = {
     "offsets.topic.num.partitions": "3",
@@ -36,7 +36,7 @@ SMALL: Mapping[str, str] = {
     "share.coordinator.state.topic.num.partitions": "3",
     "auto.create.topics.enable": "false",
 }
-"""What keeps a node small; a plan may give other values."""
+"""Holds settings that keep a node small; a plan may give other values."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +46,7 @@ class KafkaLayout(AddressLayout):
     """
 
     def families(self) -> list[dict[Link, tuple[Address, Address]]]:
-        """Return each link's proxy, and apart from these the second proxy of links between nodes."""
+        """Return each link's proxy, and, in a second mapping, the second proxy of each link between nodes."""
         first = {link: (self.address(link), self.target(link)) for link in self.links()}
         between = [link for link in self.links() if isinstance(link.source, int)]
         return [first, {link: (self.control(link), self.direct[CONTROLLER, link.target]) for link in between}]
@@ -58,19 +58,19 @@ class KafkaLayout(AddressLayout):
         return (*first, self.control(link)) if isinstance(link.source, int) else first
 
     def control(self, link: Link) -> Address:
-        """The address that the link's source dials to reach the target's controller."""
+        """Return the address that the link's source dials to reach the target's controller."""
         return (self.address(link)[0], self.direct[CONTROLLER, link.target][1])
 
     def hosts(self, node: int) -> str:
-        """The node's hosts file. A JVM with such a file asks no other source, so the file has every name that Kafka
-        looks up.
+        """Return the text of the node's hosts file. A JVM with such a file asks no other source, so the file has every
+        name that Kafka looks up.
         """
         own = [f"{HOME} {name}" for name in ("localhost", socket.gethostname(), host_name(node))]
         peers = [f"{self.address(Link(node, other))[0]} {host_name(other)}" for other in self.nodes if other != node]
         return "".join(f"{line}\n" for line in own + peers)
 
     def settings(self, node: int) -> dict[str, str]:
-        """The addresses and roles of one node."""
+        """Return the settings for the addresses and roles of one node."""
         names = (INTERNAL, *self.zones, *((CONTROLLER,) if node in self.controllers else ()))
         advertised = {
             name: shown(self.address(Link(name, node)))
@@ -92,11 +92,11 @@ class KafkaLayout(AddressLayout):
 
 
 def host_name(node: int) -> str:
-    """The host name that the other nodes use for a node."""
+    """Return the host name that the other nodes use for a node."""
     return f"node-{node}"
 
 
 def link_host(link: Link) -> str:
-    """The loopback address of the proxies of a link between nodes: 127.0.SOURCE.TARGET."""
+    """Return the loopback address of the proxies of a link between nodes: 127.0.SOURCE.TARGET."""
     assert isinstance(link.source, int), link
     return f"127.0.{link.source}.{link.target}"

@@ -21,12 +21,16 @@ from squall.chaos.toolchain.cache import run
 from squall.chaos.toolchain.kafka import ApacheKafka
 
 HEAP = "256m"
-"""Measured: a run's 2,000 records of 1 KB a second, six partitions, leave 340 MB resident; see docs/kafka.md."""
+"""Gives the JVM's heap size. With it, a run's 2,000 records of 1 KB a second in six partitions take 340 MB resident, as
+measured; see docs/kafka.md.
+"""
 JVM_FLAGS = (f"-Xms{HEAP}", f"-Xmx{HEAP}", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Djava.awt.headless=true")
-"""For three JVMs on two cores: the first-tier compiler and the serial collector start sooner and need fewer threads."""
+"""Lists flags for three JVMs on two cores: the first-tier compiler and the serial collector start sooner and need fewer
+threads.
+"""
 FORMAT_FLAGS = ("-Xmx128m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1")
 TERMINATED = 143
-"""128 + SIGTERM: how a JVM ends when it was asked to, its shutdown hooks done."""
+"""Is 128 + SIGTERM: the exit code of a JVM that was asked to end and has run its shutdown hooks."""
 
 _LOG4J = """\
 status = error
@@ -43,8 +47,8 @@ logger.elections.filter.noise.regex = .*(No stale brokers found|Replayed partiti
 logger.elections.filter.noise.onMatch = DENY
 logger.elections.filter.noise.onMismatch = NEUTRAL
 """
-"""Only at DEBUG does a controller's log have clean elections and changes of ISRs, which reports read
-(`squall.checkers.kafka_log`). What it says of every heartbeat there is filtered out.
+"""Configures the node's log. Only at DEBUG does a controller's log have clean elections and changes of ISRs, which
+reports read (`squall.checkers.kafka_log`). Lines about every heartbeat at that level are filtered out.
 """
 
 VERSION = re.compile(r"Kafka version: (\S+)")
@@ -54,7 +58,8 @@ LEAVING = ("Beginning controlled shutdown", "The controller has asked us to exit
 
 
 class KafkaLogReports(BrokerReports):
-    """A node's log lines since this object was made (`squall.chaos.runtimes.process.program.BrokerReports`)."""
+    """Reads the reports of an Apache Kafka node from its log, from the end that the log has when this object is made.
+    """
 
     def __init__(self, log: Path) -> None:
         self._log = log
@@ -86,7 +91,7 @@ class KafkaLogReports(BrokerReports):
         return ShutdownReport(code == TERMINATED and LEAVING[-1] in said, False, said)
 
     def _lines(self) -> list[str]:
-        """Complete lines since the last call."""
+        """Return the complete lines since the last call."""
         try:
             with self._log.open("rb") as file:
                 file.seek(self._at)
@@ -98,7 +103,7 @@ class KafkaLogReports(BrokerReports):
 
 
 class KafkaProgram(BrokerProgram):
-    """A `squall.chaos.runtimes.process.program.BrokerProgram` that runs a JVM. hosts: the text of its hosts file."""
+    """Runs an Apache Kafka node in a JVM. hosts: the text of the JVM's hosts file."""
 
     faults: NodeFaults | None = None
 
@@ -132,22 +137,22 @@ class KafkaProgram(BrokerProgram):
         return self._kafka.command("kafka.Kafka", [config], flags=[*JVM_FLAGS, *self._properties()])
 
     def environment(self) -> Mapping[str, str]:
-        """Nothing."""
+        """Return nothing: the JVM needs no variables."""
         return {}
 
     @override
     def words(self) -> BrokerReports:
-        """Begin to read its log."""
+        """Begin to read the node's log."""
         return KafkaLogReports(self._files.log)
 
     @override
     async def software(self, pid: int, came_up: Evidence) -> Evidence:
-        """Return the version that it logged when it started."""
+        """Return the version that the node logged when it started."""
         return {"runs": came_up.get("version"), "by": f"its own {self._files.log.name}"}
 
     @override
     def upgrade(self) -> Evidence:
-        """Switch to the second version. Its metadata.version stays what it was formatted with."""
+        """Switch to the second version. The node's metadata.version stays as it was formatted."""
         if self._second is None:
             raise PreconditionError("there is no second Apache Kafka to upgrade to")
         before, self._kafka = self._kafka, self._second

@@ -1,4 +1,6 @@
-"""Apache Kafka as processes of this machine, behind the same Toxiproxy links as Squall brokers."""
+"""Implements the runtime that runs Apache Kafka as processes of this machine, behind the same Toxiproxy links as Squall
+brokers.
+"""
 
 from __future__ import annotations
 
@@ -23,9 +25,9 @@ from squall.chaos.toolchain.cache import Say
 from squall.chaos.toolchain.kafka import ApacheKafka
 
 STRANGE = "squall."
-"""What settings of ours begin with that no Kafka knows."""
+"""Is the prefix of Squall's own settings, which Kafka does not know."""
 SHARE = {"share.coordinator.state.topic.replication.factor": 3, "share.coordinator.state.topic.min.isr": 2}
-"""Kafka's defaults for the log of share groups, which only its brokers have."""
+"""Holds Kafka's defaults for the log of share groups, which only Kafka's brokers have."""
 
 
 class KafkaSoftware(BrokerSoftware):
@@ -73,10 +75,10 @@ class KafkaSoftware(BrokerSoftware):
 
 
 class KafkaRuntime(RealRuntime):
-    """Brokers of Apache Kafka as processes, composed.
+    """Runs brokers of Apache Kafka as processes.
 
-    Files as in `RealRuntime`, without traces: Kafka writes none, and its log replaces them. `settings`: those that
-    `kafka_settings` returned. `proxied`, `client_port`, `client_host`: as of `ProcessRuntime`.
+    Its files are as in `RealRuntime`, without traces: Kafka writes none, and its log replaces them. `settings`: those
+    that `kafka_settings` returned. `proxied`, `client_port`, `client_host`: as in `ProcessRuntime`.
     """
 
     def __init__(
@@ -106,7 +108,8 @@ class KafkaRuntime(RealRuntime):
 
 
 def kafka_settings(given: Mapping[str, str]) -> tuple[dict[str, str], tuple[str, ...]]:
-    """A plan's settings without those that only Squall knows, and the names of the removed ones. Refused for addresses.
+    """Return a plan's settings without those that only Squall knows, and the names of the removed settings. Refused for
+    addresses.
     """
     for name in given:
         if name in GIVEN:

@@ -1,4 +1,6 @@
-"""Processes of this machine: brokers on loopback, every link through one Toxiproxy, which is also a process."""
+"""Runs a cluster in processes of this machine: brokers on loopback, every link through one Toxiproxy, which is also a
+process.
+"""
 
 from __future__ import annotations
 
@@ -28,23 +30,23 @@ from squall.chaos.toolchain.cache import Say
 from squall.chaos.toolchain.toxiproxy import toxiproxy_server
 
 Claim = Callable[[int], list[Address]]
-"""So many addresses of this machine that nobody has; from then on they are this run's."""
+"""Claims this many addresses of this machine that are free; from then on they belong to this run."""
 
 
 class BrokerSoftware(Protocol):
-    """Makes the programs of a cluster's processes."""
+    """Makes the programs of a cluster's processes, and chooses their addresses."""
 
     def place(self, plan: Blueprint, claim: Claim) -> AddressLayout:
         """Choose every address. Refused for settings that the brokers would refuse."""
 
     def program(self, plan: Blueprint, node: int, layout: AddressLayout) -> BrokerProgram:
-        """The program of one node."""
+        """Return the program of one node."""
 
 
 class SquallSoftware(BrokerSoftware):
-    """This project's broker. proxied: False connects brokers and clients directly. client_port: the port of the first
-    zone's first listener, the others follow; by default all ports are chosen. client_host: a name of this machine, for
-    these. program, hurt, second: as in `SquallProgram`.
+    """Makes the programs of Squall's own brokers. proxied: False connects brokers and clients directly. client_port:
+    the port of the first zone's first listener, the others follow; by default all ports are chosen. client_host: a name
+    of this machine, for these ports. program, hurt, second: as in `SquallProgram`.
     """
 
     def __init__(
@@ -105,7 +107,7 @@ class ProcessBackend(ClusterBackend):
 
     @property
     def api(self) -> Address:
-        """The address of Toxiproxy's API."""
+        """Returns the address of Toxiproxy's API."""
         return self._api
 
     @override
@@ -168,7 +170,9 @@ class ProcessBackend(ClusterBackend):
 
 
 def client_addresses(plan: Blueprint, first: int | None, host: str) -> dict[tuple[str, int], Address]:
-    """Addresses of the first zone's listeners: `first` and the ports after it; none of them where it is None."""
+    """Return the addresses of the first zone's listeners: port `first` and the ports after it; empty if `first` is
+    None.
+    """
     if first is None:
         return {}
     ports = dict(enumerate(plan.nodes, first))

@@ -1,4 +1,4 @@
-"""Represents one broker of the process runtime: its files, its process, and what can be done to it."""
+"""Represents one broker of the process runtime: its files, its process, and the acts that a run can do to it."""
 
 from __future__ import annotations
 
@@ -26,7 +26,8 @@ PAUSE_PROBE_S = 0.1
 
 
 class ProcessNode(BrokerNode):
-    """A broker's folder and, while it runs, its process. Each start in this folder is one incarnation."""
+    """Represents a broker by its folder and, while it runs, its process. Each start in this folder is one incarnation.
+    """
 
     def __init__(
         self, node: int, files: NodeFolder, program: BrokerProgram, *, registration: RunRegistration, probe_port: int
@@ -35,11 +36,12 @@ class ProcessNode(BrokerNode):
         self.state = NodeState.DOWN
         self.exits: list[NodeExit] = []
         self.crash_number = 0
-        """The crash that was ordered last: it is no exit of the broker's own."""
+        """Is the number of the crash that was ordered last: this crash is not reported as an exit of the broker's own.
+        """
         self.slowed: dict[str, float] = {}
-        """Shares of a CPU that it gets at most, by the fault's name. They outlive restarts."""
+        """Maps a fault's name to the largest share of a CPU that the broker may use. The limits outlive restarts."""
         self.came_up: Evidence = {}
-        """What its latest incarnation said of itself when it was ready."""
+        """Holds the facts that the latest incarnation reported when it was ready."""
         self._throttle: Throttle | None = None
         self._throttled = ThrottleUsage()
         self._registration, self._probe_port = registration, probe_port
@@ -73,8 +75,8 @@ class ProcessNode(BrokerNode):
         return {"pid": self._child.pid, "incarnation": incarnation, "asked_ns": asked_ns}
 
     async def wait_ready(self, timeout_s: float) -> int:
-        """Wait until this incarnation reports ready. Returns that moment in monotonic ns. HarnessError if it does not
-        report.
+        """Wait until this incarnation reports ready. Returns that moment in monotonic ns. Raises HarnessError if it
+        does not report.
         """
         child, words = self._running(), self._words
         assert words is not None, "a node that was launched is listened to"
@@ -113,12 +115,12 @@ class ProcessNode(BrokerNode):
         return await self.gone(asked_ns)
 
     async def strike(self) -> None:
-        """Send the signal that ends it."""
+        """Send the signal that ends the process."""
         self.must_be(NodeState.RUNNING, NodeState.PAUSED)
         self._running().signal(signal.SIGKILL)
 
     async def gone(self, asked_ns: int) -> Evidence:
-        """Wait until the signal has ended it."""
+        """Wait until the signal has ended the process."""
         child = self._running()
         code = await child.ended(SIGNAL_TIMEOUT_S)
         if code is None:
@@ -191,9 +193,9 @@ class ProcessNode(BrokerNode):
         return {**told, "state": run_state(self._child.pid), "cpu_s": cpu_seconds(self._child.pid)}
 
     def throttle(self) -> ThrottleUsage:
-        """Limit it to the smallest share in `slowed`, or to a whole CPU if there is none. May take 0.1 s.
+        """Limit the process to the smallest share in `slowed`, or to a whole CPU if there is none. May take 0.1 s.
 
-        Returns what was measured since the first limit, if the last limit has now ended.
+        Returns the usage measured since the first limit, if the last limit has now ended.
         """
         if not self.slowed:
             self._unthrottle()
@@ -235,7 +237,7 @@ class ProcessNode(BrokerNode):
         self._child = None
 
     def must_be(self, *states: NodeState) -> None:
-        """HarnessError if it is in none of these states."""
+        """Raise HarnessError if the node is in none of these states."""
         self.poll()
         if self.state not in states:
             raise HarnessError(f"broker {self.id} is {self.state}, not {' or '.join(states)}")

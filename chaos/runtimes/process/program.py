@@ -24,39 +24,41 @@ BROKER = (sys.executable, "-P", "-m", "squall.broker")
 
 
 class BrokerReports(Protocol):
-    """A broker's reports of itself since this object was made."""
+    """Reads a broker's reports of itself since this object was made."""
 
     def ready(self, incarnation: int) -> Evidence | None:
-        """None until the broker reports that this incarnation serves clients; then the other facts that it reported."""
+        """Return None until the broker reports that this incarnation serves clients; then the other facts that it
+        reported.
+        """
 
     def left(self, code: int) -> ShutdownReport:
-        """For a broker asked to stop, which ended with `code`: what it reported of that."""
+        """Return how a broker that was asked to stop, and ended with `code`, reported its shutdown."""
 
 
 class BrokerProgram(Protocol):
-    """The program of one broker."""
+    """Describes the program of one broker: how it is configured, started, read and upgraded."""
 
     faults: NodeFaults | None
-    """Orders to its disk, where it takes any."""
+    """Gives fault commands to the broker's disk; None if the program takes none."""
 
     async def prepare(self) -> None:
-        """Do what must be done once, before the first start."""
+        """Do the work that must be done once, before the first start."""
 
     def configure(self, incarnation: int) -> None:
         """Write the files that the broker needs to start."""
 
     def command(self) -> list[str]:
-        """The command that starts the broker."""
+        """Return the command that starts the broker."""
 
     def environment(self) -> Mapping[str, str]:
-        """The variables that it needs besides the harness's own."""
+        """Return the variables that the broker needs besides the harness's own."""
 
     def words(self) -> BrokerReports:
-        """Begin to read its reports."""
+        """Begin to read the broker's reports."""
 
     async def software(self, pid: int, came_up: Evidence) -> Evidence:
-        """Identify the running program. Evidence: as `Runtime.software`, without `speaks`. came_up: what its
-        `BrokerReports.ready` returned.
+        """Identify the running program. Evidence: as `Runtime.software`, without `speaks`. came_up: the result of
+        `BrokerReports.ready`.
         """
 
     def upgrade(self) -> Evidence:
@@ -64,8 +66,8 @@ class BrokerProgram(Protocol):
 
 
 class SquallProgram(BrokerProgram):
-    """A Squall broker. hurt: its files can lose power and fail, as in `squall.broker.faulted`. second: the version that
-    it can be upgraded to, a folder as `squall.chaos.toolchain.sources.package_in` wants it.
+    """Describes the program of a Squall broker. hurt: its files can lose power and fail, as in `squall.broker.faulted`.
+    second: the version to which it can be upgraded, a folder that `squall.chaos.toolchain.sources.package_in` accepts.
     """
 
     def __init__(
@@ -82,7 +84,7 @@ class SquallProgram(BrokerProgram):
         self._packages, self._second = PACKAGES, second
 
     async def prepare(self) -> None:
-        """Nothing to prepare."""
+        """Do nothing: a Squall broker needs no preparation."""
 
     @override
     def configure(self, incarnation: int) -> None:
@@ -108,12 +110,12 @@ class SquallProgram(BrokerProgram):
 
     @override
     def words(self) -> BrokerReports:
-        """Begin to read its trace."""
+        """Begin to read the broker's trace."""
         return TraceReports(self._files.trace)
 
     @override
     async def software(self, pid: int, came_up: Evidence) -> Evidence:
-        """Return a digest of the program's files: of those that, by the kernel's report, it was started with."""
+        """Return a digest of the files with which, by the kernel's report, the program was started."""
         folder = Path(environment(pid)["PYTHONPATH"])
         runs = await trio.to_thread.run_sync(digest_of, package_in(folder)[1])
         return {"runs": runs, "by": "its process's PYTHONPATH: a digest of the files there", "folder": str(folder)}
@@ -127,7 +129,7 @@ class SquallProgram(BrokerProgram):
 
 
 class TraceReports(BrokerReports):
-    """The reports of a Squall broker: its trace."""
+    """Reads the reports of a Squall broker from its trace."""
 
     def __init__(self, trace: Path) -> None:
         self._tail = TraceTail(trace)

@@ -1,4 +1,4 @@
-"""The process runtime: one OS process per broker on loopback, every link through one real Toxiproxy."""
+"""Implements the process runtime: one OS process per broker on loopback, every link through one real Toxiproxy."""
 
 from __future__ import annotations
 
@@ -24,18 +24,18 @@ ACTS = frozenset(
         RuntimeCapability.SLOW,
     }
 )
-"""What any process can be made to do."""
+"""Lists the acts that are possible with any process."""
 
 
 class ProcessRuntime(RealRuntime):
-    """Squall brokers as processes, composed.
+    """Runs Squall brokers as processes.
 
     nodes, zones, settings, controllers: as in `blueprint`. proxied: False connects brokers and clients directly,
     without Toxiproxy; this is for development, and no link can carry a fault. client_port: the port of the first zone's
     first listener, the others follow; by default all ports are chosen. framed: links with a frame-aware relay, for
     protocol faults (`framed_links` of a plan). program: the command that starts a broker when --config FILE is added.
     hurt: also add --faults FOLDER, so that disk faults and power losses work. seed: for their random choices. second: a
-    folder with the package `broker` that brokers can be upgraded to.
+    folder with the package `broker` to which brokers can be upgraded.
     """
 
     def __init__(

@@ -1,1 +1,1 @@
-"""Holds what the runtimes of real brokers share: files, probes, links through Toxiproxy, and disk faults."""
+"""Holds the code that the runtimes of real brokers share: files, probes, links through Toxiproxy, and disk faults."""

@@ -1,4 +1,4 @@
-"""The plan of a real cluster before it starts, and the folder that holds it."""
+"""Plans a real cluster before it starts, and holds the folder in which it runs."""
 
 from __future__ import annotations
 
@@ -20,7 +20,9 @@ from squall.chaos.runtimes.real.node_folder import NodeFolder
 
 @dataclass(frozen=True, slots=True)
 class Blueprint:
-    """settings: Kafka's names, for every broker. controllers: the voters' ids. See `blueprint`."""
+    """Describes a cluster before it starts. settings: Kafka's names, for every broker. controllers: the voters' ids.
+    See `blueprint`.
+    """
 
     folder: Path
     nodes: tuple[int, ...]
@@ -33,19 +35,21 @@ class Blueprint:
         return links(self.nodes, self.zones)
 
     def files(self, node: int) -> NodeFolder:
-        """The folder of one node."""
+        """Return the folder of one node."""
         return NodeFolder(self.folder / "nodes" / str(node))
 
     def check_brokers_settings(self, layout: AddressLayout) -> None:
-        """Refuse settings that a Squall broker would refuse, here, where somebody reads the message."""
+        """Raise for settings that a Squall broker would refuse, before the broker starts, so that a user sees the
+        message.
+        """
         try:
             BrokerConfig.from_properties({**self.settings, **layout.settings(self.nodes[0])})
         except ConfigError as error:
             raise PreconditionError(str(error)) from error
 
     def cluster_id(self) -> str:
-        """The cluster's id, made at the first start in this folder and kept there. 16 bytes, base64, as Kafka writes
-        them.
+        """Return the cluster's id, made at the first start in this folder and kept there. It has 16 bytes, base64, as
+        Kafka writes such ids.
         """
         kept = self.folder / "cluster-id"
         if not kept.exists():
@@ -53,8 +57,8 @@ class Blueprint:
         return kept.read_text().strip()
 
     def lock(self) -> IO[str]:
-        """Lock the folder: two clusters in it would write to the same logs. Held until closed, or until the harness
-        ends.
+        """Lock the folder: two clusters in it would write to the same logs. The lock is held until the file is closed,
+        or until the harness ends.
         """
         self.folder.mkdir(parents=True, exist_ok=True)
         lock = (self.folder / ".lock").open("w")
@@ -73,8 +77,9 @@ def blueprint(
     settings: Mapping[str, str] | None,
     controllers: Sequence[int] | None = None,
 ) -> Blueprint:
-    """nodes: how many nodes (ids count from 1), or their ids. controllers: the voters' ids; by default the first three,
-    or one if there are fewer than three. settings: as in `fitted`. Refused for invalid zones and settings.
+    """Make the blueprint of a cluster. nodes: how many nodes (ids count from 1), or their ids. controllers: the voters'
+    ids; by default the first three, or one if there are fewer than three. settings: as in `fitted`. Refused for invalid
+    zones and settings.
     """
     check_zones(zones)
     check_settings(settings or {})

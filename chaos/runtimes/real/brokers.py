@@ -1,4 +1,4 @@
-"""The brokers of a real cluster: what each can be asked to do, and what they do together."""
+"""Represents the brokers of a real cluster: the acts that each broker can do, and acts of all brokers together."""
 
 from __future__ import annotations
 
@@ -23,46 +23,46 @@ class BrokerNode(Protocol):
     files: NodeFolder
     exits: list[NodeExit]
     state: NodeState
-    """The state observed last."""
+    """Is the state observed last."""
     crash_number: int
-    """The crash that was ordered last: it is no exit of the broker's own."""
+    """Is the number of the crash that was ordered last: this crash is not reported as an exit of the broker's own."""
 
     @property
     def faults(self) -> NodeFaults | None:
-        """The orders to its disk. None if it was started without disk faults."""
+        """Returns the fault commands of the broker's disk. None if the broker was started without disk faults."""
 
     def poll(self) -> None:
-        """Notice whether it ended unasked."""
+        """Notice whether the broker ended unasked."""
 
     def must_be(self, *states: NodeState) -> None:
-        """HarnessError if it is in none of these states."""
+        """Raise HarnessError if the broker is in none of these states."""
 
     async def kill(self) -> Evidence:
         """Kill a running or paused broker. Evidence: as `Runtime.kill`."""
 
     async def strike(self) -> None:
-        """Send the signal that ends it."""
+        """Send the signal that ends the broker."""
 
     async def gone(self, asked_ns: int) -> Evidence:
-        """Wait until the signal has ended it."""
+        """Wait until the signal has ended the broker."""
 
     async def stop(self, grace_s: float) -> Evidence:
         """Shut down a running broker, and kill it after `grace_s` seconds. Evidence: as `Runtime.stop_node`."""
 
     async def software(self) -> Evidence:
-        """Identify its software. Evidence: as `Runtime.software`, without `speaks`."""
+        """Identify the broker's software. Evidence: as `Runtime.software`, without `speaks`."""
 
     async def upgrade(self) -> Evidence:
         """Make a broker that is down run the second version next. Evidence: as `Runtime.upgrade_node`."""
 
     async def pause(self) -> Evidence:
-        """Stop a running broker where it is. Evidence: as `Runtime.pause`."""
+        """Stop a running broker where it is (SIGSTOP). Evidence: as `Runtime.pause`."""
 
     async def resume(self) -> Evidence:
         """Let a paused broker continue. Evidence: as `Runtime.resume`."""
 
     async def activity(self) -> Evidence:
-        """Measure how much it has done so far. Evidence: as `Runtime.activity`."""
+        """Measure how much the broker has done so far. Evidence: as `Runtime.activity`."""
 
 
 Brokers = Mapping[int, BrokerNode]
@@ -70,7 +70,7 @@ N = TypeVar("N", bound=BrokerNode)
 
 
 class Nodes(dict[int, N]):
-    """Brokers by id. HarnessError for an unknown id."""
+    """Maps ids to brokers. Raises HarnessError for an unknown id."""
 
     def __missing__(self, node: int) -> N:
         raise HarnessError(f"there is no node {node}")
@@ -90,7 +90,7 @@ def exits_of(brokers: Brokers) -> tuple[NodeExit, ...]:
 
 
 async def leave(brokers: Brokers) -> None:
-    """Shut every broker down in order; a paused one first resumes. A broker that cannot leave stays as it is."""
+    """Shut every broker down in order; a paused broker first resumes. A broker that cannot leave stays as it is."""
 
     async def one(broker: BrokerNode) -> None:
         with contextlib.suppress(HarnessError):

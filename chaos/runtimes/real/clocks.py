@@ -1,4 +1,5 @@
-"""Wall clocks of real brokers: how to bend them, and each broker's own reports, which are the only proof."""
+"""Changes the wall clocks of real brokers, and reads each broker's own reports of its clock, which are the only proof.
+"""
 
 from __future__ import annotations
 
@@ -14,23 +15,23 @@ from squall.chaos.runtimes.real.trace_tail import TraceTail
 
 
 class Clocks(Protocol):
-    """The clocks of a cluster's brokers."""
+    """Changes and reads the clocks of a cluster's brokers."""
 
     def bend(self, node: int, offset_ms: float, rate: float) -> Evidence:
-        """Bend a broker's wall clock: the true time plus `offset_ms`, running at `rate` from now."""
+        """Set a broker's wall clock to the true time plus `offset_ms`, running at `rate` from now."""
 
     def fake(self, node: int, offset_ms: float) -> Evidence:
-        """Bend a broker's wall clock from outside, by `offset_ms`."""
+        """Set a broker's wall clock from outside, off by `offset_ms`."""
 
     def words(self, node: int) -> Sequence[ClockReport]:
         """Return a broker's reports of its wall clock since the first call, in order."""
 
     def heal(self) -> None:
-        """True every clock."""
+        """Set every clock to the true time."""
 
 
 class FileClocks(Clocks):
-    """Clocks of brokers that read their offset from a file, at most every 50 ms, and trace it."""
+    """Changes the clocks of brokers that read their offset from a file, at most every 50 ms, and trace it."""
 
     def __init__(self, brokers: Brokers) -> None:
         self._brokers = brokers
@@ -43,7 +44,7 @@ class FileClocks(Clocks):
         return {"offset_ms": offset_ms, "rate": rate, "asked_ns": asked_ns}
 
     def fake(self, node: int, offset_ms: float) -> NoReturn:
-        """Refused."""
+        """Raise: these clocks cannot be changed from outside."""
         raise PreconditionError(f"broker {node} was started without libfaketime: how = 'offset'")
 
     @override
@@ -66,22 +67,22 @@ class FileClocks(Clocks):
 
 
 class NoClocks:
-    """Clocks that nobody can bend. who: what a refusal calls these brokers."""
+    """Represents clocks that cannot be changed. who: the name of these brokers in the error."""
 
     def __init__(self, who: str) -> None:
         self._who = who
 
     def bend(self, node: int, offset_ms: float, rate: float) -> NoReturn:
-        """Refused."""
+        """Raise: these clocks cannot be changed."""
         raise PreconditionError(f"{self._who} has no clock that could be bent from outside (node {node})")
 
     def fake(self, node: int, offset_ms: float) -> NoReturn:
-        """Refused."""
+        """Raise: these clocks cannot be changed."""
         self.bend(node, offset_ms, 1.0)
 
     def words(self, node: int) -> Sequence[ClockReport]:
-        """None."""
+        """Return no reports."""
         return ()
 
     def heal(self) -> None:
-        """Nothing to do: the clocks are true."""
+        """Do nothing: the clocks are true."""

@@ -1,4 +1,4 @@
-"""Limits brokers to a share of a CPU: the port of a runtime's means for that."""
+"""Defines how a runtime limits brokers to a share of a CPU."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from squall.chaos.runtimes.contract import Evidence
 
 
 class CpuLimiter(Protocol):
-    """The CPUs of a cluster's brokers."""
+    """Limits the CPU time of a cluster's brokers."""
 
     async def slow(self, name: str, node: int, share: float) -> Evidence:
         """Limit a broker to `share` of a CPU (0 to 1). Evidence: as `Runtime.slow_cpu`."""

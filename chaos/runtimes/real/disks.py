@@ -1,5 +1,5 @@
-"""Disk faults and power losses of real brokers, carried out by `squall.broker.faulted` inside the brokers' own
-processes.
+"""Orders disk faults and power losses of real brokers, which `squall.broker.faulted` carries out inside the brokers'
+own processes.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ POLL_S = 0.005
 
 
 class Disks:
-    """The disks of a cluster's brokers. Refused if the brokers were not started with `--faults`."""
+    """Acts on the disks of a cluster's brokers. Refused if the brokers were not started with `--faults`."""
 
     def __init__(self, brokers: Brokers, seed: int) -> None:
         self._brokers, self._seed = brokers, seed
@@ -117,16 +117,16 @@ class Disks:
         return _hurt(self._brokers[node], f"count of its {op}s").calls(op)
 
     async def heal_all(self) -> None:
-        """Take every fault off every disk."""
+        """Remove every fault from every disk."""
         for node in self._brokers.values():
             if node.faults is not None:
                 node.faults.clear()
                 await self._taken_over(node, node.faults)
 
     async def _taken_over(self, node: BrokerNode, faults: NodeFaults) -> bool:
-        """Wait until a running broker applies the latest order. A paused or dead broker will apply it before it acts.
+        """Wait until a running broker applies the latest command. A paused or dead broker will apply it before it acts.
 
-        HarnessError if a running broker does not apply it: then nobody knows what its disk does.
+        Raises HarnessError if a running broker does not apply the command: then the state of its disk is unknown.
         """
 
         def done() -> bool:

@@ -1,10 +1,10 @@
-"""A relay that knows Kafka's frames: it puts protocol faults on links whose proxies know only bytes.
+"""Relays connections and knows Kafka's frames: puts protocol faults on links whose proxies know only bytes.
 
 It is a process of its own, `python -m squall.chaos.runtimes.real.frame_relay ROUTES`: inside a busy harness it would
 itself delay bytes. ROUTES is a JSON file: {"control": [host, port], "routes": [{"link": "1->2", "listen": [host, port],
-"to": [host, port]}]}. A link may have several routes; a fault acts on all of them. Orders arrive over the control port,
-one JSON object a line, and each gets one answer (`RelayCommands`). Bytes of invalid frames still pass.
-With "produce": FILE, the Produce requests of clients are counted there by their settings, as in our brokers' traces.
+"to": [host, port]}]}. A link may have several routes; a fault acts on all of them. Commands arrive over the control
+port, one JSON object a line, and each gets one answer (`RelayCommands`). Bytes of invalid frames still pass. With
+"produce": FILE, the Produce requests of clients are counted there by their settings, as in our brokers' traces.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ DIAL_S = 10.0
 
 @dataclass
 class RelayFault:
-    """A fault on a link, and a count of what it has done. As `LinkFaultState`."""
+    """Holds a fault on a link of the relay, and counts the frames that it saw and hit."""
 
     fault: Frames
     seen: int = 0
@@ -41,7 +41,7 @@ class RelayFault:
 
 @dataclass
 class FrameFaults:
-    """The faults on one link, by name."""
+    """Holds the faults on one link, by name."""
 
     named: dict[str, RelayFault] = field(default_factory=dict)
 
@@ -51,15 +51,15 @@ class FrameFaults:
 
 
 class RelayCommands:
-    """The orders of the harness: {"do": "add", "link", "name", "fault"}, {"do": "remove", "link", "name"} (its answer
-    has hits and struck), {"do": "reset"}. The answer has `error` if the order was not carried out.
+    """Carries out the harness's commands: {"do": "add", "link", "name", "fault"}, {"do": "remove", "link", "name"} (its
+    answer has hits and struck), {"do": "reset"}. The answer has `error` if the command was not carried out.
     """
 
     def __init__(self, links: dict[str, FrameFaults]) -> None:
         self._links = links
 
     def answer(self, order: dict[str, Any]) -> dict[str, Any]:
-        """Carry out one order and answer it."""
+        """Carry out one command and answer it."""
         match order.get("do"):
             case "add":
                 return self._add(order)
@@ -88,7 +88,8 @@ class RelayCommands:
 
 
 class RelayedConnection(FramedConnection):
-    """Represents one connection through the relay. It ends when both ends have ended. A reset of one resets both."""
+    """Represents one connection through the relay. It ends when both ends have ended. A reset of one end resets both.
+    """
 
     def __init__(
         self,
@@ -101,11 +102,11 @@ class RelayedConnection(FramedConnection):
         super().__init__()
         self._loop, self._faults, self._counts = loop, faults, counts
         self._copied = Framer(REQUEST_HEAD, lambda head: None)
-        """The requests once more, whole: faults may hold or drop them."""
+        """Follows a copy of the requests, whole: faults may hold or drop requests."""
         self._ends = {StreamDirection.THERE: (source, target), StreamDirection.BACK: (target, source)}
-        """Where the bytes of a stream come from, and where they go."""
+        """Maps a stream to the end that sends its bytes and the end that receives them."""
         self._more = {StreamDirection.THERE, StreamDirection.BACK}
-        """Streams whose source may send more."""
+        """Holds the streams whose source may send more."""
         for stream, (origin, sink) in self._ends.items():
             origin.arrived = partial(self._arrived, stream)
             origin.broken = self._broken
@@ -193,7 +194,7 @@ def relay(
 
 
 def control(loop: RelayEventLoop, orders: RelayCommands, stream: socket.socket) -> None:
-    """Answer the orders that arrive over one connection."""
+    """Answer the commands that arrive over one connection."""
     end, held = ConnectionEnd(loop, stream), bytearray()
 
     def arrived(data: bytes) -> None:
@@ -215,7 +216,7 @@ def control(loop: RelayEventLoop, orders: RelayCommands, stream: socket.socket) 
 
 
 def main(routes: dict[str, Any]) -> None:
-    """Listen on every route and for orders. Never ends by itself."""
+    """Listen on every route and for commands. Never ends by itself."""
     loop, links = RelayEventLoop(), dict[str, FrameFaults]()
     counted = Path(routes["produce"]).open("a", buffering=1) if "produce" in routes else None
     counts: dict[str, ProducerSettingsCounter] = {}
@@ -231,7 +232,7 @@ def main(routes: dict[str, Any]) -> None:
 
 
 def _trace(lines: TextIO, link: str, event: str, **fields: Any) -> None:
-    """Write a line that counts Produce requests, as a broker's trace has it."""
+    """Write a line that counts Produce requests, in the format of a broker's trace."""
     lines.write(json.dumps({"t": time.monotonic(), "e": event, "link": link, **fields}) + "\n")
 
 

@@ -1,6 +1,7 @@
-"""The harness's side of `squall.chaos.runtimes.real.frame_relay`: which links need a relay, and the orders to it.
+"""Controls `squall.chaos.runtimes.real.frame_relay` from the harness: chooses the links that need a relay, and sends
+commands to the relay.
 
-Worlds start the relay's process and place it between their proxies and the brokers. This module speaks to it.
+Runtimes start the relay's process and place it between their proxies and the brokers. This module speaks to it.
 """
 
 from __future__ import annotations
@@ -20,9 +21,11 @@ ANSWER_S = 5.0
 
 Address = tuple[str, int]
 Through = Sequence[tuple[Link, Address, Address]]
-"""A link's way through the relay: where that listens, and where it leads to."""
+"""Lists, for each link through the relay, the link, the address on which the relay listens, and the address to which it
+leads.
+"""
 Routes = Mapping[Link, tuple[Address, Address]]
-"""Each link's proxy: what its source dials, and where that leads to."""
+"""Maps each link to its proxy: the address that the link's source dials, and the address to which the proxy leads."""
 
 
 def led_through(
@@ -41,14 +44,18 @@ def led_through(
 
 
 def routes_text(control: Address, through: Through, produce: Path | None = None) -> str:
-    """The JSON that the relay is started with. `produce`: where it counts the Produce requests of clients."""
+    """Return the JSON with which the relay is started. `produce`: the file in which it counts the Produce requests of
+    clients.
+    """
     routes = [{"link": str(link), "listen": list(listen), "to": list(to)} for link, listen, to in through]
     counted = {} if produce is None else {"produce": str(produce)}
     return json.dumps({"control": list(control), "routes": routes, **counted})
 
 
 class FramedLinks:
-    """A relay and the faults on its links, by name. HarnessError if the relay does not carry out an order."""
+    """Holds a relay and the faults on its links, by name. Raises HarnessError if the relay does not carry out a
+    command.
+    """
 
     def __init__(self, control: Address, links: Iterable[Link]) -> None:
         self._control = control
@@ -64,7 +71,7 @@ class FramedLinks:
         return True
 
     def has(self, name: str, link: Link) -> bool:
-        """Return whether a link has a fault of this name here."""
+        """Return whether the relay has a fault of this name on a link."""
         return (name, link) in self._named
 
     async def add(self, name: str, link: Link, fault: Frames) -> None:
@@ -75,13 +82,13 @@ class FramedLinks:
         await self._ask({"do": "add", "link": str(link), "name": name, "fault": asdict(fault)})
 
     async def remove(self, name: str, link: Link) -> Evidence:
-        """Take a fault off a link. Returns how many frames it hit, and what is told of some of them."""
+        """Remove a fault from a link. Returns how many frames the fault hit, and reports of some of these frames."""
         answer = await self._ask({"do": "remove", "link": str(link), "name": name})
         self._named.discard((name, link))
         return {key: answer[key] for key in ("hits", "struck") if answer.get(key) is not None}
 
     async def reset(self) -> None:
-        """Take every fault off every link."""
+        """Remove every fault from every link."""
         await self._ask({"do": "reset"})
         self._named.clear()
 

@@ -1,4 +1,4 @@
-"""One request to one broker over a connection of its own, for probes and for waiting until a cluster is up.
+"""Sends one request to one broker over a connection of its own, for probes and for waiting until a cluster is up.
 
 This is not the workloads' client: it retries, caches and follows nothing, so it measures only the path and the broker.
 """
@@ -26,14 +26,15 @@ MAX_ANSWER_BYTES = 16 * 1024 * 1024
 API_VERSIONS = 18
 SPEAKS_S = 5.0
 PAD_BYTES = 30_000
-"""A request is made longer by at most so many."""
+"""Limits the padding of one request, in bytes."""
 IMPOSSIBLE = b"\xff\xff\xff\xff"
-"""The beginning of a frame of -1 bytes."""
+"""Is the beginning of a frame of -1 bytes."""
 _SIZE = Struct(">i")
 
 
 async def ask(host: str, port: int, request: Any, version: int) -> Any:
-    """The response to one request. OSError if the connection ends first, MalformedFrame if the response is invalid.
+    """Return the response to one request. Raises OSError if the connection ends first, MalformedFrame if the response
+    is invalid.
 
     Waits without limit: the caller sets the timeout.
     """
@@ -46,7 +47,7 @@ async def ask(host: str, port: int, request: Any, version: int) -> Any:
 
 @asynccontextmanager
 async def _connected(host: str, port: int) -> AsyncIterator[trio.SocketStream]:
-    """Open a connection. Any way in which it ends is an OSError."""
+    """Open a connection. Every way in which the connection ends raises an OSError."""
     try:
         stream = await trio.open_tcp_stream(host, port)
     except OSError as problem:
@@ -76,7 +77,7 @@ def _decoded(view: memoryview, key: int, version: int, asked: int) -> Any:
 
 
 def probe_frames(pad_bytes: int) -> list[bytes]:
-    """ApiVersions requests that are longer by this many bytes in total: their client ids are padded."""
+    """Return ApiVersions requests that are longer by this many bytes in total: their client ids are padded."""
     from squall.broker.protocol.schema.api_versions import ApiVersionsRequest
 
     key, version = ApiVersionsRequest.API_KEY, ApiVersionsRequest.MIN_VERSION
@@ -89,7 +90,7 @@ def probe_frames(pad_bytes: int) -> list[bytes]:
 
 
 def traffic_frame(traffic: BrokerTraffic) -> tuple[bytes, int, int]:
-    """A request that counts as this traffic and changes nothing, its API key and its version."""
+    """Return a request that counts as this traffic and changes nothing, its API key and its version."""
     from squall.broker.protocol.schema.fetch_snapshot import FetchSnapshotRequest
     from squall.broker.protocol.schema.offset_for_leader_epoch import OffsetForLeaderEpochRequest
 
@@ -174,7 +175,7 @@ async def speaks(host: str, port: int) -> dict[str, Any]:
 
 
 async def visible_brokers(host: str, port: int) -> frozenset[int]:
-    """Ids of the brokers that one broker's Metadata lists. Raises what `ask` raises."""
+    """Return the ids of the brokers that one broker's Metadata lists. Raises the errors of `ask`."""
     from squall.broker.protocol.schema.metadata import MetadataRequest
 
     response = await ask(host, port, MetadataRequest(topics=[]), METADATA_VERSION)

@@ -1,4 +1,4 @@
-"""Faults on the links of a real cluster, put on through its proxies, and measurements over these links."""
+"""Puts faults on the links of a real cluster, through its proxies, and measures round trips over these links."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ class LinkProxies(Protocol):
         """Put a fault on a link."""
 
     async def remove(self, name: str, link: Link) -> Evidence:
-        """Take the fault off. Returns how often it acted, if that is counted."""
+        """Remove the fault. Returns how often the fault acted, if that is counted."""
 
     async def reset(self) -> None:
-        """Take every fault off every link."""
+        """Remove every fault from every link."""
 
     def hurt(self, link: Link) -> bool:
         """Return whether the link has a fault now."""
@@ -36,7 +36,9 @@ class LinkProxies(Protocol):
 
 
 class Links:
-    """ways: the addresses that a link's source dials: one, or several that get each fault together."""
+    """Puts faults on links and probes them. ways: the addresses that a link's source dials: one, or several that get
+    each fault together.
+    """
 
     def __init__(self, ways: Callable[[Link], Sequence[Address]], proxies: LinkProxies | None) -> None:
         self._ways = ways
@@ -69,7 +71,7 @@ class Links:
         return {"reset": None, "t_ns": time.monotonic_ns()}
 
     async def heal_all(self) -> None:
-        """Take every fault off every link."""
+        """Remove every fault from every link."""
         if self._proxies is not None:
             await self._proxies.reset()
 
@@ -78,15 +80,15 @@ class Links:
         return self._proxies.troubles() if self._proxies is not None else ()
 
     def way(self, link: Link) -> Address:
-        """The first of the addresses that the link's source dials."""
+        """Return the first of the addresses that the link's source dials."""
         return self._ways(link)[0]
 
     async def probe_traffic(self, link: Link, traffic: BrokerTraffic, timeout_s: float) -> ProbeResult:
-        """Probe the link's first way with a request of one kind of traffic."""
+        """Probe the link's first address with a request of one kind of traffic."""
         return await inquiry.probe_traffic(*self._ways(link)[0], traffic, timeout_s=timeout_s)
 
     async def probe(self, link: Link, timeout_s: float, pad_bytes: int) -> ProbeResult:
-        """Probe a link. A link of several ways is whole if all of them answer, and cut if none does."""
+        """Probe a link. A link of several addresses is whole if all of them answer, and cut if none does."""
         ways = self._ways(link)
         found: dict[int, ProbeResult] = {}
 
@@ -100,7 +102,7 @@ class Links:
         return one_of([found[at] for at in range(len(ways))], hurt=hurt)
 
     async def ending(self, link: Link, timeout_s: float, spoil: bool, opened: Callable[[], None]) -> ProbeResult:
-        """Watch a new connection over the link's first way until it ends, as `Runtime.ending`."""
+        """Watch a new connection over the link's first address until it ends, as `Runtime.ending`."""
         return await inquiry.ending(*self._ways(link)[0], timeout_s=timeout_s, spoil=spoil, opened=opened)
 
     def _hurtable(self) -> LinkProxies:
@@ -110,8 +112,8 @@ class Links:
 
 
 def one_of(probes: Sequence[ProbeResult], *, hurt: bool) -> ProbeResult:
-    """Join the probes of a link's ways. With a fault on, one answer makes the link ok; without one, one silence makes
-    it not ok.
+    """Join the probes of a link's addresses. With a fault on, one answer makes the link ok; without a fault, one
+    missing answer makes the link not ok.
     """
     ok = any(each.ok for each in probes) if hurt else all(each.ok for each in probes)
     # A round trip is as long as the shortest of those that were: nothing is made of one that another one disproves.

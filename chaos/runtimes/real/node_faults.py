@@ -1,7 +1,6 @@
-"""The harness's side of `squall.broker.faulted`: orders to a broker's disk, and their results, through files in a
-folder.
+"""Sends fault commands to a broker's `squall.broker.faulted`, and reads their results, through files in a folder.
 
-This works for every runtime that starts its brokers with `--faults FOLDER` and can reach that folder. Orders outlive
+This works for every runtime that starts its brokers with `--faults FOLDER` and can reach that folder. Commands outlive
 the broker's restarts; a broker that is down reads them when it starts.
 """
 
@@ -30,7 +29,9 @@ from squall.chaos.runtimes.lost_records import LostOffsetRanges
 
 
 class NodeFaults:
-    """The orders to one node. `limit_bytes`: how many bytes may be pending before the oldest count as written back."""
+    """Sends fault commands to one node. `limit_bytes`: how many bytes may be pending before the oldest count as written
+    back.
+    """
 
     def __init__(self, folder: Path, *, limit_bytes: int = LIMIT_BYTES) -> None:
         self.folder = folder
@@ -38,7 +39,7 @@ class NodeFaults:
         self._named: dict[str, FaultCommand] = {}
         self._crash: CrashPoint | None = None
         self._has_ordered = False
-        """What stands in the control file is this run's."""
+        """Is True if the control file's content is this run's."""
         try:
             self._serial = parse_commands((folder / "control").read_text()).serial
         except (FileNotFoundError, FaultCommandsError):
@@ -47,7 +48,7 @@ class NodeFaults:
     # ------------------------------------------------------------------------------------------------------- orders
 
     def add(self, name: str, fault: DiskFault) -> None:
-        """Order a fault under a name unused on this node. HarnessError if the name is in use."""
+        """Order a fault under a name unused on this node. Raises HarnessError if the name is in use."""
         if name in self._named:
             raise HarnessError(f"there is a fault {name!r} on this disk already")
         self._named[name] = _as_ordered(self._serial + 1, fault)
@@ -76,7 +77,7 @@ class NodeFaults:
             self._write()
 
     def clear(self) -> None:
-        """Call every order off."""
+        """Call every command off."""
         if self._named or self._crash is not None or not self._has_ordered:
             self._named.clear()
             self._crash = None
@@ -95,7 +96,7 @@ class NodeFaults:
     # ----------------------------------------------------------------------------------------------------- what came
 
     def taken_over(self, incarnation: int) -> bool:
-        """Return whether this incarnation of the broker applies the latest order."""
+        """Return whether this incarnation of the broker applies the latest command."""
         head = head_of(self._tally())
         return head is not None and head.incarnation == incarnation and head.serial == self._serial
 
@@ -109,7 +110,7 @@ class NodeFaults:
         return count_of(self._tally(), number).hits
 
     def forget(self, inode: int) -> None:
-        """Forget what is pending for this file, whose broker is down: what is left of the file is on the disk."""
+        """Forget the pending writes of this file, whose broker is down: the rest of the file counts as durable."""
         (self.folder / "files" / str(inode)).unlink(missing_ok=True)
 
     def calls(self, op: CrashOp) -> int:
@@ -117,12 +118,12 @@ class NodeFaults:
         return calls_of(self._tally(), op)
 
     def through_bytes(self) -> int:
-        """Bytes that count as written back because too many were pending, since the node's first start."""
+        """Return the bytes that count as written back because too many were pending, since the node's first start."""
         head = head_of(self._tally())
         return 0 if head is None else head.through_bytes
 
     def crashed(self, number: int) -> str | None:
-        """The path or peer of the call at which the broker crashed; None if it did not crash."""
+        """Return the path or peer of the call at which the broker crashed; None if it did not crash."""
         try:
             said: dict[str, Any] = json.loads((self.folder / "crashed").read_text())
         except FileNotFoundError:
@@ -130,7 +131,7 @@ class NodeFaults:
         return str(said["at"]) if said["number"] == number else None
 
     def lose_power(self, roots: Sequence[Path], rng: Random) -> Evidence:
-        """Remove from a dead broker's files what it had not synced. Evidence: `Loss`, logs, through_bytes."""
+        """Remove the data that a dead broker had not synced from its files. Evidence: `Loss`, logs, through_bytes."""
         records = LostOffsetRanges()
         lost = lose_power(str(self.folder), [str(root) for root in roots], rng, records.changed)
         for name in records.partitions:

@@ -1,4 +1,4 @@
-"""The files of one node of a real cluster, the same for processes and containers."""
+"""Names the files of one node of a real cluster, the same for processes and containers."""
 
 from __future__ import annotations
 
@@ -8,43 +8,43 @@ from pathlib import Path
 
 @dataclass(frozen=True, slots=True)
 class NodeFolder:
-    """nodes/N of the run directory."""
+    """Holds the folder nodes/N of the run directory."""
 
     path: Path
 
     @property
     def config(self) -> Path:
-        """The .properties file of the latest incarnation."""
+        """Returns the path of the .properties file of the latest incarnation."""
         return self.path / "broker.properties"
 
     @property
     def log(self) -> Path:
-        """The path of the broker's output."""
+        """Returns the path of the broker's output."""
         return self.path / "broker.log"
 
     @property
     def trace(self) -> Path:
-        """Return the path of the node's trace."""
+        """Returns the path of the node's trace."""
         return self.path / "trace.jsonl"
 
     @property
     def data(self) -> Path:
-        """Return the path of the node's log directory."""
+        """Returns the path of the node's log directory."""
         return self.path / "data"
 
     @property
     def clock(self) -> Path:
-        """The file that bends its wall clock."""
+        """Returns the path of the file that changes the broker's wall clock."""
         return self.path / "clock-offset"
 
     @property
     def faults(self) -> Path:
-        """The orders to its disk, for brokers that accept them."""
+        """Returns the folder of the fault commands to the broker's disk, for brokers that accept them."""
         return self.path / "faults"
 
     @property
     def incarnation(self) -> int:
-        """The number of starts of the node; 0 if it was never started."""
+        """Counts the starts of the node; 0 if it was never started."""
         try:
             return int((self.path / "incarnation").read_text())
         except FileNotFoundError:
@@ -58,7 +58,7 @@ class NodeFolder:
         return incarnation
 
     def bend_clock(self, offset_ms: float, rate: float) -> None:
-        """Write the clock's file by renaming, so the broker always reads a complete file."""
+        """Write the clock's file by renaming, so that the broker always reads a complete file."""
         fresh = self.clock.with_suffix(".new")
         fresh.write_text(f"{offset_ms:.3f} {rate:.6f}\n")
         fresh.replace(self.clock)

@@ -1,4 +1,4 @@
-"""Reads the kernel's reports of a process, and names one process for all time."""
+"""Reads the kernel's reports of a process, and identifies one process for all time."""
 
 from __future__ import annotations
 
@@ -17,18 +17,18 @@ class ProcessId:
 
     pid: int
     start_ticks: int
-    """Clock ticks from boot to the process's start: field 22 of /proc/PID/stat."""
+    """Counts clock ticks from boot to the process's start: field 22 of /proc/PID/stat."""
     boot: str
-    """The boot's id."""
+    """Is the boot's id."""
 
 
 def boot_id() -> str:
-    """The id of this boot of the kernel."""
+    """Return the id of this boot of the kernel."""
     return (PROC / "sys/kernel/random/boot_id").read_text().strip()
 
 
 def namespace() -> str:
-    """Of which numbering of processes this one sees the pids: in another container the same pid is another process."""
+    """Return the id of the pid namespace of this process: in another container the same pid is another process."""
     try:
         return os.readlink(PROC / "self/ns/pid")
     except OSError:
@@ -36,7 +36,7 @@ def namespace() -> str:
 
 
 def identify(pid: int) -> ProcessId | None:
-    """The process that has this pid now. None if there is none, or only a zombie that nobody has waited for."""
+    """Return the process that has this pid now. None if there is none, or only a zombie."""
     fields = _stat(pid)
     if fields is None or fields[0] in "ZX":
         return None
@@ -44,20 +44,20 @@ def identify(pid: int) -> ProcessId | None:
 
 
 def is_alive(process: ProcessId) -> bool:
-    """True while this very process runs (or is stopped)."""
+    """Return True while exactly this process runs or is stopped."""
     return identify(process.pid) == process
 
 
 def run_state(pid: int) -> str | None:
-    """The kernel's letter: R running, S sleeping, D waiting for a device, T stopped, Z zombie. None if the process is
-    gone.
+    """Return the kernel's letter for the process: R running, S sleeping, D waiting for a device, T stopped, Z zombie.
+    None if the process is gone.
     """
     fields = _stat(pid)
     return None if fields is None else fields[0]
 
 
 def environment(pid: int) -> dict[str, str]:
-    """The process's environment at its start; empty if the process is gone or belongs to another user."""
+    """Return the process's environment at its start; empty if the process is gone or belongs to another user."""
     try:
         data = (PROC / str(pid) / "environ").read_bytes()
     except OSError:
@@ -67,8 +67,8 @@ def environment(pid: int) -> dict[str, str]:
 
 
 def _stat(pid: int) -> list[str] | None:
-    """Fields of /proc/PID/stat from the third (the state) on. The second field, the name, may contain blanks and
-    brackets.
+    """Return the fields of /proc/PID/stat from the third (the state) on. The second field, the name, may contain blanks
+    and brackets.
     """
     try:
         text = (PROC / str(pid) / "stat").read_text(errors="replace")

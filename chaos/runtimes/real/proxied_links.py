@@ -1,4 +1,4 @@
-"""Link faults through Toxiproxy: the toxic for each fault, and how overlapping faults share a link."""
+"""Puts link faults on Toxiproxy: chooses the toxic for each fault, and combines overlapping faults of a link."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ STREAMS = {
 
 
 def toxic(fault: LinkFault) -> tuple[str, dict[str, int]]:
-    """Toxiproxy's kind of toxic and its attributes. A REFUSE cut has no toxic: the proxy is switched off."""
+    """Return Toxiproxy's kind of toxic and its attributes. A REFUSE cut has no toxic: the proxy is switched off."""
     match fault:
         case Cut(manner=CutMode.DROP):
             return "timeout", {"timeout": 0}
@@ -57,7 +57,9 @@ def toxic(fault: LinkFault) -> tuple[str, dict[str, int]]:
 
 
 class ProxiedLinks:
-    """Every link's proxy, and the faults on it by name. Calls block, as Toxiproxy's interface does, and take turns."""
+    """Holds every link's proxy, and the faults on it by name. Calls block, as Toxiproxy's interface does, and take
+    turns.
+    """
 
     def __init__(self, api: ToxiproxyApi, proxies: Mapping[Link, str]) -> None:
         self._api = api
@@ -74,8 +76,8 @@ class ProxiedLinks:
         return bool(self._faults.get(link))
 
     def add(self, name: str, link: Link, fault: LinkFault) -> None:
-        """Put a fault on a link, and read back that Toxiproxy has it. HarnessError if it does not, if the link is
-        unknown, or if the link already has a fault of this name.
+        """Put a fault on a link, and read back that Toxiproxy has it. Raises HarnessError if it does not, if the link
+        is unknown, or if the link already has a fault of this name.
         """
         with self._turn:
             faults = self._of(link)
@@ -99,7 +101,9 @@ class ProxiedLinks:
                     raise HarnessError(f"Toxiproxy does not have the {kind} that was put on {proxy}")
 
     def remove(self, name: str, link: Link) -> None:
-        """Take the fault of this name off, if it is there. The proxy stays off while another REFUSE cut is on."""
+        """Remove the fault of this name from a link, if the link has it. The proxy stays off while another REFUSE cut
+        is on.
+        """
         with self._turn:
             faults = self._of(link)
             fault = faults.get(name)
@@ -114,7 +118,7 @@ class ProxiedLinks:
             del faults[name]
 
     def reset(self) -> None:
-        """Take every fault off every link."""
+        """Remove every fault from every link."""
         with self._turn:
             self._api.reset()
             for faults in self._faults.values():

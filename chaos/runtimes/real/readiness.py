@@ -1,4 +1,4 @@
-"""Waiting until a cluster is whole: every broker knows every broker, and every link answers."""
+"""Waits until a cluster is whole: every broker knows every broker, and every link answers."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ async def until_all_see_all(
     exits: Callable[[], tuple[NodeExit, ...]],
     timeout_s: float,
 ) -> bool:
-    """Ask over each link until its broker lists all nodes. False if that takes too long.
+    """Ask over each link until its broker lists all nodes. Returns False if that takes too long.
 
-    HarnessError if `exits` reports that a broker ended meanwhile.
+    Raises HarnessError if `exits` reports that a broker ended meanwhile.
     """
     with trio.move_on_after(timeout_s):
         for link, address in addresses.items():

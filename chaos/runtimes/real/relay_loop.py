@@ -1,4 +1,5 @@
-"""The frame relay's event loop: sockets that are ready, and calls that are due. One thread, no task per connection.
+"""Implements the frame relay's event loop: sockets that are ready, and calls that are due. It has one thread, and no
+task per connection.
 
 A piece of bytes that passes takes one wake-up: it is read and sent on in the same call. With a task for each direction
 and another one for each outlet (trio), a piece took five times the CPU time. On a busy machine the relay then had the
@@ -20,25 +21,25 @@ from typing import cast
 
 BUFFER = 256 * 1024
 MOST = 4 * 1024 * 1024
-"""Bytes on their way in one direction; then nothing more is read."""
+"""Limits the bytes on their way in one direction; at the limit nothing more is read."""
 RESET = struct.pack("ii", 1, 0)
-"""SO_LINGER that makes a close a reset."""
+"""Is the SO_LINGER value that makes a close a reset."""
 READ, WRITE = selectors.EVENT_READ, selectors.EVENT_WRITE
 UNDER_WAY = (0, errno.EINPROGRESS)
 
 
 class RelayEventLoop:
-    """Calls whoever has something to do. Times are in seconds."""
+    """Calls functions when their socket is ready or their time has come. Times are in seconds."""
 
     def __init__(self) -> None:
         self._look = selectors.DefaultSelector()
         self._due: list[tuple[float, int, Callable[[], None]]] = []
         self._order = count()
         self.buffer = memoryview(bytearray(BUFFER))
-        """Everything that arrives is read here first."""
+        """Receives all arriving bytes first."""
 
     def watch(self, end: socket.socket, events: int, ready: Callable[[int], None]) -> None:
-        """Call `ready(events)` whenever the socket is. No events: it is not watched."""
+        """Call `ready(events)` whenever the socket is ready. No events: the socket is not watched."""
         if end.fileno() < 0:
             return
         known = end in self._look.get_map()
@@ -71,7 +72,7 @@ class RelayEventLoop:
         self.watch(listener, READ, ready)
 
     def run(self) -> None:
-        """Never ends by itself."""
+        """Run for ever: the loop never ends by itself."""
         while True:
             self.turn()
 
@@ -82,7 +83,7 @@ class RelayEventLoop:
         self._look.close()
 
     def turn(self) -> None:
-        """Wait until something is ready or due, and call whoever has to do with it."""
+        """Wait until a socket is ready or a call is due, and make these calls."""
         wait_s = max(0.0, self._due[0][0] - time.monotonic()) if self._due else None
         for key, events in self._look.select(wait_s):
             # An earlier call of this turn may have closed the socket, and another one may have its number by now.
@@ -93,7 +94,7 @@ class RelayEventLoop:
 
 
 class ConnectionEnd:
-    """One end of a connection. Bytes leave it in order, each piece no earlier than its time."""
+    """Represents one end of a connection. Bytes leave it in order, each piece no earlier than its time."""
 
     def __init__(self, loop: RelayEventLoop, end: socket.socket) -> None:
         end.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
@@ -102,18 +103,18 @@ class ConnectionEnd:
         self._events = 0
         self._timed = self._closed = False
         self.held = 0
-        """Bytes on their way out."""
+        """Counts the bytes on their way out."""
         self.finished = False
-        """Everything was sent, and the end with it."""
+        """Is True once everything was sent, and the end of the stream with it."""
         self.arrived: Callable[[bytes], None] = lambda data: None
-        """Called with bytes that arrive; with no bytes when no more will come."""
+        """Is called with bytes that arrive; with no bytes when no more will come."""
         self.sent: Callable[[], None] = lambda: None
-        """Called when bytes that had to wait were sent."""
+        """Is called when bytes that had to wait were sent."""
         self.broken: Callable[[], None] = lambda: None
-        """Called when the connection was reset."""
+        """Is called when the connection was reset."""
 
     def read(self, wanted: bool) -> None:
-        """Read what arrives, or leave it with the sender."""
+        """Read arriving bytes if `wanted`; else leave them with the sender."""
         self._want(self._events | READ if wanted else self._events & ~READ)
 
     def put(self, data: bytes | None, later_s: float = 0.0) -> None:
@@ -172,7 +173,7 @@ class ConnectionEnd:
             return len(data)
 
     def _flush(self) -> None:
-        """Send what is due."""
+        """Send the bytes that are due."""
         waited = bool(self._queue)
         while self._queue and not self._closed:
             at, data = self._queue[0]
@@ -210,7 +211,7 @@ class ConnectionEnd:
 def connect(
     loop: RelayEventLoop, to: tuple[str, int], within_s: float, done: Callable[[socket.socket | None], None]
 ) -> None:
-    """Open a connection, and call `done` with it, or with None if nobody answers in time."""
+    """Open a connection, and call `done` with it, or with None if no answer comes in time."""
     # The address is a number: nothing is looked up.
     family, kind, protocol, _, address = socket.getaddrinfo(*to, type=socket.SOCK_STREAM)[0]
     end = socket.socket(family, kind, protocol)

@@ -1,4 +1,4 @@
-"""A cluster of real brokers as a runtime, composed of brokers, links, disks, CPUs and clocks.
+"""Implements a runtime of real brokers, composed of brokers, links, disks, CPUs and clocks.
 
 The `ClusterBackend` decides where the brokers run (processes or containers): it makes and starts them.
 """
@@ -48,14 +48,13 @@ HEAL_S = 15.0
 
 
 class ClusterBackend(Protocol):
-    """Makes, starts and ends the brokers, their proxies, and whatever lies below them: as processes, or in containers.
-    """
+    """Makes, starts and ends the brokers, their proxies, and everything below them: as processes, or in containers."""
 
     brokers: Brokers
-    """The brokers that were made."""
+    """Holds the brokers that were made."""
 
     async def make(self) -> tuple[AddressLayout, LinkProxies | None]:
-        """Make everything, but start no broker. Refused for what cannot be made."""
+        """Make everything, but start no broker. Refused if something cannot be made."""
 
     async def start_node(self, node: int, ready_s: float) -> Evidence:
         """Start a node that is down, and wait at most `ready_s` seconds until it is ready. Evidence: as
@@ -70,7 +69,7 @@ class ClusterBackend(Protocol):
 
 
 class RealRuntime(Runtime, CallCountingRuntime, ClockFakingRuntime):
-    """`squall.chaos.runtimes.contract.Runtime`. A cluster that starts again in the same folder keeps its data.
+    """Runs a cluster of real brokers. A cluster that starts again in the same folder keeps its data.
 
     Files are below the blueprint's folder: nodes/N/{broker.properties, broker.log, trace.jsonl, data/}, toxiproxy.log.
     seed: for random choices in disk faults and power losses.
@@ -104,7 +103,8 @@ class RealRuntime(Runtime, CallCountingRuntime, ClockFakingRuntime):
 
     @override
     async def start(self) -> None:
-        """Start every node. If this fails, what had begun is ended. Refused for what cannot be made."""
+        """Start every node. If this fails, everything that was started is ended. Refused if something cannot be made.
+        """
         assert self._lock is None, "a runtime is started once"
         self._lock = self._plan.lock()
         try:
@@ -121,7 +121,7 @@ class RealRuntime(Runtime, CallCountingRuntime, ClockFakingRuntime):
 
     @override
     async def stop(self) -> None:
-        """End the cluster. Shielded from cancellation, so an interrupted run also ends its cluster."""
+        """End the cluster. Shielded from cancellation, so that an interrupted run also ends its cluster."""
         if self._lock is None or self._stopped:
             return
         self._stopped = True
@@ -267,7 +267,7 @@ class RealRuntime(Runtime, CallCountingRuntime, ClockFakingRuntime):
         return await self._linked().probe(link, timeout_s, pad_bytes)
 
     async def connect(self, link: Link) -> Transport:
-        """Open a connection over the link's first way, through its faults. OSError if it is refused."""
+        """Open a connection to the link's first address, through its faults. Raises OSError if it is refused."""
         return await self.env("prober").connect(*self._linked().way(link))
 
     async def probe_traffic(self, link: Link, traffic: BrokerTraffic, *, timeout_s: float = 1.0) -> ProbeResult:

@@ -1,4 +1,4 @@
-"""Toxiproxy's server, proxies and toxics from toxiproxy-python, behind the few calls that links need."""
+"""Wraps the server, proxies and toxics of toxiproxy-python in the few calls that links need."""
 
 from __future__ import annotations
 
@@ -15,15 +15,14 @@ from squall.chaos.errors import HarnessError
 from squall.chaos.runtimes.real.toxiproxy_transport import HttpTransport, ToxiproxyConsumer, ToxiproxyError
 
 SAFE_NAME = re.compile(r"[A-Za-z0-9._-]+")
-"""The package writes names into paths as they are."""
+"""Matches names without a meaning in paths: the package writes names into paths as they are."""
 
 
 class ToxiproxyServer(Toxiproxy):  # type: ignore[misc]  # the package has no types
-    """The package's server. Unlike the package, it opens no extra connection and replaces no existing proxy needlessly.
-    """
+    """Is the package's server, but opens no extra connection and replaces no existing proxy needlessly."""
 
     def running(self) -> bool:
-        """True: the server's answer shows that it runs. The package would open a connection to find out."""
+        """Return True: the server's answer shows that it runs. The package would open a connection to find out."""
         return True
 
     def populate(self, proxies: Sequence[Mapping[str, str]]) -> list[Proxy]:
@@ -45,7 +44,7 @@ class ToxiproxyApi:
         self._proxies: dict[str, Proxy] = {}
 
     def version(self) -> str:
-        """The server's version."""
+        """Return the server's version."""
         with self._asking():
             return str(json.loads(self._server.version())["version"])
 
@@ -59,12 +58,12 @@ class ToxiproxyApi:
         self._proxies.update(made)
 
     def proxies(self) -> dict[str, Proxy]:
-        """Every proxy that the server has now, by name."""
+        """Return every proxy that the server has now, by name."""
         with self._asking():
             return dict(self._server.proxies())
 
     def toxics(self, proxy: str) -> dict[str, Toxic]:
-        """Every toxic that is on a proxy now, by name."""
+        """Return every toxic that is on a proxy now, by name."""
         with self._asking():
             return dict(self._proxy(proxy).toxics())
 
@@ -83,7 +82,7 @@ class ToxiproxyApi:
             self._proxy(proxy).add_toxic(name=_safe(name), type=kind, stream=stream, attributes=attributes)
 
     def remove_toxic(self, proxy: str, name: str) -> None:
-        """Take a toxic off; an unknown name is no error."""
+        """Remove a toxic; an unknown name is no error."""
         try:
             with self._asking():
                 self._proxy(proxy).destroy_toxic(_safe(name))
@@ -92,7 +91,7 @@ class ToxiproxyApi:
                 raise
 
     def reset(self) -> None:
-        """Switch every proxy on and take every toxic off."""
+        """Switch every proxy on and remove every toxic."""
         with self._asking():
             self._server.reset()
 
@@ -101,7 +100,7 @@ class ToxiproxyApi:
         self._transport.close()
 
     def _proxy(self, name: str) -> Any:
-        """A proxy that this object made, or one that the server has."""
+        """Return a proxy that this object made, or else one that the server has."""
         if name not in self._proxies:
             self._proxies.update(self._server.proxies())
         if name not in self._proxies:
@@ -110,8 +109,7 @@ class ToxiproxyApi:
 
     @contextmanager
     def _asking(self) -> Iterator[None]:
-        """Wraps each call of the package: directs it to this server, and turns unreadable answers into ToxiproxyError.
-        """
+        """Wrap each call of the package: direct it to this server, and turn unreadable answers into ToxiproxyError."""
         try:
             with self._transport.chosen():
                 yield
@@ -120,7 +118,7 @@ class ToxiproxyApi:
 
 
 def _safe(name: str) -> str:
-    """The name. HarnessError if the name has a meaning in a path."""
+    """Return the name. Raises HarnessError if the name has a meaning in a path."""
     if not SAFE_NAME.fullmatch(name):
         raise HarnessError(f"{name!r} cannot be a name in Toxiproxy: only letters, digits, dot, dash and underscore")
     return name

@@ -1,9 +1,9 @@
-"""The transport for toxiproxy-python: one kept connection for each server, with a time limit.
+"""Implements the transport for toxiproxy-python: one kept connection for each server, with a time limit.
 
 The package's own transport, `toxiproxy.api.APIConsumer`, opens a connection for each call and waits for ever. It
 ignores every error status except 400, 404 and 409. Its host and port belong to the class, so a process knows only one
 server. `ToxiproxyConsumer` replaces it in the package's modules: a call goes to the transport in whose `chosen` block
-it is made.
+the call is made.
 """
 
 from __future__ import annotations
@@ -23,11 +23,15 @@ import toxiproxy.server
 from squall.chaos.errors import HarnessError
 
 IDLE_S = 20.0
-"""A connection that was idle for longer is opened anew: Toxiproxy closes it after a minute."""
+"""Limits the idle time of a connection, in s; an older connection is opened anew, because Toxiproxy closes it after a
+minute.
+"""
 
 
 class ToxiproxyError(HarnessError):
-    """Toxiproxy did not answer, or answered with an error or nonsense. `status` is 0 if there was no answer."""
+    """Reports that Toxiproxy did not answer, or answered with an error or nonsense. `status` is 0 if there was no
+    answer.
+    """
 
     def __init__(self, message: str, status: int = 0) -> None:
         super().__init__(message)
@@ -35,13 +39,13 @@ class ToxiproxyError(HarnessError):
 
 
 class HttpResponse:
-    """Holds a response as the package expects it."""
+    """Holds a response in the form that the package expects."""
 
     def __init__(self, status_code: int, content: bytes) -> None:
         self.status_code, self.content = status_code, content
 
     def json(self) -> Any:
-        """The body. ValueError if it is not JSON."""
+        """Return the body, parsed as JSON. Raises ValueError if it is not JSON."""
         return json.loads(self.content)
 
 
@@ -57,7 +61,7 @@ class HttpTransport:
 
     @contextmanager
     def chosen(self) -> Iterator[None]:
-        """The package's calls inside this block, in this thread, go to this server."""
+        """Direct the package's calls inside this block, in this thread, to this server."""
         token = _CHOSEN.set(self)
         try:
             yield
@@ -65,7 +69,7 @@ class HttpTransport:
             _CHOSEN.reset(token)
 
     def send(self, method: str, path: str, body: object = None) -> HttpResponse:
-        """The answer. ToxiproxyError if none comes in time, and for every status from 400 on."""
+        """Return the response. Raises ToxiproxyError if none comes in time, and for every status from 400 on."""
         data = None if body is None else json.dumps(body)
         with self._turn:
             if time.monotonic() - self._used_at > IDLE_S:
@@ -100,17 +104,17 @@ class ToxiproxyConsumer:
 
     @classmethod
     def get(cls, url: str) -> HttpResponse:
-        """GET."""
+        """Send a GET request."""
         return _CHOSEN.get().send("GET", url)
 
     @classmethod
     def delete(cls, url: str) -> HttpResponse:
-        """DELETE."""
+        """Send a DELETE request."""
         return _CHOSEN.get().send("DELETE", url)
 
     @classmethod
     def post(cls, url: str, json: object = None) -> HttpResponse:
-        """POST."""
+        """Send a POST request."""
         return _CHOSEN.get().send("POST", url, json)
 
 

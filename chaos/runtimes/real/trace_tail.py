@@ -1,4 +1,4 @@
-"""Waiting for a line of a broker's trace; how a broker left that was asked to stop."""
+"""Waits for a line of a broker's trace, and finds out how a broker that was asked to stop has left."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ LEAVING = ("node_stopping", "node_stopped")
 
 
 class ShutdownReport(NamedTuple):
-    """Describes how a broker left that was asked to stop, by its own report. `said`: its words."""
+    """Describes how a broker that was asked to stop has left, by its own report. `said`: the lines of that report."""
 
     controlled: bool
-    """Its controller let it go."""
+    """Is True if its controller let the broker go."""
     alone: bool
-    """It gave its controller up, because none answered."""
+    """Is True if the broker left without its controller, because no controller answered."""
     said: list[str]
 
 
@@ -27,7 +27,7 @@ class TraceTail:
         self._at = path.stat().st_size if path.exists() else 0
 
     def events(self) -> list[dict[str, Any]]:
-        """The lines since the last call, in order. Empty if the file does not exist yet."""
+        """Return the lines since the last call, in order. Empty if the file does not exist yet."""
         try:
             with self._path.open("rb") as file:
                 file.seek(self._at)

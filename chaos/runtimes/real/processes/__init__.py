@@ -1,1 +1,1 @@
-"""Processes that cannot outlive the harness, their ports, and the Toxiproxy that is one of them."""
+"""Runs processes that cannot outlive the harness, chooses their ports, and runs Toxiproxy as one of them."""

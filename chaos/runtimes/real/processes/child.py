@@ -1,4 +1,4 @@
-"""Starting, watching and ending one tethered process."""
+"""Starts, watches and ends one process that cannot outlive the harness."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ LAST_WORDS_BYTES = 2000
 
 
 class Child:
-    """A process of the run, in a session of its own: the terminal's Ctrl-C is the harness's to answer."""
+    """Represents a process of the run, in a session of its own: Ctrl-C in the terminal reaches only the harness."""
 
     def __init__(self, what: str, popen: subprocess.Popen[bytes], log: Path) -> None:
         self.what = what
@@ -32,25 +32,27 @@ class Child:
 
     @property
     def code(self) -> int | None:
-        """The exit code, negative for a signal; None while it runs."""
+        """Returns the exit code, negative for a signal; None while the process runs."""
         return self._popen.poll()
 
     def signal(self, number: signal.Signals) -> None:
-        """Send a signal; nothing where it has ended. Its pid is its own until `code` has been read after its end."""
+        """Send a signal; does nothing if the process has ended. The pid is not reused until `code` has been read after
+        the end.
+        """
         self._popen.send_signal(number)
 
     async def ended(self, timeout_s: float) -> int | None:
-        """Its code, or None where it still runs after `timeout_s`."""
+        """Wait for the end. Returns the exit code, or None if the process still runs after `timeout_s`."""
         await until(lambda: self.code is not None, timeout_s)
         return self.code
 
     async def in_state(self, letters: str, timeout_s: float) -> str | None:
-        """The kernel's letter for it once that is one of `letters`, or whatever it is after `timeout_s`."""
+        """Return the kernel's letter for the process once it is one of `letters`, or the letter after `timeout_s`."""
         await until(lambda: (run_state(self.pid) or "-") in letters, timeout_s)
         return run_state(self.pid)
 
     def last_words(self) -> str:
-        """The end of its log."""
+        """Return the end of the process's log."""
         return tail(self.log)
 
 
@@ -59,7 +61,8 @@ def start(
 ) -> Child:
     """Start a program tethered to this process, printing into the end of `log`, and note it in the registry.
 
-    Call it on the main thread: the tether follows the thread that starts. HarnessError where it cannot be started.
+    Call it on the main thread: the tether follows the thread that starts. Raises HarnessError if the program cannot be
+    started.
     """
     assert threading.current_thread() is threading.main_thread(), (
         "a tethered process ends with the thread that starts it"
@@ -82,7 +85,9 @@ def start(
 
 
 async def until(condition: Callable[[], bool], timeout_s: float) -> bool:
-    """Wait for a condition that nothing announces, asking often. False where it does not hold after `timeout_s`."""
+    """Wait for a condition that no event announces, checking it often. Returns False if it does not hold after
+    `timeout_s`.
+    """
     with trio.move_on_after(timeout_s):
         while not condition():
             await trio.sleep(POLL_S)
@@ -91,7 +96,7 @@ async def until(condition: Callable[[], bool], timeout_s: float) -> bool:
 
 
 def tail(path: Path) -> str:
-    """The last 2000 bytes of a text file; empty where there is none."""
+    """Return the last 2000 bytes of a text file; empty if there is no such file."""
     try:
         with path.open("rb") as file:
             file.seek(max(0, path.stat().st_size - LAST_WORDS_BYTES))

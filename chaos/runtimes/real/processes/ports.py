@@ -1,4 +1,4 @@
-"""Ports that stay ours while nobody listens on them."""
+"""Chooses ports that stay the run's own while no process listens on them."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ EPHEMERAL = Path("/proc/sys/net/ipv4/ip_local_port_range")
 
 
 def ephemeral_range() -> tuple[int, int]:
-    """The ports, both inclusive, that the kernel gives to outgoing connections."""
+    """Return the first and last of the ports, both inclusive, that the kernel gives to outgoing connections."""
     try:
         low, high = EPHEMERAL.read_text().split()
     except OSError:
@@ -24,10 +24,11 @@ def ephemeral_range() -> tuple[int, int]:
 
 
 def free_ports(count: int, taken: Collection[int], rng: random.Random) -> list[int]:
-    """`count` ports of loopback, outside the ephemeral range, not in `taken`, free just now.
+    """Return `count` ports of loopback that are outside the ephemeral range, not in `taken`, and free now.
 
-    Outside, because a broker that is down for a while must find its port again: one in the range might by then be
-    the near end of somebody's connection. `rng` spreads runs that choose at the same time. Raises HarnessError.
+    They are outside that range, because a broker that is down for a while must find its port free again: a port in the
+    range might by then be the local end of another connection. `rng` spreads runs that choose at the same time. Raises
+    HarnessError.
     """
     low, high = ephemeral_range()
     outside = [port for port in range(LOWEST, HIGHEST + 1) if not low <= port <= high]
@@ -47,7 +48,7 @@ def free_ports(count: int, taken: Collection[int], rng: random.Random) -> list[i
 
 
 def is_free(port: int) -> bool:
-    """Return whether a listener could bind it now."""
+    """Return whether a listener could bind the port now."""
     with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as sock:
         # As a broker's listener does: connections that a former one left in TIME_WAIT are in nobody's way.
         sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)

@@ -1,4 +1,4 @@
-"""The one Toxiproxy process that every link of a run goes through."""
+"""Runs the one Toxiproxy process that every link of a run leads through."""
 
 from __future__ import annotations
 
@@ -31,10 +31,10 @@ END_S = 2.0
 
 
 class ProcessProxies(LinkProxies):
-    """Toxiproxy and its links, for trio: each call waits in a thread.
+    """Runs Toxiproxy and its links, for trio: each call waits in a thread.
 
-    A link of a broker that listens for its peers twice is two proxies, one in each of two families: they are hurt and
-    healed together.
+    A link of a broker that listens for its peers twice is two proxies, one in each of two families: both get each
+    fault, and both are healed together.
     """
 
     def __init__(
@@ -56,7 +56,7 @@ class ProcessProxies(LinkProxies):
         registration: RunRegistration,
         framed: Collection[Link] = (),
     ) -> ProcessProxies:
-        """Start it with a proxy for each link of each family. Raises HarnessError.
+        """Start Toxiproxy with a proxy for each link of each family. Raises HarnessError.
 
         framed: links whose proxies lead to a relay that knows frames, and only from there to the broker.
         """
@@ -97,7 +97,8 @@ class ProcessProxies(LinkProxies):
 
     @override
     async def remove(self, name: str, link: Link) -> Evidence:
-        """Take a fault off a link. Returns, for protocol faults, how many frames they hit, as `FramedLinks.remove`."""
+        """Remove a fault from a link. Returns, for protocol faults, how many frames they hit, as `FramedLinks.remove`.
+        """
         if self._relay is not None and self._relay[1].has(name, link):
             return await self._relay[1].remove(name, link)
         for links in self._of(link):
@@ -127,7 +128,8 @@ class ProcessProxies(LinkProxies):
         )
 
     def _of(self, link: Link) -> list[ProxiedLinks]:
-        """Those that the link is one of; the first one where none is, to say so."""
+        """Return the families that contain the link; the first family if none does, so that its error names the link.
+        """
         return [links for links in self._links if links.has(link)] or [self._links[0]]
 
     async def stop(self) -> None:
@@ -154,7 +156,7 @@ async def _wait_ready(api: ToxiproxyApi, child: Child) -> None:
 async def _start_relay(
     families: Sequence[Routes], framed: Collection[Link], log: Path, registration: RunRegistration
 ) -> tuple[list[Routes], tuple[Child, FramedLinks]]:
-    """The families with the relay put behind the proxies of these links, and the relay."""
+    """Start the relay behind the proxies of these links. Returns the families that lead to the relay, and the relay."""
     count = sum(link in framed for routes in families for link in routes)
     with locked():
         ports = free_ports(count + 1, claimed_ports(), random.Random())

@@ -1,7 +1,7 @@
-"""Registers the processes and ports of each run, so that what an interrupted run left behind can be found and ended.
+"""Registers the processes and ports of each run, so that leftovers of an interrupted run can be found and ended.
 
-There is one JSON file a run in the cache folder. A process is ours if its pid, its start time and the boot are those
-noted, and its environment names the run: nothing else is ever signalled.
+There is one JSON file a run in the cache folder. A process counts as the run's if its pid, its start time and the boot
+are those noted, and its environment names the run: no other process is ever signalled.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ from squall.chaos.runtimes.real.proc import ProcessId, environment, identify, is
 from squall.chaos.toolchain.cache import cache_folder
 
 MARK = "SQUALL_RUN"
-"""Environment variable of every process of a run; its value is the run's id."""
+"""Names the environment variable of every process of a run; its value is the run's id."""
 
 
 @dataclass(frozen=True, slots=True)
 class RegisteredProcess:
-    """A process of a run, as its file has it."""
+    """Describes a process of a run, as the run's registry file lists it."""
 
     what: str
     process: ProcessId
@@ -33,7 +33,9 @@ class RegisteredProcess:
 
 @dataclass(slots=True)
 class RunRegistryFile:
-    """A run's file. `folder` is the run directory; `ports` are held by the run for as long as its harness is alive."""
+    """Holds the content of a run's registry file. `folder` is the run directory; `ports` are held by the run for as
+    long as its harness is alive.
+    """
 
     run: str
     folder: str
@@ -41,14 +43,14 @@ class RunRegistryFile:
     ports: list[int]
     processes: list[RegisteredProcess]
     hurt: list[str] = field(default_factory=list)
-    """Containers of somebody else's that it has down or paused."""
+    """Names the containers of somebody else's cluster that the run has stopped or paused."""
     namespace: str = ""
-    """In which the pids are these processes."""
+    """Names the pid namespace in which the pids are valid."""
 
 
 @dataclass(frozen=True, slots=True)
 class RegisteredRun:
-    """One run of the registry. `processes` are those that are still alive."""
+    """Describes one run of the registry. `processes` are those that are still alive."""
 
     run: str
     folder: str
@@ -56,15 +58,16 @@ class RegisteredRun:
     processes: tuple[RegisteredProcess, ...]
     path: Path
     hurt: tuple[str, ...] = ()
-    """As `RunRegistryFile.hurt`."""
+    """Names the same containers as `RunRegistryFile.hurt`."""
     namespace: str = ""
-    """As `RunRegistryFile.namespace`."""
+    """Names the same namespace as `RunRegistryFile.namespace`."""
 
 
 class RunRegistration:
-    """This run's file. Written whole at each change, so that a reader never sees half of it.
+    """Maintains this run's registry file. The file is written whole at each change, so that a reader never sees half of
+    it.
 
-    Making one ends and forgets what killed harnesses left (`sweep`).
+    Making a registration ends and forgets leftovers of killed harnesses (`sweep`).
     """
 
     def __init__(self, run: str, folder: Path) -> None:
@@ -76,33 +79,33 @@ class RunRegistration:
 
     @property
     def run(self) -> str:
-        """The run's id."""
+        """Returns the run's id."""
         return self._file.run
 
     def claim_ports(self, ports: list[int]) -> None:
-        """Note that these are ours. Call it within `locked()`, with what `claimed_ports` says taken into account."""
+        """Note that these ports are this run's. Call it within `locked()`, after checking `claimed_ports`."""
         self._file.ports += ports
         self._write()
 
     def add(self, what: str, pid: int) -> None:
-        """Note a process that was just started, and forget those that have ended."""
+        """Note a process that was just started, and forget processes that have ended."""
         noted = [each for each in self._file.processes if is_alive(each.process)]
         process = identify(pid)
         self._file.processes = [*noted, RegisteredProcess(what, process)] if process is not None else noted
         self._write()
 
     def hurt(self, container: str) -> None:
-        """Note, before it is done, that somebody else's container is going to be down or paused."""
+        """Note, before the act, that somebody else's container is going to be stopped or paused."""
         self._file.hurt = sorted({*self._file.hurt, container})
         self._write()
 
     def healed(self, container: str) -> None:
-        """It runs again."""
+        """Note that the container runs again."""
         self._file.hurt = [each for each in self._file.hurt if each != container]
         self._write()
 
     def close(self) -> None:
-        """The run has ended and left nothing."""
+        """Remove the file: the run has ended and left nothing."""
         self._path.unlink(missing_ok=True)
 
     def _write(self) -> None:
@@ -123,12 +126,12 @@ def locked() -> Iterator[None]:
 
 
 def claimed_ports() -> set[int]:
-    """Ports of every run whose harness is alive."""
+    """Return the ports of every run whose harness is alive."""
     return {port for _, file in _files() if is_alive(file.harness) for port in file.ports}
 
 
 def runs() -> list[RegisteredRun]:
-    """Every run of the registry, by its id."""
+    """Return every run of the registry, by its id."""
     found = []
     for path, file in _files():
         ours = tuple(noted for noted in file.processes if _is_ours(noted.process, file.run))
@@ -138,7 +141,7 @@ def runs() -> list[RegisteredRun]:
 
 
 def end(run: RegisteredRun) -> list[str]:
-    """Kill what a run left behind and forget the run. Returns what was ended, as "what (pid N)"."""
+    """Kill the processes that a run left behind, and forget the run. Returns the ended processes, as "what (pid N)"."""
     assert not run.harness_alive, "a run that is under way ends its own processes"
     ended = []
     for noted in run.processes:
@@ -151,10 +154,10 @@ def end(run: RegisteredRun) -> list[str]:
 
 
 def sweep() -> list[str]:
-    """End and forget what runs left whose harness was killed. Returns what was ended, as `end` does.
+    """End and forget the leftovers of runs whose harness was killed. Returns the ended processes, as `end` does.
 
-    Left to `squall clean`: runs that hurt somebody else's containers, and those of another namespace of processes, of
-    whose harness nothing is known here.
+    Two kinds of runs are left to `squall clean`: runs that acted on somebody else's containers, and runs of another pid
+    namespace, whose harness cannot be checked here.
     """
     gone = [each for each in runs() if not each.harness_alive and not each.hurt and each.namespace == namespace()]
     return [ended for each in gone for ended in end(each)]
@@ -165,7 +168,7 @@ def _is_ours(process: ProcessId, run: str) -> bool:
 
 
 def _files() -> list[tuple[Path, RunRegistryFile]]:
-    """Every file that can be read: one that is being removed, or is not ours to understand, is passed over."""
+    """Return every file that can be read; skips a file that is being removed, or that this version cannot parse."""
     files = []
     for path in sorted(_runs_folder().glob("*.json")):
         try:

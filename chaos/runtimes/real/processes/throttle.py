@@ -1,7 +1,7 @@
-"""A process that gets a share of a CPU only: stopped and let go in turn, ten times a second.
+"""Limits a process to a share of a CPU: stops it and lets it run in turn, ten times a second.
 
-No privilege and no control group is needed for it; as a quota does, it holds all threads at once. A thread of the
-harness beats time, so that a busy event loop does not; it holds the process by a descriptor, never by a number.
+This needs no privilege and no control group; like a quota, it stops all threads at once. A thread of the harness keeps
+the rhythm, so that a busy event loop does not; it holds the process by a descriptor, never by a number.
 """
 
 # Rejected: a quota of a control group. Often no user may write one, and a node with little to do would not be slower.
@@ -22,8 +22,8 @@ TICKS_PER_S = os.sysconf("SC_CLK_TCK")
 
 @dataclass(slots=True)
 class ThrottleUsage:
-    """Holds measurements of a throttled process. cpu_s: of all its threads; stopped_s: for which it was seen stopped at
-    the end of its stop.
+    """Holds measurements of a throttled process. cpu_s: CPU time of all its threads; stopped_s: time for which it was
+    seen stopped at the end of each stop.
     """
 
     lasted_s: float = 0.0
@@ -32,7 +32,7 @@ class ThrottleUsage:
     stops: int = 0
 
     def add(self, other: ThrottleUsage) -> None:
-        """Add the usage of a later incarnation, too."""
+        """Add the usage of a later incarnation."""
         self.lasted_s += other.lasted_s
         self.stopped_s += other.stopped_s
         self.cpu_s += other.cpu_s
@@ -40,7 +40,9 @@ class ThrottleUsage:
 
 
 class Throttle:
-    """Begins at once. `share` may be changed while it is on. Ends by itself when the process does."""
+    """Throttles a process from the moment this object is made. `share` may be changed at any time. Ends by itself when
+    the process does.
+    """
 
     def __init__(self, pid: int, share: float) -> None:
         self.share = share
@@ -50,21 +52,23 @@ class Throttle:
         self._cpu_before = self._cpu_now = cpu_seconds(pid)
         self._measured = ThrottleUsage()
         self._free = threading.Lock()
-        """Held while the process is stopped by us, and by `hold` for as long as others stop it."""
+        """Is locked while the throttle has the process stopped, and by `hold` for as long as another act stops the
+        process.
+        """
         self._over = threading.Event()
         self._thread = threading.Thread(target=self._beat, name=f"throttle-{pid}", daemon=True)
         self._thread.start()
 
     def hold(self) -> None:
-        """Let it run until `release`: somebody else is going to stop it for good."""
+        """Let the process run until `release`: another act is going to stop it."""
         self._free.acquire()
 
     def release(self) -> None:
-        """Go on with it."""
+        """Continue to throttle the process."""
         self._free.release()
 
     def end(self) -> ThrottleUsage:
-        """Let it run from now on. Call it once, not while held."""
+        """Let the process run from now on. Call this once, not while held."""
         self._over.set()
         self._thread.join()
         self._measured.lasted_s = time.monotonic() - self._began
@@ -96,7 +100,7 @@ class Throttle:
 
 
 def cpu_seconds(pid: int) -> float:
-    """CPU time that a process has had; 0 where it is gone."""
+    """Return the CPU time that a process has used, in s; 0 if the process is gone."""
     try:
         with open(f"/proc/{pid}/stat", encoding="ascii", errors="replace") as file:
             fields = file.read().rpartition(")")[2].split()
